@@ -2,6 +2,7 @@
 //! the text around them. Pure.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 /// Whether the character shows nothing by itself: it commands a terminal, or turns the direction of text.
 pub(crate) fn is_command(character: char) -> bool {
@@ -11,6 +12,19 @@ pub(crate) fn is_command(character: char) -> bool {
 
 /// The text as a terminal may have it: each such character but line breaks and tabs as an escape, `\u{1b}`.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    with_escapes(text, |shown, character| shown.extend(character.escape_unicode()))
+}
+
+/// JSON as a terminal may have it: the same values, each such character in them as an escape of JSON, `\u009b`.
+pub(crate) fn visible_json(text: &str) -> Cow<'_, str> {
+    with_escapes(text, |shown, character| match character {
+        '\r' => shown.push(' '), // between values; within one it is an escape already
+        // Writing to a String does not fail. All of them have four digits.
+        _ => _ = write!(shown, "\\u{:04x}", u32::from(character)),
+    })
+}
+
+fn with_escapes(text: &str, escape: impl Fn(&mut String, char)) -> Cow<'_, str> {
     let is_hidden = |c: char| is_command(c) && !matches!(c, '\n' | '\t');
     if !text.contains(is_hidden) {
         return Cow::Borrowed(text);
@@ -18,7 +32,7 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     let mut shown = String::with_capacity(text.len() + 16);
     for character in text.chars() {
         match is_hidden(character) {
-            true => shown.extend(character.escape_unicode()),
+            true => escape(&mut shown, character),
             false => shown.push(character),
         }
     }
@@ -51,6 +65,16 @@ mod tests {
             let text = char::from_u32(code).unwrap().to_string();
             assert_eq!(visible(&text), format!("\\u{{{code:x}}}"));
         }
+    }
+
+    #[test]
+    fn json_keeps_its_values() {
+        let text = "a\u{9b}2J\u{202e}\u{7f}\u{fc}\u{fffd}";
+        let json = format!("{{\"a\":\r\n\t\"{text}\"}}");
+        let shown = visible_json(&json);
+        assert_eq!(shown, "{\"a\": \n\t\"a\\u009b2J\\u202e\\u007f\u{fc}\u{fffd}\"}");
+        let value = |json: &str| serde_json::from_str::<serde_json::Value>(json).unwrap();
+        assert_eq!(value(&shown), value(&json));
     }
 
     #[test]

@@ -258,6 +258,17 @@ fn a_start_writes_what_was_left_and_keeps_what_was_there_before() {
     assert_eq!([read(ended.folder.path(), "fan"), read(ended.folder.path(), "pump")], ["0.5", "1"]);
 }
 
+/// One that is to hold what it has has the target as well.
+#[test]
+fn what_was_left_is_not_written_to_an_output_that_holds() {
+    let mut running = start_in(killed(), &(own("fan", "\"hold\"") + &own("pump", "1")));
+    wait_until(&mut running, "fan", "0.75");
+    running.wait_for("the plan follows", |running| plans(running.folder(), &[("pump", "1")]));
+    let ended = stop(running);
+    assert!(ended.status.success() && !ended.stderr.contains("fan: its safe value"), "{}", ended.describe());
+    assert_eq!(read(ended.folder.path(), "fan"), "0.75");
+}
+
 fn planned_by(folder: &Path) -> usize {
     planned(folder).len()
 }
@@ -364,7 +375,7 @@ fn a_second_process_in_the_same_runtime_directory_is_refused() {
     let config = running.folder().join("second.toml");
     fs::write(&config, own("second", "1").replace(HERE, running.folder().to_str().unwrap())).unwrap();
     let mut second = Command::new(HERTZD);
-    second.env("RUNTIME_DIRECTORY", running.folder()).arg("run").arg(&config).arg("--status-socket");
+    second.env("RUNTIME_DIRECTORY", running.folder()).arg("run").arg(&config).args(["--for", "1s", "--status-socket"]);
     let refused = second.arg(running.folder().join("s")).output().unwrap();
     let text = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(77), "{text}");

@@ -4,13 +4,14 @@ mod program;
 
 use hertzd::internals::pause;
 use hertzd::time::Span;
-use program::{HERE, HERTZD, Running, run_in, status};
+use program::{HERE, HERTZD, Running, copy_program, emulation, is_root, run_in, skip, status};
 use std::collections::VecDeque;
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Connects again and again until told to end, and holds the latest 2,000 connections without reading.
@@ -36,6 +37,90 @@ fn flood(socket: &Path, ends: &AtomicBool) -> usize {
     all
 }
 
+/// The copy of this program by which another user floods: it does so until it is killed, and says so once the daemon has no place for it.
+#[test]
+#[ignore = "floods the socket that FLOODED names: for the tests here that are several users"]
+fn flood_as_another_user() {
+    let Some(socket) = std::env::var_os("FLOODED") else { return };
+    let (socket, ends) = (Path::new(&socket), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| flood(socket, &ends));
+        // One that is refused is closed without a word.
+        let is_refused =
+            || UnixStream::connect(socket).is_ok_and(|mut one| one.read(&mut [0]).is_ok_and(|read| read == 0));
+        while !is_refused() {}
+        println!("flooded");
+    });
+}
+
+/// hertzd with places for 20 connections, of which 10 are of one user.
+fn with_few_descriptors() -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -Sn 60 && ulimit -Hn 160 && exec \"$@\"", "sh", HERTZD]);
+    command
+}
+
+/// A program with the rights of this user.
+fn by_user(user: u32, program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args([format!("--reuid={user}"), format!("--regid={user}"), "--clear-groups".into()]).arg(program);
+    command
+}
+
+/// A process of another user that floods a socket. Killed on drop.
+struct Flood(Child);
+
+impl Flood {
+    /// Waits until it gets no more places.
+    fn begin(folder: &Path, socket: &Path, user: u32) -> Self {
+        let program = folder.join("floods");
+        if !program.exists() {
+            assert!(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status().unwrap().success());
+        }
+        let mut command = by_user(user, &program);
+        command.args(["flood_as_another_user", "--exact", "--ignored", "--nocapture"]).env("FLOODED", socket);
+        let mut flood = Self(command.stdout(Stdio::piped()).spawn().unwrap());
+        let lines = BufReader::new(flood.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+        assert!(lines.into_iter().any(|line| line.contains("flooded")), "it has ended");
+        flood
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_flood_by_one_user_keeps_no_other_user_from_the_status() {
+    if !is_root() || emulation::cannot_be_emulated(emulation::OTHER_OWNERS) {
+        return skip("only root can be several users");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (socket, program) = (folder.path().join("s"), folder.path().join("hertzd"));
+    copy_program(&program);
+    let config = "[worker.main]\npolicy = \"other\"\n[task.a]\nkind = \"load\"\nrate = 10\n";
+    let mut running = run_in(folder, with_few_descriptors(), config, &["--status-socket", socket.to_str().unwrap()]);
+    running.wait_until_granted();
+    running.wait_for("it listens", |_| UnixStream::connect(&socket).is_ok());
+    // As if these users were members of the group that may ask.
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
+    let is_answered = |user| {
+        let mut command = by_user(user, &program);
+        command.args(["status", "--json", "--socket"]).arg(&socket).output().unwrap().status.success()
+    };
+    for [floods, asks] in [[65_534, 0], [65_533, 65_534], [0, 65_534]] {
+        let mut flood = Flood::begin(running.folder(), &socket, floods);
+        running.wait_for("an answer during the flood", |_| is_answered(asks));
+        assert!(flood.0.try_wait().unwrap().is_none(), "user {floods} floods it all the while");
+        drop(flood);
+        running.wait_for("an answer after the flood", |_| is_answered(floods));
+    }
+}
+
 /// More tasks than this in place of the others open so many files.
 fn sensors(prefix: &str) -> String {
     let sensor =
@@ -49,9 +134,8 @@ fn a_flood_of_connections_keeps_no_reload_from_its_devices() {
     fs::write(folder.path().join("value"), "1\n").unwrap();
     let socket = folder.path().join("s");
     // The soft limit would not do for one set of these tasks and the next.
-    let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -Sn 60 && ulimit -Hn 160 && exec \"$@\"", "sh", HERTZD]);
-    let mut running = run_in(folder, command, &sensors("a"), &["--status-socket", socket.to_str().unwrap()]);
+    let mut running =
+        run_in(folder, with_few_descriptors(), &sensors("a"), &["--status-socket", socket.to_str().unwrap()]);
     running.wait_until_granted();
     let limits = fs::read_to_string(format!("/proc/{}/limits", running.pid())).unwrap();
     let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();

@@ -157,8 +157,10 @@ fn reloads_keep_little_memory() {
         ("other names", 1_200, |n| with_output(["a", "b"][n % 2], 10)),
         ("new names", 4_000, |n| with_output(&n.to_string(), 10)),
     ] {
-        let used = used_after(&[20, last / 2, last], config);
-        let each = used[2].saturating_sub(used[1]) / (last - last / 2);
+        // The least of several: while a busy machine makes ticks late, the history of what was missed grows too.
+        let looks: Vec<_> = (1..=6).map(|part| last * part / 6).collect();
+        let used = used_after(&looks, config);
+        let each = used.windows(2).map(|pair| pair[1].saturating_sub(pair[0]) / (last / 6)).min().unwrap();
         println!("{what}: {used:?}, {each} bytes a reload");
         assert!(each <= most, "{what}: {each} bytes a reload");
     }

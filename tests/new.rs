@@ -138,6 +138,14 @@ fn the_project_builds_offline_passes_its_tests_and_runs_by_its_own_name() {
         let entry: Value = serde_json::from_str(line).unwrap();
         assert_eq!(names_hertzd(entry["message"].as_str().unwrap()), None);
     }
+    if Command::new("unshare").args(["--mount", "true"]).status().is_ok_and(|status| status.success()) {
+        // Without a folder of root's own, on a /run that only this has.
+        let script = "mount -t tmpfs none /run && \"$0\" run \"$1\" --for 100ms && ls /run";
+        let mut root = Command::new("unshare");
+        root.args(["--mount", "sh", "-c", script]).arg(target.join("debug").join(NAME)).arg(&config).current_dir(&own);
+        let made = succeeds(root.env_remove("XDG_RUNTIME_DIR").env_remove("RUNTIME_DIRECTORY"));
+        assert_eq!(made.lines().last(), Some("fly-wheel-root"), "{made}");
+    }
     says_its_own_name(&run);
 
     let made = own.join("generated");

@@ -439,6 +439,34 @@ fn a_reader_never_finds_a_regular_file_empty() {
 }
 
 #[test]
+fn what_another_program_has_written_is_gone_with_the_next_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let (always, change) = (folder.path().join("always"), folder.path().join("change"));
+    let text = |safe: u32| {
+        format!(
+            "[worker.a]\n[worker.b]\n[task.source]\nkind = \"source\"\nworker = \"a\"\nrate = 200\n\
+             [task.always]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\npath = \"{}\"\nsafe = 1\nwrite = \"always\"\n\
+             [task.change]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\npath = \"{}\"\nsafe = {safe}\n",
+            always.display(),
+            change.display()
+        )
+    };
+    let daemon = Daemon::start(&folder.path().join("sys"), text(1), Mode::Good(0.5));
+    [&always, &change].iter().for_each(|path| daemon.until_file(path, "0.5"));
+    [&always, &change].iter().for_each(|path| put(path, "46437.125\n"));
+    daemon.until("nothing longer is left behind it", || read(&always) == "0.5\n");
+    daemon.set(Mode::Good(2.0));
+    daemon.until("nor there", || read(&change) == "2\n");
+    // What is the output's own is not refused to it for what stands there now.
+    put(&change, "no number\n");
+    daemon.reload(text(3), &folder.path().join("sign"));
+    daemon.set(Mode::Good(4.0));
+    daemon.until("it goes on", || read(&change) == "4\n");
+    daemon.stop();
+    assert_eq!([read(&always), read(&change)], ["1\n", "3\n"]);
+}
+
+#[test]
 fn one_target_has_one_writer() {
     let folder = tempfile::tempdir().unwrap();
     let (hwmon, _) = machine(folder.path());
@@ -531,6 +559,16 @@ fn one_target_has_one_writer() {
     assert!(looked(&would_lose).unwrap_err().contains("notes holds something else than a number, which would be lost"));
     let refused = started(would_lose).unwrap_err().to_string();
     assert!(refused.contains("which would be lost") && read(&text) == "1 is what it was\n", "{refused}");
+
+    // `hertzd safe` would leave it alone: its other name may be that of something else.
+    let (twice, again) = (folder.path().join("twice"), folder.path().join("again"));
+    fs::write(&twice, "1\n").unwrap();
+    fs::hard_link(&twice, &again).unwrap();
+    let wanted = "twice has another name too (a hard link); name a file that has only one";
+    assert!(looked(&task("a", &by_path(&twice), "1")).unwrap_err().contains(wanted));
+    assert!(started(task("a", &by_path(&twice), "1")).unwrap_err().to_string().contains(wanted));
+    fs::remove_file(&again).unwrap();
+    looked(&task("a", &by_path(&twice), "1")).unwrap();
 
     // A number at the beginning does not make 13 MB a number.
     let mut large = b"1\n".to_vec();

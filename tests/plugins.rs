@@ -425,9 +425,12 @@ fn a_relative_library_is_that_of_the_configurations_folder() {
     // By another name of the folder, and from standard input, which has none.
     let output = Command::new(HERTZD).args(["check", "test.toml"]).current_dir(folder.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let input = fs::File::open(&config).unwrap();
-    let output = Command::new(HERTZD).args(["check", "-"]).stdin(input).current_dir(folder.path()).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    for name in ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"] {
+        let input = fs::File::open(&config).unwrap();
+        let output =
+            Command::new(HERTZD).args(["check", name]).stdin(input).current_dir(folder.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", stderr(&output));
+    }
 }
 
 #[test]
@@ -515,7 +518,7 @@ fn a_program_with_capabilities_runs_no_code_of_its_user() {
 
 /// With a service's user of this machine's own, and an /etc that only this test sees.
 #[test]
-fn root_checks_the_services_configuration_as_its_user() {
+fn root_judges_the_services_configuration_as_its_user() {
     let there = Command::new("unshare").args(["-m", "true"]).output().is_ok_and(|output| output.status.success());
     if !program::is_root() || !there {
         return program::skip("another user's rights take root");
@@ -537,15 +540,16 @@ fn root_checks_the_services_configuration_as_its_user() {
         chown(inside(name), Some(0), Some(gid)).unwrap();
         fs::set_permissions(inside(name), fs::Permissions::from_mode(mode)).unwrap();
     }
-    let check = |config: &str, args: &str| {
+    let run = |config: &str, args: &str| {
         fs::write(inside("service.toml"), config.replace(HERE, folder.path().to_str().unwrap())).unwrap();
         let script = format!(
             "cd {} && mount -t tmpfs hertzd-test /etc && mkdir -p /etc/hertzd /etc/systemd/system && cp passwd group /etc/ && \
-             cp service.toml /etc/hertzd/hertzd.toml && cp hertzd.service /etc/systemd/system/ && exec {HERTZD} check {args}",
+             cp service.toml /etc/hertzd/hertzd.toml && cp hertzd.service /etc/systemd/system/ && exec {HERTZD} {args}",
             folder.path().display()
         );
         Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap()
     };
+    let check = |config: &str, args: &str| run(config, &format!("check {args}"));
     let sensor = |name: &str| format!("[task.{name}]\nkind = \"sensor\"\nrate = 1\npath = \"{HERE}/{name}\"\n");
     let recorded = sensor("member") + "record = \"member.csv\"\n";
     let output = check(&recorded, "");
@@ -559,6 +563,40 @@ fn root_checks_the_services_configuration_as_its_user() {
     let output = check(&probe("p", "libtheirs.so", "gain = 2"), "--no-open");
     assert!(stderr(&output).contains("hertzd_plugin_table"), "{}{}", stdout(&output), stderr(&output));
     assert_eq!(fs::read_to_string(state.join("loaded")).unwrap(), "64998");
+
+    fs::remove_file(state.join("loaded")).unwrap();
+    plugin::probe(folder.path());
+    chown(inside("libprobe.so"), Some(64_998), Some(64_998)).unwrap();
+    // What it says of devices: of whom, how bad, what.
+    let doctor = |config: &str, args: &str| {
+        let output = run(config, &format!("doctor --json {args}"));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+        let devices = report["findings"].as_array().unwrap().iter().filter(|finding| finding["about"] == "devices");
+        let word = |finding: &Value, key: &str| finding[key].as_str().unwrap().to_owned();
+        devices.map(|it| ["subject", "weight", "found"].map(|key| word(it, key))).collect::<Vec<_>>()
+    };
+    let whole = recorded.clone() + &probe("p", "libprobe.so", "gain = 2");
+    let found = doctor(&whole, "");
+    let is_well =
+        |[who, weight, _]: &[String; 3]| who == "the service's user hertzd" && ["unseen", "well"].contains(&&**weight);
+    assert!(found.iter().all(is_well) && found[0][2].contains("task p: whether the plugin"), "{found:?}");
+    let wrong = recorded + &probe("p", "libprobe.so", "gain = true") + &sensor("closed");
+    let found = doctor(&wrong, "");
+    assert!(
+        found.len() == 1 && found[0][1] == "fails" && found[0][2].starts_with("task.p: gain = true; "),
+        "{found:?}"
+    );
+    let found = doctor(&(probe("p", "libtheirs.so", "") + &sensor("closed")), "");
+    assert!(
+        found.iter().any(|[_, weight, found]| weight == "fails" && found.contains("hertzd_plugin_table")),
+        "{found:?}"
+    );
+    assert_eq!(fs::read_to_string(state.join("loaded")).unwrap(), "64998", "root has not run it");
+    // Another file is what root starts, too. What the service's user could load is not known of it.
+    let found = doctor(&whole, "service.toml");
+    let [of_root, of_service] = ["this user", "the service's user hertzd"]
+        .map(|who| found.iter().filter(|finding| finding[0] == who).map(|it| it[1].as_str()).collect::<Vec<_>>());
+    assert!(of_root.contains(&"fails") && !of_service.contains(&"harms"), "{found:?}");
 }
 
 fn edit(running: &Running, config: &str) {

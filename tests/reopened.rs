@@ -143,3 +143,37 @@ fn a_device_that_comes_back_with_another_number_is_found_and_the_plan_follows() 
     thread.join().unwrap();
     assert_eq!(line(&after.join("pwm1")), "255");
 }
+
+/// What opens the target again was there before the reload, and must not go by what was in force then.
+#[test]
+fn a_reload_is_seen_by_what_opens_the_target_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (one, socket, config) = (at("one"), at("s"), at("test.toml"));
+    ["one", "two"].iter().for_each(|name| fs::write(at(name), "7\n").unwrap());
+    let place = folder.path().to_str().unwrap().to_owned();
+    let output = |task: &str, file: &str, rate: u32, safe: &str| {
+        format!(
+            "[task.{task}]\nkind = \"output\"\nrate = {rate}\ninput = 128\npath = \"@HERE@/{file}\"\nsafe = {safe}\n\
+             safe-after = \"1h\"\nrecover-after = \"0s\"\n"
+        )
+    };
+    let text = output("a", "one", 100, "\"hold\"") + &output("b", "two", 100, "255");
+    let args = ["--status-socket", socket.to_str().unwrap()];
+    let mut running = run_in(folder, Command::new(program::HERTZD), &text, &args);
+    running.wait_for("it is live", |_| read(&one) == "128" && socket.exists());
+    let reload = |text: String| {
+        fs::write(&config, text.replace(program::HERE, &place)).unwrap();
+        let reload = Command::new(program::HERTZD).args(["reload", "--socket"]).arg(&socket).output().unwrap();
+        assert!(reload.status.success(), "{reload:?}");
+    };
+    reload(output("a", "one", 100, "255") + &output("b", "two", 100, "255"));
+    fs::remove_file(&one).unwrap();
+    running.wait_for("it is made, as it has a safe value by now", |_| read(&one) == "128");
+    // The names are swapped; then the task that has it now is begun again, and the other one goes on.
+    reload(output("b", "one", 100, "255") + &output("a", "two", 100, "255"));
+    reload(output("b", "one", 50, "255") + &output("a", "two", 100, "255"));
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!(read(&one), "255", "{}", ended.describe());
+}

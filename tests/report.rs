@@ -219,6 +219,41 @@ fn a_page_of_hundreds_of_tasks_is_small_and_takes_no_name_for_markup() {
     );
 }
 
+/// An MCAP file of these tasks, each with a tick that is in no chunk.
+fn recording_of(names: impl Iterator<Item = String>) -> Vec<u8> {
+    let text = |text: &str| [&u32::try_from(text.len()).unwrap().to_le_bytes()[..], text.as_bytes()].concat();
+    let record = |opcode: u8, body: &[u8]| [&[opcode][..], &(body.len() as u64).to_le_bytes(), body].concat();
+    let mut file = b"\x89MCAP0\r\n".to_vec();
+    file.extend(record(0x01, &[text(""), text("test")].concat()));
+    for (id, name) in (0_u16..).zip(names) {
+        let id = id.to_le_bytes();
+        let topic = [&id[..], &[0; 2], &text(&format!("{name}/ticks")), &text("json"), &[0; 4]].concat();
+        let tick = br#"{"n":0,"run_ns":1000,"response_ns":2000,"skipped":0,"overrun":false}"#;
+        let at = 1_700_000_000_000_000_000_u64.to_le_bytes();
+        file.extend([record(0x04, &topic), record(0x05, &[&id[..], &[0; 4], &at, &at, tick].concat())].concat());
+    }
+    file.extend(record(0x0f, &[0; 4]));
+    file
+}
+
+/// Anyone may have made the file: it takes no longer than its length calls for.
+#[test]
+fn a_recording_of_very_many_tasks_is_read_in_one_go() {
+    const TASKS: usize = 20_000;
+    let folder = tempfile::tempdir().unwrap();
+    let names = (0..TASKS).map(|task| format!("{}-{task:05}", "long".repeat(40)));
+    fs::write(folder.path().join("many.mcap"), recording_of(names)).unwrap();
+    let begin = |folder, args: &[&str]| {
+        let mut command = Command::new(HERTZD);
+        command.args(args).current_dir(tempfile::TempDir::path(&folder));
+        program::start(folder, command).wait()
+    };
+    let ended = begin(folder, &["trace", "many.mcap", "-o", "many.pftrace"]);
+    assert!(ended.status.success(), "{}", ended.stderr);
+    let ended = begin(ended.folder, &["report", "many.mcap", "-o", "many.html"]);
+    assert!(ended.stdout.contains("None of the 20,000 releases of 20000 tasks was missed"), "{}", ended.describe());
+}
+
 #[test]
 fn two_are_shown_beside_each_other_with_what_is_noise() {
     let folder = tempfile::tempdir().unwrap();

@@ -5,13 +5,14 @@ mod program;
 
 use hertzd::internals::{KernelClock, pause, writable};
 use hertzd::time::{Clock, Instant, Span};
-use program::{Ended, HERE, HERTZD, Running, count, is_root, run_in, start, task, thread_named};
+use program::disk::Disk;
+use program::{Ended, HERE, HERTZD, Running, count, run_in, start, task, thread_named};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 /// The most that a stop may take, which is far more than what "Stopping" in docs/running.md says: the machine may hold it up at any
@@ -104,47 +105,12 @@ fn ten_thousand_reloads_do_not_hold_up_a_stop() {
     assert_eq!(count(records, "sent") + count(records, "dropped"), ran);
 }
 
-/// A separate file system that can be frozen. The guard thaws and unmounts it on drop, and also if the test is killed.
-struct Disk {
-    path: PathBuf,
-    guard: Child,
-}
-
-impl Disk {
-    fn mount(folder: &Path, disk: PathBuf) -> Option<Self> {
-        let (image, on) = (folder.join("image"), disk.to_str()?);
-        let image = image.to_str()?;
-        let steps: [&[&str]; 3] =
-            [&["truncate", "-s", "32M", image], &["mkfs.ext4", "-q", "-F", image], &["mount", "-o", "loop", image, on]];
-        let done = steps.iter().all(|step| {
-            let output = Command::new(step[0]).args(&step[1..]).output();
-            output.is_ok_and(|output| output.status.success())
-        });
-        let ready = is_root() && done;
-        let script = "trap '' INT TERM; cat >/dev/null; fsfreeze --unfreeze \"$0\"; umount --lazy \"$0\"";
-        let mut guard = Command::new("sh");
-        guard.args(["-c", script, on]).stdin(Stdio::piped()).stderr(Stdio::null());
-        ready.then(|| Self { guard: guard.spawn().unwrap(), path: disk })
-    }
-
-    fn fsfreeze(&self, action: &str) -> bool {
-        Command::new("fsfreeze").arg(action).arg(&self.path).output().is_ok_and(|output| output.status.success())
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        drop(self.guard.stdin.take());
-        let _ = self.guard.wait();
-    }
-}
-
 /// Thaws the file system on drop, before the test waits for the blocked program.
 struct Thawed<'a>(&'a Disk);
 
 impl Drop for Thawed<'_> {
     fn drop(&mut self) {
-        self.0.fsfreeze("--unfreeze");
+        self.0.thaw();
     }
 }
 
@@ -163,7 +129,7 @@ fn a_frozen_file_system_holds_up_its_recording_and_nothing_else() {
     };
     let mut running = run_with_socket(folder, &recording(100));
     running.wait_for("it records", |_| lines(&path.join("uptime.csv")) > 100);
-    assert!(disk.fsfreeze("--freeze"));
+    assert!(disk.freeze());
     let thawed = Thawed(&disk);
     let (pid, recorder) = (running.pid(), thread_named(running.pid(), "hertzd-recorder").unwrap());
     running.wait_for("the recorder hangs", |_| state(pid, recorder) == Some('D'));
@@ -205,6 +171,48 @@ fn a_frozen_file_system_holds_up_its_recording_and_nothing_else() {
     drop(disk);
 }
 
+/// The stop gives the safe value up, and its process is gone but for the thread that the kernel keeps, with its locks. The next one no longer
+/// has the output.
+#[test]
+fn a_safe_value_that_a_frozen_file_system_kept_out_is_written_once_it_is_thawed() {
+    let (folder, path) = folder_with_disk();
+    let Some(disk) = Disk::mount(folder.path(), path) else {
+        program::skip("making and mounting a file system needs root, loop devices and mkfs.ext4");
+        return;
+    };
+    let (fan, place) = (disk.path.join("fan"), folder.path().to_owned());
+    fs::write(&fan, "0.5\n").unwrap();
+    let hertzd = || {
+        let mut command = Command::new(HERTZD);
+        command.env("RUNTIME_DIRECTORY", &place);
+        command
+    };
+    let config = "[task.fan]\nkind = \"output\"\nrate = 100\npath = \"@HERE@/disk/fan\"\ninput = 0.75\nsafe = 1\n";
+    let mut running = run_in(folder, hertzd(), config, &["--stop-timeout", "2s"]);
+    running.wait_for("it has its value", |_| fs::read_to_string(&fan).is_ok_and(|text| text == "0.75\n"));
+    assert!(disk.freeze(), "it was not frozen");
+    let thawed = Thawed(&disk);
+    running.signal("TERM");
+    running.wait_for("it ends", |running| matches!(state(running.pid(), running.pid()), None | Some('Z')));
+    let plan = || fs::read_to_string(place.join("safe-plan.json")).unwrap_or_default();
+    assert!(plan().contains("disk/fan"), "{}", plan());
+
+    let mut next = run_in(tempfile::tempdir().unwrap(), hertzd(), "[task.a]\nkind = \"load\"\nrate = 10\n", &[]);
+    let socket = place.join("status.sock");
+    let reason = |wanted: &str| program::snapshot(&socket)["reason"].as_str().unwrap_or_default().contains(wanted);
+    next.wait_until_granted();
+    next.wait_for("it is said to be owed", |_| reason("fan: its safe value, 1 to "));
+    assert!(plan().contains("disk/fan"), "{}", plan());
+    drop(thawed);
+    next.wait_for("it is written", |_| fs::read_to_string(&fan).is_ok_and(|text| text == "1\n"));
+    next.wait_for("it is owed no longer", |_| !reason("fan: ") && !plan().contains("disk/fan"));
+    assert_eq!(running.wait().status.code(), Some(70));
+    next.signal("TERM");
+    let ended = next.wait();
+    assert!(ended.status.success(), "{}", ended.describe());
+    drop(disk);
+}
+
 /// The metrics thread writes what was missed into the log, and waits for the disk that it is on. Main logs as well, and does not
 /// wait behind it.
 #[test]
@@ -221,7 +229,7 @@ fn a_log_on_a_frozen_file_system_is_a_reason_until_it_is_thawed_and_holds_up_no_
     let mut running = run_in(folder, command, config, &["--status-socket", socket.to_str().unwrap()]);
     running.wait_for("it is well", |running| run_client(running, &["status"]).status.success());
     let code = |running: &Running| program::status(&running.folder().join("status.sock"), &[]).status.code();
-    assert!(disk.fsfreeze("--freeze"), "it was not frozen");
+    assert!(disk.freeze(), "it was not frozen");
     let thawed = Thawed(&disk);
     let reason = "the metrics thread is held up: the counts are ";
     wait_for_snapshot(&mut running, "the reason", |seen| {
@@ -233,7 +241,7 @@ fn a_log_on_a_frozen_file_system_is_a_reason_until_it_is_thawed_and_holds_up_no_
     drop(thawed);
     running.wait_for("it is well again", |running| code(running) == Some(0));
 
-    assert!(disk.fsfreeze("--freeze"), "it was not frozen");
+    assert!(disk.freeze(), "it was not frozen");
     let thawed = Thawed(&disk);
     wait_for_snapshot(&mut running, "the reason", |seen| {
         seen["reason"].as_str().is_some_and(|text| text.contains(reason))

@@ -108,6 +108,7 @@ fn a_directory_in_which_others_could_exchange_files_is_refused() {
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let (code, said) = start(folder.path());
     assert!(code == Some(77) && said.contains("others may write to it (mode 0777)"), "{code:?} {said}");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let link = folder.path().join("link");
     symlink(tempfile::tempdir().unwrap().path(), &link).unwrap();
     if is_root() {
@@ -119,6 +120,47 @@ fn a_directory_in_which_others_could_exchange_files_is_refused() {
         std::os::unix::fs::chown(folder.path(), Some(USER), None).unwrap();
         let (code, said) = start(folder.path());
         assert!(code == Some(77) && said.contains("it belongs to user 65534"), "{code:?} {said}");
+    }
+}
+
+#[test]
+fn a_directory_that_others_could_put_another_one_in_place_of_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (outer, inner) = (folder.path().join("outer"), folder.path().join("outer/between/inner"));
+    fs::create_dir_all(&inner).unwrap();
+    let start = |variable: &str, value: &Path| {
+        let mut command = Command::new(HERTZD);
+        command.args(["run", "--for", "10ms"]).env_remove("RUNTIME_DIRECTORY").env_remove("XDG_RUNTIME_DIR");
+        let output = command.env(variable, value).output().unwrap();
+        (output.status.code(), text(&output))
+    };
+    let with_mode = |mode| fs::set_permissions(&outer, fs::Permissions::from_mode(mode)).unwrap();
+    for mode in [0o755, 0o1777] {
+        with_mode(mode);
+        let (code, said) = start("RUNTIME_DIRECTORY", &inner);
+        assert!(code == Some(0), "{mode:o}: {code:?} {said}");
+    }
+    with_mode(0o777);
+    let wanted = format!(
+        "another user could put another one in its place: the folder {} may be written by everyone (mode 0777): `sudo chmod go-w ",
+        outer.display()
+    );
+    let (code, said) = start("RUNTIME_DIRECTORY", &inner);
+    assert!(code == Some(77) && said.contains(&wanted), "{code:?} {said}");
+    // By a link that does not lead there for ever.
+    symlink(&inner, folder.path().join("link")).unwrap();
+    let (code, said) = start("RUNTIME_DIRECTORY", &folder.path().join("link/../inner"));
+    assert!(code == Some(77) && said.contains(&wanted), "{code:?} {said}");
+    let (code, said) = start("XDG_RUNTIME_DIR", &inner);
+    let is_elsewhere = is_root() && !said.contains(&wanted);
+    let is_left_out = said.contains("no runtime directory in ") && said.contains(&wanted);
+    assert!(code == Some(0) && (is_elsewhere || is_left_out), "{code:?} {said}");
+    assert_eq!(fs::read_dir(&inner).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count(), 0);
+    if is_root() {
+        with_mode(0o755);
+        std::os::unix::fs::chown(&outer, Some(USER), None).unwrap();
+        let (code, said) = start("RUNTIME_DIRECTORY", &inner);
+        assert!(code == Some(77) && said.contains("who could change it"), "{code:?} {said}");
     }
 }
 

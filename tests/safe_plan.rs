@@ -128,6 +128,18 @@ fn a_write_that_does_not_return_is_named_and_holds_up_no_other() {
     assert_eq!([&noted["outputs"][0]["written"], &noted["outputs"][1]["written"]], [&Value::Null, &true.into()]);
 }
 
+#[test]
+fn a_plan_of_very_many_outputs_is_carried_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let [plan, fan] = ["plan.json", "fan"].map(|name| folder.path().join(name));
+    fs::write(&fan, "0.75\n").unwrap();
+    let outputs: Vec<_> = (0..5_000).map(|number| output(&format!("t{number}"), &fan, "1\n")).collect();
+    fs::write(&plan, plan_of(&outputs)).unwrap();
+    let done = safe(&["--dry-run", "--plan", plan.to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && text.contains("t4999: would write 1 to "), "{:?}", done.stderr);
+}
+
 /// An ordinary user, who owns a folder with a plan.
 const USER: u32 = 65_534;
 
@@ -260,6 +272,20 @@ fn root_carries_a_plan_out_with_the_rights_of_its_owner() {
     assert_eq!((other.status.code(), read(&roots)), (Some(77), "2\n".into()), "{other:?}");
 }
 
+#[test]
+fn a_runtime_directory_that_cannot_be_looked_into_is_not_taken_for_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let hidden = folder.path().join("run");
+    fs::create_dir(&hidden).unwrap();
+    fs::write(hidden.join("safe-plan.json"), plan_of(&[])).unwrap();
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0)).unwrap();
+    let mut command = program::of_ordinary_user(folder.path());
+    let safe = command.arg("safe").env("RUNTIME_DIRECTORY", &hidden).output().unwrap();
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o700)).unwrap();
+    let text = String::from_utf8_lossy(&safe.stderr);
+    assert!(safe.status.code() == Some(77) && text.contains("Permission denied"), "{safe:?}");
+}
+
 /// Of this process there is one such file, and one writer of it at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -312,4 +338,76 @@ fn by_a_configuration_too() {
     let stderr = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains(&format!("wrong: {path} reads 00000021 in place of 33, which was written")), "{stderr}");
+}
+
+const FAN: &str = "\
+[task.fan]
+kind = \"output\"
+rate = 100
+input = 0.75
+hwmon = \"chip\"
+file = \"pwm1\"
+safe = \"restore\"
+";
+
+/// Starts it where its chip is the only one, with the folder as its runtime directory.
+fn start_with_a_fan(folder: tempfile::TempDir, config: &str) -> Running {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-ec", "mount --bind \"$1\" /sys/class; shift; exec \"$@\"", "sh"]);
+    command.arg(folder.path().join("class")).arg(HERTZD).env("RUNTIME_DIRECTORY", folder.path());
+    let mut running = run_in(folder, command, config, &[]);
+    running.wait_until_granted();
+    running
+}
+
+/// The folder of a chip that runs its fan itself; `None`: hertzd cannot be shown one here.
+fn chip(folder: &Path) -> Option<PathBuf> {
+    if !program::is_root() || !program::works(Command::new("unshare")) {
+        program::skip("a chip of the test's own takes root");
+        return None;
+    }
+    let chip = folder.join("class/hwmon/hwmon3");
+    fs::create_dir_all(&chip).unwrap();
+    for (file, text) in [("name", "chip\n"), ("pwm1", "100\n"), ("pwm1_enable", "5\n")] {
+        fs::write(chip.join(file), text).unwrap();
+    }
+    Some(chip)
+}
+
+/// Its fan: the duty, and who sets it.
+fn fan(chip: &Path) -> [String; 2] {
+    [read(&chip.join("pwm1")), read(&chip.join("pwm1_enable"))]
+}
+
+/// The next run knows what was there before the one that was killed.
+fn restores(running: Running, chip: &Path) {
+    let mut running = start_with_a_fan(running.wait().folder, FAN);
+    running.wait_for("it is live", |_| fan(chip) == ["191\n", "1\n"]);
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!((fan(chip), ended.status.code()), (["100\n", "5\n"].map(String::from), Some(0)), "{}", ended.describe());
+}
+
+#[test]
+fn a_fan_whose_chip_has_another_number_now_is_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(old) = chip(folder.path()) else { return };
+    let mut running = start_with_a_fan(folder, FAN);
+    running.wait_for("it is live", |_| fan(&old) == ["191\n", "1\n"]);
+    kill(&mut running);
+    let new = old.with_file_name("hwmon7");
+    fs::rename(&old, &new).unwrap();
+    restores(running, &new);
+}
+
+#[test]
+fn what_is_left_of_a_fan_may_be_one_file_of_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(chip) = chip(folder.path()) else { return };
+    let path = "path = \"/sys/class/hwmon/hwmon3/pwm1_enable\"";
+    let mode = FAN.replace("0.75", "1").replace("hwmon = \"chip\"\nfile = \"pwm1\"", path);
+    let mut running = start_with_a_fan(folder, &mode);
+    running.wait_for("it is live", |_| fan(&chip) == ["100\n", "1\n"]);
+    kill(&mut running);
+    restores(running, &chip);
 }

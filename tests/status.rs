@@ -546,6 +546,20 @@ fn names_from_a_configuration_or_a_command_line_command_no_terminal() {
     ] {
         assert_harmless(&args.join(" "), &hertzd(args));
     }
+    // The table at the end of a run.
+    let recorded = format!(
+        "{WORKER}[task.a]\nkind = \"sensor\"\nrate = 100\npath = \"/proc/uptime\"\nrecord = \"{escaped}.csv\"\n"
+    );
+    fs::write(folder.path().join("recorded.toml"), recorded).unwrap();
+    let table = hertzd(&["run", "recorded.toml", "--for", "100ms", "--log-level", "error"]);
+    assert_harmless("run", &Output { stderr: Vec::new(), ..table });
+    // A plan of safe values is another user's text.
+    let write =
+        json!({"to": "file", "path": format!("/nowhere/{HOSTILE}"), "witness": null, "text": HOSTILE, "cut": false});
+    let plan = json!({"version": 1, "pid": 1, "outputs": [{"task": HOSTILE, "writes": [write]}]});
+    fs::write(folder.path().join("plan.json"), plan.to_string()).unwrap();
+    assert_harmless("safe", &hertzd(&["safe", "--plan", "plan.json"]));
+    assert_harmless("safe --dry-run", &hertzd(&["safe", "--plan", "plan.json", "--dry-run"]));
     let summary = hertzd(&["run", "--for", "100ms", "--json", "--log-level", "error"]);
     let file = format!("{HOSTILE}.json");
     fs::write(folder.path().join(&file), &summary.stdout).unwrap();

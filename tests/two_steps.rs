@@ -123,6 +123,25 @@ fn set_input(folder: &Path, text: &str) {
 
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_safe_value_that_was_written_in_part_is_owed() {
+    let folder = folder(&["fan"]);
+    set_input(folder.path(), "0.75");
+    fs::write(folder.path().join("faults/fan.uncut"), "").unwrap();
+    let ended = refused(folder, &format!("{LATE}{}", output("fan", "")), "cannot write the safe value to ");
+    assert_eq!(ended.status.code(), Some(78), "{}", ended.describe());
+    assert!(ended.stderr.contains("fan: its safe value, 1 to "), "{}", ended.describe());
+    let folder = ended.folder.path();
+    assert_eq!(
+        (fs::read_to_string(folder.join("fan")).unwrap().as_str(), planned(folder)),
+        ("1\n\n\n", vec!["fan".into()])
+    );
+    let safe = Command::new(HERTZD).arg("safe").env("RUNTIME_DIRECTORY", folder).output().unwrap();
+    assert!(safe.status.success(), "{safe:?}");
+    assert_eq!(fs::read_to_string(folder.join("fan")).unwrap(), "1\n");
+}
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_reload_that_is_refused_writes_to_no_target_and_what_ran_goes_on() {
     let own = folder(&["fan", "pump", "valve"]);
     set_input(own.path(), "0.75");

@@ -20,7 +20,7 @@ use crate::daemon::{Capacity, Finding, Looked, capacities, look};
 use crate::pacing::Overrun;
 use crate::program;
 use crate::sys::host::Host;
-use crate::sys::other_user::run_again_as_service;
+use crate::sys::other_user::run_as_service;
 use crate::sys::user::service_user;
 use clap::Args;
 use std::fmt::Write as _;
@@ -152,7 +152,8 @@ fn look_as_service(source: &Source, args: &CheckArgs) -> Option<Result<(), Stop>
     let path = source.of_service()?;
     // In another folder these would be other files.
     let is_anywhere = path.is_absolute() && args.socket.socket.is_absolute();
-    match run_again_as_service(is_anywhere) {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    match run_as_service(&arguments, is_anywhere) {
         Ok(None) => None,
         Ok(Some(output)) => Some(said(&output)),
         // A container may have no rights but those of its root; of libraries that loads its own only.

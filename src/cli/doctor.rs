@@ -4,14 +4,17 @@
 mod report;
 
 use super::stop::UNWELL;
-use super::terminal::Shown;
+use super::terminal::{Shown, print_json};
 use super::{App, ConfigArg, Source, Stop};
 use crate::config::Problems;
-use crate::daemon::examined;
-use crate::doctor::{Weight, examine};
+use crate::daemon::{examined, told};
+use crate::doctor::{Told, Weight, examine};
 use crate::program;
+use crate::sys::other_user::run_as_service;
 use clap::Args;
 use report::{Report, as_json, as_text};
+use std::ffi::OsString;
+use std::path::Path;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -34,15 +37,22 @@ pub(super) struct DoctorArgs {
     /// Also print in full what is well
     #[arg(long, conflicts_with = "json")]
     all: bool,
+    /// Answer root, as a process of the service's user
+    #[arg(long, hide = true)]
+    as_service: bool,
 }
 
 pub(super) fn doctor(app: &App, args: &DoctorArgs) -> Result<(), Stop> {
     let source = Source::of(&args.config);
+    if args.as_service {
+        return print_json(&told(app.load(&source), source.of_service().is_some_and(Path::is_absolute)));
+    }
     let load = || app.load(&source).map_err(|problems: Problems| problems.ending_in("nothing was tried"));
     let mut config = load()?;
     let again = if matches!(source, Source::StandardInput) { None } else { load().ok() };
     let is_of_service = source.of_service().is_some();
-    let facts = examined(&mut config, again, is_of_service);
+    let told = source.of_service().and_then(told_by_service);
+    let facts = examined(&mut config, again, is_of_service, told);
     let findings = examine(&config, &facts);
     let report = Report { configuration: source.to_string(), uid: facts.rights.uid, findings: &findings };
     let shown = match args.json {
@@ -55,4 +65,13 @@ pub(super) fn doctor(app: &App, args: &DoctorArgs) -> Result<(), Stop> {
         true => Err(Stop::Logged(UNWELL)),
         false => Ok(()),
     }
+}
+
+/// What a process of the service's user finds of the service's configuration, if this is root: no plugin of that user runs as root. `None`: there is
+/// no such process, or no answer.
+fn told_by_service(path: &Path) -> Option<Told> {
+    let arguments = ["doctor", "--as-service", "--config"].map(OsString::from).into_iter().chain([path.into()]);
+    // In another folder it would be another file.
+    let output = run_as_service(&arguments.collect::<Vec<_>>(), path.is_absolute()).ok()??;
+    serde_json::from_slice(&output.stdout).ok()
 }

@@ -1,7 +1,7 @@
 //! Command lines that are right for other programs: each is answered with the one that does the same here. Text only.
 
 use super::Stop;
-use super::running::read;
+use super::running::process;
 use super::socket::SocketArg;
 use super::terminal::say;
 use crate::program::{name, own};
@@ -128,7 +128,7 @@ pub(super) struct StopArgs {
 
 /// The status socket can only be read, and a stop is a signal: says which.
 pub(super) fn stop(args: &StopArgs) -> Result<(), Stop> {
-    let pid = read(&args.socket)?.daemon.pid;
+    let pid = process(&args.socket)?;
     let service = match args.socket.is_of_service() {
         true => "`sudo systemctl stop hertzd` stops the service; ",
         false => "",

@@ -1,6 +1,7 @@
 //! The file that a command writes: whole or not at all, never over what the command reads, and over another file only when asked to.
 
 use super::Stop;
+use crate::sys::open::resolve;
 use clap::Args;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -19,7 +20,7 @@ pub(super) struct ForceArg {
 #[derive(Debug)]
 pub(super) struct OutputFile {
     path: PathBuf,
-    beside: Option<PathBuf>, // written first, and then moved; None: it is a device or a pipe, and written to
+    beside: Option<(PathBuf, File)>, // written first, and then moved; None: it is a device or a pipe, or open already, and written to
     replaced: Option<Metadata>,
 }
 
@@ -47,53 +48,41 @@ impl OutputFile {
                 return Err(wrong("this command reads that file, which would be lost; name another one".into()));
             }
         }
-        // What is there under such a name was opened by somebody else, who has decided about it.
-        let is_open = ["/dev", "/proc"].iter().any(|folder| path.starts_with(folder));
-        if is_open || found.as_ref().is_some_and(|found| !found.is_file()) {
+        if is_open(path) || found.as_ref().is_some_and(|found| !found.is_file()) {
             return Ok(Self { path: path.to_owned(), beside: None, replaced: None });
         }
         if found.is_some() && !force {
             return Err(wrong("it exists already; add --force to replace it, or name another file".into()));
         }
+        let cannot = |error: io::Error| wrong(format!("cannot write there: {error}"));
         // Through links, to the file itself.
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let path = match found {
+            Some(_) => resolve(path).map_err(cannot)?,
+            None => path.to_owned(),
+        };
         let name = path.file_name().ok_or_else(|| wrong("name a file".into()))?;
         let beside = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), process::id()));
-        let output = Self { path, beside: Some(beside), replaced: found };
-        match output.made() {
-            Ok(_) => Ok(output),
-            Err(error) => Err(wrong(format!("cannot write there: {error}"))),
-        }
+        let file = make(&beside, found.as_ref()).map_err(cannot)?;
+        Ok(Self { path, beside: Some((beside, file)), replaced: found })
     }
 
-    fn made(&self) -> io::Result<()> {
-        let Some(beside) = &self.beside else { return Ok(()) };
-        let make = || OpenOptions::new().write(true).create_new(true).open(beside);
-        let file = match make() {
-            // Left by a process that was killed and had this number.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => fs::remove_file(beside).and_then(|()| make()),
-            made => made,
-        }?;
-        if let Some(replaced) = &self.replaced {
-            file.set_permissions(replaced.permissions())?;
-            // Only root gives files away.
-            let _ = fchown(&file, Some(replaced.uid()), Some(replaced.gid()));
-        }
-        Ok(())
-    }
-
-    /// What to write to.
+    /// What to write to. The file that was made, not what another user may have put in its place.
     pub(super) fn file(&self) -> io::Result<File> {
-        match &self.beside {
-            Some(beside) => OpenOptions::new().write(true).truncate(true).open(beside),
-            None => File::create(&self.path),
+        if let Some((_, file)) = &self.beside {
+            return file.try_clone();
+        }
+        // Behind what a file has that somebody else has opened; no pipe or device minds.
+        let file = OpenOptions::new().append(true).open(&self.path)?;
+        match file.metadata()?.is_file() && !is_open(&self.path) {
+            true => Err(io::Error::new(ErrorKind::AlreadyExists, "a file has taken the place of what was there")),
+            false => Ok(file),
         }
     }
 
     /// Puts what was written in its place.
     pub(super) fn end(mut self) -> io::Result<()> {
-        let Some(beside) = self.beside.take() else { return Ok(()) };
-        let moved = File::open(&beside).and_then(|file| file.sync_all()).and_then(|()| match self.replaced {
+        let Some((beside, file)) = self.beside.take() else { return Ok(()) };
+        let moved = file.sync_all().and_then(|()| match self.replaced {
             Some(_) => fs::rename(&beside, &self.path),
             // One that has come meanwhile is not replaced either. Not every file system has links.
             None => match fs::hard_link(&beside, &self.path) {
@@ -117,10 +106,31 @@ impl OutputFile {
 
 impl Drop for OutputFile {
     fn drop(&mut self) {
-        if let Some(beside) = &self.beside {
+        if let Some((beside, _)) = &self.beside {
             let _ = fs::remove_file(beside);
         }
     }
+}
+
+/// Whether what is there under such a name was opened by somebody else, who has decided about it.
+fn is_open(path: &Path) -> bool {
+    ["/dev/fd", "/dev/stdout", "/dev/stderr", "/proc"].iter().any(|open| path.starts_with(open))
+}
+
+/// Makes the file that is moved into the place of `replaced`, if there is one.
+fn make(beside: &Path, replaced: Option<&Metadata>) -> io::Result<File> {
+    let make = || OpenOptions::new().write(true).create_new(true).open(beside);
+    let file = match make() {
+        // Left by a process that was killed and had this number.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => fs::remove_file(beside).and_then(|()| make()),
+        made => made,
+    }?;
+    if let Some(replaced) = replaced {
+        file.set_permissions(replaced.permissions())?;
+        // Only root gives files away.
+        let _ = fchown(&file, Some(replaced.uid()), Some(replaced.gid()));
+    }
+    Ok(file)
 }
 
 /// The file that an argument for an input names.
@@ -166,6 +176,38 @@ mod tests {
         assert_eq!(fs::read_to_string(&other).unwrap(), "new");
         assert_eq!(fs::metadata(&other).unwrap().mode() & 0o777, 0o604);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "nothing is left beside");
+    }
+
+    /// Who owns the folder may put a link in the place of the file that is written first, or of what is there.
+    #[test]
+    fn nothing_is_written_through_a_link_that_comes_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, victim, pipe] = ["new", "victim", "pipe"].map(|name| folder.path().join(name));
+        fs::write(&victim, "precious").unwrap();
+        let output = OutputFile::prepare("-o", &path, ASK, []).unwrap();
+        let (beside, _) = output.beside.as_ref().unwrap();
+        fs::remove_file(beside).unwrap();
+        symlink(&victim, beside).unwrap();
+        let _ = output.write(b"ours");
+        assert!(process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let output = OutputFile::prepare("-o", &pipe, ASK, []).unwrap();
+        fs::remove_file(&pipe).unwrap();
+        symlink(&victim, &pipe).unwrap();
+        assert_eq!(output.write(b"ours").unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    }
+
+    #[test]
+    fn a_file_in_dev_is_a_file_as_any_other() {
+        let Ok(file) = tempfile::NamedTempFile::new_in("/dev/shm") else {
+            return println!("skipped: there is no /dev/shm");
+        };
+        assert!(why(OutputFile::prepare("-o", file.path(), ASK, [])).contains("it exists already; add --force"));
+        let standard = File::options().append(true).open(file.path()).unwrap();
+        io::Write::write_all(&mut &standard, b"before ").unwrap();
+        let name = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&standard));
+        OutputFile::prepare("-o", Path::new(&name), ASK, []).unwrap().write(b"ours").unwrap();
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), "before ours");
     }
 
     #[test]

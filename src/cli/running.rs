@@ -224,6 +224,11 @@ fn daemon(socket: &SocketArg, wait: &mut Wait) -> Result<(Peer, DaemonSummary), 
     }
 }
 
+/// The process of the running daemon: the one that the kernel names, if the daemon's answer names it too.
+pub(super) fn process(socket: &SocketArg) -> Result<u32, Stop> {
+    daemon(socket, &mut Wait::of(Span::ZERO)).map(|(peer, _)| peer.id())
+}
+
 /// One snapshot of the running daemon.
 pub(super) fn read(socket: &SocketArg) -> Result<Seen, Stop> {
     parse(&fetch(socket)?)
@@ -340,6 +345,15 @@ mod tests {
         let seen = asked(&[NOT_YET], |socket| daemon(socket, &mut Wait::of(Span::ZERO)));
         let Err(Stop::Fault(text)) = seen else { panic!("it has no answer") };
         assert!(text.contains("cannot answer yet: the metrics thread is held up; try again"), "{text}");
+    }
+
+    #[test]
+    fn an_answer_that_names_another_process_is_not_believed() {
+        const OF_ANOTHER: &str = r#"{"daemon":{"pid":1,"version":"","files":[],"running_ns":0,"ready":true,"reloads":0,
+            "reloads_refused":0,"last_reload":"","last_reload_refused":false,"sections":{"workers":{},"tasks":{}}}}"#;
+        let Err(Stop::Fault(text)) = asked(&[OF_ANOTHER], process) else { panic!("it is believed") };
+        let own = format!("process {} listens here, but its answer names process 1; nothing", std::process::id());
+        assert!(text.contains(&own), "{text}");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! /run/hertzd-root/PID             the same as root, without an XDG_RUNTIME_DIR of root's own
 //! ```
 //!
-//! A daemon uses only a directory of its own user that nobody else may write to, holds it by its descriptor, and locks it: others know by
+//! A daemon uses only a directory of its own user that nobody else may write to or replace, holds it by its descriptor, and locks it: others know by
 //! that whether it lives. What a dead one in the foreground left is removed by the next, which keeps the latest flight file as
 //! `flight.prev`, and carries out a plan of safe values that nobody has.
 
@@ -18,6 +18,7 @@ use crate::kinds::output::PlannedWrite;
 use crate::program;
 use crate::sys::clock::pause;
 use crate::sys::dir::{Dir, Readers, effective_user};
+use crate::sys::trust;
 use crate::sys::user::group_number;
 use crate::time::Span;
 use std::fs::{self, File};
@@ -60,7 +61,8 @@ impl RuntimeDirectory {
             debug!("no runtime directory: without XDG_RUNTIME_DIR there is no status socket and no flight file");
             return Ok(None);
         };
-        let made = Dir::open(&parent).and_then(|parent| parent.private_dir(&name));
+        let lasting = trust::lasting(&parent.join(&name)).and_then(|place| Dir::open(place.parent().unwrap_or(&place)));
+        let made = lasting.and_then(|parent| parent.private_dir(&name));
         let made = made.and_then(|place| Self::in_foreground(&place, is_shadow));
         let made = made.inspect_err(|error| {
             let place = parent.join(name);
@@ -82,7 +84,8 @@ impl RuntimeDirectory {
         // With DynamicUser= systemd puts a link there, which is root's.
         let is_roots_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink() && found.uid() == 0);
         let led_to = is_roots_link.then(|| fs::canonicalize(path)).transpose().map_err(refused)?;
-        let dir = Dir::open(led_to.as_deref().unwrap_or(path)).map_err(refused)?.for_readers(readers);
+        let path_of_dir = trust::lasting(led_to.as_deref().unwrap_or(path)).map_err(refused)?;
+        let dir = Dir::open(&path_of_dir).map_err(refused)?.for_readers(readers);
         dir.must_be_own().map_err(refused)?;
         let lock = DirectoryLock::take(&dir).map_err(|reason| match reason {
             NotLocked::Because(error) => refused(error),
@@ -188,7 +191,8 @@ fn given() -> Option<PathBuf> {
 fn own_place() -> Option<(PathBuf, String)> {
     let is_root = effective_user() == 0;
     // Root may have kept the environment of another user, whose directory is not for root's files.
-    let is_ours = |folder: &PathBuf| !is_root || Dir::open(folder).is_ok_and(|folder| folder.must_be_own().is_ok());
+    let is_lasting = |folder: &PathBuf| trust::lasting(folder).and_then(|path| Dir::open(&path)?.must_be_own()).is_ok();
+    let is_ours = |folder: &PathBuf| !is_root || is_lasting(folder);
     let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
     match given.filter(is_ours) {
         Some(folder) => Some((folder, program::name().to_owned())),
@@ -227,10 +231,13 @@ pub(super) fn flight_files() -> Vec<PathBuf> {
 /// All plans of safe values that can be found without a daemon: that of the service, or of what systemd has started, and those of processes
 /// in the foreground.
 pub(super) fn safe_plans() -> Vec<PathBuf> {
-    // One that cannot be looked at may be there, unless it is another user's.
-    let may_be_there = |plan: &PathBuf| match plan.symlink_metadata() {
+    // One that cannot be looked at may be there. Where nobody has named the folder, it is another user's.
+    let is_another_users = effective_user() != 0 && given().is_none();
+    let may_be_there = |plan: &PathBuf| match plan.symlink_metadata().map_err(|error| error.kind()) {
         Ok(_) => true,
-        Err(error) => !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied),
+        Err(io::ErrorKind::NotFound) => false,
+        Err(io::ErrorKind::PermissionDenied) => !is_another_users,
+        Err(_) => true,
     };
     plan_folders().into_iter().map(|folder| folder.join(SAFE_PLAN)).filter(may_be_there).collect()
 }

@@ -1,8 +1,8 @@
 //! The lock of a runtime directory: who holds it is the daemon whose files are there.
 //!
 //! It is a file that only the directory's user may open for writing, and the kernel's lock on it needs a descriptor that is: another user
-//! cannot hold it, as anyone could hold one on the directory itself. It consists of a few bytes, and each holder takes all that are free.
-//! Thus a killed process that the kernel cannot end yet (it waits for a file system that does not answer) keeps its bytes and
+//! cannot hold it, as anyone could hold one on the directory itself. It consists of a few bytes, and each holder takes one.
+//! Thus a killed process that the kernel cannot end yet (it waits for a file system that does not answer) keeps its byte and
 //! keeps nobody out. Who holds a byte stands in the file. No clock is read; nothing blocks.
 
 use crate::sys::dir::Dir;
@@ -47,25 +47,28 @@ impl DirectoryLock {
 
     fn take_unless(directory: &Dir, keeps_out: impl Fn(Option<u32>) -> bool) -> Result<Self, NotLocked> {
         let file = directory.open_file(LOCK, libc::O_RDWR | libc::O_CREAT).map_err(NotLocked::Because)?;
-        let mut own = Vec::new();
+        let passes = |byte: u32, taken: Taken| match taken {
+            Taken::Locked | Taken::Unsupported => Ok(true),
+            Taken::Peer(seen) | Taken::Stranger(seen) => {
+                let holder = written(&file, byte).or(seen.map(|seen| seen.pid));
+                if keeps_out(holder) { Err(NotLocked::Held(holder)) } else { Ok(false) }
+            }
+        };
+        let mut own = None;
         for byte in 0..BYTES {
             // The bytes that stand for registers of a bus: in hertzd's own file they are as good.
-            match lock::take_register(&file, byte, 1).map_err(NotLocked::Because)? {
-                Taken::Locked | Taken::Unsupported => own.push(byte),
-                Taken::Peer(seen) | Taken::Stranger(seen) => {
-                    let holder = written(&file, byte).or(seen.map(|seen| seen.pid));
-                    if keeps_out(holder) {
-                        return Err(NotLocked::Held(holder));
-                    }
-                }
+            if passes(byte, lock::take_register(&file, byte, 1).map_err(NotLocked::Because)?)? {
+                own = Some(byte);
+                break;
             }
         }
-        if own.is_empty() {
-            return Err(NotLocked::Held(written(&file, 0)));
-        }
+        let own = own.ok_or_else(|| NotLocked::Held(written(&file, 0)))?;
         let line = format!("{:<width$}\n", std::process::id(), width = LINE - 1);
-        let write = |byte: &u32| file.write_all_at(line.as_bytes(), u64::from(*byte) * LINE as u64);
-        own.iter().try_for_each(write).map_err(NotLocked::Because)?;
+        file.write_all_at(line.as_bytes(), u64::from(own) * LINE as u64).map_err(NotLocked::Because)?;
+        // A byte before it may have become free, and the one of another since: of two, at least the second sees the first.
+        for byte in (0..BYTES).filter(|byte| *byte != own) {
+            passes(byte, lock::probe_register(&file, byte).map_err(NotLocked::Because)?)?;
+        }
         Ok(Self { _file: file })
     }
 }
@@ -94,14 +97,14 @@ mod tests {
         DirectoryLock::take(&directory).unwrap();
     }
 
-    /// As if the kernel could not end the killed holder of the first byte.
+    /// As if the kernel could not end the killed holder.
     #[test]
     fn what_a_killed_process_holds_keeps_out_no_daemon_but_is_not_cleared_up() {
         let folder = tempfile::tempdir().unwrap();
         let directory = Dir::open(folder.path()).unwrap();
-        let killed = directory.open_file(LOCK, libc::O_RDWR | libc::O_CREAT).unwrap();
-        assert_eq!(lock::take_register(&killed, 0, 1).unwrap(), Taken::Locked);
-        killed.write_all_at(format!("{:<11}\n", 7).as_bytes(), 0).unwrap();
+        let killed = DirectoryLock::take(&directory).unwrap();
+        let file = directory.open_file(LOCK, libc::O_RDWR).unwrap();
+        file.write_all_at(format!("{:<11}\n", 7).as_bytes(), 0).unwrap();
         let take = |killed: u32| DirectoryLock::take_unless(&directory, |holder| holder != Some(killed));
         assert!(matches!(take(8), Err(NotLocked::Held(Some(7)))));
         assert!(matches!(DirectoryLock::of_the_dead(&directory), Err(NotLocked::Held(Some(7)))));

@@ -24,7 +24,7 @@ const LOOK_EVERY: Span = Span::from_millis(50);
     each output's safe value is, and where it is to be written. The service's unit\n\
     runs this command whenever the daemon has ended (ExecStopPost=). While the\n\
     daemon lives, the outputs are its own, and nothing is written: exit code 77.\n\
-    The same holds for a file that another process with outputs has by now.\n\n\
+    The same holds for a file or a register that another hertzd has by now.\n\n\
     A plan is carried out with the rights of the user that it belongs to, also by\n\
     root. No link is followed, and nothing is written but numbers, to files that\n\
     hold one, and lines, registers and frames. A plan in a folder that other users\n\

@@ -178,8 +178,7 @@ fn make<'a>(
 }
 
 fn make_one<'a>(write: &'a PlannedWrite, manner: Manner, task: &'a str, text: &mut String) -> io::Result<Made<'a>> {
-    let passed_over = write.passes_over();
-    let line = make_in_time(write)?;
+    let (passed_over, line) = make_in_time(write)?;
     if let Some(lock) = passed_over {
         // Writing to a String does not fail.
         let _ = writeln!(text, "{task}: {lock}");
@@ -193,13 +192,14 @@ fn make_one<'a>(write: &'a PlannedWrite, manner: Manner, task: &'a str, text: &m
     Ok(Made { task, write, line })
 }
 
-/// Makes a write, on a thread of its own: one that does not return holds up no other output.
-fn make_in_time(write: &PlannedWrite) -> io::Result<Option<File>> {
+/// Makes a write, on a thread of its own: one that does not return holds up no other output. Also what is said of a lock on its file.
+fn make_in_time(write: &PlannedWrite) -> io::Result<(Option<String>, Option<File>)> {
     let (sender, made) = mpsc::channel();
     let own = write.clone();
-    thread::Builder::new().spawn(move || _ = sender.send(own.make()))?;
+    let make = move || (own.passes_over(), own.make());
+    thread::Builder::new().spawn(move || _ = sender.send(make()))?;
     match made.recv_timeout(Duration::from_nanos(RETURNS_WITHIN.nanos().unsigned_abs())) {
-        Ok(made) => made,
+        Ok((passed_over, made)) => made.map(|line| (passed_over, line)),
         Err(mpsc::RecvTimeoutError::Timeout) => {
             let text = format!(
                 "it has not returned within {RETURNS_WITHIN}: look at the device, or switch off what it drives, and run this again"

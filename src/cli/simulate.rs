@@ -4,7 +4,7 @@ mod csv;
 
 use super::fail_if::FailIf;
 use super::output::{ForceArg, OutputFile};
-use super::terminal::{self, Shown, stderr_is_terminal, stdout_is_terminal};
+use super::terminal::{self, Shown, stderr_is_terminal, stdout_is_terminal, write_json};
 use super::{App, ConfigArg, Source, Stop, log, span, stop};
 use crate::config::{Config, StandIn};
 use crate::daemon::{self, Graph, ModelError, Models, Repeats, SimulateOptions, SimulatedTick, Simulation};
@@ -123,7 +123,7 @@ pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
             return Ok(());
         }
         if args.json {
-            serde_json::to_writer(&mut stdout, &tick)?;
+            write_json(&mut stdout, &tick)?;
             return stdout.write_all(b"\n");
         }
         let at = Instant::from_nanos;
@@ -201,7 +201,7 @@ fn after_the_table(summary: &Summary, repeats: &[Option<Repeats>]) -> String {
 
 fn print_summary(args: &SimulateArgs, mut stdout: impl Write, summary: &Summary, after: &str) -> Result<(), Stop> {
     if args.json {
-        serde_json::to_writer(&mut stdout, summary)?;
+        write_json(&mut stdout, summary)?;
         stdout.write_all(b"\n")?;
         return Ok(stdout.flush()?);
     }

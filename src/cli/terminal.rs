@@ -2,11 +2,12 @@
 //! would take for a command, wherever the text came from. `tests/rooms.rs` keeps other files from printing.
 
 use super::Stop;
-use crate::escape::{styled, visible};
+use crate::escape::{styled, visible, visible_json};
 use crate::program;
 use crate::sys::fd::{PAGE, write_within};
 use crate::time::Span;
 use serde::Serialize;
+use serde_json::ser::Formatter;
 use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
@@ -53,9 +54,12 @@ impl Shown {
         Self(styled(is_coloured(), text))
     }
 
-    /// For programs, as it is.
+    /// For programs: the same values, but of a text that may be shown on a terminal.
     pub(super) fn json(text: String) -> Self {
-        Self(text)
+        match visible_json(&text) {
+            Cow::Owned(shown) => Self(shown),
+            Cow::Borrowed(_) => Self(text),
+        }
     }
 
     /// A file's content, which must stay as it is: as for people only where a terminal shows it.
@@ -108,9 +112,23 @@ pub(super) fn print(text: &str) -> Result<(), Stop> {
 /// Writes JSON to stdout, on one line. The text is never in memory as a whole: that of ten thousand tasks has 20 MB.
 pub(super) fn print_json(value: &impl Serialize) -> Result<(), Stop> {
     let mut stdout = BufWriter::with_capacity(1 << 16, Stdout);
-    serde_json::to_writer(&mut stdout, value)?;
+    write_json(&mut stdout, value)?;
     stdout.write_all(b"\n")?;
     Ok(stdout.flush()?)
+}
+
+/// Writes JSON as [`Shown::json`].
+pub(super) fn write_json(to: impl Write, value: &impl Serialize) -> serde_json::Result<()> {
+    value.serialize(&mut serde_json::Serializer::with_formatter(to, VisibleJson))
+}
+
+/// What it writes to a terminal commands none.
+struct VisibleJson;
+
+impl Formatter for VisibleJson {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        writer.write_all(visible_json(fragment).as_bytes())
+    }
 }
 
 /// stdout for what is written piece by piece. `is_text`: each write is whole text, and a terminal gets it as [`Shown::document`].
@@ -185,4 +203,19 @@ pub(super) fn report_usage(error: &clap::Error) {
 fn write_stderr(text: String) {
     // Where stderr is not read there is no other place for it.
     let _ = write_within(io::stderr().lock(), text.as_bytes(), STDERR_PATIENCE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_has_no_command_for_a_terminal_however_it_is_written() {
+        let value = ["fan\u{9b}2J\u{202e}\u{7f}\u{1b}", "a\"b\\\n"];
+        let mut written = Vec::new();
+        write_json(&mut written, &value).unwrap();
+        let expected = r#"["fan\u009b2J\u202e\u007f\u001b","a\"b\\\n"]"#;
+        assert_eq!(String::from_utf8(written).unwrap(), expected);
+        assert_eq!(Shown::json(serde_json::to_string(&value).unwrap()).as_str(), expected);
+    }
 }

@@ -34,7 +34,9 @@ pub(super) fn read(path: &Path) -> (Vec<(PathBuf, Vec<u8>)>, Vec<Problem>) {
 /// The folder from which the relative paths count that are no concern of the caller's: that of the configuration at `path`, also for
 /// what its drop-ins say. Empty, which is the working directory, for what is no file: a pipe has no folder.
 pub(crate) fn base_folder(path: &Path) -> PathBuf {
-    let is_file = fs::metadata(path).is_ok_and(|found| found.is_file());
+    // The name of a descriptor says nothing of where its file is.
+    let is_descriptor = path == Path::new("/dev/stdin") || path.starts_with("/dev/fd") || path.starts_with("/proc");
+    let is_file = !is_descriptor && fs::metadata(path).is_ok_and(|found| found.is_file());
     path.parent().filter(|_| is_file).map_or_else(PathBuf::new, Path::to_owned)
 }
 

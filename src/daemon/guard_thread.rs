@@ -61,7 +61,7 @@ impl GuardThread {
 
     /// The same with those that are to begin: what is to be known of them has to be there before they write.
     pub(super) fn planned(&self) -> Vec<Arc<Guard>> {
-        latest(self.open())
+        latest(self.open().into_iter().filter(|guard| guard.is_open()).collect())
     }
 
     fn open(&self) -> Vec<Arc<Guard>> {
@@ -71,6 +71,17 @@ impl GuardThread {
     /// Of each output that does not hold its safe value though it should: why.
     pub(super) fn troubles(&self) -> Vec<String> {
         self.guards().iter().filter_map(|guard| guard.trouble()).collect()
+    }
+
+    /// A start was refused: says which of its outputs are left without their safe values.
+    pub(super) fn report_owed(&self) {
+        for guard in self.guards().iter().filter(|guard| guard.is_wanted()) {
+            let (task, what) = (guard.task(), guard.says());
+            error!(
+                task,
+                "{task}: its safe value, {what}, could not be written, and is still owed: the next start or `hertzd safe` writes it"
+            );
+        }
     }
 
     /// The thread that reads the targets of outputs back.
@@ -283,6 +294,11 @@ mod tests {
         assert_eq!(looks(60), Some(31), "from the last tick of the one before");
         second.beat();
         assert_eq!(looks(60), Some(6));
+        // A thread may be about to let go of them.
+        first.leaves();
+        assert_eq!(names(thread.planned()), ["second"]);
+        second.leaves();
+        assert!(thread.planned().is_empty(), "what is closed is in no plan");
         drop((first, second));
     }
 

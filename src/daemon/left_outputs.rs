@@ -104,15 +104,9 @@ impl LeftOutputs {
     /// What is to stand in the plan of this process, beside its own outputs. Those that have begun to have a target owe its safe value from now on.
     pub(super) fn still_owed(&mut self, guards: &[Arc<Guard>]) -> Vec<PlannedOutput> {
         let begun: Vec<PlannedWrite> =
-            guards.iter().filter(|guard| guard.has_begun()).flat_map(|guard| guard.plan()).collect();
+            guards.iter().filter(|guard| guard.has_begun()).flat_map(|guard| guard.writes()).collect();
         self.outputs.retain_mut(|output| {
-            output.planned.writes.retain(|write| {
-                let is_taken = begun.iter().any(|other| other.has_target_of(write));
-                if is_taken {
-                    forget_left(write);
-                }
-                !is_taken
-            });
+            output.has_become(|write| rest(write, &begun));
             !output.planned.writes.is_empty()
         });
         // Those that were made safe are known for the outputs of the start alone: from then on what is there is what was there before.
@@ -123,7 +117,7 @@ impl LeftOutputs {
             let written: Vec<LeftOutput> = written;
             written.iter().flat_map(|output| &output.planned.writes).for_each(forget_left);
         }
-        let planned: Vec<PlannedWrite> = guards.iter().flat_map(|guard| guard.plan()).collect();
+        let planned: Vec<PlannedWrite> = guards.iter().flat_map(|guard| guard.writes()).collect();
         self.outputs.iter().filter_map(|output| output.beside(&planned)).collect()
     }
 
@@ -140,16 +134,16 @@ impl LeftOutputs {
     /// Has the safe values written that none of these outputs has to write, where that is due. `waits`: until all have returned, for a limited
     /// time. True: something has become of one.
     pub(super) fn write(&mut self, guards: &[Arc<Guard>], waits: bool) -> bool {
-        let planned: Vec<PlannedWrite> = guards.iter().flat_map(|guard| guard.plan()).collect();
+        let planned: Vec<PlannedWrite> = guards.iter().flat_map(|guard| guard.writes()).collect();
         let clock = KernelClock::monotonic();
-        let began = clock.now();
+        let (began, mut changed) = (clock.now(), false);
         for output in &mut self.outputs {
+            changed |= output.has_become(|write| vec![write.clone().followed()]);
             let is_due = output.next.is_none_or(|next| began >= next) && output.under_way.is_none();
             if let Some(owed) = output.beside(&planned).filter(|owed| is_due && !owed.written) {
                 output.begin(owed);
             }
         }
-        let mut changed = false;
         loop {
             let now = clock.now();
             self.outputs.retain_mut(|output| match output.has_ended(now) {
@@ -199,9 +193,25 @@ impl Drop for LeftOutputs {
 impl LeftOutput {
     /// What it has beside what other outputs plan to write; `None`: nothing.
     fn beside(&self, planned: &[PlannedWrite]) -> Option<PlannedOutput> {
-        let is_owed = |write: &&PlannedWrite| !planned.iter().any(|other| other.has_target_of(write));
-        let writes: Vec<_> = self.planned.writes.iter().filter(is_owed).cloned().collect();
+        let writes: Vec<_> = self.planned.writes.iter().flat_map(|write| rest(write, planned)).collect();
         (!writes.is_empty()).then(|| PlannedOutput { writes, ..self.planned.clone() })
+    }
+
+    /// Has other writes in the place of its own. True: one has changed.
+    fn has_become(&mut self, now: impl Fn(&PlannedWrite) -> Vec<PlannedWrite>) -> bool {
+        let before = std::mem::take(&mut self.planned.writes);
+        let mut changed = false;
+        for write in before {
+            let now = now(&write);
+            if now != [write.clone()] {
+                changed = true;
+                forget_left(&write);
+                let is_written = self.planned.written;
+                leave_behind(now.iter().map(|write| LeftWrite { write: write.clone(), is_written }).collect());
+            }
+            self.planned.writes.extend(now);
+        }
+        changed
     }
 
     fn says(&self) -> String {
@@ -256,8 +266,7 @@ impl LeftOutput {
 
     /// These are not owed any more. Whether none is.
     fn is_over(&mut self, writes: &[PlannedWrite]) -> bool {
-        writes.iter().for_each(forget_left);
-        self.planned.writes.retain(|write| !writes.iter().any(|made| made.has_target_of(write)));
+        self.has_become(|write| rest(write, writes));
         self.planned.writes.is_empty()
     }
 
@@ -278,6 +287,12 @@ impl LeftOutput {
             self.failed = Some(why);
         }
     }
+}
+
+/// What is left of a write beside these.
+fn rest(write: &PlannedWrite, others: &[PlannedWrite]) -> Vec<PlannedWrite> {
+    let beside = |left: Vec<PlannedWrite>, other: &PlannedWrite| left.iter().flat_map(|it| it.beside(other)).collect();
+    others.iter().fold(vec![write.clone()], beside)
 }
 
 fn said(writes: &[PlannedWrite]) -> String {
@@ -314,8 +329,10 @@ fn keep_aside(path: &Path, why: &str) -> Result<(), String> {
     let Some(aside) = names.find(|aside| aside.symlink_metadata().is_err()) else {
         return Err(format!("{why}; and there are {KEPT} such plans beside it already: remove them"));
     };
-    fs::rename(path, &aside)
-        .map_err(|error| format!("{why}; and it cannot be kept as {}: {error}", aside.display()))?;
+    fs::rename(path, &aside).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => why.to_owned(), // there is none
+        _ => format!("{why}; and it cannot be kept as {}: {error}", aside.display()),
+    })?;
     warn!(
         "the plan of safe values that an earlier run has left cannot be carried out: {why}; it is kept as {}: see what its outputs do, and make \
          them safe by hand, or by `hertzd safe CONFIG` while hertzd does not run",

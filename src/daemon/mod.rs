@@ -108,7 +108,7 @@ pub(crate) use connections::Progress;
 pub use connections::{Connections, Options};
 pub(crate) use diff::{Change, Diff, Sections};
 pub(crate) use digest::Keys;
-pub(crate) use examination::examined;
+pub(crate) use examination::{examined, told};
 pub(crate) use failure::Failure;
 pub(crate) use flight_thread::FlightOptions;
 pub(crate) use ledger::SimulatedTick;

@@ -155,9 +155,10 @@ fn replace(path: &Path, plan: &SafePlan, readers: Readers) -> io::Result<File> {
     let new = Path::new(name).with_extension("new");
     let new = new.to_str().ok_or(io::ErrorKind::InvalidInput)?;
     let folder = Dir::open(folder)?.for_readers(readers);
+    let bytes = plan.to_bytes()?;
     let mut file = folder.create(new)?;
     lock::take(&file)?;
-    file.write_all(&serde_json::to_vec_pretty(plan)?)?;
+    file.write_all(&bytes)?;
     folder.rename(new, &folder, name)?;
     Ok(file)
 }

@@ -298,6 +298,7 @@ impl<'a> Daemon<'a> {
             (Err(failure), _) => failure,
         };
         if self.set.epoch.is_none() {
+            self.threads.guard.report_owed();
             return Err(refused);
         }
         self.reloads.refuse(&refused);

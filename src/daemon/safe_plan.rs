@@ -19,10 +19,8 @@ use std::path::{Path, PathBuf};
 /// What the file says first.
 pub(super) const VERSION: u32 = 1;
 
-/// Bytes of a plan, and what may stand in it: far more than a daemon has.
+/// Bytes of a plan: none that is longer is written or read.
 const LARGEST: u64 = 16 << 20;
-const MOST_OUTPUTS: usize = 4_096;
-const MOST_WRITES: usize = 64; // of an output
 
 /// All outputs of a daemon.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +72,14 @@ impl FoundPlan {
     /// # Errors
     /// Why it cannot be carried out by anyone.
     pub(crate) fn open(path: &Path) -> Result<Self, NoPlan> {
+        match Self::open_once(path) {
+            // It is there all the same: its folder was replaced meanwhile.
+            Err(NoPlan::Missing) if path.symlink_metadata().is_ok() => Self::open_once(path),
+            opened => opened,
+        }
+    }
+
+    fn open_once(path: &Path) -> Result<Self, NoPlan> {
         let unusable = |why: &dyn Display| NoPlan::Unusable(format!("{}: {why}", path.display()));
         let not_ours = |error: &io::Error| {
             NoPlan::NotOurs(format!(
@@ -160,12 +166,30 @@ impl FoundPlan {
         let plan = read(&self.file).map_err(|why| unusable(&why))?;
         match keeper(&self.file, &plan).map_err(|error| unusable(&error))? {
             Some(pid) => Err(NoPlan::Held(pid)),
-            None => Ok((plan, self.file)),
+            None => Ok((plan.followed(), self.file)),
         }
     }
 }
 
 impl SafePlan {
+    /// The text of the file.
+    ///
+    /// # Errors
+    /// It would be larger than what is read of one: `hertzd safe` would refuse it.
+    pub(super) fn to_bytes(&self) -> io::Result<Vec<u8>> {
+        let bytes = serde_json::to_vec_pretty(self)?;
+        match bytes.len() as u64 > LARGEST {
+            true => {
+                let (outputs, most) = (self.outputs.len(), LARGEST >> 20);
+                let text = format!(
+                    "the plan of {outputs} outputs is larger than {most} MiB; divide them among several daemons"
+                );
+                Err(io::Error::new(io::ErrorKind::FileTooLarge, text))
+            }
+            false => Ok(bytes),
+        }
+    }
+
     /// The plan of a process that lives; `None`: there is none, or its process does not live.
     ///
     /// # Errors
@@ -182,6 +206,14 @@ impl SafePlan {
             true => read(&file).map(Some).map_err(unusable),
             false => Ok(None),
         }
+    }
+
+    /// The same where the devices are now.
+    fn followed(mut self) -> Self {
+        for output in &mut self.outputs {
+            output.writes = output.writes.drain(..).map(PlannedWrite::followed).collect();
+        }
+        self
     }
 
     /// Reads a plan of this user, and keeps it locked for as long as the file lives that comes with it.
@@ -210,15 +242,9 @@ fn keeper(file: &File, plan: &SafePlan) -> io::Result<Option<u32>> {
 fn read(file: &File) -> Result<SafePlan, String> {
     let reader = io::BufReader::new(file.take(LARGEST));
     let plan: SafePlan = serde_json::from_reader(reader).map_err(|error| error.to_string())?;
-    let most = plan.outputs.iter().map(|output| output.writes.len()).max().unwrap_or_default();
-    match () {
-        () if plan.version != VERSION => {
-            Err(format!("is of version {}, and this is hertzd for version {VERSION}", plan.version))
-        }
-        () if plan.outputs.len() > MOST_OUTPUTS || most > MOST_WRITES => {
-            Err(format!("it has {} outputs with up to {most} writes each, which no daemon has", plan.outputs.len()))
-        }
-        () => Ok(plan),
+    match plan.version {
+        VERSION => Ok(plan),
+        other => Err(format!("is of version {other}, and this is hertzd for version {VERSION}")),
     }
 }
 
@@ -237,4 +263,26 @@ fn others_may_write(facts: &Metadata, owner: u32, is_folder: bool) -> bool {
     let is_sticky = is_folder && facts.mode() & 0o1000 != 0;
     let by_group = facts.mode() & 0o020 != 0 && facts.gid() != 0 && !is_private_group(facts.gid(), owner);
     !is_sticky && (facts.mode() & 0o002 != 0 || by_group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_that_would_not_be_read_is_not_written() {
+        let of = |outputs: usize, name: usize| {
+            let output = PlannedOutput { task: "x".repeat(name), writes: Vec::new(), written: false };
+            SafePlan { version: VERSION, pid: 1, outputs: vec![output; outputs] }
+        };
+        let written = |plan: &SafePlan| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            fs::write(file.path(), plan.to_bytes().unwrap()).unwrap();
+            read(&File::open(file.path()).unwrap())
+        };
+        let most = of(10_000, 1_600);
+        assert_eq!(written(&most).unwrap(), most, "any number of outputs");
+        let error = of(10_000, 1_700).to_bytes().unwrap_err().to_string();
+        assert_eq!(error, "the plan of 10000 outputs is larger than 16 MiB; divide them among several daemons");
+    }
 }

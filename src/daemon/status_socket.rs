@@ -6,6 +6,7 @@
 use super::clients::Clients;
 use crate::sys::clock::pause;
 use crate::sys::dir::{Dir, Readers};
+use crate::sys::lock;
 use crate::sys::thread::helper;
 use crate::time::Span;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
@@ -51,7 +52,7 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
         // A datagram socket cannot connect to a stream socket, and learns at once that there is one: a connection would wait
         // for a daemon whose queue of connections is full.
         let found = UnixDatagram::unbound()?.connect(path).map_err(|error| error.raw_os_error());
-        if found == Err(Some(libc::EPROTOTYPE)) {
+        if found == Err(Some(libc::EPROTOTYPE)) && !lock::is_abandoned(path) {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "another daemon listens there"));
         }
         match fs::symlink_metadata(path) {

@@ -6,6 +6,7 @@ use crate::sys::memory::Locked;
 use crate::sys::rights::Rights;
 use crate::time::Span;
 use crate::worker::{Granted, Refusal};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -85,6 +86,15 @@ impl Unit {
             None => filter.split_whitespace().any(|name| name == call),
         }
     }
+}
+
+/// What a process of another user found when it looked at what a start would open: in words alone, as that user may do what it likes with it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Told {
+    pub(crate) tasks: usize,
+    pub(crate) refused: Vec<String>,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) unknown: Vec<String>,
 }
 
 /// A look at what a start would open, by one user.

@@ -6,6 +6,7 @@ use super::text::WhoIsWho;
 use super::{HEADER, MAGIC, RECORD, VERSION};
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -48,11 +49,11 @@ fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a regular file; a pipe is not waited for.
+/// Opens a regular file. What else is there is looked at and not opened: a daemon's answer may have named it, and to open a device may do something.
 fn opened(path: &Path) -> io::Result<File> {
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
+    let there = File::options().read(true).custom_flags(libc::O_PATH).open(path)?;
+    match there.metadata()?.is_file() {
+        true => File::open(format!("/proc/self/fd/{}", there.as_raw_fd())),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
     }
 }
@@ -178,6 +179,23 @@ mod tests {
         assert!(read(&path).unwrap_err().contains("cut off"));
         fs::write(&path, "tick,release_utc\n").unwrap();
         assert!(read(&path).unwrap_err().contains("no flight file") && !is_flight(&path).unwrap());
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_not_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("flight");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        // Once somebody reads from it, a writer that does not wait finds it open.
+        let has_reader = || File::options().write(true).custom_flags(libc::O_NONBLOCK).open(&pipe).is_ok();
+        let seen = std::thread::scope(|scope| {
+            let looking = scope.spawn(|| (0..2_000).any(|_| has_reader()));
+            while !looking.is_finished() {
+                assert_eq!(read(&pipe).unwrap_err().split(": ").last(), Some("it is no regular file"));
+            }
+            looking.join().unwrap()
+        });
+        assert!(!seen);
     }
 
     #[test]

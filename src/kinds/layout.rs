@@ -155,6 +155,17 @@ impl SampleLayout {
         }
     }
 
+    /// The text of the value that these bytes hold.
+    #[cfg_attr(not(feature = "i2c"), expect(dead_code, reason = "for registers"))]
+    pub(super) fn text(self, bytes: &[u8]) -> String {
+        let raw = self.integer(bytes, 0).unwrap_or_default();
+        match self.number {
+            Number::Float => self.decode(bytes, 0).to_string(),
+            Number::Signed => raw.to_string(),
+            Number::Unsigned => raw.cast_unsigned().to_string(),
+        }
+    }
+
     /// The bits of a value as an integer, its sign extended; `None` if the bytes end before it.
     pub(super) fn integer(self, bytes: &[u8], index: usize) -> Option<i64> {
         let stored = bytes.get(index * self.storage..(index + 1) * self.storage)?;

@@ -3,6 +3,7 @@
 //! Time comes with the entries. Writing may block if the reader of a pipe has stopped; hot threads never log.
 
 use super::Entry;
+use crate::escape::visible_json;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::io::Write;
 use tracing::{Event, Subscriber};
@@ -26,7 +27,7 @@ impl Entry {
     /// As one line of JSON, with its line feed.
     pub(crate) fn json_line(&self) -> String {
         // An entry always serializes: keys are strings, and numbers that JSON lacks are null.
-        serde_json::to_string(self).unwrap_or_default() + "\n"
+        visible_json(&serde_json::to_string(self).unwrap_or_default()).into_owned() + "\n"
     }
 }
 

@@ -6,11 +6,12 @@
 
 use crate::sys::clock::pause;
 use crate::sys::lock::{self, Holder, Taken};
+use crate::sys::open::resolve;
 use crate::time::Span;
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
@@ -21,9 +22,6 @@ const BETWEEN: Span = Span::from_millis(2);
 
 /// The same of a folder, which every hertzd locks for an instant only; but that may get no processor time meanwhile.
 const ATTEMPTS_AT_FOLDER: u32 = 250;
-
-/// Symbolic links that are followed, as many as the kernel does.
-const MOST_LINKS: u32 = 40;
 
 /// What tells files apart: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,16 +67,11 @@ pub(super) struct Target {
 
 impl Target {
     /// # Errors
-    /// The system's reason why there is no such folder; the file itself need not exist.
+    /// The system's reason why there is no such folder, or which link root does not follow; the file itself need not exist.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
-        let mut path = path.to_owned();
-        for _ in 0..MOST_LINKS {
-            let Ok(to) = fs::read_link(&path) else { break };
-            path = folder_of(&path).join(to);
-        }
-        let folder = folder_of(&path).canonicalize()?;
-        let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::IsADirectory))?;
-        Ok(Self { folder: FileId::at(&folder)?, path: folder.join(name) })
+        let path = resolve(path)?;
+        let folder = path.parent().ok_or(io::ErrorKind::IsADirectory)?;
+        Ok(Self { folder: FileId::at(folder)?, path })
     }
 
     /// Whether both have the same name in the same folder.
@@ -132,11 +125,14 @@ impl Claim {
     }
 
     fn attempt(path: &Path) -> io::Result<Attempt> {
-        let found = fs::metadata(path);
+        let found = fs::symlink_metadata(path);
         if found.as_ref().is_ok_and(|found| !found.is_file()) {
             return Err(no_file());
         }
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        // What has come there meanwhile is neither followed nor waited for.
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).custom_flags(flags).open(path)?;
         match lock::take(&file)? {
             Taken::Locked | Taken::Unsupported => {}
             Taken::Peer(holder) => return Ok(Attempt::Locked(holder)),
@@ -212,6 +208,8 @@ pub(super) fn folder_of(path: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::dir::effective_user;
+    use std::os::unix::fs::{lchown, symlink};
     use std::thread;
 
     #[test]
@@ -227,6 +225,30 @@ mod tests {
         drop((claim, reader));
         let _own = Claim::take(&path).unwrap();
         assert!(Claim::take(&path).unwrap_err().to_string().contains(&format!("(pid {})", std::process::id())));
+    }
+
+    #[test]
+    fn what_takes_the_place_of_the_file_is_neither_followed_nor_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, victim) = (folder.path().join("x.csv"), folder.path().join("victim"));
+        symlink(&victim, &path).unwrap();
+        Claim::take(&path).unwrap_err();
+        assert!(!victim.exists(), "nothing is made at the end of a link");
+    }
+
+    #[test]
+    fn root_records_through_no_link_of_another_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let (theirs, victim) = (folder.path().join("x.mcap"), folder.path().join("victim"));
+        fs::write(&victim, "precious").unwrap();
+        symlink(&victim, &theirs).unwrap();
+        assert_eq!(Target::of(&theirs).unwrap().path, victim.canonicalize().unwrap());
+        if effective_user() != 0 {
+            return println!("skipped: only root can make links of others");
+        }
+        lchown(&theirs, Some(65_534), None).unwrap();
+        let error = Target::of(&theirs).unwrap_err().to_string();
+        assert!(error.contains("x.mcap is a link of user 65534"), "{error}");
     }
 
     /// Several try to get in while one file follows another, as a slow machine makes them: each waits for the lock longer

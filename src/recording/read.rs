@@ -49,6 +49,7 @@ pub(crate) fn read(path: &Path) -> Result<Past, String> {
 #[derive(Default)]
 pub(super) struct Ticks {
     past: Past,
+    positions: BTreeMap<String, usize>,      // of its tasks
     channels: BTreeMap<u16, (usize, Topic)>, // of ticks, by number: the position of the task, and what it has
 }
 
@@ -71,7 +72,7 @@ impl Ticks {
         if tasks.len() >= MOST_TASKS {
             return Err(format!("it names more than {MOST_TASKS} tasks; hertzd has not written it"));
         }
-        let position = tasks.iter().position(|task| task.name == name).unwrap_or_else(|| {
+        let position = *self.positions.entry(name.to_owned()).or_insert_with(|| {
             tasks.push(PastTask { name: name.to_owned(), ..PastTask::default() });
             tasks.len() - 1
         });

@@ -8,7 +8,7 @@
 mod holder;
 
 use super::{from_minus_one, invalid};
-pub(crate) use holder::Holder;
+pub(crate) use holder::{Holder, is_abandoned};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -54,6 +54,11 @@ pub(crate) fn take_register(file: &File, first: u32, count: u32) -> io::Result<T
     granted(file, first..first + count)
 }
 
+/// What [`take_register`] would say of one byte; nothing is locked.
+pub(crate) fn probe_register(file: &File, byte: u32) -> io::Result<Taken> {
+    settled(found(file, byte..byte + 1)).map(|found| found.unwrap_or(Taken::Locked))
+}
+
 /// Locks a file, which is open to write, as another hertzd would; false: it cannot be locked.
 #[doc(hidden)]
 #[must_use]
@@ -63,7 +68,7 @@ pub fn lock_as_hertzd(file: &File) -> bool {
 
 /// What [`take`] would say; nothing is locked, and the file may be open to read only.
 pub(crate) fn probe(file: &File) -> io::Result<Taken> {
-    settled(found(file, BYTE..BYTE + 1)).map(|found| found.unwrap_or(Taken::Locked))
+    probe_register(file, BYTE)
 }
 
 /// Another process of hertzd that has the file open to write: the second means, where a stranger keeps the lock from being had.

@@ -4,7 +4,7 @@
 use super::from_minus_one;
 use super::user::{Identity, is_root, service_user, working_directory};
 use std::env;
-use std::ffi::CStr;
+use std::ffi::{CStr, OsString};
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt;
@@ -37,13 +37,13 @@ pub(crate) fn run_as(command: &mut Command, uid: u32, gid: u32) {
     unsafe { command.pre_exec(become_it) };
 }
 
-/// What the command line of this process says and writes with the rights of the service's user, from root: in a child, so that nothing of root's is
+/// What this program says and writes with these arguments and the rights of the service's user, from root: in a child, so that nothing of root's is
 /// in that user's reach, and no terminal. `None`: this is not root, or there is no such user. `in_its_folder`: in the folder in which the unit
 /// starts it, if it can be entered.
 ///
 /// # Errors
 /// The kernel refused it; nothing has run.
-pub(crate) fn run_again_as_service(in_its_folder: bool) -> io::Result<Option<Output>> {
+pub(crate) fn run_as_service(arguments: &[OsString], in_its_folder: bool) -> io::Result<Option<Output>> {
     let root = Path::new("/");
     let service = Identity::of_service(root).filter(|service| is_root() && service.uid != 0);
     let Some((uid, gid)) = service.and_then(|service| Some((service.uid, *service.gids.first()?))) else {
@@ -52,7 +52,7 @@ pub(crate) fn run_again_as_service(in_its_folder: bool) -> io::Result<Option<Out
     let folder = working_directory(root).filter(|folder| in_its_folder && folder.is_dir());
     let again = |file: &Path| {
         let mut command = Command::new(file);
-        command.args(env::args_os().skip(1)).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.env_clear().envs(KEPT.iter().filter_map(|name| Some((name, env::var_os(name)?))));
         folder.iter().for_each(|folder| _ = command.current_dir(folder));
         run_as(&mut command, uid, gid);

@@ -1,12 +1,16 @@
-//! Whose code this process may run: with rights that others lack, only code that nobody but root can change.
+//! What others can change: whose code this process may run (with rights that others lack, only code that nobody but root can change), and
+//! whether a path leads to where it did.
 //!
 //! Asks the kernel about files and this process. Opens nothing; no clock is read.
 
+use super::dir::effective_user;
+use super::other_user::is_private_group;
 use super::secure::is_secure;
 use super::user::{is_root, name_of};
 use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The sticky bit of a folder: only the owner of a file, or of the folder, can move or replace that file.
 const STICKY: u32 = 0o1000;
@@ -20,25 +24,46 @@ const STICKY: u32 = 0o1000;
 /// Which file or folder it is, who could change it, and what to do.
 pub(crate) fn refuse_code_of_others(path: &Path, opened: &Metadata) -> Result<(), String> {
     match privilege() {
-        Some(privilege) => refuse_changeable(path, opened).map_err(|why| format!("{why}; {privilege}")),
+        Some(privilege) => refuse_changeable(path, opened)
+            .map_err(|why| format!("{why}, or put a copy into /usr/lib/hertzd/plugins; {privilege}")),
         None => Ok(()),
     }
+}
+
+/// Why root does not load code of others.
+pub(crate) const AS_ROOT: &str = "as root, hertzd loads only code that nobody else can change";
+
+/// The path without links above its last part. What lies there stays there: only root and this user can move or replace the folders that lead to it.
+///
+/// # Errors
+/// Which of these folders others could change, and what to do; the system's reason.
+pub(crate) fn lasting(path: &Path) -> io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return fs::canonicalize(path) };
+    let folder = fs::canonicalize(folder)?;
+    for folder in folder.ancestors() {
+        refuse(folder, &fs::symlink_metadata(folder)?, effective_user()).map_err(|why| {
+            let text = format!("another user could put another one in its place: {why}");
+            io::Error::new(io::ErrorKind::PermissionDenied, text)
+        })?;
+    }
+    Ok(folder.join(name))
 }
 
 /// Why only root's code is loaded; `None`: this process has the rights of the user who started it, and no more.
 fn privilege() -> Option<&'static str> {
     if is_root() {
-        return Some("as root, hertzd loads only code that nobody else can change");
+        return Some(AS_ROOT);
     }
     is_secure()
         .then_some("a program with capabilities of its own (`setcap`) loads only code that nobody but root can change")
 }
 
 fn refuse_changeable(path: &Path, opened: &Metadata) -> Result<(), String> {
-    refuse(path, opened)?;
+    refuse(path, opened, 0)?;
     for folder in path.ancestors().skip(1) {
         let found = fs::symlink_metadata(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        refuse(folder, &found)?;
+        refuse(folder, &found, 0)?;
     }
     // Only root could have exchanged it since; so it is the one that was opened, unless that was exchanged before.
     let found = fs::symlink_metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -48,24 +73,24 @@ fn refuse_changeable(path: &Path, opened: &Metadata) -> Result<(), String> {
     }
 }
 
-/// Refuses what is not root's, and what others may write.
-fn refuse(path: &Path, found: &Metadata) -> Result<(), String> {
+/// Refuses what is neither root's nor that of the user `own`, and what others may write.
+fn refuse(path: &Path, found: &Metadata, own: u32) -> Result<(), String> {
     let (name, mode) = (path.display(), found.mode());
     let what = if found.is_dir() { "the folder " } else { "" };
     let user = |uid| name_of(uid).map_or_else(|| format!("the user {uid}"), |name| format!("{name} (user {uid})"));
-    if found.uid() != 0 {
+    if ![0, own].contains(&found.uid()) {
         return Err(format!(
-            "{what}{name} belongs to {}, who could change it: let it belong to root (`sudo chown root:root {name}`), put a copy into \
-             /usr/lib/hertzd/plugins, or run hertzd as that user",
+            "{what}{name} belongs to {}, who could change it: let it belong to root (`sudo chown root:root {name}`) or run hertzd as \
+             that user",
             user(found.uid())
         ));
     }
     let whom = match mode {
         _ if found.is_dir() && mode & STICKY != 0 => return Ok(()),
         _ if mode & 0o002 != 0 => "everyone".to_owned(),
+        _ if mode & 0o020 == 0 || own != 0 && is_private_group(found.gid(), own) => return Ok(()),
         // Also of root's group: with an access control list these bits are what it grants to anyone.
-        _ if mode & 0o020 != 0 => format!("the group {}, or users by its access control list", found.gid()),
-        _ => return Ok(()),
+        _ => format!("the group {}, or users by its access control list", found.gid()),
     };
     Err(format!("{what}{name} may be written by {whom} (mode {:04o}): `sudo chmod go-w {name}`", mode & 0o7777))
 }

@@ -3,7 +3,7 @@
 //! A daemon of another version may leave out any part: what is missing shows as `?`, or not at all.
 
 use crate::time::NANOS_PER_SECOND;
-use crate::views::AlarmSummary;
+use crate::views::{AlarmSummary, MANY, few};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -14,7 +14,9 @@ pub(crate) struct Snapshot {
     pub(crate) error: Option<String>, // nothing is known of the tasks yet
     pub(super) well: Option<bool>,
     pub(super) daemon: Daemon,
+    #[serde(deserialize_with = "few::<_, _, MANY>")]
     pub(super) workers: Vec<Worker>,
+    #[serde(deserialize_with = "few::<_, _, MANY>")]
     pub(super) tasks: Vec<Task>,
     pub(super) alarms: Option<Vec<AlarmSummary>>,
 }
@@ -82,6 +84,7 @@ pub(super) struct Task {
     pub(super) causes: BTreeMap<String, u64>,
     pub(super) last_cause: Option<String>,
     pub(super) last_cause_age_ns: Option<i64>,
+    #[serde(deserialize_with = "few::<_, _, 64>")]
     pub(super) last_misses: Vec<Miss>,
     pub(super) last_10s: Option<Window>,
     pub(super) values: BTreeMap<String, Reading>,

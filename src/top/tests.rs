@@ -347,3 +347,11 @@ fn any_size_and_any_answer_is_drawn() {
         assert!(!top.text(80, at(9_000)).contains('\u{1b}'));
     }
 }
+
+#[test]
+fn what_a_socket_sends_has_limits() {
+    for list in ["tasks", "workers"] {
+        let text = format!("{{\"{list}\":[{}{{}}]}}", "{},".repeat(crate::views::MANY));
+        assert!(serde_json::from_str::<Snapshot>(&text).is_err(), "{list}");
+    }
+}

@@ -3,6 +3,8 @@
 mod alarms;
 #[cfg(feature = "exporter")]
 mod exposition;
+#[cfg(any(feature = "top", feature = "exporter"))]
+mod few;
 mod journal;
 mod layout;
 mod perfetto;
@@ -21,6 +23,8 @@ pub(crate) use alarms::AlarmSummary;
 pub(crate) use alarms::alarm_lines;
 #[cfg(feature = "exporter")]
 pub(crate) use exposition::Format;
+#[cfg(feature = "top")]
+pub(crate) use few::{MANY, few};
 pub(crate) use journal::{Widths, entry_json, entry_line, has_cause};
 pub(crate) use layout::{columns, wrap};
 #[cfg(feature = "top")]

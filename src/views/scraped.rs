@@ -1,6 +1,7 @@
 //! The parts of a snapshot that are scraped. A daemon of another version may leave out any of them.
 
 use super::alarms::AlarmSummary;
+use super::few::{MANY, few};
 use crate::metrics::ReadbackSummary;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -10,9 +11,12 @@ use std::collections::BTreeMap;
 #[serde(default)]
 pub(crate) struct Scraped {
     pub well: Option<bool>,
+    #[serde(deserialize_with = "few::<_, _, MANY>")]
     pub workers: Vec<Worker>,
+    #[serde(deserialize_with = "few::<_, _, MANY>")]
     pub tasks: Vec<Task>,
     pub alarms: Vec<AlarmSummary>,
+    #[serde(deserialize_with = "few::<_, _, MANY>")]
     pub readbacks: Vec<ReadbackSummary>,
     pub records: Records,
     pub journal: Option<Journal>,

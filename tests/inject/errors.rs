@@ -4,8 +4,26 @@
 pub(crate) fn errors_of(call: &str) -> Option<&'static [&'static str]> {
     Some(match call {
         "open" | "openat" | "openat2" | "creat" => &[
-            "EACCES", "EDQUOT", "EINTR", "ELOOP", "EMFILE", "ENFILE", "ENOENT", "ENOMEM", "ENOSPC", "ENXIO", "EPERM",
+            "EACCES",
+            "EAGAIN",
+            "EBUSY",
+            "EDQUOT",
+            "EEXIST",
+            "EINTR",
+            "EISDIR",
+            "ELOOP",
+            "EMFILE",
+            "ENFILE",
+            "ENODEV",
+            "ENOENT",
+            "ENOMEM",
+            "ENOSPC",
+            "ENOTDIR",
+            "ENXIO",
+            "EOVERFLOW",
+            "EPERM",
             "EROFS",
+            "ETXTBSY",
         ],
         "read" | "pread64" | "readv" | "preadv" => &["EAGAIN", "EINTR", "EIO"],
         "write" | "pwrite64" | "writev" | "pwritev" => {
@@ -13,21 +31,31 @@ pub(crate) fn errors_of(call: &str) -> Option<&'static [&'static str]> {
         }
         "close" => &["EDQUOT", "EINTR", "EIO", "ENOSPC"],
         "fsync" | "fdatasync" | "sync_file_range" | "syncfs" => &["EDQUOT", "EINTR", "EIO", "ENOSPC"],
-        "truncate" | "ftruncate" | "fallocate" => &["EFBIG", "EINTR", "EIO", "ENOSPC", "EPERM"],
+        "truncate" | "ftruncate" | "fallocate" => &["EFBIG", "EINTR", "EIO", "ENOSPC", "EPERM", "EROFS", "ETXTBSY"],
         "copy_file_range" => &["EIO", "ENOMEM", "ENOSPC"],
         "lseek" => &["EINVAL", "EOVERFLOW"],
-        "rename" | "renameat" | "renameat2" => &["EACCES", "EBUSY", "EDQUOT", "ENOENT", "ENOMEM", "ENOSPC", "EROFS"],
+        "rename" | "renameat" | "renameat2" => &[
+            "EACCES", "EBUSY", "EDQUOT", "ELOOP", "EMLINK", "ENOENT", "ENOMEM", "ENOSPC", "ENOTDIR", "EPERM", "EROFS",
+            "EXDEV",
+        ],
         "link" | "linkat" | "symlinkat" => &["EACCES", "EEXIST", "EIO", "ENOENT", "ENOSPC", "EPERM", "EROFS"],
-        "unlink" | "unlinkat" | "rmdir" => &["EACCES", "EBUSY", "EIO", "ENOENT", "ENOMEM", "EPERM", "EROFS"],
-        "mkdir" | "mkdirat" => &["EACCES", "EDQUOT", "EEXIST", "ENOENT", "ENOMEM", "ENOSPC", "EROFS"],
+        "unlink" | "unlinkat" | "rmdir" => {
+            &["EACCES", "EBUSY", "EIO", "EISDIR", "ELOOP", "ENOENT", "ENOMEM", "ENOTDIR", "EPERM", "EROFS"]
+        }
+        "mkdir" | "mkdirat" => &[
+            "EACCES", "EDQUOT", "EEXIST", "ELOOP", "EMLINK", "ENOENT", "ENOMEM", "ENOSPC", "ENOTDIR", "EPERM", "EROFS",
+        ],
         "chmod" | "fchmod" | "fchmodat" | "chown" | "fchown" | "fchownat" => {
-            &["EIO", "ENOENT", "ENOMEM", "EPERM", "EROFS"]
+            &["EACCES", "EIO", "ELOOP", "ENOENT", "ENOMEM", "ENOTDIR", "EPERM", "EROFS"]
         }
         "stat" | "lstat" | "fstat" | "newfstatat" | "statx" | "fstatfs" | "statfs" => {
-            &["EACCES", "ELOOP", "ENOENT", "ENOMEM"]
+            &["EACCES", "ELOOP", "ENOENT", "ENOMEM", "ENOTDIR", "EOVERFLOW"]
         }
-        "access" | "faccessat" | "faccessat2" => &["EACCES", "EIO", "ENOENT", "ENOMEM"],
-        "readlink" | "readlinkat" => &["EACCES", "EINVAL", "EIO", "ENOENT", "ENOMEM"],
+        "access" | "faccessat" | "faccessat2" => {
+            &["EACCES", "EIO", "ELOOP", "ENOENT", "ENOMEM", "ENOTDIR", "EPERM", "EROFS"]
+        }
+        // Its EINVAL is no error: it says that this is no link.
+        "readlink" | "readlinkat" => &["EACCES", "EIO", "ELOOP", "ENOENT", "ENOMEM", "ENOTDIR"],
         "getdents64" => &["ENOENT"],
         "getcwd" => &["EACCES", "ENOENT", "ENOMEM"],
         "getxattr" | "fgetxattr" | "lgetxattr" => &["ENODATA", "ENOTSUP", "EPERM"],
@@ -38,15 +66,30 @@ pub(crate) fn errors_of(call: &str) -> Option<&'static [&'static str]> {
         | "signalfd4" => &["EMFILE", "ENFILE", "ENOMEM"],
         "inotify_add_watch" => &["EACCES", "ENOENT", "ENOMEM", "ENOSPC"],
         "epoll_ctl" => &["ENOMEM", "ENOSPC"],
-        "poll" | "ppoll" | "select" | "pselect6" | "epoll_wait" | "epoll_pwait" => &["EINTR", "ENOMEM"],
+        "poll" | "ppoll" | "select" | "pselect6" | "epoll_wait" | "epoll_pwait" => &["EINTR", "EINVAL", "ENOMEM"],
         "ioctl" => &["EINVAL", "EIO", "ENOTTY"],
-        "socket" | "socketpair" => &["EACCES", "EAFNOSUPPORT", "EMFILE", "ENFILE", "ENOBUFS", "ENOMEM"],
-        "bind" => &["EACCES", "EADDRINUSE", "ENOENT", "ENOMEM", "EROFS"],
-        "listen" => &["EADDRINUSE"],
-        "connect" => &["EACCES", "EAGAIN", "ECONNREFUSED", "EINTR", "ENOENT", "ETIMEDOUT"],
-        "accept" | "accept4" => &["ECONNABORTED", "EINTR", "EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EPERM"],
-        "sendto" | "sendmsg" => &["EAGAIN", "ECONNREFUSED", "ECONNRESET", "EINTR", "ENOBUFS", "ENOMEM", "EPIPE"],
-        "recvfrom" | "recvmsg" => &["EAGAIN", "ECONNREFUSED", "EINTR", "ENOMEM"],
+        "socket" | "socketpair" => {
+            &["EACCES", "EAFNOSUPPORT", "EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EPROTONOSUPPORT"]
+        }
+        "bind" => &["EACCES", "EADDRINUSE", "EADDRNOTAVAIL", "EINVAL", "ELOOP", "ENOENT", "ENOMEM", "ENOTDIR", "EROFS"],
+        "listen" => &["EADDRINUSE", "EOPNOTSUPP"],
+        "connect" => &["EACCES", "EAGAIN", "ECONNREFUSED", "EINTR", "ENOENT", "EPERM", "EPROTOTYPE", "ETIMEDOUT"],
+        "accept" | "accept4" => {
+            &["ECONNABORTED", "EINTR", "EINVAL", "EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EPERM", "EPROTO"]
+        }
+        "sendto" | "sendmsg" => &[
+            "EACCES",
+            "EAGAIN",
+            "ECONNREFUSED",
+            "ECONNRESET",
+            "EINTR",
+            "EMSGSIZE",
+            "ENOBUFS",
+            "ENOMEM",
+            "ENOTCONN",
+            "EPIPE",
+        ],
+        "recvfrom" | "recvmsg" => &["EAGAIN", "ECONNREFUSED", "ECONNRESET", "EINTR", "ENOMEM", "ENOTCONN"],
         "shutdown" => &["ENOTCONN"],
         "setsockopt" | "getsockopt" | "getsockname" => &["ENOBUFS", "ENOPROTOOPT"],
         "fork" | "vfork" | "clone" | "clone3" => &["EAGAIN", "ENOMEM", "EPERM"],

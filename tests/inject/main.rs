@@ -1,12 +1,12 @@
 //! Each system call of a start, of work, of a reload, of a stop and of `hertzd safe` fails once, with each error that Linux documents for
-//! it: `strace` injects it. hertzd never panics, aborts or hangs; its exit code and its message are right; every target is safe or
+//! it: `fail_one.c` sees to that. hertzd never panics, aborts or hangs; its exit code and its message are right; every target is safe or
 //! untouched, or the plan still has it; and its counts add up.
 //!
 //! ```sh
-//! cargo test --test inject                                        a sample, the same each time
-//! HERTZD_INJECT=all cargo test --test inject -- --nocapture       all of it, for an hour or so
-//! HERTZD_INJECT=200:7 cargo test --test inject                    200 of them, by the seed 7
-//! HERTZD_INJECT=daemon:openat:EMFILE:12 cargo test --test inject  one, as a failure prints it
+//! cargo test --test inject                                            a sample, the same each time
+//! HERTZD_INJECT=all cargo test --test inject -- --nocapture           all of it, for an hour or so, and which calls are left alone
+//! HERTZD_INJECT=200:7 cargo test --test inject                        200 of them, by the seed 7
+//! HERTZD_INJECT=daemon:openat:257:EMFILE:12 cargo test --test inject  one, as a failure prints it
 //! ```
 
 #[path = "../program/mod.rs"]
@@ -14,16 +14,16 @@ mod program;
 #[path = "../virtual_worker/mod.rs"]
 mod virtual_worker;
 
+mod calls;
 mod errors;
 mod scene;
-mod strace;
 
+use calls::{FailOne, Injection, Scene, injections, record_in};
 use hertzd::internals::KernelClock;
 use hertzd::time::{Clock, Span};
 use scene::play;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use strace::{Injection, Scene, injections, trace_in};
 use virtual_worker::SplitMix;
 
 /// How many scenes are played at a time.
@@ -33,13 +33,13 @@ const AT_A_TIME: usize = 3;
 const SAMPLE: (usize, u64) = (50, 27);
 
 /// All injections that there are room for. A scene in which nothing fails is right.
-fn all(work: Span) -> Vec<Injection> {
+fn all(fail_one: &FailOne, work: Span) -> Vec<Injection> {
     [Scene::Daemon, Scene::Safe]
         .into_iter()
         .flat_map(|scene| {
-            let clean = play(scene, None, work);
-            assert_eq!(clean.judge(scene), Ok(()), "{}", clean.describe());
-            injections(scene, &trace_in(clean.folder()))
+            let clean = play(fail_one, scene, None, work);
+            assert_eq!(clean.judge(), Ok(()), "{}", clean.describe());
+            injections(scene, &record_in(clean.folder()))
         })
         .collect()
 }
@@ -65,18 +65,18 @@ fn no_system_call_that_fails_does_harm() {
     if program::emulation::cannot_be_emulated("a program that is emulated cannot be traced") {
         return;
     }
-    if let Some(why) = strace::missing() {
-        program::skip(&why);
-        return;
-    }
+    let fail_one = match FailOne::build() {
+        Ok(fail_one) => fail_one,
+        Err(why) => return program::skip(&why),
+    };
     let asked = std::env::var("HERTZD_INJECT").unwrap_or_default();
     let is_all = asked == "all";
     let work = if is_all { Span::from_seconds(1) } else { Span::from_millis(150) };
     let chosen = match (Injection::read(&asked), asked.split_once(':')) {
         (Some(one), _) => vec![one],
-        (None, _) if is_all => all(work),
-        (None, Some((size, seed))) => sample(all(work), size.parse().unwrap(), seed.parse().unwrap()),
-        (None, None) => sample(all(work), SAMPLE.0, SAMPLE.1),
+        (None, _) if is_all => all(&fail_one, work),
+        (None, Some((size, seed))) => sample(all(&fail_one, work), size.parse().unwrap(), seed.parse().unwrap()),
+        (None, None) => sample(all(&fail_one, work), SAMPLE.0, SAMPLE.1),
     };
     let begun = KernelClock::monotonic().now();
     let (next, missed, failures) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -84,11 +84,11 @@ fn no_system_call_that_fails_does_harm() {
         for _ in 0..AT_A_TIME {
             scope.spawn(|| {
                 while let Some(injection) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let played = play(injection.scene, Some(injection), work);
-                    if played.injected.is_empty() {
+                    let played = play(&fail_one, injection.scene, Some(injection), work);
+                    if played.failed.is_none() {
                         missed.fetch_add(1, Ordering::Relaxed);
                     }
-                    if let Err(why) = played.judge(injection.scene) {
+                    if let Err(why) = played.judge() {
                         println!("HERTZD_INJECT={injection}: {why}\n{}", played.describe());
                         failures.lock().unwrap().push(format!("HERTZD_INJECT={injection}: {why}"));
                     }

@@ -3,6 +3,7 @@
      NAME.hangs   they do not return while it exists
      NAME.broken  writes fail with EIO while it exists
      NAME.fails   the next write fails with EIO, and removes it; before that, one for each byte in it
+     NAME.uncut   it is not cut off, with EIO, while it exists
      NAME.counted each write adds a byte to it
      NAME.slow    each write takes 0.2 s longer
      NAME.takes   the next write removes it, and does not go on while NAME.held exists
@@ -77,6 +78,13 @@ ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t offset) {
         return -1;
     }
     return syscall(SYS_pwrite64, file, bytes, count, offset);
+}
+
+int ftruncate64(int file, off64_t length) {
+    char path[PATH_MAX];
+    if (!has(file, "uncut", path)) return syscall(SYS_ftruncate, file, length);
+    errno = EIO;
+    return -1;
 }
 
 static int dies(void) {

@@ -5,6 +5,8 @@
 #[path = "../../src/sys/emulation.rs"]
 pub(crate) mod emulation;
 
+pub(crate) mod disk;
+
 use hertzd::internals::{KernelClock, pause};
 use hertzd::time::{Clock, Span};
 use serde_json::Value;
@@ -244,7 +246,8 @@ pub(crate) fn thread_named(pid: u32, prefix: &str) -> Option<u32> {
     threads(pid).find(named)?.file_name()?.to_str()?.parse().ok()
 }
 
-fn state(thread: &Path) -> Option<char> {
+/// The state of a thread, by its folder; `D`: it waits in the kernel, and cannot be ended.
+pub(crate) fn state(thread: &Path) -> Option<char> {
     fs::read_to_string(thread.join("stat")).ok()?.rsplit_once(") ")?.1.chars().next()
 }
 

@@ -1,12 +1,12 @@
-//! Random stories of outputs: starts, reloads, renames, other layouts, kills, strangers' locks, firmware that interferes, and files that are
-//! removed. After each end the bytes of every target, read from outside, equal a plain reference (`model.rs`), or the plan still has them
+//! Random stories of outputs: starts, reloads, renames, other layouts, kills, strangers' locks, firmware that interferes, files that are
+//! removed, and a disk that freezes. After each end the bytes of every target, read from outside, equal a plain reference (`model.rs`), or the plan still has them
 //! and `hertzd safe` says so.
 //!
 //! ```sh
 //! cargo test --test stories                                             100 stories, the same each time
 //! HERTZD_STORIES=10000 HERTZD_SEED=5 cargo test --test stories          10,000 others
 //! HERTZD_STORIES=1 HERTZD_SEED=27000042 cargo test --test stories       the one that a failure prints
-//! HERTZD_STORIES_WITHOUT=lock,layout,mode,crash,leftover                none of these in any of them
+//! HERTZD_STORIES_WITHOUT=lock,layout,mode,crash,leftover,disk                none of these in any of them
 //! ```
 
 #[path = "../program/mod.rs"]
@@ -14,11 +14,15 @@ mod program;
 #[path = "../virtual_worker/mod.rs"]
 mod virtual_worker;
 
+mod compare;
+mod frozen;
+mod locks;
 mod model;
 mod output;
 mod play;
 mod story;
 
+use frozen::OwnDisk;
 use hertzd::internals::KernelClock;
 use hertzd::time::Clock;
 use play::Stage;
@@ -44,23 +48,37 @@ fn after_each_story_every_target_holds_what_it_must() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let (count, first) = (number("HERTZD_STORIES").unwrap_or(USUAL.0), number("HERTZD_SEED").unwrap_or(USUAL.1));
     let leave_out = std::env::var("HERTZD_STORIES_WITHOUT").unwrap_or_default();
-    let scope = Scope { fans: can_show_a_chip() };
+    let fans = can_show_a_chip();
+    let mut disks = Vec::new();
+    disks.extend((0..AT_A_TIME).map_while(|_| OwnDisk::mount().filter(|_| !leave_out.contains("disk"))));
+    let scope = Scope { fans, disk: disks.len() == AT_A_TIME };
+    if !scope.disk {
+        disks.clear();
+        program::skip("stories with a disk that freezes: to mount one takes root, loop devices and mkfs.ext4");
+    }
+    let mut disks = disks.iter().map(|own| &own.disk);
     if !scope.fans {
         program::skip("stories with fans: a chip of the test's own takes root");
     }
     let begun = KernelClock::monotonic().now();
     let (next, failures) = (AtomicU64::new(first), Mutex::new(Vec::new()));
-    let [events, owed, refused] = [const { AtomicUsize::new(0) }; 3];
+    let counts = [const { AtomicUsize::new(0) }; 3];
     std::thread::scope(|threads| {
         for _ in 0..AT_A_TIME {
-            threads.spawn(|| {
+            let disk = disks.next();
+            let (next, failures, [events, owed, refused]) = (&next, &failures, &counts);
+            let leave_out = &leave_out;
+            threads.spawn(move || {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= first + count {
                         break;
                     }
-                    let story = story::story(seed, scope, &leave_out);
-                    let mut stage = Stage::new();
+                    if (seed - first) % 500 == 499 {
+                        println!("{} stories have begun", seed - first + 1);
+                    }
+                    let story = story::story(seed, scope, leave_out);
+                    let mut stage = Stage::new(disk);
                     events.fetch_add(story.len(), Ordering::Relaxed);
                     let wrong =
                         story.iter().enumerate().find_map(|(index, event)| Some((index, stage.play(event).err()?)));
@@ -77,7 +95,7 @@ fn after_each_story_every_target_holds_what_it_must() {
         }
     });
     let took = KernelClock::monotonic().now() - begun;
-    let [events, owed, refused] = [events, owed, refused].map(AtomicUsize::into_inner);
+    let [events, owed, refused] = counts.map(AtomicUsize::into_inner);
     println!(
         "{count} stories of {events} events in {took}; {owed} times a plan still had something, {refused} reloads were refused"
     );

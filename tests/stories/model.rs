@@ -3,37 +3,25 @@
 use crate::output::{Output, Safe, Target};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a file may hold.
+/// What a file may hold: one of these texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum May {
-    Hold(BTreeSet<String>),
-    /// While two write to it, digits of both may stand there.
-    HoldAnything,
-}
+pub(crate) struct May(BTreeSet<String>);
 
 impl May {
     pub(crate) fn only(text: impl Into<String>) -> Self {
-        Self::Hold(BTreeSet::from([text.into()]))
+        Self(BTreeSet::from([text.into()]))
     }
 
     pub(crate) fn hold(&self, text: &str) -> bool {
-        match self {
-            Self::Hold(texts) => texts.contains(text),
-            Self::HoldAnything => true,
-        }
+        self.0.contains(text)
     }
 
     fn or(&mut self, text: impl Into<String>) {
-        if let Self::Hold(texts) = self {
-            texts.insert(text.into());
-        }
+        self.0.insert(text.into());
     }
 
     fn or_all(&mut self, other: &Self) {
-        match other {
-            Self::Hold(texts) => texts.iter().for_each(|text| self.or(text)),
-            Self::HoldAnything => *self = Self::HoldAnything,
-        }
+        self.0.extend(other.0.iter().cloned());
     }
 }
 
@@ -58,8 +46,35 @@ pub(crate) struct Model {
     pub(crate) tenures: BTreeMap<Target, Tenure>,
     /// Outputs that a reload has ended, and that may be on the way to their safe state.
     pub(crate) leaving: Vec<Tenure>,
-    /// What `hertzd safe` has made safe.
+    /// What was made safe, and is in a plan.
     pub(crate) carried_out: Vec<Tenure>,
+    /// The disk hangs: what is written there comes when it does not any more, or never.
+    pub(crate) frozen: bool,
+}
+
+impl Tenure {
+    /// What the output may write: its value, and what is safe.
+    fn texts(&self) -> BTreeSet<String> {
+        let safe = match self.output.safe {
+            Safe::Number(number) => BTreeSet::from([text(number)]),
+            Safe::Restore => self.before[&self.output.target.value()].0.clone(),
+            Safe::Hold => BTreeSet::new(),
+        };
+        safe.into_iter().chain([text(self.output.value)]).collect()
+    }
+}
+
+/// What a file may hold after both have written to it at once: the other program, which empties it before, and the output, which asks for its
+/// length, writes, and cuts off what was longer. Of a fan each write is one step.
+fn mixtures(other: &str, own: &str, target: Target) -> Vec<String> {
+    if matches!(target, Target::Fan(_)) {
+        return vec![other.into(), own.into()];
+    }
+    let over = |upper: &str, lower: &str| upper.to_owned() + lower.get(upper.len()..).unwrap_or_default();
+    let cut = |text: String| format!("{text:\0<width$}", width = own.len())[..own.len()].to_owned();
+    let padded = own.to_owned() + &"\n".repeat(other.len().saturating_sub(own.len()));
+    let both = [over(other, own), over(other, &padded), over(own, other), other.into(), own.into(), padded];
+    both.iter().cloned().chain([cut(over(other, own)), cut(other.into())]).collect()
 }
 
 /// A number as a file shows it.
@@ -119,9 +134,14 @@ impl Model {
 
     /// Its outputs were seen to follow their inputs.
     pub(crate) fn live(&mut self) {
-        for (target, tenure) in &mut self.tenures {
+        let frozen = self.frozen;
+        for (target, tenure) in self.tenures.iter_mut().filter(|(target, _)| !(frozen && **target == Target::ON_DISK)) {
+            let value = text(tenure.output.value);
             if std::mem::take(&mut tenure.follows) {
-                self.files.insert(target.value(), May::only(text(tenure.output.value)));
+                // If only a tick can have written that, there was one.
+                let is_safe = matches!(tenure.output.safe, Safe::Number(number) if text(number) == value);
+                tenure.restarted &= is_safe || tenure.before[&target.value()].hold(&value);
+                self.files.insert(target.value(), May::only(value));
                 if let Some(enable) = target.enable().filter(|_| !tenure.disturbed) {
                     self.files.insert(enable, May::only(BY_HAND));
                 }
@@ -135,18 +155,38 @@ impl Model {
             self.files.insert(target.value(), May::only(text(number)));
             return;
         };
+        let mut may = May::only(text(number));
         if tenure.output.always || tenure.follows || tenure.restarted {
-            self.files.insert(target.value(), May::HoldAnything);
-        } else {
-            self.files.insert(target.value(), May::only(text(number)));
+            for own in tenure.texts() {
+                may.0.extend(mixtures(&text(number), &own, target));
+            }
         }
-        tenure.follows = false;
+        self.files.insert(target.value(), may);
+        // One that is written always is right again at once.
+        tenure.follows = tenure.output.always;
     }
 
     /// Somebody else has set this mode of a fan.
     pub(crate) fn mode_set(&mut self, target: Target, mode: u8) {
         self.files.get_mut(&target.enable().unwrap()).unwrap().or(format!("{mode}\n"));
         self.tenures.get_mut(&target).into_iter().for_each(|tenure| tenure.disturbed = true);
+    }
+
+    /// The disk hangs no more. Who waited to write there does it now, and an output that was made safe meanwhile follows its input again.
+    pub(crate) fn thawed(&mut self) {
+        self.frozen = false;
+        let Some(mut tenure) = self.tenures.remove(&Target::ON_DISK) else { return };
+        if tenure.output.always || tenure.follows || tenure.restarted {
+            self.reaches(&tenure.output, &tenure.before);
+            tenure.follows |= tenure.output.always;
+        }
+        self.tenures.insert(Target::ON_DISK, tenure);
+    }
+
+    /// Whether something is still to be made safe when the disk hangs no more.
+    pub(crate) fn owes(&self) -> bool {
+        let mut owed = self.tenures.values().chain(&self.leaving).filter(|it| it.output.safe != Safe::Hold);
+        self.frozen && owed.any(|tenure| tenure.output.target == Target::ON_DISK)
     }
 
     /// The file of an output is another one, and the output will find it.
@@ -159,11 +199,19 @@ impl Model {
     /// What reloads have ended is safe by now.
     pub(crate) fn settle(&mut self) {
         for tenure in std::mem::take(&mut self.leaving) {
-            self.make_safe(&tenure);
+            match self.hangs(&tenure) {
+                true => self.leaving.push(tenure),
+                false => self.make_safe(&tenure),
+            }
         }
     }
 
-    /// `hertzd safe` makes those safe that a process has left.
+    /// What it would write waits for the disk.
+    pub(crate) fn hangs(&self, tenure: &Tenure) -> bool {
+        self.frozen && tenure.output.target == Target::ON_DISK
+    }
+
+    /// `hertzd safe` makes those safe that a process has left, or a process does that ends before it has changed its plan.
     pub(crate) fn carry_out(&mut self) {
         self.carried_out.extend(self.tenures.values().cloned());
         self.all_safe();
@@ -172,7 +220,15 @@ impl Model {
     /// All outputs end.
     pub(crate) fn all_safe(&mut self) {
         self.settle();
-        for tenure in std::mem::take(&mut self.tenures).into_values() {
+        self.tenures.extend(std::mem::take(&mut self.leaving).into_iter().map(|tenure| (tenure.output.target, tenure)));
+        for (target, tenure) in std::mem::take(&mut self.tenures) {
+            if self.hangs(&tenure) {
+                self.reaches(&tenure.output, &tenure.before);
+                if tenure.output.safe != Safe::Hold {
+                    self.tenures.insert(target, tenure);
+                }
+                continue;
+            }
             self.make_safe(&tenure);
             // One that keeps what is there, and has come to no tick, has written nothing.
             if tenure.output.keep && tenure.follows {
@@ -183,9 +239,20 @@ impl Model {
 
     /// The process is gone, and nobody has made its outputs safe; of a crash, what it could still write is its own matter.
     pub(crate) fn left(&mut self, crashed: bool) {
+        for mut tenure in std::mem::take(&mut self.leaving) {
+            let target = tenure.output.target;
+            // Or it is safe by then, and in no plan any more: that counts as the original.
+            if let Safe::Number(number) = tenure.output.safe {
+                tenure.before.get_mut(&target.value()).unwrap().or(text(number));
+                target.enable().into_iter().for_each(|enable| tenure.before.get_mut(&enable).unwrap().or(BY_HAND));
+            }
+            self.tenures.insert(target, tenure);
+        }
+        if let Some(tenure) = self.tenures.get(&Target::ON_DISK).filter(|tenure| self.hangs(tenure)).cloned() {
+            self.reaches(&tenure.output, &tenure.before);
+        }
         // What is to hold what it has, whatever happens, is not in the plan: it is over.
         self.tenures.retain(|_, tenure| tenure.output.safe != Safe::Hold);
-        self.tenures.extend(std::mem::take(&mut self.leaving).into_iter().map(|tenure| (tenure.output.target, tenure)));
         if crashed {
             self.tenures.clone().values().for_each(|tenure| self.may_be_safe(tenure));
         }

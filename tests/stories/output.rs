@@ -6,16 +6,20 @@ use std::path::Path;
 /// What an output drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Target {
-    /// A regular file, `file0`.
+    /// A regular file, `file0`; the last one lies on a disk of its own.
     File(u8),
     /// A fan of a chip: `pwm1`, and `pwm1_enable`, which says who drives it.
     Fan(u8),
 }
 
 impl Target {
+    /// What hangs when the disk does.
+    pub(crate) const ON_DISK: Self = Self::File(2);
+
     /// The file that has its value, below the story's folder.
     pub(crate) fn value(self) -> String {
         match self {
+            Self::ON_DISK => "disk/file2".into(),
             Self::File(number) => format!("file{number}"),
             Self::Fan(number) => format!("class/hwmon/hwmon0/pwm{number}"),
         }
@@ -100,6 +104,8 @@ impl Output {
         if *limits {
             let _ = writeln!(text, "limits = [{}, {}]", input / 2.0, input);
         }
+        // What hangs there holds up no other task.
+        let _ = writeln!(text, "worker = \"{}\"", if *target == Target::ON_DISK { "disk" } else { "main" });
         let _ = writeln!(text, "start = \"{}\"", if *keep { "keep" } else { "safe" });
         let _ = writeln!(text, "write = \"{}\"", if *always { "always" } else { "change" });
         text
@@ -108,6 +114,10 @@ impl Output {
 
 /// The whole configuration. A task without an output is always there.
 pub(crate) fn configuration(outputs: &[Output], folder: &Path) -> String {
+    let has_disk = outputs.iter().any(|output| output.target == Target::ON_DISK);
+    let disk = if has_disk { "[worker.disk]\npolicy = \"other\"\n" } else { "" };
     let outputs: String = outputs.iter().map(|output| output.toml(folder)).collect();
-    format!("[worker.main]\npolicy = \"other\"\n[task.beat]\nkind = \"load\"\nrate = 50\n{outputs}")
+    format!(
+        "[worker.main]\npolicy = \"other\"\n{disk}[task.beat]\nkind = \"load\"\nworker = \"main\"\nrate = 50\n{outputs}"
+    )
 }

@@ -1,54 +1,56 @@
 //! Plays a story with the real program, and compares each file with the model when no process has it.
 
+use crate::frozen::ended;
+use crate::locks::Locks;
 use crate::model::{May, Model, text};
 use crate::output::{Output, Target, configuration};
+use crate::program::disk::Disk;
 use crate::program::{HERTZD, PATIENCE, is_root, signal};
-use crate::story::{End, Event, Lock};
+use crate::story::{End, Event};
 use hertzd::internals::{KernelClock, pause};
 use hertzd::time::{Clock, Span};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Write;
+use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use tempfile::TempDir;
 
 /// A story that is being played.
-pub(crate) struct Stage {
-    folder: TempDir,
-    model: Model,
+pub(crate) struct Stage<'a> {
+    pub(crate) folder: TempDir,
+    pub(crate) model: Model,
     running: Option<Child>,
     outputs: Vec<Output>,
-    reloads: usize, // that were answered
-    locks: Vec<Locked>,
+    locks: Locks,
+    disk: Option<&'a Disk>,
+    given_up: Vec<Child>, // that have ended, and have a thread that waits for the disk
     /// How often a plan still had what was not written.
     pub(crate) owed: usize,
     /// How many reloads were refused.
     pub(crate) refused: usize,
 }
 
-enum Locked {
-    Flock(#[expect(dead_code, reason = "held")] File),
-    Record(Child),
-}
-
-impl Drop for Stage {
+impl Drop for Stage<'_> {
     fn drop(&mut self) {
+        let _ = self.thaw();
         if let Some(mut running) = self.running.take() {
             let _ = running.kill();
             let _ = running.wait();
         }
-        self.unlock();
     }
 }
 
 /// What does not hold that must.
-type Wrong = String;
+pub(crate) type Wrong = String;
 
-impl Stage {
-    pub(crate) fn new() -> Self {
+impl<'a> Stage<'a> {
+    pub(crate) fn new(disk: Option<&'a Disk>) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        match disk {
+            Some(disk) => std::os::unix::fs::symlink(&disk.path, folder.path().join("disk")).unwrap(),
+            None => fs::create_dir(folder.path().join("disk")).unwrap(),
+        }
         let chip = folder.path().join("class/hwmon/hwmon0");
         fs::create_dir_all(&chip).unwrap();
         fs::create_dir(folder.path().join("run")).unwrap();
@@ -61,8 +63,10 @@ impl Stage {
             fs::write(folder.path().join(&file), &holds).unwrap();
             files.insert(file, May::only(holds));
         }
-        let model = Model { files, tenures: BTreeMap::new(), leaving: Vec::new(), carried_out: Vec::new() };
-        Self { folder, model, running: None, outputs: Vec::new(), reloads: 0, locks: Vec::new(), owed: 0, refused: 0 }
+        let (tenures, leaving, carried_out) = Default::default();
+        let model = Model { files, tenures, leaving, carried_out, frozen: false };
+        let (running, outputs, locks, given_up, owed, refused) = Default::default();
+        Self { folder, model, running, outputs, locks, disk, given_up, owed, refused }
     }
 
     pub(crate) fn play(&mut self, event: &Event) -> Result<(), Wrong> {
@@ -84,9 +88,10 @@ impl Stage {
                 Ok(())
             }
             Event::Replaced(number, value) => {
-                let (file, new) = (Target::File(*number).value(), self.folder.path().join("new-file"));
+                let file = self.folder.path().join(Target::File(*number).value());
+                let new = file.with_file_name("new-file");
                 fs::write(&new, text(*value)).unwrap();
-                fs::rename(&new, self.folder.path().join(file)).unwrap();
+                fs::rename(&new, file).unwrap();
                 self.model.replaced(Target::File(*number));
                 Ok(())
             }
@@ -96,25 +101,32 @@ impl Stage {
                 Ok(())
             }
             Event::Locked(target, lock) => {
-                self.lock(*target, *lock);
+                self.locks.take(&self.folder.path().join(target.value()), *lock);
                 Ok(())
             }
             Event::Unlocked => {
-                self.unlock();
+                self.locks.release();
                 Ok(())
             }
             Event::Rival => self.rival(),
             Event::Ended(end) => self.end(*end),
             Event::Safe => self.safe(),
+            Event::Frozen => {
+                self.settle()?;
+                assert!(self.disk.unwrap().freeze());
+                self.model.frozen = true;
+                Ok(())
+            }
+            Event::Thawed => self.thaw(),
         }
     }
 
-    fn put(&self, file: &str, text: &str) {
+    pub(crate) fn put(&self, file: &str, text: &str) {
         fs::write(self.folder.path().join(file), text).unwrap();
     }
 
     /// What a file holds. One of a chip is read as a driver would show it: what was there before a shorter text is none of its.
-    fn read(&self, file: &str) -> String {
+    pub(crate) fn read(&self, file: &str) -> String {
         let text = fs::read_to_string(self.folder.path().join(file)).unwrap_or_else(|error| format!("({error})"));
         match (file.starts_with("class"), text.split_once('\n')) {
             (true, Some((line, _))) => format!("{line}\n"),
@@ -137,7 +149,7 @@ impl Stage {
         command
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
@@ -163,11 +175,21 @@ impl Stage {
     fn start(&mut self, outputs: &[Output]) -> Result<(), Wrong> {
         self.configure(outputs);
         let log = File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
-        let granted = self.log().matches(" granted ").count();
+        let path = self.folder.path().join("notify");
+        let _ = fs::remove_file(&path);
+        let manager = UnixDatagram::bind(&path).unwrap();
+        manager.set_nonblocking(true).unwrap();
         let mut command = self.hertzd("run");
-        command.args(["run", "--stop-timeout", "60s"]).arg(self.folder.path().join("story.toml")).stdout(Stdio::null());
+        command.env("NOTIFY_SOCKET", path).args(["run", "--stop-timeout", "60s"]);
+        command.arg(self.folder.path().join("story.toml")).stdout(Stdio::null());
         self.running = Some(command.stderr(log).spawn().unwrap());
-        self.wait_for("it has started", |stage| stage.log().matches(" granted ").count() > granted)?;
+        // Before it says so, outputs may not have begun.
+        let mut message = [0; 4_096];
+        let mut says_ready = |_: &Self| {
+            let received = manager.recv(&mut message).map_or(0, |length| length);
+            String::from_utf8_lossy(&message[..received]).contains("READY=1")
+        };
+        self.wait_for("it has started", &mut says_ready)?;
         // What a process left that was killed is dealt with by the start.
         self.model.configure(outputs);
         self.model.settle();
@@ -182,7 +204,6 @@ impl Stage {
         let before = answers(&self.log());
         signal(self.running.as_ref().unwrap().id(), "HUP");
         self.wait_for("it has reloaded", |stage| answers(&stage.log()) != before)?;
-        self.reloads += 1;
         if answers(&self.log())[1] == before[1] {
             self.model.configure(outputs);
             outputs.clone_into(&mut self.outputs);
@@ -198,10 +219,11 @@ impl Stage {
 
     /// Waits until what the latest reload has ended is safe.
     fn settle(&mut self) -> Result<(), Wrong> {
-        if self.model.leaving.is_empty() {
+        let leaving = self.model.leaving.iter().filter(|it| !self.model.hangs(it));
+        let files: Vec<_> = leaving.flat_map(|it| it.output.target.files()).collect();
+        if files.is_empty() {
             return Ok(());
         }
-        let files: Vec<_> = self.model.leaving.iter().flat_map(|it| it.output.target.files()).collect();
         self.model.settle();
         let is_safe = |stage: &Self| files.iter().all(|file| stage.model.files[file].hold(&stage.read(file)));
         self.wait_for("what the reload has ended is safe", is_safe)
@@ -209,8 +231,13 @@ impl Stage {
 
     fn wait_until_live(&mut self) -> Result<(), Wrong> {
         self.settle()?;
-        let expected: Vec<_> =
-            self.model.tenures.values().filter(|it| it.follows).map(|it| it.output.clone()).collect();
+        let expected: Vec<_> = self
+            .model
+            .tenures
+            .values()
+            .filter(|it| it.follows && !self.model.hangs(it))
+            .map(|it| it.output.clone())
+            .collect();
         for output in expected {
             let (file, value) = (output.target.value(), text(output.value));
             self.wait_for(&format!("{file} is {value:?}"), |stage| stage.read(&file) == value)?;
@@ -231,36 +258,69 @@ impl Stage {
             .ok_or_else(|| format!("a second hertzd was not refused: {rival:?}"))
     }
 
-    fn wait(&mut self, mut each: impl FnMut(u32)) -> Result<ExitStatus, Wrong> {
+    /// Waits until this has ended; where the disk hangs, a thread of it may go on to wait for that. It is asked once more to end when that
+    /// `is_due`.
+    fn wait(&mut self, mut child: Child, is_due: impl Fn(&Self) -> bool) -> Result<ExitStatus, Wrong> {
+        let mut asked = false;
         let begun = KernelClock::monotonic().now();
-        let running = self.running.as_mut().unwrap();
         loop {
-            if let Some(status) = running.try_wait().unwrap() {
-                self.running = None;
+            let lasted = KernelClock::monotonic().now() - begun;
+            if let Some(status) = ended(&mut child) {
+                self.given_up.push(child);
                 return Ok(status);
             }
-            if KernelClock::monotonic().now() - begun > PATIENCE {
+            if lasted > PATIENCE {
+                self.running = Some(child);
                 return Err("it does not end".into());
             }
-            each(running.id());
+            if !asked && is_due(self) {
+                signal(child.id(), "TERM");
+                asked = true;
+            }
             pause(Span::from_millis(2));
         }
     }
 
+    /// The disk hangs no more: what waited for it ends.
+    fn thaw(&mut self) -> Result<(), Wrong> {
+        if std::mem::take(&mut self.model.frozen) {
+            self.model.thawed();
+            assert!(self.disk.unwrap().thaw());
+        }
+        for mut child in std::mem::take(&mut self.given_up) {
+            child.wait().unwrap();
+        }
+        Ok(())
+    }
+
     fn end(&mut self, end: End) -> Result<(), Wrong> {
-        let running = self.running.as_mut().unwrap();
+        let (mut running, before) = (self.running.take().unwrap(), self.log().len());
         match end {
             End::Stop => signal(running.id(), "TERM"),
             End::Kill => running.kill().unwrap(),
             End::Crash => signal(running.id(), "SEGV"),
         }
-        let status = self.wait(|_| ())?;
+        // A tick that waits for the disk is not waited for, once it is said what does.
+        let hangs = self.model.frozen && self.outputs.iter().any(|output| output.target == Target::ON_DISK);
+        let since = |stage: &Self| stage.log().split_off(before);
+        let is_due = |stage: &Self| {
+            hangs
+                && since(stage).contains("stopping: waiting")
+                && stage.is_said(false, "its log", &since(stage)).is_ok()
+        };
+        let status = self.wait(running, |stage| end == End::Stop && is_due(stage))?;
         match end {
             End::Stop => {
-                if !matches!(status.code(), Some(0 | 1)) {
-                    return Err(format!("a stop ends with {status:?}"));
+                let by_second = libc::SIGTERM + 128;
+                match status.code() {
+                    Some(0 | 1) if !hangs => self.model.all_safe(),
+                    // What could be written was, and may be in the plan all the same.
+                    Some(code) if hangs && [0, 1, 70, by_second].contains(&code) => self.model.carry_out(),
+                    _ => return Err(format!("a stop ends with {status:?}")),
                 }
-                self.model.all_safe();
+                self.is_said(status.success(), "its log", &since(self))?;
+                let plan = fs::read_to_string(self.folder.path().join("run/safe-plan.json")).unwrap_or_default();
+                self.is_said(false, "its plan", &plan)?;
                 self.compare(status.success(), true)
             }
             End::Kill => {
@@ -268,7 +328,7 @@ impl Stage {
                 self.compare(true, false)
             }
             End::Crash => {
-                if status.signal() != Some(libc::SIGSEGV) {
+                if status.signal() != Some(libc::SIGSEGV) && !self.model.frozen {
                     return Err(format!("a crash ends with {status:?}"));
                 }
                 self.model.left(true);
@@ -278,98 +338,21 @@ impl Stage {
     }
 
     fn safe(&mut self) -> Result<(), Wrong> {
-        let safe = self.hertzd("run").arg("safe").output().unwrap();
-        self.put("safe", &format!("{safe:?}"));
-        if !matches!(safe.status.code(), Some(0 | 1 | 77)) {
-            return Err(format!("`hertzd safe` ends so: {safe:?}"));
+        let (status, said) = self.carry_out()?;
+        if !matches!(status.code(), Some(0 | 1 | 77)) {
+            return Err(format!("`hertzd safe` ends so: {status:?}: {said}"));
         }
         self.model.carry_out();
-        self.compare(safe.status.success(), true).map_err(|wrong| format!("{wrong}: {safe:?}"))
+        self.is_said(status.success(), "`hertzd safe`", &said)?;
+        self.compare(status.success(), true).map_err(|wrong| format!("{wrong}: {said}"))
     }
 
-    /// What does not hold what it may.
-    fn different(&self) -> Option<Wrong> {
-        self.model.files.iter().find_map(|(file, may)| {
-            let holds = self.read(file);
-            (!may.hold(&holds)).then(|| format!("{file} holds {holds:?} in place of {may:?}"))
-        })
+    /// `hertzd safe`, and what it says.
+    pub(crate) fn carry_out(&mut self) -> Result<(ExitStatus, String), Wrong> {
+        let path = self.folder.path().join("safe");
+        let file = File::create(&path).unwrap();
+        let child = self.hertzd("run").arg("safe").stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap();
+        let status = self.wait(child, |_| false)?;
+        Ok((status, fs::read_to_string(path).unwrap()))
     }
-
-    /// Compares all files. Where it has `failed`, a plan may still have what is not right yet, and says so.
-    fn compare(&mut self, succeeded: bool, safe: bool) -> Result<(), Wrong> {
-        if let Some(wrong) = self.different() {
-            let may_be_owed = safe && !succeeded;
-            if !may_be_owed {
-                return Err(wrong);
-            }
-            let again = self.hertzd("run").arg("safe").output().unwrap();
-            self.owed += 1;
-            if let Some(wrong) = self.different() {
-                return Err(format!("{wrong}, and by the plan: {again:?}"));
-            }
-        }
-        // From here on it is known. What a driver would not show is gone.
-        let known: Vec<_> = self.model.files.keys().map(|file| (file.clone(), self.read(file))).collect();
-        for (file, holds) in known {
-            if file.starts_with("class") {
-                self.put(&file, &holds);
-            }
-            self.model.files.insert(file, May::only(holds));
-        }
-        Ok(())
-    }
-
-    /// A lock that takes no more than the right to read.
-    fn lock(&mut self, target: Target, lock: Lock) {
-        let path = self.folder.path().join(target.value());
-        match lock {
-            Lock::Flock => {
-                let Ok(file) = File::open(&path) else { return };
-                if file.try_lock().is_ok() {
-                    self.locks.push(Locked::Flock(file));
-                }
-            }
-            Lock::Record => self.locks.extend(record_lock(&path).map(Locked::Record)),
-        }
-    }
-
-    fn unlock(&mut self) {
-        for lock in self.locks.drain(..) {
-            if let Locked::Record(mut holder) = lock {
-                let _ = holder.kill();
-                let _ = holder.wait();
-            }
-        }
-    }
-
-    /// What a failure shows.
-    pub(crate) fn describe(&self) -> String {
-        let read = |name: &str| fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
-        let files: String = self.model.files.keys().map(|file| format!("{file}: {:?}\n", read(file))).collect();
-        let log: String =
-            self.log().lines().filter(|line| !line.contains(" missed ")).map(|line| format!("{line}\n")).collect();
-        format!(
-            "{files}--- configuration\n{}--- plan\n{}\n--- safe\n{}\n--- log\n{log}",
-            read("story.toml"),
-            read("run/safe-plan.json"),
-            read("safe")
-        )
-    }
-}
-
-/// A process that holds a read lock on the whole file, of the kind that belongs to a descriptor.
-fn record_lock(path: &Path) -> Option<Child> {
-    const HOLD: &str = "import fcntl, os, struct, sys\n\
-        file = os.open(sys.argv[1], os.O_RDONLY)\n\
-        fcntl.fcntl(file, 37, struct.pack('hhqqi4x', fcntl.F_RDLCK, 0, 0, 0, 0))\n\
-        print(flush=True)\n\
-        sys.stdin.read()\n";
-    let mut python = Command::new("python3");
-    python.args(["-c", HOLD]).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut holder = python.spawn().ok()?;
-    let mut line = [0];
-    // It has the lock, or has ended.
-    let _ = std::io::Read::read(holder.stdout.as_mut()?, &mut line);
-    let _ = holder.stdin.as_mut()?.flush();
-    Some(holder)
 }

@@ -39,6 +39,9 @@ pub(crate) enum Event {
     Ended(End),
     /// `hertzd safe`.
     Safe,
+    /// Who writes to the disk waits from now on.
+    Frozen,
+    Thawed,
 }
 
 /// What may be in a story.
@@ -46,6 +49,8 @@ pub(crate) enum Event {
 pub(crate) struct Scope {
     /// There is a chip with fans.
     pub(crate) fans: bool,
+    /// The disk can be frozen.
+    pub(crate) disk: bool,
 }
 
 struct Writer {
@@ -53,12 +58,15 @@ struct Writer {
     scope: Scope,
     running: Option<Vec<Output>>,
     left: bool, // what a process that was killed left
+    frozen: bool,
+    owed: bool, // what ended while it was frozen may not have got its safe value
     events: Vec<Event>,
 }
 
 /// The story of this seed.
 pub(crate) fn story(seed: u64, scope: Scope, leave_out: &str) -> Vec<Event> {
-    let mut writer = Writer { random: SplitMix(seed), scope, running: None, left: false, events: Vec::new() };
+    let (left, frozen, owed) = Default::default();
+    let mut writer = Writer { random: SplitMix(seed), scope, running: None, left, frozen, owed, events: Vec::new() };
     let length = 6 + writer.below(9);
     while writer.events.len() < length {
         writer.write(leave_out);
@@ -66,7 +74,10 @@ pub(crate) fn story(seed: u64, scope: Scope, leave_out: &str) -> Vec<Event> {
     if writer.running.is_some() {
         writer.end(leave_out);
     }
-    if writer.left && (writer.one_in(4) || leave_out.contains("leftover")) {
+    if writer.frozen {
+        writer.events.push(Event::Thawed);
+    }
+    if writer.owed || writer.left && (writer.one_in(4) || leave_out.contains("leftover")) {
         writer.events.push(Event::Safe);
     }
     writer.events
@@ -171,11 +182,23 @@ impl Writer {
         for _ in 0..=self.below(3) {
             self.edit(&mut outputs, leave_out);
         }
+        self.without_what_hangs(outputs)
+    }
+
+    /// A start would wait for the disk, and so would a reload.
+    fn without_what_hangs(&self, mut outputs: Vec<Output>) -> Vec<Output> {
+        outputs.retain(|output| !self.frozen || output.target != Target::ON_DISK);
         outputs
     }
 
+    /// Whether a task has something on the disk that hangs.
+    fn hangs(&self) -> bool {
+        let mut outputs = self.running.iter().flatten();
+        self.frozen && outputs.any(|output| output.target == Target::ON_DISK)
+    }
+
     fn end(&mut self, leave_out: &str) {
-        self.running = None;
+        (self.running, self.owed) = (None, self.owed || self.frozen);
         let end = match self.below(5) {
             0 if !leave_out.contains("crash") => End::Crash,
             1 | 2 => End::Kill,
@@ -194,6 +217,7 @@ impl Writer {
         for _ in 0..=self.below(4) {
             self.add(&mut outputs);
         }
+        let outputs = self.without_what_hangs(outputs);
         self.running = Some(outputs.clone());
         self.left = false;
         self.events.push(Event::Start(outputs));
@@ -207,9 +231,14 @@ impl Writer {
             self.events.push(event);
             return;
         }
+        if self.scope.disk && self.one_in(if self.frozen { 4 } else { 50 }) {
+            self.frozen = !self.frozen;
+            self.events.push(if self.frozen { Event::Frozen } else { Event::Thawed });
+            return;
+        }
         let Some(outputs) = self.running.clone() else { return self.start() };
         match self.below(12) {
-            0..=3 => {
+            0..=3 if !self.hangs() => {
                 let outputs = self.edited(outputs, leave_out);
                 self.running = Some(outputs.clone());
                 self.events.push(Event::Reload(outputs));
@@ -217,6 +246,9 @@ impl Writer {
             4 | 5 => self.events.push(Event::Live),
             6 if !outputs.is_empty() => {
                 let target = outputs[self.below(outputs.len())].target;
+                if self.frozen && target == Target::ON_DISK {
+                    return;
+                }
                 let event = match target {
                     Target::Fan(number) if self.one_in(2) => {
                         if leave_out.contains("mode") {
@@ -230,6 +262,9 @@ impl Writer {
             }
             7 if !outputs.is_empty() => {
                 let output = outputs[self.below(outputs.len())].clone();
+                if self.frozen && output.target == Target::ON_DISK {
+                    return;
+                }
                 if let Target::File(number) = output.target {
                     let removed = matches!(output.safe, Safe::Number(_)) && self.one_in(2);
                     // Another one than the output's, so that one sees when that is there again.

@@ -39,6 +39,18 @@ impl Claim {
         Self(claim)
     }
 
+    /// Its devices were opened again, and are these now.
+    pub(crate) fn is_now(&self, devices: &[DeviceId]) {
+        let mut registry = registry();
+        let is_own = |entry: &Entry| entry.claim == self.0;
+        let Some(task) = registry.entries.iter().find(|entry| is_own(entry)).map(|entry| entry.task.clone()) else {
+            return;
+        };
+        registry.entries.retain(|entry| !is_own(entry));
+        let entry = |device: &DeviceId| Entry { claim: self.0, device: device.clone(), task: task.clone() };
+        registry.entries.extend(devices.iter().map(entry));
+    }
+
     /// Whether an older claim on one of its devices is left.
     pub(super) fn waits(&self) -> bool {
         let entries = &registry().entries;

@@ -9,7 +9,7 @@ mod watch;
 pub(super) use keys::kind;
 
 use crate::kinds::elapsed::seconds_since_last;
-use crate::kinds::output::{Liveness, Switched, outputs};
+use crate::kinds::output::{Liveness, Named, Switched, outputs};
 use crate::task::{Column, Task, Tick, TickError};
 use watch::Watch;
 
@@ -18,14 +18,14 @@ const MOST: usize = 1_024;
 
 /// A task that switches.
 struct Heartbeat {
-    switched: Option<Switched>,               // `None`: in a shadow run
-    wanted: Option<Box<[&'static Liveness]>>, // `None`: all that are open
-    watches: Box<[Watch]>,                    // one for each output, by its place in the list
+    switched: Option<Switched>,   // `None`: in a shadow run
+    wanted: Option<Box<[Named]>>, // `None`: all that are open
+    watches: Box<[Watch]>,        // one for each output, by its place in the list
     is_on: bool,
 }
 
 impl Heartbeat {
-    fn new(switched: Option<Switched>, wanted: Option<Box<[&'static Liveness]>>) -> Self {
+    fn new(switched: Option<Switched>, wanted: Option<Box<[Named]>>) -> Self {
         let most = wanted.as_ref().map_or(MOST, |wanted| wanted.len());
         Self { switched, wanted, watches: vec![Watch::default(); most].into(), is_on: false }
     }

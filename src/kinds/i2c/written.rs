@@ -72,8 +72,7 @@ impl WrittenRegister {
     /// The number of the register's first byte among those of the bus, and how many it has.
     fn bytes(&self) -> (u32, u32) {
         let Register { register, layout, .. } = &self.settings.values[0];
-        let first = u32::from(self.settings.address) << 8 | u32::from(*register);
-        (first, u32::try_from(layout.bytes()).unwrap_or(8))
+        (first_of(self.settings.address, *register), u32::try_from(layout.bytes()).unwrap_or(8))
     }
 
     /// Opens the bus, and chooses the chip; nothing is sent to it.
@@ -206,16 +205,21 @@ impl OpenRegister {
     /// The number that the register holds.
     pub(in crate::kinds) fn read(&mut self) -> io::Result<String> {
         self.chip.read()?;
-        let number = self.layout.decode(&self.chip.buffer, 0);
-        match self.layout.number {
-            Number::Float => Ok(number.to_string()),
-            _ => Ok(self.layout.integer(&self.chip.buffer, 0).unwrap_or_default().to_string()),
-        }
+        Ok(self.layout.text(&self.chip.buffer))
     }
 
-    /// Writes the bytes of [`WrittenRegister::encode`] to a chip, by a process that finds nothing open.
-    pub(in crate::kinds) fn write_once(node: &Path, address: u8, force: bool, bytes: &[u8]) -> io::Result<()> {
+    /// Writes the bytes of [`WrittenRegister::encode`] to a chip, by a process that finds nothing open. `is_free` is asked whether nobody else has
+    /// the register, with what came of locking it.
+    pub(in crate::kinds) fn write_once(
+        node: &Path,
+        address: u8,
+        force: bool,
+        bytes: &[u8],
+        is_free: impl FnOnce(&dyn Fn() -> io::Result<Taken>) -> io::Result<()>,
+    ) -> io::Result<()> {
         let bus = access::open(node).map_err(io::Error::other)?;
+        let (first, count) = (first_of(address, bytes[0]), u32::try_from(bytes.len() - 1).unwrap_or(8));
+        is_free(&|| take_register(&bus, first, count))?;
         i2c::set_address(&bus, address, force)?;
         match i2c::functions(&bus)?.has(Functions::I2C) {
             true => io::Write::write_all(&mut &bus, bytes),
@@ -239,6 +243,11 @@ impl OpenRegister {
         }
         Ok(bytes)
     }
+}
+
+/// The number of a register's first byte among those of the bus.
+fn first_of(address: u8, register: u8) -> u32 {
+    u32::from(address) << 8 | u32::from(register)
 }
 
 impl std::fmt::Debug for OpenRegister {

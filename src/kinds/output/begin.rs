@@ -77,11 +77,22 @@ impl First {
         let written = pending::begin(&guard, || if self.makes_safe { guard.write_first() } else { Ok(()) });
         let (key, shown) = (self.place.key(), self.target.shown());
         let refuse = |error: io::Error| Refusal::new(key, format!("cannot write the safe value to {shown}: {error}"));
+        if written.is_err() && !self.is_set_up && self.is_half_written(&held) {
+            guard.begins(); // the output makes it safe as it ends, or owes that
+        }
         written.map_err(refuse)?;
         if self.makes_safe {
             held.put_out(self.safe, true);
         }
         Ok(())
+    }
+}
+
+impl First {
+    /// Whether a write that failed has changed a regular file, which may take two system calls.
+    fn is_half_written(&self, held: &Held) -> bool {
+        let now = self.target.read(Some(held.taken())).ok();
+        self.target.regular_file().is_some() && now.is_some_and(|now| held.found() != Some(&now))
     }
 }
 

@@ -9,6 +9,7 @@ use crate::kinds::sensor::{iio_channel, iio_conversion};
 use crate::sys::lock::{self, Taken};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,6 +33,11 @@ impl Files {
             return Err(refuse(format!("{} is no file that holds a number", path.display())));
         }
         let files = if is_attribute(&path, sys) { Self::of_driver(path) } else { Self::regular(path) };
+        // `hertzd safe` leaves such a file alone: its other name may be that of something else.
+        if files.is_regular && facts.nlink() > 1 {
+            let path = files.path.display();
+            return Err(refuse(format!("{path} has another name too (a hard link); name a file that has only one")));
+        }
         Ok((files.ids(), files))
     }
 
@@ -60,7 +66,9 @@ impl Files {
     }
 
     fn open(&self) -> io::Result<File> {
-        OpenOptions::new().write(true).open(&self.path)
+        // Where a link or a pipe has taken the place of the file that was looked at, it is neither followed nor waited for.
+        let flags = if self.is_regular { libc::O_NOFOLLOW | libc::O_NONBLOCK } else { 0 };
+        OpenOptions::new().write(true).custom_flags(flags).open(&self.path)
     }
 
     fn open_by(&self, key: &'static str) -> Result<File, Refusal> {

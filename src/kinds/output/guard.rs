@@ -78,6 +78,8 @@ pub(crate) struct Guard {
     writer: Option<Box<dyn SafeWrite>>,
     own_beats: AtomicU64, // ticks that its own task has begun
     readback: OnceLock<Arc<dyn ReadBack>>,
+    kept: OnceLock<Vec<PlannedWrite>>, // writes to its target, which keeps what it has
+    closed: AtomicBool,                // its task is gone
     begun: AtomicBool,
     left: LeftAt,              // its task has ended without its safe value
     safe_at_first: AtomicBool, // its safe value was written before its first tick
@@ -108,16 +110,17 @@ impl Guard {
         (safe_after, first_after): (Span, Span),
         writer: Option<Box<dyn SafeWrite>>,
     ) -> Arc<Self> {
-        let task = task.to_owned();
-        let (own_beats, readback, begun, safe_at_first, left) = Default::default();
+        let (own_beats, readback, kept, closed, begun, safe_at_first, left) = Default::default();
         let guard = Arc::new(Self {
-            task,
+            task: task.to_owned(),
             watched,
             safe_after,
             first_after,
             writer,
             own_beats,
             readback,
+            kept,
+            closed,
             begun,
             safe_at_first,
             left,
@@ -140,11 +143,6 @@ impl Guard {
     /// Whether it is the only one that may write to its target.
     pub(crate) fn is_alone(&self) -> bool {
         self.has_begun() && self.watched.has_one_writer()
-    }
-
-    /// Its task writes no more. Whether it was the last one that might. Only the task itself calls it, once.
-    pub(crate) fn leaves(&self) -> bool {
-        self.has_begun() && self.watched.leaves()
     }
 
     /// The name of its task.

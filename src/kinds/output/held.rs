@@ -7,7 +7,7 @@ use super::pending::Leave;
 use super::planned_write::PlannedWrite;
 use super::port::{Content, OpenFiles, SafeText};
 use super::readback::Readback;
-use crate::kinds::device::DeviceId;
+use crate::kinds::device::{Claim, DeviceId};
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -35,6 +35,7 @@ pub(super) struct End {
     pub(super) files: OpenFiles, // the task's
     pub(super) safe: Option<SafeEnd>,
     pub(super) readback: Option<Arc<Readback>>,
+    pub(super) claim: Weak<Claim>,
 }
 
 /// What others have open, to make it safe.
@@ -43,6 +44,7 @@ pub(super) struct SafeEnd {
     pub(super) text: SafeText,
     pub(super) files: OpenFiles,
     pub(super) plan: Arc<Mutex<Vec<PlannedWrite>>>,
+    pub(super) makes: bool, // the file, where it is gone: its safe value is a number, and not what was there before
 }
 
 impl Leave for Held {

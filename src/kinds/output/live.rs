@@ -1,50 +1,89 @@
-//! Which outputs put out what they are told, for whoever asks at each of its ticks: a list of all that there have been, which only grows, so
-//! that it can be gone through without a lock. Written and read by hot threads, wait-free; entries are made where tasks are built.
+//! Which outputs put out what they are told, for whoever asks at each of its ticks: a list that only grows, so that it can be gone through
+//! without a lock. It is no longer than there were names of outputs at a time: one that nobody has any more gives its entry to the next.
+//! Written and read by hot threads, wait-free; entries are made and named where tasks are built.
 
 use crate::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use crate::time::Span;
-use std::sync::OnceLock;
+use std::ops::Deref;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// An output by the name of its task, of the kind `output`, or `can` with what it sends. One that is replaced by a reload and the one that replaces it share it.
 #[derive(Debug)]
 pub(in crate::kinds) struct Liveness {
-    name: String,
+    name: Mutex<String>,
+    users: AtomicU32,      // that have it by its name; 0: another output may get it
     outputs: AtomicU32,    // open now; two while one takes over from another
-    ticks: AtomicU64,      // of them
+    ticks: AtomicU64,      // of all outputs that it has been
     follows: AtomicBool,   // at the latest tick
     safe_after: AtomicI64, // in nanoseconds
     next: OnceLock<Box<Self>>,
 }
 
-static FIRST: OnceLock<Box<Liveness>> = OnceLock::new();
-
-/// All outputs that there have been, in the order in which they were first opened or named.
-pub(in crate::kinds) fn outputs() -> impl Iterator<Item = &'static Liveness> {
-    std::iter::successors(FIRST.get().map(|first| &**first), |output| output.next.get().map(|next| &**next))
+struct List {
+    first: OnceLock<Box<Liveness>>,
+    naming: Mutex<()>, // by one thread at a time
 }
 
-/// The output of a task, also if it is opened later only. Allocates where it is new.
-pub(in crate::kinds) fn output(name: &str) -> &'static Liveness {
-    let mut place = &FIRST;
-    loop {
-        let found = place.get_or_init(|| {
-            Box::new(Liveness {
-                name: name.to_owned(),
-                outputs: AtomicU32::new(0),
-                ticks: AtomicU64::new(0),
-                follows: AtomicBool::new(false),
-                safe_after: AtomicI64::new(0),
-                next: OnceLock::new(),
-            })
-        });
-        if found.name == name {
-            return found;
-        }
-        place = &found.next;
+static LIST: List = List { first: OnceLock::new(), naming: Mutex::new(()) };
+
+/// All entries, in the order in which they were made. Where no output is open there may have been one.
+pub(in crate::kinds) fn outputs() -> impl Iterator<Item = &'static Liveness> {
+    std::iter::successors(LIST.first.get().map(|first| &**first), |output| output.next.get().map(|next| &**next))
+}
+
+/// The output of a task, also if it is opened later only. May allocate, and waits for others who name one.
+pub(in crate::kinds) fn output(name: &str) -> Named {
+    let _naming = LIST.naming.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_used = |output: &&Liveness| output.users.load(Ordering::Acquire) > 0; // what its last user has done came before
+    let is_it = |output: &&Liveness| is_used(output) && *output.named() == *name;
+    let found = outputs().find(is_it).or_else(|| outputs().find(|output| !is_used(output)));
+    let output = found.unwrap_or_else(new);
+    if !is_used(&output) {
+        name.clone_into(&mut output.named());
+    }
+    output.users.fetch_add(1, Ordering::Relaxed);
+    Named(output)
+}
+
+/// Adds an entry.
+fn new() -> &'static Liveness {
+    let place = outputs().last().map_or(&LIST.first, |last| &last.next);
+    place.get_or_init(|| {
+        Box::new(Liveness {
+            name: Mutex::default(),
+            users: AtomicU32::new(0),
+            outputs: AtomicU32::new(0),
+            ticks: AtomicU64::new(0),
+            follows: AtomicBool::new(false),
+            safe_after: AtomicI64::new(0),
+            next: OnceLock::new(),
+        })
+    })
+}
+
+/// An output that keeps its name for as long as somebody has this.
+#[derive(Debug)]
+pub(in crate::kinds) struct Named(&'static Liveness);
+
+impl Deref for Named {
+    type Target = Liveness;
+
+    fn deref(&self) -> &Liveness {
+        self.0
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        self.0.users.fetch_sub(1, Ordering::Release);
     }
 }
 
 impl Liveness {
+    fn named(&self) -> MutexGuard<'_, String> {
+        self.name.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether there is such an output now.
     pub(in crate::kinds) fn is_open(&self) -> bool {
         self.outputs.load(Ordering::Relaxed) > 0
@@ -69,7 +108,7 @@ impl Liveness {
 
 /// An output that is open, as it tells how it is.
 #[derive(Debug)]
-pub(in crate::kinds) struct Live(&'static Liveness);
+pub(in crate::kinds) struct Live(Named);
 
 impl Live {
     pub(in crate::kinds) fn open(task: &str, safe_after: Span) -> Self {
@@ -106,11 +145,12 @@ mod tests {
     #[test]
     fn an_output_is_live_while_one_is_open_that_follows() {
         let seen = output("live-test-a");
-        assert!(!seen.is_open() && !seen.follows() && seen.ticks() == 0);
+        let before = seen.ticks(); // of another test's output, perhaps
+        assert!(!seen.is_open() && !seen.follows());
         let one = Live::open("live-test-a", Span::from_millis(200));
         assert!(seen.is_open() && !seen.follows(), "it has not ticked");
         one.ticked(true);
-        assert_eq!((seen.follows(), seen.ticks(), seen.safe_after()), (true, 1, Span::from_millis(200)));
+        assert_eq!((seen.follows(), seen.ticks() - before, seen.safe_after()), (true, 1, Span::from_millis(200)));
         let next = Live::open("live-test-a", Span::from_millis(100));
         drop(one);
         assert!(seen.follows(), "another one has taken over");
@@ -121,22 +161,44 @@ mod tests {
         assert!(!seen.follows());
         drop(next);
         assert!(!seen.is_open());
-        output("live-test-b");
-        let names: Vec<_> =
-            outputs().map(|output| &*output.name).filter(|name| name.starts_with("live-test")).collect();
+        let other = output("live-test-b");
+        let names = outputs().map(|output| output.named().clone()).filter(|name| name.starts_with("live-test"));
+        let mut names: Vec<_> = names.collect();
+        names.sort();
         assert_eq!(names, ["live-test-a", "live-test-b"], "each once");
+        drop(other);
+    }
+
+    #[test]
+    fn the_list_does_not_grow_with_names_that_nobody_has_any_more() {
+        for round in 0..10_000 {
+            let watched = output(&format!("renamed-{round}"));
+            let live = Live::open(&format!("renamed-{round}"), Span::from_millis(200));
+            assert!(watched.is_open() && !watched.follows(), "nothing is left of the one before");
+            let before = watched.ticks();
+            live.ticked(true);
+            assert!(watched.follows() && watched.ticks() == before + 1);
+        }
+        // Other tests have some as well.
+        assert!(outputs().count() < 5_000, "{}", outputs().count());
     }
 
     #[test]
     fn threads_that_name_outputs_at_once_find_the_same_ones() {
         let names: Vec<String> = (0..50).map(|n| format!("at-once-{n}")).collect();
+        let together = std::sync::Barrier::new(4);
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| names.iter().for_each(|name| _ = output(name)));
+                scope.spawn(|| {
+                    let named: Vec<_> = names.iter().map(|name| output(name)).collect();
+                    together.wait();
+                    for name in &names {
+                        assert_eq!(outputs().filter(|output| *output.named() == **name).count(), 1);
+                    }
+                    together.wait();
+                    drop(named);
+                });
             }
         });
-        for name in &names {
-            assert_eq!(outputs().filter(|output| output.name == *name).count(), 1);
-        }
     }
 }

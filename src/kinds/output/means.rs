@@ -68,6 +68,11 @@ pub(super) trait Means: fmt::Debug + Send + Sync {
         Ok((self.value(taken)?, None))
     }
 
+    /// The text of the number that is stored so, if it is no text itself.
+    fn text_of(&self, _stored: &[u8]) -> Option<String> {
+        None
+    }
+
     /// Whether only what taking it has returned can read it.
     fn is_read_by_what_was_taken(&self) -> bool {
         false

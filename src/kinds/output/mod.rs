@@ -69,7 +69,7 @@ pub(crate) use guard::{SafeWrite, Watched};
 pub(super) use guard::{SafeWrite, Watched};
 pub(super) use keys::{TAKES_OVER_WITHIN, kind, refuse_within_a_period};
 pub(super) use list::list;
-pub(super) use live::{Live, Liveness, output, outputs};
+pub(super) use live::{Live, Liveness, Named, output, outputs};
 pub(super) use named::SWITCH_KEYS;
 pub(super) use pending::{Leave, begin, keep};
 pub(crate) use pending::{LeftWrite, cancel_takeovers, close_settled, finish_takeovers, forget_left, leave_behind};

@@ -88,6 +88,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         text: safe.text.clone(),
         files: writer.files(),
         plan: writer.plan.clone(),
+        makes: matches!(settings.safe, Safe::Value(_)),
     });
     let name = label.task.clone();
     let guard = Guard::new(
@@ -96,13 +97,17 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         (settings.safe_after, settings.first_after),
         safe_writer.map(|writer| Box::new(writer) as Box<dyn SafeWrite>),
     );
+    if safe.is_none() {
+        guard.keeps(target.any_writes());
+    }
     if let Some(readback) = &readback {
         guard.reads_back(readback.clone());
     }
-    let end = End { guard: Arc::downgrade(&guard), files: writer.files(), safe: safe_end, readback };
+    let claim = Arc::new(Claim::new(held.ids(), &name));
+    let (of_guard, of_claim) = (Arc::downgrade(&guard), Arc::downgrade(&claim));
+    let end = End { guard: of_guard, files: writer.files(), safe: safe_end, readback, claim: of_claim };
     if held.has_end(end) {
-        let makes = matches!(settings.safe, Safe::Value(_));
-        let wanted = Wanted { place: settings.place.clone(), sys: sys.into(), label: label.clone(), makes };
+        let wanted = Wanted { place: settings.place.clone(), sys: sys.into(), label: label.clone() };
         reopens(&held, wanted, &target)?;
     }
     let (guarded, of_target) = (Arc::downgrade(&guard), Arc::downgrade(&held));
@@ -144,7 +149,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         follows,
         finished: false,
         live: Live::open(&name, settings.safe_after),
-        _claim: Claim::new(held.ids(), &name),
+        _claim: claim,
         held,
     })
 }
@@ -194,6 +199,7 @@ fn take_free(
 
 /// Takes a target. Nothing is written, and nothing is changed of what another has.
 pub(super) fn take(target: &Target, key: &'static str) -> Result<Arc<Held>, Refusal> {
+    target.loses_nothing()?;
     let taken = target.take(key).map_err(|mut refusal| {
         find_holder(&mut refusal, None);
         refusal

@@ -72,6 +72,22 @@ pub(super) fn left_writes(writes: &[PlannedWrite], holds: &[Option<f64>]) -> Vec
     writes.iter().zip(holds).map(of).collect()
 }
 
+/// The bytes that a register like this held before hertzd wrote to it, if a process before this one has left some of them, in whatever layout. `now`:
+/// those that it holds now, which count where one that was made safe has changed since.
+pub(super) fn left_bytes(write: &PlannedWrite, now: &[u8]) -> Option<Vec<u8>> {
+    let (mut bytes, mut is_known) = (now.to_vec(), false);
+    for LeftWrite { write: left, is_written } in &owed().left {
+        let (own, theirs) = (write.shared_with(left), left.shared_with(write));
+        let (PlannedWrite::Register { bytes: safe, .. }, Some(held)) = (left, left.held()) else { continue };
+        let Some(place) = bytes.get_mut(own.clone()).filter(|_| !own.is_empty()) else { continue };
+        if !is_written || now[own] == safe[1..][theirs.clone()] {
+            place.copy_from_slice(&held[theirs]);
+            is_known = true;
+        }
+    }
+    is_known.then_some(bytes)
+}
+
 /// Has others write the safe value of an output that ends without it.
 pub(in crate::kinds) fn keep(guard: &Arc<Guard>, target: Arc<dyn Leave>) {
     guard.leave_unsafe(KernelClock::monotonic().now());
@@ -148,5 +164,34 @@ pub(crate) fn finish_takeovers() {
 pub(crate) fn cancel_takeovers() {
     for (guard, _) in TAKEN_OVER.take() {
         guard.cancel_takeover();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_original_of_a_register_in_another_layout_is_put_together() {
+        let register = |first: u8, value: &[u8], held: &[u8]| PlannedWrite::Register {
+            bus: "/dev/i2c-of-this-test".into(),
+            adapter: None,
+            address: 0x48,
+            force: false,
+            bytes: [&[first], value].concat(),
+            bits: Vec::new(),
+            original: None,
+            held: held.to_vec(),
+        };
+        let left = [(register(0x10, &[1, 2, 3], &[11, 12, 13]), false), (register(0x20, &[4], &[14]), true)];
+        leave_behind(left.iter().cloned().map(|(write, is_written)| LeftWrite { write, is_written }).collect());
+        let bytes = |first, now: &[u8]| left_bytes(&register(first, now, &[]), now);
+        assert_eq!(bytes(0x10, &[1, 2, 3]), Some(vec![11, 12, 13]));
+        assert_eq!(bytes(0x0f, &[7, 9, 9, 9, 8]), Some(vec![7, 11, 12, 13, 8]));
+        assert_eq!(bytes(0x12, &[9, 9]), Some(vec![13, 9]));
+        assert_eq!(bytes(0x20, &[4, 5]), Some(vec![14, 5]), "it was made safe, and still is");
+        assert_eq!(bytes(0x20, &[6, 5]), None, "it has changed since");
+        assert_eq!(bytes(0x30, &[1]), None);
+        left.iter().for_each(|(write, _)| forget_left(write));
     }
 }

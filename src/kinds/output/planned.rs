@@ -1,17 +1,31 @@
 //! The writes of a plan, made by a process that finds nothing open. May block.
 
+#[cfg(feature = "i2c")]
+use super::means::{in_time, not_a_peer};
 use super::means::{keep_others_out, named};
 use super::planned_check::{BUS, CHIP, beside as text_beside, is_device, open_file, shown, shown_text};
 use super::planned_write::PlannedWrite;
 use crate::sys::can::{self, Frame, Id};
 use crate::sys::lock::{self, Taken};
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 impl PlannedWrite {
+    /// The same where its device is now: the kernel gives devices new numbers when they come again, so that the chip of `hwmon3` may have become
+    /// `hwmon7`. What stands beside the file is compared when it is written.
+    pub(crate) fn followed(mut self) -> Self {
+        if let Self::File { path, witness: Some((beside, _)), cut: false, .. } = &mut self
+            && let Some(now) = renumbered(path)
+        {
+            *beside = now.with_file_name(beside.file_name().unwrap_or_default());
+            *path = now;
+        }
+        self
+    }
+
     /// Whether there is anything that it could be written to.
     pub(crate) fn is_there(&self) -> bool {
         match self {
@@ -68,10 +82,21 @@ impl PlannedWrite {
 
 /// Refuses what a process has that lives: it writes its own values there, and would not see that this one has gone.
 fn is_free(file: &File, path: &Path) -> io::Result<()> {
-    keep_others_out(file, &path.display()).map_err(|why| {
-        let text = format!("it {why}, which writes the safe value itself when it is stopped");
-        io::Error::new(io::ErrorKind::ResourceBusy, text)
-    })
+    keep_others_out(file, &path.display()).map_err(busy)
+}
+
+fn busy(why: String) -> io::Error {
+    let text = format!("it {why}, which writes the safe value itself when it is stopped");
+    io::Error::new(io::ErrorKind::ResourceBusy, text)
+}
+
+/// The same of a register that was asked for. Another output of this process is none that would not see it.
+#[cfg(feature = "i2c")]
+fn is_free_register(taken: Taken, bus: &Path) -> io::Result<()> {
+    match taken {
+        Taken::Peer(Some(holder)) if holder.pid == std::process::id() => Ok(()),
+        taken => not_a_peer(taken, &bus.display(), || None).map_err(busy),
+    }
 }
 
 impl PlannedWrite {
@@ -81,6 +106,30 @@ impl PlannedWrite {
         let Ok(Taken::Stranger(holder)) = lock::probe(&open_file(path, *cut).ok()?) else { return None };
         Some(format!("{} is locked by {}, which keeps nobody out", path.display(), named(holder)))
     }
+}
+
+/// Where a path leads that leads nowhere any more, but for the numbers of devices in it: to the one of its kind in the folder where each was.
+fn renumbered(path: &Path) -> Option<PathBuf> {
+    let mut now = path.to_owned();
+    while !now.exists() {
+        let gone = now.ancestors().take_while(|part| !part.exists()).last()?;
+        let kind = kind_of(gone.file_name()?.to_str()?)?;
+        let names = fs::read_dir(gone.parent()?).ok()?.flatten().map(|entry| entry.file_name());
+        let mut others = names.filter(|name| name.to_str().and_then(kind_of) == Some(kind));
+        let (Some(other), None) = (others.next(), others.next()) else { return None };
+        now = gone.with_file_name(other).join(now.strip_prefix(gone).ok()?);
+    }
+    (now != path).then_some(now)
+}
+
+/// The name of a device's folder without the number that the kernel has given it: `hwmon3`, `iio:device0`, and `0003:1B1C:0C10.0004` of a fan
+/// controller on USB. What is numbered by its place, such as `1-0048`, is another device.
+fn kind_of(name: &str) -> Option<&str> {
+    let by_class = ["hwmon", "iio:device"].into_iter().find(|class| {
+        name.strip_prefix(class)
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|it| it.is_ascii_digit()))
+    });
+    by_class.or_else(|| Some(name.rsplit_once('.')?.0).filter(|kind| kind.matches(':').count() == 2))
 }
 
 /// Writes a number, and for a regular file (`cut`) what ends it: no reader finds it empty, or old digits behind the number.
@@ -119,7 +168,8 @@ fn drive(_: &Path, _: &str, _: u32, _: bool) -> io::Result<File> {
 
 #[cfg(feature = "i2c")]
 fn register(bus: &Path, address: u8, force: bool, bytes: &[u8]) -> io::Result<()> {
-    crate::kinds::i2c::OpenRegister::write_once(bus, address, force, bytes)
+    let is_free = |lock: &dyn Fn() -> io::Result<Taken>| is_free_register(in_time(lock)?, bus);
+    crate::kinds::i2c::OpenRegister::write_once(bus, address, force, bytes, is_free)
 }
 
 #[cfg(not(feature = "i2c"))]
@@ -147,5 +197,58 @@ impl fmt::Display for PlannedWrite {
                 Err(error) => write!(f, "a frame to {interface}, which is {error}"),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(feature = "i2c")]
+    #[test]
+    fn a_register_that_a_living_hertzd_has_is_left_to_it() {
+        use crate::sys::lock::Holder;
+        let bus = Path::new("/dev/i2c-1");
+        let by = |pid| Taken::Peer(Some(Holder { name: "hertzd".into(), pid }));
+        is_free_register(Taken::Locked, bus).unwrap();
+        is_free_register(Taken::Stranger(None), bus).unwrap();
+        is_free_register(by(std::process::id()), bus).unwrap();
+        for taken in [by(1), Taken::Peer(None)] {
+            let error = is_free_register(taken, bus).unwrap_err();
+            assert_eq!((error.kind(), error.raw_os_error()), (io::ErrorKind::ResourceBusy, None), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_fan_is_found_under_the_new_number_of_its_chip() {
+        let sys = tempfile::tempdir().unwrap();
+        let folder = |name: &str| sys.path().join(name);
+        let file = |name: &str, path: &str| PlannedWrite::File {
+            path: folder(path),
+            witness: Some((folder(path).with_file_name("name"), name.into())),
+            text: "255\n".into(),
+            cut: false,
+            original: None,
+        };
+        for chip in ["1-0018/hwmon/hwmon7", "usb1/0003:1E71:170E.000A/hwmon/hwmon5", "1-0048/iio:device2"] {
+            fs::create_dir_all(folder(chip)).unwrap();
+            ["name", "pwm1"].iter().for_each(|name| fs::write(folder(chip).join(name), "chip\n").unwrap());
+        }
+        for (old, new) in [
+            ("1-0018/hwmon/hwmon3/pwm1", "1-0018/hwmon/hwmon7/pwm1"),
+            ("1-0018/hwmon/hwmon7/pwm1", "1-0018/hwmon/hwmon7/pwm1"),
+            ("usb1/0003:1E71:170E.0004/hwmon/hwmon3/pwm1", "usb1/0003:1E71:170E.000A/hwmon/hwmon5/pwm1"),
+            ("1-0048/iio:device0/pwm1", "1-0048/iio:device2/pwm1"),
+            // A chip at another place is another one, and so is another file.
+            ("1-0019/hwmon/hwmon3/pwm1", "1-0019/hwmon/hwmon3/pwm1"),
+            ("1-0018/hwmon/hwmon3/pwm2", "1-0018/hwmon/hwmon3/pwm2"),
+        ] {
+            assert_eq!(file("chip", old).followed(), file("chip", new));
+        }
+        fs::create_dir(folder("1-0018/hwmon/hwmon8")).unwrap();
+        let several = file("chip", "1-0018/hwmon/hwmon3/pwm1");
+        assert_eq!(several.clone().followed(), several, "which of the two is not known");
+        let other = file("other", "1-0048/iio:device0/pwm1").followed().make().unwrap_err().to_string();
+        assert!(other.contains("it is another device"), "{other}");
     }
 }

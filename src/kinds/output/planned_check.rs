@@ -6,6 +6,7 @@ use super::planned_write::PlannedWrite;
 use crate::sys::open::{Mode, without_links};
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path};
 
@@ -80,6 +81,50 @@ impl PlannedWrite {
             }
             _ => self.sends().is_some() && self.sends() == other.sends(),
         }
+    }
+
+    /// Which bytes of a register's value the other one writes too.
+    pub(super) fn shared_with(&self, other: &Self) -> Range<usize> {
+        let (
+            Self::Register { bus, address, bytes, .. },
+            Self::Register { bus: its_bus, address: its_address, bytes: its_bytes, .. },
+        ) = (self, other)
+        else {
+            return 0..0;
+        };
+        if (bus, address) != (its_bus, its_address) {
+            return 0..0;
+        }
+        let [(begin, end), (its_begin, its_end)] = [bytes, its_bytes].map(|bytes| {
+            let begin = bytes.first().copied().map_or(0, usize::from);
+            (begin, begin + bytes.len().saturating_sub(1))
+        });
+        its_begin.max(begin) - begin..its_end.min(end).saturating_sub(begin)
+    }
+
+    /// What remains of it where the output of the other one makes its own target safe: of a register the bytes that the other one does not write.
+    pub(crate) fn beside(&self, other: &Self) -> Vec<Self> {
+        let shared = self.shared_with(other);
+        match self {
+            _ if self.has_target_of(other) => Vec::new(),
+            Self::Register { bytes, .. } if !shared.is_empty() => {
+                let parts = [0..shared.start, shared.end..bytes.len() - 1];
+                parts.into_iter().filter(|part| !part.is_empty()).map(|part| self.part(&part)).collect()
+            }
+            _ => vec![self.clone()],
+        }
+    }
+
+    /// These bytes of a register's value.
+    fn part(&self, part: &Range<usize>) -> Self {
+        let mut write = self.clone();
+        if let Self::Register { bytes, bits, held, original, .. } = &mut write {
+            let of = |all: &[u8]| all.get(part.clone()).unwrap_or_default().to_vec();
+            let first = usize::from(bytes[0]) + part.start;
+            *bytes = [vec![u8::try_from(first).unwrap_or(u8::MAX)], of(&bytes[1..])].concat();
+            (*bits, *held, *original) = (of(bits), of(held), None); // that was the number of all bytes
+        }
+        write
     }
 }
 
@@ -319,6 +364,31 @@ mod tests {
         assert!(register(0x10, 2).has_target_of(&register(0x10, 2)));
         assert!(!register(0x10, 2).has_target_of(&register(0x10, 4)), "other bytes");
         assert!(!register(0x10, 2).has_target_of(&register(0x11, 2)));
+        // Of bytes that only one of them has, nothing is lost, and the others are written by one alone.
+        let of = |first, length| {
+            let PlannedWrite::Register { bus, adapter, address, force, .. } = register(first, length) else { panic!() };
+            let value: Vec<u8> = (1..).take(length - 1).collect();
+            let (bytes, bits, held) = ([&[first], &*value].concat(), vec![0xff; length - 1], value);
+            PlannedWrite::Register { bus, adapter, address, force, bytes, bits, original: Some("7".into()), held }
+        };
+        let rest = |other: &PlannedWrite| {
+            let parts = of(0x10, 4).beside(other).into_iter().map(|part| match part {
+                PlannedWrite::Register { bytes, bits, held, .. } => {
+                    assert_eq!((held.as_slice(), bits.len()), (&bytes[1..], held.len()));
+                    bytes
+                }
+                other => panic!("{other}"),
+            });
+            parts.collect::<Vec<_>>()
+        };
+        assert_eq!(rest(&register(0x10, 9)), Vec::<Vec<u8>>::new(), "all of it");
+        assert_eq!(rest(&register(0x10, 4)), Vec::<Vec<u8>>::new());
+        assert_eq!(rest(&register(0x11, 2)), [[0x10, 1], [0x12, 3]]);
+        assert_eq!(rest(&register(0x0c, 6)), [[0x11, 2, 3]]);
+        assert_eq!(rest(&register(0x12, 9)), [[0x10, 1, 2]]);
+        for other in [register(0x13, 2), register(0x0f, 2), file("/a", "1", true)] {
+            assert_eq!(rest(&other), [[0x10, 1, 2, 3]]);
+        }
         assert!(file("/a", "1", true).has_target_of(&file("/a", "2", true)));
         assert!(!file("/a", "1", true).has_target_of(&file("/b", "1", true)));
         assert!(!file("/a", "1", true).has_target_of(&register(0x10, 2)));

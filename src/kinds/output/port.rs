@@ -53,11 +53,12 @@ impl Port {
         }
     }
 
-    /// Writes a text; `had` is the length of a regular file.
+    /// Writes a text. A regular file has at least the length `had`: what another task may write meanwhile; how long it is now, another program
+    /// may have changed.
     fn put(&self, text: &[u8], had: u64) -> io::Result<()> {
         match self {
             Self::Attribute(file) => put::attribute(&**file, text),
-            Self::Regular(file) => put::regular(&**file, had, text),
+            Self::Regular(file) => put::regular(&**file, had.max(file.metadata()?.len()), text),
             #[cfg(feature = "gpio")]
             Self::Line(line) => crate::kinds::gpio::DrivenLine::set(line, text.first() == Some(&b'1')),
             #[cfg(feature = "i2c")]
@@ -70,7 +71,7 @@ impl Port {
 pub(super) const MANUAL: &str = "1\n";
 
 /// What a target's files hold.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Content {
     pub(super) value: String,
     pub(super) enable: Option<String>,
@@ -106,7 +107,7 @@ pub(super) struct SafeText {
 pub(super) struct Writer {
     port: Port,
     settings: Vec<OpenSetting>,
-    length: u64,       // of a regular file
+    length: u64,       // of a regular file, at least
     is_prepared: bool, // the settings were written before the first value, and safe writes leave them so
     is_set: bool,      // they are as the task sets them
 }
@@ -127,9 +128,9 @@ impl SafeText {
 }
 
 impl Writer {
-    /// `length`: that of a regular file, at least what another task may still write to it.
-    pub(super) fn new(port: Port, settings: Vec<OpenSetting>, length: u64, is_prepared: bool) -> Self {
-        Self { port, settings, length, is_prepared, is_set: is_prepared }
+    pub(super) fn new(port: Port, settings: Vec<OpenSetting>, is_prepared: bool) -> Self {
+        // Another task may still write to it, and nothing longer than this.
+        Self { port, settings, length: LONGEST as u64, is_prepared, is_set: is_prepared }
     }
 
     /// What it has open: the value's, and those of its settings.
@@ -137,7 +138,7 @@ impl Writer {
         (self.port.file().clone(), self.settings.iter().map(|setting| setting.file.clone()).collect())
     }
 
-    /// Writes a value: one system call, or two to a regular file whose text gets longer or shorter; and what makes it effective, where that is
+    /// Writes a value: one system call, or to a regular file one that asks how long it is, and two where its text gets longer or shorter; and what makes it effective, where that is
     /// to be set or has lapsed. The value comes first: the fan does not follow an old one in between.
     pub(super) fn write(&mut self, digits: &Digits, last: &LastWritten) -> io::Result<()> {
         let value = self.put(digits.bytes());
@@ -255,8 +256,7 @@ fn expect(name: &str, found: &str, written: &str) -> io::Result<()> {
 impl SafeWrite for SafeWriter {
     fn write_safe(&self) -> io::Result<()> {
         let text = self.text.as_bytes();
-        let had = if let Port::Regular(file) = &self.port { file.metadata()?.len() } else { 0 };
-        let put = || self.port.put_safe(text, self.stored.as_deref(), had);
+        let put = || self.port.put_safe(text, self.stored.as_deref(), 0);
         let value = put();
         if self.settings.is_empty() {
             return value;

@@ -43,6 +43,10 @@ impl Means for WrittenRegister {
         Ok((format!("{number}\n"), Some(open.stored().to_vec())))
     }
 
+    fn text_of(&self, stored: &[u8]) -> Option<String> {
+        Some(format!("{}\n", Self::layout(self).text(stored)))
+    }
+
     fn layout(&self) -> Option<SampleLayout> {
         Some(Self::layout(self))
     }

@@ -11,14 +11,14 @@ use super::planned_write::PlannedWrite;
 use super::port::{Content, OpenFiles, SafeText};
 use super::pwm;
 use super::target::Target;
-use crate::kinds::device::{Claim, Label, Refusal, Reopen, reopen_thread};
+use crate::kinds::device::{Label, Refusal, Reopen, reopen_thread};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::fd::replace;
 use crate::sys::thread::helper;
 use crate::time::{Clock, Instant, Span};
 use std::cell::Cell;
 use std::fs::{self, File, Metadata};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,8 +54,6 @@ pub(super) struct Wanted {
     pub(super) place: Place,
     pub(super) sys: PathBuf,
     pub(super) label: Label,
-    /// A regular file is made again: its safe value is a number, and not what was there before.
-    pub(super) makes: bool,
 }
 
 /// Has a target opened again whenever it is gone, for as long as it is held.
@@ -63,7 +61,7 @@ pub(super) fn reopens(held: &Arc<Held>, wanted: Wanted, target: &Target) -> Resu
     let refuse = |error: io::Error| Refusal::new("kind", format!("cannot watch {}: {error}", target.shown()));
     let reopening = Reopening {
         held: Arc::downgrade(held),
-        is_regular: target.form == Form::Any && target.file().is_some(),
+        is_regular: target.regular_file().is_some(),
         raw: target.raw,
         form: target.form,
         seen: Seen::of(target).map_err(refuse)?,
@@ -71,7 +69,6 @@ pub(super) fn reopens(held: &Arc<Held>, wanted: Wanted, target: &Target) -> Resu
         looks: Cell::new(0),
         steady: None,
         wait: FIRST_WAIT,
-        claim: None,
         wanted,
     };
     if !reopening.is_regular {
@@ -119,7 +116,6 @@ struct Reopening {
     looks: Cell<u32>,
     steady: Option<Instant>, // if it lasts until then, it counts as steady
     wait: Span,              // after the next attempt that fails
-    claim: Option<Claim>,    // on what it is since it was opened again
 }
 
 impl Reopen for Reopening {
@@ -211,10 +207,13 @@ impl Reopening {
     /// Opens it, if it is there. False: nobody has it any more.
     fn attempt(&mut self) -> Result<bool, Refusal> {
         let Some(held) = self.held.upgrade() else { return Ok(false) };
-        let Wanted { place, sys, label, makes } = &self.wanted;
-        let first = held.ends().iter().rev().find_map(|end| number(&end.safe.as_ref()?.text.value));
+        let Wanted { place, sys, label } = &self.wanted;
+        let ends = held.ends();
+        let first = ends.iter().rev().find_map(|end| number(&end.safe.as_ref()?.text.value));
+        // A reload may have given it another safe state since.
+        let makes = ends.last().and_then(|end| end.safe.as_ref()).is_some_and(|safe| safe.makes);
         let gone = || Refusal::new(place.key(), format!("there is no {place}"));
-        let found = match (Target::find(place, sys)?, first.filter(|_| *makes)) {
+        let found = match (Target::find(place, sys)?, first.filter(|_| makes)) {
             (Some(target), _) => target,
             (None, Some(safe)) => {
                 make(place, &Digits::of(safe, Form::Any))?;
@@ -226,6 +225,7 @@ impl Reopening {
             let text = format!("the numbers of {} mean something else now; restart hertzd, or reload", found.shown());
             return Err(Refusal::new(place.key(), text));
         }
+        found.loses_nothing()?;
         let target = exported(place, found, sys)?;
         let refuse = |error: io::Error| Refusal::new(place.key(), format!("cannot open {}: {error}", target.shown()));
         let seen = Seen::of(&target).map_err(refuse)?;
@@ -242,7 +242,7 @@ impl Reopening {
             new.replaces(end, &target).map_err(refuse)?;
         }
         held.is_now(target.identity(), beside);
-        self.claim = Some(Claim::new(target.ids.clone(), &label.task));
+        opened.iter().filter_map(|(end, _)| end.claim.upgrade()).for_each(|claim| claim.is_now(&target.ids));
         self.seen = seen;
         REOPENED.fetch_add(1, Ordering::SeqCst);
         for guard in opened.iter().filter_map(|(end, _)| end.guard.upgrade()) {
@@ -328,10 +328,32 @@ pub(super) fn make(place: &Place, text: &Digits) -> Result<(), Refusal> {
     let Place::File(path) = place else { return Ok(()) };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let new = folder_of(path).join(format!(".{name}.{}.new", std::process::id()));
-    // Nobody finds it empty.
-    let made = fs::write(&new, text.bytes()).and_then(|()| fs::rename(&new, path));
+    // Nobody finds it empty. What has that name already, a link perhaps, is not written to.
+    let open = || File::create_new(&new);
+    let opened = match open() {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => fs::remove_file(&new).and_then(|()| open()),
+        opened => opened,
+    };
+    let made = opened.and_then(|mut file| file.write_all(text.bytes())).and_then(|()| fs::rename(&new, path));
     made.map_err(|error| {
         let _ = fs::remove_file(&new);
         Refusal::new("path", format!("cannot make {}: {error}", path.display()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_made_and_a_link_in_its_way_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, victim) = (folder.path().join("fan"), folder.path().join("victim"));
+        fs::write(&victim, "precious").unwrap();
+        let new = folder.path().join(format!(".fan.{}.new", std::process::id()));
+        std::os::unix::fs::symlink(&victim, new).unwrap();
+        make(&Place::File(path.clone()), &Digits::of(7.0, Form::Any)).unwrap();
+        assert_eq!([&path, &victim].map(|path| fs::read_to_string(path).unwrap()), ["7\n", "precious"]);
+        assert!(!path.is_symlink());
+    }
 }

@@ -1,18 +1,19 @@
 //! What an output writes to: from what its section names to a target that is there, of any sort. May block and allocate.
 
-use super::digits::{Digits, Form, LONGEST, number};
+use super::digits::{Digits, Form, number};
 use super::files::{Files, holds_a_number, iio_raw, is_makeable};
 use super::identity::Identity;
 use super::means::{Means, Setting};
-use super::pending::left_writes;
+use super::pending::{left_bytes, left_writes};
 use super::place::{Place, RawScale};
 use super::planned_write::PlannedWrite;
-use super::port::{Content, MANUAL, OpenSetting, Port, SafeSetting, SafeText, SafeWriter, Writer};
+use super::port::{Content, MANUAL, OpenSetting, SafeSetting, SafeText, SafeWriter, Writer};
 use super::pwm;
 use super::written::SETTINGS;
 use crate::kinds::device::{DeviceId, Refusal, Sight, hidden};
 use crate::kinds::sensor::{Class, find, is_iio_raw};
 use crate::sys::host::missing_folder;
+use crate::sys::open::resolve;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ impl Target {
     pub(super) fn find(place: &Place, sys: &Path) -> Result<Option<Self>, Refusal> {
         let raw = place.raw();
         match place {
-            Place::File(path) => match path.canonicalize() {
+            Place::File(path) => match resolve(path).and_then(|path| path.symlink_metadata().map(|_| path)) {
                 Ok(path) => Self::at(path, "path", raw, sys).map(Some),
                 Err(error) if error.kind() == io::ErrorKind::NotFound && is_makeable(path) => Ok(None),
                 Err(error) => {
@@ -71,9 +72,6 @@ impl Target {
 
     fn at(path: PathBuf, key: &'static str, raw: RawScale, sys: &Path) -> Result<Self, Refusal> {
         let (ids, files) = Files::at(path, key, sys)?;
-        if files.is_regular {
-            holds_a_number(&files.path)?;
-        }
         let form = if files.is_regular { Form::Any } else { Form::Whole };
         Ok(Self { ids, raw, form, means: Arc::new(files) })
     }
@@ -100,6 +98,16 @@ impl Target {
     /// Its file, if it is one: `duty_cycle` of a PWM channel.
     pub(super) fn file(&self) -> Option<&Path> {
         self.means.file()
+    }
+
+    /// Its file, if it is a regular one.
+    pub(super) fn regular_file(&self) -> Option<&Path> {
+        self.file().filter(|_| self.form == Form::Any)
+    }
+
+    /// Refuses a regular file that holds anything but one number: it would be lost. Of one that this process has, that is over.
+    pub(super) fn loses_nothing(&self) -> Result<(), Refusal> {
+        self.regular_file().map_or(Ok(()), holds_a_number)
     }
 
     /// A file that is there for as long as it is.
@@ -169,14 +177,12 @@ impl Target {
     /// What the task writes with.
     pub(super) fn writer(&self, taken: &File) -> io::Result<Writer> {
         let port = self.means.port(taken)?;
-        // Another task may still write to it, and nothing longer than this.
-        let length = if let Port::Regular(file) = &port { file.metadata()?.len().max(LONGEST as u64) } else { 0 };
         let open = |Setting { path, number }: &Setting| {
             let file = Arc::new(File::options().write(true).open(path)?);
             Ok(OpenSetting { file, text: Digits::of(*number, Form::Whole), number: *number })
         };
         let settings = self.settings().iter().map(open).collect::<io::Result<_>>()?;
-        Ok(Writer::new(port, settings, length, self.is_prepared()))
+        Ok(Writer::new(port, settings, self.is_prepared()))
     }
 
     /// What has to be set for its value to have any effect.
@@ -215,21 +221,42 @@ impl Target {
         self.means.plan(text, found)
     }
 
+    /// Writes of any number, which show what a plan calls it.
+    pub(super) fn any_writes(&self) -> Vec<PlannedWrite> {
+        let enable = self.means.enable().map(|_| MANUAL.to_owned());
+        self.plan(&SafeText { value: "0\n".into(), enable, stored: None }, None)
+    }
+
     /// What it held before hertzd wrote to it for the first time, if a process before this one has left it without its safe value. `now`: what it
     /// holds now.
     pub(super) fn left_original(&self, now: Option<&Content>) -> Option<Content> {
-        let any =
-            SafeText { value: "0\n".into(), enable: self.means.enable().map(|_| MANUAL.to_owned()), stored: None };
-        let now = now.map(|now| [number(&now.value), now.enable.as_deref().and_then(number)]).unwrap_or_default();
-        let mut left = left_writes(&self.plan(&any, None), &now).into_iter();
-        let value = left.next()??;
-        let original = |left: &PlannedWrite| left.raw_original().map(str::to_owned);
-        let enable = left.next().flatten().as_ref().and_then(original);
-        Some(Content { value: original(&value)?, enable, stored: value.held() })
+        let planned = self.any_writes();
+        let stored = now.and_then(|now| now.stored.as_ref()).and_then(|now| left_bytes(planned.first()?, now));
+        if let Some(stored) = stored {
+            return Some(Content { value: self.means.text_of(&stored)?, enable: None, stored: Some(stored) });
+        }
+        let numbers = now.map(|now| [number(&now.value), now.enable.as_deref().and_then(number)]).unwrap_or_default();
+        let mut left = left_writes(&planned, &numbers).into_iter();
+        let (value, enable) = (left.next().flatten(), left.next().flatten());
+        if value.is_none() && enable.is_none() {
+            return None;
+        }
+        // An output may have had only one of the two.
+        let original = |left: Option<&PlannedWrite>, now: Option<&String>| match left {
+            Some(left) => left.raw_original().map(str::to_owned),
+            None => now.cloned(),
+        };
+        let (now_value, now_enable) = (now.map(|now| &now.value), now.and_then(|now| now.enable.as_ref()));
+        Some(Content {
+            value: original(value.as_ref(), now_value)?,
+            enable: original(enable.as_ref(), now_enable),
+            stored: value.and_then(|value| value.held()),
+        })
     }
 
     /// What can be seen of it without taking it.
     pub(super) fn look(&self, key: &'static str) -> Result<Sight, Refusal> {
+        self.loses_nothing()?;
         self.means.look(key, Sight::of(key, self.ids.clone()))
     }
 

@@ -43,7 +43,7 @@ pub(super) struct Output {
     pub(super) finished: bool,
     pub(super) live: Live,
     pub(super) held: Arc<Held>,
-    pub(super) _claim: Claim,
+    pub(super) _claim: Arc<Claim>,
 }
 
 /// What makes it safe.

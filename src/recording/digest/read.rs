@@ -102,20 +102,21 @@ impl Reader {
 
     /// Reads the chunks from this one on.
     fn parse(&mut self, from: usize, progress: &mut dyn FnMut(u64, u64)) -> Result<(), String> {
-        let mut parse = Parse::new(self.grain, &self.digest);
+        let mut parse = Parse { piece: Piece::new(self.grain), waiting: BTreeMap::new() };
         let all = self.chunks[from..].iter().map(|at| at.length).sum();
         let mut read = 0;
         for at in &self.chunks[from..] {
             self.file.records(*at, |record| {
                 topics(&mut self.channels, record);
-                parse.take(record, &self.channels)
+                parse.take(record, &self.channels, &self.digest)
             })?;
             self.digest.add(&parse.piece);
-            parse.piece.turn();
+            // The file may name many tasks: each piece costs as much as it tells, and not as there are tasks.
+            parse.piece = Piece::new(self.grain);
             read += at.length;
             progress(read, all);
         }
-        parse.finish();
+        parse.finish(&self.digest);
         self.digest.add(&parse.piece);
         Ok(())
     }
@@ -189,14 +190,8 @@ struct Parse {
 }
 
 impl Parse {
-    /// Goes on where this ends.
-    fn new(grain: Grain, digest: &Digest) -> Self {
-        let mut piece = Piece::new(grain);
-        digest.tasks.iter().for_each(|task| piece.goes_on(&task.name, task.tally.last));
-        Self { piece, waiting: BTreeMap::new() }
-    }
-
-    fn take(&mut self, record: McapRecord<'_>, channels: &Channels) -> Result<(), String> {
+    /// Takes what a record tells; the ticks go on where `before` ends.
+    fn take(&mut self, record: McapRecord<'_>, channels: &Channels, before: &Digest) -> Result<(), String> {
         let McapRecord::Message { channel, log_time, data } = record else { return Ok(()) };
         let Some(topic) = channels.get(&channel) else { return Ok(()) };
         if let Some(task) = topic.strip_suffix("/overruns") {
@@ -207,26 +202,33 @@ impl Parse {
                 if let Some(whys) = tick.missed.as_deref_mut().filter(|_| tick.n == overrun.n) {
                     overrun.explain(whys);
                 }
-                self.piece.tick(task, &tick, at);
+                self.tick(task, &tick, at, before);
             }
         } else if let Some(task) = topic.strip_suffix("/ticks") {
             let at = i64::try_from(log_time).unwrap_or(i64::MAX);
             let tick = TickMessage::of(data, task)?.tick(Instant::from_nanos(at.into()));
-            if let Some((before, at)) = self.waiting.remove(task) {
-                self.piece.tick(task, &before, at);
+            if let Some((earlier, at)) = self.waiting.remove(task) {
+                self.tick(task, &earlier, at, before);
             }
             match tick.overrun() {
                 Some(_) => drop(self.waiting.insert(task.to_owned(), (tick, at))),
-                None => self.piece.tick(task, &tick, at),
+                None => self.tick(task, &tick, at, before),
             }
         }
         Ok(())
     }
 
     /// What waits has no cause.
-    fn finish(&mut self) {
+    fn finish(&mut self, before: &Digest) {
         for (task, (tick, at)) in std::mem::take(&mut self.waiting) {
-            self.piece.tick(&task, &tick, at);
+            self.tick(&task, &tick, at, before);
         }
+    }
+
+    fn tick(&mut self, task: &str, tick: &RecordedTick, at: i64, before: &Digest) {
+        if !self.piece.tasks.contains_key(task) {
+            self.piece.goes_on(task, before.task(task).and_then(|task| task.tally.last));
+        }
+        self.piece.tick(task, tick, at);
     }
 }

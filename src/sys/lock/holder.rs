@@ -110,6 +110,20 @@ pub(super) fn of_writer(file: &Metadata) -> Option<Holder> {
     processes().filter_map(ours).find(|it| descriptors(it.pid).iter().any(has_it) && !it.is_killed())
 }
 
+/// Whether all processes that have a Unix socket of this path were killed, and have not ended yet: nobody listens there.
+pub(crate) fn is_abandoned(socket: &Path) -> bool {
+    let text = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let ends = format!(" {}", socket.display());
+    let inodes = text.lines().filter(|line| line.ends_with(&ends)).filter_map(|line| line.split_whitespace().nth(6));
+    let links: Vec<_> = inodes.map(|inode| PathBuf::from(format!("socket:[{inode}]"))).collect();
+    let has_it = |descriptor: &PathBuf| {
+        let Some((folder, number)) = descriptor.parent().zip(descriptor.file_name()) else { return false };
+        fs::read_link(folder.with_file_name("fd").join(number)).is_ok_and(|link| links.contains(&link))
+    };
+    let mut holders = processes().filter(|pid| descriptors(*pid).iter().any(has_it)).filter_map(Holder::of).peekable();
+    holders.peek().is_some() && holders.all(|holder| holder.is_killed())
+}
+
 fn is_open_to_write(descriptor: &Path) -> bool {
     let text = fs::read_to_string(descriptor).unwrap_or_default();
     let flags = text.lines().find_map(|line| libc::c_int::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok());
@@ -146,6 +160,15 @@ mod tests {
         assert!(!LockLine::of("lock:\t2: POSIX  ADVISORY  READ  12 fe:01:42 0 EOF").unwrap().is_write);
         assert_eq!(LockLine::of("lock:\t1: FLOCK  ADVISORY  WRITE 11 fd:01:42 0 EOF"), None);
         assert_eq!(LockLine::of("flags:\t0100002"), None);
+    }
+
+    #[test]
+    fn a_socket_is_abandoned_only_by_who_was_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        assert!(!is_abandoned(&path), "nobody has it");
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(!is_abandoned(&path), "this process has it");
     }
 
     #[test]

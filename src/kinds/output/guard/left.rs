@@ -1,7 +1,7 @@
 //! Targets that outputs have left without their safe value: who still has to write it, and who has taken the target over. No clock is read; nothing
 //! blocks.
 
-use super::Guard;
+use super::{Guard, PlannedWrite};
 use crate::time::Instant;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,6 +14,27 @@ pub(crate) fn settled() -> u64 {
 }
 
 impl Guard {
+    /// It keeps what its target has, whatever happens; these would write to that.
+    pub(in crate::kinds::output) fn keeps(&self, writes: Vec<PlannedWrite>) {
+        _ = self.kept.set(writes);
+    }
+
+    /// Writes to its target: those that make it safe, or if it keeps what it has, any.
+    pub(crate) fn writes(&self) -> Vec<PlannedWrite> {
+        self.kept.get().cloned().unwrap_or_else(|| self.plan())
+    }
+
+    /// Its task writes no more. Whether it was the last one that might. Only the task itself calls it, once.
+    pub(crate) fn leaves(&self) -> bool {
+        self.closed.store(true, Ordering::Release);
+        self.has_begun() && self.watched.leaves()
+    }
+
+    /// Whether its safe value may be wanted: its task lives, or has left it to others. A thread that is just done with a guard keeps it for longer.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.closed.load(Ordering::Acquire) || self.is_owed()
+    }
+
     /// The safe value was written after this `trip`, and nothing has come since. If that was left to others, the target is to be closed.
     pub(crate) fn settle(&self, trip: u64) {
         // A task that has recovered since, and could not make it safe at its end, wants it again.

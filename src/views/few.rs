@@ -1,0 +1,71 @@
+//! Lists in what the socket of a daemon has sent. Three bytes of text may stand for a kilobyte in memory, so a limit in bytes is not enough: each
+//! list of what is large has one of its own. Pure.
+
+use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+use std::fmt;
+use std::marker::PhantomData;
+
+/// More tasks, workers or outputs than a daemon has.
+pub(crate) const MANY: usize = 1 << 16;
+
+/// Reads a list of `MOST` elements at most.
+///
+/// # Errors
+/// There are more, or it is no such list.
+pub(crate) fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST: usize>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
+    from.deserialize_seq(Few::<T, MOST>(PhantomData))
+}
+
+struct Few<T, const MOST: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Few<T, MOST> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of at most {MOST} elements")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+        let mut all = Vec::new();
+        while let Some(next) = list.next_element()? {
+            if all.len() == MOST {
+                return Err(A::Error::custom(format_args!(
+                    "a list has more than {MOST} elements, which no hertzd sends"
+                )));
+            }
+            all.push(next);
+        }
+        Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    struct Two {
+        #[serde(deserialize_with = "few::<_, _, 2>")]
+        list: Vec<u8>,
+    }
+
+    #[test]
+    fn a_list_has_no_more_than_its_limit() {
+        let read = |text: &str| serde_json::from_str::<Two>(text);
+        assert_eq!(read(r#"{"list":[1,2]}"#).unwrap().list, [1, 2]);
+        let refused = read(r#"{"list":[1,2,3]}"#).unwrap_err().to_string();
+        assert!(refused.starts_with("a list has more than 2 elements, which no hertzd sends"), "{refused}");
+        assert!(read(r#"{"list":{}}"#).is_err());
+    }
+
+    #[cfg(feature = "exporter")]
+    #[test]
+    fn what_is_scraped_has_limits() {
+        for list in ["tasks", "workers", "readbacks"] {
+            let text = format!("{{\"{list}\":[{}{{}}]}}", "{},".repeat(MANY));
+            assert!(serde_json::from_str::<crate::views::Scraped>(&text).is_err(), "{list}");
+        }
+    }
+}
