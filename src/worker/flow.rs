@@ -23,6 +23,7 @@ pub struct Flow {
     /// tick of a circle; or its latency has a limit.
     pub(crate) is_measured: bool,
     behind: Option<Origin>, // the oldest origin of what it took
+    measured_by: Option<u32>, // the task of the latest such origin
     good: bool,             // all that it took
 }
 
@@ -62,9 +63,10 @@ impl Flow {
         let own = (self.measures && self.incoming.is_empty())
             .then_some(Origin { at: release - self.age.max(Span::ZERO), task });
         let took = self.behind.or(own);
+        self.measured_by = took.map(|took| took.task).or(self.measured_by);
         let earlier = self.origin.map(|at| match took {
             Some(took) => Origin { at: at.min(took.at), ..took },
-            None => Origin { at, task },
+            None => Origin { at, task: self.measured_by.unwrap_or(task) },
         });
         let head = RowHead { n, release, origin: earlier.or(took) };
         let all_good = self.good && well;
