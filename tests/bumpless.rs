@@ -237,7 +237,11 @@ fn skipped_ticks_and_missing_samples_are_held_and_past_max_gap_all_begins_anew()
         #[expect(clippy::cast_precision_loss, reason = "small")]
         let step = (2.0 - x) * (skipped + 1) as f64 / 8.0;
         let is_first = last.replace(n).is_none();
-        if is_first || is_gap { all.begin(x) } else { all.goes_on(x, skipped) }
+        if is_first || is_gap {
+            all.begin(x)
+        } else {
+            all.goes_on(x, skipped)
+        }
         let d_is = 0.0 - 0.5 * all.slope;
         pid = match put_out {
             Some(out) if is_first => out - d_is,
@@ -257,7 +261,11 @@ fn skipped_ticks_and_missing_samples_are_held_and_past_max_gap_all_begins_anew()
             continue;
         };
         let (skipped, is_gap) = since(sum_last);
-        if sum_last.replace(n).is_none() || is_gap { integral.begin(x) } else { integral.goes_on(x, skipped) }
+        if sum_last.replace(n).is_none() || is_gap {
+            integral.begin(x)
+        } else {
+            integral.goes_on(x, skipped)
+        }
         assert_eq!(sum[at], Some(integral.sum), "tick {n}, {skipped} skipped, reset {zero}");
     }
     let counts = [gaps, holds, resets, waits, begun];

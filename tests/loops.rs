@@ -75,7 +75,8 @@ const RECORDED: &str = "tick,release_utc,lateness_ns,temp1 [°C],other\n\
     5,2026-11-21T03:13:19.000000000Z,70,6,0\n";
 
 const PLAYED: &str = "[task.board]\nkind = \"sensor\"\nrate = 10\nphase = \"30ms\"\npath = \"/nowhere\"\nsimulate.values = \"day.csv\"\n\
-    [task.control]\nkind = \"pid\"\nrate = 10\nphase = \"30ms\"\ninput = \"board.temp1\"\nsetpoint = 0\nkp = 1\n";
+    [task.control]\nkind = \"pid\"\nrate = 10\nphase = \"30ms\"\ninput = \"board.temp1\"\nsetpoint = 0\nkp = 1\n\
+    max-gap = \"100ms\"\n";
 
 #[test]
 fn a_recording_is_played_in_place_of_the_sensor() {
@@ -288,7 +289,7 @@ const LATCHED: &str = "[task.oven]\nkind = \"sensor\"\nrate = 10\npath = \"/nowh
     fails-at = \"300s\"\nfails-for = \"500ms\"\n\
     plant = { value = \"y\", input = \"heater.applied\", gain = 100, time-constant = \"20s\", offset = 20 }\n\
     [task.control]\nkind = \"pid\"\nrate = 10\ninput = \"oven.y\"\nsetpoint = 70\nkp = 0.005\nti = \"20s\"\nlimits = [0, 1]\n\
-    track = { previous = \"heater.applied\", initial = 0 }\n\
+    max-gap = \"100ms\"\ntrack = { previous = \"heater.applied\", initial = 0 }\n\
     [task.heater]\nkind = \"output\"\nrate = 10\ninput = \"control.out\"\npath = \"/sys/nowhere\"\nsafe = 0\nrecover = \"latch\"\n\
     reset = \"button.out\"\n\
     [task.button]\nkind = \"profile\"\nrate = 10\nshape = \"steps\"\n\

@@ -245,13 +245,13 @@ def pids():
         yield pid(name, "5", own, dict(settings, windup=windup, tracking=tracking), plain(far, [50.0] * 75))
 
     # Back-calculation from what the output really did: it follows by at most 0.05 a tick. And bad for a while.
-    ticks, law, applied = plain(far, [50.0] * 75), Pid("5", **dict(settings, windup="back-calculation")), 0.5
+    ticks, law, applied = plain(far, [50.0] * 75), Pid("5", **dict(settings, windup="back-calculation", takeover="bumpless")), 0.5
     for n, tick in enumerate(ticks):
         tick["track"] = None if 30 <= n < 35 else applied
         out = law.tick(0, tick["input"], release("5", n), 50.0, track=tick["track"])["out"]
         applied = round(applied + max(-0.05, min(0.05, float(out) - applied)), 6)
-    own = {**keys, "anti-windup": '"back-calculation"'}
-    yield pid("track", "5", own, dict(settings, windup="back-calculation"), ticks, ["track"])
+    own = {**keys, "anti-windup": '"back-calculation"', "takeover": '"bumpless"'}
+    yield pid("track", "5", own, dict(settings, windup="back-calculation", takeover="bumpless"), ticks, ["track"])
 
     # A feed-forward that alone leads beyond a limit, and one that leads back.
     ticks = plain(walk(rng, 80, 49.0, 0.2), [50.0] * 80)
@@ -285,7 +285,7 @@ def pids():
         gapped = {**own, "max-gap": f'"{gap * 200}ms"'}
         yield pid(f"bad-inputs-max-gap-{gap}", "5", gapped, dict(settings, kd=0.05, max_gap=F(gap, 5)), ticks, ["feed-forward"])
     # Nine ticks without a value, ten, and eleven that are skipped but for one, across them skipped ones; while it is at a limit, too.
-    long = plain(walk(rng, 80, 47.0, 0.4), [50.0] * 80)
+    long = plain(walk(random.Random(13), 80, 47.0, 0.4), [50.0] * 80)
     for n, tick in enumerate(long):
         if n in range(5, 14) or n in range(20, 30) or n in (40, 50, 51):
             tick["input"] = None
@@ -316,6 +316,7 @@ def pids():
     # not known for a tick; it says how it differs. At last one that rounds, which is no reason to hold.
     own = random.Random(12)
     ticks = plain([*far, *walk(own, 25, 49.0, 0.3)], [50.0] * 100)
+    settings = dict(settings, takeover="bumpless")
     law, applied, held = Pid("5", **settings), 0.5, 0
     for n, tick in enumerate(ticks):
         tick["track"], tick["held-back"] = applied, None if n == 15 else held
@@ -328,7 +329,7 @@ def pids():
             held = (out > applied) - (out < applied)
         else:
             applied, held = round(out * 20) / 20, 0
-    yield pid("held-back", "5", keys, settings, ticks, ["track", "held-back"])
+    yield pid("held-back", "5", {**keys, "takeover": '"bumpless"'}, settings, ticks, ["track", "held-back"])
 
 
 # Filters -------------------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ struct Pid {
     law: Law,
     periods: Periods,
     inputs: Inputs,
-    rows: Rows,              // of the input
+    rows: Rows,                // of the input
     waited: u64,               // ticks since the latest one that lacked nothing, whose output they hold
     measured: Option<Instant>, // the oldest measurement behind that one
     ticked: bool,
@@ -133,7 +133,8 @@ impl Task for Pid {
             self.law.go_on_from(f64::from_bits(before.0.load(Ordering::Relaxed)));
         }
         let elapsed = self.periods.elapsed(tick, self.waited);
-        let row = self.rows.look(&self.inputs.input, elapsed);
+        let mut rows = self.rows;
+        let row = rows.look(&self.inputs.input, elapsed);
         let Inputs { input, setpoint, feed_forward, track, held, .. } = &self.inputs;
         let step = Step {
             mode: self.mode(),
@@ -149,7 +150,7 @@ impl Task for Pid {
         if waits {
             self.waited = elapsed.waited();
         } else {
-            (self.waited, self.measured) = (0, self.inputs.measured());
+            (self.waited, self.measured, self.rows) = (0, self.inputs.measured(), rows);
         }
         if out.is_finite() {
             self.put_out.0.store(out.to_bits(), Ordering::Relaxed);
