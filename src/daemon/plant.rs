@@ -224,6 +224,6 @@ mod tests {
     #[test]
     fn without_a_time_constant_it_is_a_gain() {
         let mut plant = plant("time-constant = \"0s\"\ngain = -4\noffset = 1");
-        assert_eq!(run(&mut plant, 10, 2, true, |n| [2.0, 3.0, 4.0][n.unsigned_abs() as usize]), [1.0, -7.0, -11.0]);
+        assert_eq!(run(&mut plant, 10, 2, true, |n| [2.0, 3.0, 4.0][usize::try_from(n).unwrap()]), [1.0, -7.0, -11.0]);
     }
 }
