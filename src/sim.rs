@@ -175,6 +175,11 @@ impl Scripted {
     pub(crate) fn playing(clock: SimClock, runs: Runs) -> Self {
         Self { clock, runs, ticks: 0 }
     }
+
+    /// What its clock shows.
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
 }
 
 impl Task for Scripted {

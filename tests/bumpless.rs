@@ -1,4 +1,4 @@
-//! Controllers and filters across interruptions: where a controller takes over, and how both go on after ticks that were skipped. At the
+//! Controllers and filters across interruptions: where a controller takes over, and how both go on after ticks that were skipped or had no value. At the
 //! desk each instant is exact. The change of gains by a reload is made in a real daemon, with an error in the dead band: there no
 //! delay of the machine changes what has to be put out.
 
@@ -37,7 +37,7 @@ fn cells(usual: impl Fn(usize) -> Option<f64>, others: &[(std::ops::Range<usize>
 
 const TAKES_OVER: &str = "[task.board]\nkind = \"sensor\"\nrate = 8\npath = \"/nowhere\"\nsimulate.values = \"day.csv\"\n\
     [task.control]\nkind = \"pid\"\nrate = 8\ninput = \"board.level\"\nsetpoint = 1\nkp = 0.5\nki = 0.25\nkd = 0.03125\n\
-    derivative-filter = \"0s\"\nenable = \"board.enable\"\nmanual = \"board.hand\"\n";
+    derivative-filter = \"0s\"\nenable = \"board.enable\"\nmanual = \"board.hand\"\nmax-gap = \"125ms\"\n";
 
 const FAN: &str = "track = { previous = \"fan.applied\", initial = 0.125 }\n\
     [task.fan]\nkind = \"output\"\nrate = 8\ninput = \"control.out\"\npath = \"fan\"\nlimits = [0, 0.5]\nsafe = -0.25\n\
@@ -52,30 +52,40 @@ fn a_controller_takes_over_where_the_output_is() {
     );
     let enable = cells(|_| Some(1.0), &[(6..10, Some(0.0)), (12..14, None)]);
     let hand = cells(|_| None, &[(7..8, Some(2.0)), (18..20, Some(0.75)), (20..21, Some(0.25)), (32..34, Some(-0.5))]);
-    for tracks in [false, true] {
-        let desk = Desk::with(&(TAKES_OVER.to_owned() + if tracks { FAN } else { "" }));
+    let words = [None, Some("bumpless"), Some("reset")];
+    for (tracks, takeover) in words.iter().flat_map(|word| [(false, *word), (true, *word)]) {
+        let written = takeover.map_or_else(String::new, |word| format!("takeover = \"{word}\"\n"));
+        let desk = Desk::with(&(TAKES_OVER.to_owned() + &written + if tracks { FAN } else { "" }));
         desk.put("day.csv", &recorded(&[("level", &level), ("enable", &enable), ("hand", &hand)]));
         let table = desk.table("5s");
         let [out, p, i, d, error] = ["out", "p", "i", "d", "error"].map(|value| plain(&table, "control", value));
         let applied = tracks.then(|| plain(&table, "fan", "applied"));
         let held = tracks.then(|| plain(&table, "fan", "held-back"));
-        let (mut latest, mut takes_over, mut times) = (None, true, 0);
+        let (mut latest, mut takes_over, mut by_hand, mut times) = (None, true, false, 0);
         for n in 0..40 {
             let is_on = enable[n] == Some(1.0);
             let Some(now) = out[n] else {
                 assert!(!is_on || level[n].is_none() && hand[n].is_none(), "tick {n} puts nothing out");
-                takes_over = true;
+                (takes_over, by_hand) = (true, false);
                 continue;
             };
             assert!(is_on, "tick {n}");
             if let Some(hand) = hand[n] {
                 assert_eq!((now, i[n]), (hand, Some(hand)), "tick {n}, by hand");
-                takes_over = true;
+                (takes_over, by_hand) = (true, true);
             } else if std::mem::take(&mut takes_over) {
-                let from =
-                    applied.as_ref().map_or(latest, |applied| n.checked_sub(1).map_or(Some(0.125), |n| applied[n]));
+                let resets = match takeover {
+                    None => latest.is_none(), // it starts
+                    Some(word) => word == "reset" && !by_hand,
+                };
+                let applied = applied.as_ref().map(|applied| n.checked_sub(1).map_or(0.125, |n| applied[n].unwrap()));
                 let rest = p[n].unwrap() + d[n].unwrap();
-                assert_eq!((now, i[n]), (from.unwrap_or(rest), Some(now - rest)), "tick {n}, tracks: {tracks}");
+                let wanted = match applied.or(latest.filter(|_| !resets)) {
+                    Some(from) if resets => (rest + from, from),
+                    Some(from) => (from, from - rest),
+                    None => (rest, 0.0),
+                };
+                assert_eq!((now, i[n]), (wanted.0, Some(wanted.1)), "tick {n}, tracks: {tracks}, {takeover:?}");
                 times += 1;
             } else {
                 // What would lead further away from what the output puts out is not taken.
@@ -90,7 +100,8 @@ fn a_controller_takes_over_where_the_output_is() {
         assert_eq!(times, 6, "first tick, twice enabled, twice by hand, once recovered");
         if let Some(applied) = applied {
             // From the safe value, and not from what it had put out itself.
-            assert_eq!([out[10], applied[9], out[21], applied[20]], [-0.25, -0.25, 0.25, 0.25].map(Some));
+            assert_eq!([applied[9], out[21], applied[20]], [-0.25, 0.25, 0.25].map(Some));
+            assert_eq!(out[10] == Some(-0.25), takeover != Some("reset"), "{takeover:?}");
         }
     }
 }
@@ -176,13 +187,14 @@ impl Expected {
 }
 
 #[test]
-fn skipped_ticks_are_held_and_past_max_gap_all_begins_anew() {
+fn skipped_ticks_and_missing_samples_are_held_and_past_max_gap_all_begins_anew() {
     let tasks =
         TASKS.map(|(name, keys)| format!("[task.{name}]\nworker = \"act\"\nrate = 8\noverrun = \"drop\"\n{keys}"));
     let desk = Desk::with(&(HELD_UP.to_owned() + &tasks.concat()));
     #[expect(clippy::cast_precision_loss, reason = "small")]
     let wave = |n: usize| Some((n * n * 5 % 64) as f64 / 16.0 - 1.0);
-    let level: Cells = (0..200).map(|n| if (79..81).contains(&n) { None } else { wave(n) }).collect();
+    let is_missing = |n: usize| (79..81).contains(&n) || (100..128).contains(&n) || n % 11 == 4;
+    let level: Cells = (0..200).map(|n| if is_missing(n) { None } else { wave(n) }).collect();
     let zero: Cells =
         (0..200).map(|n| if n % 59 == 0 { None } else { Some(f64::from(u8::from(n % 9 == 1))) }).collect();
     desk.put("day.csv", &recorded(&[("level", &level), ("zero", &zero)]));
@@ -197,25 +209,35 @@ fn skipped_ticks_are_held_and_past_max_gap_all_begins_anew() {
         ["zero", "low", "high", "mean", "middle", "slew", "slope", "sum"].map(|task| of(task, "out"));
     let [out, i, d] = ["out", "i", "d"].map(|value| of("control", value));
     let (mut all, mut integral, mut pid) = (Expected::default(), Expected::default(), 0.0);
-    let (mut begins, mut sum_begins, mut put_out) = (true, true, None);
-    let (mut gaps, mut holds, mut resets) = (0, 0, 0);
+    // The latest ticks that had all they need, unless they are too long ago.
+    let (mut last, mut sum_last, mut put_out) = (None::<u64>, None::<u64>, None);
+    let mut shown = None;
+    let (mut gaps, mut holds, mut resets, mut waits, mut begun) = (0, 0, 0, 0, 0);
     for at in 0..seen.len() {
         let (n, x) = seen[at];
-        let skipped = at.checked_sub(1).map_or(0, |before| n - seen[before].0 - 1);
-        let is_gap = skipped + 1 > 10;
-        gaps += usize::from(is_gap);
-        holds += usize::from(skipped > 0 && !is_gap);
+        let may_wait = |last: &u64| n - *last < 10;
+        if zeros[at].is_some_and(|zero| zero != 0.0) {
+            (integral.sum, integral.held) = (0.0, 0.0);
+            resets += 1;
+        }
         let Some(x) = x else {
-            let all = [&low, &high, &mean, &middle, &slew, &slope, &sum, &out].map(|values| values[at]);
-            assert_eq!(all, [None; 8], "tick {n} has no input");
-            (begins, sum_begins) = (true, true);
+            let all = [&low, &high, &mean, &middle, &slew, &slope, &sum].map(|values| values[at]);
+            assert_eq!(all, [None; 7], "tick {n} has no input");
+            (last, sum_last) = (last.filter(may_wait), sum_last.filter(may_wait));
+            assert_eq!(out[at], shown.filter(|_| last.is_some()), "tick {n}: the controller holds its output");
+            waits += usize::from(last.is_some());
             continue;
         };
+        let since = |last: Option<u64>| last.map_or((0, false), |last| (n - last - 1, n - last > 10));
+        let (skipped, is_gap) = since(last);
+        gaps += usize::from(is_gap);
+        holds += usize::from(skipped > 0 && !is_gap);
+        begun += usize::from(last.is_none());
         // Of the controller: by the error at this tick, for all the time since the one before.
         #[expect(clippy::cast_precision_loss, reason = "small")]
         let step = (2.0 - x) * (skipped + 1) as f64 / 8.0;
-        let is_first = begins;
-        if std::mem::take(&mut begins) || is_gap {
+        let is_first = last.replace(n).is_none();
+        if is_first || is_gap {
             all.begin(x)
         } else {
             all.goes_on(x, skipped)
@@ -227,7 +249,7 @@ fn skipped_ticks_are_held_and_past_max_gap_all_begins_anew() {
             _ if is_gap => pid,
             _ => pid + step,
         };
-        put_out = Some(pid + d_is);
+        (put_out, shown) = (Some(pid + d_is), out[at]);
         let found = [&i, &d, &out, &mean, &middle, &slew, &slope, &low, &high].map(|values| values[at].unwrap());
         let wanted = [pid, d_is, pid + d_is, all.mean(), all.middle(), all.slew, all.slope, all.low, all.high];
         let worst = found.iter().zip(wanted).map(|(found, wanted)| (found - wanted).abs()).fold(0.0, f64::max);
@@ -235,21 +257,19 @@ fn skipped_ticks_are_held_and_past_max_gap_all_begins_anew() {
         // The integral, with its reset.
         let Some(zero) = zeros[at] else {
             assert_eq!(sum[at], None, "tick {n}: not known whether to begin again");
-            sum_begins = true;
+            sum_last = sum_last.filter(may_wait);
             continue;
         };
-        if zero != 0.0 {
-            (integral.sum, integral.held) = (0.0, 0.0);
-            resets += 1;
-        }
-        if std::mem::take(&mut sum_begins) || is_gap {
+        let (skipped, is_gap) = since(sum_last);
+        if sum_last.replace(n).is_none() || is_gap {
             integral.begin(x)
         } else {
             integral.goes_on(x, skipped)
         }
-        assert_eq!(sum[at], Some(integral.sum), "tick {n}, {skipped} skipped");
+        assert_eq!(sum[at], Some(integral.sum), "tick {n}, {skipped} skipped, reset {zero}");
     }
-    assert!(gaps > 3 && holds > 3 && resets > 3, "{gaps} gaps, {holds} holds, {resets} resets");
+    let counts = [gaps, holds, resets, waits, begun];
+    assert!(counts.iter().all(|count| *count > 1), "gaps, holds, resets, ticks that wait, beginnings: {counts:?}");
 }
 
 /// A controller whose error lies within its dead band, so that its integral stands still however many ticks there are. Its proportional part
@@ -319,8 +339,8 @@ fn a_reload_that_changes_the_gains_makes_no_jump() {
         let [free, p, tracking, q, fan] = row[..5] else { panic!("{row:?}") };
         // Nothing was applied before the first tick, so it begins with its other parts alone.
         assert_eq!(free, -2.0, "with p {p}: {rows:?}");
-        // It begins with `initial`. The output can put out half of that, and from there the next ones go on.
-        assert_eq!((tracking, fan), (if q == -2.0 { 0.5 } else { 0.25 }, 0.25), "with p {q}: {rows:?}");
+        // It starts with `initial` as its integral, below what the output can put out. From its lower limit the next ones go on.
+        assert_eq!((tracking, fan), (if q == -2.0 { -1.5 } else { 0.0 }, 0.0), "with p {q}: {rows:?}");
     }
     for p in [-2.0, -5.0, -0.75] {
         assert!(rows.iter().any(|row| row[1] == p && row[3] == p), "{p}: {rows:?}");

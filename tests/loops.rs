@@ -75,7 +75,8 @@ const RECORDED: &str = "tick,release_utc,lateness_ns,temp1 [°C],other\n\
     5,2026-11-21T03:13:19.000000000Z,70,6,0\n";
 
 const PLAYED: &str = "[task.board]\nkind = \"sensor\"\nrate = 10\nphase = \"30ms\"\npath = \"/nowhere\"\nsimulate.values = \"day.csv\"\n\
-    [task.control]\nkind = \"pid\"\nrate = 10\nphase = \"30ms\"\ninput = \"board.temp1\"\nsetpoint = 0\nkp = 1\n";
+    [task.control]\nkind = \"pid\"\nrate = 10\nphase = \"30ms\"\ninput = \"board.temp1\"\nsetpoint = 0\nkp = 1\n\
+    max-gap = \"100ms\"\n";
 
 #[test]
 fn a_recording_is_played_in_place_of_the_sensor() {
@@ -288,7 +289,7 @@ const LATCHED: &str = "[task.oven]\nkind = \"sensor\"\nrate = 10\npath = \"/nowh
     fails-at = \"300s\"\nfails-for = \"500ms\"\n\
     plant = { value = \"y\", input = \"heater.applied\", gain = 100, time-constant = \"20s\", offset = 20 }\n\
     [task.control]\nkind = \"pid\"\nrate = 10\ninput = \"oven.y\"\nsetpoint = 70\nkp = 0.005\nti = \"20s\"\nlimits = [0, 1]\n\
-    track = { previous = \"heater.applied\", initial = 0 }\n\
+    max-gap = \"100ms\"\ntrack = { previous = \"heater.applied\", initial = 0 }\n\
     [task.heater]\nkind = \"output\"\nrate = 10\ninput = \"control.out\"\npath = \"/sys/nowhere\"\nsafe = 0\nrecover = \"latch\"\n\
     reset = \"button.out\"\n\
     [task.button]\nkind = \"profile\"\nrate = 10\nshape = \"steps\"\n\
@@ -408,4 +409,108 @@ fn what_a_run_reads_it_does_not_write_over_and_a_pipe_is_no_recording() {
     assert!(made.success());
     let (said, code) = desk.refusal(&["--for", "1s"]);
     assert!(code == Some(78) && said.contains("oven.csv: it is no regular file"), "{code:?}: {said}");
+}
+
+#[test]
+fn what_is_put_out_shows_in_a_plant_afterwards_whichever_task_is_first() {
+    // A step at 1.25 s into a lag of 1 s: from a task that measures nothing, so that nothing orders the two.
+    let tank = "[task.tank]\nkind = \"sensor\"\nrate = 10\npath = \"/nowhere\"\n\
+        simulate.plant = { value = \"level\", input = \"pump.out\", time-constant = \"1s\" }\n";
+    let pump = |more: &str| {
+        format!(
+            "[task.pump]\nkind = \"profile\"\nshape = \"steps\"\n{more}\n\
+             step = [{{ level = 0, lasting = \"1250ms\" }}, {{ level = 1, lasting = \"1s\" }}]\n"
+        )
+    };
+    let other = "[worker.one]\n[worker.two]\n";
+    let beside = |task: String, worker: &str| task.replace("rate =", &format!("worker = \"{worker}\"\nrate ="));
+    for (text, from) in [
+        (pump("rate = 100") + tank, 1.25),
+        (tank.to_owned() + &pump("rate = 100"), 1.25),
+        // Its tick at 1.3 s is the first one after the step.
+        (pump("rate = 10") + tank, 1.3),
+        (tank.to_owned() + &pump("rate = 10"), 1.3),
+        (pump("rate = 10\nphase = \"50ms\"") + tank, 1.35), // its own time begins later
+        // What takes time to be computed is put out later.
+        (pump("rate = 10\nsimulate.run = \"30ms\"") + tank, 1.33),
+        (other.to_owned() + &beside(pump("rate = 100"), "one") + &beside(tank.to_owned(), "two"), 1.25),
+        (other.to_owned() + &beside(pump("rate = 100"), "two") + &beside(tank.to_owned(), "one"), 1.25),
+    ] {
+        for (n, level) in Desk::with(&text).table("2s").of("tank", "level") {
+            #[expect(clippy::cast_precision_loss, reason = "small")]
+            let lasts = n as f64 / 10.0 - from;
+            let wanted = if lasts > 0.0 { 1.0 - (-lasts).exp() } else { 0.0 };
+            assert!((level.unwrap() - wanted).abs() < 1e-9, "tick {n}: {level:?}, not {wanted}\n{text}");
+        }
+    }
+}
+
+/// A heater with a lag of 60 s, which the integral time cancels: the closed loop is of first order, with 3 s.
+fn heater(setpoint: &str, more: &str) -> String {
+    format!(
+        "[task.oven]\nkind = \"sensor\"\nrate = 10\npath = \"/nowhere\"\n\
+         simulate.plant = {{ value = \"y\", input = \"heater.applied\", time-constant = \"60s\" }}\n\
+         [task.target]\nkind = \"profile\"\nrate = 10\n{setpoint}\n\
+         [task.control]\nkind = \"pid\"\nrate = 10\ninput = \"oven.y\"\nsetpoint = \"target.out\"\nkp = 20\nti = \"60s\"\n\
+         track = {{ previous = \"heater.applied\", initial = 0 }}\n{more}\n\
+         [task.heater]\nkind = \"output\"\nrate = 10\ninput = \"control.out\"\npath = \"/sys/nowhere\"\nsafe = 0\n"
+    )
+}
+
+#[test]
+fn a_controller_that_starts_far_from_its_setpoint_is_as_fast_as_one_that_is_sent_there() {
+    let measured = |setpoint: &str, more: &str| Desk::with(&heater(setpoint, more)).table("400s").values("oven", "y");
+    let settled = |y: &[f64]| y.iter().rposition(|y| (y - 1.0).abs() > 0.02).unwrap() + 1;
+    let started = measured("shape = \"constant\"\nlevel = 1", "");
+    let steps = "shape = \"steps\"\nstep = [{ level = 0, lasting = \"10s\" }, { level = 1, lasting = \"1s\" }]";
+    let sent = &measured(steps, "")[100..];
+    // The first tick takes over, and adds nothing to the integral.
+    assert!(started.iter().zip(sent).all(|(one, other)| (one - other).abs() < 0.002));
+    assert!((110..125).contains(&settled(&started)), "ln(50) · 3 s: {}", settled(&started));
+    assert_eq!(started, measured("shape = \"constant\"\nlevel = 1", "takeover = \"reset\""));
+    let bumpless = measured("shape = \"constant\"\nlevel = 1", "takeover = \"bumpless\"");
+    assert!(settled(&bumpless) > 2_000, "as slow as the lag: {}", settled(&bumpless));
+}
+
+/// The thermostat of the examples, whose sensor shows nothing that is good for so long after ten minutes.
+fn thermostat(gap: &str, more: &str) -> Table {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/thermostat/thermostat.toml"));
+    let text = text.unwrap().replace("fails-for = \"2min\"", &format!("fails-for = \"{gap}\""));
+    Desk::with(&text.replace("kp = 0.05\n", &format!("kp = 0.05\n{more}\n"))).table("15min")
+}
+
+#[test]
+fn readings_that_are_missing_for_a_moment_move_neither_fan_nor_temperature() {
+    for (gap, missing) in [("500ms", 1), ("1s", 2), ("4500ms", 9)] {
+        let table = thermostat(gap, "");
+        let (temp, error) = (table.of("board", "temp"), table.of("control", "error"));
+        let fan = table.values("fan", "applied");
+        let is_missing = |values: &[(u64, Option<f64>)], n: usize| values[n].1.is_none();
+        assert_eq!((1_200..1_800).filter(|n| is_missing(&temp, *n)).count(), missing);
+        assert_eq!((1_200..1_800).filter(|n| is_missing(&error, *n)).count(), missing, "no error is made up");
+        assert!(fan[1_200..].iter().all(|after| (after - fan[1_199]).abs() < 0.001), "{:?}", &fan[1_190..1_240]);
+    }
+    // With nothing bridged, the fan is at full speed at the next tick.
+    let fan = thermostat("500ms", "max-gap = \"500ms\"").values("fan", "applied");
+    assert_eq!(fan[1_200], 1.0);
+}
+
+#[test]
+fn an_output_that_is_held_grows_as_old_as_what_it_came_from() {
+    let text = |gap: &str, age: &str| {
+        format!(
+            "[task.oven]\nkind = \"sensor\"\nrate = 10\npath = \"/nowhere\"\nsimulate.fails-at = \"1s\"\n\
+             simulate.plant = {{ value = \"y\", input = 1, time-constant = \"1s\" }}\n\
+             [task.control]\nkind = \"pid\"\nrate = 10\ninput = \"oven.y\"\nsetpoint = 2\nkp = 1\nmax-gap = \"{gap}\"\n\
+             [task.heater]\nkind = \"output\"\nrate = 10\ninput = \"control.out\"\npath = \"/sys/nowhere\"\nsafe = 0\n\
+             max-age = \"{age}\"\n"
+        )
+    };
+    // The latest good reading is that of tick 9.
+    for (gap, age, safe_at) in [("10s", "300ms", 13), ("400ms", "10s", 13), ("100ms", "10s", 10), ("10s", "10s", 109)] {
+        let table = Desk::with(&text(gap, age)).table("15s");
+        let safe = table.values("heater", "is-safe");
+        let wanted = (0..150).map(|n| f64::from(u8::from(n >= safe_at))).collect::<Vec<_>>();
+        assert_eq!(safe, wanted, "max-gap {gap}, max-age {age}");
+    }
 }

@@ -1,88 +1,90 @@
-//! A plant: a process of first or second order with dead time, between two ticks of the task that measures it. Pure.
+//! A plant: a process of first or second order with dead time, driven by what another task puts out. Pure.
 //!
-//! The input is held from tick to tick (a zero-order hold) and arrives after the dead time, so within a period the plant sees at
-//! most two inputs, one after the other:
+//! What is put out acts until something else is (a zero-order hold), later by the dead time, however the ticks of both tasks lie:
 //!
 //! ```text
-//! ticks        |---------- period ----------|
-//! input held   |----------- u(k) -----------|
-//! arrives      |- u(k-d-1) -|--- u(k-d) ----|     dead time = d periods and the first part
+//! put out       u0        u1   u2
+//! acts          |--- u0 ---|-u1-|---- u2 ----      all of it later by the dead time
+//! measured   r0            r1            r2
 //! ```
 //!
-//! For each part the solution of the differential equation is exact, so the rate of the task does not change the model.
+//! So what is put out in the tick of a release shows at the next one, not before. Between two inputs the solution of the differential equation is
+//! exact, so the rate of the task that measures does not change the model.
 
 use crate::config::{Dynamics, PlantConfig};
-use crate::pacing::Rate;
+use crate::time::{Instant, Span};
 use std::collections::VecDeque;
 
-/// A plant between two ticks.
+/// A plant.
 #[derive(Clone, Debug)]
 pub(super) struct Plant {
     gain: f64,
     offset: f64,
-    before: Step,          // with the input before the latest to arrive
-    after: Step,           // with the latest
-    inputs: VecDeque<f64>, // the latest first; as many as are on their way, and one
-    deviation: f64,        // of the output from the offset
-    slope: f64,            // per second
+    dynamics: Dynamics,
+    dead_time: Span,
+    input: f64,                       // that acts
+    coming: VecDeque<(Instant, f64)>, // those that were put out since, and when they begin to act
+    at: Option<Instant>,              // when it was measured last
+    deviation: f64,                   // of the output from the offset, then
+    slope: f64,                       // per second
 }
 
 impl Plant {
-    /// The plant at the first tick of a task with this rate; `input` drove it until then.
-    pub(super) fn new(config: &PlantConfig, rate: Rate, input: f64) -> Self {
-        #[expect(clippy::cast_precision_loss, reason = "far below a nanosecond")]
-        let period = rate.den() as f64 / rate.num() as f64;
-        let periods = (config.dead_time.seconds() / period).floor();
-        let rest = (config.dead_time.seconds() - periods * period).clamp(0.0, period);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most a million")]
-        let waiting = periods as usize + 2;
+    /// One that has not been measured yet; the input of `config` drove it until then.
+    pub(super) fn new(config: &PlantConfig) -> Self {
         Self {
             gain: config.gain,
             offset: config.offset,
-            before: Step::over(rest, config.dynamics),
-            after: Step::over(period - rest, config.dynamics),
-            inputs: vec![input; waiting].into(),
+            dynamics: config.dynamics,
+            dead_time: config.dead_time,
+            input: config.input.get(),
+            coming: VecDeque::new(),
+            at: None,
             deviation: config.initial - config.offset,
             slope: 0.0,
         }
     }
 
-    /// What is measured now.
-    pub(super) fn output(&self) -> f64 {
+    /// This was put out now, later than all before. A number that is not finite changes nothing.
+    pub(super) fn drive(&mut self, now: Instant, input: f64) {
+        let latest = self.coming.back().map_or(self.input, |(_, input)| *input);
+        if input.is_finite() && input.total_cmp(&latest).is_ne() {
+            self.coming.push_back((now + self.dead_time, input));
+        }
+    }
+
+    /// What is measured now, of all that has acted before.
+    pub(super) fn measure(&mut self, now: Instant) -> f64 {
+        while let Some((at, input)) = self.coming.front().copied().filter(|(at, _)| *at < now) {
+            self.coming.pop_front();
+            self.pass(at);
+            self.input = input;
+        }
+        self.pass(now);
+        self.at = Some(now);
         self.offset + self.deviation
     }
 
-    /// One period with this input.
-    pub(super) fn advance(&mut self, input: f64) {
-        self.inputs.pop_back();
-        self.inputs.push_front(input);
-        let mut arriving = self.inputs.iter().rev();
-        for step in [self.before, self.after] {
-            let settled = self.gain * arriving.next().copied().unwrap_or(input);
-            let distance = self.deviation - settled;
-            (self.deviation, self.slope) = (
-                settled + step.matrix[0][0] * distance + step.matrix[0][1] * self.slope,
-                step.matrix[1][0] * distance + step.matrix[1][1] * self.slope,
-            );
-        }
+    /// Goes on with the same input.
+    fn pass(&mut self, until: Instant) {
+        let Some(at) = self.at.filter(|at| *at < until) else { return };
+        self.at = Some(until);
+        let step = matrix((until - at).seconds(), self.dynamics);
+        let settled = self.gain * self.input;
+        let distance = self.deviation - settled;
+        (self.deviation, self.slope) = (
+            settled + step[0][0] * distance + step[0][1] * self.slope,
+            step[1][0] * distance + step[1][1] * self.slope,
+        );
     }
 }
 
 /// What becomes of the distance from where the output settles, and of its slope, within a time of constant input.
-#[derive(Clone, Copy, Debug)]
-struct Step {
-    matrix: [[f64; 2]; 2],
-}
-
-impl Step {
-    fn over(seconds: f64, dynamics: Dynamics) -> Self {
-        let matrix = match dynamics {
-            _ if seconds <= 0.0 => [[1.0, 0.0], [0.0, 1.0]],
-            Dynamics::First { time_constant } if time_constant <= 0.0 => [[0.0; 2]; 2],
-            Dynamics::First { time_constant } => [[(-seconds / time_constant).exp(), 0.0], [0.0, 0.0]],
-            Dynamics::Second { natural_frequency, damping } => second_order(seconds, natural_frequency, damping),
-        };
-        Self { matrix }
+fn matrix(seconds: f64, dynamics: Dynamics) -> [[f64; 2]; 2] {
+    match dynamics {
+        Dynamics::First { time_constant } if time_constant <= 0.0 => [[0.0; 2]; 2],
+        Dynamics::First { time_constant } => [[(-seconds / time_constant).exp(), 0.0], [0.0, 0.0]],
+        Dynamics::Second { natural_frequency, damping } => second_order(seconds, natural_frequency, damping),
     }
 }
 
@@ -112,18 +114,30 @@ mod tests {
     use super::*;
     use crate::config::{Config, Facts, Kinds, StandIn};
 
-    fn rate(hertz: u64) -> Rate {
-        Rate::new(hertz, 1).unwrap()
-    }
-
-    fn plant(keys: &str, rate: u64) -> Plant {
+    fn plant(keys: &str) -> Plant {
         let text = format!(
-            "[task.oven]\nkind = \"sensor\"\nrate = {rate}\npath = \"/x\"\n[task.oven.simulate.plant]\nvalue = \"y\"\ninput = 0\n{keys}\n"
+            "[task.oven]\nkind = \"sensor\"\nrate = 1\npath = \"/x\"\n[task.oven.simulate.plant]\nvalue = \"y\"\ninput = 0\n{keys}\n"
         );
         let facts = Facts { online_cpus: vec![0], cpu_set_size: 1_024 };
         let config = Config::parse(text, "test.toml", &Kinds::builtin(), &facts).unwrap();
         let Some(StandIn::Plant(plant)) = config.tasks[0].stand_in.as_deref() else { panic!("no plant") };
-        Plant::new(plant, config.tasks[0].rate, 0.0)
+        Plant::new(plant)
+    }
+
+    /// What is measured at each of these releases, and at the one after them. At each of them `input` is put out, before or after that.
+    fn run(plant: &mut Plant, hertz: i64, ticks: i64, before: bool, input: impl Fn(i64) -> f64) -> Vec<f64> {
+        let at = |n: i64| Instant::ZERO + Span::from_nanos(n * 1_000_000_000 / hertz);
+        let mut measure = |n: i64| {
+            if before {
+                plant.drive(at(n), input(n));
+            }
+            let measured = plant.measure(at(n));
+            if !before {
+                plant.drive(at(n), input(n));
+            }
+            measured
+        };
+        (0..=ticks).map(&mut measure).collect()
     }
 
     /// By many small steps of the differential equation, of second order: `y'' + 2·z·w·y' + w²·y = w²·k·u(t - dead)`.
@@ -144,11 +158,11 @@ mod tests {
     #[test]
     fn a_plant_of_first_order_is_exact_at_any_rate() {
         for hertz in [1, 7, 100] {
-            let mut plant = plant("time-constant = \"2s\"\ngain = 3\noffset = 20\ninitial = 21", hertz);
-            assert_eq!(plant.output(), 21.0);
-            (0..5 * hertz).for_each(|_| plant.advance(0.5));
+            let mut plant = plant("time-constant = \"2s\"\ngain = 3\noffset = 20\ninitial = 21");
+            let measured = run(&mut plant, hertz, 5 * hertz, true, |_| 0.5);
             let wanted = 20.0 + 1.5 + (1.0 - 1.5) * (-2.5_f64).exp();
-            assert!((plant.output() - wanted).abs() < 1e-12, "{hertz}: {} {wanted}", plant.output());
+            let last = measured.last().unwrap();
+            assert!(measured[0] == 21.0 && (last - wanted).abs() < 1e-12, "{hertz}: {last} {wanted}");
         }
     }
 
@@ -159,43 +173,57 @@ mod tests {
                 "natural-frequency = 2.0\ndamping = {damping}\ngain = 1.5\ndead-time = \"{}ms\"",
                 (dead * 1_000.0_f64).round()
             );
-            let mut plant = plant(&keys, 10);
             // The input changes with every tick.
             let input = |tick: i32| f64::from(tick % 7) - 2.0;
-            (0..40).for_each(|tick| plant.advance(input(tick)));
             #[expect(clippy::cast_possible_truncation, reason = "the index of a tick")]
             let held = |t: f64| if t < 0.0 { 0.0 } else { input((t / 0.1).floor() as i32) };
             let wanted = integrated(2.0, damping, 1.5, dead, 4.0, held);
-            assert!((plant.output() - wanted).abs() < 1e-3, "{damping}, {dead}: {} {wanted}", plant.output());
+            for before in [false, true] {
+                let measured = run(&mut plant(&keys), 10, 40, before, |n| input(n.try_into().unwrap()));
+                assert!((measured[40] - wanted).abs() < 1e-3, "{damping}, {dead}: {} {wanted}", measured[40]);
+            }
         }
     }
 
     #[test]
+    fn what_is_put_out_acts_from_then_on_whoever_measures_when() {
+        // Looked at once a second; driven at any time, also several times between two looks.
+        let mut plant = plant("time-constant = \"2s\"\ndead-time = \"500ms\"");
+        let at = |millis| Instant::ZERO + Span::from_millis(millis);
+        assert_eq!(plant.measure(at(0)), 0.0);
+        for (millis, input) in [(0, 1.0), (300, 3.0), (600, f64::NAN), (700, 3.0), (1_250, -1.0)] {
+            plant.drive(at(millis), input);
+        }
+        let mut y = 0.0;
+        let mut pass = |input: f64, seconds: f64| {
+            y = input + (y - input) * (-seconds / 2.0_f64).exp();
+            y
+        };
+        pass(0.0, 0.5);
+        pass(1.0, 0.3);
+        assert!((plant.measure(at(1_000)) - pass(3.0, 0.2)).abs() < 1e-12);
+        pass(3.0, 0.75);
+        assert!((plant.measure(at(2_000)) - pass(-1.0, 0.25)).abs() < 1e-12);
+    }
+
+    #[test]
     fn two_time_constants_are_one_lag_behind_another() {
-        let mut plant = plant("time-constant = [\"1s\", \"3s\"]", 4);
-        (0..20).for_each(|_| plant.advance(1.0));
+        let measured = run(&mut plant("time-constant = [\"1s\", \"3s\"]"), 4, 20, false, |_| 1.0);
         let wanted = 1.0 - (3.0 * (-5.0_f64 / 3.0).exp() - (-5.0_f64).exp()) / 2.0;
-        assert!((plant.output() - wanted).abs() < 1e-12, "{} {wanted}", plant.output());
+        assert!((measured[20] - wanted).abs() < 1e-12, "{} {wanted}", measured[20]);
     }
 
     #[test]
     fn dead_time_is_exact_also_between_ticks() {
         // At 1 Hz and 2.25 s, a step at tick 0 has its first effect 2.25 s later; at tick 3 it has acted for 0.75 s.
-        let mut plant = plant("time-constant = \"1s\"\ndead-time = \"2250ms\"", 1);
-        let outputs: Vec<f64> = (0..4)
-            .map(|_| {
-                plant.advance(1.0);
-                plant.output()
-            })
-            .collect();
-        let wanted = [0.0, 0.0, 1.0 - (-0.75_f64).exp(), 1.0 - (-1.75_f64).exp()];
-        assert!(outputs.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 1e-12), "{outputs:?}");
+        let measured = run(&mut plant("time-constant = \"1s\"\ndead-time = \"2250ms\""), 1, 4, true, |_| 1.0);
+        let wanted = [0.0, 0.0, 0.0, 1.0 - (-0.75_f64).exp(), 1.0 - (-1.75_f64).exp()];
+        assert!(measured.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 1e-12), "{measured:?}");
     }
 
     #[test]
     fn without_a_time_constant_it_is_a_gain() {
-        let mut plant = plant("time-constant = \"0s\"\ngain = -4\noffset = 1", 10);
-        plant.advance(2.0);
-        assert_eq!((plant.output(), rate(10).hertz()), (-7.0, 10.0));
+        let mut plant = plant("time-constant = \"0s\"\ngain = -4\noffset = 1");
+        assert_eq!(run(&mut plant, 10, 2, true, |n| [2.0, 3.0, 4.0][usize::try_from(n).unwrap()]), [1.0, -7.0, -11.0]);
     }
 }

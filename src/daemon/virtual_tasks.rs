@@ -7,8 +7,8 @@ use super::diff::{Diff, Sections};
 use super::joints::{Joint, Joints, flows, joints, no_value};
 use super::models::{RecordedValues, played_at};
 use super::plant::Plant;
-use crate::channels::{self, Column, Input, InputSource, LinkReceiver};
-use crate::config::{Config, Failing, PlantConfig, Problems, StandIn, TaskConfig, Valid};
+use crate::channels::{Column, InputSource};
+use crate::config::{Config, Failing, Problems, StandIn, TaskConfig, Valid};
 use crate::sim::Scripted;
 use crate::task::{Task, Tick, TickError};
 use crate::time::{Instant, Span};
@@ -26,12 +26,13 @@ enum Source {
         values: RecordedValues,
         zero: Instant,
     },
-    Plant {
-        plant: Plant,
-        input: Input,
-        link: Option<LinkReceiver>,
-        begun: bool,
-    },
+    Plant(Arc<Mutex<Plant>>),
+}
+
+/// A plant that one of a task's values drives.
+struct Driven {
+    column: usize, // of the value
+    plant: Arc<Mutex<Plant>>,
 }
 
 /// The values of a task's latest tick, for whoever looks after it.
@@ -40,6 +41,7 @@ pub(super) type Shown = Arc<Mutex<Vec<f64>>>;
 /// A task with values, or that takes some.
 pub(super) struct Part {
     source: Source,
+    drives: Vec<Driven>,
     fails: Option<Failing>,
     /// What it takes and gives.
     pub(super) flow: Option<Box<Flow>>,
@@ -93,7 +95,7 @@ impl Graph {
         let joints = joints(config, built.collect(), &Joints::new());
         let diff = Diff::between(&Sections::default(), &Sections::of(config));
         let mut flows = flows(config, &joints, &Joints::new(), &diff)?;
-        drive_plants(config, &mut sources, &mut flows)?;
+        let mut drives = drives(config, &sources)?;
         let groups = groups(config);
         let name = |index: usize| config.tasks[index].name.clone();
         let recorded = sources.iter().filter_map(|(index, (source, _))| match source {
@@ -104,15 +106,15 @@ impl Graph {
         let mut columns = BTreeMap::new();
         let mut parts = BTreeMap::new();
         for (index, (source, of_task)) in sources {
-            let flow = flows.remove(&index);
-            if matches!(source, Source::Nothing) && flow.is_none() {
+            let (flow, drives) = (flows.remove(&index), drives.remove(&index).unwrap_or_default());
+            if matches!(source, Source::Nothing) && flow.is_none() && drives.is_empty() {
                 continue;
             }
             let (width, fails) = (of_task.len(), config.tasks[index].fails.as_deref().copied());
             if !matches!(source, Source::Nothing) {
                 columns.insert(index, of_task);
             }
-            parts.insert(index, Part { source, fails, flow, width, shown: Shown::default() });
+            parts.insert(index, Part { source, drives, fails, flow, width, shown: Shown::default() });
         }
         Ok(Self { parts: Mutex::new(parts), columns, groups, missing, recorded })
     }
@@ -124,7 +126,7 @@ impl Graph {
 
     /// Whether any values flow.
     pub(crate) fn flows(&self) -> bool {
-        self.parts().values().any(|part| part.flow.is_some())
+        self.parts().values().any(|part| part.flow.is_some() || !part.drives.is_empty())
     }
 
     /// Whether this worker has a task that has a state of its own.
@@ -152,7 +154,7 @@ impl Graph {
     }
 
     fn parts(&self) -> MutexGuard<'_, BTreeMap<usize, Part>> {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.parts)
     }
 }
 
@@ -197,11 +199,8 @@ fn source(task: &mut TaskConfig) -> Result<(Source, Vec<Column>), Problems> {
             (Source::Recording { values, zero: Instant::ZERO + task.phase }, columns)
         }
         Some(StandIn::Plant(config)) => {
-            let PlantConfig { input, value, .. } = &**config;
-            let input = input.clone();
-            let plant = Plant::new(config, task.rate, input.get());
-            let columns = vec![Column { name: value.clone(), unit: String::new() }];
-            (Source::Plant { plant, input, link: None, begun: false }, columns)
+            let columns = vec![Column { name: config.value.clone(), unit: String::new() }];
+            (Source::Plant(Arc::new(Mutex::new(Plant::new(config)))), columns)
         }
         None => match task.blueprint.build_at_the_desk() {
             Some(built) => {
@@ -245,7 +244,7 @@ fn add_missing(config: &Config, sources: &mut Sources) -> Result<Vec<Missing>, P
                     let reason = if from_file { format!("in what was recorded, {reason}") } else { reason };
                     problems.push(Problems::at(section, key, reason));
                 }
-                Source::Nothing | Source::Plant { .. } => {
+                Source::Nothing | Source::Plant(_) => {
                     if at.is_none() {
                         columns.push(Column { name: name.value.clone(), unit: String::new() });
                     }
@@ -260,7 +259,7 @@ fn add_missing(config: &Config, sources: &mut Sources) -> Result<Vec<Missing>, P
         let (Valid::Named(named), Some((source, columns))) = (&task.valid, sources.get_mut(&index)) else { continue };
         for (name, _) in named {
             let is_known = columns.iter().any(|column| column.name == *name);
-            if !is_known && matches!(source, Source::Nothing | Source::Plant { .. }) {
+            if !is_known && matches!(source, Source::Nothing | Source::Plant(_)) {
                 columns.push(Column { name: name.clone(), unit: String::new() });
             }
         }
@@ -271,13 +270,10 @@ fn add_missing(config: &Config, sources: &mut Sources) -> Result<Vec<Missing>, P
     }
 }
 
-/// Links each plant to what drives it. That is no link of the task that it stands in for: the age of what is measured counts from
+/// The plants that each task drives. That is no link to the tasks that these stand in for: the age of what is measured counts from
 /// the measurement.
-fn drive_plants(
-    config: &Config,
-    sources: &mut Sources,
-    flows: &mut BTreeMap<usize, Box<Flow>>,
-) -> Result<(), Problems> {
+fn drives(config: &Config, sources: &Sources) -> Result<BTreeMap<usize, Vec<Driven>>, Problems> {
+    let mut drives: BTreeMap<usize, Vec<Driven>> = BTreeMap::new();
     let names = |columns: &[Column]| columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
     for (index, task) in config.tasks.iter().enumerate() {
         let Some(StandIn::Plant(plant)) = task.stand_in.as_deref() else { continue };
@@ -287,13 +283,11 @@ fn drive_plants(
         let Some(column) = columns.iter().position(|column| *column == name.value) else {
             return Err(Problems::at(&plant.section, "input", no_value(&name.task, &name.value, &columns)));
         };
-        let (sender, receiver) = channels::link(columns.len(), [(column, &plant.input)], Span::MAX);
-        flows.entry(from).or_default().outgoing.push(sender);
-        if let Some((Source::Plant { link, .. }, _)) = sources.get_mut(&index) {
-            *link = Some(receiver);
+        if let Some((Source::Plant(plant), _)) = sources.get(&index) {
+            drives.entry(from).or_default().push(Driven { column, plant: plant.clone() });
         }
     }
-    Ok(())
+    Ok(drives)
 }
 
 /// The workers, together where values flow between them; each group at the place of its first worker.
@@ -320,6 +314,7 @@ const DOES_NOT_ANSWER: TickError = TickError::new("it does not answer, by `fails
 /// A task on the virtual clock: it makes its values and then takes its time.
 pub(super) struct VirtualTask {
     source: Source,
+    drives: Vec<Driven>,
     fails: Option<Failing>,
     shown: Shown,
     scripted: Scripted,
@@ -328,8 +323,16 @@ pub(super) struct VirtualTask {
 impl VirtualTask {
     /// What the graph has of a task, whose ticks take as long as those of `scripted`.
     pub(super) fn new(part: Part, scripted: Scripted) -> (Self, Option<Box<Flow>>) {
-        let Part { source, fails, flow, shown, .. } = part;
-        (Self { source, fails, shown, scripted }, flow)
+        let Part { source, drives, fails, flow, shown, .. } = part;
+        (Self { source, drives, fails, shown, scripted }, flow)
+    }
+
+    /// The task itself, where it is run.
+    fn task(&self) -> Option<&dyn Task> {
+        match &self.source {
+            Source::Task(task) => Some(&**task),
+            _ => None,
+        }
     }
 
     fn make(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
@@ -342,15 +345,8 @@ impl VirtualTask {
                 }
                 Ok(())
             }
-            Source::Plant { plant, input, link, begun } => {
-                if let Some(link) = link {
-                    link.refresh(tick.started);
-                }
-                if std::mem::replace(begun, true) {
-                    // What it was driven with is held over the ticks that were skipped.
-                    (0..=tick.skipped).for_each(|_| plant.advance(input.get()));
-                }
-                values[0] = plant.output();
+            Source::Plant(plant) => {
+                values[0] = locked(plant).measure(tick.release);
                 Ok(())
             }
         }
@@ -358,9 +354,17 @@ impl VirtualTask {
 }
 
 impl Task for VirtualTask {
+    fn age(&self) -> Span {
+        self.task().map_or(Span::ZERO, Task::age)
+    }
+
+    fn origin(&self) -> Option<Instant> {
+        self.task().and_then(Task::origin)
+    }
+
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let show = |shown: &Shown, values: &[f64]| {
-            let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shown = locked(shown);
             shown.clear();
             shown.extend_from_slice(values);
         };
@@ -372,6 +376,15 @@ impl Task for VirtualTask {
         }
         show(&self.shown, values);
         self.scripted.tick(tick, &mut [])?;
+        // What a task puts out acts when its tick has finished.
+        for Driven { column, plant } in &self.drives {
+            locked(plant).drive(self.scripted.now(), values[*column]);
+        }
         made
     }
+}
+
+/// For the one thread whose turn it is.
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,13 +12,15 @@ pub(super) struct Periods {
     max_gap: u64, // periods; at least one
 }
 
-/// The time since the release of the tick before.
+/// The time since the release of the tick before, or of the latest one that had all the values it needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Elapsed {
     pub(super) skipped: u64,
     pub(super) seconds: f64,
     /// It is longer than `max-gap`.
     pub(super) gap: bool,
+    /// At the next tick it will not be longer: a value that is missing now may still come in time.
+    pub(super) may_wait: bool,
 }
 
 impl Periods {
@@ -51,12 +53,20 @@ impl Periods {
         self.seconds
     }
 
-    /// The time up to this tick. Skipped releases count, lateness does not.
-    pub(super) fn elapsed(self, tick: &Tick) -> Elapsed {
-        let periods = tick.skipped.saturating_add(1);
+    /// The time up to this tick. Skipped releases count, lateness does not, and `waited` ticks without a value count as skipped.
+    pub(super) fn elapsed(self, tick: &Tick, waited: u64) -> Elapsed {
+        let skipped = tick.skipped.saturating_add(waited);
+        let periods = skipped.saturating_add(1);
         #[expect(clippy::cast_precision_loss, reason = "more than 2^53 periods are past any max-gap")]
         let seconds = periods as f64 * self.seconds;
-        Elapsed { skipped: tick.skipped, seconds, gap: periods > self.max_gap }
+        Elapsed { skipped, seconds, gap: periods > self.max_gap, may_wait: periods < self.max_gap }
+    }
+}
+
+impl Elapsed {
+    /// How many ticks have waited, if this one has no value either.
+    pub(super) fn waited(self) -> u64 {
+        self.skipped.saturating_add(1)
     }
 }
 

@@ -22,8 +22,9 @@ pub struct Flow {
     /// The age of what it takes is measured. A chain ends here: it takes values, and acts on them or gives none onward, but for the next
     /// tick of a circle; or its latency has a limit.
     pub(crate) is_measured: bool,
-    behind: Option<Origin>, // the oldest origin of what it took
-    good: bool,             // all that it took
+    behind: Option<Origin>,   // the oldest origin of what it took
+    measured_by: Option<u32>, // the task of the latest such origin
+    good: bool,               // all that it took
 }
 
 impl Flow {
@@ -62,9 +63,10 @@ impl Flow {
         let own = (self.measures && self.incoming.is_empty())
             .then_some(Origin { at: release - self.age.max(Span::ZERO), task });
         let took = self.behind.or(own);
+        self.measured_by = took.map(|took| took.task).or(self.measured_by);
         let earlier = self.origin.map(|at| match took {
             Some(took) => Origin { at: at.min(took.at), ..took },
-            None => Origin { at, task },
+            None => Origin { at, task: self.measured_by.unwrap_or(task) },
         });
         let head = RowHead { n, release, origin: earlier.or(took) };
         let all_good = self.good && well;
@@ -156,6 +158,26 @@ mod tests {
             program.give((3, 0), at(now), &[2.0], true);
             output.take(at(now));
             assert_eq!((out.quality(), out.origin()), (wanted, Some(at(10))), "at {now}");
+        }
+    }
+
+    #[test]
+    fn what_is_held_is_still_that_of_the_task_that_measured_it() {
+        let (input, out) = (of("sensor", "x").spared(), of("controller", "out"));
+        let max_age = Span::from_nanos(1_000);
+        let ((to, from), (to_out, from_out)) = (link(1, [(0, &input)], max_age), link(1, [(0, &out)], max_age));
+        let mut sensor = Flow { outgoing: vec![to], measures: true, ..Flow::default() };
+        let mut controller = Flow { incoming: vec![from], outgoing: vec![to_out], ..Flow::default() };
+        let mut output = Flow { incoming: vec![from_out], is_measured: true, ..Flow::default() };
+        for (now, value, held) in [(10, 1.0, None), (20, f64::NAN, Some(at(10))), (30, f64::NAN, Some(at(10)))] {
+            sensor.take(at(now));
+            sensor.give((1, 0), at(now), &[value], true);
+            controller.take(at(now));
+            controller.origin = held;
+            controller.give((3, 0), at(now), &[2.0], true);
+            output.take(at(now));
+            let age = InputAge { age: Span::from_nanos(now - 10), measured_by: 1 };
+            assert_eq!((out.get(), output.age(at(now))), (2.0, Some(age)), "at {now}");
         }
     }
 

@@ -48,7 +48,7 @@ class Pid:
     """The definitions in docs/control.md, in exact fractions."""
 
     def __init__(self, rate, kp=0, ki=0, kd=0, direct=False, weight=1, deadband=0, filter=None, limits=None,
-                 windup="conditional", tracking=None, max_gap=None):
+                 windup="conditional", tracking=None, max_gap=None, takeover=None):
         self.h = 1 / F(rate)
         self.kp, self.ki, self.kd = F(kp), F(ki), F(kd)
         self.direct, self.weight, self.deadband = direct, F(weight), F(deadband)
@@ -56,7 +56,9 @@ class Pid:
         self.limits, self.windup = limits and [F(limit) for limit in limits], windup
         self.tracking = F(tracking) if tracking else (self.kp / self.ki if kp and ki else None)
         self.max_gap = 10 * self.h if max_gap is None else F(max_gap)
+        self.takeover = takeover  # default: reset at the first start, then bumpless
         self.integral, self.last_out, self.unlimited = F(0), None, None
+        self.waited, self.latest, self.by_hand = F(0), None, False
         self.running, self.rows, self.slope = False, [], F(0)
         self.side, self.since = 0, F(0)
 
@@ -73,20 +75,28 @@ class Pid:
         return {"saturated": side, "saturated-for": self.since}
 
     def nothing(self):
-        self.running, self.rows, self.side, self.since = False, [], 0, F(0)
+        self.running, self.rows, self.side, self.since, self.waited, self.by_hand = False, [], 0, F(0), F(0), False
         return dict.fromkeys(PARTS)
 
     def tick(self, skipped, input, released, setpoint, ff=0, enable=1, manual=None, track=None, held=0):
-        dt = (skipped + 1) * self.h
+        own_dt = (skipped + 1) * self.h
+        dt = own_dt + self.waited
         if enable is None or enable == 0:
             return self.nothing()
         if manual is not None:
             out = self.cut(F(manual))
-            self.running, self.rows, self.last_out = False, [], out
+            self.running, self.rows, self.last_out, self.by_hand = False, [], out, True
             error = None if input is None or setpoint is None else F(setpoint) - F(input)
+            self.waited = F(0)
             return {"out": out, "error": error, "p": 0, "i": out, "d": 0, "ff": 0, **self.watch(F(manual), dt)}
         if input is None or setpoint is None or ff is None:
+            if self.running and dt < self.max_gap:
+                # It may still come in time: the output stays, and the next tick counts for all of it.
+                self.waited = dt
+                error = None if input is None or setpoint is None else F(setpoint) - F(input)
+                return dict(self.latest, error=error)
             return self.nothing()
+        self.waited = F(0)
         y, r, ff = F(input), F(setpoint), F(ff)
         gap = dt > self.max_gap
         # A direct controller is a reverse one on measurement and setpoint of the other sign.
@@ -107,8 +117,12 @@ class Pid:
         d = self.slope
         rest = p + d + ff
         if not self.running:
-            start = track if track is not None else self.last_out
-            whole = self.integral = self.cut(F(start)) - rest if start is not None and self.ki else F(0)
+            if self.takeover is None:
+                resets = self.last_out is None
+            else:
+                resets = self.takeover == "reset" and not self.by_hand
+            start = track if track is not None else None if resets else self.last_out
+            whole = self.integral = self.cut(F(start)) - (0 if resets else rest) if start is not None and self.ki else F(0)
         elif gap:
             whole = self.integral
         else:
@@ -125,10 +139,11 @@ class Pid:
                 room = max(F(0), self.limits[1] - rest - self.integral if step > 0 else rest + self.integral - self.limits[0])
                 step = min(step, room) if step > 0 else max(step, -room)
             self.integral += step
-        self.running = True
+        self.running, self.by_hand = True, False
         self.unlimited = rest + self.integral
         out = self.last_out = self.cut(rest + whole)
-        return {"out": out, "error": e, "p": p, "i": self.integral, "d": d, "ff": ff, **self.watch(rest + whole, dt)}
+        self.latest = {"out": out, "error": e, "p": p, "i": self.integral, "d": d, "ff": ff, **self.watch(rest + whole, dt)}
+        return self.latest
 
 
 def release(rate, n):
@@ -178,6 +193,11 @@ def pids():
     out = 2.5 * e + signal.lfilter([0.75 * h], [1, -1], late) - signal.lfilter([0.5, -0.5], [tf + h, -tf], y)
     found = [float(row.split("|")[1].split(",")[0]) for row in text.splitlines()[-60:]]
     assert np.allclose(found, out, rtol=0, atol=1e-12), "the definitions are not the transfer function"
+    # Both parts are the continuous ones by the backward difference, s = (1 - 1/z) / h.
+    for continuous, (b, a) in ((([0.75], [1, 0]), ([0.75 * h, 0], [1, -1])),
+                               (([0.5, 0], [tf, 1]), ([0.5 / (tf + h), -0.5 / (tf + h)], [1, -tf / (tf + h)]))):
+        sampled = signal.cont2discrete(continuous, h, "backward_diff")
+        assert np.allclose(np.squeeze(sampled[0]), b) and np.allclose(sampled[1], a), "it is not the backward difference"
     yield text
 
     keys = {"kp": 0.5, "ti": '"4s"', "td": '"500ms"', "action": '"direct"', "setpoint-weight": 0.3, "deadband": 0.25}
@@ -225,13 +245,13 @@ def pids():
         yield pid(name, "5", own, dict(settings, windup=windup, tracking=tracking), plain(far, [50.0] * 75))
 
     # Back-calculation from what the output really did: it follows by at most 0.05 a tick. And bad for a while.
-    ticks, law, applied = plain(far, [50.0] * 75), Pid("5", **dict(settings, windup="back-calculation")), 0.5
+    ticks, law, applied = plain(far, [50.0] * 75), Pid("5", **dict(settings, windup="back-calculation", takeover="bumpless")), 0.5
     for n, tick in enumerate(ticks):
         tick["track"] = None if 30 <= n < 35 else applied
         out = law.tick(0, tick["input"], release("5", n), 50.0, track=tick["track"])["out"]
         applied = round(applied + max(-0.05, min(0.05, float(out) - applied)), 6)
-    own = {**keys, "anti-windup": '"back-calculation"'}
-    yield pid("track", "5", own, dict(settings, windup="back-calculation"), ticks, ["track"])
+    own = {**keys, "anti-windup": '"back-calculation"', "takeover": '"bumpless"'}
+    yield pid("track", "5", own, dict(settings, windup="back-calculation", takeover="bumpless"), ticks, ["track"])
 
     # A feed-forward that alone leads beyond a limit, and one that leads back.
     ticks = plain(walk(rng, 80, 49.0, 0.2), [50.0] * 80)
@@ -260,6 +280,17 @@ def pids():
             tick["feed-forward"] = None
     own = {**keys, "kd": 0.05}
     yield pid("bad-inputs", "5", own, dict(settings, kd=0.05), ticks, ["feed-forward"])
+    # Without bridging, and with that of one tick.
+    for gap in (1, 2):
+        gapped = {**own, "max-gap": f'"{gap * 200}ms"'}
+        yield pid(f"bad-inputs-max-gap-{gap}", "5", gapped, dict(settings, kd=0.05, max_gap=F(gap, 5)), ticks, ["feed-forward"])
+    # Nine ticks without a value, ten, and eleven that are skipped but for one, across them skipped ones; while it is at a limit, too.
+    long = plain(walk(random.Random(13), 80, 47.0, 0.4), [50.0] * 80)
+    for n, tick in enumerate(long):
+        if n in range(5, 14) or n in range(20, 30) or n in (40, 50, 51):
+            tick["input"] = None
+        tick["skipped"] = {40: 5, 41: 4, 51: 3, 52: 8}.get(n, 0)
+    yield pid("bad-for-long", "5", own, dict(settings, kd=0.05), long)
     # Without an integral there is nothing that could take over.
     own = {"kp": 0.05, "kd": 0.05, "limits": "[0.2, 1.0]"}
     yield pid("bad-inputs-without-integral", "5", own, dict(kp=0.05, kd=0.05, limits=[0.2, 1.0]), ticks, ["feed-forward"])
@@ -276,10 +307,16 @@ def pids():
         # 1.25 lies beyond the limits, also where it takes over: at the first tick and at tick 10.
         tick["track"] = None if n == 50 else 1.25 if n < 15 or n >= 40 else 0.9
     yield pid("take-over-from-track", "5", own, dict(settings, kd=0.05), ticks, ["enable", "manual", "track"])
+    for takeover in ("bumpless", "reset"):
+        told = {**own, "takeover": f'"{takeover}"'}
+        more = dict(settings, kd=0.05, takeover=takeover)
+        yield pid(f"take-over-{takeover}", "5", told, more, ticks, ["enable", "manual"])
+        yield pid(f"take-over-from-track-{takeover}", "5", told, more, ticks, ["enable", "manual", "track"])
     # An output that follows by at most 0.04 a tick within limits of its own, is at its safe value for a while, then sees no good input, and is
     # not known for a tick; it says how it differs. At last one that rounds, which is no reason to hold.
     own = random.Random(12)
     ticks = plain([*far, *walk(own, 25, 49.0, 0.3)], [50.0] * 100)
+    settings = dict(settings, takeover="bumpless")
     law, applied, held = Pid("5", **settings), 0.5, 0
     for n, tick in enumerate(ticks):
         tick["track"], tick["held-back"] = applied, None if n == 15 else held
@@ -292,21 +329,23 @@ def pids():
             held = (out > applied) - (out < applied)
         else:
             applied, held = round(out * 20) / 20, 0
-    yield pid("held-back", "5", keys, settings, ticks, ["track", "held-back"])
+    yield pid("held-back", "5", {**keys, "takeover": '"bumpless"'}, settings, ticks, ["track", "held-back"])
 
 
 # Filters -------------------------------------------------------------------------------------------------------------
 
 def segments(values, skipped, max_gap=10):
-    """The input as it is held at each release, cut where it is bad or for too long unknown; and which of these were ticks."""
-    held, ticks = [], []
+    """The input as it is held at each release, cut where it is for too long bad or unknown; and which of these were ticks."""
+    held, ticks, waited = [], [], 0
     for n, (value, skips) in enumerate(zip(values, skipped)):
-        if held and (value is None or skips + 1 > max_gap):
+        periods = waited + skips + 1  # since the latest value
+        if held and (periods >= max_gap if value is None else periods > max_gap):
             yield held, ticks
             held, ticks = [], []
+        waited = periods if value is None else 0
         if value is None:
             continue
-        held += [held[-1]] * skips if held else []
+        held += [held[-1]] * (periods - 1) if held else []
         ticks.append((n, len(held)))
         held.append(value)
     if held:
@@ -423,7 +462,7 @@ def filters():
             bad = n in (40, 41)
             new = before is None or released != before[0]
             if bad:
-                before, out, given = None, None, None
+                out, given = None, None
             else:
                 if before is None or skips + 1 > 10:
                     slope = F(0)

@@ -94,12 +94,14 @@ pub(super) struct Law {
     level: Level,
     worst: Level,                 // out of its range since the latest reset
     coming: Option<(Level, f64)>, // the level that the value has had for so many seconds
+    missing: Option<f64>,         // there has been no good value for so many seconds
     reset: bool,                  // at the last tick
 }
 
 impl Law {
     pub(super) fn new(settings: Settings) -> Self {
-        Self { settings, level: Level::Normal, worst: Level::Normal, coming: None, reset: true }
+        let (level, worst) = (Level::Normal, Level::Normal);
+        Self { settings, level, worst, coming: None, missing: None, reset: true }
     }
 
     pub(super) fn level(&self) -> Level {
@@ -124,24 +126,36 @@ impl Law {
         let rose = reset && !before;
         let found = self.found(value);
         if found == self.level {
-            self.coming = None;
+            (self.coming, self.missing) = (None, None);
             return None;
         }
-        let lasted = match self.coming {
-            Some((coming, lasted)) if coming == found => lasted + elapsed,
-            _ => 0.0,
-        };
-        self.coming = Some((found, lasted));
+        let lasted = self.lasted(found, elapsed);
         let falls = found.rank() < self.level.rank();
         let delay = if falls { self.settings.off_delay } else { self.settings.on_delay };
         if lasted < delay || (self.keeps(found) && !rose) {
             return None;
         }
-        self.coming = None;
+        (self.coming, self.missing) = (None, None);
         if found != Level::Bad && (rose || found.rank() >= self.worst.rank()) {
             self.worst = found;
         }
         Some(Change { was: std::mem::replace(&mut self.level, found), is: found })
+    }
+
+    /// For how long this has been so. A value that is missing, for less time than it takes to count, ends nothing that was coming.
+    fn lasted(&mut self, found: Level, elapsed: f64) -> f64 {
+        if found == Level::Bad {
+            if let Some((_, lasted)) = &mut self.coming {
+                *lasted += elapsed;
+            }
+            return *self.missing.insert(self.missing.map_or(0.0, |lasted| lasted + elapsed));
+        }
+        self.missing = None;
+        let lasted = match self.coming {
+            Some((coming, lasted)) if coming == found => lasted + elapsed,
+            _ => 0.0,
+        };
+        self.coming.insert((found, lasted)).1
     }
 
     /// The level of a value by itself; the present level ends only beyond its hysteresis.
@@ -221,6 +235,21 @@ mod tests {
             levels(settings, &[9.0, 9.0, 9.0, -9.0, -9.0, -9.0]),
             [Normal, Normal, High, High, High, Level::Low]
         );
+    }
+
+    #[test]
+    fn a_sample_that_is_missing_begins_no_delay_again() {
+        use Level::{Bad, High, Normal};
+        let settings = Settings { on_delay: 3.0, off_delay: 3.0, ..SETTINGS };
+        const GONE: f64 = f64::NAN;
+        assert_eq!(levels(settings, &[9.0, 9.0, GONE, 9.0, 9.0]), [Normal, Normal, Normal, High, High]);
+        assert_eq!(
+            levels(settings, &[9.0, 9.0, 9.0, 9.0, 0.0, GONE, GONE, 0.0]),
+            [Normal, Normal, Normal, High, High, High, High, Normal]
+        );
+        assert_eq!(levels(settings, &[9.0, GONE, 0.0, 9.0, 9.0, 9.0]), [Normal; 6], "it was normal meanwhile");
+        assert_eq!(levels(settings, &[9.0, GONE, GONE, GONE, GONE, 9.0]), [Normal, Normal, Normal, Normal, Bad, Bad]);
+        assert_eq!(levels(settings, &[GONE, 9.0, GONE, 9.0, GONE]), [Normal, Normal, Normal, Normal, Normal]);
     }
 
     #[test]

@@ -96,8 +96,8 @@ const RESET: Key =
 const MAX_GAP: Key = Key::new(
     "max-gap",
     Value::DURATION,
-    "Skipped ticks count as such with the value before them. After a longer time without a tick the filter begins anew: as if its input had \
-     always been what it is now. At most 1000 periods.",
+    "The longest time between two values that is bridged: ticks that were skipped, or had no value, count as such with the value before them. \
+     After a longer time the filter begins anew: as if its input had always been what it is now. At most 1000 periods.",
 )
 .otherwise("ten periods");
 

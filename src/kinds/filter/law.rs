@@ -1,7 +1,7 @@
 //! The law of a filter: what it puts out at a tick, from numbers alone. Pure; nothing is allocated after construction.
 //!
-//! Between two ticks a value is held: each skipped tick counts as one with the value of the tick before. Nothing that is not finite
-//! enters the state. A filter begins in the steady state of its first value: as if it had always been that.
+//! Between two ticks a value is held: each tick that was skipped, or had no value, counts as one with the value of the tick before.
+//! Nothing that is not finite enters the state. A filter begins in the steady state of its first value: as if it had always been that.
 
 mod integral;
 mod median;
@@ -48,7 +48,7 @@ pub(super) enum Shape {
 #[derive(Clone, Debug)]
 pub(super) struct Law {
     shape: Shape,
-    held: Option<f64>, // the input of the tick before; `None`: it begins at the next one
+    held: Option<f64>, // the latest input; `None`: it begins at the next one
 }
 
 impl Law {
@@ -62,7 +62,7 @@ impl Law {
             self.shape.reset();
         }
         if !step.input.is_finite() {
-            self.held = None;
+            self.held = self.held.filter(|_| step.elapsed.may_wait);
             return f64::NAN;
         }
         match self.held.replace(step.input) {

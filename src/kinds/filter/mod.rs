@@ -18,12 +18,13 @@ struct Filter {
     periods: Periods,
     input: Input,
     reset: Input,
-    rows: Rows, // of the input
+    rows: Rows,  // of the input
+    waited: u64, // ticks since the latest one that had a value
 }
 
 impl Filter {
     fn new(law: Law, periods: Periods, input: Input, reset: Input) -> Self {
-        Self { law, periods, input, reset, rows: Rows::default() }
+        Self { law, periods, input, reset, rows: Rows::default(), waited: 0 }
     }
 }
 
@@ -33,12 +34,13 @@ impl Task for Filter {
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
-        let elapsed = self.periods.elapsed(tick);
+        let elapsed = self.periods.elapsed(tick, self.waited);
         let row = self.rows.look(&self.input, elapsed);
         let reset = self.reset.get();
         // While it is not known whether to begin again, there is nothing to put out.
         let input = if reset.is_finite() { self.input.get() } else { f64::NAN };
         values[0] = self.law.step(&Step { input, row, elapsed, reset: reset.is_finite() && reset != 0.0 });
+        self.waited = if values[0].is_finite() { 0 } else { elapsed.waited() };
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! The keys of the kind `pid`, and how a section becomes a controller. Pure.
 
 use super::super::elapsed::Periods;
-use super::law::{Action, AntiWindup, Gains, Settings};
+use super::law::{Action, AntiWindup, Gains, Settings, Takeover};
 use super::{Inputs, Pid};
 use crate::config::{Blueprint, Key, Kind, Preview, Rule, Section, Value, words};
 use crate::task::{Input, Task};
@@ -15,6 +15,7 @@ enum Windup {
 }
 
 const ACTIONS: [(&str, Action); 2] = [("reverse", Action::Reverse), ("direct", Action::Direct)];
+const TAKEOVERS: [(&str, Takeover); 2] = [("bumpless", Takeover::Bumpless), ("reset", Takeover::Reset)];
 const WINDUPS: [(&str, Windup); 3] =
     [("conditional", Windup::Conditional), ("back-calculation", Windup::BackCalculation), ("none", Windup::None)];
 
@@ -90,10 +91,19 @@ const TRACK: Key = Key::new(
 )
 .otherwise("what the controller put out last, within its limits")
 .rules(&[Rule::with(&["ki", "ti"])]);
+const TAKEOVER: Key = Key::new(
+    "takeover",
+    Value::Choice(&words(&TAKEOVERS)),
+    "What the integral begins with at the first start, after `enable` and after a gap longer than `max-gap`. `bumpless`: the output goes on from \
+     what was applied last. `reset`: the integral begins at what was applied last by `track`, else at 0, and `kp` acts at once: a controller \
+     that begins far from its setpoint gets there sooner. After `manual` and after a reload it is always `bumpless`.",
+)
+.otherwise("`reset` at the first start, `bumpless` later on")
+.rules(&[Rule::with(&["ki", "ti"])]);
 const ENABLE: Key = Key::new(
     "enable",
     Value::Input,
-    "Puts out nothing while this is 0, or is no good value. On the way back it goes on from what was put out last.",
+    "Puts out nothing while this is 0, or is no good value. How it comes back is for `takeover` to say.",
 )
 .default("1");
 const MANUAL: Key = Key::new(
@@ -111,7 +121,9 @@ const UNIT: Key = Key::new(
 const MAX_GAP: Key = Key::new(
     "max-gap",
     Value::DURATION,
-    "After a longer time without a tick the integral stands still for that tick, and the derivative begins anew.",
+    "The longest time between two ticks with all values that is bridged: the output stays for as long as a value is missing, and the next tick \
+     counts for all of that time. After a longer time without a tick the integral stands still for that tick, and the derivative begins anew; \
+     after a longer time without a value nothing is put out, and `takeover` says how it comes back. One period: nothing is bridged.",
 )
 .otherwise("ten periods");
 
@@ -132,6 +144,7 @@ const KEYS: &[Key] = &[
     ANTI_WINDUP,
     TRACKING_TIME,
     TRACK,
+    TAKEOVER,
     ENABLE,
     MANUAL,
     MAX_GAP,
@@ -191,6 +204,7 @@ fn settings(section: &mut Section<'_>, periods: Option<Periods>) -> Option<Setti
         derivative_filter: filter.unwrap_or(usual),
         limits: section.range(&LIMITS).unwrap_or([f64::NEG_INFINITY, f64::INFINITY]),
         anti_windup: anti_windup(section, gains)?,
+        takeover: section.choice(&TAKEOVER, &TAKEOVERS),
     })
 }
 

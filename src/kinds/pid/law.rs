@@ -1,8 +1,9 @@
 //! The law of a PID controller: what it puts out at a tick, from numbers alone. Pure: time comes in as seconds.
 //!
 //! The integral is kept in the unit of the output, so that a change of gains does not make the output jump. The derivative is that
-//! of the measurement, over the releases of distinct rows. Nothing that is not finite enters the state: where numbers are
-//! missing, or too large for a sum, nothing is put out, and the law begins again where the output was.
+//! of the measurement, over the releases of distinct rows. Nothing that is not finite enters the state. Where numbers are
+//! missing, the latest output is held for as long as they may come in time. After that, and where a sum would be too large, nothing is
+//! put out, and the law takes over again.
 
 use super::super::elapsed::{Elapsed, Row};
 use super::super::slope::Slope;
@@ -36,6 +37,15 @@ pub(super) enum AntiWindup {
     None,
 }
 
+/// What the integral begins with where the controller takes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Takeover {
+    /// Whatever lets the output go on from what was applied last.
+    Bumpless,
+    /// What was applied last, where that is fed back, else zero. The proportional part acts at once.
+    Reset,
+}
+
 /// What stays the same from tick to tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Settings {
@@ -46,6 +56,8 @@ pub(super) struct Settings {
     pub derivative_filter: f64, // time constant in seconds; 0: none
     pub limits: [f64; 2],
     pub anti_windup: AntiWindup,
+    /// `None`: it resets when it starts, and is bumpless from then on.
+    pub takeover: Option<Takeover>,
 }
 
 /// Who decides what is put out.
@@ -71,6 +83,12 @@ pub(super) struct Step {
     pub applied: Option<f64>,
     /// What that says of how it differs from what was asked for.
     pub held: Held,
+}
+
+impl Step {
+    fn lacks_a_value(&self) -> bool {
+        !(self.input.is_finite() && self.setpoint.is_finite() && self.feed_forward.is_finite())
+    }
 }
 
 /// How what the output puts out differs from what it was asked for. Only the output knows: what it puts out may be that of an earlier
@@ -120,6 +138,7 @@ pub(super) struct Output {
     pub ff: f64,
     pub saturated: f64,     // 1: cut off at the upper limit, -1: at the lower one, otherwise 0
     pub saturated_for: f64, // seconds since the tick at which that began
+    pub waits: bool,        // it is that of an earlier tick, since this one lacks a value
 }
 
 impl Output {
@@ -133,7 +152,17 @@ impl Output {
         ff: f64::NAN,
         saturated: f64::NAN,
         saturated_for: f64::NAN,
+        waits: false,
     };
+}
+
+/// What a controller that takes over follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Follows {
+    /// Nothing, for a while: it starts, was off, or lacked a value for too long.
+    Pause,
+    /// A person, or another controller.
+    Other,
 }
 
 /// A controller between two ticks.
@@ -141,10 +170,11 @@ impl Output {
 pub(super) struct Law {
     settings: Settings,
     integral: f64,
-    slope: Slope,     // of the measurement
-    out: Option<f64>, // the latest one, in any mode
-    wanted: f64,      // the latest automatic one, before the limits
-    smooth: bool,     // the next automatic tick goes on from what was put out last
+    slope: Slope,                // of the measurement
+    out: Option<f64>,            // the latest one, in any mode
+    latest: Output,              // the latest automatic one
+    wanted: f64,                 // the same, before the limits
+    takes_over: Option<Follows>, // at the next automatic tick; `None`: it goes on
     saturated: f64,
     saturated_for: f64,
 }
@@ -156,8 +186,9 @@ impl Law {
             integral: 0.0,
             slope: Slope::default(),
             out: None,
+            latest: Output::NONE,
             wanted: 0.0,
-            smooth: true,
+            takes_over: Some(Follows::Pause),
             saturated: 0.0,
             saturated_for: 0.0,
         }
@@ -165,7 +196,9 @@ impl Law {
 
     /// Goes on from what another controller put out last, so that the output does not jump; NaN: it put out nothing.
     pub(super) fn go_on_from(&mut self, out: f64) {
-        self.out = Some(out).filter(|out| out.is_finite());
+        if out.is_finite() {
+            (self.out, self.takes_over) = (Some(out), Some(Follows::Other));
+        }
     }
 
     /// One tick.
@@ -181,26 +214,30 @@ impl Law {
             return output;
         }
         *self = before;
+        let is_running = step.mode == Mode::Automatic && self.takes_over.is_none();
+        if is_running && step.lacks_a_value() && step.elapsed.may_wait {
+            return Output { error: step.setpoint - step.input, waits: true, ..self.latest };
+        }
         (self.saturated, self.saturated_for) = (0.0, 0.0);
-        self.interrupt();
+        self.interrupt(Follows::Pause);
         Output::NONE
     }
 
-    /// The next automatic tick takes over anew.
-    fn interrupt(&mut self) {
-        self.smooth = true;
+    /// The next automatic tick takes over.
+    fn interrupt(&mut self, by: Follows) {
+        self.takes_over = Some(by);
         self.slope.restart();
     }
 
     fn manual(&mut self, step: &Step, value: f64) -> Output {
-        self.interrupt();
+        self.interrupt(Follows::Other);
         let [low, high] = self.settings.limits;
         let out = value.clamp(low, high);
         self.out = Some(out);
         self.saturate(value, step.elapsed);
         let error = step.setpoint - step.input;
         let Self { saturated, saturated_for, .. } = *self;
-        Output { out, error, p: 0.0, i: out, d: 0.0, ff: 0.0, saturated, saturated_for }
+        Output { out, error, p: 0.0, i: out, d: 0.0, ff: 0.0, saturated, saturated_for, waits: false }
     }
 
     fn automatic(&mut self, step: &Step) -> Output {
@@ -215,8 +252,8 @@ impl Law {
         let d = 0.0 - sign * gains.kd * self.slope.step(step.input, step.row, self.settings.derivative_filter);
         let ff = step.feed_forward;
         let rest = p + d + ff;
-        let wanted = if std::mem::take(&mut self.smooth) {
-            self.take_over(rest, step.applied)
+        let wanted = if let Some(follows) = self.takes_over.take() {
+            self.take_over(follows, rest, step.applied)
         } else if step.elapsed.gap {
             rest + self.integral
         } else {
@@ -227,16 +264,26 @@ impl Law {
         self.out = Some(out);
         self.saturate(wanted, step.elapsed);
         let Self { integral: i, saturated, saturated_for, .. } = *self;
-        Output { out, error, p, i, d, ff, saturated, saturated_for }
+        self.latest = Output { out, error, p, i, d, ff, saturated, saturated_for, waits: false };
+        self.latest
     }
 
-    /// Sets the integral so that the output, whose other parts are `rest`, goes on from what was applied last. Returns the output.
-    fn take_over(&mut self, rest: f64, applied: Option<f64>) -> f64 {
+    /// Sets the integral of an output whose other parts are `rest`. Returns the output.
+    fn take_over(&mut self, follows: Follows, rest: f64, applied: Option<f64>) -> f64 {
         let [low, high] = self.settings.limits;
-        match applied.or(self.out).map(|out| out.clamp(low, high)) {
-            Some(out) if self.settings.gains.ki != 0.0 => {
+        let resets = match self.settings.takeover {
+            None => self.out.is_none(),
+            Some(takeover) => takeover == Takeover::Reset && follows == Follows::Pause,
+        };
+        let from = if resets { applied } else { applied.or(self.out) };
+        match from.map(|out| out.clamp(low, high)) {
+            Some(out) if self.settings.gains.ki != 0.0 && !resets => {
                 self.integral = out - rest;
-                out
+                out // no rounding lies between
+            }
+            Some(out) if self.settings.gains.ki != 0.0 => {
+                self.integral = out;
+                rest + out
             }
             _ => {
                 self.integral = 0.0;

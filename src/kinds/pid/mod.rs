@@ -13,6 +13,7 @@ pub(super) use keys::kind;
 
 use super::elapsed::{Periods, Rows};
 use crate::task::{Column, Input, Task, Tick, TickError};
+use crate::time::Instant;
 use law::{Held, Law, Mode, Output, Settings, Step};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,12 +31,22 @@ struct Inputs {
     manual: Option<Input>,
 }
 
+impl Inputs {
+    /// The oldest measurement behind what it takes; if there is none, the row of its input.
+    fn measured(&self) -> Option<Instant> {
+        let taken = [&self.input, &self.setpoint, &self.feed_forward];
+        taken.into_iter().filter_map(Input::origin).min().or_else(|| self.input.release())
+    }
+}
+
 /// A controller that runs.
 struct Pid {
     law: Law,
     periods: Periods,
     inputs: Inputs,
-    rows: Rows, // of the input
+    rows: Rows,                // of the input
+    waited: u64,               // ticks since the latest one that lacked nothing, whose output they hold
+    measured: Option<Instant>, // the oldest measurement behind that one
     ticked: bool,
     unit: String, // of what it puts out
     put_out: Arc<PutOut>,
@@ -58,6 +69,8 @@ impl Pid {
             periods,
             inputs,
             rows: Rows::default(),
+            waited: 0,
+            measured: None,
             ticked: false,
             unit: String::new(),
             put_out,
@@ -109,14 +122,19 @@ impl Task for Pid {
         names.into_iter().map(|(name, unit)| Column { name: name.into(), unit: unit.into() }).collect()
     }
 
+    fn origin(&self) -> Option<Instant> {
+        self.measured.filter(|_| self.waited > 0)
+    }
+
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         if !std::mem::replace(&mut self.ticked, true)
             && let Some(before) = &self.before
         {
             self.law.go_on_from(f64::from_bits(before.0.load(Ordering::Relaxed)));
         }
-        let elapsed = self.periods.elapsed(tick);
-        let row = self.rows.look(&self.inputs.input, elapsed);
+        let elapsed = self.periods.elapsed(tick, self.waited);
+        let mut rows = self.rows;
+        let row = rows.look(&self.inputs.input, elapsed);
         let Inputs { input, setpoint, feed_forward, track, held, .. } = &self.inputs;
         let step = Step {
             mode: self.mode(),
@@ -128,7 +146,12 @@ impl Task for Pid {
             applied: track.as_ref().map(Input::get).filter(|applied| applied.is_finite()),
             held: Held::of(held.as_ref().map_or(0.0, Input::get)),
         };
-        let Output { out, error, p, i, d, ff, saturated, saturated_for } = self.law.step(&step);
+        let Output { out, error, p, i, d, ff, saturated, saturated_for, waits } = self.law.step(&step);
+        if waits {
+            self.waited = elapsed.waited();
+        } else {
+            (self.waited, self.measured, self.rows) = (0, self.inputs.measured(), rows);
+        }
         if out.is_finite() {
             self.put_out.0.store(out.to_bits(), Ordering::Relaxed);
         }

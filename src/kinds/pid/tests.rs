@@ -6,7 +6,7 @@ use crate::kinds::output::law as output;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-const SECOND: Elapsed = Elapsed { skipped: 0, seconds: 1.0, gap: false };
+const SECOND: Elapsed = Elapsed { skipped: 0, seconds: 1.0, gap: false, may_wait: true };
 
 fn controller(limits: [f64; 2]) -> Law {
     Law::new(Settings {
@@ -17,6 +17,7 @@ fn controller(limits: [f64; 2]) -> Law {
         derivative_filter: 0.0,
         limits,
         anti_windup: AntiWindup::Conditional,
+        takeover: None,
     })
 }
 
