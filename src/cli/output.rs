@@ -56,10 +56,7 @@ impl OutputFile {
         }
         let cannot = |error: io::Error| wrong(format!("cannot write there: {error}"));
         // Through links, to the file itself.
-        let path = match found {
-            Some(_) => resolve(path).map_err(cannot)?,
-            None => path.to_owned(),
-        };
+        let path = resolve(path).map_err(cannot)?;
         let name = path.file_name().ok_or_else(|| wrong("name a file".into()))?;
         let beside = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), process::id()));
         let file = make(&beside, found.as_ref()).map_err(cannot)?;
@@ -74,7 +71,10 @@ impl OutputFile {
         // Behind what a file has that somebody else has opened; no pipe or device minds.
         let file = OpenOptions::new().append(true).open(&self.path)?;
         match file.metadata()?.is_file() && !is_open(&self.path) {
-            true => Err(io::Error::new(ErrorKind::AlreadyExists, "a file has taken the place of what was there")),
+            true => Err(io::Error::new(
+                ErrorKind::AlreadyExists,
+                "a regular file has replaced the pipe or device that was there",
+            )),
             false => Ok(file),
         }
     }
