@@ -142,7 +142,7 @@ fn a_directory_that_others_could_put_another_one_in_place_of_is_refused() {
     }
     with_mode(0o777);
     let wanted = format!(
-        "another user could put another one in its place: the folder {} may be written by everyone (mode 0777): `sudo chmod go-w ",
+        "another user could replace it: the folder {} may be written by everyone (mode 0777): `sudo chmod go-w ",
         outer.display()
     );
     let (code, said) = start("RUNTIME_DIRECTORY", &inner);

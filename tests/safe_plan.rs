@@ -278,7 +278,7 @@ fn a_runtime_directory_that_cannot_be_looked_into_is_not_taken_for_empty() {
     let hidden = folder.path().join("run");
     fs::create_dir(&hidden).unwrap();
     fs::write(hidden.join("safe-plan.json"), plan_of(&[])).unwrap();
-    fs::set_permissions(&hidden, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o0)).unwrap();
     let mut command = program::of_ordinary_user(folder.path());
     let safe = command.arg("safe").env("RUNTIME_DIRECTORY", &hidden).output().unwrap();
     fs::set_permissions(&hidden, fs::Permissions::from_mode(0o700)).unwrap();

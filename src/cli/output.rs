@@ -5,7 +5,7 @@ use crate::sys::open::resolve;
 use clap::Args;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, fchown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::process;
 
@@ -48,18 +48,16 @@ impl OutputFile {
                 return Err(wrong("this command reads that file, which would be lost; name another one".into()));
             }
         }
-        if is_open(path) || found.as_ref().is_some_and(|found| !found.is_file()) {
-            return Ok(Self { path: path.to_owned(), beside: None, replaced: None });
-        }
-        if found.is_some() && !force {
+        let is_disk = found.as_ref().is_some_and(|found| found.file_type().is_block_device());
+        if (is_disk || found.as_ref().is_some_and(Metadata::is_file)) && !is_open(path) && !force {
             return Err(wrong("it exists already; add --force to replace it, or name another file".into()));
         }
         let cannot = |error: io::Error| wrong(format!("cannot write there: {error}"));
         // Through links, to the file itself.
-        let path = match found {
-            Some(_) => resolve(path).map_err(cannot)?,
-            None => path.to_owned(),
-        };
+        let path = if is_open(path) { path.to_owned() } else { resolve(path).map_err(cannot)? };
+        if is_open(&path) || found.as_ref().is_some_and(|found| !found.is_file()) {
+            return Ok(Self { path, beside: None, replaced: None });
+        }
         let name = path.file_name().ok_or_else(|| wrong("name a file".into()))?;
         let beside = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), process::id()));
         let file = make(&beside, found.as_ref()).map_err(cannot)?;
@@ -72,9 +70,13 @@ impl OutputFile {
             return file.try_clone();
         }
         // Behind what a file has that somebody else has opened; no pipe or device minds.
-        let file = OpenOptions::new().append(true).open(&self.path)?;
+        let links = if is_open(&self.path) { 0 } else { libc::O_NOFOLLOW };
+        let file = OpenOptions::new().append(true).custom_flags(links).open(&self.path)?;
         match file.metadata()?.is_file() && !is_open(&self.path) {
-            true => Err(io::Error::new(ErrorKind::AlreadyExists, "a file has taken the place of what was there")),
+            true => Err(io::Error::new(
+                ErrorKind::AlreadyExists,
+                "a regular file has replaced the pipe or device that was there",
+            )),
             false => Ok(file),
         }
     }
@@ -141,6 +143,7 @@ fn input_file(input: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::dir::effective_user;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     const FORCE: ForceArg = ForceArg { force: true };
@@ -193,8 +196,29 @@ mod tests {
         let output = OutputFile::prepare("-o", &pipe, ASK, []).unwrap();
         fs::remove_file(&pipe).unwrap();
         symlink(&victim, &pipe).unwrap();
-        assert_eq!(output.write(b"ours").unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(output.write(b"ours").unwrap_err().raw_os_error(), Some(libc::ELOOP));
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    }
+
+    /// Neither to what is there, of whatever sort, nor to a folder in which a file would be made.
+    #[test]
+    fn root_writes_through_no_link_of_another_user() {
+        if effective_user() != 0 {
+            return println!("skipped: only root can make links of others");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let [pipe, to_pipe, inner, to_inner] =
+            ["pipe", "to-pipe", "inner", "to-inner"].map(|name| folder.path().join(name));
+        assert!(process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        fs::create_dir(&inner).unwrap();
+        for (target, link) in [(&pipe, &to_pipe), (&inner, &to_inner)] {
+            symlink(target, link).unwrap();
+            std::os::unix::fs::lchown(link, Some(65_534), None).unwrap();
+        }
+        for path in [to_pipe, to_inner.join("new")] {
+            let refused = why(OutputFile::prepare("-o", &path, FORCE, []));
+            assert!(refused.contains("is a symbolic link of user 65534"), "{refused}");
+        }
     }
 
     #[test]

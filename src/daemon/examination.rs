@@ -10,6 +10,7 @@ use crate::program;
 use crate::sys::clock::{Ahead, KernelClock, pause};
 use crate::sys::grant;
 use crate::sys::machine::Machine;
+use crate::sys::open::resolve;
 use crate::sys::rights::Rights;
 use crate::sys::trust;
 use crate::sys::user::{self, service_user};
@@ -174,12 +175,21 @@ pub(crate) fn told(config: Result<Config, Problems>, records: bool) -> Told {
     Told { tasks: config.tasks.len(), refused, warnings, unknown }
 }
 
-/// The file of a refusal that the calling thread may not open, as the kernel says: the message only proposes it.
+/// The file of a refusal that the calling thread may not open, as the kernel says. None that is behind a link which root does not follow: what is
+/// proposed for it would be done to another file.
 fn denied(message: &str) -> Option<PathBuf> {
+    let path = subject(message)?;
+    let is_closed = || user::is_denied(&path, false) || user::is_denied(&path, true);
+    (path.ancestors().any(Path::exists) && resolve(&path).is_ok() && is_closed()).then_some(path)
+}
+
+/// The file that a refusal is about: the first one that it names. What a file holds, which others may have written, comes after that in a
+/// message. None whose name a shell would not take as it is.
+fn subject(message: &str) -> Option<PathBuf> {
     let words = message.split_whitespace().map(|word| word.trim_matches([':', ';', ',', '"', '`', '(', ')']));
-    words.filter(|word| word.starts_with('/')).map(PathBuf::from).find(|path| {
-        path.ancestors().any(Path::exists) && (user::is_denied(path, false) || user::is_denied(path, true))
-    })
+    let first = words.into_iter().find(|word| word.starts_with('/'))?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._:+@-".contains(c);
+    first.chars().all(is_plain).then(|| first.into())
 }
 
 fn permits(path: &Path, uid: u32) -> Vec<Mend> {
@@ -288,6 +298,12 @@ mod tests {
     fn only_a_file_that_the_kernel_denies_is_given_a_line() {
         assert_eq!(denied("cannot open /dev/null: Permission denied"), None, "the kernel does not deny it");
         assert_eq!(denied("path = \"x\": there is no such thing"), None);
+        let of = |message: &str| subject(message).map(|path| path.display().to_string());
+        assert_eq!(of("cannot open /dev/i2c-1: Permission denied").as_deref(), Some("/dev/i2c-1"));
+        // What a file holds says nothing of what it may be.
+        assert_eq!(of("/srv/x holds \"/root/.ssh/authorized_keys\", which is no number").as_deref(), Some("/srv/x"));
+        assert_eq!(of("cannot open /srv/x;id>y: Permission denied"), None, "a shell would run it");
+        assert_eq!(of("cannot open `/srv/$(id)`: Permission denied"), None);
         if cannot_be_emulated(OTHER_OWNERS) {
             return;
         }

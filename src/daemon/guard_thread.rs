@@ -79,7 +79,8 @@ impl GuardThread {
             let (task, what) = (guard.task(), guard.says());
             error!(
                 task,
-                "{task}: its safe value, {what}, could not be written, and is still owed: the next start or `hertzd safe` writes it"
+                "{task}: its safe value, {what}, could not be written and is still owed: if there is a runtime directory, the next start or `hertzd safe` \
+                 writes it"
             );
         }
     }

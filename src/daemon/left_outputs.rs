@@ -138,9 +138,11 @@ impl LeftOutputs {
         let clock = KernelClock::monotonic();
         let (began, mut changed) = (clock.now(), false);
         for output in &mut self.outputs {
+            if output.under_way.is_some() || output.next.is_some_and(|next| began < next) {
+                continue;
+            }
             changed |= output.has_become(|write| vec![write.clone().followed()]);
-            let is_due = output.next.is_none_or(|next| began >= next) && output.under_way.is_none();
-            if let Some(owed) = output.beside(&planned).filter(|owed| is_due && !owed.written) {
+            if let Some(owed) = output.beside(&planned).filter(|owed| !owed.written) {
                 output.begin(owed);
             }
         }

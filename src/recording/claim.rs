@@ -248,7 +248,7 @@ mod tests {
         }
         lchown(&theirs, Some(65_534), None).unwrap();
         let error = Target::of(&theirs).unwrap_err().to_string();
-        assert!(error.contains("x.mcap is a link of user 65534"), "{error}");
+        assert!(error.contains("x.mcap is a symbolic link of user 65534"), "{error}");
     }
 
     /// Several try to get in while one file follows another, as a slow machine makes them: each waits for the lock longer

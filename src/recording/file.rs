@@ -8,6 +8,8 @@ use super::ledger::{Ledger, WriteCounts};
 use super::progress::returned;
 use super::{lines, rotation};
 use crate::config::RecordConfig;
+use crate::sys::dir::effective_user;
+use crate::sys::open::resolve;
 use crate::time::{Instant, Span};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
@@ -135,6 +137,7 @@ impl RecordingFile {
     pub(super) fn open(&mut self) -> io::Result<()> {
         let at = self.at;
         self.tried = Some(at.now);
+        self.is_where_it_was()?;
         let mut claim = match self.claim.take().filter(Claim::is_there) {
             Some(claim) => claim,
             None => Claim::take(&self.path)?,
@@ -362,8 +365,19 @@ impl RecordingFile {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
+    /// Root goes on only where the path led at first: who has a folder on the way may have put a link in its place since.
+    fn is_where_it_was(&self) -> io::Result<()> {
+        match effective_user() {
+            0 if resolve(&self.path)? != self.path => {
+                Err(io::Error::other("a folder on the way to it has become a link since the recording began"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Renames the file and claims the next one.
     fn put_aside(&mut self, utc: i128) -> io::Result<Claim> {
+        self.is_where_it_was()?;
         let mut name = PathBuf::new();
         let next = Claim::after(&self.path, || {
             name = returned(rotation::put_aside(&self.path, utc))?;

@@ -254,6 +254,32 @@ fn files_are_finished_by_age_and_the_oldest_are_deleted() {
     assert_eq!(names(folder.path()).len(), 3);
 }
 
+/// Who has a folder on the way can put a link in its place while root records.
+#[test]
+fn root_begins_no_file_behind_a_link_that_came_meanwhile() {
+    if crate::sys::dir::effective_user() != 0 {
+        return println!("skipped: others follow links");
+    }
+    let (folder, _) = in_folder("x.csv");
+    let [data, moved, others] = ["data", "moved", "others"].map(|name| folder.path().join(name));
+    [&data, &others].map(|folder| fs::create_dir(folder).unwrap());
+    let limits = RecordConfig { max_time: Some(Span::from_seconds(10)), keep: Some(1), ..limits(&data.join("x.csv")) };
+    let csv = begun(&limits, &content(Vec::new(), None));
+    put_row(&csv, 0, 0, UTC).unwrap();
+    fs::rename(&data, &moved).unwrap();
+    std::os::unix::fs::symlink(&others, &data).unwrap();
+    std::os::unix::fs::lchown(&data, Some(65_534), None).unwrap();
+    let precious = others.join("x.20231114T221340Z.csv");
+    fs::write(&precious, "precious").unwrap();
+    for second in 1..50 {
+        let _ = put_row(&csv, second * 1_000, second.unsigned_abs(), UTC + i128::from(second) * 1_000_000_000);
+    }
+    assert_eq!(
+        (names(&others), fs::read_to_string(&precious).unwrap()),
+        (vec!["x.20231114T221340Z.csv".into()], "precious".into())
+    );
+}
+
 #[test]
 fn names_are_in_the_order_of_the_files_where_the_first_row_of_one_is_late() {
     let (folder, path) = in_folder("x.csv");

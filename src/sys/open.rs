@@ -44,7 +44,9 @@ fn resolve_for(user: u32, path: &Path) -> io::Result<PathBuf> {
         let is_kernels = ["/sys", "/proc"].iter().any(|root| so_far.starts_with(root));
         if user == 0 && found.uid() != 0 && !is_kernels {
             let (link, owner) = (so_far.display(), found.uid());
-            let why = format!("{link} is a link of user {owner}, and root follows only root's; name what it leads to");
+            let why = format!(
+                "{link} is a symbolic link of user {owner}, and root follows only root's links; name its target instead"
+            );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
         links += 1;
@@ -189,7 +191,10 @@ mod tests {
         lchown(real.join("l"), Some(65_534), None).unwrap();
         for path in ["l", "l/file", "a/m", "absolute/new"] {
             let error = resolve_for(0, &real.join(path)).unwrap_err().to_string();
-            assert!(error.contains("/l is a link of user 65534, and root follows only root's"), "{path}: {error}");
+            assert!(
+                error.contains("/l is a symbolic link of user 65534, and root follows only root's links"),
+                "{path}: {error}"
+            );
         }
         assert_eq!(resolve_for(1, &real.join("l/file")).unwrap(), real.join("a/file"));
     }

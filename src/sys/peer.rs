@@ -200,6 +200,10 @@ mod tests {
             return;
         }
         let mut other = Command::new("sleep").arg("1000").spawn().unwrap();
+        // Between fork and exec it is this program.
+        while fs::read_to_string(format!("/proc/{}/comm", other.id())).unwrap() != "sleep\n" {
+            crate::sys::clock::pause(Span::from_millis(1));
+        }
         let peer = Peer::by_id(other.id(), crate::sys::dir::effective_user()).unwrap();
         let another = peer.is_another(crate::sys::clock::KernelClock::boottime().now()).unwrap();
         other.kill().unwrap();

@@ -43,7 +43,7 @@ pub(crate) fn lasting(path: &Path) -> io::Result<PathBuf> {
     let folder = fs::canonicalize(folder)?;
     for folder in folder.ancestors() {
         refuse(folder, &fs::symlink_metadata(folder)?, effective_user()).map_err(|why| {
-            let text = format!("another user could put another one in its place: {why}");
+            let text = format!("another user could replace it: {why}");
             io::Error::new(io::ErrorKind::PermissionDenied, text)
         })?;
     }

@@ -74,10 +74,13 @@ impl First {
             }
             prepare(&self.place, &self.target, &held, self.level)?;
         }
+        // A regular file may take two system calls: a write that failed may have changed it.
+        let file = || self.target.regular_file().and_then(|_| self.target.read(Some(held.taken())).ok());
+        let before = file();
         let written = pending::begin(&guard, || if self.makes_safe { guard.write_first() } else { Ok(()) });
         let (key, shown) = (self.place.key(), self.target.shown());
         let refuse = |error: io::Error| Refusal::new(key, format!("cannot write the safe value to {shown}: {error}"));
-        if written.is_err() && !self.is_set_up && self.is_half_written(&held) {
+        if written.is_err() && !self.is_set_up && before.is_some() && file() != before {
             guard.begins(); // the output makes it safe as it ends, or owes that
         }
         written.map_err(refuse)?;
@@ -85,14 +88,6 @@ impl First {
             held.put_out(self.safe, true);
         }
         Ok(())
-    }
-}
-
-impl First {
-    /// Whether a write that failed has changed a regular file, which may take two system calls.
-    fn is_half_written(&self, held: &Held) -> bool {
-        let now = self.target.read(Some(held.taken())).ok();
-        self.target.regular_file().is_some() && now.is_some_and(|now| held.found() != Some(&now))
     }
 }
 

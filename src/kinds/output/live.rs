@@ -10,8 +10,6 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 /// An output by the name of its task, of the kind `output`, or `can` with what it sends. One that is replaced by a reload and the one that replaces it share it.
 #[derive(Debug)]
 pub(in crate::kinds) struct Liveness {
-    name: Mutex<String>,
-    users: AtomicU32,      // that have it by its name; 0: another output may get it
     outputs: AtomicU32,    // open now; two while one takes over from another
     ticks: AtomicU64,      // of all outputs that it has been
     follows: AtomicBool,   // at the latest tick
@@ -21,10 +19,21 @@ pub(in crate::kinds) struct Liveness {
 
 struct List {
     first: OnceLock<Box<Liveness>>,
-    naming: Mutex<()>, // by one thread at a time
+    names: Mutex<Vec<Name>>, // of each entry, in its order
 }
 
-static LIST: List = List { first: OnceLock::new(), naming: Mutex::new(()) };
+/// Of an entry.
+#[derive(Default)]
+struct Name {
+    name: String,
+    users: usize, // that have it by this name; 0: another output may get it
+}
+
+static LIST: List = List { first: OnceLock::new(), names: Mutex::new(Vec::new()) };
+
+fn names() -> MutexGuard<'static, Vec<Name>> {
+    LIST.names.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// All entries, in the order in which they were made. Where no output is open there may have been one.
 pub(in crate::kinds) fn outputs() -> impl Iterator<Item = &'static Liveness> {
@@ -33,16 +42,18 @@ pub(in crate::kinds) fn outputs() -> impl Iterator<Item = &'static Liveness> {
 
 /// The output of a task, also if it is opened later only. May allocate, and waits for others who name one.
 pub(in crate::kinds) fn output(name: &str) -> Named {
-    let _naming = LIST.naming.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_used = |output: &&Liveness| output.users.load(Ordering::Acquire) > 0; // what its last user has done came before
-    let is_it = |output: &&Liveness| is_used(output) && *output.named() == *name;
-    let found = outputs().find(is_it).or_else(|| outputs().find(|output| !is_used(output)));
-    let output = found.unwrap_or_else(new);
-    if !is_used(&output) {
-        name.clone_into(&mut output.named());
+    let mut names = names();
+    let place = names.iter().position(|entry| entry.users > 0 && entry.name == name);
+    let place = place.or_else(|| names.iter().position(|entry| entry.users == 0)).unwrap_or(names.len());
+    if place == names.len() {
+        names.push(Name::default());
     }
-    output.users.fetch_add(1, Ordering::Relaxed);
-    Named(output)
+    let entry = &mut names[place];
+    if entry.users == 0 {
+        name.clone_into(&mut entry.name);
+    }
+    entry.users += 1;
+    Named(outputs().nth(place).unwrap_or_else(new), place)
 }
 
 /// Adds an entry.
@@ -50,8 +61,6 @@ fn new() -> &'static Liveness {
     let place = outputs().last().map_or(&LIST.first, |last| &last.next);
     place.get_or_init(|| {
         Box::new(Liveness {
-            name: Mutex::default(),
-            users: AtomicU32::new(0),
             outputs: AtomicU32::new(0),
             ticks: AtomicU64::new(0),
             follows: AtomicBool::new(false),
@@ -63,7 +72,7 @@ fn new() -> &'static Liveness {
 
 /// An output that keeps its name for as long as somebody has this.
 #[derive(Debug)]
-pub(in crate::kinds) struct Named(&'static Liveness);
+pub(in crate::kinds) struct Named(&'static Liveness, usize);
 
 impl Deref for Named {
     type Target = Liveness;
@@ -75,15 +84,11 @@ impl Deref for Named {
 
 impl Drop for Named {
     fn drop(&mut self) {
-        self.0.users.fetch_sub(1, Ordering::Release);
+        names()[self.1].users -= 1;
     }
 }
 
 impl Liveness {
-    fn named(&self) -> MutexGuard<'_, String> {
-        self.name.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether there is such an output now.
     pub(in crate::kinds) fn is_open(&self) -> bool {
         self.outputs.load(Ordering::Relaxed) > 0
@@ -162,8 +167,8 @@ mod tests {
         drop(next);
         assert!(!seen.is_open());
         let other = output("live-test-b");
-        let names = outputs().map(|output| output.named().clone()).filter(|name| name.starts_with("live-test"));
-        let mut names: Vec<_> = names.collect();
+        let all = || names().iter().map(|entry| entry.name.clone()).collect::<Vec<_>>();
+        let mut names: Vec<_> = all().into_iter().filter(|name| name.starts_with("live-test")).collect();
         names.sort();
         assert_eq!(names, ["live-test-a", "live-test-b"], "each once");
         drop(other);
@@ -193,7 +198,7 @@ mod tests {
                     let named: Vec<_> = names.iter().map(|name| output(name)).collect();
                     together.wait();
                     for name in &names {
-                        assert_eq!(outputs().filter(|output| *output.named() == **name).count(), 1);
+                        assert_eq!(super::names().iter().filter(|entry| entry.name == *name).count(), 1);
                     }
                     together.wait();
                     drop(named);

@@ -109,7 +109,8 @@ impl PlannedWrite {
             _ if self.has_target_of(other) => Vec::new(),
             Self::Register { bytes, .. } if !shared.is_empty() => {
                 let parts = [0..shared.start, shared.end..bytes.len() - 1];
-                parts.into_iter().filter(|part| !part.is_empty()).map(|part| self.part(&part)).collect()
+                let is_there = |part: &Range<usize>| !part.is_empty() && usize::from(bytes[0]) + part.start <= 0xff;
+                parts.into_iter().filter(is_there).map(|part| self.part(&part)).collect()
             }
             _ => vec![self.clone()],
         }

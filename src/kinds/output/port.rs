@@ -9,7 +9,7 @@ use super::written::{LastWritten, SETTINGS};
 use crate::sys::clock::pause;
 use crate::time::Span;
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -58,7 +58,7 @@ impl Port {
     fn put(&self, text: &[u8], had: u64) -> io::Result<()> {
         match self {
             Self::Attribute(file) => put::attribute(&**file, text),
-            Self::Regular(file) => put::regular(&**file, had.max(file.metadata()?.len()), text),
+            Self::Regular(file) => put::regular(&**file, had.max((&**file).seek(SeekFrom::End(0))?), text),
             #[cfg(feature = "gpio")]
             Self::Line(line) => crate::kinds::gpio::DrivenLine::set(line, text.first() == Some(&b'1')),
             #[cfg(feature = "i2c")]
@@ -138,8 +138,8 @@ impl Writer {
         (self.port.file().clone(), self.settings.iter().map(|setting| setting.file.clone()).collect())
     }
 
-    /// Writes a value: one system call, or to a regular file one that asks how long it is, and two where its text gets longer or shorter; and what makes it effective, where that is
-    /// to be set or has lapsed. The value comes first: the fan does not follow an old one in between.
+    /// Writes a value: one system call; to a regular file one that asks how long it is, and one or two that write. And what makes it effective,
+    /// where that is to be set or has lapsed. The value comes first: the fan does not follow an old one in between.
     pub(super) fn write(&mut self, digits: &Digits, last: &LastWritten) -> io::Result<()> {
         let value = self.put(digits.bytes());
         if self.is_set && !last.has_lapsed() {

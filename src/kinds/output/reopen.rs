@@ -13,13 +13,14 @@ use super::pwm;
 use super::target::Target;
 use crate::kinds::device::{Label, Refusal, Reopen, reopen_thread};
 use crate::sys::clock::{KernelClock, pause};
+use crate::sys::dir::effective_user;
 use crate::sys::fd::replace;
 use crate::sys::thread::helper;
 use crate::time::{Clock, Instant, Span};
 use std::cell::Cell;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
@@ -334,7 +335,13 @@ pub(super) fn make(place: &Place, text: &Digits) -> Result<(), Refusal> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => fs::remove_file(&new).and_then(|()| open()),
         opened => opened,
     };
-    let made = opened.and_then(|mut file| file.write_all(text.bytes())).and_then(|()| fs::rename(&new, path));
+    // What root makes in the folder of the service is the service's.
+    let owned = |file: &File| match effective_user() {
+        0 => fs::metadata(folder_of(path)).and_then(|folder| fchown(file, Some(folder.uid()), Some(folder.gid()))),
+        _ => Ok(()),
+    };
+    let written = opened.and_then(|mut file| file.write_all(text.bytes()).and_then(|()| owned(&file)));
+    let made = written.and_then(|()| fs::rename(&new, path));
     made.map_err(|error| {
         let _ = fs::remove_file(&new);
         Refusal::new("path", format!("cannot make {}: {error}", path.display()))

@@ -1,6 +1,7 @@
 //! Which process has locked a file, or has it open to write: for messages, and to tell a process that ends from one that lives. Reads
 //! `/proc`, where an ordinary user sees only the descriptors of its own processes.
 
+use crate::program;
 use std::fmt;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -34,9 +35,11 @@ impl Holder {
         Some(Self { name: name.trim_end().to_owned(), pid })
     }
 
-    /// Whether it is another process of this program.
+    /// Whether it is another process of this program, which may run by its descriptor here and have another name.
     pub(crate) fn is_ours(&self) -> bool {
-        self.pid != std::process::id() && Self::of(std::process::id()).is_some_and(|own| own.name == self.name)
+        let own = Self::of(std::process::id()).map(|own| own.name);
+        let usual: String = program::name().chars().take(15).collect();
+        self.pid != std::process::id() && (own.as_ref() == Some(&self.name) || self.name == usual)
     }
 
     /// Whether it was killed: it runs no more code of its own, however long a system call keeps it from ending.

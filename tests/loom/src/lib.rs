@@ -32,7 +32,7 @@ pub mod kinds {
         pub(crate) mod planned_write {
             //! What a safe write is for people, which is not asked here.
 
-            #[derive(Debug)]
+            #[derive(Clone, Debug)]
             pub(crate) struct PlannedWrite;
 
             impl PlannedWrite {

@@ -26,13 +26,13 @@ impl Guard {
 
     /// Its task writes no more. Whether it was the last one that might. Only the task itself calls it, once.
     pub(crate) fn leaves(&self) -> bool {
-        self.closed.store(true, Ordering::Release);
+        self.closed.store(true, Ordering::Relaxed); // read by the thread that writes it, which builds tasks
         self.has_begun() && self.watched.leaves()
     }
 
     /// Whether its safe value may be wanted: its task lives, or has left it to others. A thread that is just done with a guard keeps it for longer.
     pub(crate) fn is_open(&self) -> bool {
-        !self.closed.load(Ordering::Acquire) || self.is_owed()
+        !self.closed.load(Ordering::Relaxed) || self.is_owed()
     }
 
     /// The safe value was written after this `trip`, and nothing has come since. If that was left to others, the target is to be closed.
