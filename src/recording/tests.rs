@@ -262,7 +262,7 @@ fn root_begins_no_file_behind_a_link_that_came_meanwhile() {
     }
     let (folder, _) = in_folder("x.csv");
     let [data, moved, others] = ["data", "moved", "others"].map(|name| folder.path().join(name));
-    [&data, &others].map(|folder| fs::create_dir(folder).unwrap());
+    [&data, &others].into_iter().for_each(|folder| fs::create_dir(folder).unwrap());
     let limits = RecordConfig { max_time: Some(Span::from_seconds(10)), keep: Some(1), ..limits(&data.join("x.csv")) };
     let csv = begun(&limits, &content(Vec::new(), None));
     put_row(&csv, 0, 0, UTC).unwrap();
