@@ -180,7 +180,9 @@ pub(crate) fn told(config: Result<Config, Problems>, records: bool) -> Told {
 fn denied(message: &str) -> Option<PathBuf> {
     let path = subject(message)?;
     let is_closed = || user::is_denied(&path, false) || user::is_denied(&path, true);
-    (path.ancestors().any(Path::exists) && resolve(&path).is_ok() && is_closed()).then_some(path)
+    // That the way there is closed is what the kernel says.
+    let is_behind_link = resolve(&path).is_err_and(|error| error.raw_os_error().is_none());
+    (path.ancestors().any(Path::exists) && !is_behind_link && is_closed()).then_some(path)
 }
 
 /// The file that a refusal is about: the first one that it names. What a file holds, which others may have written, comes after that in a
