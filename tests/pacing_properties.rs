@@ -405,12 +405,13 @@ fn releases_are_given_up_only_when_required(case: &Case, outcome: &Outcome) -> R
     Ok(())
 }
 
-/// One tick at a time, and always the one with the earliest deadline.
+/// One tick at a time, and always the one with the earliest deadline; of several, that of the task whose latest tick is longest ago.
 fn order_is_by_deadline(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
     // For each task: the first release that its latest tick has not given up; under `delay` also its instant.
     let mut next: Vec<_> = case.tasks.iter().map(|plan| (0, plan.release(0))).collect();
     let mut finished = i128::MIN;
-    for record in &outcome.records {
+    let mut ran = vec![0; case.tasks.len()]; // how many ticks of all tasks had run when its latest one had
+    for (ticks, record) in (1..).zip(&outcome.records) {
         let started = case.since_epoch(record.started());
         prop_assert!(started >= finished, "it overlaps the previous tick: {:?}", record);
         finished = case.since_epoch(record.finished());
@@ -425,7 +426,7 @@ fn order_is_by_deadline(case: &Case, outcome: &Outcome) -> Result<(), TestCaseEr
             let pending = release <= started && release < case.length.into();
             let other = release + i128::from(plan.deadline);
             prop_assert!(
-                !pending || (own, record.task as usize) < (other, index),
+                !pending || (own, ran[record.task as usize], record.task as usize) < (other, ran[index], index),
                 "task {}, released at {} with its deadline at {}, should run before {:?} with its own at {}",
                 index,
                 release,
@@ -437,6 +438,7 @@ fn order_is_by_deadline(case: &Case, outcome: &Outcome) -> Result<(), TestCaseEr
 
         let plan = &case.tasks[record.task as usize];
         let period = i128::from(plan.rate().period().nanos());
+        ran[record.task as usize] = ticks;
         next[record.task as usize] = (record.n + 1 + record.dropped, started + period);
     }
     Ok(())

@@ -71,7 +71,7 @@ fn a_file_that_a_task_was_built_from_is_read_again_where_it_has_changed() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("course.csv"), "0,1\n").unwrap();
     let socket = folder.path().join("status.sock");
-    let args = ["--status-socket", socket.to_str().unwrap()];
+    let args = ["--json", "--status-socket", socket.to_str().unwrap()];
     let mut running = program::run_in(folder, Command::new(HERTZD), config, &args);
     running.wait_until_granted();
     let value = |running: &Running| snapshot(running)["tasks"][0]["values"]["out"]["last"].as_f64();
