@@ -43,6 +43,9 @@ pub(super) struct Chunk<'a> {
     pub(super) records: &'a [u8],
 }
 
+/// In the year 2116: sums and differences of times up to this fit in 64 bits.
+const LATEST: u64 = 1 << 62;
+
 impl<'a> McapRecord<'a> {
     /// What follows the opcode and the length of a record. `None`: it is damaged.
     pub(super) fn of(opcode: u8, mut bytes: &'a [u8]) -> Option<Self> {
@@ -55,7 +58,7 @@ impl<'a> McapRecord<'a> {
             op::MESSAGE => {
                 let channel = u16::from_le_bytes(take(&mut bytes)?);
                 let _sequence: [u8; 4] = take(&mut bytes)?;
-                let log_time = u64::from_le_bytes(take(&mut bytes)?);
+                let log_time = Some(u64::from_le_bytes(take(&mut bytes)?)).filter(|time| *time <= LATEST)?;
                 let _publish_time: [u8; 8] = take(&mut bytes)?;
                 Some(Self::Message { channel, log_time, data: bytes })
             }
