@@ -1,7 +1,7 @@
 //! The terminal while the live view has it. It is given back at every end, a panic included, and while the process is stopped.
 
 use crate::escape::is_command;
-use crate::time::Instant;
+use crate::time::{Instant, Span};
 use crate::top::Top;
 use ratatui::backend::{Backend, CrosstermBackend};
 use ratatui::crossterm::cursor::Show;
@@ -17,7 +17,11 @@ use std::panic;
 pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     area: Rect,
+    whole: Option<Instant>, // when all of it was drawn last
 }
+
+/// All of the screen is drawn this often: another program may have written over it, and a terminal may have lost a part.
+const WHOLE_EVERY: Span = Span::from_seconds(10);
 
 /// The most that is drawn on: a terminal may say any size, and each of its cells takes memory.
 const LARGEST: Size = Size { width: 1_000, height: 500 };
@@ -37,7 +41,7 @@ impl Screen {
         let backend = CrosstermBackend::new(stdout());
         let area = area(backend.size()?);
         let options = TerminalOptions { viewport: Viewport::Fixed(area) };
-        Ok(Self { terminal: Terminal::with_options(backend, options)?, area })
+        Ok(Self { terminal: Terminal::with_options(backend, options)?, area, whole: None })
     }
 
     /// Gives the terminal back while this process is stopped, by `stop`, and takes it again.
@@ -54,12 +58,16 @@ impl Screen {
         self.terminal.clear()
     }
 
-    /// Draws what differs from the frame before.
+    /// Draws what differs from the frame before, now and then all.
     pub(super) fn draw(&mut self, top: &mut Top, now: Instant) -> io::Result<()> {
         let area = area(self.terminal.size()?);
         if area != self.area {
             self.terminal.resize(area)?;
             self.area = area;
+        }
+        if now - *self.whole.get_or_insert(now) >= WHOLE_EVERY {
+            self.terminal.clear()?;
+            self.whole = Some(now);
         }
         self.terminal.draw(|frame| {
             let area = frame.area();
