@@ -42,7 +42,6 @@ pub(crate) mod signals;
 pub(crate) mod thread;
 #[cfg(all(target_pointer_width = "32", target_os = "linux"))]
 mod time64;
-#[cfg(feature = "plugin")]
 pub(crate) mod trust;
 pub(crate) mod usage;
 pub(crate) mod user;

@@ -5,8 +5,11 @@
 
 use super::dir::effective_user;
 use super::other_user::is_private_group;
+#[cfg(feature = "plugin")]
 use super::secure::is_secure;
-use super::user::{is_root, name_of};
+#[cfg(feature = "plugin")]
+use super::user::is_root;
+use super::user::name_of;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -22,6 +25,7 @@ const STICKY: u32 = 0o1000;
 ///
 /// # Errors
 /// Which file or folder it is, who could change it, and what to do.
+#[cfg(feature = "plugin")]
 pub(crate) fn refuse_code_of_others(path: &Path, opened: &Metadata) -> Result<(), String> {
     match privilege() {
         Some(privilege) => refuse_changeable(path, opened)
@@ -51,6 +55,7 @@ pub(crate) fn lasting(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Why only root's code is loaded; `None`: this process has the rights of the user who started it, and no more.
+#[cfg(feature = "plugin")]
 fn privilege() -> Option<&'static str> {
     if is_root() {
         return Some(AS_ROOT);
@@ -59,6 +64,7 @@ fn privilege() -> Option<&'static str> {
         .then_some("a program with capabilities of its own (`setcap`) loads only code that nobody but root can change")
 }
 
+#[cfg(feature = "plugin")]
 fn refuse_changeable(path: &Path, opened: &Metadata) -> Result<(), String> {
     refuse(path, opened, 0)?;
     for folder in path.ancestors().skip(1) {

@@ -3,7 +3,7 @@
 //! A daemon of another version may leave out any part: what is missing shows as `?`, or not at all.
 
 use crate::time::NANOS_PER_SECOND;
-use crate::views::{AlarmSummary, MANY, few};
+use crate::views::{AlarmSummary, MANY, few, many_if_any};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -18,6 +18,7 @@ pub(crate) struct Snapshot {
     pub(super) workers: Vec<Worker>,
     #[serde(deserialize_with = "few::<_, _, MANY>")]
     pub(super) tasks: Vec<Task>,
+    #[serde(deserialize_with = "many_if_any")]
     pub(super) alarms: Option<Vec<AlarmSummary>>,
 }
 

@@ -18,6 +18,19 @@ pub(crate) fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST: us
     from.deserialize_seq(Few::<T, MOST>(PhantomData))
 }
 
+/// A list of [`MANY`] elements at most.
+#[derive(serde::Deserialize)]
+#[serde(bound = "T: Deserialize<'de>")]
+struct Many<T>(#[serde(deserialize_with = "few::<_, _, MANY>")] Vec<T>);
+
+/// The same of a list of [`MANY`] elements at most, which may be absent.
+///
+/// # Errors
+/// As of one that may not.
+pub(crate) fn many_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Vec<T>>, D::Error> {
+    Ok(Option::<Many<T>>::deserialize(from)?.map(|Many(list)| list))
+}
+
 struct Few<T, const MOST: usize>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Few<T, MOST> {
@@ -32,7 +45,7 @@ impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Few<T, MOST> 
         while let Some(next) = list.next_element()? {
             if all.len() == MOST {
                 return Err(A::Error::custom(format_args!(
-                    "a list has more than {MOST} elements, which no hertzd sends"
+                    "a list has more than {MOST} elements; no hertzd sends that many"
                 )));
             }
             all.push(next);
@@ -56,14 +69,14 @@ mod tests {
         let read = |text: &str| serde_json::from_str::<Two>(text);
         assert_eq!(read(r#"{"list":[1,2]}"#).unwrap().list, [1, 2]);
         let refused = read(r#"{"list":[1,2,3]}"#).unwrap_err().to_string();
-        assert!(refused.starts_with("a list has more than 2 elements, which no hertzd sends"), "{refused}");
+        assert!(refused.starts_with("a list has more than 2 elements; no hertzd sends that many"), "{refused}");
         assert!(read(r#"{"list":{}}"#).is_err());
     }
 
     #[cfg(feature = "exporter")]
     #[test]
     fn what_is_scraped_has_limits() {
-        for list in ["tasks", "workers", "readbacks"] {
+        for list in ["tasks", "workers", "alarms", "readbacks"] {
             let text = format!("{{\"{list}\":[{}{{}}]}}", "{},".repeat(MANY));
             assert!(serde_json::from_str::<crate::views::Scraped>(&text).is_err(), "{list}");
         }

@@ -24,7 +24,7 @@ pub(crate) use alarms::alarm_lines;
 #[cfg(feature = "exporter")]
 pub(crate) use exposition::Format;
 #[cfg(feature = "top")]
-pub(crate) use few::{MANY, few};
+pub(crate) use few::{MANY, few, many_if_any};
 pub(crate) use journal::{Widths, entry_json, entry_line, has_cause};
 pub(crate) use layout::{columns, wrap};
 #[cfg(feature = "top")]

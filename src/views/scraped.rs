@@ -15,6 +15,7 @@ pub(crate) struct Scraped {
     pub workers: Vec<Worker>,
     #[serde(deserialize_with = "few::<_, _, MANY>")]
     pub tasks: Vec<Task>,
+    #[serde(deserialize_with = "few::<_, _, MANY>")]
     pub alarms: Vec<AlarmSummary>,
     #[serde(deserialize_with = "few::<_, _, MANY>")]
     pub readbacks: Vec<ReadbackSummary>,

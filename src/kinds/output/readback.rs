@@ -82,7 +82,7 @@ impl Readback {
         compared.find_map(|(setting, reading)| match reading {
             Reading::Differs { .. } if !is_settled => Some(Reading::Unsettled),
             Reading::Differs { written, read } => Some(Reading::NotInForce(self.lapse(target, setting, written, read))),
-            // Some drivers let such a file only be written: then nobody knows.
+            // Some drivers let such a file only be written: whether it is in force cannot be seen then.
             Reading::Unreadable(_) if !is_readable(&setting.path) => None,
             Reading::Unreadable(why) => Some(Reading::Unreadable(format!("{}: {why}", setting.path.display()))),
             _ => None,
