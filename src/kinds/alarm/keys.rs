@@ -60,7 +60,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         off_delay: section.duration(&OFF_DELAY)?.seconds(),
         latch: section.boolean(&LATCH)?,
     };
-    // Whether its values are good is not for these to say: that there is no good value is an alarm, and as such to be told.
+    // Its values stay good when these are not: a missing value is itself an alarm.
     let (input, reset) = (input.map(Input::spared), reset.map(Input::spared));
     let task = section.name().trim_start_matches("task.").to_owned();
     let input = input?;
