@@ -51,7 +51,7 @@ impl Server {
     fn start() -> Option<Self> {
         let there = |program: &str| Command::new(program).arg("--version").output().is_ok();
         if let Some(missing) = ["pulseaudio", "pactl", "parec"].into_iter().find(|program| !there(program)) {
-            println!("skipped: there is no {missing} here");
+            program::emulation::say_skipped(&format!("there is no {missing} here"));
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -73,7 +73,7 @@ impl Server {
                 return Some(server);
             }
             if let Some(status) = server.server.0.try_wait().unwrap() {
-                println!("skipped: PulseAudio does not run here: {status}");
+                program::emulation::say_skipped(&format!("PulseAudio does not run here: {status}"));
                 return None;
             }
             pause(Span::from_millis(10));
@@ -156,7 +156,7 @@ fn a_tone_is_captured() {
 
     let path = ended.folder.path().join("tone.wav");
     if !fs::read(&path).unwrap().starts_with(b"RIFF") {
-        println!("skipped: this hertzd does not write WAV");
+        program::emulation::say_skipped("this hertzd does not write WAV");
         return;
     }
     let wav = hound::WavReader::open(path).unwrap();
@@ -383,7 +383,7 @@ fn inside_the_blocks_are_the_whole_tone() {
 #[test]
 fn the_blocks_are_the_file_to_the_byte() {
     if !Path::new("/usr/share/alsa/alsa.conf").exists() {
-        println!("skipped: ALSA has no configuration here");
+        program::emulation::say_skipped("ALSA has no configuration here");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -3,6 +3,10 @@
 //!
 //! The test runs the guarded channel, then the bare one, and compares.
 
+#[path = "../src/sys/emulation.rs"]
+#[allow(dead_code, reason = "what is skipped is all that these tests use of it")]
+mod emulation;
+
 use hertzd::channels::{TickRecord, TickSink, ticks};
 use hertzd::internals::Host;
 use hertzd::internals::{KernelClock, pause, thread_cpu_time};
@@ -110,13 +114,13 @@ fn bare(cpu: usize) -> Sent {
 #[test]
 fn a_guarded_send_does_not_hang_where_a_bare_one_does() {
     if let Err(error) = std::thread::spawn(|| set_fifo(50)).join().unwrap() {
-        println!("skipped: no real-time priority (CAP_SYS_NICE): {error}");
+        emulation::say_skipped(&format!("no real-time priority (CAP_SYS_NICE): {error}"));
         return;
     }
     // Without throttling a hanging thread, and this test, would never end.
     let throttled = Host::read().realtime_bandwidth.is_some_and(|(runtime, period)| 0 <= runtime && runtime < period);
     if !throttled {
-        println!("skipped: real-time threads are not throttled here (kernel.sched_rt_runtime_us)");
+        emulation::say_skipped("real-time threads are not throttled here (kernel.sched_rt_runtime_us)");
         return;
     }
     let cpu = *affinity().unwrap().last().unwrap();

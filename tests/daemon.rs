@@ -422,7 +422,7 @@ fn a_stalled_log_reader_delays_no_task() {
         let summary: serde_json::Value =
             serde_json::from_str(&fs::read_to_string(folder.path().join("stdout")).unwrap()).unwrap();
         if summary["reason"].as_str().is_some_and(|reason| reason.contains("the metrics thread did not answer")) {
-            println!("skipped: other programs left hertzd too little processor time to sum up");
+            program::emulation::say_skipped("other programs left hertzd too little processor time to sum up");
             continue;
         }
         assert!(status.success() && read.len() > 4_096, "{status}: {} bytes of log: {summary}", read.len());

@@ -111,7 +111,7 @@ fn assert_valid(reports: &[&Value]) {
     let schema = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/doctor.schema.json")).unwrap();
     let schema: Value = serde_json::from_str(&schema).unwrap();
     if !Command::new("python3").args(["-c", "import jsonschema"]).output().is_ok_and(|output| output.status.success()) {
-        println!("skipped: python3 has no package jsonschema");
+        program::emulation::say_skipped("python3 has no package jsonschema");
         return;
     }
     let mut wrong = reports[0].clone();
@@ -205,7 +205,9 @@ impl Drop for Group {
 #[test]
 fn a_control_group_without_realtime_bandwidth_is_named() {
     let Some(group) = Group::new("cpu", "cpu.rt_runtime_us") else {
-        println!("skipped: this kernel has no real-time bandwidth for groups, or this user may not make one");
+        program::emulation::say_skipped(
+            "this kernel has no real-time bandwidth for groups, or this user may not make one",
+        );
         return;
     };
     // There is one supply of it. The tests of the policy "deadline" lock the same file.
@@ -218,14 +220,14 @@ fn a_control_group_without_realtime_bandwidth_is_named() {
 #[test]
 fn a_cpuset_without_the_cpu_is_named() {
     let Some(group) = Group::new("cpuset", "cpuset.cpus") else {
-        println!("skipped: there is no cpuset here in which this user could make a group");
+        program::emulation::say_skipped("there is no cpuset here in which this user could make a group");
         return;
     };
     let read = |file: &str| fs::read_to_string(format!("/sys/fs/cgroup/cpuset/{file}")).unwrap();
     let set = |file: &str, text: &str| fs::write(group.0.join(file), text).unwrap();
     set("cpuset.mems", &read("cpuset.effective_mems"));
     if read("cpuset.effective_cpus").trim() != "0-1" {
-        println!("skipped: this test knows machines with two CPUs only");
+        program::emulation::say_skipped("this test knows machines with two CPUs only");
         return;
     }
     set("cpuset.cpus", "0");

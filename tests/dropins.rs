@@ -1,6 +1,10 @@
 //! Configurations in several files: which files are read and in which order, what a later file changes, and that each
 //! problem is shown in the file that caused it.
 
+#[path = "../src/sys/emulation.rs"]
+#[allow(dead_code, reason = "what is skipped is all that these tests use of it")]
+mod emulation;
+
 use hertzd::config::{Blueprint, BuildError, Kind, Kinds};
 use hertzd::config::{Config, Facts, Key, Problems, Section, Value};
 use hertzd::pacing::Rate;
@@ -232,7 +236,7 @@ fn a_folder_that_cannot_be_read_is_refused() {
     mode(0o000);
     if fs::read_dir(&folder).is_ok() {
         mode(0o755);
-        eprintln!("skipped: root reads every folder");
+        emulation::say_skipped("root reads every folder");
         return;
     }
     let unlisted = etc.refused();

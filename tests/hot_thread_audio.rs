@@ -4,6 +4,10 @@
 #![cfg(feature = "audio")]
 #![expect(unsafe_code, reason = "replacing the C library's allocator requires it")]
 
+#[path = "../src/sys/emulation.rs"]
+#[allow(dead_code, reason = "what is skipped is all that these tests use of it")]
+mod emulation;
+
 use hertzd::channels::{Queue, blocks};
 use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts};
@@ -93,7 +97,7 @@ fn a_tick_of_audio_allocates_nothing() {
     drop(black_box(vec![0_u8; 64]));
     assert_eq!(CALLS.get() - before, 2, "Rust's allocations are counted");
     if !Path::new("/usr/share/alsa/alsa.conf").exists() {
-        println!("skipped: ALSA has no configuration here, and thus no null device");
+        emulation::say_skipped("ALSA has no configuration here, and thus no null device");
         return;
     }
     for keys in ["", "channels = 8\nsample-format = \"s32\"\n", "channels = 1\nsample-format = \"f32\"\n"] {

@@ -94,7 +94,7 @@ impl Trace {
 /// Runs `tasks` under strace. `None` if that is not possible here; prints the reason.
 fn trace_run(spin: &str, evidence: &str, tasks: &str) -> Option<(Trace, Value)> {
     if !Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
-        println!("skipped: there is no strace here");
+        program::emulation::say_skipped("there is no strace here");
         return None;
     }
     let config = format!("[worker.main]\nspin = \"{spin}\"\nevidence = \"{evidence}\"\n{tasks}");
@@ -121,11 +121,11 @@ fn trace_run(spin: &str, evidence: &str, tasks: &str) -> Option<(Trace, Value)> 
     let seen = fs::read_to_string(ended.folder.path().join("strace")).unwrap_or_default();
     if seen.is_empty() {
         let refusal = fs::read_to_string(ended.folder.path().join("refusal")).unwrap();
-        println!("skipped: strace may not attach: {refusal}");
+        program::emulation::say_skipped(&format!("strace may not attach: {refusal}"));
         return None;
     }
     if !outlasted {
-        println!("skipped: the run ended before strace did, so the trace has more than the loop");
+        program::emulation::say_skipped("the run ended before strace did, so the trace has more than the loop");
         return None;
     }
     assert!(ended.status.success(), "{}", ended.describe());
@@ -133,7 +133,10 @@ fn trace_run(spin: &str, evidence: &str, tasks: &str) -> Option<(Trace, Value)> 
     let trace = Trace::parse(&seen);
     println!("spin {spin}: {:?} in {:.1} s, {} sleeps in all", trace.calls, trace.seconds, wakes(&summary));
     if trace.vdso_is_blind {
-        println!("skipped: the vDSO cannot read the clock of this machine: {}", summary["host"]["clocksource"]);
+        program::emulation::say_skipped(&format!(
+            "the vDSO cannot read the clock of this machine: {}",
+            summary["host"]["clocksource"]
+        ));
         return None;
     }
     if trace.sleeps.len() < 2 {
@@ -273,7 +276,7 @@ fn a_task_that_is_a_program_costs_no_call() {
 #[cfg(feature = "audio")]
 fn audio_costs_no_call_of_its_own() {
     if !std::path::Path::new("/usr/share/alsa/alsa.conf").exists() {
-        println!("skipped: ALSA has no configuration here, and thus no null device");
+        program::emulation::say_skipped("ALSA has no configuration here, and thus no null device");
         return;
     }
     let audio = "[task.sound]\nkind = \"audio\"\nrate = \"100 Hz\"\ndevice = \"null\"\nsample-rate = 8000\n\

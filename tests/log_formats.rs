@@ -1,5 +1,9 @@
 //! The log of the built binary in each format. The system tests check the journal.
 
+#[path = "../src/sys/emulation.rs"]
+#[allow(dead_code, reason = "what is skipped is all that these tests use of it")]
+mod emulation;
+
 use hertzd::internals::Message;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -200,7 +204,7 @@ fn neither_a_lost_log_nor_a_reader_that_has_gone_changes_the_exit_code() {
 #[test]
 fn without_a_journal_lost_entries_are_reported() {
     if Path::new("/run/systemd/journal/socket").exists() {
-        println!("skipped: this machine has a journal, and the test must not write to it");
+        emulation::say_skipped("this machine has a journal, and the test must not write to it");
         return;
     }
     let output = run("[task.x]\nkind = \"none\"\n", &["--log-format", "journal"]);

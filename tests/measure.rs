@@ -1,5 +1,8 @@
 //! `hertzd measure`: the built binary on the real clock. Only what always holds is asserted: no time is compared with a limit.
 
+#[path = "../src/sys/emulation.rs"]
+#[allow(dead_code, reason = "what is skipped is all that these tests use of it")]
+mod emulation;
 mod on_virtual_clock;
 
 use on_virtual_clock::{MEETING, file, hertzd, text, word};
@@ -349,7 +352,7 @@ fn progress_is_shown_on_a_terminal() {
     let line = format!("stty cols 60; {HERTZD} measure --for 2100ms --cpus {} >/dev/null", cpu());
     let output = Command::new("script").args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output();
     let Ok(output) = output else {
-        println!("skipped: there is no script (util-linux) here");
+        emulation::say_skipped("there is no script (util-linux) here");
         return;
     };
     let shown = text(&output.stdout);

@@ -70,7 +70,7 @@ fn the_project_builds_offline_passes_its_tests_and_runs_by_its_own_name() {
         return;
     }
     let Some(cargo) = std::env::var_os("CARGO") else {
-        println!("skipped: needs cargo; run this with `cargo test`");
+        emulation::say_skipped("needs cargo; run this with `cargo test`");
         return;
     };
     // The same folder every time, so that only the project itself is built again.
@@ -172,7 +172,7 @@ fn the_project_builds_offline_passes_its_tests_and_runs_by_its_own_name() {
 fn has(tool: &str) -> bool {
     let there = Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success());
     if !there {
-        println!("skipped: there is no {tool}");
+        emulation::say_skipped(&format!("there is no {tool}"));
     }
     there
 }
@@ -266,7 +266,7 @@ fn a_folder_that_may_not_be_written_to_is_left_as_it_is() {
     fs::create_dir(&closed).unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
     if fs::write(closed.join("probe"), "").is_ok() {
-        println!("skipped: this user may write everywhere");
+        emulation::say_skipped("this user may write everywhere");
         return;
     }
     let output = hertzd(&closed, &["flywheel"]);

@@ -41,7 +41,7 @@ fn the_readmes_example_builds_in_a_new_crate_and_ticks() {
         return;
     }
     let Some(cargo) = std::env::var_os("CARGO") else {
-        println!("skipped: needs cargo; run this with `cargo test`");
+        emulation::say_skipped("needs cargo; run this with `cargo test`");
         return;
     };
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -376,7 +376,7 @@ fn the_schema_of_a_configuration_has_the_keys_of_its_plugins() {
             "True" => Some(true),
             "False" => Some(false),
             _ => {
-                println!("skipped: python3 has no package jsonschema: {}", stderr(&output));
+                program::emulation::say_skipped(&format!("python3 has no package jsonschema: {}", stderr(&output)));
                 None
             }
         }

@@ -152,6 +152,14 @@ fn is_alive(pid: u32) -> bool {
         .is_ok_and(|stat| !stat.rsplit_once(") ").unwrap().1.starts_with('Z'))
 }
 
+/// Waits until a process has ended.
+fn ends(pid: u32) -> bool {
+    (0..12_000).any(|_| {
+        pause(Span::from_millis(5));
+        !is_alive(pid)
+    })
+}
+
 fn pid_in(folder: &Path, name: &str) -> Option<u32> {
     fs::read_to_string(folder.join(name)).ok()?.lines().last()?.trim().parse().ok()
 }
@@ -467,7 +475,8 @@ fn a_stop_leaves_nothing_of_a_program() {
     assert!(is_alive(child) && is_alive(grandchild));
     running.signal("TERM");
     let ended = running.wait();
-    assert!(!is_alive(child) && !is_alive(grandchild), "{}", ended.describe());
+    // The kernel may take a while to end what was killed, on a busy machine.
+    assert!(ends(child) && ends(grandchild), "{}", ended.describe());
     assert!(ended.stderr.contains("brain: its program was ended (signal: 9 (SIGKILL))"), "{}", ended.describe());
 }
 

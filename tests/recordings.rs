@@ -341,7 +341,7 @@ fn ticks_that_found_no_room_count_as_lost() {
     let ended = running.wait();
     let (summary, all) = (ended.summary(), messages(&path));
     if summary["reason"].as_str().is_some_and(|reason| reason.contains("the metrics thread did not answer")) {
-        println!("skipped: other programs left hertzd too little processor time to sum up");
+        program::emulation::say_skipped("other programs left hertzd too little processor time to sum up");
         return;
     }
     let (many, part) = (task(&summary, "many"), recorded(&summary, "many"));

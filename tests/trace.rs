@@ -214,7 +214,7 @@ impl Drop for Tracefs {
 #[test]
 fn the_kernel_and_the_ticks_are_on_one_clock() {
     let Some(tracefs) = Tracefs::mount() else {
-        println!("skipped: tracefs cannot be mounted here");
+        program::emulation::say_skipped("tracefs cannot be mounted here");
         return;
     };
     let mut running = daemon(tempfile::tempdir().unwrap(), CONFIG, &[]);

@@ -117,7 +117,7 @@ mod tests {
                 .env("MANWIDTH", "80")
                 .output();
             let Ok(formatted) = formatted else {
-                println!("skipped: there is no man here");
+                crate::sys::emulation::say_skipped("there is no man here");
                 return;
             };
             let said = String::from_utf8_lossy(&formatted.stderr);

@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn root_writes_through_no_link_of_another_user() {
         if effective_user() != 0 {
-            return println!("skipped: only root can make links of others");
+            return crate::sys::emulation::say_skipped("only root can make links of others");
         }
         let folder = tempfile::tempdir().unwrap();
         let [pipe, to_pipe, inner, to_inner] =
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_file_in_dev_is_a_file_as_any_other() {
         let Ok(file) = tempfile::NamedTempFile::new_in("/dev/shm") else {
-            return println!("skipped: there is no /dev/shm");
+            return crate::sys::emulation::say_skipped("there is no /dev/shm");
         };
         assert!(why(OutputFile::prepare("-o", file.path(), ASK, [])).contains("it exists already; add --force"));
         let standard = File::options().append(true).open(file.path()).unwrap();

@@ -1,5 +1,5 @@
 //! The one way from this process to a terminal, beside the log and the live view: what is shown to people has no character that a terminal
-//! would take for a command, wherever the text came from. `tests/rooms.rs` keeps other files from printing.
+//! would take for a command, wherever the text came from. `tests/always/rooms.rs` keeps other files from printing.
 
 use super::Stop;
 use crate::escape::{styled, visible, visible_json};

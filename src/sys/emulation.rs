@@ -1,4 +1,4 @@
-//! Tests only: what QEMU's user emulation (`tests/user-emulation`) cannot do.
+//! Tests only: what is skipped, and what QEMU's user emulation (`tests/user-emulation`) cannot do.
 
 use std::io::{self, Write};
 
@@ -19,13 +19,18 @@ pub(crate) const OTHER_ROOT: &str = "the folder / that it opens is that of the e
 pub(crate) const OWN_MEMORY: &str =
     "a child that shares its parent's memory gets a copy there, so the parent does not see which step failed";
 
-/// Whether this test, or the rest of it, cannot be done because it runs there. Then says so, and why, also where the output of tests
-/// that pass is not shown.
+/// Says that this test, or the rest of it, is skipped, and why. The harness shows nothing of what a test that passes prints, so this goes
+/// past it: who runs the tests sees what was not tested.
+pub(crate) fn say_skipped(why: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    let _ = writeln!(io::stderr(), "skipped: {test}: {why}");
+}
+
+/// Whether this test, or the rest of it, cannot be done because it runs there. Then says so, and why.
 pub(crate) fn cannot_be_emulated(why: &str) -> bool {
     if is_emulated() {
-        let thread = std::thread::current();
-        let test = thread.name().unwrap_or("this test");
-        let _ = writeln!(io::stderr(), "skipped: {test} cannot be done under QEMU's user emulation: {why}");
+        say_skipped(&format!("it cannot be done under QEMU's user emulation: {why}"));
     }
     is_emulated()
 }

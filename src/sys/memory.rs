@@ -146,7 +146,7 @@ mod tests {
                 std::thread::Builder::new().spawn(|| ()).expect("a thread starts under the lock").join().unwrap();
             }
             Err(error) => {
-                println!("skipped: {error}");
+                crate::sys::emulation::say_skipped(&error.to_string());
                 assert!(matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EPERM)), "{error}");
                 assert!(!unlimited().unwrap());
             }

@@ -213,7 +213,7 @@ mod tests {
         use crate::sys::dir::effective_user;
         use crate::sys::emulation::{OTHER_OWNERS, cannot_be_emulated};
         if effective_user() != 0 || cannot_be_emulated(OTHER_OWNERS) {
-            return println!("skipped: only root can give another user's rights");
+            return crate::sys::emulation::say_skipped("only root can give another user's rights");
         }
         let secret = std::fs::File::open("/dev/null").unwrap();
         // Without the flag that closes it in a child, as a shell may have left it.

@@ -254,7 +254,7 @@ mod tests {
                 other.kill().unwrap();
                 other.wait().unwrap();
             }
-            None => eprintln!("skipped: no process was given the id {id} again"),
+            None => crate::sys::emulation::say_skipped(&format!("no process was given the id {id} again")),
         }
     }
 

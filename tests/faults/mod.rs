@@ -1,6 +1,7 @@
 //! Faults that are injected into a real daemon, each with notes of when it happened.
 
 mod agreement;
+pub(crate) mod confidence;
 pub(crate) mod hog;
 mod kernel;
 mod kernel_trace;

@@ -269,7 +269,7 @@ pub(crate) fn nanos(part: &Value, distribution: &str, key: &str) -> i64 {
 
 /// Says why something is not tested. Where everything must be tested, as root in CI, that is a failure.
 pub(crate) fn skip(why: &str) {
-    println!("skipped: {why}");
+    emulation::say_skipped(why);
     let required = is_root() && std::env::var_os("HERTZD_TEST_MUST_RUN").is_some();
     assert!(!required, "HERTZD_TEST_MUST_RUN is set, but skipped: {why}");
 }

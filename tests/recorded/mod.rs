@@ -71,7 +71,7 @@ with open(path, "rb") as file:
 pub(crate) fn python(path: &Path, whole: bool) -> Option<Vec<Value>> {
     let installed = Command::new("python3").args(["-c", "import mcap.reader, mcap_protobuf.decoder"]).output();
     if !installed.is_ok_and(|output| output.status.success()) {
-        println!("skipped: python3 has no mcap and mcap-protobuf-support");
+        crate::program::emulation::say_skipped("python3 has no mcap and mcap-protobuf-support");
         return None;
     }
     let mut reader = Command::new("python3");
@@ -93,7 +93,7 @@ pub(crate) fn recipe_for_killed_run(path: &Path) -> Option<usize> {
         python.args(["-c", "import mcap.reader"]);
         python
     }) {
-        println!("skipped: python3 has no mcap");
+        crate::program::emulation::say_skipped("python3 has no mcap");
         return None;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -159,7 +159,7 @@ mod tests {
     /// Whether the kernel granted it. Only a refusal for lack of privilege skips the test.
     fn granted(result: io::Result<()>) -> bool {
         let Err(error) = result else { return true };
-        println!("skipped: no CAP_SYS_NICE, or no deadline bandwidth left: {error}");
+        crate::sys::emulation::say_skipped(&format!("no CAP_SYS_NICE, or no deadline bandwidth left: {error}"));
         assert!(matches!(error.raw_os_error(), Some(libc::EPERM | libc::EBUSY)), "{error}");
         false
     }

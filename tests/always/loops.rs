@@ -1,9 +1,7 @@
 //! `hertzd simulate` with values that flow: controllers that are run, recordings and plants in place of sensors, and the table of
 //! all values. The built binary on the virtual clock, so nothing here depends on how busy the machine is.
 
-mod desk;
-
-use desk::{Desk, Table};
+use crate::desk::{Desk, Table};
 use std::fs;
 use std::path::Path;
 

@@ -21,8 +21,7 @@
 //! - After an oversleep of a period or more, hertzd gives up the stale releases before it runs anything; the
 //!   constant-rate loops run one stale tick first. So the comparisons with them keep oversleeps below a period, and `stale_releases_are_given_up_before_a_tick` shows the difference.
 
-mod virtual_worker;
-
+use crate::virtual_worker::{Spec, SplitMix, run, spans};
 use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts};
 use hertzd::internals::{Scripted, SimClock};
@@ -31,7 +30,6 @@ use hertzd::pacing::{Excess, FixedStep, Overrun, Rate, Tail};
 use hertzd::time::{Instant, Span};
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
-use virtual_worker::{Spec, SplitMix, run, spans};
 
 /// Index and start of a tick.
 type Start = (u64, i64);

@@ -1,14 +1,12 @@
 //! `hertzd simulate` end to end: the built binary, a configuration file, and the output.
 
-mod virtual_worker;
-
+use crate::virtual_worker::SplitMix;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
-use virtual_worker::SplitMix;
 
 /// A line of `--json`. Instants past 292 years need more than 64 bits; floating-point numbers would round them.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

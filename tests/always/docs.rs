@@ -175,7 +175,9 @@ fn every_example_configuration_is_valid() {
                     continue; // of a daemon of one's own; tests/new.rs has that check it
                 }
                 if let Some(kind) = kinds.left_out().find(|kind| block.contains(&format!("kind = \"{kind}\""))) {
-                    println!("skipped: {name} has an example for {kind}, which this build was made without");
+                    crate::emulation::say_skipped(&format!(
+                        "{name} has an example for {kind}, which this build was made without"
+                    ));
                     continue;
                 }
                 if let Err(problems) = Config::parse(&block, &name, &kinds, &facts) {
@@ -258,7 +260,10 @@ fn commands_of_tutorials_print_what_is_shown() {
             let config = config.map(|path| fs::read_to_string(root().join(path)).unwrap()).unwrap_or_default();
             if let Some(kind) = Kinds::builtin().left_out().find(|kind| config.contains(&format!("kind = \"{kind}\"")))
             {
-                println!("skipped: {} uses {kind}, which this build was made without", page.display());
+                crate::emulation::say_skipped(&format!(
+                    "{} uses {kind}, which this build was made without",
+                    page.display()
+                ));
                 continue;
             }
             let output =

@@ -1,4 +1,4 @@
-//! `FixedStep`: invariants under arbitrary clocks, and some cases by hand. `tests/docs.rs` checks the drawing in its
+//! `FixedStep`: invariants under arbitrary clocks, and some cases by hand. `tests/always/docs.rs` checks the drawing in its
 //! documentation.
 
 use hertzd::pacing::{Excess, FixedStep, Rate};

@@ -2,15 +2,13 @@
 //!
 //! The worker's real loop on the virtual clock. Expectations are computed from the index in wide integers.
 
-mod virtual_worker;
-
+use crate::virtual_worker::{Spec, spans, task_set};
 use hertzd::channels::{TickRecord, TickSink};
 use hertzd::internals::{Control, Runner, SimClock};
 use hertzd::pacing::{Grid, Overrun, Rate, Sleeps, Tail};
 use hertzd::task::{Task, Tick, TickError};
 use hertzd::time::{Instant, Span};
 use std::sync::Arc;
-use virtual_worker::{Spec, spans, task_set};
 
 const SECOND: i128 = 1_000_000_000;
 

@@ -1,9 +1,7 @@
 //! Compares the table of rooms in docs/architecture.md with the imports of the code: a room uses only the rooms that its
 //! row allows and no path that its row forbids, and no files import each other in a circle.
 
-mod imports;
-
-use imports::{Sources, Table, circles, table, uses, violations};
+use crate::imports::{Sources, Table, circles, table, uses, violations};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

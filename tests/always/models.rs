@@ -1,8 +1,6 @@
 //! `hertzd simulate` with what was measured, and what repeats itself: the built binary, on the virtual clock.
 
-mod on_virtual_clock;
-
-use on_virtual_clock::{MEETING, file, hertzd, text, word};
+use crate::on_virtual_clock::{MEETING, file, hertzd, text, word};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;

@@ -1,8 +1,7 @@
 //! Each case in `fixtures/refused` is refused with exactly its message (`UPDATE=1` rewrites the messages), and valid
 //! configurations get the values they state. The machine is simulated: it has CPUs 0 and 1.
 
-mod cases;
-
+use crate::cases;
 use hertzd::channels::Queue;
 use hertzd::config::{Blueprint, Kind, Kinds};
 use hertzd::config::{
@@ -81,7 +80,7 @@ fn refuse_all(topic: &str, kinds: &Kinds) -> usize {
         if topic != "without-audio" && left_out.is_some()
             || !cfg!(feature = "mcap") && case.name == "record-contradiction"
         {
-            println!("skipped: {}, which this build was made without", case.name);
+            crate::emulation::say_skipped(&format!("{}, which this build was made without", case.name));
             continue;
         }
         seen += 1;
@@ -350,7 +349,7 @@ fn recordings() {
 #[test]
 fn tasks_that_share_an_mcap_share_its_limits() {
     if !cfg!(feature = "mcap") {
-        println!("skipped: built without MCAP");
+        crate::emulation::say_skipped("built without MCAP");
         return;
     }
     let task =

@@ -5,8 +5,7 @@
 //! This file computes every expectation from the records alone: releases from the index in wide integers, and the releases
 //! that a policy keeps by checking one after the other. proptest prints the smallest worker that fails.
 
-mod virtual_worker;
-
+use crate::virtual_worker::{Spec, run, spans};
 use hertzd::channels::TickRecord;
 use hertzd::internals::Report;
 use hertzd::internals::SimClock;
@@ -16,7 +15,6 @@ use hertzd::time::{Clock, Instant, Span, Wake};
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
-use virtual_worker::{Spec, run, spans};
 
 const SECOND: i64 = 1_000_000_000;
 
