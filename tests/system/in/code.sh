@@ -15,7 +15,7 @@ rate = 100
 path = "/var/lib/hertzd/valve"
 input = 0.25
 safe = 1'
-# probe MODE: the plugin of tests/plugins.rs, which misbehaves so at its 500th tick.
+# probe MODE: the plugin of tests/black_box/plugins.rs, which misbehaves so at its 500th tick.
 probe() {
     printf '%s\n' '[worker.main]' '[task.foreign]' 'kind = "plugin"' 'worker = "main"' 'library = "/srv/package/libprobe.so"' 'rate = 1000' 'gain = 2.5' \
         "mode = \"$1\"" 'every = 500' "$output"

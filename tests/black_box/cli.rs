@@ -1,0 +1,248 @@
+//! The command line: what is typed out of habit from other programs is answered with what to type here.
+
+use crate::program;
+use crate::program::{HERTZD, run};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const TASK: &str = "[task.a]\nkind = \"load\"\nrate = 100\n";
+
+fn hertzd(args: &[&str]) -> Output {
+    hertzd_reading(args, "")
+}
+
+/// Runs `hertzd ARGS` to its end, with this text on standard input.
+fn hertzd_reading(args: &[&str], stdin: &str) -> Output {
+    let mut command = Command::new(HERTZD);
+    command.args(args).env_remove("HERTZD_LOG").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // A command that does not read it has closed it.
+    let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn commands_of_other_programs_are_answered_with_ours() {
+    for (args, advice) in [
+        (&["--config", "my.toml"][..], "`hertzd run my.toml` runs it"),
+        (&["--config=my.toml"], "`hertzd run my.toml` runs it"),
+        (&["my.toml"], "`hertzd check my.toml` checks it"),
+        (&["status", "--config", "my.toml"], "`hertzd status --socket PATH`"),
+        (&["reload", "-c", "my.toml"], "`hertzd reload --socket PATH`"),
+        (&["stop", "my.toml"], "`hertzd stop --socket PATH`"),
+        (&["start"], "`sudo systemctl start hertzd`"),
+        (&["restart"], "`hertzd reload`"),
+        (&["kill"], "`sudo systemctl stop hertzd`"),
+        (&["kill", "1234"], "`hertzd stop --socket PATH`"),
+        (&["stats"], "`hertzd top`"),
+        (&["logs"], "`hertzd log`"),
+        (&["metrics"], "`hertzd exporter`"),
+        (&["cyclictest"], "`hertzd measure`"),
+        (&["diagnose"], "`hertzd doctor [CONFIG]`"),
+        (&["-d"], "`hertzd run [CONFIG]`"),
+        (&["validate", "my.toml"], "`hertzd check [CONFIG]`"),
+        (&["--for", "10s"], "`hertzd run --for 10s`"),
+        (&["run", "--verbose"], "`--log-level debug`"),
+        (&["run", "--duration", "10s"], "`--for 10s`"),
+        (&["run", "my.toml", "-d"], "`hertzd run` stays in the foreground"),
+    ] {
+        let output = hertzd(args);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(64), "{args:?}: {text}");
+        assert!(text.contains(advice) && text.matches("tip:").count() == 1, "{args:?}: {text}");
+    }
+    let text = stderr(&hertzd(&["stat"]));
+    assert!(text.contains("'status'"), "a slip gets clap's own tip: {text}");
+}
+
+#[test]
+fn the_help_of_every_command_fits_80_columns() {
+    for command in [
+        "", "run", "check", "doctor", "simulate", "plan", "measure", "status", "log", "top", "exporter", "reload",
+        "trace", "report", "devices", "schema", "new", "stop", "version",
+    ] {
+        let help =
+            stdout(&hertzd(&[command, "--help"].iter().copied().filter(|word| !word.is_empty()).collect::<Vec<_>>()));
+        let long = help.lines().find(|line| line.chars().count() > 80);
+        assert!(help.contains("Usage:") && long.is_none(), "{command}: {long:?}");
+    }
+}
+
+#[test]
+fn the_version_is_printed_by_the_command_too() {
+    let (command, option) = (hertzd(&["version"]), hertzd(&["--version"]));
+    assert!(command.status.success() && stdout(&command).starts_with("hertzd "), "{command:?}");
+    assert_eq!(stdout(&command), stdout(&option));
+}
+
+#[test]
+fn a_configuration_is_named_by_an_option_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my.toml");
+    fs::write(&path, TASK).unwrap();
+    let path = path.to_str().unwrap();
+    for args in [["check", "--config", path], ["check", "-c", path]] {
+        assert_eq!(stdout(&hertzd(&args)), stdout(&hertzd(&["check", path])), "{args:?}");
+    }
+    for command in ["run", "simulate"] {
+        let output = hertzd(&[command, "--for", "10ms", "--json", "--config", path]);
+        assert!(output.status.success() && stdout(&output).contains("\"due\":1,"), "{command}: {output:?}");
+    }
+    assert_eq!(hertzd(&["check", "-c", path, path]).status.code(), Some(64));
+}
+
+#[test]
+fn a_dash_reads_the_configuration_from_standard_input() {
+    let output = hertzd_reading(&["check", "-"], TASK);
+    let text = stdout(&output);
+    assert!(output.status.success() && text.starts_with("standard input: ok\n") && text.contains("100 Hz"), "{text}");
+    let output = hertzd_reading(&["check", "-"], "[task.a]\nkind = \"load\"\nrate = \"1 khz\"\n");
+    let text = stderr(&output);
+    assert!(output.status.code() == Some(78) && text.contains("--> standard input:3:8"), "{text}");
+    for command in ["run", "simulate"] {
+        let output = hertzd_reading(&[command, "-", "--for", "10ms", "--json"], TASK);
+        assert!(output.status.success() && stdout(&output).contains("\"due\":1,"), "{command}: {output:?}");
+    }
+}
+
+/// Whether the daemon at this socket reports its status, well or not.
+fn answers(socket: &Path) -> bool {
+    matches!(hertzd(&["status", "--socket", socket.to_str().unwrap()]).status.code(), Some(0 | 1))
+}
+
+#[test]
+fn standard_input_is_not_read_again_by_a_reload() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my.toml");
+    fs::write(&path, TASK).unwrap();
+    let mut shell = Command::new("sh");
+    let socket = folder.path().join("status.sock");
+    shell.args(["-c", "exec \"$0\" run - --status-socket \"$2\" <\"$1\"", HERTZD]).args([&path, &socket]);
+    let mut running = program::start(folder, shell);
+    running.wait_until_granted();
+    running.wait_for("it answers", |_| answers(&socket));
+    let output = hertzd(&["reload", "--socket", socket.to_str().unwrap()]);
+    let text = stderr(&output);
+    assert!(output.status.code() == Some(78) && text.contains("cannot be read again"), "{text}");
+    running.signal("TERM");
+    assert!(running.wait().status.success());
+}
+
+#[test]
+fn without_a_daemon_each_command_says_where_and_how_to_start_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("status.sock");
+    let own = own.to_str().unwrap();
+    for command in [&["status"][..], &["stop"], &["reload"], &["check", "-", "--against-running"]] {
+        let output = hertzd_reading(&[command, &["--socket", own]].concat(), TASK);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(69), "{command:?}: {text}");
+        let start = format!("`hertzd run --status-socket {own}`");
+        assert!(text.contains(&format!("no daemon answers at {own}: ")) && text.contains(&start), "{text}");
+    }
+}
+
+#[test]
+fn stop_says_how_and_stops_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("status.sock");
+    let mut running = run(TASK, &["--status-socket", socket.to_str().unwrap()]);
+    running.wait_until_granted();
+    running.wait_for("it answers", |_| answers(&socket));
+    let output = hertzd(&["stop", "--socket", socket.to_str().unwrap()]);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(64), "{text}");
+    assert!(text.contains(&format!("`kill {}`", running.pid())), "{text}");
+    assert!(!running.has_ended());
+    running.signal("TERM");
+    assert!(running.wait().status.success());
+}
+
+/// On a terminal of 30 columns, by `script`, which gives the program one.
+#[test]
+fn the_progress_line_stays_within_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my.toml");
+    fs::write(&path, TASK).unwrap();
+    let line = format!("stty cols 30; {HERTZD} run --log-level error --for 900ms {}", path.display());
+    let output = Command::new("script").args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output();
+    let Ok(output) = output else {
+        program::skip("there is no script (util-linux) here");
+        return;
+    };
+    let shown = stdout(&output);
+    // Each is drawn over the one before, which is cleared first.
+    let drawn: Vec<_> = shown.split("\r\x1b[K").map(|part| part.lines().next().unwrap_or_default()).collect();
+    let progress: Vec<_> = drawn.iter().filter(|line| line.contains(" s of 0.9 s")).collect();
+    assert!(!progress.is_empty(), "{shown:?}");
+    assert!(progress.iter().all(|line| line.chars().count() == 29), "{progress:?}");
+}
+
+/// With a daemon that never can say how it is: a real one cannot be made to take seconds reliably.
+#[test]
+fn a_long_wait_for_the_daemon_says_what_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("status.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let _ = stream.write_all(b"{\"error\":\"the metrics thread is held up\"}");
+        }
+    });
+    let line = format!("stty cols 200; exec {HERTZD} reload --timeout 10min --socket {}", socket.display());
+    let mut command = Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).stdout(Stdio::piped());
+    let Ok(mut script) = command.spawn() else {
+        program::skip("there is no script (util-linux) here");
+        return;
+    };
+    let mut shown = String::new();
+    let mut terminal = BufReader::new(script.stdout.take().unwrap());
+    while !shown.contains("metrics thread is held up") {
+        let mut part = Vec::new();
+        assert!(terminal.read_until(b'p', &mut part).unwrap() > 0, "it ended: {shown:?}");
+        shown.push_str(&String::from_utf8_lossy(&part));
+    }
+    assert!(shown.contains(" s of 600 s: the daemon cannot answer yet: the metrics"), "{shown:?}");
+    script.kill().unwrap();
+    script.wait().unwrap();
+}
+
+#[test]
+fn the_level_debug_shows_what_the_cool_threads_do() {
+    let config = "[task.a]\nkind = \"sensor\"\nrate = 50\npath = \"/proc/loadavg\"\nrecord = \"@HERE@/a.csv\"\n";
+    let mut running = run(config, &["--log-level", "debug"]);
+    running.wait_for("it records", |running| running.stderr().contains("the recording begins"));
+    let path = running.folder().join("test.toml");
+    let text = fs::read_to_string(&path).unwrap() + "[task.b]\nkind = \"load\"\nrate = 50\n";
+    fs::write(&path, text).unwrap();
+    running.signal("HUP");
+    running.wait_for("it has reloaded", |running| running.stderr().contains("reloaded: "));
+    running.signal("TERM");
+    let ended = running.wait();
+    for line in [
+        "DEBUG reading the configuration",
+        "test.toml",
+        "DEBUG opened /proc/loadavg (1 values)",
+        "a.csv: the recording begins",
+        "DEBUG main: begins with 1 tasks",
+        "DEBUG a signal asks for: Reload",
+        "DEBUG main: handing over a new set of 2 tasks",
+        "DEBUG main: took its new set",
+    ] {
+        assert!(ended.stderr.contains(line), "{line}: {}", ended.describe());
+    }
+    let ended = run(TASK, &["--for", "50ms"]).wait();
+    assert!(!ended.stderr.contains("DEBUG"), "only where it is asked for: {}", ended.describe());
+}

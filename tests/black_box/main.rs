@@ -1,0 +1,59 @@
+//! What the program does, seen from outside: each test starts it, and most wait for it. They are one test program, so that they wait side by
+//! side. Tests that take a processor, a disk or all connections from others are test programs of their own.
+
+#[path = "../desk/mod.rs"]
+mod desk;
+#[path = "../on_virtual_clock/mod.rs"]
+mod on_virtual_clock;
+#[cfg(feature = "plugin")]
+#[path = "../plugin/mod.rs"]
+mod plugin;
+#[path = "../program/mod.rs"]
+mod program;
+#[cfg(feature = "mcap")]
+#[path = "../recorded/mod.rs"]
+mod recorded;
+#[path = "../scraping/mod.rs"]
+mod scraping;
+
+mod alarms;
+mod bumpless;
+mod check;
+mod check_opens;
+mod cli;
+mod closed_outputs;
+mod doctor;
+mod dropins;
+mod events;
+#[cfg(feature = "exporter")]
+mod exporter;
+mod heartbeat;
+mod log_formats;
+mod measure;
+mod monitoring;
+#[cfg(feature = "plugin")]
+mod plugin_faults;
+#[cfg(all(feature = "mcap", feature = "plugin"))]
+mod plugins;
+mod process;
+mod readback;
+#[cfg(feature = "mcap")]
+mod recording_files;
+#[cfg(feature = "mcap")]
+mod recordings;
+mod reload;
+mod reopened;
+#[cfg(feature = "mcap")]
+mod report;
+mod runtime_directory;
+mod safe;
+mod safe_pairs;
+mod safe_plan;
+mod safe_retries;
+mod shadow;
+mod status;
+mod top;
+mod trace;
+mod two_steps;
+mod walk;
+mod watched;
