@@ -3,7 +3,7 @@
 
 mod chains;
 mod drawing;
-mod graph;
+pub(super) mod graph;
 mod guarded;
 pub(super) mod latency;
 mod units;
@@ -31,16 +31,16 @@ use std::process::Output;
 #[command(after_help = "Examples:\n  \
     hertzd check my.toml\n  \
     hertzd check --no-open other.toml    for another machine\n  \
-    hertzd check --against-running    what `systemctl reload hertzd` would do\n  \
-    hertzd check --graph my.toml    who takes values from whom, to paste\n\n\
-    Prints every worker with its tasks, each chain of tasks that take values from\n\
-    each other with the delay that every link adds, and for each CPU the share of\n\
-    its time that budgets, runs known to the kind and spin tails take, and\n\
-    whether every deadline holds while no tick exceeds that; exits with 1 if\n\
-    not. Looks at what a start would open: reads the files of sensors, asks\n\
-    devices what they can do, tries the folders of recordings. No line is taken,\n\
-    no register written, and nothing changed. If a start would be refused, prints\n\
-    every problem with its line and exits with 78. What only the service's user may open is a warning; root\n\
+    hertzd check --against-running       what `systemctl reload hertzd` would do\n  \
+    hertzd check --graph my.toml         who takes values from whom, to paste\n\n\
+    Prints every worker with its tasks, each chain of tasks that take values from \
+    each other with the delay that every link adds, and for each CPU the share of \
+    its time that budgets, runs known to the kind and spin tails take, and \
+    whether every deadline holds while no tick exceeds that; exits with 1 if \
+    not. Looks at what a start would open: reads the files of sensors, asks \
+    devices what they can do, tries the folders of recordings. No line is taken, \
+    no register written, and nothing changed. If a start would be refused, prints \
+    every problem with its line and exits with 78. What only the service's user may open is a warning; root \
     looks at the service's own configuration with the rights of that user.")]
 pub(super) struct CheckArgs {
     #[command(flatten)]
@@ -98,10 +98,8 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     }
     let capacities = capacities(&config, &Host::read().online_cpus);
     let graph = Graph::of(&config);
-    warnings.extend(chains::doubts(&graph));
-    warnings.extend(guarded::doubts(&config));
+    warnings.extend(doubts(&graph));
     warnings.extend(units::doubts(&graph, &columns));
-    warnings.extend(latency::doubts(&graph));
     let too_much: Vec<_> = capacities.iter().filter_map(too_much).collect();
     let valid = if too_much.is_empty() { "ok" } else { "valid, but its deadlines cannot all hold" };
     let mut text = format!("{source}: {valid}\n");
@@ -183,6 +181,11 @@ fn said(output: &Output) -> Result<(), Stop> {
             signal.unwrap_or_default()
         ))),
     }
+}
+
+/// What can hardly be meant, as far as the configuration alone shows it.
+pub(super) fn doubts(graph: &Graph<'_>) -> Vec<Problems> {
+    [chains::doubts(graph), guarded::doubts(graph.config), latency::doubts(graph)].concat()
 }
 
 /// What is written and could not be checked.

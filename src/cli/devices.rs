@@ -20,10 +20,10 @@ use std::path::Path;
     hertzd devices                      all devices, with a section for each\n  \
     hertzd devices | less               the same, page by page\n  \
     hertzd devices --json | jq -r '.devices[] | select(.class == \"hwmon\").name'\n\n\
-    Each section can be pasted into a configuration. One with a # in front\n\
-    needs something first, which the lines above it say: an address, a choice\n\
-    of lines, a kind that this build was made without. Devices go by names that\n\
-    stay the same when numbers change, unless several have the same name. Buses\n\
+    Each section can be pasted into a configuration. One with a # in front \
+    needs something first, which the lines above it say: an address, a choice \
+    of lines, a kind that this build was made without. Devices go by names that \
+    stay the same when numbers change, unless several have the same name. Buses \
     are not probed; `i2cdetect` finds the chips.")]
 pub(super) struct DevicesArgs {
     /// Print them as one JSON object

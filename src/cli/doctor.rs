@@ -22,11 +22,11 @@ use std::path::Path;
     sudo hertzd doctor                  also what the service's user may open\n  \
     hertzd doctor my.toml --all         with what is well, in full\n  \
     hertzd doctor my.toml --json | jq -r '.findings[].mend[].line'\n\n\
-    Asks the kernel for what a start would ask for, on threads like those of\n\
-    the workers, and reads what else decides how late ticks are. Nothing is\n\
-    changed, no task is built, and no device is taken. The worst comes first:\n\
-    what was tried, what came back, what it means for the configured tasks,\n\
-    and the lines that mend it, of which each is enough alone. Exits with 1 if\n\
+    Asks the kernel for what a start would ask for, on threads like those of \
+    the workers, and reads what else decides how late ticks are. Nothing is \
+    changed, no task is built, and no device is taken. The worst comes first: \
+    what was tried, what came back, what it means for the configured tasks, \
+    and the lines that mend it, of which each is enough alone. Exits with 1 if \
     something that is configured cannot work, 78 if the configuration is wrong.")]
 pub(super) struct DoctorArgs {
     #[command(flatten)]

@@ -20,9 +20,9 @@ use std::net::{SocketAddr, TcpListener};
     hertzd exporter                           serve http://127.0.0.1:9464/metrics\n  \
     hertzd exporter --listen '[::1]:9464'     on another address\n  \
     sudo systemctl enable --now hertzd-exporter\n\n\
-    Serves the text format of Prometheus, and OpenMetrics to a scraper that asks\n\
-    for it. While no daemon answers, hertzd_up is 0 and there are no other\n\
-    numbers. docs/monitoring has a dashboard and alert rules. It runs until a\n\
+    Serves the text format of Prometheus, and OpenMetrics to a scraper that asks \
+    for it. While no daemon answers, hertzd_up is 0 and there are no other \
+    numbers. docs/monitoring has a dashboard and alert rules. It runs until a \
     signal ends it.")]
 pub(super) struct ExporterArgs {
     #[command(flatten)]

@@ -30,9 +30,9 @@ const LONGEST: u64 = 4 << 20;
     hertzd log                               the latest 100 entries\n  \
     hertzd log --since 10m --cause blocked   what was blocked in ten minutes\n  \
     hertzd log --task imu --follow           go on with what comes\n\n\
-    Each line: when (UTC), the task, the cause of most of what it missed, and\n\
-    what happened. Only root and members of systemd-journal and adm can read\n\
-    the journal of the service. Without a journal this says where the log goes\n\
+    Each line: when (UTC), the task, the cause of most of what it missed, and \
+    what happened. Only root and members of systemd-journal and adm can read \
+    the journal of the service. Without a journal this says where the log goes \
     instead, and exits with 69.")]
 pub(super) struct LogArgs {
     #[command(flatten)]

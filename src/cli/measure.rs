@@ -38,17 +38,17 @@ const FASTEST: f64 = 20_000.0;
     hertzd measure                                every CPU, idle, for 20 s\n  \
     hertzd measure --load --for 2m --save a.json  under load as well; keep it\n  \
     hertzd measure --load --for 2m --against a.json\n                                                \
-        what has changed since, beyond noise\n  \
+        what has changed since\n  \
     hertzd measure --cpus 1 --json | jq .recommendation\n  \
     hertzd simulate my.toml --oversleep a.json    with sleeps as late as these\n  \
     hertzd plan my.toml --oversleep a.json\n\n\
-    Measures on each CPU how late an absolute sleep ends, as cyclictest does; how\n\
-    late ticks of hertzd's own loop start, with spin = \"off\" and \"auto\"; and the\n\
-    longest hole in which a thread that only reads the clock did not run. Each of\n\
-    these threads has the policy fifo while it measures: give the command the same\n\
-    privileges as the daemon. A percentile is shown if at least five values lie\n\
-    beyond it: p99.9 needs 5000 of them, which takes about 15 s at 1 kHz, and\n\
-    twice that with --load. Ctrl-C ends it and shows what is known by then.\n\
+    Measures on each CPU how late an absolute sleep ends, as cyclictest does; how \
+    late ticks of hertzd's own loop start, with spin = \"off\" and \"auto\"; and the \
+    longest hole in which a thread that only reads the clock did not run. Each of \
+    these threads has the policy fifo while it measures: give the command the same \
+    privileges as the daemon. A percentile is shown if at least five values lie \
+    beyond it: p99.9 needs 5000 of them, which takes about 15 s at 1 kHz, and \
+    twice that with --load. Ctrl-C ends it and shows what is known by then. \
     docs/seeing.md says what each number means.")]
 pub(super) struct MeasureArgs {
     /// How long to measure in all, about

@@ -61,15 +61,15 @@ use terminal::{print, print_json};
     max_term_width = 80,
     after_help = "Examples:\n  \
         hertzd run --for 10s                         run the demo for ten seconds\n  \
-        hertzd check my.toml && hertzd run my.toml   check a configuration, then run it\n  \
+        hertzd check my.toml && hertzd run my.toml   check it, then run it\n  \
         hertzd simulate my.toml --for 1h             an hour in seconds\n  \
         hertzd plan my.toml > planned.toml           workers, CPUs and phases\n  \
         hertzd measure                               how punctual is this machine?\n\n\
-        Without CONFIG, /etc/hertzd/hertzd.toml is used, or the embedded demo if\n\
-        that is missing. Exit codes: 0 everything that was asked for happened; 1 it\n\
-        ran, but not all is well; 64 wrong usage; 69 no daemon answers; 70 a fault;\n\
-        77 refused by the kernel; 78 wrong configuration. hertzd(8) says more.\n\
-        HERTZD_LOG or --log-level sets how much is logged: error, warn, info, debug,\n\
+        Without CONFIG, /etc/hertzd/hertzd.toml is used, or the embedded demo if \
+        that is missing. Exit codes: 0 everything that was asked for happened; 1 it \
+        ran, but not all is well; 64 wrong usage; 69 no daemon answers; 70 a fault; \
+        77 refused by the kernel; 78 wrong configuration. hertzd(8) says more. \
+        HERTZD_LOG or --log-level sets how much is logged: error, warn, info, debug, \
         trace."
 )]
 struct CommandLine {

@@ -22,9 +22,9 @@ const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
     hertzd new flywheel                          a daemon, in a new folder\n  \
     hertzd new . --name flywheel                 in this folder, which is empty\n  \
     hertzd new flywheel --hertzd ~/src/hertzd    on this checkout of hertzd\n\n\
-    The project is a daemon in Rust with a kind of task of its own and all of\n\
-    hertzd's commands and kinds: a struct and a function, a configuration, a test\n\
-    on the virtual clock, a service with its user, and a script that builds the\n\
+    The project is a daemon in Rust with a kind of task of its own and all of \
+    hertzd's commands and kinds: a struct and a function, a configuration, a test \
+    on the virtual clock, a service with its user, and a script that builds the \
     Debian package. It builds and passes its tests as it is. In DIR:\n\n  \
     cargo test                                the daemon's loop, exact\n  \
     cargo run --release -- run --for 5s       in real time\n\n\

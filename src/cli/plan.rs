@@ -1,20 +1,25 @@
 //! `hertzd plan`: the layout of workers, CPUs and phases that keeps each task's worst response lowest, as TOML.
 
+mod chains;
 mod document;
 mod input;
+mod places;
+mod planned;
 mod report;
 
 use super::check::too_much;
 use super::terminal::Shown;
 use super::{App, ConfigArg, Source, Stop};
 use crate::config::Problems;
-use crate::daemon::layout::{CpuLayout, MOST, plan as lay_out};
+use crate::daemon::layout::MOST;
 use crate::daemon::{Models, capacities};
 use crate::sys::host::Host;
 use crate::time::Span;
+use chains::too_old;
 use clap::Args;
-use document::{Document, as_it_is, texts};
-use input::{Input, Written, list};
+use document::{Document, texts};
+use input::{Written, list};
+use planned::Planning;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -24,11 +29,13 @@ use std::path::{Path, PathBuf};
     hertzd plan my.toml --oversleep m.json by what `hertzd measure --save` found\n  \
     hertzd plan my.toml --cpus 2,3         on two CPUs only\n  \
     hertzd plan --free                     the demo, with nothing pinned\n\n\
-    Prints the configuration with other workers, CPUs, priorities and phases; all\n\
-    else stays, and so do phases and CPUs that are written in it, unless --free\n\
-    is given. Comments at the top show the worst response of each task and the\n\
-    load of each CPU before and after, and what the plan does not know. The same\n\
-    input gives the same plan. Exits with 1 if the deadlines cannot all hold.\n\
+    Prints the configuration with other workers, CPUs, priorities and phases; all \
+    else stays, and so do phases and CPUs that are written in it, unless --free \
+    is given. Tasks that take values from each other stay on one worker, and in \
+    phase, unless --split-chains is given. Comments at the top show the worst \
+    response of each task, the age of each chain and the load of each CPU before \
+    and after, and what the plan does not know. The same input gives the same \
+    plan. Exits with 1 if the deadlines or a max-latency cannot all hold. \
     docs/planning.md says how it is found.")]
 pub(super) struct PlanArgs {
     #[command(flatten)]
@@ -45,6 +52,9 @@ pub(super) struct PlanArgs {
     /// Let the plan also change phases and CPUs that are written in the configuration
     #[arg(long)]
     free: bool,
+    /// Let the plan place tasks that take values from each other one by one, as far as every max-latency holds
+    #[arg(long)]
+    split_chains: bool,
 }
 
 /// CPUs, ascending.
@@ -99,34 +109,28 @@ pub(super) fn plan(app: &App, args: &PlanArgs) -> Result<(), Stop> {
     // CPUs that were not measured come last.
     let p99 = |cpu: &usize| late.iter().find(|(on, _)| on == cpu).map_or(Span::MAX, |(_, [_, p99, _])| *p99);
     cpus.sort_by_key(|cpu| (p99(cpu), *cpu));
-    let mut document = Document::parse(&texts(app, &source, &config)?).map_err(Stop::Fault)?;
+    let document = Document::parse(&texts(app, &source, &config)?).map_err(Stop::Fault)?;
     let written = if args.free { Written::default() } else { Written::of(&config, |task| document.has_phase(task)) };
-    let input =
-        Input::of(&config, &models, &cpus, written).map_err(|reason| Stop::Usage(format!("{source}: {reason}")))?;
-    let mut layout = lay_out(&input.placed, cpus.len(), input.now_on_these(&config));
-    if layout.changed && !late.is_empty() && input.placed.iter().all(|task| task.on.is_none()) {
-        // To the plan all CPUs are the same, so the shortest deadline gets the one on which sleeps end least late.
-        let shortest = |cpu: &CpuLayout| {
-            let tasks = cpu.workers.iter().flat_map(|worker| &worker.tasks);
-            tasks.map(|(task, _)| input.placed[*task].deadline).min().unwrap_or(Span::MAX)
-        };
-        layout.cpus.sort_by_key(shortest);
+    let planning = Planning { app, source: &source, config: &config, models: &models, late: &late, cpus: &cpus };
+    let mut planned = planning.planned(document.clone(), written.clone(), false)?;
+    let mut kept = None;
+    if args.split_chains {
+        let split = planning.planned(document, written, true)?;
+        kept = split.is_worse_than(&planned, &config);
+        if kept.is_none() {
+            planned = split;
+        }
     }
-    let named = match layout.changed {
-        true => document.lay_out(&config, &input, &layout),
-        false => as_it_is(&config, &input),
-    };
-    let toml = document.text();
-    let planned = app.parse_beside(&source, &toml, "the planned configuration").map_err(|problems| {
-        // The text is ours: a problem in it is a fault of this program, or the file changed meanwhile.
-        Stop::Fault(format!("the plan is no valid configuration: {}", problems.render(false)))
-    })?;
-    let (before, after) = (capacities(&config, &online), capacities(&planned, &online));
-    let report =
-        report::Report { source: &source, config: &config, input: &input, layout: &layout, named: &named, late: &late };
-    Shown::document(&(report.text(&before, &after) + &toml)).print()?;
+    let (before, after) = (capacities(&config, &online), capacities(&planned.config, &online));
+    let ages = [planned.ages(&config, &planned.before), planned.ages(&planned.config, &planned.after)];
+    let report = report::Report { source: &source, config: &config, planned: &planned, late: &late, kept, ages: &ages };
+    Shown::document(&(report.text(&before, &after) + &planned.toml)).print()?;
     let fails: Vec<_> = after.iter().filter_map(too_much).collect();
-    if fails.is_empty() { Ok(()) } else { Err(Stop::TooMuch(fails.join("; "))) }
+    match (fails.is_empty(), too_old(&ages[1])) {
+        (true, None) => Ok(()),
+        (true, Some(old)) => Err(Stop::TooOld(old)),
+        (false, old) => Err(Stop::TooMuch(fails.into_iter().chain(old).collect::<Vec<_>>().join("; "))),
+    }
 }
 
 /// How late sleeps on each CPU ended when that was measured: median, 99th percentile, the latest.

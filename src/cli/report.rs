@@ -24,10 +24,10 @@ const WRITTEN_BY: &str = concat!("hertzd ", env!("CARGO_PKG_VERSION"));
     hertzd report day.mcap -o day.html        a recording of ticks\n  \
     hertzd run --for 1m --json > a.json && hertzd report a.json -o a.html\n  \
     hertzd report --compare before.mcap after.mcap\n\n\
-    The page is one file that loads nothing: mail it, print it, keep it. What a\n\
-    source does not tell is said in its place. Over time, single misses with\n\
-    their stories and the worst second are told by flight files and recordings.\n\
-    docs/seeing.md says more. Exits with 1 if a rule of --fail-if is broken, 69\n\
+    The page is one file that loads nothing: mail it, print it, keep it. What a \
+    source does not tell is said in its place. Over time, single misses with \
+    their stories and the worst second are told by flight files and recordings. \
+    docs/seeing.md says more. Exits with 1 if a rule of --fail-if is broken, 69 \
     if no daemon answers.")]
 pub(super) struct ReportArgs {
     /// A flight file, an MCAP recording with ticks, or a summary (run --json); - for a summary on standard input [default: the running daemon]

@@ -25,13 +25,13 @@ use tracing::{debug, info};
     hertzd run my.toml --json >x.json  until Ctrl-C; the log is on stderr\n  \
     hertzd run my.toml --for 60s --fail-if 'any.missed > 0'   in CI\n  \
     hertzd run new.toml --shadow       what it would write, beside the real one\n\n\
-    A rule of --fail-if is TASK. or any. and a number of the JSON summary without\n\
-    _ns, one of > >= < <= == != and a limit, which has a unit if it is a time:\n\
-    'any.lateness.p99_9 > 80us', 'imu.causes.blocked > 5', or\n\
+    A rule of --fail-if is TASK. or any. and a number of the JSON summary without \
+    _ns, one of > >= < <= == != and a limit, which has a unit if it is a time: \
+    'any.lateness.p99_9 > 80us', 'imu.causes.blocked > 5', or \
     'records.dropped > 0'.\n\n\
-    The first Ctrl-C or SIGTERM stops each worker before its next tick, finishes\n\
-    recordings and prints the summary; a second one ends hertzd at once. SIGHUP\n\
-    reads the configuration again: tasks whose section is unchanged continue\n\
+    The first Ctrl-C or SIGTERM stops each worker before its next tick, finishes \
+    recordings and prints the summary; a second one ends hertzd at once. SIGHUP \
+    reads the configuration again: tasks whose section is unchanged continue \
     without missing a tick.")]
 pub(super) struct RunArgs {
     #[command(flatten)]

@@ -39,8 +39,8 @@ const STATUS_OVER: Span = Span::from_seconds(2);
     hertzd status --json | jq .reason  why not, from the whole snapshot\n  \
     hertzd status --follow | jq -c .tasks[].missed\n                                     \
     a snapshot a second, for programs\n\n\
-    Exit codes: 0 all is well; 1 not all is well; 69 no daemon answers, or\n\
-    not wholly in time. It waits for 2 s at most. --follow: 0 when the daemon\n\
+    Exit codes: 0 all is well; 1 not all is well; 69 no daemon answers, or \
+    not wholly in time. It waits for 2 s at most. --follow: 0 when the daemon \
     has ended or its lines are no longer read; 69 there is none, or it hangs.")]
 pub(super) struct StatusArgs {
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub(super) struct StatusArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     hertzd check --against-running && hertzd reload\n\n\
-    Waits until the daemon runs the new configuration, or has refused it: then\n\
+    Waits until the daemon runs the new configuration, or has refused it: then \
     the exit status is 78, and the old configuration stays in force.")]
 pub(super) struct ReloadArgs {
     #[command(flatten)]

@@ -20,27 +20,27 @@ const LOOK_EVERY: Span = Span::from_millis(50);
     hertzd safe --dry-run    print what would be written\n  \
     hertzd safe my.toml      by the configuration, where there is no plan\n  \
     hertzd safe --hold       keep GPIO lines at their safe levels until SIGTERM\n\n\
-    A daemon with outputs keeps the file safe-plan.json in its runtime directory: what\n\
-    each output's safe value is, and where it is to be written. The service's unit\n\
-    runs this command whenever the daemon has ended (ExecStopPost=). While the\n\
-    daemon lives, the outputs are its own, and nothing is written: exit code 77.\n\
+    A daemon with outputs keeps the file safe-plan.json in its runtime directory: what \
+    each output's safe value is, and where it is to be written. The service's unit \
+    runs this command whenever the daemon has ended (ExecStopPost=). While the \
+    daemon lives, the outputs are its own, and nothing is written: exit code 77. \
     The same holds for a file or a register that another hertzd has by now.\n\n\
-    A plan is carried out with the rights of the user that it belongs to, also by\n\
-    root. No link is followed, and nothing is written but numbers, to files that\n\
-    hold one, and lines, registers and frames. A plan in a folder that other users\n\
+    A plan is carried out with the rights of the user that it belongs to, also by \
+    root. No link is followed, and nothing is written but numbers, to files that \
+    hold one, and lines, registers and frames. A plan in a folder that other users \
     may write to is refused.\n\n\
-    What was written is read back, where that can be read: each number that differs is\n\
-    named, and the exit code is 1. A write that does not return is given up after 2 s\n\
+    What was written is read back, where that can be read: each number that differs is \
+    named, and the exit code is 1. A write that does not return is given up after 2 s \
     and named; the others are made all the same.\n\n\
-    A GPIO line belongs to the process that has requested it: once this command has\n\
-    ended, what becomes of the line's level is up to the driver of its chip. With\n\
-    --hold it stays until SIGTERM or SIGINT, and keeps the lines; until then no\n\
+    A GPIO line belongs to the process that has requested it: once this command has \
+    ended, what becomes of the line's level is up to the driver of its chip. With \
+    --hold it stays until SIGTERM or SIGINT, and keeps the lines; until then no \
     daemon can have them.\n\n\
-    With CONFIG the outputs that it names are opened as at a start, and get their\n\
-    safe values; PWM channels are set up. What \"restore\" stands for is known only\n\
-    to a plan: such an output is left alone, and the exit code is 1. With \"hold\"\n\
+    With CONFIG the outputs that it names are opened as at a start, and get their \
+    safe values; PWM channels are set up. What \"restore\" stands for is known only \
+    to a plan: such an output is left alone, and the exit code is 1. With \"hold\" \
     it is left alone as well. Outputs that a daemon has are its own: exit code 77.\n\n\
-    The frames of tasks of the kind can are sent, each up to three times, unless a\n\
+    The frames of tasks of the kind can are sent, each up to three times, unless a \
     daemon that lives has their id in its plan.")]
 pub(super) struct SafeArgs {
     /// The configuration whose outputs get their safe values, in place of a plan

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     hertzd schema > hertzd.schema.json\n  \
-    hertzd schema my.toml > my.schema.json    with the keys of the plugins that it names\n\n\
-    Without CONFIG a section of the kind plugin may have any keys beside those that\n\
+    hertzd schema my.toml > my.schema.json    with the keys of its plugins\n\n\
+    Without CONFIG a section of the kind plugin may have any keys beside those that \
     every plugin has. With it the libraries are loaded, and asked for their keys.")]
 pub(super) struct SchemaArgs {
     /// A configuration whose plugins are asked for the keys of their sections

@@ -31,14 +31,14 @@ use std::path::{Path, PathBuf};
         every value of a loop\n  \
     hertzd measure --save m.json && hertzd simulate my.toml --oversleep m.json\n                                                   \
         on this machine\n\n\
-    [task.NAME.simulate] run = [\"18ms\", \"3ms\"] sets how long ticks take, used in\n\
-    turn, cyclically; [worker.NAME.simulate] oversleep = [\"60us\"] how late each\n\
-    sleep ends. Instants count from the epoch. Workers are independent, and\n\
-    simulated one after the other, unless values flow between them. With\n\
-    --summary-only, what a worker does over and over is run once and counted;\n\
+    [task.NAME.simulate] run = [\"18ms\", \"3ms\"] sets how long ticks take, used in \
+    turn, cyclically; [worker.NAME.simulate] oversleep = [\"60us\"] how late each \
+    sleep ends. Instants count from the epoch. Workers are independent, and \
+    simulated one after the other, unless values flow between them. With \
+    --summary-only, what a worker does over and over is run once and counted; \
     the numbers are the same.\n\n\
-    Tasks that only compute, such as pid, are run. In place of a sensor,\n\
-    [task.NAME.simulate] values = \"FILE.csv\" plays a recording, and plant a model\n\
+    Tasks that only compute, such as pid, are run. In place of a sensor, \
+    [task.NAME.simulate] values = \"FILE.csv\" plays a recording, and plant a model \
     that a controller can be tuned on. docs/planning.md says more.")]
 pub(super) struct SimulateArgs {
     #[command(flatten)]

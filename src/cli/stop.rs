@@ -33,7 +33,7 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
         UNWELL,
         "`run`, `simulate`: it ran, but a task was disabled (by an error, a panic or its `overrun-limit`), a recording lost \
          rows, blocks or ticks, or a rule of `--fail-if` was broken. The reason is on stderr, and in the summary. \
-         `check`: the configuration is valid, but its deadlines cannot all hold. `plan`: those of the planned one cannot. \
+         `check`: the configuration is valid, but its deadlines cannot all hold. `plan`: those of the planned one, or a `max-latency`, cannot. \
          `doctor`: something that is configured cannot work on this machine. \
          `measure`: it was stopped before anything was measured. \
          `safe`: not every output could be given its safe value. \
@@ -96,6 +96,8 @@ pub(super) enum Stop {
     Unwell(String),
     /// The deadlines of a configuration cannot all hold.
     TooMuch(String),
+    /// What a chain acts on is older than its `max-latency`.
+    TooOld(String),
     /// The reader of stdout has closed it.
     StdoutClosed,
     /// The reason is in the log already; this is the exit status.
@@ -140,6 +142,7 @@ impl Stop {
             Self::Fault(text) => Some((text.clone(), INTERNAL)),
             Self::Unwell(text) => Some((format!("not well: {text}"), UNWELL)),
             Self::TooMuch(text) => Some((format!("the deadlines cannot all hold: {text}"), UNWELL)),
+            Self::TooOld(text) => Some((format!("max-latency cannot hold: {text}"), UNWELL)),
             Self::StdoutClosed | Self::Logged(_) => None,
         }
     }

@@ -41,12 +41,12 @@ const COLUMNS: usize = 80;
     hertzd top                                  the service, live\n  \
     hertzd top --socket /run/user/1000/h.sock   another daemon\n  \
     hertzd top --once | tee now.txt             one frame as text\n\n\
-    Keys: ? shows all of them, and what the columns mean; q or Ctrl-C quits.\n\
-    It asks the daemon once a second. NO_COLOR turns colours off. On a terminal\n\
-    that cannot move its cursor (TERM=dumb) the frames follow each other.\n\
-    --once takes a second, since rates are the difference of two answers; the\n\
+    Keys: ? shows all of them, and what the columns mean; q or Ctrl-C quits. \
+    It asks the daemon once a second. NO_COLOR turns colours off. On a terminal \
+    that cannot move its cursor (TERM=dumb) the frames follow each other. \
+    --once takes a second, since rates are the difference of two answers; the \
     width is that of the terminal, of COLUMNS, or 80.\n\n\
-    Exit codes: 0 it was ended by a key or a signal; 64 there is no terminal;\n\
+    Exit codes: 0 it was ended by a key or a signal; 64 there is no terminal; \
     69 no daemon answers.")]
 pub(super) struct TopArgs {
     #[command(flatten)]

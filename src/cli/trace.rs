@@ -30,8 +30,8 @@ const HANDED_OVER_WITHIN: Span = Span::from_seconds(1);
     hertzd trace /run/hertzd/flight.prev  those of the process before it\n  \
     hertzd trace day.mcap -o t.pftrace    those of a recording\n  \
     sudo hertzd trace --kernel 10         ten seconds, with the kernel's scheduler\n\n\
-    Open the trace at https://ui.perfetto.dev (Open trace file); nothing is\n\
-    uploaded. Without FILE and without a daemon, the latest flight file that was\n\
+    Open the trace at https://ui.perfetto.dev (Open trace file); nothing is \
+    uploaded. Without FILE and without a daemon, the latest flight file that was \
     left is read, so it works after a crash as well. docs/seeing.md says more.")]
 pub(super) struct TraceArgs {
     /// A flight file, or an MCAP recording with ticks [default: the flight file of the running daemon]

@@ -19,6 +19,9 @@ type BuildAtTheDesk = Build;
 /// What looks at what that would open, and changes nothing.
 type Look = Box<dyn FnOnce() -> Result<Preview, BuildError> + Send>;
 
+/// What tells the unit of a value by its name, as far as the section says it.
+type Units = Box<dyn Fn(&str) -> String + Send>;
+
 /// A task that has been parsed and checked, but not built: nothing is open yet.
 pub struct Blueprint {
     build: Option<Build>,
@@ -30,6 +33,7 @@ pub struct Blueprint {
     at_the_desk: Option<BuildAtTheDesk>,
     held: Span,
     unchecked: Option<BuildError>,
+    units: Option<Units>,
     reads: Option<(&'static str, PathBuf)>,
 }
 
@@ -55,6 +59,7 @@ impl Blueprint {
             at_the_desk: None,
             held: Span::ZERO,
             unchecked: None,
+            units: None,
             reads: None,
         }
     }
@@ -152,6 +157,17 @@ impl Blueprint {
     /// What of the section could not be checked; `None`: nothing.
     pub fn left_unchecked(&self) -> Option<&BuildError> {
         self.unchecked.as_ref()
+    }
+
+    /// Says how the unit of a value is found by its name without opening anything: what stands in for the task under `simulate` has the same.
+    #[must_use]
+    pub fn with_units(self, unit: impl Fn(&str) -> String + Send + 'static) -> Self {
+        Self { units: Some(Box::new(unit)), ..self }
+    }
+
+    /// The unit of a value, as far as the section says it; else empty.
+    pub fn unit(&self, value: &str) -> String {
+        self.units.as_ref().map_or_else(String::new, |unit| unit(value))
     }
 
     /// Builds what runs on the virtual clock, which opens nothing: the task itself if it only [computes](Self::computing), else what stands

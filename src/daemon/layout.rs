@@ -7,7 +7,7 @@
 //! Up to [`ALL`] tasks, every way to spread them over the CPUs is tried; else each task, the one with the largest load first,
 //! goes to the CPU with the least load, and single tasks are then moved while that is better. On a CPU, tasks with shorter
 //! deadlines may get a worker that interrupts the others. Phases are chosen task by task, the shortest period first. A phase or a
-//! CPU that a task comes with stays.
+//! CPU that a task comes with stays. Tasks of one chain are placed together, and their phases are moved together.
 
 mod phases;
 mod placed;
@@ -15,6 +15,7 @@ mod placed;
 use crate::pacing::{Demand, Interference, Load, Responses, Verdict, feasible_beside, responses};
 use crate::time::Span;
 use phases::with_phases;
+use placed::chains;
 pub(crate) use placed::{CpuLayout, Placed, PlannedWorker};
 use std::collections::BTreeMap;
 
@@ -44,15 +45,16 @@ pub(crate) struct Layout {
 /// How good a layout is: less is better, the first difference decides.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Score {
-    objections: usize,
-    waits: Vec<u64>, // in thousandths of the deadline, the largest first
-    load: u64,       // of the fullest CPU, in thousandths
+    objections: usize, // workers that cannot hold their deadlines, and chains above their max-latency
+    waits: Vec<u64>,   // in thousandths of the deadline, the largest first
+    load: u64,         // of the fullest CPU, in thousandths
     workers: usize,
 }
 
 /// The best layout that was found, on this many CPUs: that of `now`, if none that was tried is better.
 pub(crate) fn plan(tasks: &[Placed], cpus: usize, now: Option<Vec<CpuLayout>>) -> Layout {
-    let mut search = Search { tasks, known: BTreeMap::new() };
+    let all: Vec<usize> = (0..tasks.len()).collect();
+    let mut search = Search { tasks, chains: chains(tasks, &all), known: BTreeMap::new() };
     let all_tried = tasks.len() <= ALL;
     let sets = if all_tried { search.every_way(cpus) } else { search.spread(cpus) };
     let found = search.score(&sets);
@@ -67,8 +69,8 @@ pub(crate) fn plan(tasks: &[Placed], cpus: usize, now: Option<Vec<CpuLayout>>) -
 /// The worst responses on a CPU, if each sleep ends this `late`.
 pub(crate) fn on_cpu(tasks: &[Placed], cpu: &CpuLayout, late: Span, ticks: usize) -> Responses {
     let load = |(task, phase): &(usize, Span)| {
-        let Placed { rate, deadline, run, .. } = tasks[*task];
-        Load { rate, phase: *phase, deadline, run }
+        let Placed { rate, turn, run, .. } = tasks[*task];
+        Load { rate, phase: *phase, deadline: turn, run }
     };
     let loads: Vec<Vec<_>> = cpu.workers.iter().map(|worker| worker.tasks.iter().map(load).collect()).collect();
     responses(&loads, late, ticks)
@@ -91,32 +93,39 @@ impl Score {
 
 struct Search<'a> {
     tasks: &'a [Placed],
+    /// What is placed together: a chain, or a task that is in none.
+    chains: Vec<Vec<usize>>,
     known: BTreeMap<Vec<usize>, (CpuLayout, Score)>,
 }
 
 impl Search<'_> {
-    /// Each way to spread the tasks over CPUs; the first of the best.
+    /// Each way to spread the chains over CPUs; the first of the best.
     fn every_way(&mut self, cpus: usize) -> Vec<Vec<usize>> {
         let mut best: Option<(Score, Vec<Vec<usize>>)> = None;
-        let mut on = vec![0; self.tasks.len()];
+        let mut on = vec![0; self.chains.len()];
         loop {
-            let sets: Vec<Vec<usize>> =
-                (0..cpus).map(|cpu| (0..on.len()).filter(|task| on[*task] == cpu).collect()).collect();
+            let on_cpu = |cpu: usize| {
+                let chains = self.chains.iter().zip(&on).filter(|(_, on)| **on == cpu);
+                let mut set: Vec<usize> = chains.flat_map(|(chain, _)| chain.iter().copied()).collect();
+                set.sort_unstable();
+                set
+            };
+            let sets: Vec<Vec<usize>> = (0..cpus).map(on_cpu).collect();
             if let Some(sets) = self.assigned(sets) {
                 let score = self.score(&sets);
                 if best.as_ref().is_none_or(|(before, _)| score < *before) {
                     best = Some((score, sets));
                 }
             }
-            // The next one. But for the CPUs that tasks may use, CPUs do not differ: a task may go to those that tasks before
+            // The next one. But for the CPUs that tasks may use, CPUs do not differ: a chain may go to those that chains before
             // it use, and to one more.
-            let may_go_on = |task: usize| {
-                let used = on[..task].iter().max().map_or(0, |most| most + 1);
-                on[task] < used.min(cpus - 1)
+            let may_go_on = |chain: usize| {
+                let used = on[..chain].iter().max().map_or(0, |most| most + 1);
+                on[chain] < used.min(cpus - 1)
             };
-            let Some(task) = (0..on.len()).rev().find(|task| may_go_on(*task)) else { break };
-            on[task] += 1;
-            on[task + 1..].fill(0);
+            let Some(chain) = (0..on.len()).rev().find(|chain| may_go_on(*chain)) else { break };
+            on[chain] += 1;
+            on[chain + 1..].fill(0);
         }
         best.map(|(_, sets)| sets).unwrap_or_default()
     }
@@ -158,31 +167,32 @@ impl Search<'_> {
         self.tasks[task].on.as_ref().is_none_or(|on| on.contains(&cpu))
     }
 
-    /// The task with the largest load first, each to the CPU with the least; then better ones by moving single tasks.
+    /// The chain with the largest load first, each to the CPU with the least; then better ones by moving single chains.
     fn spread(&mut self, cpus: usize) -> Vec<Vec<usize>> {
-        let mut order: Vec<_> = (0..self.tasks.len()).collect();
-        order.sort_by(|a, b| load(&self.tasks[*b]).total_cmp(&load(&self.tasks[*a])).then(a.cmp(b)));
+        let mut chains = self.chains.clone();
+        let of = |chain: &[usize]| chain.iter().fold(0.0, |sum, task| sum + load(&self.tasks[*task]));
+        chains.sort_by(|a, b| of(b).total_cmp(&of(a)).then(a.cmp(b)));
         let mut sets = vec![Vec::new(); cpus];
         let mut loads = vec![0.0_f64; cpus];
-        for task in order {
-            let usable = (0..cpus).filter(|cpu| self.may_use(task, *cpu));
+        for chain in chains {
+            let usable = (0..cpus).filter(|cpu| self.may_use(chain[0], *cpu));
             let least = usable.min_by(|a, b| loads[*a].total_cmp(&loads[*b]).then(a.cmp(b))).unwrap_or(0);
-            loads[least] += load(&self.tasks[task]);
-            sets[least].push(task);
+            loads[least] += of(&chain);
+            sets[least].extend(chain);
         }
         sets.iter_mut().for_each(|set| set.sort_unstable());
         let mut score = self.score(&sets);
         loop {
             let before = score.clone();
-            for task in 0..self.tasks.len() {
+            for chain in self.chains.clone() {
                 for to in 0..cpus {
-                    let Some(from) = sets.iter().position(|set| set.contains(&task)) else { continue };
-                    if from == to || !self.may_use(task, to) || self.known.len() >= LOOKS {
+                    let Some(from) = sets.iter().position(|set| set.contains(&chain[0])) else { continue };
+                    if from == to || !self.may_use(chain[0], to) || self.known.len() >= LOOKS {
                         continue;
                     }
                     let mut moved = sets.clone();
-                    moved[from].retain(|other| *other != task);
-                    moved[to].push(task);
+                    moved[from].retain(|other| !chain.contains(other));
+                    moved[to].extend(&chain);
                     moved[to].sort_unstable();
                     let better = self.score(&moved);
                     if better < score {
@@ -219,21 +229,21 @@ impl Search<'_> {
 
     /// Ways to give tasks to workers of one CPU: by their deadlines, to one, two or three of them.
     fn workers(&self, set: &[usize]) -> Vec<Vec<Vec<usize>>> {
-        let mut by_deadline = set.to_vec();
-        by_deadline.sort_by_key(|task| (self.tasks[*task].deadline, *task));
-        let count = by_deadline.len();
-        // Between tasks with different deadlines; of many, about a dozen.
-        let cuts =
-            (1..count).filter(|cut| self.tasks[by_deadline[cut - 1]].deadline < self.tasks[by_deadline[*cut]].deadline);
+        let mut by_deadline = chains(self.tasks, set);
+        let shortest = |chain: &[usize]| chain.iter().map(|task| self.tasks[*task].deadline).min();
+        by_deadline.sort_by_key(|chain| (shortest(chain), chain[0]));
+        let count = set.len();
+        // Between chains with different deadlines; of many, about a dozen.
+        let cuts = (1..by_deadline.len()).filter(|cut| shortest(&by_deadline[cut - 1]) < shortest(&by_deadline[*cut]));
         let cuts: Vec<_> = cuts.collect();
         let cuts: Vec<_> = cuts.iter().copied().step_by(cuts.len().div_ceil(12).max(1)).collect();
-        let mut ways = vec![vec![by_deadline.clone()]];
+        let mut ways = vec![vec![by_deadline.concat()]];
         for (index, cut) in cuts.iter().enumerate() {
             let (first, rest) = by_deadline.split_at(*cut);
-            ways.push(vec![first.to_vec(), rest.to_vec()]);
+            ways.push(vec![first.concat(), rest.concat()]);
             for second in cuts.iter().skip(index + 1).filter(|_| count <= ALL) {
                 let (middle, last) = rest.split_at(second - cut);
-                ways.push(vec![first.to_vec(), middle.to_vec(), last.to_vec()]);
+                ways.push(vec![first.concat(), middle.concat(), last.concat()]);
             }
         }
         for groups in &mut ways {
@@ -271,7 +281,8 @@ fn judge(tasks: &[Placed], cpu: &CpuLayout) -> Score {
     let share: f64 =
         cpu.workers.iter().flat_map(|worker| &worker.tasks).fold(0.0, |sum, (task, _)| sum + load(&tasks[*task]));
     let worst = on_cpu(tasks, cpu, Span::ZERO, TICKS).worst;
-    let waits = cpu.workers.iter().zip(&worst).flat_map(|(worker, worst)| worker.tasks.iter().zip(worst));
+    let placed = || cpu.workers.iter().zip(&worst).flat_map(|(worker, worst)| worker.tasks.iter().zip(worst));
+    let too_old = placed().filter(|((task, _), worst)| tasks[*task].longest.is_some_and(|longest| **worst > longest));
     let thousandths = |((task, _), worst): (&(usize, Span), &Span)| {
         let Placed { run, deadline, .. } = &tasks[*task];
         let wait = i128::from((*worst - *run).max(Span::ZERO).nanos());
@@ -280,14 +291,14 @@ fn judge(tasks: &[Placed], cpu: &CpuLayout) -> Score {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a few CPUs at the most")]
     let load = (share * 1_000.0) as u64;
     Score {
-        objections: objections(tasks, cpu),
-        waits: waits.map(thousandths).collect(),
+        objections: objections(tasks, cpu) + too_old.count(),
+        waits: placed().map(thousandths).collect(),
         load,
         workers: cpu.workers.iter().filter(|worker| !worker.tasks.is_empty()).count(),
     }
 }
 
-/// How many of the workers `hertzd check` would say of that their deadlines cannot hold.
+/// The number of workers whose deadlines cannot hold, as `hertzd check` finds it.
 fn objections(tasks: &[Placed], cpu: &CpuLayout) -> usize {
     let mut above: Vec<Interference> = Vec::new();
     let mut objections = 0;

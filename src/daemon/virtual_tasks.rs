@@ -199,7 +199,7 @@ fn source(task: &mut TaskConfig) -> Result<(Source, Vec<Column>), Problems> {
             (Source::Recording { values, zero: Instant::ZERO + task.phase }, columns)
         }
         Some(StandIn::Plant(config)) => {
-            let columns = vec![Column { name: config.value.clone(), unit: String::new() }];
+            let columns = vec![Column { name: config.value.clone(), unit: task.blueprint.unit(&config.value) }];
             (Source::Plant(Arc::new(Mutex::new(Plant::new(config)))), columns)
         }
         None => match task.blueprint.build_at_the_desk() {

@@ -94,6 +94,32 @@ fn a_recording_is_played_in_place_of_the_sensor() {
 }
 
 #[test]
+fn a_plant_has_the_unit_of_what_it_stands_in_for() {
+    let plant = |task: &str, kind: &str, value: &str| {
+        format!(
+            "[task.{task}]\nrate = 10\n{kind}\nsimulate.plant = {{ value = \"{value}\", input = 1, time-constant = \"1s\" }}\n"
+        )
+    };
+    let text = [
+        plant("a", "kind = \"sensor\"\npath = \"/nowhere\"\nname = \"level\"\nunit = \"m\"", "level"),
+        plant("b", "kind = \"sensor\"\nhwmon = \"chip\"\nfile = \"temp1_input\"\nname = \"board\"", "board"),
+        plant("c", "kind = \"sensor\"\nhwmon = \"chip\"", "in3"),
+        plant("d", "kind = \"sensor\"\niio = \"chip\"", "accel_x"),
+        plant(
+            "e",
+            "kind = \"i2c\"\nbus = 1\naddress = 0x48\nregister = 0\ntype = \"s16be\"\nname = \"t\"\nunit = \"°C\"",
+            "t",
+        ),
+        plant("f", "kind = \"sensor\"\npath = \"/nowhere\"\nname = \"bare\"", "bare"),
+    ];
+    let output = Desk::with(&text.concat()).simulate(&["--for", "1s", "--csv", "-"]);
+    let table = String::from_utf8(output.stdout).unwrap();
+    let wanted =
+        "task,tick,release_s,lateness_ns,skipped,a.level [m],b.board [°C],c.in3 [V],d.accel_x [m/s²],e.t [°C],f.bare";
+    assert_eq!(table.lines().next(), Some(wanted), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn between_workers_a_value_arrives_when_its_tick_has_finished() {
     let text = |first: &str, second: &str, phase: &str| {
         format!(

@@ -154,3 +154,109 @@ fn the_cpu_on_which_sleeps_end_least_late_is_used_first() {
         "{without}"
     );
 }
+
+/// A loop of three tasks, and one that runs for longer than the loop's deadlines.
+const CHAIN: &str = r#"
+[worker.main]
+
+[task.imu]
+kind = "sensor"
+rate = 100
+path = "/proc/uptime"
+name = "x"
+budget = "10us"
+
+[task.control]
+kind = "pid"
+rate = 100
+input = "imu.x"
+setpoint = 1
+kp = 1
+budget = "10us"
+
+[task.motor]
+kind = "output"
+rate = 100
+input = "control.out"
+path = "/nowhere"
+safe = 0
+budget = "10us"
+
+[task.report]
+kind = "load"
+rate = 10
+run = "12ms"
+budget = "12ms"
+
+[task.imu.simulate]
+plant = { value = "x", input = "motor.applied", time-constant = "1s" }
+"#;
+
+fn chain(max_latency: &str) -> String {
+    CHAIN.replace("safe = 0\n", &format!("safe = 0\nmax-latency = \"{max_latency}\"\n"))
+}
+
+/// The age of what `motor` acts on, at the most, when it is simulated for two seconds.
+fn oldest(path: &Path) -> i64 {
+    let output = hertzd(&["simulate", word(path), "--for", "2s", "--summary-only", "--json"]);
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let motor = summary["tasks"].as_array().unwrap().iter().find(|task| task["task"] == "motor").unwrap();
+    motor["age_ns"]["max"].as_i64().unwrap()
+}
+
+/// The line of the plan's comments about the chain, without the padding between its columns.
+fn row(plan: &str) -> String {
+    let row = plan.lines().find(|line| line.starts_with("# imu, control, motor ")).unwrap_or_else(|| panic!("{plan}"));
+    row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join(" | ")
+}
+
+#[test]
+fn a_chain_stays_on_one_worker_and_in_phase() {
+    let (_folder, path) = file("my.toml", &chain("4ms"));
+    for args in [&[][..], &["--free"], &["--cpus", &cpu()], &["--free", "--cpus", &cpu()], &["--split-chains"]] {
+        let output = hertzd(&[&["plan", word(&path)], args].concat());
+        let plan = text(&output.stdout);
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        // Before, report's tick of 12 ms is not over when the chain is released again.
+        assert_eq!(row(&plan), "# imu, control, motor | 4.00 ms | 2.06 ms | 30.0 µs", "{args:?}: {plan}");
+        let (_planned_folder, planned) = file("planned.toml", &plan);
+        assert_eq!(oldest(&planned), 30_000, "{args:?}: as promised: {plan}");
+        let check = text(&hertzd(&["check", "--no-open", word(&planned)]).stdout);
+        assert!(!check.contains("Warnings:"), "{args:?}: {check}");
+        if args.contains(&"--split-chains") {
+            assert!(plan.contains("# --split-chains: chains stay together all the same. With them split, "), "{plan}");
+        }
+    }
+}
+
+#[test]
+fn a_chain_without_a_limit_is_split_if_that_is_asked_for() {
+    let (_folder, path) = file("my.toml", CHAIN);
+    let kept = text(&hertzd(&["plan", word(&path), "--cpus", &cpu()]).stdout);
+    assert_eq!(row(&kept), "# imu, control, motor | none | 2.06 ms | 30.0 µs", "{kept}");
+    let split = text(&hertzd(&["plan", word(&path), "--cpus", &cpu(), "--split-chains"]).stdout);
+    assert!(split.contains("phase = "), "its tasks no longer wait for each other: {split}");
+    assert!(!row(&split).ends_with("| 30.0 µs"), "and its age is told: {split}");
+}
+
+#[test]
+fn a_chain_keeps_the_distances_between_its_phases() {
+    let apart = chain("4ms").replace("input = \"imu.x\"", "phase = \"1ms\"\ninput = \"imu.x\"");
+    let apart = apart.replace("input = \"control.out\"", "phase = \"3ms\"\ninput = \"control.out\"");
+    let (_folder, path) = file("my.toml", &apart);
+    let plan = text(&hertzd(&["plan", word(&path), "--free", "--cpus", &cpu()]).stdout);
+    let (_planned_folder, planned) = file("planned.toml", &plan);
+    assert_eq!(oldest(&planned), 3_010_000, "{plan}");
+    assert!(row(&plan).ends_with("| 3.01 ms"), "{plan}");
+}
+
+#[test]
+fn a_latency_that_no_plan_keeps_is_said_and_fails() {
+    let (_folder, path) = file("my.toml", &chain("20us"));
+    let output = hertzd(&["plan", word(&path)]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = "max-latency cannot hold: imu, control, motor is up to 30.0 µs old when its last tick has finished, and its max-latency is \
+                20.0 µs";
+    assert!(text(&output.stderr).contains(said), "{output:?}");
+    assert!(text(&output.stdout).contains("[task.motor]"), "the best that was found is printed: {output:?}");
+}

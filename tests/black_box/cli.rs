@@ -66,16 +66,37 @@ fn commands_of_other_programs_are_answered_with_ours() {
     assert!(text.contains("'status'"), "a slip gets clap's own tip: {text}");
 }
 
+/// Every command, and none: what the help of hertzd lists.
+fn commands() -> Vec<String> {
+    let help = stdout(&hertzd(&["--help"]));
+    let (_, listed) = help.split_once("Commands:\n").unwrap();
+    let (listed, _) = listed.split_once("\n\n").unwrap();
+    let named =
+        listed.lines().filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
+    std::iter::once("").chain(named.filter(|name| *name != "help")).map(str::to_owned).collect()
+}
+
 #[test]
-fn the_help_of_every_command_fits_80_columns() {
-    for command in [
-        "", "run", "check", "doctor", "simulate", "plan", "measure", "status", "log", "top", "exporter", "reload",
-        "trace", "report", "devices", "schema", "new", "stop", "version",
-    ] {
-        let help =
-            stdout(&hertzd(&[command, "--help"].iter().copied().filter(|word| !word.is_empty()).collect::<Vec<_>>()));
+fn the_help_of_every_command_fits_80_columns_and_is_wrapped_once() {
+    let commands = commands();
+    assert!(commands.len() >= 18, "{commands:?}");
+    for command in commands {
+        let help = stdout(&hertzd(&[&command, "--help"][usize::from(command.is_empty())..]));
         let long = help.lines().find(|line| line.chars().count() > 80);
         assert!(help.contains("Usage:") && long.is_none(), "{command}: {long:?}");
+        let lines: Vec<&str> = help.lines().collect();
+        for pair in lines.windows(2) {
+            let [line, next] = pair else { unreachable!() };
+            let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ') && !line.ends_with(':');
+            let word = next.split_whitespace().next().map_or(0, |word| word.chars().count());
+            let is_broken = is_prose(line) && is_prose(next) && line.chars().count() + 1 + word <= 80;
+            assert!(!is_broken, "{command}: there is room for the next word:\n{line}\n{next}");
+        }
+        let Some(at) = lines.iter().position(|line| *line == "Examples:") else { continue };
+        for line in lines[at + 1..].iter().take_while(|line| !line.is_empty()) {
+            let is_whole = ["  hertzd ", "  sudo ", "                    "].iter().any(|start| line.starts_with(start));
+            assert!(is_whole, "{command}: an example is too long for a line: {line}");
+        }
     }
 }
 

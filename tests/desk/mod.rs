@@ -57,10 +57,11 @@ impl Table {
         Self { columns, rows }
     }
 
+    /// The place of a column, with its unit or without.
     pub(crate) fn column(&self, name: &str) -> usize {
         self.columns
             .iter()
-            .position(|column| column == name)
+            .position(|column| column == name || column.split(" [").next() == Some(name))
             .unwrap_or_else(|| panic!("no {name} in {:?}", self.columns))
     }
 

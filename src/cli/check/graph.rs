@@ -13,45 +13,45 @@ use std::collections::HashMap;
 const MEASURES: [&str; 5] = ["audio", "gpio", "i2c", "sensor", "video"];
 
 /// All links of a configuration.
-pub(super) struct Graph<'a> {
-    pub(super) config: &'a Config,
-    pub(super) links: Vec<Link<'a>>, // each task's together, in the order of declaration
-    into: Vec<Vec<usize>>,           // by task: its places among the links
-    out: Vec<Vec<usize>>,            // likewise
-    order: Vec<usize>,               // of the tasks: each after those whose values it takes
-    oldest: Vec<Span>,               // by task: the most that all links before it add
-    newest: Vec<Option<Span>>,       // by task: the least; none: there may be no measurement behind it
+pub(in crate::cli) struct Graph<'a> {
+    pub(in crate::cli) config: &'a Config,
+    pub(in crate::cli) links: Vec<Link<'a>>, // each task's together, in the order of declaration
+    into: Vec<Vec<usize>>,                   // by task: its places among the links
+    out: Vec<Vec<usize>>,                    // likewise
+    order: Vec<usize>,                       // of the tasks: each after those whose values it takes
+    oldest: Vec<Span>,                       // by task: the most that all links before it add
+    newest: Vec<Option<Span>>,               // by task: the least; none: there may be no measurement behind it
 }
 
 /// One value on its way.
-pub(super) struct Link<'a> {
-    pub(super) from: usize,
-    pub(super) to: usize,
-    pub(super) taken: &'a Taken,
-    pub(super) name: &'a ValueName,
-    pub(super) delay: Delay,
+pub(in crate::cli) struct Link<'a> {
+    pub(in crate::cli) from: usize,
+    pub(in crate::cli) to: usize,
+    pub(in crate::cli) taken: &'a Taken,
+    pub(in crate::cli) name: &'a ValueName,
+    pub(in crate::cli) delay: Delay,
     /// It is stale when it is older.
-    pub(super) max_age: Span,
+    pub(in crate::cli) max_age: Span,
 }
 
 /// How long before the taker's release the row was released that it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Delay {
-    pub(super) least: Span,
-    pub(super) most: Span,
+pub(in crate::cli) struct Delay {
+    pub(in crate::cli) least: Span,
+    pub(in crate::cli) most: Span,
     /// The bound holds while the giver meets its deadlines, which is part of it.
-    pub(super) by_deadline: bool,
+    pub(in crate::cli) by_deadline: bool,
 }
 
 impl Link<'_> {
     /// It takes the row of the tick before, and its age counts for nothing.
-    pub(super) fn is_previous(&self) -> bool {
+    pub(in crate::cli) fn is_previous(&self) -> bool {
         self.name.previous.is_some()
     }
 }
 
 impl<'a> Graph<'a> {
-    pub(super) fn of(config: &'a Config) -> Self {
+    pub(in crate::cli) fn of(config: &'a Config) -> Self {
         let tasks = config.tasks.len();
         let positions: HashMap<&str, usize> = config.tasks.iter().map(|task| &*task.name).zip(0..).collect();
         let (mut links, mut into, mut out) = (Vec::new(), vec![Vec::new(); tasks], vec![Vec::new(); tasks]);
@@ -107,13 +107,13 @@ impl<'a> Graph<'a> {
     }
 
     /// The tasks with which chains end: they take values, and give none onward, but for the next tick of a circle.
-    pub(super) fn ends(&self) -> impl Iterator<Item = usize> {
+    pub(in crate::cli) fn ends(&self) -> impl Iterator<Item = usize> {
         let has = |links: &[usize]| self.direct(links).next().is_some();
         (0..self.config.tasks.len()).filter(move |task| has(&self.into[*task]) && !has(&self.out[*task]))
     }
 
     /// The tasks of the chain that ends with this one, in the order in which they run when they are released together.
-    pub(super) fn chain(&self, end: usize) -> Vec<usize> {
+    pub(in crate::cli) fn chain(&self, end: usize) -> Vec<usize> {
         let mut is_in = vec![false; self.config.tasks.len()];
         let mut waiting = vec![end];
         while let Some(task) = waiting.pop() {
@@ -125,22 +125,22 @@ impl<'a> Graph<'a> {
     }
 
     /// What a task takes.
-    pub(super) fn taken_by(&self, task: usize) -> impl Iterator<Item = &Link<'a>> {
+    pub(in crate::cli) fn taken_by(&self, task: usize) -> impl Iterator<Item = &Link<'a>> {
         self.into[task].iter().map(|link| &self.links[*link])
     }
 
     /// How old what comes over a link can be at the release of the task that takes it.
-    pub(super) fn age(&self, link: &Link<'_>) -> Span {
+    pub(in crate::cli) fn age(&self, link: &Link<'_>) -> Span {
         self.oldest[link.from] + self.held(link.from) + link.delay.most
     }
 
     /// How old what a task uses is at its release at least, if there is a measurement behind it for certain.
-    pub(super) fn newest(&self, task: usize) -> Option<Span> {
+    pub(in crate::cli) fn newest(&self, task: usize) -> Option<Span> {
         self.newest[task]
     }
 
     /// How old what a task uses can be at its release.
-    pub(super) fn oldest(&self, task: usize) -> Span {
+    pub(in crate::cli) fn oldest(&self, task: usize) -> Span {
         self.oldest[task]
     }
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use toml_edit::{DocumentMut, Item, Table, value};
 
 /// A configuration as text that can be changed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Document(DocumentMut);
 
 /// A planned worker.

@@ -1,6 +1,7 @@
 //! What a plan starts from: the tasks that it may place, with the longest run that is known of each, and what is written for
 //! them and stays. Pure.
 
+use crate::cli::check::graph::Graph;
 use crate::config::{Config, Scheduling, TaskConfig, WorkerConfig};
 use crate::daemon::Models;
 use crate::daemon::layout::{CpuLayout, Placed, PlannedWorker};
@@ -59,9 +60,17 @@ impl Written {
 }
 
 impl Input {
+    /// With `split` tasks of one chain are placed one by one.
+    ///
     /// # Errors
     /// Why there is nothing to plan.
-    pub(super) fn of(config: &Config, models: &Models, cpus: &[usize], written: Written) -> Result<Self, String> {
+    pub(super) fn of(
+        config: &Config,
+        models: &Models,
+        cpus: &[usize],
+        written: Written,
+        split: bool,
+    ) -> Result<Self, String> {
         let is_kept = |worker: &WorkerConfig| priority(worker).is_none();
         let kept: Vec<_> =
             config.workers.iter().filter(|worker| is_kept(worker)).map(|worker| worker.name.clone()).collect();
@@ -85,18 +94,25 @@ impl Input {
         }
         let settings: Vec<_> = config.workers.iter().map(settings).collect();
         let known: Vec<_> = tasks.iter().map(|task| longest_run(&config.tasks[*task], models)).collect();
-        let placed = tasks.iter().zip(&known).map(|(task, (run, _))| {
-            let task = &config.tasks[*task];
+        let graph = Graph::of(config);
+        let chains = if split { vec![None; config.tasks.len()] } else { chains(&graph) };
+        let placed = tasks.iter().zip(&known).map(|(index, (run, _))| {
+            let task = &config.tasks[*index];
+            let longest = task.max_latency.map(|most| most - graph.oldest(*index));
             let own = &settings[task.worker];
             Placed {
                 rate: task.rate,
                 deadline: task.deadline,
+                turn: task.turn,
                 run: *run,
                 budget: task.budget.max(task.blueprint.run().iter().max().copied()).unwrap_or_default(),
                 settings: settings.iter().position(|other| other == own).unwrap_or(0),
                 phase: written.phases.contains(&task.name).then_some(task.phase),
                 on: on[task.worker].clone(),
                 tail: config.workers[task.worker].spin.tail(),
+                now: task.phase,
+                chain: chains[*index],
+                longest: longest.filter(|longest| !split && *longest > Span::ZERO),
             }
         });
         let mut priorities: Vec<_> =
@@ -141,6 +157,18 @@ impl Input {
         };
         by_cpu.into_iter().map(layout).collect()
     }
+}
+
+/// The chain of each task: of those of its worker that are linked with it, the first; `None`: there is no other.
+fn chains(graph: &Graph<'_>) -> Vec<Option<usize>> {
+    let tasks = &graph.config.tasks;
+    let mut first: Vec<usize> = (0..tasks.len()).collect();
+    for link in graph.links.iter().filter(|link| tasks[link.from].worker == tasks[link.to].worker) {
+        let [one, other] = [first[link.from], first[link.to]];
+        first.iter_mut().filter(|of| [one, other].contains(of)).for_each(|of| *of = one.min(other));
+    }
+    let is_alone = |chain: usize| first.iter().filter(|of| **of == chain).count() == 1;
+    first.iter().map(|chain| (!is_alone(*chain)).then_some(*chain)).collect()
 }
 
 /// The real-time priority of a worker whose CPU may be chosen; `None`: it stays as it is.

@@ -1,54 +1,33 @@
 //! The comments above a plan: worst responses and loads, before and after, and what is not known. Pure.
 
-use super::document::NamedWorker;
-use super::input::{From, Input, list};
+use super::chains::Age;
+use super::input::{From, list};
+use super::planned::Planned;
 use crate::cli::Source;
 use crate::config::Config;
 use crate::daemon::Capacity;
-use crate::daemon::layout::{ALL, CpuLayout, Layout, MANY_TICKS, Placed, on_cpu};
+use crate::daemon::layout::ALL;
 use crate::program;
 use crate::time::Span;
 use std::fmt::Write as _;
 
+/// What is said of a plan.
 pub(super) struct Report<'a> {
     pub(super) source: &'a Source,
     pub(super) config: &'a Config,
-    pub(super) input: &'a Input,
-    pub(super) layout: &'a Layout,
-    pub(super) named: &'a [Vec<NamedWorker>],
+    pub(super) planned: &'a Planned,
     /// How late sleeps on each CPU ended when that was measured: median, 99th percentile, the latest. Empty: it is not known.
     pub(super) late: &'a [(usize, [Span; 3])],
-}
-
-/// Where a task runs, and its worst response there.
-#[derive(Clone, Debug, Default)]
-struct Place {
-    place: String,
-    worst: Span,
+    /// Why chains were to be split and are not.
+    pub(super) kept: Option<String>,
+    /// The ages of the chains before and after.
+    pub(super) ages: &'a [Vec<Age>; 2],
 }
 
 impl Report<'_> {
     pub(super) fn text(&self, before: &[Capacity], after: &[Capacity]) -> String {
-        let Self { source, config, input, layout, named, .. } = self;
-        let now = input.now(config);
-        let mut only: Option<Span> = None;
-        let mut old = vec![Place::default(); input.placed.len()];
-        for (cpu, cpu_layout, workers) in &now {
-            let names: Vec<_> = workers
-                .iter()
-                .map(|worker| match cpu {
-                    Some(cpu) => format!("{} on CPU {cpu}", config.workers[*worker].name),
-                    None => format!("{} on no certain CPU", config.workers[*worker].name),
-                })
-                .collect();
-            enter(&input.placed, cpu_layout, self.latest(*cpu), &names, &mut old, &mut only);
-        }
-        let mut new = vec![Place::default(); input.placed.len()];
-        for ((cpu_layout, named), cpu) in layout.cpus.iter().zip(*named).zip(&input.cpus) {
-            let names: Vec<_> = named.iter().map(|worker| format!("{} on CPU {}", worker.name, worker.cpu)).collect();
-            enter(&input.placed, cpu_layout, self.latest(Some(*cpu)), &names, &mut new, &mut only);
-        }
-
+        let Self { source, config, planned: Planned { input, layout, before: old, after: new, .. }, .. } = self;
+        let only = [old.only, new.only].into_iter().flatten().min();
         let mut text = String::new();
         // Writing to a String does not fail, here and below.
         let how = match layout.all_tried {
@@ -87,7 +66,7 @@ impl Report<'_> {
         let mut rows =
             vec![["task", "longest run", "deadline", "worst response before", "", "and after", ""].map(str::to_owned)];
         for (position, task) in input.tasks.iter().enumerate() {
-            let (placed, old, new) = (&input.placed[position], &old[position], &new[position]);
+            let (placed, old, new) = (&input.placed[position], &old.of[position], &new.of[position]);
             let run = match input.from[position] {
                 From::Nowhere => "unknown".to_owned(),
                 _ => placed.run.to_string(),
@@ -104,12 +83,13 @@ impl Report<'_> {
             ]);
         }
         table(&mut text, &rows);
+        self.chains(&mut text);
         if let Some(measured) = self.measured() {
             let _ = writeln!(
                 text,
                 "#\n# Responses include wake-ups as late as the latest of those CPUs when that was measured:\n# {measured}."
             );
-            let tasks = input.tasks.iter().zip(&input.placed).zip(&new);
+            let tasks = input.tasks.iter().zip(&input.placed).zip(&new.of);
             let late: Vec<_> = tasks
                 .filter(|((_, placed), new)| new.worst > placed.deadline)
                 .map(|((task, _), _)| config.tasks[*task].name.as_str())
@@ -133,7 +113,7 @@ impl Report<'_> {
     }
 
     fn unknown(&self, only: Option<Span>) -> Vec<String> {
-        let Self { config, input, named, .. } = self;
+        let Self { config, planned: Planned { input, named, .. }, .. } = self;
         let names = |of: &dyn Fn(From) -> bool| -> String {
             let wanted = input.tasks.iter().zip(&input.from).filter(|(_, from)| of(**from));
             wanted.map(|(task, _)| config.tasks[*task].name.as_str()).collect::<Vec<_>>().join(", ")
@@ -194,14 +174,32 @@ impl Report<'_> {
 }
 
 impl Report<'_> {
+    /// The age of each chain before and after.
+    fn chains(&self, text: &mut String) {
+        let [before, after] = self.ages;
+        let headings = ["chain", "max-latency", "oldest at its end before", "and after"].map(str::to_owned);
+        let row = |(before, after): (&Age, &Age)| {
+            let most = before.most.map_or("none".to_owned(), |most| most.to_string());
+            [before.chain.clone(), most, before.age.to_string(), after.age.to_string()]
+        };
+        if !before.is_empty() {
+            let rows: Vec<_> = [headings].into_iter().chain(before.iter().zip(after).map(row)).collect();
+            text.push_str("#\n");
+            table(text, &rows);
+        }
+        if let Some(reason) = &self.kept {
+            let _ = writeln!(text, "# --split-chains: chains stay together all the same. With them split, {reason}.");
+        }
+    }
+
     /// How late the kernel wakes workers.
     fn wake_ups(&self) -> String {
         if self.late.is_empty() {
             return "How late the kernel wakes a worker: that comes on top of every response. `hertzd measure --save FILE` finds out, `--oversleep FILE` here takes it into account, and that of `hertzd simulate` plays it.".into();
         }
         let unknown: Vec<_> =
-            self.input.cpus.iter().filter(|cpu| self.late.iter().all(|(known, _)| known != *cpu)).collect();
-        let order = match (unknown.is_empty(), self.input.cpus.len()) {
+            self.planned.input.cpus.iter().filter(|cpu| self.late.iter().all(|(known, _)| known != *cpu)).collect();
+        let order = match (unknown.is_empty(), self.planned.input.cpus.len()) {
             (true, 1) => String::new(),
             (true, _) => " CPUs with a lower p99 are used first.".to_owned(),
             (false, 1) => format!(" CPU {} was not measured.", list(&unknown)),
@@ -215,34 +213,11 @@ impl Report<'_> {
 
     /// What was measured of the CPUs that may be used; `None`: nothing.
     fn measured(&self) -> Option<String> {
-        let used = |cpu: usize| self.input.cpus.contains(&cpu);
+        let used = |cpu: usize| self.planned.input.cpus.contains(&cpu);
         let of = |(cpu, [p50, p99, most]): &(usize, [Span; 3])| format!("{p50}, {p99} and {most} on CPU {cpu}");
         let known: Vec<_> = self.late.iter().filter(|(cpu, _)| used(*cpu)).map(of).collect();
         (!known.is_empty())
             .then(|| format!("sleeps ended late, at the median, at p99 and at most, by {}", known.join("; ")))
-    }
-
-    /// The latest that a sleep ended on this CPU, or, where none is certain, on any; zero if that is not known.
-    fn latest(&self, cpu: Option<usize>) -> Span {
-        let of = self.late.iter().filter(|(on, _)| cpu.is_none_or(|cpu| cpu == *on)).map(|(_, [.., most])| *most);
-        of.max().unwrap_or_default()
-    }
-}
-
-/// Enters where the tasks of a CPU run, and their worst responses.
-fn enter(tasks: &[Placed], cpu: &CpuLayout, late: Span, names: &[String], into: &mut [Place], only: &mut Option<Span>) {
-    // A late wake-up may keep tasks out of each other's way: then the worst is without.
-    let responses = [Span::ZERO, late].map(|late| on_cpu(tasks, cpu, late, MANY_TICKS));
-    for responses in &responses[..if late > Span::ZERO { 2 } else { 1 }] {
-        *only = match (*only, responses.only) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        for ((worker, worst), name) in cpu.workers.iter().zip(&responses.worst).zip(names) {
-            for ((task, _), worst) in worker.tasks.iter().zip(worst) {
-                into[*task] = Place { place: name.clone(), worst: into[*task].worst.max(*worst) };
-            }
-        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! What a plan promises, against the simulation of the text that it prints.
 
+use super::input::Input;
 use super::*;
 use crate::config::{Config, Facts, Kinds};
-use crate::daemon::layout::{MANY_TICKS, on_cpu};
+use crate::daemon::layout::{MANY_TICKS, on_cpu, plan as lay_out};
 use crate::daemon::{Graph, SimulateOptions, Simulation};
 use crate::time::Span;
 use std::fmt::Write as _;
@@ -26,7 +27,7 @@ fn planned(text: &str, cpus: &[usize], free: bool) -> (String, Vec<(String, Span
     let config = parsed(text);
     let mut document = Document::parse(&[text.to_owned()]).unwrap();
     let written = if free { Written::default() } else { Written::of(&config, |task| document.has_phase(task)) };
-    let input = Input::of(&config, &Models::default(), cpus, written).unwrap();
+    let input = Input::of(&config, &Models::default(), cpus, written, false).unwrap();
     let layout = lay_out(&input.placed, cpus.len(), input.now_on_these(&config));
     if layout.changed {
         document.lay_out(&config, &input, &layout);

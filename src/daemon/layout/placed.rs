@@ -2,12 +2,15 @@
 
 use crate::pacing::{Rate, Tail};
 use crate::time::Span;
+use std::collections::BTreeMap;
 
 /// A task to be placed.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
     pub(crate) rate: Rate,
     pub(crate) deadline: Span,
+    /// The deadline that decides its turn: on one worker, producers run before consumers.
+    pub(crate) turn: Span,
     /// The longest run that is known; zero if none is.
     pub(crate) run: Span,
     /// What `hertzd check` counts; zero if it counts nothing.
@@ -19,6 +22,25 @@ pub(crate) struct Placed {
     /// The positions of the CPUs that it may use; `None`: any.
     pub(crate) on: Option<Vec<usize>>,
     pub(crate) tail: Tail,
+    /// The phase that it has now.
+    pub(crate) now: Span,
+    /// Tasks of the same chain stay on one worker, with the distances that their phases have now; `None`: it is in none.
+    pub(crate) chain: Option<usize>,
+    /// The longest response that its chain's `max-latency` leaves it; `None`: any.
+    pub(crate) longest: Option<Span>,
+}
+
+/// These tasks, those of one chain together.
+pub(super) fn chains(tasks: &[Placed], of: &[usize]) -> Vec<Vec<usize>> {
+    let mut together: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+    for task in of {
+        let key = tasks[*task].chain.map_or((1, *task), |chain| (0, chain));
+        together.entry(key).or_default().push(*task);
+    }
+    let mut chains: Vec<_> = together.into_values().collect();
+    chains.iter_mut().for_each(|chain| chain.sort_unstable());
+    chains.sort();
+    chains
 }
 
 /// A worker of a layout.

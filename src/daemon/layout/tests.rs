@@ -6,7 +6,20 @@ use crate::pacing::{Rate, Tail};
 fn task(hertz: u64, deadline: i64, run: i64) -> Placed {
     let us = Span::from_micros;
     let (rate, run) = (Rate::new(hertz, 1).unwrap(), us(run));
-    Placed { rate, deadline: us(deadline), run, budget: run, settings: 0, phase: None, on: None, tail: Tail::Off }
+    Placed {
+        rate,
+        deadline: us(deadline),
+        turn: us(deadline),
+        run,
+        budget: run,
+        settings: 0,
+        phase: None,
+        on: None,
+        tail: Tail::Off,
+        now: Span::ZERO,
+        chain: None,
+        longest: None,
+    }
 }
 
 /// The worst responses, by task, in microseconds.

@@ -119,8 +119,13 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let label = Label::new(format!("chip {address:#04x} on {bus}"), section.name());
     let settings = ChipSettings { bus, address, force: force?, auto_increment: auto_increment?, init, values };
     let looked = (label.clone(), settings.clone());
+    let written = super::columns(&settings.values);
+    let unit = move |value: &str| {
+        let column = written.iter().find(|column| column.name == value);
+        column.map_or_else(String::new, |column| column.unit.clone())
+    };
     let build = move || Ok(Box::new(I2c::open(label, settings, missing)?) as Box<dyn Task>);
-    Some(Blueprint::new(build).looking(move || I2c::look(&looked.0, &looked.1, missing)))
+    Some(Blueprint::new(build).looking(move || I2c::look(&looked.0, &looked.1, missing)).with_units(unit))
 }
 
 /// The values that the tables of a section describe.

@@ -3,6 +3,7 @@
 use super::find::ByName;
 use super::locator::{FieldSelector, LineSelector, ValueLocator};
 use super::open::{look, open};
+use super::plan::ReadPlan;
 use super::settings::{BufferSettings, SensorSettings, Source, ValueSettings};
 use crate::config::{Blueprint, Key, Kind, NumberOrName, Rule, Section, Value};
 use crate::kinds::device::Missing;
@@ -213,8 +214,9 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
 }
 
 fn blueprint(settings: SensorSettings, task: String) -> Blueprint {
-    let (looked, of) = (settings.clone(), task.clone());
-    Blueprint::new(move || open(settings, &task)).looking(move || look(looked, &of))
+    let (looked, of, written) = (settings.clone(), task.clone(), settings.clone());
+    let unit = move |value: &str| ReadPlan::unit(&written, value);
+    Blueprint::new(move || open(settings, &task)).looking(move || look(looked, &of)).with_units(unit)
 }
 
 fn buffered(section: &mut Section<'_>, wanted: ByName) -> Option<Blueprint> {

@@ -48,7 +48,8 @@ pub(super) struct OpenSensor {
 }
 
 impl ReadPlan {
-    pub(super) fn new(settings: SensorSettings, sys: &Path) -> Result<Self, Refusal> {
+    /// The values that are written, by what their files are called; nothing is looked at.
+    fn written(settings: SensorSettings, sys: &Path) -> Self {
         let class = match settings.source {
             Source::Files => None,
             Source::Hwmon(_) => Some(Class::Hwmon),
@@ -58,6 +59,24 @@ impl ReadPlan {
         let (columns, recipes) = (Vec::new(), Vec::new());
         let mut plan = Self { class, settings, sys: sys.into(), columns, recipes, single };
         plan.settings.values.clone().iter().for_each(|value| plan.add(value));
+        plan
+    }
+
+    /// The unit of a value by what is written, else by the kernel's naming rules; nothing is looked at.
+    pub(super) fn unit(settings: &SensorSettings, value: &str) -> String {
+        let plan = Self::written(settings.clone(), Path::new(""));
+        let written = plan.columns.iter().find(|column| column.name == value).map(|column| column.unit.clone());
+        written.unwrap_or_else(|| {
+            let by_name = match plan.class {
+                Some(Class::Iio) => iio::unit(iio::channel(&format!("in_{value}_raw"))).1,
+                _ => hwmon::scale_and_unit(&format!("{value}_input")).1,
+            };
+            by_name.to_owned()
+        })
+    }
+
+    pub(super) fn new(settings: SensorSettings, sys: &Path) -> Result<Self, Refusal> {
+        let mut plan = Self::written(settings, sys);
         if plan.recipes.is_empty() {
             plan.take_all()?;
         }

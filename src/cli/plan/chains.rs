@@ -1,0 +1,57 @@
+//! How old the values that a chain acts on can be in a configuration, and whether `hertzd check` warns of more in one than in
+//! another. Pure.
+
+use crate::cli::check::{self, graph::Graph};
+use crate::config::{Config, Problems};
+use crate::time::Span;
+
+/// The age of a chain when the tick of its last task has finished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Age {
+    /// Its tasks: `imu, control, motor`.
+    pub(super) chain: String,
+    pub(super) age: Span,
+    /// The `max-latency` of its last task.
+    pub(super) most: Option<Span>,
+}
+
+impl Age {
+    fn is_too_old(&self) -> bool {
+        self.most.is_some_and(|most| self.age > most)
+    }
+}
+
+/// Every chain, and the part of one that ends at a task with `max-latency`; `worst` is the worst response of a task.
+pub(super) fn ages(config: &Config, worst: impl Fn(usize) -> Span) -> Vec<Age> {
+    let graph = Graph::of(config);
+    let ends: Vec<usize> = graph.ends().collect();
+    let all = (0..config.tasks.len()).filter(|task| ends.contains(task) || config.tasks[*task].max_latency.is_some());
+    let age = |end: usize| {
+        let names: Vec<_> = graph.chain(end).into_iter().map(|task| config.tasks[task].name.as_str()).collect();
+        Age { chain: names.join(", "), age: graph.oldest(end) + worst(end), most: config.tasks[end].max_latency }
+    };
+    all.map(age).collect()
+}
+
+/// The chains that are older than their `max-latency`, as a sentence; `None`: there is none.
+pub(super) fn too_old(ages: &[Age]) -> Option<String> {
+    let say = |age: &Age| {
+        let most = age.most.unwrap_or_default();
+        format!("{} is up to {} old when its last tick has finished, and its max-latency is {most}", age.chain, age.age)
+    };
+    let all: Vec<_> = ages.iter().filter(|age| age.is_too_old()).map(say).collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+/// What `hertzd check` would warn of, or refuse, in `planned` and not in `config`.
+pub(super) fn new_warnings(config: &Config, planned: &Config) -> Vec<String> {
+    let of = |config: &Config| {
+        let refused = check::latency::refuse(config).err();
+        let all = Problems::joined(check::doubts(&Graph::of(config)).into_iter().chain(refused));
+        all.iter().flat_map(Problems::iter).cloned().collect::<Vec<_>>()
+    };
+    let before = of(config);
+    let is_new = |table: &str, key: &str| before.iter().all(|known| (&*known.table, &*known.key) != (table, key));
+    let new = of(planned).into_iter().filter(|problem| is_new(&problem.table, &problem.key));
+    new.map(|problem| problem.message).collect()
+}

@@ -1,0 +1,79 @@
+//! One plan of a configuration: its layout, its text, and what that means. Parses the text, so it may read what that names.
+
+use super::chains::{Age, ages, new_warnings, too_old};
+use super::document::{Document, NamedWorker, as_it_is};
+use super::input::{Input, Written};
+use super::places::Places;
+use crate::cli::{App, Source, Stop};
+use crate::config::Config;
+use crate::daemon::Models;
+use crate::daemon::layout::{CpuLayout, Layout, plan as lay_out};
+use crate::program;
+use crate::time::Span;
+
+/// What every plan of a configuration starts from.
+pub(super) struct Planning<'a> {
+    pub(super) app: &'a App,
+    pub(super) source: &'a Source,
+    pub(super) config: &'a Config,
+    pub(super) models: &'a Models,
+    pub(super) late: &'a [(usize, [Span; 3])],
+    pub(super) cpus: &'a [usize],
+}
+
+/// A plan, and the configuration that it makes.
+pub(super) struct Planned {
+    pub(super) input: Input,
+    pub(super) layout: Layout,
+    pub(super) named: Vec<Vec<NamedWorker>>,
+    pub(super) toml: String,
+    pub(super) config: Config,
+    pub(super) before: Places,
+    pub(super) after: Places,
+}
+
+impl Planning<'_> {
+    pub(super) fn planned(&self, mut document: Document, written: Written, split: bool) -> Result<Planned, Stop> {
+        let Self { app, source, config, models, late, cpus } = *self;
+        let input = Input::of(config, models, cpus, written, split)
+            .map_err(|reason| Stop::Usage(format!("{source}: {reason}")))?;
+        let mut layout = lay_out(&input.placed, cpus.len(), input.now_on_these(config));
+        if layout.changed && !late.is_empty() && input.placed.iter().all(|task| task.on.is_none()) {
+            // To the plan all CPUs are the same, so the shortest deadline gets the one on which sleeps end least late.
+            let shortest = |cpu: &CpuLayout| {
+                let tasks = cpu.workers.iter().flat_map(|worker| &worker.tasks);
+                tasks.map(|(task, _)| input.placed[*task].deadline).min().unwrap_or(Span::MAX)
+            };
+            layout.cpus.sort_by_key(shortest);
+        }
+        let named = match layout.changed {
+            true => document.lay_out(config, &input, &layout),
+            false => as_it_is(config, &input),
+        };
+        let toml = document.text();
+        let planned = app.parse_beside(source, &toml, "the planned configuration").map_err(|problems| {
+            // The text is ours: a problem in it is a fault of this program, or the file changed meanwhile.
+            Stop::Fault(format!("the plan is no valid configuration: {}", problems.render(false)))
+        })?;
+        let before = Places::before(config, &input, late);
+        let after = Places::after(&input, &layout, &named, late);
+        Ok(Planned { input, layout, named, toml, config: planned, before, after })
+    }
+}
+
+impl Planned {
+    /// Why the chains of this plan, which are split, are not; `None`: it is as good as one that keeps them.
+    pub(super) fn is_worse_than(&self, kept: &Self, config: &Config) -> Option<String> {
+        let warnings = new_warnings(config, &self.config);
+        if !warnings.is_empty() {
+            return Some(format!("`{} check` would say: {}", program::name(), warnings.join("; ")));
+        }
+        too_old(&self.ages(&self.config, &self.after))
+            .filter(|_| too_old(&kept.ages(&kept.config, &kept.after)).is_none())
+    }
+
+    pub(super) fn ages(&self, config: &Config, places: &Places) -> Vec<Age> {
+        let worst = |task: usize| self.input.tasks.iter().position(|placed| *placed == task).map(|at| places.worst(at));
+        ages(config, |task| worst(task).unwrap_or_default())
+    }
+}
