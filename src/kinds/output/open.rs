@@ -174,6 +174,7 @@ fn take_free(
 ) -> Result<(Target, Arc<Held>, Option<Content>), Refusal> {
     let target = exported(&settings.place, target, sys)?;
     let held = take(&target, settings.place.key())?;
+    target.settle_overlapping(settings.place.key())?;
     if settings.is_read_at_once() && target.has_init() {
         target.init()?;
     }
