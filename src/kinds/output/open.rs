@@ -147,6 +147,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         write_errors: 0.0,
         ticked: false,
         follows,
+        alone: !is_set_up,
         finished: false,
         live: Live::open(&name, settings.safe_after),
         _claim: claim,
