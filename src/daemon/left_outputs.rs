@@ -4,7 +4,7 @@
 //! For the builder: what it waits for is limited. Each output is written by a thread of its own, as a write may not return.
 
 use super::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan, is_at};
-use crate::kinds::output::{Guard, LeftWrite, PlannedWrite, forget_left, leave_behind};
+use crate::kinds::output::{Guard, LeftWrite, PlannedWrite, forget_left, is_left_to_another, leave_behind, was_made};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::helper;
 use crate::time::{Clock, Instant, Span};
@@ -103,10 +103,11 @@ impl LeftOutputs {
 
     /// What is to stand in the plan of this process, beside its own outputs. Those that have begun to have a target owe its safe value from now on.
     pub(super) fn still_owed(&mut self, guards: &[Arc<Guard>]) -> Vec<PlannedOutput> {
+        self.note_made();
         let begun: Vec<PlannedWrite> =
             guards.iter().filter(|guard| guard.has_begun()).flat_map(|guard| guard.writes()).collect();
         self.outputs.retain_mut(|output| {
-            output.has_become(|write| rest(write, &begun));
+            output.has_become(|write| beside(write, &begun));
             !output.planned.writes.is_empty()
         });
         // Those that were made safe are known for the outputs of the start alone: from then on what is there is what was there before.
@@ -134,6 +135,7 @@ impl LeftOutputs {
     /// Has the safe values written that none of these outputs has to write, where that is due. `waits`: until all have returned, for a limited
     /// time. True: something has become of one.
     pub(super) fn write(&mut self, guards: &[Arc<Guard>], waits: bool) -> bool {
+        self.note_made();
         let planned: Vec<PlannedWrite> = guards.iter().flat_map(|guard| guard.writes()).collect();
         let clock = KernelClock::monotonic();
         let (began, mut changed) = (clock.now(), false);
@@ -141,7 +143,7 @@ impl LeftOutputs {
             if output.under_way.is_some() || output.next.is_some_and(|next| began < next) {
                 continue;
             }
-            changed |= output.has_become(|write| vec![write.clone().followed()]);
+            changed |= output.has_become(|write| Some(write.clone().followed()));
             if let Some(owed) = output.beside(&planned).filter(|owed| !owed.written) {
                 output.begin(owed);
             }
@@ -170,6 +172,16 @@ impl LeftOutputs {
         changed
     }
 
+    /// Notes what outputs have written that share bytes with it: they did so before they were opened.
+    fn note_made(&mut self) {
+        for LeftOutput { planned, failed, .. } in &mut self.outputs {
+            if !planned.written && !planned.writes.is_empty() && planned.writes.iter().all(was_made) {
+                (planned.written, *failed) = (true, None);
+                say_written(&planned.task, &planned.writes);
+            }
+        }
+    }
+
     /// What is still owed and why, for those who ask whether all is well.
     pub(super) fn trouble(&self) -> Option<String> {
         let owed = self.outputs.iter().filter_map(|output| {
@@ -195,17 +207,17 @@ impl Drop for LeftOutputs {
 impl LeftOutput {
     /// What it has beside what other outputs plan to write; `None`: nothing.
     fn beside(&self, planned: &[PlannedWrite]) -> Option<PlannedOutput> {
-        let writes: Vec<_> = self.planned.writes.iter().flat_map(|write| rest(write, planned)).collect();
+        let writes: Vec<_> = self.planned.writes.iter().filter_map(|write| beside(write, planned)).collect();
         (!writes.is_empty()).then(|| PlannedOutput { writes, ..self.planned.clone() })
     }
 
-    /// Has other writes in the place of its own. True: one has changed.
-    fn has_become(&mut self, now: impl Fn(&PlannedWrite) -> Vec<PlannedWrite>) -> bool {
+    /// Has other writes in the place of its own, or none. True: one has changed.
+    fn has_become(&mut self, now: impl Fn(&PlannedWrite) -> Option<PlannedWrite>) -> bool {
         let before = std::mem::take(&mut self.planned.writes);
         let mut changed = false;
         for write in before {
             let now = now(&write);
-            if now != [write.clone()] {
+            if now.as_ref() != Some(&write) {
                 changed = true;
                 forget_left(&write);
                 let is_written = self.planned.written;
@@ -243,11 +255,11 @@ impl LeftOutput {
         let (task, says) = (self.planned.task.clone(), said(&writes));
         match result {
             Ok(()) => {
-                info!(task, "{task}: wrote its safe value, {says}, which an earlier run had left");
+                say_written(&task, &writes);
                 Some(self.is_over(&writes))
             }
             // Who has it writes its safe value.
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && error.raw_os_error().is_none() => {
+            Err(error) if is_left_to_another(&error) => {
                 info!(task, "{task}: its safe value, {says}, was left by an earlier run, and is not written: {error}");
                 Some(self.is_over(&writes))
             }
@@ -268,7 +280,7 @@ impl LeftOutput {
 
     /// These are not owed any more. Whether none is.
     fn is_over(&mut self, writes: &[PlannedWrite]) -> bool {
-        self.has_become(|write| rest(write, writes));
+        self.has_become(|write| beside(write, writes));
         self.planned.writes.is_empty()
     }
 
@@ -291,10 +303,13 @@ impl LeftOutput {
     }
 }
 
-/// What is left of a write beside these.
-fn rest(write: &PlannedWrite, others: &[PlannedWrite]) -> Vec<PlannedWrite> {
-    let beside = |left: Vec<PlannedWrite>, other: &PlannedWrite| left.iter().flat_map(|it| it.beside(other)).collect();
-    others.iter().fold(vec![write.clone()], beside)
+/// A write, if its target is none of these, nor shares a part with one.
+fn beside(write: &PlannedWrite, others: &[PlannedWrite]) -> Option<PlannedWrite> {
+    (!others.iter().any(|other| write.is_had_by(other))).then(|| write.clone())
+}
+
+fn say_written(task: &str, writes: &[PlannedWrite]) {
+    info!(task, "{task}: wrote its safe value, {}, which an earlier run had left", said(writes));
 }
 
 fn said(writes: &[PlannedWrite]) -> String {

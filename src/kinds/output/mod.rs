@@ -72,7 +72,10 @@ pub(super) use list::list;
 pub(super) use live::{Live, Liveness, Named, output, outputs};
 pub(super) use named::SWITCH_KEYS;
 pub(super) use pending::{Leave, begin, keep};
-pub(crate) use pending::{LeftWrite, cancel_takeovers, close_settled, finish_takeovers, forget_left, leave_behind};
+pub(crate) use pending::{
+    LeftWrite, cancel_takeovers, close_settled, finish_takeovers, forget_left, leave_behind, was_made,
+};
+pub(crate) use planned::is_left_to_another;
 pub(crate) use planned_write::PlannedWrite;
 pub(crate) use reading::{Lapse, ReadBack, Reading};
 pub(crate) use reopen::reopened;

@@ -147,6 +147,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         write_errors: 0.0,
         ticked: false,
         follows,
+        alone: !is_set_up,
         finished: false,
         live: Live::open(&name, settings.safe_after),
         _claim: claim,
@@ -174,6 +175,7 @@ fn take_free(
 ) -> Result<(Target, Arc<Held>, Option<Content>), Refusal> {
     let target = exported(&settings.place, target, sys)?;
     let held = take(&target, settings.place.key())?;
+    target.settle_overlapping(settings.place.key())?;
     if settings.is_read_at_once() && target.has_init() {
         target.init()?;
     }

@@ -4,6 +4,7 @@
 //! lists: they are used where tasks are built and closed, never at a tick. Reads the monotonic clock.
 
 use super::guard::Guard;
+use super::planned::is_left_to_another;
 use super::planned_write::PlannedWrite;
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Span};
@@ -60,6 +61,37 @@ pub(crate) fn forget_left(write: &PlannedWrite) {
     }
 }
 
+/// Makes, each whole, the writes that a process before this one has left of other registers which share bytes with the one of `write`: some chips
+/// keep each register as a whole, and take a write of its further bytes for one of another register. Before an output of `write` has read it, or
+/// writes to it.
+///
+/// # Errors
+/// One could not be made: why, in a sentence.
+pub(super) fn make_overlapping(
+    write: &PlannedWrite,
+    make: impl Fn(&PlannedWrite) -> io::Result<()>,
+) -> Result<(), String> {
+    let overlapping = |left: &&LeftWrite| !left.is_written && left.write.overlaps(write);
+    let overlapping: Vec<_> = owed().left.iter().filter(overlapping).map(|left| left.write.clone()).collect();
+    for left in overlapping {
+        match make(&left) {
+            Ok(()) => owed().left.iter_mut().filter(|it| it.write == left).for_each(|it| it.is_written = true),
+            Err(error) if is_left_to_another(&error) => {}
+            Err(error) => {
+                return Err(format!(
+                    "an earlier run has left a safe value that shares bytes with it, {left}, and that could not be written: {error}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether this one, which a process before this one has left, was made since.
+pub(crate) fn was_made(write: &PlannedWrite) -> bool {
+    owed().left.iter().any(|left| left.is_written && left.write == *write)
+}
+
 /// What a process before this one has left of targets like these, which tells what they held before hertzd wrote to them. `holds`: what each
 /// holds now. One that was made safe and has changed since is left out: what it holds now counts.
 pub(super) fn left_writes(writes: &[PlannedWrite], holds: &[Option<f64>]) -> Vec<Option<PlannedWrite>> {
@@ -80,7 +112,8 @@ pub(super) fn left_bytes(write: &PlannedWrite, now: &[u8]) -> Option<Vec<u8>> {
         let (own, theirs) = (write.shared_with(left), left.shared_with(write));
         let (PlannedWrite::Register { bytes: safe, .. }, Some(held)) = (left, left.held()) else { continue };
         let Some(place) = bytes.get_mut(own.clone()).filter(|_| !own.is_empty()) else { continue };
-        if !is_written || now[own] == safe[1..][theirs.clone()] {
+        let is_as_written = |(own, theirs): (usize, usize)| (now[own] ^ safe[1 + theirs]) & left.bits_of(theirs) == 0;
+        if !is_written || own.zip(theirs.clone()).all(is_as_written) {
             place.copy_from_slice(&held[theirs]);
             is_known = true;
         }
@@ -171,10 +204,9 @@ pub(crate) fn cancel_takeovers() {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_original_of_a_register_in_another_layout_is_put_together() {
-        let register = |first: u8, value: &[u8], held: &[u8]| PlannedWrite::Register {
-            bus: "/dev/i2c-of-this-test".into(),
+    fn register(bus: &str, first: u8, value: &[u8], held: &[u8]) -> PlannedWrite {
+        PlannedWrite::Register {
+            bus: bus.into(),
             adapter: None,
             address: 0x48,
             force: false,
@@ -182,7 +214,36 @@ mod tests {
             bits: Vec::new(),
             original: None,
             held: held.to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_left_register_is_written_whole_before_another_one_has_a_part_of_it() {
+        let register = |first, value: &[u8]| register("/dev/i2c-of-that-test", first, value, &[]);
+        let (shared, same) = (register(0x21, &[1, 2, 3, 4]), register(0x30, &[5]));
+        let left = [shared.clone(), same.clone()];
+        leave_behind(left.iter().cloned().map(|write| LeftWrite { write, is_written: false }).collect());
+        let made = RefCell::new(Vec::new());
+        let make = |first, value: &[u8], result: fn() -> io::Result<()>| {
+            let make = |write: &PlannedWrite| (made.borrow_mut().push(write.clone()), result()).1;
+            make_overlapping(&register(first, value), make)
         };
+        make(0x30, &[9], || Ok(())).unwrap();
+        make(0x25, &[9], || Ok(())).unwrap();
+        assert!(made.borrow().is_empty(), "they have the same bytes, or none of them");
+        let failed = make(0x20, &[9, 9, 9], || Err(io::Error::other("no answer"))).unwrap_err();
+        assert!(failed.contains("0x01 0x02 0x03 0x04 to register 0x21") && failed.ends_with("no answer"), "{failed}");
+        assert!(!was_made(&shared), "it is owed");
+        make(0x20, &[9, 9, 9], || Ok(())).unwrap();
+        assert!(was_made(&shared) && !was_made(&same));
+        make(0x23, &[9], || Ok(())).unwrap();
+        assert_eq!(made.into_inner(), [shared.clone(), shared], "whole, and no more once it was made");
+        left.iter().for_each(forget_left);
+    }
+
+    #[test]
+    fn the_original_of_a_register_in_another_layout_is_put_together() {
+        let register = |first: u8, value: &[u8], held: &[u8]| register("/dev/i2c-of-this-test", first, value, held);
         let left = [(register(0x10, &[1, 2, 3], &[11, 12, 13]), false), (register(0x20, &[4], &[14]), true)];
         leave_behind(left.iter().cloned().map(|(write, is_written)| LeftWrite { write, is_written }).collect());
         let bytes = |first, now: &[u8]| left_bytes(&register(first, now, &[]), now);

@@ -85,6 +85,11 @@ fn is_free(file: &File, path: &Path) -> io::Result<()> {
     keep_others_out(file, &path.display()).map_err(busy)
 }
 
+/// Whether a write was refused because a process that lives has the target.
+pub(crate) fn is_left_to_another(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ResourceBusy && error.raw_os_error().is_none()
+}
+
 fn busy(why: String) -> io::Error {
     let text = format!("it {why}, which writes the safe value itself when it is stopped");
     io::Error::new(io::ErrorKind::ResourceBusy, text)

@@ -102,30 +102,14 @@ impl PlannedWrite {
         its_begin.max(begin) - begin..its_end.min(end).saturating_sub(begin)
     }
 
-    /// What remains of it where the output of the other one makes its own target safe: of a register the bytes that the other one does not write.
-    pub(crate) fn beside(&self, other: &Self) -> Vec<Self> {
-        let shared = self.shared_with(other);
-        match self {
-            _ if self.has_target_of(other) => Vec::new(),
-            Self::Register { bytes, .. } if !shared.is_empty() => {
-                let parts = [0..shared.start, shared.end..bytes.len() - 1];
-                let is_there = |part: &Range<usize>| !part.is_empty() && usize::from(bytes[0]) + part.start <= 0xff;
-                parts.into_iter().filter(is_there).map(|part| self.part(&part)).collect()
-            }
-            _ => vec![self.clone()],
-        }
+    /// Whether it writes some of the bytes of a register that the other one writes, and the two are not the same register.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        !self.has_target_of(other) && !self.shared_with(other).is_empty()
     }
 
-    /// These bytes of a register's value.
-    fn part(&self, part: &Range<usize>) -> Self {
-        let mut write = self.clone();
-        if let Self::Register { bytes, bits, held, original, .. } = &mut write {
-            let of = |all: &[u8]| all.get(part.clone()).unwrap_or_default().to_vec();
-            let first = usize::from(bytes[0]) + part.start;
-            *bytes = [vec![u8::try_from(first).unwrap_or(u8::MAX)], of(&bytes[1..])].concat();
-            (*bits, *held, *original) = (of(bits), of(held), None); // that was the number of all bytes
-        }
-        write
+    /// Whether the output of the other one has its target, or a part of that.
+    pub(crate) fn is_had_by(&self, other: &Self) -> bool {
+        self.has_target_of(other) || self.overlaps(other)
     }
 }
 
@@ -365,30 +349,13 @@ mod tests {
         assert!(register(0x10, 2).has_target_of(&register(0x10, 2)));
         assert!(!register(0x10, 2).has_target_of(&register(0x10, 4)), "other bytes");
         assert!(!register(0x10, 2).has_target_of(&register(0x11, 2)));
-        // Of bytes that only one of them has, nothing is lost, and the others are written by one alone.
-        let of = |first, length| {
-            let PlannedWrite::Register { bus, adapter, address, force, .. } = register(first, length) else { panic!() };
-            let value: Vec<u8> = (1..).take(length - 1).collect();
-            let (bytes, bits, held) = ([&[first], &*value].concat(), vec![0xff; length - 1], value);
-            PlannedWrite::Register { bus, adapter, address, force, bytes, bits, original: Some("7".into()), held }
-        };
-        let rest = |other: &PlannedWrite| {
-            let parts = of(0x10, 4).beside(other).into_iter().map(|part| match part {
-                PlannedWrite::Register { bytes, bits, held, .. } => {
-                    assert_eq!((held.as_slice(), bits.len()), (&bytes[1..], held.len()));
-                    bytes
-                }
-                other => panic!("{other}"),
-            });
-            parts.collect::<Vec<_>>()
-        };
-        assert_eq!(rest(&register(0x10, 9)), Vec::<Vec<u8>>::new(), "all of it");
-        assert_eq!(rest(&register(0x10, 4)), Vec::<Vec<u8>>::new());
-        assert_eq!(rest(&register(0x11, 2)), [[0x10, 1], [0x12, 3]]);
-        assert_eq!(rest(&register(0x0c, 6)), [[0x11, 2, 3]]);
-        assert_eq!(rest(&register(0x12, 9)), [[0x10, 1, 2]]);
-        for other in [register(0x13, 2), register(0x0f, 2), file("/a", "1", true)] {
-            assert_eq!(rest(&other), [[0x10, 1, 2, 3]]);
+        let four = register(0x10, 5);
+        assert!(four.is_had_by(&register(0x10, 5)) && !four.overlaps(&register(0x10, 5)));
+        for other in [register(0x10, 9), register(0x11, 2), register(0x0c, 6), register(0x13, 9)] {
+            assert!(four.overlaps(&other) && four.is_had_by(&other) && other.overlaps(&four), "{other}");
+        }
+        for other in [register(0x14, 2), register(0x0f, 2), file("/a", "1", true)] {
+            assert!(!four.overlaps(&other) && !four.is_had_by(&other), "{other}");
         }
         assert!(file("/a", "1", true).has_target_of(&file("/a", "2", true)));
         assert!(!file("/a", "1", true).has_target_of(&file("/b", "1", true)));

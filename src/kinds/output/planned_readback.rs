@@ -53,6 +53,12 @@ impl PlannedWrite {
         Some(held.clone()).filter(|held| held.len() + 1 == bytes.len())
     }
 
+    /// Which bits of a byte of a register's value hold that.
+    pub(super) fn bits_of(&self, byte: usize) -> u8 {
+        let Self::Register { bits, .. } = self else { return 0xff };
+        bits.get(byte).copied().unwrap_or(0xff)
+    }
+
     /// What is wrong with its target, in a clause, after it was made: it reads otherwise, or cannot be read although it could be at first.
     /// `None`: it holds what was written, or is not to be read. `line`: the GPIO line, requested; nobody can read it without.
     pub(crate) fn amiss(&self, line: Option<&File>) -> Option<String> {
@@ -77,15 +83,14 @@ impl PlannedWrite {
                 }
             }
             // A chip that did not answer a read at first is written only; to others a read may be a command.
-            Self::Register { bus, address, force, bytes, bits, original: Some(_), .. } => {
+            Self::Register { bus, address, force, bytes, original: Some(_), .. } => {
                 let (&register, written) = bytes.split_first()?;
                 let target = format!("register {register:#04x} of chip {address:#04x} on {}", bus.display());
                 match read(bus, *address, *force, (register, written.len())) {
                     Err(error) => Some(failed(&target, &error)),
                     Ok(found) => {
                         let of_value = |bytes: &[u8]| -> Vec<u8> {
-                            let bits = bits.iter().copied().chain(std::iter::repeat(0xff));
-                            bytes.iter().zip(bits).map(|(byte, bits)| byte & bits).collect()
+                            bytes.iter().enumerate().map(|(at, byte)| byte & self.bits_of(at)).collect()
                         };
                         let (found, written) = (of_value(&found), of_value(written));
                         (found != written).then(|| differs(&target, &shown(&found), &shown(&written)))

@@ -4,7 +4,7 @@ use super::digits::{Digits, Form, number};
 use super::files::{Files, holds_a_number, iio_raw, is_makeable};
 use super::identity::Identity;
 use super::means::{Means, Setting};
-use super::pending::{left_bytes, left_writes};
+use super::pending::{left_bytes, left_writes, make_overlapping};
 use super::place::{Place, RawScale};
 use super::planned_write::PlannedWrite;
 use super::port::{Content, MANUAL, OpenSetting, SafeSetting, SafeText, SafeWriter, Writer};
@@ -227,12 +227,20 @@ impl Target {
         self.plan(&SafeText { value: "0\n".into(), enable, stored: None }, None)
     }
 
+    /// Writes what a process before this one has left of registers that have some of its bytes, and others.
+    pub(super) fn settle_overlapping(&self, key: &'static str) -> Result<(), Refusal> {
+        let make = |write: &PlannedWrite| write.make().map(drop);
+        let refuse = |why: String| Refusal::new(key, format!("{} cannot be taken: {why}", self.shown()));
+        self.any_writes().iter().try_for_each(|own| make_overlapping(own, make)).map_err(refuse)
+    }
+
     /// What it held before hertzd wrote to it for the first time, if a process before this one has left it without its safe value. `now`: what it
     /// holds now.
     pub(super) fn left_original(&self, now: Option<&Content>) -> Option<Content> {
         let planned = self.any_writes();
-        let stored = now.and_then(|now| now.stored.as_ref()).and_then(|now| left_bytes(planned.first()?, now));
-        if let Some(stored) = stored {
+        // Of a register whose bytes are known each byte counts for itself.
+        if let Some(now) = now.and_then(|now| now.stored.as_ref()) {
+            let stored = left_bytes(planned.first()?, now)?;
             return Some(Content { value: self.means.text_of(&stored)?, enable: None, stored: Some(stored) });
         }
         let numbers = now.map(|now| [number(&now.value), now.enable.as_deref().and_then(number)]).unwrap_or_default();
@@ -316,4 +324,41 @@ pub(super) fn hidden_place(place: &Place) -> Option<Sight> {
 
 fn real(path: &Path) -> Result<PathBuf, Refusal> {
     path.canonicalize().map_err(|error| Refusal::new("file", format!("cannot find {}: {error}", path.display())))
+}
+
+#[cfg(all(test, feature = "i2c"))]
+mod tests {
+    use super::super::pending::{LeftWrite, forget_left, leave_behind};
+    use super::*;
+    use crate::config::NumberOrName;
+    use crate::kinds::layout::TYPES;
+    use crate::kinds::register::RegisterSettings;
+
+    #[test]
+    fn a_register_that_was_made_safe_and_has_changed_since_has_what_it_holds_as_its_original() {
+        let layout = TYPES.iter().find(|(name, _)| *name == "u16be").unwrap().1.part(4, None).unwrap();
+        // No test but this one has a register there.
+        let (bus, init) = (NumberOrName::Name("/dev/null".into()), Vec::new());
+        let wanted = RegisterSettings { bus, address: 0x33, force: false, init, register: 0x50, layout };
+        let target = Target::find(&Place::Register(wanted), Path::new("/sys")).unwrap().unwrap();
+        let held = |bytes: [u8; 2], number: &str| Content {
+            value: format!("{number}\n"),
+            enable: None,
+            stored: Some(bytes.into()),
+        };
+        let before = held([0x12, 0x30], "291");
+        let text = SafeText { value: "5\n".into(), enable: None, stored: None };
+        let write = target.plan(&text, Some(&before)).remove(0);
+        let left = |is_written, now: &Content| {
+            leave_behind(vec![LeftWrite { write: write.clone(), is_written }]);
+            let found = target.left_original(Some(now));
+            forget_left(&write);
+            found
+        };
+        let (safe, changed) = (held([0x00, 0x50], "5"), held([0x10, 0x50], "261"));
+        assert_eq!(left(false, &changed), Some(before.clone()), "it was not made safe");
+        assert_eq!(left(true, &safe), Some(before.clone()));
+        assert_eq!(left(true, &held([0x00, 0x57], "5")), Some(before), "the other bits are the chip's");
+        assert_eq!(left(true, &changed), None);
+    }
 }

@@ -40,6 +40,7 @@ pub(super) struct Output {
     pub(super) write_errors: f64,
     pub(super) ticked: bool,
     pub(super) follows: bool, // it takes the target over from another task
+    pub(super) alone: bool,   // no other task may still write to the target
     pub(super) finished: bool,
     pub(super) live: Live,
     pub(super) held: Arc<Held>,
@@ -88,12 +89,26 @@ impl Output {
         Ok(())
     }
 
-    /// The target was seen not to be as it was written: writes that once more, where no tick would.
+    /// Whether the task that had the target before writes no more since the last tick. Its worker may have been in its last write for long, so that
+    /// this came after what was written here: all of it is to be written once more.
+    fn is_alone_now(&mut self) -> bool {
+        let was_alone = std::mem::replace(&mut self.alone, self.guard.is_alone());
+        let is_new = self.alone && !was_alone;
+        if is_new {
+            self.writer.was_made_safe();
+        }
+        is_new
+    }
+
+    /// The target may not be as it was written: writes that once more, where no tick would.
     fn repair(&mut self, elapsed: f64) -> Result<(), TickError> {
         if self.law.is_safe() && self.safe.is_some() {
             return self.make_safe(elapsed);
         }
-        if self.written.bytes().is_empty() { Ok(()) } else { self.apply(self.law.applied()) }
+        if std::mem::replace(&mut self.written, Digits::EMPTY).bytes().is_empty() {
+            return Ok(());
+        }
+        self.apply(self.law.applied())
     }
 
     fn make_safe(&mut self, elapsed: f64) -> Result<(), TickError> {
@@ -153,12 +168,16 @@ impl Task for Output {
         let tripped = self.sees_trip();
         let step = learned(&self.input, self.reset.as_ref(), tick, tripped);
         self.guard.beat();
-        let done = match self.law.step(&step) {
+        let (wanted, again) = (self.law.step(&step), self.is_alone_now());
+        if again && wanted != Wanted::Nothing {
+            self.written = Digits::EMPTY;
+        }
+        let done = match wanted {
             _ if self.guard.is_lost() => {
                 self.write_errors += 1.0;
                 Err(GONE)
             }
-            Wanted::Nothing if self.always && self.guard.written().has_lapsed() => self.repair(step.elapsed),
+            Wanted::Nothing if again || self.always && self.guard.written().has_lapsed() => self.repair(step.elapsed),
             Wanted::Nothing => Ok(()),
             Wanted::Value(value) => {
                 if let Some(seen) = self.seen.take() {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub const LIVE: [Model; 1] = [Model::new(live)];
 /// What a target was given, by whom, and who may write to it: what the models share of these, any of them may find.
-pub const TARGETS: [Model; 18] = [
+pub const TARGETS: [Model; 19] = [
     Model::new(begun),
     Model::new(left_last),
     Model::new(left),
@@ -30,6 +30,7 @@ pub const TARGETS: [Model; 18] = [
     Model::new(taken_over_while_lost),
     Model::new(kept),
     Model::new(made_safe),
+    Model { interruptions: Some(2), ..Model::new(made_safe_of_two) },
     Model { interruptions: Some(3), ..Model::new(made_safe_again) },
     Model { interruptions: Some(3), ..Model::new(written_meanwhile) },
     Model { interruptions: Some(2), ..Model::new(written_at_once) },
@@ -242,6 +243,22 @@ fn made_safe() {
     task.join().unwrap();
     assert!(overlapped || target.load(Relaxed) == 7, "a value came after the safe value");
     assert!(guard.tripped().is_some());
+}
+
+/// The same of two tasks, while one takes the target over from the other.
+fn made_safe_of_two() {
+    let (guard, target) = guarded();
+    let tasks = [1, 2].map(|value| {
+        let (own, device) = (guard.clone(), target.clone());
+        thread::spawn(move || {
+            if let Some(_writing) = own.writing() {
+                device.store(value, Relaxed);
+            }
+        })
+    });
+    let overlapped = guard.make_safe().overlapped;
+    tasks.into_iter().for_each(|task| task.join().unwrap());
+    assert!(overlapped || target.load(Relaxed) == 7, "a value came after the safe value");
 }
 
 /// The same of a task that recovers while it is made safe again: what it has written is there, or it learns that it was made safe.

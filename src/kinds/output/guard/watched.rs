@@ -13,14 +13,14 @@ use std::sync::Arc;
 /// One target, as the tasks share it that have it one after the other, and as the thread sees it that watches over them.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
-    beats: AtomicU64,    // ticks that its tasks have begun
-    trips: AtomicU64,    // so often it was made safe by another thread
-    released: AtomicU64, // the one of these that its task has recovered from
-    sealed: AtomicBool,  // its task will not recover: the process ends
-    writing: AtomicBool, // the task is in a write of a value, or about to ask whether it may
-    wanted: AtomicBool,  // the task could not make it safe when it was disabled, or ended
-    errno: AtomicI32,    // of the latest safe write, 0: it succeeded; -1: something else than a system call was wrong
-    hangs: AtomicBool,   // the latest safe write has not returned for long
+    beats: AtomicU64,     // ticks that its tasks have begun
+    trips: AtomicU64,     // so often it was made safe by another thread
+    released: AtomicU64,  // the one of these that its task has recovered from
+    sealed: AtomicBool,   // its task will not recover: the process ends
+    writing: AtomicUsize, // so many tasks are in a write of a value, or about to ask whether they may: two at most, see `acting`
+    wanted: AtomicBool,   // the task could not make it safe when it was disabled, or ended
+    errno: AtomicI32,     // of the latest safe write, 0: it succeeded; -1: something else than a system call was wrong
+    hangs: AtomicBool,    // the latest safe write has not returned for long
     written: Arc<LastWritten>,
     lost: AtomicBool,    // it is not there, and is looked for
     left: AtomicBool,    // an output has ended without its safe value, and no other one has taken it over
@@ -32,7 +32,7 @@ pub(crate) struct Writing<'a>(&'a Watched);
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        self.0.writing.store(false, Ordering::Release); // who sees this writes after it
+        self.0.writing.fetch_sub(1, Ordering::Release); // who sees this writes after it
     }
 }
 
@@ -110,15 +110,15 @@ impl Watched {
 
     /// Begins a write of a value, by the task; `None`: it must not write.
     pub(in crate::kinds::output) fn writing(&self) -> Option<Writing<'_>> {
-        self.writing.store(true, Ordering::Relaxed);
+        self.writing.fetch_add(1, Ordering::Relaxed);
         let writing = Writing(self);
         fence(Ordering::SeqCst); // as in `block`: this is seen, or the trip is
         (self.tripped().is_none() && !self.is_sealed()).then_some(writing)
     }
 
-    /// Whether a write of the task is under way.
+    /// Whether a write of a task is under way.
     pub(in crate::kinds::output) fn is_writing(&self) -> bool {
-        self.writing.load(Ordering::Acquire)
+        self.writing.load(Ordering::Acquire) > 0
     }
 
     /// Whether the target is gone. Who is told a little late writes to nothing.

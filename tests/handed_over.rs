@@ -1,0 +1,88 @@
+//! A target that a reload hands over from one worker to another, whose last write takes long: faults come from `tests/program/device.c`, and the
+//! file is read from outside.
+
+mod program;
+
+use program::{HERE, HERTZD, run_in};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// An output on this worker. Each of them lets nobody but its own task write.
+fn output(task: &str, worker: &str, keys: &str) -> String {
+    format!(
+        "[task.{task}]\nkind = \"output\"\nrate = 100\nworker = \"{worker}\"\npath = \"@HERE@/{task}\"\nsafe = 1\nsafe-after = \"100h\"\n\
+         recover-after = \"0s\"\n{keys}\n"
+    )
+}
+
+/// Two workers that go on, and a source that never has a value.
+const OTHERS: &str = "\
+[worker.one]
+policy = \"other\"
+[worker.two]
+policy = \"other\"
+[task.source]
+kind = \"sensor\"
+rate = 100
+worker = \"two\"
+path = \"@HERE@/nothing\"
+missing = \"wait\"
+[task.beat]
+kind = \"load\"
+rate = 10
+worker = \"one\"
+";
+
+/// Moves `fan` to worker two, with these keys. There it `holds` something else, and still does when a write of the old task has come after that.
+#[track_caller]
+fn hands_over(keys: &str, holds: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let [fan, config, socket] = ["fan", "test.toml", "status.sock"].map(at);
+    let (faults, place) = (at("faults"), folder.path().to_str().unwrap().to_owned());
+    fs::create_dir(&faults).unwrap();
+    ["fan", "pump"].iter().for_each(|name| fs::write(at(name), "0.5\n").unwrap());
+    let read = |path: &Path| fs::read_to_string(path).unwrap_or_default().trim_end().to_owned();
+    let mut command = Command::new(HERTZD);
+    command.env("RUNTIME_DIRECTORY", folder.path()).env("DEVICE_FAULTS", &faults);
+    command.env("LD_PRELOAD", program::preload(folder.path(), "device"));
+    let old = OTHERS.to_owned() + &output("fan", "one", "input = 0.25\nwrite = \"always\"");
+    let mut running = run_in(folder, command, &old, &[]);
+    running.wait_for("it is live", |_| read(&fan) == "0.25" && socket.exists());
+    // The next write of a file waits.
+    let hold = |name: &str| {
+        ["held", "takes"].iter().for_each(|fault| fs::write(faults.join(format!("{name}.{fault}")), "").unwrap());
+        faults.join(format!("{name}.takes"))
+    };
+    let let_go = |name: &str| fs::remove_file(faults.join(format!("{name}.held"))).unwrap();
+    // Nothing refuses the reload any more once another output begins.
+    let begins = hold("pump");
+    let new = OTHERS.to_owned() + &output("fan", "two", keys) + &output("pump", "two", "input = 0.25");
+    fs::write(&config, new.replace(HERE, &place)).unwrap();
+    let mut reload = Command::new(HERTZD);
+    let mut reload = reload.args(["reload", "--socket"]).arg(&socket).stdout(Stdio::null()).spawn().unwrap();
+    running.wait_for("the second step", |_| !begins.exists());
+    let writes = hold("fan");
+    running.wait_for("the old task is in a write", |_| !writes.exists());
+    let_go("pump");
+    running.wait_for("the new one has written", |_| read(&fan) == holds);
+    let_go("fan");
+    assert!(reload.wait().unwrap().success());
+    running.wait_for("it is as the new one has left it", |_| read(&fan) == holds);
+    running.signal("TERM");
+    let ended = running.wait();
+    assert!(ended.status.success(), "{}", ended.describe());
+}
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_late_write_of_the_old_task_is_written_over() {
+    hands_over("input = 0.75", "0.75");
+}
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_late_write_of_the_old_task_after_the_safe_value_is_written_over() {
+    hands_over("input = \"source.value\"\nmax-age = \"100ms\"", "1");
+}
