@@ -89,7 +89,10 @@ impl Done {
                 Err(Failed::Because(why)) => self.failed.push(why),
             }
         }
-        let look = |it: &Made<'_>| it.write.amiss(it.line.as_ref());
+        let look = |it: &Made<'_>| match it.write.is_left_to_its_chip(it.writes) {
+            true => None,
+            false => it.write.amiss(it.line.as_ref()),
+        };
         let amiss = safe_readback::amiss(made.iter().map(|it| (Some(it.task), || look(it))).collect());
         let holds_other = |task: &str| amiss.iter().any(|what| what.starts_with(&format!("{task}: ")));
         for (output, is_safe) in plan.outputs.iter().zip(&mut is_safe) {
@@ -125,8 +128,9 @@ enum Failed {
 /// A write that was made.
 struct Made<'a> {
     task: &'a str,
-    write: &'a PlannedWrite,
-    line: Option<File>, // requested until this is dropped
+    write: PlannedWrite,
+    writes: &'a [PlannedWrite], // all of its output
+    line: Option<File>,         // requested until this is dropped
 }
 
 /// Makes the writes of one output, and once more what failed: some chips take a value only once they are set to take it.
@@ -151,7 +155,7 @@ fn make<'a>(
                     write.original().map(|held| format!("; before {} wrote to it, it held {held}", program::name()));
                 _ = writeln!(text, "{task}: would write {write}{}", before.unwrap_or_default());
             }
-            false => match make_one(write, manner, task, text) {
+            false => match make_one(write, output, manner, text) {
                 // Not once more, as others wait.
                 Err(error) if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() => {
                     return Err(because(write, error));
@@ -166,18 +170,30 @@ fn make<'a>(
         }
     }
     for write in again {
-        match make_one(write, manner, task, text) {
+        match make_one(write, output, manner, text) {
             Ok(one) => made.push(one),
             Err(_) if write.is_left_to_its_chip(&output.writes) => {
                 _ = writeln!(text, "{task}: did not write {write}: its chip sets it by itself again");
             }
-            Err(error) => return Err(because(write, error)),
+            Err(error) => {
+                let Some(instead) = write.at_full_speed(&output.writes) else { return Err(because(write, error)) };
+                _ = writeln!(text, "{task}: could not write {write}: {error}; it is set to full speed by hand");
+                for instead in instead {
+                    made.push(make_one(&instead, output, manner, text).map_err(|error| because(&instead, error))?);
+                }
+            }
         }
     }
     Ok(())
 }
 
-fn make_one<'a>(write: &'a PlannedWrite, manner: Manner, task: &'a str, text: &mut String) -> io::Result<Made<'a>> {
+fn make_one<'a>(
+    write: &PlannedWrite,
+    output: &'a PlannedOutput,
+    manner: Manner,
+    text: &mut String,
+) -> io::Result<Made<'a>> {
+    let task = &output.task;
     let (passed_over, line) = make_in_time(write)?;
     if let Some(lock) = passed_over {
         // Writing to a String does not fail.
@@ -189,7 +205,7 @@ fn make_one<'a>(write: &'a PlannedWrite, manner: Manner, task: &'a str, text: &m
         (Some(_), false) => "; the line is released now, so what becomes of its level is up to its chip's driver",
     };
     let _ = writeln!(text, "{task}: wrote {write}{then}");
-    Ok(Made { task, write, line })
+    Ok(Made { task, write: write.clone(), writes: &output.writes, line })
 }
 
 /// Makes a write, on a thread of its own: one that does not return holds up no other output. Also what is said of a lock on its file.

@@ -321,7 +321,11 @@ fn make_all(writes: &[PlannedWrite]) -> io::Result<()> {
     let failed = writes.iter().filter(|write| write.make().is_err()).collect::<Vec<_>>();
     failed.into_iter().try_for_each(|write| match write.make() {
         Err(_) if write.is_left_to_its_chip(writes) => Ok(()),
-        made => made.map(drop),
+        Err(error) => match write.at_full_speed(writes) {
+            Some(instead) => instead.iter().try_for_each(|write| write.make().map(drop)),
+            None => Err(error),
+        },
+        Ok(_) => Ok(()),
     })
 }
 

@@ -35,8 +35,8 @@ enum State {
 pub(super) enum News {
     /// It is not as it was written, or cannot be read: what is wrong, in a clause.
     Fails { what: String, advice: String, written: Option<f64>, read: String },
-    /// It is as it was written again, after so long by the readings.
-    Passes { what: String, written: f64, lasted: Span },
+    /// It is as it was written again, or is not compared any more, after so long by the readings. `written`: the raw number that it reads again.
+    Passes { what: String, written: Option<f64>, lasted: Span },
 }
 
 impl Record {
@@ -46,8 +46,10 @@ impl Record {
     }
 
     /// It is read no more: its output has ended.
-    pub(super) fn ends(&mut self) {
-        (self.state, self.since) = (State::Unknown, None);
+    pub(super) fn ends(&mut self, now: Instant) -> Option<News> {
+        self.state = State::Unknown;
+        let what = format!("its output has ended, and {} is not read back any more", self.target);
+        self.passes(what, None, now)
     }
 
     /// Notes what a reading came to.
@@ -57,28 +59,32 @@ impl Record {
             Reading::Unsettled => None,
             Reading::Agrees(written) => {
                 self.compared += 1;
-                let was = std::mem::replace(&mut self.state, State::Agrees);
-                self.since = None;
-                let (file, written) = match was {
-                    State::NotInForce(lapse) => (lapse.file, lapse.set),
-                    _ => (self.target.clone(), written),
+                let (what, written) = match (std::mem::replace(&mut self.state, State::Agrees), written) {
+                    (State::NotInForce(Lapse { file, set, number, .. }), _) => {
+                        (format!("{file} reads {set} again, as written"), number)
+                    }
+                    (_, Some(written)) => (format!("{} reads {written} again, as written", self.target), Some(written)),
+                    (_, None) => (format!("{} can be read again", self.target), None),
                 };
-                let what = match written.is_nan() {
-                    true => format!("{file} can be read again"),
-                    false => format!("{file} reads {written} again, as written"),
-                };
-                was_wrong.map(|since| News::Passes { what, written, lasted: now - since })
+                self.passes(what, written, now)
+            }
+            Reading::GivenBack => {
+                self.compared += 1;
+                self.state = State::Agrees;
+                let what =
+                    format!("{} is with its chip, which sets it by itself, as it did before hertzd", self.target);
+                self.passes(what, None, now)
             }
             Reading::Differs { written, read } => {
                 self.compared += 1;
                 let is_new = !matches!(self.state, State::Differs { .. });
                 self.state = State::Differs { written, read: read.clone() };
-                self.differs(is_new, now, written, read)
+                self.differs(is_new, now, Some(written), read)
             }
             Reading::NotInForce(lapse) => {
                 self.compared += 1;
                 let is_new = !matches!(&self.state, State::NotInForce(known) if known.file == lapse.file);
-                let (set, read) = (lapse.set, lapse.read.clone());
+                let (set, read) = (lapse.number, lapse.read.clone());
                 self.state = State::NotInForce(lapse);
                 self.differs(is_new, now, set, read)
             }
@@ -97,13 +103,18 @@ impl Record {
         }
     }
 
-    fn differs(&mut self, is_new: bool, now: Instant, written: f64, read: String) -> Option<News> {
+    /// Whatever was wrong with it is over, if anything was.
+    fn passes(&mut self, what: String, written: Option<f64>, now: Instant) -> Option<News> {
+        self.since.take().map(|since| News::Passes { what, written, lasted: now - since })
+    }
+
+    fn differs(&mut self, is_new: bool, now: Instant, written: Option<f64>, read: String) -> Option<News> {
         if !is_new {
             return None;
         }
         self.differences += 1;
         self.since = Some(now);
-        Some(News::Fails { what: self.what()?, advice: self.advice(), written: Some(written), read })
+        Some(News::Fails { what: self.what()?, advice: self.advice(), written, read })
     }
 
     /// What helps, in a clause.
@@ -122,8 +133,8 @@ impl Record {
             State::Differs { written, read } => {
                 Some(format!("{target} reads {read} in place of {written}, the raw number that was written last"))
             }
-            State::NotInForce(Lapse { file, set, read, .. }) => {
-                Some(format!("{file} reads {read} in place of {set}, so {target} does not follow hertzd"))
+            State::NotInForce(Lapse { file, set, read, effect, .. }) => {
+                Some(format!("{file} reads {read} in place of {set}, so {effect}"))
             }
             State::Unreadable(why) => Some(format!("{target} cannot be read back: {why}")),
         }
@@ -145,7 +156,7 @@ impl Record {
             State::Unknown => ("unknown", None, None),
             State::Agrees => ("agrees", None, None),
             State::Differs { written, read } => ("differs", Some(*written), Some(read.clone())),
-            State::NotInForce(lapse) => ("differs", Some(lapse.set), Some(lapse.read.clone())),
+            State::NotInForce(lapse) => ("differs", lapse.number, Some(lapse.read.clone())),
             State::Unreadable(_) => ("unreadable", None, None),
         };
         let setting = if let State::NotInForce(lapse) = &self.state { Some(lapse.file.clone()) } else { None };
@@ -178,7 +189,7 @@ mod tests {
     }
 
     fn passes(what: &str, written: f64, lasted: i64) -> News {
-        News::Passes { what: what.into(), written, lasted: Span::from_seconds(lasted) }
+        News::Passes { what: what.into(), written: Some(written), lasted: Span::from_seconds(lasted) }
     }
 
     #[test]
@@ -187,7 +198,15 @@ mod tests {
         record.begins("/sys/pwm1".into(), Span::from_seconds(1));
         let lapse = |read: &str| {
             let advice = "the firmware does that; stop it".into();
-            Reading::NotInForce(Lapse { file: "/sys/pwm1_enable".into(), set: 1.0, read: read.into(), advice })
+            let (set, number, effect) = ("1".into(), Some(1.0), "/sys/pwm1 does not follow hertzd".into());
+            Reading::NotInForce(Lapse {
+                file: "/sys/pwm1_enable".into(),
+                set,
+                number,
+                read: read.into(),
+                effect,
+                advice,
+            })
         };
         assert!(record.took(lapse("5"), at(1)).is_some());
         assert_eq!((record.took(lapse("2"), at(2)), record.took(Reading::Unsettled, at(3))), (None, None));
@@ -199,7 +218,7 @@ mod tests {
         let summary = record.summary("fan", at(3));
         assert_eq!((&*summary.state, summary.setting.as_deref()), ("differs", Some("/sys/pwm1_enable")));
         assert_eq!((summary.written, summary.read.as_deref(), summary.differences), (Some(1.0), Some("2"), 1));
-        let passed = record.took(Reading::Agrees(128.0), at(4));
+        let passed = record.took(Reading::Agrees(Some(128.0)), at(4));
         assert_eq!(passed, Some(passes("/sys/pwm1_enable reads 1 again, as written", 1.0, 3)));
         assert_eq!(record.trouble("fan", at(4)), None);
     }
@@ -209,7 +228,7 @@ mod tests {
         let mut record = Record::default();
         record.begins("/sys/pwm1".into(), Span::from_seconds(1));
         assert_eq!(record.took(Reading::Unsettled, at(1)), None);
-        assert_eq!(record.took(Reading::Agrees(128.0), at(2)), None);
+        assert_eq!(record.took(Reading::Agrees(Some(128.0)), at(2)), None);
         assert_eq!(record.trouble("fan", at(2)), None);
         let what = "/sys/pwm1 reads 40 in place of 128, the raw number that was written last".to_owned();
         let advice = "look at the device, and at what else writes to it".to_owned();
@@ -221,18 +240,36 @@ mod tests {
         let trouble = record.trouble("fan", at(7)).unwrap();
         assert_eq!(trouble, format!("task fan: {}, noticed 4.00 s ago", what.replace("40", "41")));
         assert_eq!(
-            record.took(Reading::Agrees(130.0), at(8)),
+            record.took(Reading::Agrees(Some(130.0)), at(8)),
             Some(passes("/sys/pwm1 reads 130 again, as written", 130.0, 5))
         );
-        assert_eq!((record.trouble("fan", at(8)), record.took(Reading::Agrees(130.0), at(9))), (None, None));
+        assert_eq!((record.trouble("fan", at(8)), record.took(Reading::Agrees(Some(130.0)), at(9))), (None, None));
         assert!(record.took(differs("1"), at(10)).is_some(), "another one");
         let ReadbackSummary { compared, differences, unreadable, state, read, since_ns, .. } =
             record.summary("fan", at(12));
         assert_eq!((compared, differences, unreadable), (6, 2, 1));
         assert_eq!((&*state, read.as_deref(), since_ns), ("differs", Some("1"), Some(2_000_000_000)));
-        record.ends();
+        let ended = "its output has ended, and /sys/pwm1 is not read back any more";
+        let over = News::Passes { what: ended.into(), written: None, lasted: Span::from_seconds(2) };
+        assert_eq!((record.ends(at(12)), record.ends(at(12))), (Some(over), None));
         assert_eq!(record.trouble("fan", at(12)), None, "it is not an output any more");
         assert_eq!(record.summary("fan", at(12)).differences, 2, "counts stay");
+    }
+
+    #[test]
+    fn a_fan_that_is_with_its_chip_again_is_no_fault() {
+        let mut record = Record::default();
+        record.begins("/sys/pwm1".into(), Span::from_seconds(1));
+        assert_eq!(record.took(Reading::GivenBack, at(1)), None);
+        assert!(record.took(differs("40"), at(2)).is_some());
+        let what = "/sys/pwm1 is with its chip, which sets it by itself, as it did before hertzd";
+        let passes = News::Passes { what: what.into(), written: None, lasted: Span::from_seconds(3) };
+        assert_eq!(record.took(Reading::GivenBack, at(5)), Some(passes));
+        assert_eq!((record.trouble("fan", at(5)), &*record.summary("fan", at(5)).state), (None, "agrees"));
+        record.took(Reading::Unreadable("no".into()), at(6));
+        let passed = record.took(Reading::Agrees(None), at(7));
+        let what = "/sys/pwm1 can be read again";
+        assert!(matches!(passed, Some(News::Passes { what: said, written: None, .. }) if said == what));
     }
 
     #[test]
@@ -246,7 +283,7 @@ mod tests {
         assert_eq!(record.took(unreadable(), at(2)), None);
         assert!(record.took(differs("0"), at(3)).is_some(), "it can be read, and differs");
         assert_eq!(
-            record.took(Reading::Agrees(1.0), at(5)),
+            record.took(Reading::Agrees(Some(1.0)), at(5)),
             Some(passes("the line reads 1 again, as written", 1.0, 2))
         );
         let summary = record.summary("line", at(5));

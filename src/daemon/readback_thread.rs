@@ -116,10 +116,12 @@ impl ReadbackThread {
             }
             dues.retain(|at, _| open.iter().any(|(_, readback)| key(readback) == *at));
             let names: BTreeSet<_> = open.iter().map(|(task, _)| *task).collect();
-            self.records()
-                .iter_mut()
-                .filter(|(task, _)| !names.contains(task.as_str()))
-                .for_each(|(_, record)| record.ends());
+            let end = |(task, record): (&String, &mut Record)| Some((task.clone(), record.ends(now)?));
+            let ended: Vec<_> = {
+                let mut records = self.records();
+                records.iter_mut().filter(|(task, _)| !names.contains(task.as_str())).filter_map(end).collect()
+            };
+            ended.into_iter().for_each(|(task, news)| say(&task, news));
             rest = AT_MOST;
             for (task, readback) in &open {
                 let due = dues.entry(key(readback)).or_insert_with(|| {
@@ -146,20 +148,26 @@ impl ReadbackThread {
 
     fn took(&self, task: &str, reading: Reading, now: Instant) {
         let news = self.records().entry(task.to_owned()).or_default().took(reading, now);
-        match news {
-            None => {}
-            Some(News::Fails { what, advice, written, read }) => {
-                let written = written.map_or_else(|| "not compared".to_owned(), |written| written.to_string());
-                error!(message_id = Message::ReadbackFailed.id(), task, written, read, "{task}: {what}; {advice}");
-            }
-            Some(News::Passes { what, written, lasted }) => info!(
-                message_id = Message::ReadbackPassed.id(),
-                task,
-                written = written.to_string(),
-                lasted_ns = lasted.nanos(),
-                "{task}: {what}, after {lasted}"
-            ),
+        if let Some(news) = news {
+            say(task, news);
         }
+    }
+}
+
+fn say(task: &str, news: News) {
+    let number = |written: Option<f64>| written.map_or_else(|| "not compared".to_owned(), |it| it.to_string());
+    match news {
+        News::Fails { what, advice, written, read } => {
+            let written = number(written);
+            error!(message_id = Message::ReadbackFailed.id(), task, written, read, "{task}: {what}; {advice}");
+        }
+        News::Passes { what, written, lasted } => info!(
+            message_id = Message::ReadbackPassed.id(),
+            task,
+            written = number(written),
+            lasted_ns = lasted.nanos(),
+            "{task}: {what}, after {lasted}"
+        ),
     }
 }
 

@@ -109,6 +109,26 @@ fn a_target_that_cannot_be_read_is_no_difference() {
 }
 
 #[test]
+fn of_a_file_that_has_become_huge_only_the_first_bytes_are_read() {
+    let (mut running, socket) = start(CONFIG, &[]);
+    running.wait_for("it was compared", |_| readback(&socket)["state"] == "agrees");
+    let target = running.folder().join("target");
+    running.wait_for("it is live", |_| fs::read(&target).unwrap() == b"128\n");
+    // 1 GiB of which the number is the beginning; almost all of it is a hole, which takes no disk but reads as zeros.
+    File::options().write(true).open(&target).unwrap().set_len(1 << 30).unwrap();
+    running.wait_for("it is noticed", |_| readback(&socket)["state"] == "unreadable");
+    let reason = program::snapshot(&socket)["reason"].as_str().unwrap_or_default().to_owned();
+    assert!(reason.contains("cannot be read back: it holds more than one number (1073741824 bytes)"), "{reason}");
+    let process = fs::read_to_string(format!("/proc/{}/status", running.pid())).unwrap();
+    let peak = process.lines().find_map(|line| line.strip_prefix("VmHWM:")?.strip_suffix("kB")?.trim().parse().ok());
+    assert!(peak < Some(512 << 10), "{peak:?} kB were in memory");
+    File::options().write(true).open(&target).unwrap().set_len(4).unwrap();
+    running.wait_for("it is back", |_| readback(&socket)["state"] == "agrees");
+    running.signal("TERM");
+    running.wait();
+}
+
+#[test]
 fn what_is_written_while_it_is_read_is_no_difference() {
     let changes = "\
 [task.wave]

@@ -1,9 +1,10 @@
 //! Targets that are files: attributes of `/sys`, and regular files. May block and allocate.
 
-use super::means::{Means, ONE_ONLY, Setting, keep_others_out};
+use super::means::{Means, ONE_ONLY, keep_others_out};
 use super::place::{RawScale, is_pwm};
 use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
+use super::setting::{Setting, Sort};
 use crate::kinds::device::{DeviceId, Refusal, Sight, first_line, hidden};
 use crate::kinds::sensor::{iio_channel, iio_conversion};
 use crate::sys::lock::{self, Taken};
@@ -19,7 +20,7 @@ pub(super) struct Files {
     pub(super) path: PathBuf,                      // as the kernel names it: no symbolic link
     pub(super) is_regular: bool, // it is no attribute of a driver: it holds any number, and nothing behind it
     pub(super) enable: Option<PathBuf>, // `pwmN_enable`
-    pub(super) settings: Vec<Setting>, // what hertzd sets for the value to be in force: that file; or `period` and `enable` of a PWM channel
+    pub(super) settings: Vec<Setting>, // what gives the value its effect: that file; or of a PWM channel `period`, `polarity` and `enable`
     pub(super) beside: Vec<PathBuf>, // what else decides what the value does: of a PWM channel these two and its polarity
     pub(super) witness: Option<(PathBuf, String)>, // shows that the path still leads to this device
 }
@@ -51,8 +52,11 @@ impl Files {
         let enable = enable.map(|name| path.with_file_name(format!("{name}_enable"))).filter(|enable| enable.exists());
         let name = path.with_file_name("name");
         let witness = enable.as_ref().and_then(|_| first_line(&name)).map(|text| (name, text));
-        let settings = enable.iter().map(|path| Setting { path: path.clone(), number: 1.0 }).collect();
-        Self { path, is_regular: false, enable, settings, beside: Vec::new(), witness }
+        let mode = |path: &PathBuf| Setting { path: path.clone(), number: 1.0, sort: Sort::Mode };
+        let polarity = Some(&path).filter(|path| path.ends_with("duty_cycle")).and_then(|path| polarity_beside(path));
+        let beside = polarity.iter().map(|polarity| polarity.path.clone()).collect();
+        let settings = enable.iter().map(mode).chain(polarity).collect();
+        Self { path, is_regular: false, enable, settings, beside, witness }
     }
 
     /// Each file that is written, read back or relied upon, as far as it is there; the one for the value comes first.
@@ -80,6 +84,13 @@ impl Files {
             Refusal::new(key, format!("cannot open {}: {error}{remedy}", self.path.display()))
         })
     }
+}
+
+/// The polarity of a PWM channel, as it is now. The duty is the time in which the line is active: it decides what that is.
+pub(super) fn polarity_beside(duty_cycle: &Path) -> Option<Setting> {
+    let path = duty_cycle.with_file_name("polarity");
+    let number = Sort::Polarity.number(&text_of(&path).ok()?)?;
+    Some(Setting { path, number, sort: Sort::Polarity })
 }
 
 /// Locks a file of a target against other processes of hertzd.
@@ -121,6 +132,23 @@ pub(super) fn holds_a_number(path: &Path) -> Result<(), Refusal> {
     ))
 }
 
+/// The text of a file that holds one number. Whatever another program has put in its place: no link is followed, nothing is waited for, and no
+/// more of it is read than a number has.
+pub(super) fn text_of(path: &Path) -> io::Result<String> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let facts = file.metadata()?;
+    if !facts.is_file() {
+        return Err(io::Error::other("it is no file that holds a number"));
+    }
+    let mut text = Vec::with_capacity(1_024); // one read of an attribute, and one that finds its end
+    file.take(LONGEST_NUMBER + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > LONGEST_NUMBER {
+        return Err(io::Error::other(format!("it holds more than one number ({} bytes)", facts.len())));
+    }
+    String::from_utf8(text).map_err(|_| io::Error::other("it holds bytes that are no text"))
+}
+
 /// The most that a file with one number has, with the white space around it. What is longer is something else, whatever it begins with.
 const LONGEST_NUMBER: u64 = 512;
 
@@ -147,7 +175,7 @@ impl Means for Files {
     }
 
     fn value(&self, _: Option<&File>) -> io::Result<String> {
-        fs::read_to_string(&self.path)
+        text_of(&self.path)
     }
 
     fn port(&self, _: &File) -> io::Result<Port> {
@@ -169,7 +197,7 @@ impl Means for Files {
         let value = file(&self.path, &text.value, self.is_regular, found.map(|found| &*found.value));
         // What a channel needs besides, which no other program may have left as it was.
         let prepared = self.settings.iter().filter(|_| self.enable.is_none());
-        let prepared = prepared.map(|setting| file(&setting.path, &format!("{}\n", setting.number), false, None));
+        let prepared = prepared.map(|setting| file(&setting.path, &setting.text(), false, None));
         [value].into_iter().chain(enable).chain(prepared).collect()
     }
 
@@ -203,6 +231,13 @@ impl Means for Files {
 
     fn settings(&self) -> &[Setting] {
         &self.settings
+    }
+
+    fn with_polarity(&self, polarity: f64) -> Option<Arc<dyn Means>> {
+        let mut files = self.clone();
+        let its = files.settings.iter_mut().find(|setting| setting.sort == Sort::Polarity)?;
+        its.number = polarity;
+        Some(Arc::new(files))
     }
 }
 

@@ -18,6 +18,7 @@ pub(super) struct Held {
     identity: Mutex<Identity>,
     found: OnceLock<Content>,    // before hertzd wrote to it
     original: OnceLock<Content>, // what is restored of that
+    polarity: OnceLock<f64>,     // which it had then, of a PWM channel
     ready: AtomicBool,           // it was set up: it may be written
     users: AtomicUsize,          // two while one takes over from another
     raw: AtomicU64,              // what was written last; NaN: not known
@@ -62,8 +63,21 @@ impl Held {
         let watched = Arc::default();
         let (identity, beside, ends) = (Mutex::new(identity), Mutex::new(beside), Mutex::default());
         let (found, original, ready) = (OnceLock::new(), OnceLock::new(), AtomicBool::new(false));
-        let held =
-            Arc::new(Self { identity, found, original, ready, users, raw, is_safe, watched, taken, beside, ends });
+        let polarity = OnceLock::new();
+        let held = Arc::new(Self {
+            identity,
+            found,
+            original,
+            polarity,
+            ready,
+            users,
+            raw,
+            is_safe,
+            watched,
+            taken,
+            beside,
+            ends,
+        });
         let mut all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|held| held.strong_count() > 0);
         all.push(Arc::downgrade(&held));
@@ -172,6 +186,18 @@ impl Held {
     pub(super) fn remember(&self, read: impl FnOnce() -> Option<Content>) {
         if let (None, Some(content)) = (self.original.get(), read()) {
             _ = self.original.set(content);
+        }
+    }
+
+    /// The polarity that it is to keep: the one that it was found with.
+    pub(super) fn polarity(&self) -> Option<f64> {
+        self.polarity.get().copied()
+    }
+
+    /// It was found with this polarity.
+    pub(super) fn keeps_polarity(&self, polarity: Option<f64>) {
+        if let Some(polarity) = polarity {
+            _ = self.polarity.set(polarity);
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
+use super::setting::Setting;
 use crate::kinds::device::{Refusal, Sight};
 use crate::kinds::layout::SampleLayout;
 use crate::sys::clock::pause;
@@ -11,7 +12,8 @@ use crate::time::Span;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use tracing::{debug, warn};
 
 /// How often a lock is asked for that another process has: one that only looks has it for an instant.
@@ -19,13 +21,6 @@ const LOCK_TRIES: u32 = 20;
 
 /// What is said where another process has it.
 pub(super) const ONE_ONLY: &str = "only one output at a time can have it";
-
-/// A file beside a target that decides whether the target's value has any effect, and the number that hertzd gives it.
-#[derive(Clone, Debug)]
-pub(super) struct Setting {
-    pub(super) path: PathBuf,
-    pub(super) number: f64,
-}
 
 /// What sorts of target differ in.
 pub(super) trait Means: fmt::Debug + Send + Sync {
@@ -108,6 +103,11 @@ pub(super) trait Means: fmt::Debug + Send + Sync {
     /// What has to be set for its value to have any effect, in the order in which that is written.
     fn settings(&self) -> &[Setting] {
         &[]
+    }
+
+    /// The same target that is to have this polarity, if it has one.
+    fn with_polarity(&self, _polarity: f64) -> Option<Arc<dyn Means>> {
+        None
     }
 }
 

@@ -10,13 +10,14 @@
 //! | `place`, `target`, `pwm` | what it writes to: named, found, taken, set up |
 //! | `begin` | what is written before the first tick, once all of a start or a reload is known to be good |
 //! | `means`, `files`, `line`, `register` | what the sorts of target have in common, and each of them |
+//! | `setting`, `fan` | files beside a target that give its value its effect; the two of a fan |
 //! | `port` | the open ends of that: the task's, and the one that others make it safe with |
 //! | `digits`, `put` | from a number to text, and from text into a file |
 //! | `live`, `driven` | for the kind heartbeat: which outputs are live, and a target that is switched on and off |
 //! | `reopen` | a target that goes away and comes back |
 //! | `readback`, `reading`, `written` | what the target holds, against what was written to it last |
 //! | `pending` | outputs that have ended without their safe value, until it is written |
-//! | `guard`, `planned_write`, `planned_check`, `planned`, `planned_readback` | the safe value, as other threads and processes can write it, and read it back |
+//! | `guard`, `planned_write`, `planned_check`, `planned`, `planned_fan`, `planned_readback` | the safe value, as other threads and processes can write it, and read it back |
 //!
 //! Time comes with the ticks. A tick allocates nothing and makes one system call where something is to be written; that blocks for as
 //! long as the file's driver takes, so put slow ones on a worker of their own. Opening, and writing the safe value from other
@@ -26,6 +27,7 @@ mod begin;
 mod desk;
 mod digits;
 mod driven;
+mod fan;
 mod files;
 mod guard;
 mod held;
@@ -43,6 +45,7 @@ mod pending;
 mod place;
 mod planned;
 mod planned_check;
+mod planned_fan;
 mod planned_readback;
 mod planned_write;
 mod port;
@@ -53,6 +56,7 @@ mod reading;
 #[cfg(feature = "i2c")]
 mod register;
 mod reopen;
+mod setting;
 mod settings;
 mod target;
 mod task;

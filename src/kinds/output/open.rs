@@ -49,7 +49,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
             if let (Place::Pwm { period, .. }, Some(duty)) = (&settings.place, target.file()) {
                 pwm::keeps_period(duty, *period)?;
             }
-            (target, held, None)
+            (target.with_polarity(held.polarity()), held, None)
         }
         None => take_free(&settings, target, sys)?,
     };
@@ -113,7 +113,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     let (guarded, of_target) = (Arc::downgrade(&guard), Arc::downgrade(&held));
     let (level, sends_init) = (settings.level(), target.has_init() && !settings.is_read_at_once());
     debug!("{label} opened: {}", target.shown());
-    if let Some(inversed) = inversed(&settings.place, &target) {
+    if let Some(inversed) = pwm::inversed(target.polarity()) {
         info!("{label}: {inversed}");
     }
     let form = target.form;
@@ -206,7 +206,9 @@ pub(super) fn take(target: &Target, key: &'static str) -> Result<Arc<Held>, Refu
         find_holder(&mut refusal, None);
         refusal
     })?;
-    Ok(Held::new(target.identity(), taken))
+    let held = Held::new(target.identity(), taken);
+    held.keeps_polarity(target.polarity().map(|polarity| polarity.number));
+    Ok(held)
 }
 
 /// The raw number that a target holds, or a PWM channel once it has its period; NaN: not known.
@@ -216,11 +218,6 @@ fn now_there(place: &Place, target: &Target, original: Option<&Content>) -> Resu
         (Place::Pwm { period, .. }, Some(duty)) => Ok(pwm::kept_duty(duty, *period)? as f64),
         _ => Ok(original.and_then(|content| number(&content.value)).unwrap_or(f64::NAN)),
     }
-}
-
-/// What there is to know of a PWM channel whose polarity is inversed.
-fn inversed(place: &Place, target: &Target) -> Option<&'static str> {
-    target.file().filter(|_| matches!(place, Place::Pwm { .. })).and_then(pwm::inversed)
 }
 
 fn nothing_to_keep(place: &Place) -> Refusal {
@@ -283,7 +280,7 @@ pub(super) fn look(settings: &OutputSettings, task: &str, sys: &Path) -> Result<
                 Err(refusal) => return Err(refusal.into()),
             };
             let mut safe = says(&settings, &target.shown(), &text, &target.enable_name());
-            if let Some(inversed) = inversed(&settings.place, &target) {
+            if let Some(inversed) = pwm::inversed(target.polarity()) {
                 safe += &format!("; {inversed}");
             }
             (with_readback(seen(&settings, &target)?, &settings, &target)?, safe)

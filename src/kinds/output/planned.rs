@@ -5,6 +5,8 @@ use super::means::{in_time, not_a_peer};
 use super::means::{keep_others_out, named};
 use super::planned_check::{BUS, CHIP, beside as text_beside, is_device, open_file, shown, shown_text};
 use super::planned_write::PlannedWrite;
+use super::put;
+use super::setting::keep_polarity;
 use crate::sys::can::{self, Frame, Id};
 use crate::sys::lock::{self, Taken};
 use std::fmt;
@@ -45,6 +47,10 @@ impl PlannedWrite {
         match self {
             Self::File { path, witness, text, cut, .. } => {
                 is_still(witness.as_ref(), "device")?;
+                if let Some((path, wanted)) = self.polarity() {
+                    let put = |path: &Path, text: &str| put::attribute(&open_file(path, false)?, text.as_bytes());
+                    return keep_polarity(path, wanted, text_beside, put).map(|()| None);
+                }
                 let file = open_file(path, *cut)?;
                 is_free(&file, path)?;
                 write(&file, text, *cut).map(|()| None)

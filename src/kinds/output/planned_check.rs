@@ -3,6 +3,7 @@
 
 use super::digits::number;
 use super::planned_write::PlannedWrite;
+use super::setting::POLARITIES;
 use crate::sys::open::{Mode, without_links};
 use std::fs::File;
 use std::io::{self, Read};
@@ -35,7 +36,7 @@ impl PlannedWrite {
         let wrong = match self {
             Self::File { path, text, cut, .. } => wrong_path(path).or_else(|| {
                 let of_driver = path.starts_with("/sys") || path.starts_with("/proc");
-                match is_written(text) {
+                match is_written(text) || self.polarity().is_some() {
                     false => Some(format!("{} is no number", shown(text))),
                     true if of_driver && *cut => Some("a file of a driver is not cut off behind a number".to_owned()),
                     true => None,
@@ -128,7 +129,8 @@ pub(super) fn shown(text: &str) -> String {
 
 /// Names a text that is no number so that it cannot be taken for one.
 pub(super) fn shown_text(text: &str) -> String {
-    if is_written(text) { text.trim_end().to_owned() } else { shown(text) }
+    let is_known = is_written(text) || POLARITIES.contains(&text.trim_end());
+    if is_known { text.trim_end().to_owned() } else { shown(text) }
 }
 
 /// An output resolves its path: it is absolute, and goes straight there.

@@ -30,23 +30,6 @@ impl PlannedWrite {
         }
     }
 
-    /// Whether it is the value of a fan that its chip sets again, as one of `writes` asks for: such a chip may refuse the value.
-    pub(crate) fn is_left_to_its_chip(&self, writes: &[Self]) -> bool {
-        let Self::File { path, .. } = self else { return false };
-        let name = format!("{}_enable", path.file_name().unwrap_or_default().to_string_lossy());
-        let by_chip = |write: &Self| match write {
-            Self::File { path: enable, witness, text, .. } => {
-                let wanted = number(text).filter(|wanted| *wanted > 1.0);
-                let read = || is_still(witness.as_ref(), "device").and_then(|()| beside(enable)).ok();
-                *enable == path.with_file_name(&name)
-                    && wanted.is_some()
-                    && read().as_deref().and_then(number) == wanted
-            }
-            _ => false,
-        };
-        writes.iter().any(by_chip)
-    }
-
     /// The bytes that a register held before, if the plan has them.
     pub(super) fn held(&self) -> Option<Vec<u8>> {
         let Self::Register { held, bytes, .. } = self else { return None };
@@ -67,8 +50,16 @@ impl PlannedWrite {
             Self::File { path, witness, text, original, .. } => {
                 let target = path.display().to_string();
                 let read = is_still(witness.as_ref(), "device").and_then(|()| beside(path));
+                if self.polarity().is_some() {
+                    let read = read.unwrap_or_default();
+                    let (read, wanted) = (read.lines().next().unwrap_or_default(), text.trim());
+                    return (read != wanted).then(|| differs(&target, read, wanted));
+                }
+                if read.as_ref().is_ok_and(|read| self.is_mode_in_force(read)) {
+                    return None;
+                }
                 match compare(number(text)?, read) {
-                    Reading::Agrees(_) | Reading::Unsettled | Reading::NotInForce(_) => None,
+                    Reading::Agrees(_) | Reading::GivenBack | Reading::Unsettled | Reading::NotInForce(_) => None,
                     Reading::Differs { written, read } => Some(differs(&target, &read, &written.to_string())),
                     // What is there to be written only could not be read before either.
                     Reading::Unreadable(why) => original.is_some().then(|| failed(&target, &io::Error::other(why))),

@@ -2,9 +2,11 @@
 //! driver takes, and allocates nothing.
 
 use super::digits::{Digits, LONGEST, number};
+use super::fan;
 use super::guard::SafeWrite;
 use super::planned_write::PlannedWrite;
 use super::put;
+use super::setting::Sort;
 use super::written::{LastWritten, SETTINGS};
 use crate::sys::clock::pause;
 use crate::time::Span;
@@ -67,9 +69,6 @@ impl Port {
     }
 }
 
-/// `pwmN_enable` of a fan that is set by hand, and not by its chip.
-pub(super) const MANUAL: &str = "1\n";
-
 /// What a target's files hold.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Content {
@@ -116,8 +115,9 @@ pub(super) struct Writer {
 #[derive(Debug)]
 pub(super) struct OpenSetting {
     pub(super) file: Arc<File>,
-    pub(super) text: Digits,
+    pub(super) text: String,
     pub(super) number: f64,
+    pub(super) sort: Sort,
 }
 
 impl SafeText {
@@ -145,7 +145,7 @@ impl Writer {
         if self.is_set && !last.has_lapsed() {
             return value;
         }
-        self.set(None, last)?;
+        self.set(last)?;
         self.is_set = true;
         // Some chips take a value only when it is set by hand, and a PWM channel none that is longer than its period.
         value.or_else(|_| self.put(digits.bytes()))
@@ -153,22 +153,39 @@ impl Writer {
 
     /// Writes the safe state.
     pub(super) fn write_safe(&mut self, text: &SafeText, last: &LastWritten) -> io::Result<()> {
+        if let (Some(mode), [enable, ..]) = (&text.enable, &self.settings[..]) {
+            last.forget_settings(); // should this fail
+            let value = |text: &str| self.port.put_safe(text.as_bytes(), None, self.length);
+            fan::make_safe(&text.value, mode, value, |text| put::attribute(&*enable.file, text.as_bytes()))?;
+            let mode = number(mode).unwrap_or(f64::NAN);
+            last.set(std::array::from_fn(|at| if at == 0 { mode } else { f64::NAN }));
+            self.is_set = !fan::gives_back(mode);
+            return Ok(());
+        }
         let value = self.put_safe(text);
-        if text.enable.is_none() && !last.has_lapsed() {
+        if !last.has_lapsed() {
             return value;
         }
-        self.set(text.enable.as_deref(), last)?;
-        self.is_set = text.enable.as_ref().is_none_or(|enable| enable.trim_end() == MANUAL.trim_end());
+        self.set(last)?;
+        self.is_set = true;
         value.or_else(|_| self.put_safe(text))
     }
 
-    /// Writes the settings; `enable`: what `pwmN_enable` gets in place of what the task gives it.
-    fn set(&self, enable: Option<&str>, last: &LastWritten) -> io::Result<()> {
+    /// Writes the settings.
+    fn set(&self, last: &LastWritten) -> io::Result<()> {
         let mut numbers = [f64::NAN; SETTINGS];
         last.forget_settings(); // should one of these writes fail
-        for (setting, wrote) in self.settings.iter().zip(&mut numbers) {
-            put::attribute(&*setting.file, enable.map_or(setting.text.bytes(), str::as_bytes))?;
-            *wrote = enable.map_or(Some(setting.number), number).unwrap_or(f64::NAN);
+        for (at, (setting, wrote)) in self.settings.iter().zip(&mut numbers).enumerate() {
+            let put = || put::attribute(&*setting.file, setting.text.as_bytes());
+            match (setting.sort, self.settings.get(at + 1)) {
+                // Some drivers change the polarity only of a channel that is off; the next setting switches it on. Whether it has changed is read.
+                (Sort::Polarity, Some(enable)) => {
+                    _ = put().or_else(|_| put::attribute(&*enable.file, b"0\n").and_then(|()| put()));
+                }
+                (Sort::Polarity, None) => _ = put(),
+                (Sort::Number | Sort::Mode, _) => put()?,
+            }
+            *wrote = setting.number;
         }
         last.set(numbers);
         Ok(())
@@ -213,6 +230,8 @@ pub(super) struct SafeSetting {
     pub(super) file: Arc<File>, // to be read too
     pub(super) name: String,
     pub(super) text: String,
+    pub(super) sort: Sort,
+    pub(super) value: f64, // of the target, raw
 }
 
 /// Open files of a target: for the value, and for its settings.
@@ -226,14 +245,37 @@ impl SafeWriter {
 }
 
 impl SafeSetting {
-    /// Writes it. What it read before says nothing: the driver may not have looked since.
+    /// Writes it.
     fn write(&self) -> io::Result<()> {
+        self.write_text(&self.text)
+    }
+
+    /// What it read before says nothing: the driver may not have looked since.
+    fn write_text(&self, text: &str) -> io::Result<()> {
         let before = line_of(&self.file);
-        put::attribute(&*self.file, self.text.as_bytes())?;
+        if self.sort == Sort::Polarity && before.as_deref().is_some_and(|found| self.is(found, text)) {
+            return Ok(());
+        }
+        put::attribute(&*self.file, text.as_bytes())?;
         match (before, line_of(&self.file)) {
-            (Some(before), Some(found)) if found != before => expect(&self.name, &found, &self.text),
+            (Some(before), Some(found)) if found != before => self.expect(&found, text),
             _ => Ok(()),
         }
+    }
+
+    fn is(&self, found: &str, written: &str) -> bool {
+        match (self.sort, self.sort.number(found), self.sort.number(written)) {
+            (Sort::Mode, Some(found), Some(written)) => fan::is_mode(written, found, || Some(self.value)),
+            _ => found.trim() == written.trim(),
+        }
+    }
+
+    fn expect(&self, found: &str, written: &str) -> io::Result<()> {
+        if self.is(found, written) {
+            return Ok(());
+        }
+        let (found, written) = (found.trim(), written.trim());
+        Err(io::Error::other(format!("{} holds {found} after {written} was written", self.name)))
     }
 }
 
@@ -245,32 +287,39 @@ fn line_of(file: &File) -> Option<String> {
     text.lines().next().map(str::to_owned)
 }
 
-fn expect(name: &str, found: &str, written: &str) -> io::Result<()> {
-    let (found, written) = (found.trim(), written.trim());
-    if found == written {
-        return Ok(());
-    }
-    Err(io::Error::other(format!("{name} holds {found} after {written} was written")))
+/// Writes all of them, also if one fails. Some drivers change the polarity only of a channel that is off; the next setting switches it on.
+fn write_all(settings: &[SafeSetting]) -> io::Result<()> {
+    let write = |(at, setting): (usize, &SafeSetting)| match (setting.write(), settings.get(at + 1)) {
+        (Err(_), Some(enable)) if setting.sort == Sort::Polarity => {
+            put::attribute(&*enable.file, b"0\n").and_then(|()| setting.write())
+        }
+        (written, _) => written,
+    };
+    settings.iter().enumerate().map(write).fold(Ok(()), io::Result::and)
 }
 
 impl SafeWrite for SafeWriter {
     fn write_safe(&self) -> io::Result<()> {
-        let text = self.text.as_bytes();
-        let put = || self.port.put_safe(text, self.stored.as_deref(), 0);
-        let value = put();
-        if self.settings.is_empty() {
-            return value;
+        let put = |text: &str| self.port.put_safe(text.as_bytes(), self.stored.as_deref(), 0);
+        match &self.settings[..] {
+            [] => put(&self.text),
+            [mode] if mode.sort == Sort::Mode => {
+                fan::make_safe(&self.text, &mode.text, put, |text| mode.write_text(text))
+            }
+            settings => {
+                let value = put(&self.text);
+                let set = write_all(settings);
+                // A channel takes no duty that is longer than its period.
+                value.or_else(|_| put(&self.text))?;
+                set
+            }
         }
-        let set = self.settings.iter().map(SafeSetting::write).fold(Ok(()), io::Result::and);
-        // Some chips take a value only when it is set by hand.
-        value.or_else(|_| put())?;
-        set
     }
 
     /// Waits until its settings read as they were written: many drivers look at their chip every second or two, and show what they saw then.
     fn confirm(&self) -> io::Result<()> {
-        let read = |SafeSetting { file, name, text }: &SafeSetting| {
-            line_of(file).map_or(Ok(()), |found| expect(name, &found, text))
+        let read = |setting: &SafeSetting| {
+            line_of(&setting.file).map_or(Ok(()), |found| setting.expect(&found, &setting.text))
         };
         self.settings.iter().try_for_each(|setting| {
             let is_read = (0..READ_TRIES).any(|_| read(setting).is_ok() || (pause(READ_AGAIN), false).1);
@@ -283,7 +332,9 @@ impl SafeWrite for SafeWriter {
     }
 
     fn settings(&self) -> [f64; SETTINGS] {
-        std::array::from_fn(|at| self.settings.get(at).and_then(|setting| number(&setting.text)).unwrap_or(f64::NAN))
+        std::array::from_fn(|at| {
+            self.settings.get(at).and_then(|setting| setting.sort.number(&setting.text)).unwrap_or(f64::NAN)
+        })
     }
 
     fn plan(&self) -> Vec<PlannedWrite> {
@@ -307,7 +358,13 @@ mod tests {
         let enable = File::options().read(true).write(true).open("/proc/self/coredump_filter").unwrap();
         put::attribute(&enable, b"1\n").unwrap();
         let port = Port::Regular(Arc::new(tempfile::tempfile().unwrap()));
-        let settings = vec![SafeSetting { file: Arc::new(enable), name: "pwm1_enable".into(), text: "33\n".into() }];
+        let settings = vec![SafeSetting {
+            file: Arc::new(enable),
+            name: "pwm1_enable".into(),
+            text: "33\n".into(),
+            sort: Sort::Mode,
+            value: 255.0,
+        }];
         let writer =
             SafeWriter { port, text: "255\n".into(), stored: None, number: 255.0, settings, plan: Arc::default() };
         let guard = Guard::new("fan", Arc::default(), (Span::ZERO, Span::ZERO), Some(Box::new(writer)));

@@ -1,6 +1,8 @@
 //! A channel of a PWM chip: found by the name of its chip or of the device that the chip belongs to, and set up. Reads and writes small
 //! files of `/sys`; may block; not for a hot thread. The kernel's `Documentation/ABI/testing/sysfs-class-pwm`.
 
+use super::files::text_of;
+use super::setting::Setting;
 use crate::kinds::device::{Refusal, first_line, numbered};
 use crate::sys::clock::pause;
 use crate::time::Span;
@@ -102,10 +104,10 @@ pub(super) fn keeps_period(duty_cycle: &Path, period: Span) -> Result<(), Refusa
 }
 
 /// What a channel whose polarity is inversed does with its duty: by the kernel's ABI that is the active time, and active is low then.
-pub(super) fn inversed(duty_cycle: &Path) -> Option<&'static str> {
-    let polarity = first_line(&duty_cycle.with_file_name("polarity"))?;
-    (polarity == "inversed")
-        .then_some("its polarity is inversed: the line is low for the duty, and high for the rest of the period")
+pub(super) fn inversed(polarity: Option<&Setting>) -> Option<&'static str> {
+    polarity
+        .filter(|polarity| polarity.number > 0.0)
+        .map(|_| "its polarity is inversed: the line is low for the duty, and high for the rest of the period")
 }
 
 fn refuse(doing: &str) -> impl Fn(io::Error) -> Refusal + use<> {
@@ -122,7 +124,7 @@ pub(super) fn kept_duty(duty_cycle: &Path, period: Span) -> Result<u64, Refusal>
 }
 
 fn read(file: &Path) -> Result<u64, Refusal> {
-    let text = fs::read_to_string(file).map_err(refuse(&format!("read {}", file.display())))?;
+    let text = text_of(file).map_err(refuse(&format!("read {}", file.display())))?;
     Ok(text.trim().parse().unwrap_or(0))
 }
 

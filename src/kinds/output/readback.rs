@@ -1,9 +1,11 @@
 //! Reads a target back, and compares what it holds with what was written to it last: its value, if that was asked for, and always what
 //! decides whether the value has any effect. May block for as long as the target's driver takes; for cool threads.
 
-use super::digits::number;
-use super::means::Setting;
+use super::digits;
+use super::fan;
+use super::files::text_of;
 use super::reading::{Lapse, ReadBack, Reading};
+use super::setting::{Setting, Sort};
 use super::target::Target;
 use super::written::LastWritten;
 use crate::kinds::device::Refusal;
@@ -72,21 +74,26 @@ impl Readback {
         self.target.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What is wrong with its settings; `None`: nothing is known to be.
-    fn settings(&self, target: &Target) -> Option<Reading> {
+    /// What is wrong with its settings, where this number was written to it last; `None`: nothing is known to be.
+    fn settings(&self, target: &Target, number: f64) -> Option<Reading> {
         let (numbers, sets) = self.written.settings()?;
         let is_settled = self.has_settled(sets);
-        let set = target.settings().iter().zip(numbers).filter(|(_, set)| !set.is_nan());
-        let read = |path| fs::read_to_string(path).map(|text| text.lines().next().unwrap_or_default().to_owned());
-        let mut compared = set.map(|(setting, set)| (setting, compare(set, read(&setting.path))));
-        compared.find_map(|(setting, reading)| match reading {
-            Reading::Differs { .. } if !is_settled => Some(Reading::Unsettled),
-            Reading::Differs { written, read } => Some(Reading::NotInForce(self.lapse(target, setting, written, read))),
-            // Some drivers let such a file only be written: whether it is in force cannot be seen then.
-            Reading::Unreadable(_) if !is_readable(&setting.path) => None,
-            Reading::Unreadable(why) => Some(Reading::Unreadable(format!("{}: {why}", setting.path.display()))),
-            _ => None,
+        target.settings().iter().zip(numbers).filter(|(_, set)| !set.is_nan()).find_map(|(setting, set)| {
+            match text_of(&setting.path) {
+                Ok(text) if is_in_force(target, setting, set, (&text, number)) => None,
+                Ok(_) if !is_settled => Some(Reading::Unsettled),
+                Ok(text) => Some(Reading::NotInForce(self.lapse(target, setting, set, &text))),
+                // Some drivers let such a file only be written: whether it is in force cannot be seen then.
+                Err(_) if !is_readable(&setting.path) => None,
+                Err(why) => Some(Reading::Unreadable(format!("{}: {why}", setting.path.display()))),
+            }
         })
+    }
+
+    /// Whether it is a fan that was given back to its chip.
+    fn is_given_back(&self, target: &Target) -> bool {
+        let mode = self.written.settings().map(|(numbers, _)| numbers[0]).filter(|mode| !mode.is_nan());
+        target.has_mode() && mode.is_some_and(fan::gives_back)
     }
 
     /// Whether what was written that often was written long enough ago.
@@ -98,19 +105,62 @@ impl Readback {
         now - since >= SETTLES
     }
 
-    fn lapse(&self, target: &Target, setting: &Setting, set: f64, read: String) -> Lapse {
-        let who = if target.is_prepared() {
-            "another program uses the channel"
-        } else {
-            "the firmware takes fans back after a resume; so do the BIOS and programs such as fancontrol"
+    fn lapse(&self, target: &Target, setting: &Setting, set: f64, read: &str) -> Lapse {
+        let shown = target.shown();
+        let (who, effect) = match setting.sort {
+            Sort::Mode if fan::gives_back(set) => {
+                ("another program has taken the fan from its chip", format!("{shown} is not with its chip as before"))
+            }
+            Sort::Mode => (
+                "the firmware takes fans back after a resume; so do the BIOS and programs such as fancontrol",
+                format!("{shown} does not follow hertzd"),
+            ),
+            Sort::Number => ("another program uses the channel", format!("{shown} does not follow hertzd")),
+            Sort::Polarity => (
+                "another program uses the channel",
+                format!("{shown} does the opposite of what it did when hertzd started: full is off, and off is full"),
+            ),
         };
-        let remedy = if self.repairs {
-            "hertzd sets it again at the next tick"
-        } else {
-            "stop what changes it, or let hertzd set it again: write = \"always\""
+        let remedy = match (setting.sort, self.repairs) {
+            (_, true) => "hertzd sets it again at the next tick",
+            (Sort::Polarity, false) => {
+                "stop what changes it, and write it back while the channel is off; or let hertzd do that: write = \"always\". If it is meant, restart hertzd"
+            }
+            (_, false) => "stop what changes it, or let hertzd set it again: write = \"always\"",
         };
-        Lapse { file: setting.path.display().to_string(), set, read, advice: format!("{who}; {remedy}") }
+        let number = (setting.sort != Sort::Polarity).then_some(set);
+        Lapse {
+            file: setting.path.display().to_string(),
+            set: setting.sort.text(set),
+            number,
+            read: shown_text(read, |text| setting.sort.number(text).is_some()),
+            effect,
+            advice: format!("{who}; {remedy}"),
+        }
     }
+}
+
+/// Whether a setting that reads so is in force, where that was set, and this number written to its target last.
+fn is_in_force(target: &Target, setting: &Setting, set: f64, (read, number): (&str, f64)) -> bool {
+    let Some(read) = setting.sort.number(read.lines().next().unwrap_or_default()) else { return false };
+    let holds = || target.value(None).ok().as_deref().and_then(digits::number);
+    match setting.sort {
+        // A fan at full speed that was told otherwise is not.
+        Sort::Mode if !fan::gives_back(set) => fan::is_mode(set, read, || holds().filter(|holds| same(*holds, number))),
+        Sort::Mode => fan::is_mode(set, read, holds),
+        Sort::Number | Sort::Polarity => same(read, set),
+    }
+}
+
+fn same(a: f64, b: f64) -> bool {
+    (a + 0.0).total_cmp(&(b + 0.0)).is_eq()
+}
+
+/// What was read, for a message: quoted, unless it is one of those that could have been.
+fn shown_text(text: &str, is_usual: impl Fn(&str) -> bool) -> String {
+    let text = text.lines().next().unwrap_or_default().trim();
+    let shown: String = text.chars().take(40).collect();
+    if is_usual(text) { shown } else { format!("{shown:?}") }
 }
 
 /// Whether the file has a right to be read at all.
@@ -130,7 +180,7 @@ impl ReadBack for Readback {
     fn read(&self) -> Reading {
         let Some((number, writes)) = self.written.quiet() else { return Reading::Unsettled };
         let target = self.target();
-        let settings = self.settings(&target);
+        let settings = self.settings(&target, number);
         let value = self.reads_value.then(|| target.value(self.taken.as_ref()));
         // What was read may be either where a write came in between.
         if self.written.quiet().is_none_or(|(_, now)| now != writes) {
@@ -138,9 +188,10 @@ impl ReadBack for Readback {
         }
         let reading = match (settings, value) {
             (Some(reading), _) => reading,
+            (None, _) if self.is_given_back(&target) => Reading::GivenBack,
             (None, Some(_)) if number.is_nan() => Reading::Unsettled,
             (None, Some(value)) => compare(target.as_held(number), value),
-            (None, None) => Reading::Agrees(number),
+            (None, None) => Reading::Agrees(None),
         };
         if self.repairs && matches!(reading, Reading::Differs { .. } | Reading::NotInForce(_)) {
             self.written.lapse();
@@ -159,14 +210,8 @@ pub(super) fn cannot(target: &Target, error: &io::Error) -> Refusal {
 pub(super) fn compare(written: f64, read: io::Result<String>) -> Reading {
     match read {
         Err(error) => Reading::Unreadable(error.to_string()),
-        Ok(text) if number(&text).is_some_and(|read| (read + 0.0).total_cmp(&(written + 0.0)).is_eq()) => {
-            Reading::Agrees(written)
-        }
-        Ok(text) => {
-            let shown: String = text.trim().chars().take(40).collect();
-            let is_number = number(&text).is_some();
-            Reading::Differs { written, read: if is_number { shown } else { format!("{shown:?}") } }
-        }
+        Ok(text) if digits::number(&text).is_some_and(|read| same(read, written)) => Reading::Agrees(Some(written)),
+        Ok(text) => Reading::Differs { written, read: shown_text(&text, |text| digits::number(text).is_some()) },
     }
 }
 
@@ -206,20 +251,20 @@ mod tests {
             let (target, last, readback) =
                 settings_of(&Place::Hwmon(wanted.clone(), "pwm2".into()), sys.path(), repairs);
             assert_eq!(readback.every(), SETTINGS_EVERY);
-            assert_eq!(readback.settings(&target), None, "hertzd has not set it");
+            assert_eq!(readback.settings(&target, f64::NAN), None, "hertzd has not set it");
             let write = last.begin();
-            last.set([1.0, f64::NAN]);
+            last.set([1.0, f64::NAN, f64::NAN]);
             assert_eq!(readback.read(), Reading::Unsettled, "a write is under way");
             last.end(&write, 128.0);
             assert_eq!(readback.read(), Reading::Unsettled, "a driver may show what it saw before");
             long_ago(&readback);
             let Reading::NotInForce(lapse) = readback.read() else { panic!("it is not in force") };
-            assert_eq!((lapse.set, &*lapse.read), (1.0, "5"));
+            assert_eq!((&*lapse.set, lapse.number, &*lapse.read), ("1", Some(1.0), "5"));
             assert!(lapse.file.ends_with("hwmon0/pwm2_enable") && lapse.advice.contains("after a resume"), "{lapse:?}");
             assert_eq!(lapse.advice.contains("hertzd sets it again at the next tick"), repairs, "{}", lapse.advice);
             assert_eq!(last.has_lapsed(), repairs, "the task writes it again only if that was asked for");
             fs::write(hwmon.join("pwm2_enable"), "1\n").unwrap();
-            assert_eq!(readback.read(), Reading::Agrees(128.0));
+            assert_eq!(readback.read(), Reading::Agrees(None));
             fs::write(hwmon.join("pwm2_enable"), "5\n").unwrap();
         }
     }
@@ -251,7 +296,64 @@ mod tests {
         );
         last.forget_settings();
         fs::remove_dir_all(&channel).unwrap();
-        assert_eq!(readback.settings(&target), None, "a channel that is gone is looked for");
+        assert_eq!(readback.settings(&target, f64::NAN), None, "a channel that is gone is looked for");
+    }
+
+    #[test]
+    fn a_fan_at_full_speed_or_with_its_chip_is_in_force() {
+        let sys = tempfile::tempdir().unwrap();
+        let hwmon = sys.path().join("class/hwmon/hwmon0");
+        tree(&hwmon, &[("name", "nct6798\n"), ("pwm2", "255\n"), ("pwm2_enable", "0\n")]);
+        let place = Place::Hwmon(ByName { name: "nct6798".into(), device: None }, "pwm2".into());
+        let target = Target::find(&place, sys.path()).unwrap().unwrap();
+        let ((taken, _), last) = (target.take("path").unwrap(), Arc::new(LastWritten::default()));
+        let every = Some(Span::from_seconds(1));
+        let readback = Readback::of(&target, &taken, last.clone(), (every, true)).unwrap().unwrap();
+        let reads = |mode: f64, value: f64, files: [&str; 2]| {
+            let write = last.begin();
+            last.set([mode, f64::NAN, f64::NAN]);
+            last.end(&write, value);
+            long_ago(&readback);
+            tree(&hwmon, &[("pwm2", files[0]), ("pwm2_enable", files[1])]);
+            readback.read()
+        };
+        assert_eq!(reads(1.0, 255.0, ["255\n", "0\n"]), Reading::Agrees(Some(255.0)), "it shows full speed so");
+        assert!(matches!(reads(1.0, 128.0, ["255\n", "0\n"]), Reading::NotInForce(_)), "it was told otherwise");
+        assert!(matches!(reads(1.0, 128.0, ["128\n", "0\n"]), Reading::NotInForce(_)));
+        last.repaired();
+        assert_eq!(reads(5.0, 60.0, ["99\n", "5\n"]), Reading::GivenBack, "its chip sets it");
+        assert!(!last.has_lapsed(), "nothing is written again");
+        let Reading::NotInForce(lapse) = reads(5.0, 60.0, ["99\n", "1\n"]) else {
+            panic!("it was taken from its chip")
+        };
+        assert!(lapse.effect.ends_with("is not with its chip as before"), "{lapse:?}");
+    }
+
+    #[test]
+    fn the_polarity_is_to_stay_as_it_was_found() {
+        let sys = tempfile::tempdir().unwrap();
+        let channel = sys.path().join("class/pwm/pwmchip0/pwm0");
+        tree(&channel, &[("period", "40000\n"), ("duty_cycle", "9\n"), ("enable", "1\n"), ("polarity", "inversed\n")]);
+        tree(&sys.path().join("class/pwm/pwmchip0"), &[("npwm", "1\n")]);
+        let by_name = Place::Pwm { chip: "pwmchip0".into(), channel: 0, period: Span::from_micros(40) };
+        for place in [by_name, Place::File(channel.join("duty_cycle"))] {
+            let (target, last, readback) = settings_of(&place, sys.path(), false);
+            last.set(target.settings_numbers());
+            long_ago(&readback);
+            assert_eq!(readback.read(), Reading::Agrees(None));
+            fs::write(channel.join("polarity"), "normal\n").unwrap();
+            let Reading::NotInForce(lapse) = readback.read() else { panic!("its polarity is another one") };
+            assert_eq!((&*lapse.set, lapse.number, &*lapse.read), ("inversed", None, "normal"));
+            assert!(lapse.advice.contains("If it is meant, restart hertzd"), "{lapse:?}");
+            let again = Target::find(&place, sys.path()).unwrap().unwrap().with_polarity(Some(1.0));
+            assert_eq!(again.polarity().map(|polarity| polarity.number), Some(1.0), "also if it is found again");
+            let planned =
+                again.plan(&super::super::port::SafeText { value: "0\n".into(), enable: None, stored: None }, None);
+            let polarity = planned.iter().find(|write| write.to_string().contains("polarity")).unwrap();
+            polarity.check().unwrap();
+            polarity.make().unwrap();
+            assert!(fs::read_to_string(channel.join("polarity")).unwrap().starts_with("inversed\n"));
+        }
     }
 
     #[test]
@@ -260,7 +362,7 @@ mod tests {
             [(128.0, "128\n", true), (128.0, "128", true), (128.0, "1.28e2", true), (128.0, "127\n", false)]
         {
             let reading = compare(written, Ok(read.into()));
-            assert_eq!(reading == Reading::Agrees(written), agrees, "{reading:?}");
+            assert_eq!(reading == Reading::Agrees(Some(written)), agrees, "{reading:?}");
         }
         let differs = |read: &str| Reading::Differs { written: 1.0, read: read.into() };
         assert_eq!(compare(1.0, Ok("40\n".into())), differs("40"));

@@ -8,8 +8,10 @@ use std::fmt::Debug;
 pub(crate) enum Reading {
     /// It was written meanwhile, or it is not known what was written last: nothing can be said.
     Unsettled,
-    /// It holds what was written last, this raw number.
-    Agrees(f64),
+    /// It holds what was written last, this raw number; or what gives it its effect is as it was set, and it is not compared itself.
+    Agrees(Option<f64>),
+    /// It is a fan that was given back to its chip, which sets it by itself: what it holds says nothing.
+    GivenBack,
     /// It holds this in place of the raw number that was written last.
     Differs { written: f64, read: String },
     /// What decides whether its value has any effect is not as hertzd has set it.
@@ -22,9 +24,13 @@ pub(crate) enum Reading {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Lapse {
     pub(crate) file: String,
-    /// The raw number that hertzd gave it.
-    pub(crate) set: f64,
+    /// What hertzd gave it, or found at the start and relies upon.
+    pub(crate) set: String,
+    /// The same, if it is a number.
+    pub(crate) number: Option<f64>,
     pub(crate) read: String,
+    /// What that does, in a clause.
+    pub(crate) effect: String,
     /// Who may have changed it, and what helps: in a clause.
     pub(crate) advice: String,
 }

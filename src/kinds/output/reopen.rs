@@ -4,12 +4,13 @@
 //! it is back to the new one, each in one step. Until then nothing is written to it. Then its safe value is, and its task recovers from that.
 
 use super::digits::{Digits, Form, number};
-use super::files::folder_of;
+use super::files::{folder_of, text_of};
 use super::held::{End, Held};
 use super::place::{Place, RawScale};
 use super::planned_write::PlannedWrite;
 use super::port::{Content, OpenFiles, SafeText};
 use super::pwm;
+use super::setting::keep_polarity;
 use super::target::Target;
 use crate::kinds::device::{Label, Refusal, Reopen, reopen_thread};
 use crate::sys::clock::{KernelClock, pause};
@@ -227,7 +228,7 @@ impl Reopening {
             return Err(Refusal::new(place.key(), text));
         }
         found.loses_nothing()?;
-        let target = exported(place, found, sys)?;
+        let target = exported(place, found, sys)?.with_polarity(held.polarity());
         let refuse = |error: io::Error| Refusal::new(place.key(), format!("cannot open {}: {error}", target.shown()));
         let seen = Seen::of(&target).map_err(refuse)?;
         let (taken, beside) = target.take(place.key())?;
@@ -316,9 +317,16 @@ pub(super) fn exported(place: &Place, target: Target, sys: &Path) -> Result<Targ
 
 /// Sets a PWM channel up, once it was taken; leaves all others as they are.
 pub(super) fn set_up(place: &Place, target: &Target, held: &Held, first: Option<f64>) -> Result<(), Refusal> {
+    if let Some(polarity) = target.polarity() {
+        let shown = polarity.path.display();
+        let refuse = |error: io::Error| Refusal::new(place.key(), format!("cannot write {shown}: {error}"));
+        keep_polarity(&polarity.path, &polarity.text(), text_of, |path, text| fs::write(path, text)).map_err(refuse)?;
+    }
     if let (Place::Pwm { period, .. }, Some(duty)) = (place, target.file()) {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to the period")]
         pwm::set_up(duty, *period, first.map(|duty| duty.round() as u64))?;
+    }
+    if target.is_prepared() && !target.settings().is_empty() {
         held.watched().written().set(target.settings_numbers());
     }
     Ok(())

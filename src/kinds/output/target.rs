@@ -1,20 +1,22 @@
 //! What an output writes to: from what its section names to a target that is there, of any sort. May block and allocate.
 
 use super::digits::{Digits, Form, number};
-use super::files::{Files, holds_a_number, iio_raw, is_makeable};
+use super::fan;
+use super::files::{Files, holds_a_number, iio_raw, is_makeable, polarity_beside, text_of};
 use super::identity::Identity;
-use super::means::{Means, Setting};
+use super::means::Means;
 use super::pending::{left_bytes, left_writes, make_overlapping};
 use super::place::{Place, RawScale};
 use super::planned_write::PlannedWrite;
-use super::port::{Content, MANUAL, OpenSetting, SafeSetting, SafeText, SafeWriter, Writer};
+use super::port::{Content, OpenSetting, SafeSetting, SafeText, SafeWriter, Writer};
 use super::pwm;
+use super::setting::{Setting, Sort};
 use super::written::SETTINGS;
 use crate::kinds::device::{DeviceId, Refusal, Sight, hidden};
 use crate::kinds::sensor::{Class, find, is_iio_raw};
 use crate::sys::host::missing_folder;
 use crate::sys::open::resolve;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -58,9 +60,10 @@ impl Target {
                 let of_channel = DeviceId::Named(format!("{} channel {channel}", chip.display()));
                 let folder = pwm::folder_of(&chip, *channel);
                 let beside = pwm::BESIDE_DUTY.iter().map(|name| folder.join(name)).collect();
-                let settings = [("period", raw.full), ("enable", 1.0)];
-                let settings = settings.map(|(file, number)| Setting { path: folder.join(file), number }).into();
                 let path = folder.join("duty_cycle");
+                let number = |file, number| Some(Setting { path: folder.join(file), number, sort: Sort::Number });
+                let settings = [number("period", raw.full), polarity_beside(&path), number("enable", 1.0)];
+                let settings = settings.into_iter().flatten().collect();
                 let files = Files { path, is_regular: false, enable: None, settings, beside, witness: None };
                 let ids = files.ids().into_iter().chain([of_channel]).collect();
                 Ok(Some(Self { ids, raw, form: Form::Whole, means: Arc::new(files) }))
@@ -143,7 +146,7 @@ impl Target {
 
     /// What it and `pwmN_enable` hold, once it was taken.
     pub(super) fn read(&self, taken: Option<&File>) -> io::Result<Content> {
-        let enable = self.means.enable().map(fs::read_to_string).transpose()?;
+        let enable = self.means.enable().map(text_of).transpose()?;
         let (value, stored) = self.means.stored(taken)?;
         Ok(Content { value, enable, stored })
     }
@@ -170,16 +173,16 @@ impl Target {
 
     /// What is written to make it safe: by the value alone, or by all that was there.
     pub(super) fn safe_text(&self, content: &Content) -> SafeText {
-        let enable = self.means.enable().map(|_| content.enable.clone().unwrap_or_else(|| MANUAL.to_owned()));
+        let enable = self.means.enable().map(|_| content.enable.clone().unwrap_or_else(|| fan::MANUAL.to_owned()));
         SafeText { value: content.value.clone(), enable, stored: content.stored.clone() }
     }
 
     /// What the task writes with.
     pub(super) fn writer(&self, taken: &File) -> io::Result<Writer> {
         let port = self.means.port(taken)?;
-        let open = |Setting { path, number }: &Setting| {
-            let file = Arc::new(File::options().write(true).open(path)?);
-            Ok(OpenSetting { file, text: Digits::of(*number, Form::Whole), number: *number })
+        let open = |setting: &Setting| {
+            let file = Arc::new(open_setting(setting)?);
+            Ok(OpenSetting { file, text: setting.text(), number: setting.number, sort: setting.sort })
         };
         let settings = self.settings().iter().map(open).collect::<io::Result<_>>()?;
         Ok(Writer::new(port, settings, self.is_prepared()))
@@ -195,6 +198,24 @@ impl Target {
         std::array::from_fn(|at| self.settings().get(at).map_or(f64::NAN, |setting| setting.number))
     }
 
+    /// What a PWM channel's polarity is to be.
+    pub(super) fn polarity(&self) -> Option<&Setting> {
+        self.settings().iter().find(|setting| setting.sort == Sort::Polarity)
+    }
+
+    /// The same target, whose polarity is to be this one.
+    pub(super) fn with_polarity(mut self, polarity: Option<f64>) -> Self {
+        if let Some(means) = polarity.and_then(|polarity| self.means.with_polarity(polarity)) {
+            self.means = means;
+        }
+        self
+    }
+
+    /// Whether it is a fan that its chip may have: then its value says nothing.
+    pub(super) fn has_mode(&self) -> bool {
+        self.means.enable().is_some()
+    }
+
     /// Whether that is set before its first value is written, and not with it.
     pub(super) fn is_prepared(&self) -> bool {
         self.means.enable().is_none()
@@ -203,15 +224,14 @@ impl Target {
     /// What others make it safe with.
     pub(super) fn safe_writer(&self, taken: &File, text: SafeText, found: Option<&Content>) -> io::Result<SafeWriter> {
         let plan = Arc::new(Mutex::new(self.plan(&text, found)));
-        let open = |Setting { path, number }: &Setting| {
-            let open = |reads| File::options().read(reads).write(true).open(path);
-            // Some drivers let it only be written: then it is not confirmed.
-            let file = Arc::new(open(true).or_else(|_| open(false))?);
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            Ok(SafeSetting { file, name, text: text.enable.clone().unwrap_or_else(|| format!("{number}\n")) })
+        let number = number(&text.value).unwrap_or(f64::NAN);
+        let open = |setting: &Setting| {
+            let file = Arc::new(open_setting(setting)?);
+            let name = setting.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let text = text.enable.clone().unwrap_or_else(|| setting.text());
+            Ok(SafeSetting { file, name, text, sort: setting.sort, value: number })
         };
         let settings = self.settings().iter().map(open).collect::<io::Result<_>>()?;
-        let number = number(&text.value).unwrap_or(f64::NAN);
         let (text, stored) = (text.value, text.stored);
         Ok(SafeWriter { port: self.means.port(taken)?, text, stored, number, settings, plan })
     }
@@ -223,7 +243,7 @@ impl Target {
 
     /// Writes of any number, which show what a plan calls it.
     pub(super) fn any_writes(&self) -> Vec<PlannedWrite> {
-        let enable = self.means.enable().map(|_| MANUAL.to_owned());
+        let enable = self.means.enable().map(|_| fan::MANUAL.to_owned());
         self.plan(&SafeText { value: "0\n".into(), enable, stored: None }, None)
     }
 
@@ -272,6 +292,15 @@ impl Target {
     pub(super) fn is_hidden(&self) -> bool {
         self.means.file().is_some_and(|path| hidden(path, true).is_some())
     }
+}
+
+/// Opens a setting to be written, and to be read where its driver allows that. A polarity that may not be written is at least read.
+fn open_setting(setting: &Setting) -> io::Result<File> {
+    let open = |reads, writes| File::options().read(reads).write(writes).open(&setting.path);
+    open(true, true).or_else(|_| open(false, true)).or_else(|error| match setting.sort {
+        Sort::Polarity => open(true, false),
+        _ => Err(error),
+    })
 }
 
 #[cfg(feature = "gpio")]

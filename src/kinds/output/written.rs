@@ -16,9 +16,9 @@ pub(super) struct LastWritten {
     lapsed: AtomicBool, // the target was seen not to be as written, and was not written since
 }
 
-/// How many files beside its value a target has at most that decide whether the value has any effect: the period of a PWM channel and its
-/// `enable`.
-pub(super) const SETTINGS: usize = 2;
+/// How many files beside its value a target has at most that decide what effect the value has: the period of a PWM channel, its polarity and
+/// its `enable`.
+pub(super) const SETTINGS: usize = 3;
 
 /// A write that is under way.
 #[derive(Debug)]

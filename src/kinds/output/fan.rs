@@ -1,0 +1,128 @@
+//! What `pwmN_enable` means for a fan, and how the two files make it safe. Pure: what is written goes through closures.
+//!
+//! By the kernel's `Documentation/ABI/testing/sysfs-class-hwmon` 0 is full speed, at 1 the value is followed, and above that the chip decides.
+//! Chips differ: some take a value only while they follow it (nct6775 says EBUSY in any other mode), some show 0 for a fan that follows 255
+//! (nct6775, it87), and some refuse a mode that they show.
+
+use super::digits::number;
+use std::io;
+
+/// `pwmN_enable` of a fan that follows its value.
+pub(super) const MANUAL: &str = "1\n";
+
+/// `pwmN` at full speed.
+pub(super) const FULL: &str = "255\n";
+
+/// Whether this text of `pwmN_enable` gives the fan back to its chip, or to full speed: then its value is not hertzd's.
+pub(super) fn gives_back(mode: f64) -> bool {
+    mode.total_cmp(&1.0).is_ne()
+}
+
+/// Whether a mode that reads so is the one that was set. At full speed 0 and 1 are the same; `holds`: what `pwmN` reads.
+pub(super) fn is_mode(set: f64, read: f64, holds: impl FnOnce() -> Option<f64>) -> bool {
+    let is_full = || number(FULL).is_some_and(|full| holds().is_some_and(|holds| holds.total_cmp(&full).is_eq()));
+    let is = |number: f64, wanted: f64| number.total_cmp(&wanted).is_eq();
+    is(set, read) || (is(set, 1.0) && is(read, 0.0) || is(set, 0.0) && is(read, 1.0)) && is_full()
+}
+
+/// Writes the value, then the mode: a fan that is given back has its value before that, while the chip takes one. `value` writes a text to
+/// `pwmN`, `enable` one to `pwmN_enable`.
+///
+/// # Errors
+/// What the kernel refused, unless the fan is as it should be without it.
+pub(super) fn make_safe(
+    text: &str,
+    mode: &str,
+    mut value: impl FnMut(&str) -> io::Result<()>,
+    mut enable: impl FnMut(&str) -> io::Result<()>,
+) -> io::Result<()> {
+    let wrote = value(text);
+    let set = enable(mode);
+    match number(mode) {
+        Some(mode) if gives_back(mode) => match set {
+            // A chip that has its fan may refuse a value.
+            Ok(()) => Ok(()),
+            // Full speed, as well as such a chip lets it be said.
+            Err(_) if mode == 0.0 && enable(MANUAL).and_then(|()| value(FULL)).is_ok() => Ok(()),
+            refused => refused,
+        },
+        _ => set.and_then(|()| wrote.or_else(|_| value(text))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A chip that takes a value only in mode 1, and only some modes.
+    struct Chip {
+        modes: &'static [u8],
+        mode: u8,
+        value: String,
+    }
+
+    impl Chip {
+        fn make_safe(&mut self, text: &str, mode: &str) -> io::Result<()> {
+            let chip = std::cell::RefCell::new(self);
+            let value = |text: &str| {
+                let mut chip = chip.borrow_mut();
+                if chip.mode != 1 {
+                    return Err(io::Error::from_raw_os_error(libc::EBUSY));
+                }
+                text.trim().clone_into(&mut chip.value);
+                Ok(())
+            };
+            let enable = |text: &str| {
+                let mut chip = chip.borrow_mut();
+                let mode = text.trim().parse().unwrap();
+                if !chip.modes.contains(&mode) {
+                    return Err(io::Error::from_raw_os_error(libc::EINVAL));
+                }
+                chip.mode = mode;
+                Ok(())
+            };
+            make_safe(text, mode, value, enable)
+        }
+    }
+
+    #[test]
+    fn a_chip_that_takes_values_in_one_mode_only_is_taken_and_given_back() {
+        for original in [0, 2, 3, 4, 5] {
+            let mut chip = Chip { modes: &[0, 1, 2, 3, 4, 5], mode: original, value: "60".into() };
+            chip.make_safe("255\n", "1\n").unwrap();
+            assert_eq!((chip.mode, &*chip.value), (1, "255"), "it is taken");
+            for _ in 0..2 {
+                chip.make_safe("60\n", &format!("{original}\n")).unwrap();
+                assert_eq!((chip.mode, &*chip.value), (original, "60"), "it is given back, also once more");
+            }
+        }
+    }
+
+    #[test]
+    fn a_chip_that_refuses_the_mode_it_has_shown_runs_at_full_speed_or_is_a_failure() {
+        let mut chip = Chip { modes: &[1, 2], mode: 1, value: "60".into() };
+        chip.make_safe("60\n", "0\n").unwrap();
+        assert_eq!((chip.mode, &*chip.value), (1, "255"));
+        let refused = chip.make_safe("60\n", "5\n").unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EINVAL));
+        let mut chip = Chip { modes: &[], mode: 5, value: "60".into() };
+        assert!(chip.make_safe("255\n", "1\n").is_err());
+    }
+
+    #[test]
+    fn full_speed_has_two_modes() {
+        let holds = |number| move || Some(number);
+        for (set, read, value, is) in [
+            (1.0, 1.0, 9.0, true),
+            (1.0, 0.0, 255.0, true),
+            (1.0, 0.0, 254.0, false),
+            (0.0, 1.0, 255.0, true),
+            (0.0, 1.0, 100.0, false),
+            (1.0, 5.0, 255.0, false),
+            (5.0, 1.0, 255.0, false),
+        ] {
+            assert_eq!(is_mode(set, read, holds(value)), is, "{set} {read} {value}");
+        }
+        assert!(!is_mode(1.0, 0.0, || None));
+    }
+}

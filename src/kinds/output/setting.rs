@@ -1,0 +1,104 @@
+//! The files beside a target that decide what effect its value has: what they say, and how a PWM channel keeps its polarity. Blocks only by what
+//! it is told to read and write.
+
+use super::digits::number;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A file beside a target that decides what effect the target's value has, and the number that it is to have.
+#[derive(Clone, Debug)]
+pub(super) struct Setting {
+    pub(super) path: PathBuf,
+    pub(super) number: f64,
+    pub(super) sort: Sort,
+}
+
+/// What a setting says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sort {
+    /// A number.
+    Number,
+    /// That of `pwmN_enable`.
+    Mode,
+    /// One of the [`POLARITIES`], by its place. It stays as it was found.
+    Polarity,
+}
+
+/// What `polarity` of a PWM channel may say.
+pub(super) const POLARITIES: [&str; 2] = ["normal", "inversed"];
+
+impl Sort {
+    /// The number that a text stands for.
+    pub(super) fn number(self, text: &str) -> Option<f64> {
+        match self {
+            Self::Number | Self::Mode => number(text),
+            Self::Polarity => [0.0, 1.0].into_iter().find(|at| text.lines().next() == Some(&*self.text(*at))),
+        }
+    }
+
+    /// The text of a number, without a newline.
+    pub(super) fn text(self, number: f64) -> String {
+        match self {
+            Self::Number | Self::Mode => number.to_string(),
+            Self::Polarity => POLARITIES[usize::from(number > 0.0)].to_owned(),
+        }
+    }
+}
+
+impl Setting {
+    /// The text that sets it.
+    pub(super) fn text(&self) -> String {
+        self.sort.text(self.number) + "\n"
+    }
+}
+
+/// Gives a channel its polarity back, where another program has changed it. One that has it is not written: who may write the duty need not be
+/// allowed to write that. Some drivers change only that of a channel that is off.
+pub(super) fn keep_polarity(
+    polarity: &Path,
+    wanted: &str,
+    read: impl Fn(&Path) -> io::Result<String>,
+    write: impl Fn(&Path, &str) -> io::Result<()>,
+) -> io::Result<()> {
+    if read(polarity)?.lines().next() == Some(wanted.trim()) {
+        return Ok(());
+    }
+    write(polarity, wanted).or_else(|error| {
+        let enable = polarity.with_file_name("enable");
+        if read(&enable)?.trim() != "1" {
+            return Err(error);
+        }
+        write(&enable, "0\n")?;
+        let done = write(polarity, wanted);
+        write(&enable, "1\n").and(done)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    #[test]
+    fn a_channel_is_switched_off_for_a_polarity_that_it_takes_only_then() {
+        let channel = RefCell::new(["normal\n".to_owned(), "1\n".to_owned()]);
+        let at = |path: &Path| usize::from(path.ends_with("enable"));
+        let read = |path: &Path| Ok(channel.borrow()[at(path)].clone());
+        let write = |path: &Path, text: &str| {
+            let mut channel = channel.borrow_mut();
+            if at(path) == 0 && channel[1] == "1\n" {
+                return Err(io::Error::from_raw_os_error(libc::EBUSY));
+            }
+            text.clone_into(&mut channel[at(path)]);
+            Ok(())
+        };
+        let polarity = Path::new("/pwm0/polarity");
+        keep_polarity(polarity, "inversed\n", read, write).unwrap();
+        assert_eq!(*channel.borrow(), ["inversed\n", "1\n"]);
+        let never = |_: &Path, _: &str| Err(io::Error::from_raw_os_error(libc::EACCES));
+        keep_polarity(polarity, "inversed\n", read, never).unwrap();
+        assert!(keep_polarity(polarity, "normal\n", read, never).is_err());
+        assert_eq!(Sort::Polarity.number("inversed\n"), Some(1.0));
+        assert_eq!([Sort::Polarity.number("1"), Sort::Number.number("normal")], [None; 2]);
+    }
+}

@@ -1,0 +1,235 @@
+//! Fans and PWM channels of the real program, in a tree of files in place of /sys/class, which needs root: a fan that its firmware takes back, a chip
+//! that takes a value in one mode only (`tests/program/chip.c`), a fan that is given back to its chip, a channel whose polarity is changed.
+
+mod program;
+
+use program::{HERTZD, Running, run_in};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// What follows the input in `in`.
+const SOURCE: &str = "\
+[worker.main]
+policy = \"other\"
+[task.source]
+kind = \"sensor\"
+rate = 100
+path = \"@HERE@/in\"
+";
+
+fn output(keys: &str) -> String {
+    format!(
+        "{SOURCE}[task.out]\nkind = \"output\"\nrate = 100\ninput = \"source.value\"\nmax-age = \"100h\"\nsafe-after = \"100h\"\n\
+         recover-after = \"0s\"\n{keys}\n"
+    )
+}
+
+const FAN: &str = "hwmon = \"nct6798\"\nfile = \"pwm2\"\nreadback = \"100ms\"\n";
+
+const CHANNEL: &str = "/sys/class/pwm/pwmchip0/pwm0";
+
+/// A command after which the tree is in place of /sys/class, for what it starts. Its modes: those that the chip takes.
+fn in_tree(folder: &Path, modes: &str) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", "mount --bind \"$0\" /sys/class && exec \"$@\""]).arg(folder.join("class"));
+    command.env("RUNTIME_DIRECTORY", folder).env("CHIP_MODES", modes);
+    if folder.join("chip.so").exists() {
+        command.env("LD_PRELOAD", folder.join("chip.so"));
+    }
+    command
+}
+
+fn put(folder: &Path, file: &str, text: &str) {
+    let path = folder.join(file);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, format!("{text}\n")).unwrap();
+}
+
+/// The number or the word that a file begins with.
+fn read(folder: &Path, file: &str) -> String {
+    fs::read_to_string(folder.join(file)).unwrap_or_default().lines().next().unwrap_or_default().to_owned()
+}
+
+/// hertzd in a tree with a fan and a PWM channel; `None`: that cannot be made here. `mode`: of the fan; `modes`: those of its chip, if that is one
+/// of its own.
+fn start(config: &str, mode: &str, modes: Option<&str>) -> Option<Running> {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    for (file, text) in [("name", "nct6798"), ("pwm2", "60"), ("pwm2_enable", mode)] {
+        put(at, &format!("class/hwmon/hwmon0/{file}"), text);
+    }
+    put(at, "class/pwm/pwmchip0/npwm", "1");
+    for (file, text) in [("period", "40000"), ("duty_cycle", "10000"), ("enable", "1"), ("polarity", "normal")] {
+        put(at, &format!("class/pwm/pwmchip0/pwm0/{file}"), text);
+    }
+    put(at, "in", "0.5");
+    if !in_tree(at, "").arg("true").output().is_ok_and(|output| output.status.success()) {
+        program::skip("nothing may be mounted here");
+        return None;
+    }
+    if modes.is_some() {
+        program::preload(at, "chip");
+    }
+    let mut command = in_tree(at, modes.unwrap_or_default());
+    command.arg(HERTZD);
+    Some(run_in(folder, command, config, &["--json"]))
+}
+
+fn snapshot(running: &Running) -> Value {
+    program::snapshot(&running.folder().join("status.sock"))
+}
+
+fn reason(running: &Running) -> String {
+    snapshot(running)["reason"].as_str().unwrap_or_default().to_owned()
+}
+
+fn hwmon(running: &Running, file: &str) -> String {
+    read(running.folder(), &format!("class/hwmon/hwmon0/{file}"))
+}
+
+fn wait_until(running: &mut Running, file: &str, wanted: &str) {
+    running.wait_for(&format!("{file} is {wanted}"), |running| read(running.folder(), file) == wanted);
+}
+
+/// Waits for so many readings that the latest settings are surely compared, and asserts that nothing is wrong with any.
+fn is_in_force(running: &mut Running) {
+    let compared = |running: &Running| snapshot(running)["readbacks"][0]["compared"].as_u64().unwrap_or(0);
+    running.wait_for("it was compared", |running| compared(running) > 0);
+    let before = compared(running);
+    running.wait_for("it was compared again", |running| compared(running) >= before + 40);
+    let found = snapshot(running)["readbacks"][0].clone();
+    assert!(found["state"] == "agrees" && found["differences"] == 0 && found["unreadable"] == 0, "{found}");
+    assert!(!reason(running).contains("in place of"), "{}", reason(running));
+}
+
+fn stop(running: Running) -> program::Ended {
+    running.signal("TERM");
+    let ended = running.wait();
+    assert!(matches!(ended.status.code(), Some(0 | 1)), "{}", ended.describe());
+    assert!(!ended.stderr.contains("could not be written"), "{}", ended.describe());
+    ended
+}
+
+#[test]
+fn a_fan_that_its_firmware_takes_back_is_not_in_force_or_set_again() {
+    for always in [false, true] {
+        let write = if always { "write = \"always\"\n" } else { "" };
+        let Some(mut running) = start(&output(&format!("{FAN}safe = 1.0\n{write}")), "1", None) else { return };
+        wait_until(&mut running, "class/hwmon/hwmon0/pwm2", "128");
+        is_in_force(&mut running);
+        put(running.folder(), "class/hwmon/hwmon0/pwm2_enable", "5");
+        if always {
+            wait_until(&mut running, "class/hwmon/hwmon0/pwm2_enable", "1");
+        } else {
+            running.wait_for("it is said", |running| {
+                reason(running).contains("pwm2_enable reads 5 in place of 1, so") && hwmon(running, "pwm2") == "128"
+            });
+            assert_eq!(snapshot(&running)["well"], false);
+            put(running.folder(), "class/hwmon/hwmon0/pwm2_enable", "1");
+        }
+        running.wait_for("that has an end", |running| !reason(running).contains("in place of"));
+        stop(running);
+    }
+}
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_chip_that_takes_a_value_in_one_mode_only_is_taken_whatever_its_mode() {
+    for mode in ["0", "2", "5"] {
+        let config = output(&format!("{FAN}safe = 1.0\n"));
+        let Some(mut running) = start(&config, mode, Some("0 1 2 5")) else { return };
+        wait_until(&mut running, "class/hwmon/hwmon0/pwm2", "128");
+        wait_until(&mut running, "class/hwmon/hwmon0/pwm2_enable", "1");
+        put(running.folder(), "in", "nothing");
+        wait_until(&mut running, "class/hwmon/hwmon0/pwm2", "255");
+        wait_until(&mut running, "class/hwmon/hwmon0/pwm2_enable", "0"); // as such a chip shows full speed
+        is_in_force(&mut running);
+        let ended = stop(running);
+        assert_eq!(read(ended.folder.path(), "class/hwmon/hwmon0/pwm2_mode"), "1");
+    }
+}
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_fan_that_was_given_back_is_its_chips() {
+    // The third chip shows a mode that it does not take: such a fan is left at full speed.
+    for (mode, modes, then) in [("5", "1 5", ("5", "60")), ("0", "0 1", ("0", "60")), ("0", "1", ("1", "255"))] {
+        let config = output(&format!("{FAN}safe = \"restore\"\nwrite = \"always\"\n"));
+        let Some(mut running) = start(&config, mode, Some(modes)) else { return };
+        wait_until(&mut running, "class/hwmon/hwmon0/pwm2", "128");
+        put(running.folder(), "in", "nothing");
+        wait_until(&mut running, "class/hwmon/hwmon0/pwm2_mode", then.0);
+        wait_until(&mut running, "class/hwmon/hwmon0/pwm2", then.1);
+        if mode != "0" {
+            put(running.folder(), "class/hwmon/hwmon0/pwm2", "99"); // by its chip
+        }
+        is_in_force(&mut running);
+        let left = hwmon(&running, "pwm2");
+        assert_eq!(left, if mode == "0" { then.1 } else { "99" }, "hertzd leaves it alone");
+        let ended = stop(running);
+        assert_eq!(read(ended.folder.path(), "class/hwmon/hwmon0/pwm2_mode"), then.0);
+    }
+}
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn hertzd_safe_gives_such_a_fan_back() {
+    for (mode, modes, then) in [("5", "1 5", "5"), ("0", "1", "1")] {
+        let config = output(&format!("{FAN}safe = \"restore\"\n"));
+        let Some(mut running) = start(&config, mode, Some(modes)) else { return };
+        wait_until(&mut running, "class/hwmon/hwmon0/pwm2", "128");
+        running.signal("KILL");
+        let ended = running.wait();
+        let folder = ended.folder.path();
+        for _ in 0..2 {
+            let plan = fs::read(folder.join("safe-plan.json")).unwrap();
+            let safe = in_tree(folder, modes).args([HERTZD, "safe"]).output().unwrap();
+            assert!(safe.status.success(), "{safe:?}");
+            assert_eq!(read(folder, "class/hwmon/hwmon0/pwm2_mode"), then);
+            put(folder, "class/hwmon/hwmon0/pwm2", if then == "1" { "255" } else { "99" }); // by its chip
+            fs::write(folder.join("safe-plan.json"), plan).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_channel_keeps_the_polarity_that_it_was_found_with() {
+    let polarity = "class/pwm/pwmchip0/pwm0/polarity";
+    let by_name = "pwm = \"pwmchip0\"\nchannel = 0\npwm-period = \"40us\"\nsafe = 0\n".to_owned();
+    let by_path = format!("path = \"{CHANNEL}/duty_cycle\"\nscale = 40000\nsafe = 0\n");
+    for keys in [by_name, by_path] {
+        for always in [false, true] {
+            let write = if always { "write = \"always\"\n" } else { "" };
+            let Some(mut running) = start(&output(&format!("{keys}{write}")), "1", None) else { return };
+            wait_until(&mut running, "class/pwm/pwmchip0/pwm0/duty_cycle", "20000");
+            let compared =
+                |running: &Running| snapshot(running)["readbacks"][0]["compared"].as_u64().unwrap_or_default();
+            running.wait_for("it was compared", |running| compared(running) > 3);
+            put(running.folder(), polarity, "inversed");
+            if always {
+                wait_until(&mut running, polarity, "normal");
+            } else {
+                running.wait_for("it is said", |running| {
+                    reason(running).contains("polarity reads inversed in place of normal, so ")
+                        && reason(running).contains("the opposite of what it did when hertzd started")
+                });
+                put(running.folder(), polarity, "normal");
+            }
+            running.wait_for("that has an end", |running| !reason(running).contains("in place of"));
+            // The safe value is one only with that polarity: whoever writes it sees to that.
+            if !always {
+                put(running.folder(), polarity, "inversed");
+                running.signal("KILL");
+                let ended = running.wait();
+                let safe = in_tree(ended.folder.path(), "").args([HERTZD, "safe"]).output().unwrap();
+                // A file keeps old digits behind a number that is shorter, which no driver does.
+                assert!(!String::from_utf8_lossy(&safe.stderr).contains("polarity"), "{safe:?}");
+                let found = ["duty_cycle", "polarity"]
+                    .map(|file| read(ended.folder.path(), &format!("class/pwm/pwmchip0/pwm0/{file}")));
+                assert_eq!(found, ["0", "normal"]);
+            }
+        }
+    }
+}
