@@ -130,3 +130,34 @@ fn what_is_as_good_stays() {
     assert!(layout.changed);
     assert_eq!(worst(&tasks, &layout), [200, 300]);
 }
+
+#[test]
+fn a_chain_is_moved_as_a_whole() {
+    let us = Span::from_micros;
+    for cpus in 1..=3 {
+        let mut tasks =
+            [task(500, 2_000, 200), task(1_000, 1_000, 300), task(1_000, 1_000, 100), task(100, 10_000, 100)];
+        (tasks[0].chain, tasks[2].chain, tasks[3].chain) = (Some(0), Some(0), Some(0));
+        (tasks[0].now, tasks[2].now, tasks[3].now) = (us(1_700), us(100), us(8_300));
+        let layout = plan(&tasks, cpus, None);
+        let workers = layout.cpus.iter().flat_map(|cpu| &cpu.workers);
+        let workers: Vec<_> = workers.filter(|worker| worker.tasks.iter().any(|(task, _)| *task != 1)).collect();
+        assert_eq!(workers.len(), 1, "{layout:?}");
+        let phase = |of: usize| workers[0].tasks.iter().find(|(task, _)| *task == of).unwrap().1.nanos();
+        let apart = |one: usize, other: usize, common: i64| (phase(one) - phase(other)).rem_euclid(common);
+        assert_eq!((apart(0, 2, 1_000_000), apart(3, 0, 2_000_000)), (600_000, 600_000), "{layout:?}");
+        let worst = worst(&tasks, &layout);
+        assert!([200, 300, 100, 100].iter().zip(&worst).all(|(run, worst)| run == worst), "{worst:?} {layout:?}");
+    }
+}
+
+#[test]
+fn what_a_chain_must_not_exceed_comes_before_how_long_others_wait() {
+    let ms = Span::from_millis;
+    let mut tasks = [task(100, 10_000, 3_000), task(10, 100_000, 5_000)];
+    (tasks[0].phase, tasks[1].phase) = (Some(Span::ZERO), Some(ms(7)));
+    // It is interrupted, and ends after 8 ms.
+    assert_eq!(worst(&tasks, &plan(&tasks, 1, None)), [3_000, 8_000]);
+    tasks[1].longest = Some(ms(6));
+    assert_eq!(worst(&tasks, &plan(&tasks, 1, None)), [5_000, 5_000]);
+}

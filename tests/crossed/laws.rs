@@ -1,0 +1,267 @@
+//! What each kind makes of what it takes, as its page says it: plainly, from whole histories where that is simpler.
+
+use crate::case::{Does, Task};
+use crate::kinds::{Given, given};
+
+/// An input at a tick.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) value: f64, // NaN unless it is good
+    pub(crate) quality: u8,
+    pub(crate) origin: Option<i64>,
+    pub(crate) release: Option<i64>,
+}
+
+/// What a tick makes.
+#[derive(Clone, Debug)]
+pub(crate) struct Made {
+    /// Those that are compared: the first ones.
+    pub(crate) values: Vec<f64>,
+    pub(crate) failed: bool,
+    /// Of what was measured for an earlier tick.
+    pub(crate) origin: Option<i64>,
+}
+
+/// The state of a task.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    last: Option<u64>, // tick
+    waited: u64,       // ticks without a value since the latest with one
+    history: Vec<f64>, // of a filter: its inputs, tick by tick; empty: it begins
+    low: f64,
+    pi: Pi,
+    alarm: Alarm,
+    asked: Option<(f64, i64)>,
+    origin: Option<i64>,
+    plant: Plant,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Pi {
+    integral: f64,
+    out: Option<f64>, // the latest
+    runs: bool,       // else it takes over
+    measured: Option<i64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Alarm {
+    level: i32,   // 0 to 2, or 3: no good value
+    highest: i32, // of a value, since the latest reset
+    reset: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Plant {
+    at: Option<i64>,
+    level: f64,
+    input: f64,
+    coming: Vec<(i64, f64)>,
+}
+
+impl State {
+    pub(crate) fn of(task: &Task) -> Self {
+        let input = if let Does::Plant { constant, .. } = task.does { constant } else { 0.0 };
+        Self {
+            last: None,
+            waited: 0,
+            history: Vec::new(),
+            low: 0.0,
+            pi: Pi::default(),
+            alarm: Alarm { level: 0, highest: 0, reset: true },
+            asked: None,
+            origin: None,
+            plant: Plant { at: None, level: 1.0, input, coming: Vec::new() },
+        }
+    }
+
+    /// What drives a plant from now on.
+    pub(crate) fn drive(&mut self, now: i64, input: f64) {
+        if input.is_finite() {
+            self.plant.coming.push((now, input));
+        }
+    }
+
+    /// Tick `n`, with its inputs in the order of the task's links; `start` is when it begins.
+    pub(crate) fn tick(&mut self, task: &Task, (n, release, start): (u64, i64, i64), seen: &[Seen]) -> Made {
+        if task.restarts_at.is_some_and(|at| n >= at && self.last.is_none_or(|last| last < at)) && self.last.is_some() {
+            // A new controller goes on from what the old one put out.
+            let pi = Pi { out: self.pi.out, ..Pi::default() };
+            *self = Self { last: self.last, pi, ..Self::of(task) };
+        }
+        let periods = n - self.last.map_or(0, |last| last + 1) + self.waited + 1;
+        self.last = Some(n);
+        let value = seen.first().map_or(f64::NAN, |seen| seen.value);
+        let mut made = Made { values: Vec::new(), failed: false, origin: None };
+        made.values = match &task.does {
+            Does::Source { script, .. } => match given(*script, n) {
+                Given::Number(number) => vec![number],
+                Given::Nothing => vec![f64::NAN],
+                Given::Error => {
+                    made.failed = true;
+                    vec![f64::NAN]
+                }
+            },
+            Does::Plant { gain, time_constant, .. } => vec![self.plant.measure(release, *gain, *time_constant)],
+            Does::Mean(_) | Does::Median(_) | Does::LowPass(_) => vec![self.filter(task, value, periods)],
+            Does::Pi { .. } => self.pi(task, seen, periods),
+            Does::Alarm { .. } => {
+                let reset = seen.get(1).map_or(0.0, |reset| reset.value);
+                self.alarm.step(&task.does, value, reset.is_finite() && reset != 0.0);
+                vec![f64::from(u8::from(self.alarm.level != 0)), f64::from(self.alarm.level)]
+            }
+            Does::Echo => vec![self.echo(seen, release)],
+            Does::Probe => {
+                let Seen { quality, origin, release, .. } = seen[0];
+                #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+                let age = origin.or(release).map_or(-1.0, |since| (start - since) as f64);
+                vec![value, f64::from(quality), age]
+            }
+        };
+        made.origin = match task.does {
+            Does::Pi { .. } => self.pi.measured.filter(|_| self.waited > 0),
+            Does::Echo => self.origin,
+            _ => None,
+        };
+        made
+    }
+
+    /// A value that is missing, or a tick that was skipped, counts as the value before, for up to `max-gap`.
+    fn filter(&mut self, task: &Task, value: f64, periods: u64) -> f64 {
+        if !value.is_finite() {
+            self.waited = periods;
+            if periods >= task.max_gap {
+                self.history.clear();
+            }
+            return f64::NAN;
+        }
+        self.waited = 0;
+        let before = self.history.last().copied().filter(|_| periods <= task.max_gap);
+        if before.is_none() {
+            self.history = vec![value; 10]; // as if it had always been that
+            self.low = value;
+        }
+        let held = before.map_or(0, |_| periods - 1);
+        for next in (0..held).map(|_| before.unwrap_or(value)).chain([value]) {
+            if let Does::LowPass(cutoff) = task.does {
+                // Tustin's rule, with the cutoff where it is asked for.
+                let gain = (std::f64::consts::PI * cutoff).tan();
+                let last = self.history[self.history.len() - 1];
+                self.low = (gain * (next + last) + (1.0 - gain) * self.low) / (1.0 + gain);
+            }
+            self.history.push(next);
+        }
+        let latest = |ticks: usize| self.history[self.history.len() - ticks..].to_vec();
+        match task.does {
+            #[expect(clippy::cast_precision_loss, reason = "small")]
+            Does::Mean(ticks) => latest(ticks).iter().sum::<f64>() / ticks as f64,
+            Does::Median(ticks) => {
+                let mut latest = latest(ticks);
+                latest.sort_by(f64::total_cmp);
+                latest[ticks / 2]
+            }
+            _ => self.low,
+        }
+    }
+
+    fn pi(&mut self, task: &Task, seen: &[Seen], periods: u64) -> Vec<f64> {
+        let Does::Pi { kp, ki, setpoint, limit } = task.does else { unreachable!() };
+        let Seen { value, origin, release, .. } = seen[0];
+        let applied = seen.get(1).map(|track| track.value).filter(|applied| applied.is_finite());
+        let pi = &mut self.pi;
+        if !value.is_finite() {
+            if pi.runs && periods < task.max_gap {
+                self.waited = periods;
+                return vec![pi.out.unwrap(), f64::NAN];
+            }
+            (pi.runs, self.waited) = (false, 0);
+            return vec![f64::NAN, f64::NAN];
+        }
+        self.waited = 0;
+        let error = setpoint - value;
+        let p = kp * error;
+        let wanted = if !pi.runs {
+            // At its first start the integral begins at what was applied, else at zero; later the output goes on where it was.
+            match (pi.out, applied) {
+                (None, applied) => pi.integral = applied.unwrap_or(0.0).clamp(-limit, limit),
+                (Some(out), applied) => pi.integral = applied.unwrap_or(out).clamp(-limit, limit) - p,
+            }
+            p + pi.integral
+        } else if periods > task.max_gap {
+            p + pi.integral
+        } else {
+            #[expect(clippy::cast_precision_loss, reason = "small")]
+            let change = ki * error * (periods as f64 * task.period as f64 / 1e9);
+            let all = p + pi.integral + change;
+            // It takes no more than leads to the limit.
+            let to_limit = if change > 0.0 { (limit - p).max(pi.integral) } else { (-limit - p).min(pi.integral) };
+            let next = pi.integral + change;
+            pi.integral = if change > 0.0 { next.min(to_limit) } else { next.max(to_limit) };
+            all
+        };
+        let out = wanted.clamp(-limit, limit);
+        (pi.runs, pi.out, pi.measured) = (true, Some(out), origin.or(release));
+        vec![out, error]
+    }
+
+    /// The answer to the tick before. It is as old as what that one took, and what comes back from its own answer has no age.
+    fn echo(&mut self, seen: &[Seen], release: i64) -> f64 {
+        let answer = self.asked.map_or(f64::NAN, |(answer, origin)| {
+            self.origin = Some(origin);
+            answer
+        });
+        let good = seen.iter().filter(|seen| seen.quality == 0).filter_map(|seen| seen.origin);
+        self.asked = Some((seen[0].value + 0.5 * seen[1].value, good.fold(release, i64::min)));
+        answer
+    }
+}
+
+impl Alarm {
+    /// Without delays. What was latched ends at a rising reset only.
+    fn step(&mut self, does: &Does, value: f64, reset: bool) {
+        let Does::Alarm { high, hihi, hysteresis, latch } = *does else { unreachable!() };
+        let before = std::mem::replace(&mut self.reset, reset);
+        let rose = reset && !before;
+        let still = |limit: f64, at: bool| if at { limit - hysteresis } else { limit };
+        let found = match value {
+            value if !value.is_finite() => 3,
+            value if value >= still(hihi, self.level == 2) => 2,
+            value if value >= still(high, self.level == 1 || self.level == 2) => 1,
+            _ => 0,
+        };
+        // After a time without a value, one that is out of its range counts for more than that there was none.
+        let kept = if self.level == 3 && found > 0 { self.highest } else { self.level };
+        if found == self.level || (latch && found < kept && !rose) {
+            return;
+        }
+        self.level = found;
+        if found != 3 && (rose || found >= self.highest) {
+            self.highest = found;
+        }
+    }
+}
+
+impl Plant {
+    /// What was put out acts from then on, and shows after it has acted.
+    fn measure(&mut self, now: i64, gain: f64, time_constant: f64) -> f64 {
+        let pass = |plant: &mut Self, until: i64| {
+            if let Some(at) = plant.at.replace(until) {
+                #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+                let seconds = (until - at) as f64 / 1e9;
+                let settled = gain * plant.input;
+                plant.level = settled + (plant.level - settled) * (-seconds / time_constant).exp();
+            }
+        };
+        let acted: Vec<_> = self.coming.iter().copied().filter(|(at, _)| *at < now).collect();
+        self.coming.retain(|(at, _)| *at >= now);
+        for (at, input) in acted {
+            if self.at.is_some() {
+                pass(self, at);
+            }
+            self.input = input;
+        }
+        pass(self, now);
+        self.at = Some(now);
+        self.level
+    }
+}

@@ -1,0 +1,58 @@
+//! Random configurations in which features meet: kinds × links (`previous`, on another worker, slower, missing) × quality × restarts as by a
+//! reload × overload. Every value of every tick is compared with a plain reference, on the virtual clock; so is which task goes first.
+//!
+//! ```sh
+//! cargo test --test crossed                                    200 cases, the same each time
+//! HERTZD_CROSSED=10000 HERTZD_SEED=5 cargo test --test crossed     10,000 others
+//! HERTZD_CROSSED=1 HERTZD_SEED=28000042 cargo test --test crossed  the one that a failure prints
+//! ```
+//!
+//! Each of these faults was put into the code by hand, and one of the first dozen cases failed:
+//!
+//! - what a task takes by `previous` has an origin, so that a task that answers a tick late, as a program does, ages without end;
+//! - a latched alarm keeps only that it is active, and its level falls; its values are bad while its input is;
+//! - a controller begins bumpless at its first start; after a reload it begins anew;
+//! - a missing sample erases the memory of a filter, or makes a controller take over;
+//! - a plant answers a period early, in a loop and without one;
+//! - of tasks with equal deadlines the one declared first goes first.
+//!
+//! What only real time has is not here: a program of the kind `process` itself (tests/process.rs) and a whole reload (tests/bumpless.rs).
+
+#[path = "../virtual_worker/mod.rs"]
+mod virtual_worker;
+
+mod case;
+mod kinds;
+mod laws;
+mod reference;
+mod text;
+
+use case::Case;
+use hertzd::App;
+use hertzd::time::Span;
+
+/// Where others are not asked for: so many, and the seed of the first.
+const USUAL: (u64, u64) = (200, 28_000_000);
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap())
+}
+
+#[test]
+fn where_features_meet_all_is_as_a_plain_reference_says() {
+    let (count, first) = (number("HERTZD_CROSSED").unwrap_or(USUAL.0), number("HERTZD_SEED").unwrap_or(USUAL.1));
+    let app = App::new(kinds::kinds());
+    let (mut compared, mut decided) = (0, 0);
+    for seed in first..first + count {
+        let case = Case::random(seed);
+        let text = case.text();
+        let failed = |wrong: &dyn std::fmt::Display| -> ! {
+            panic!("HERTZD_CROSSED=1 HERTZD_SEED={seed}, {} ms: {wrong}\n{text}", case.length / case::MS)
+        };
+        let run = app.simulate(&text, Span::from_nanos(case.length)).unwrap_or_else(|problems| failed(&problems));
+        reference::counts(&case, &run).unwrap_or_else(|wrong| failed(&wrong));
+        decided += reference::order(&case, &run).unwrap_or_else(|wrong| failed(&wrong));
+        compared += reference::values(&case, &run).unwrap_or_else(|wrong| failed(&wrong));
+    }
+    assert!(count < USUAL.0 || (compared > 100_000 && decided > 10_000), "{compared} values, {decided} decisions");
+}

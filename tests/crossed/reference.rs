@@ -1,0 +1,183 @@
+//! What every tick of a case must show, from when it began and ended: which row each reader sees, what it is worth, and what the
+//! laws make of it. And which of the tasks that are due goes first.
+
+use crate::case::{Case, Does, Link};
+use crate::laws::{Made, Seen, State};
+use hertzd::cli::{VirtualRun, VirtualTick};
+
+/// The latest row of a task.
+#[derive(Clone, Debug)]
+struct Row {
+    value: f64,
+    good: bool,
+    release: i64,
+    origin: Option<i64>,
+}
+
+fn index(tick: &VirtualTick) -> usize {
+    tick.task[1..].parse().unwrap()
+}
+
+/// The ticks of a worker, in the order in which they ran.
+fn of_worker<'a>(case: &'a Case, run: &'a VirtualRun, worker: usize) -> impl Iterator<Item = &'a VirtualTick> {
+    run.ticks.iter().filter(move |tick| case.tasks[index(tick)].worker == worker)
+}
+
+/// Compares every value of every tick.
+pub(crate) fn values(case: &Case, run: &VirtualRun) -> Result<usize, String> {
+    let mut events = Vec::new();
+    for worker in 0..2 {
+        for (nth, tick) in of_worker(case, run, worker).enumerate() {
+            events.push((tick.started.nanos(), worker, 2 * nth, tick));
+            events.push((tick.finished.nanos(), worker, 2 * nth + 1, tick));
+        }
+    }
+    events.sort_by_key(|(at, worker, nth, _)| (*at, *worker, *nth));
+    let mut states: Vec<State> = case.tasks.iter().map(State::of).collect();
+    let mut cells: Vec<Vec<Seen>> = case.tasks.iter().map(|task| task.links.iter().map(unread).collect()).collect();
+    let mut rows: Vec<Option<Row>> = vec![None; case.tasks.len()];
+    let mut made: Vec<Option<(Made, Row)>> = vec![None; case.tasks.len()];
+    let mut compared = 0;
+    for (at, _, nth, tick) in events {
+        let (task, release) = (index(tick), tick.release.nanos());
+        let own = &case.tasks[task];
+        if nth % 2 == 1 {
+            let (made, row) = made[task].take().unwrap();
+            for (plant, state) in states.iter_mut().enumerate() {
+                if matches!(case.tasks[plant].does, Does::Plant { driven_by: Some(from), .. } if from == task) {
+                    state.drive(at, made.values[0]);
+                }
+            }
+            rows[task] = Some(row);
+            continue;
+        }
+        let (mut good, mut behind) = (true, None::<i64>);
+        for (link, cell) in own.links.iter().zip(&mut cells[task]) {
+            let counts = look(link, rows[link.from].as_ref(), cell, at, own.max_age);
+            good &= !counts || cell.quality == 0;
+            if counts && let Some(origin) = cell.origin {
+                behind = Some(behind.map_or(origin, |oldest| oldest.min(origin)));
+            }
+        }
+        let found = states[task].tick(own, (tick.n, release, at), &cells[task]);
+        for (nth, (wanted, value)) in found.values.iter().zip(&tick.values).enumerate() {
+            compared += 1;
+            let near = (wanted - value).abs() <= 1e-9 * wanted.abs().max(1.0);
+            let both_missing = wanted.is_nan() && value.is_nan();
+            if !(near || both_missing) {
+                let taken = &cells[task];
+                return Err(format!(
+                    "t{task}, tick {}: value {nth} is {value}, and must be {wanted}; it took {taken:?}",
+                    tick.n
+                ));
+            }
+        }
+        let took = behind.or((own.links.is_empty()).then_some(release));
+        let value = found.values[0];
+        let within = match own.does {
+            Does::Source { valid: Some(most), .. } => value.abs() <= most,
+            _ => true,
+        };
+        let origin = found.origin.map(|of_task| took.map_or(of_task, |took| took.min(of_task))).or(took);
+        let good = good && !found.failed && value.is_finite() && within;
+        made[task] = Some((found, Row { value, good, release, origin }));
+    }
+    Ok(compared)
+}
+
+/// An input before the first row.
+fn unread(link: &Link) -> Seen {
+    let (value, quality) = link.previous.map_or((f64::NAN, 3), |first| (first, 0));
+    Seen { value, quality, origin: None, release: None }
+}
+
+/// Lays the latest row into an input. Returns whether what the reader makes of it is worth no more, and as old.
+fn look(link: &Link, row: Option<&Row>, cell: &mut Seen, now: i64, max_age: i64) -> bool {
+    let Some(row) = row else { return link.previous.is_none() && !link.spared };
+    if link.previous.is_some() {
+        // It shows what was, whatever that is worth.
+        if row.value.is_finite() {
+            *cell = Seen { value: row.value, quality: 0, origin: None, release: Some(row.release) };
+        }
+        return false;
+    }
+    let since = row.origin.map_or(row.release, |origin| origin.min(row.release));
+    let quality = match (row.good, now - since > max_age) {
+        (false, _) => 1,
+        (true, true) => 2,
+        (true, false) => 0,
+    };
+    let value = if quality == 0 { row.value } else { f64::NAN };
+    *cell = Seen { value, quality, origin: row.origin, release: Some(row.release) };
+    quality == 0 || !link.spared
+}
+
+/// Of the tasks that are due, the one with the earliest deadline goes first, then the one whose last run is longest ago. Returns how
+/// often that was decided between several.
+pub(crate) fn order(case: &Case, run: &VirtualRun) -> Result<usize, String> {
+    let turns = turns(case);
+    let mut decided = 0;
+    for worker in 0..2 {
+        let mut last: Vec<Option<(u64, usize)>> = vec![None; case.tasks.len()]; // tick, and when it ran
+        for (nth, tick) in of_worker(case, run, worker).enumerate() {
+            let now = tick.started.nanos();
+            if now >= case.length {
+                break; // of what is late then, only what its policy keeps runs
+            }
+            // The latest release of a task that has not run.
+            let due = |of: usize| {
+                let task = &case.tasks[of];
+                let n = (now - task.phase).div_euclid(task.period);
+                let is_new = n >= 0 && last[of].is_none_or(|(ran, _)| ran < n.unsigned_abs());
+                is_new.then(|| {
+                    (
+                        n.unsigned_abs(),
+                        (task.phase + n * task.period + turns[of], last[of].map(|(_, when)| when + 1), of),
+                    )
+                })
+            };
+            let chosen = index(tick);
+            let Some((n, first)) = due(chosen) else {
+                return Err(format!("t{chosen} ran tick {} at {now}, and was not due", tick.n));
+            };
+            if n != tick.n {
+                return Err(format!("t{chosen} ran tick {} at {now}, where tick {n} was due", tick.n));
+            }
+            let others = (0..case.tasks.len()).filter(|other| *other != chosen && case.tasks[*other].worker == worker);
+            for (_, other) in others.filter_map(due) {
+                decided += 1;
+                if other < first {
+                    return Err(format!("t{chosen} went before t{} at {now}: {first:?}, {other:?}", other.2));
+                }
+            }
+            last[chosen] = Some((tick.n, nth));
+        }
+    }
+    Ok(decided)
+}
+
+/// The deadline of each task by which its turn is decided: a producer's is before those of its consumers on the same worker.
+fn turns(case: &Case) -> Vec<i64> {
+    let mut turns: Vec<i64> = case.tasks.iter().map(|task| task.deadline).collect();
+    for (to, task) in case.tasks.iter().enumerate().rev() {
+        for link in task.links.iter().filter(|link| link.previous.is_none()) {
+            if case.tasks[link.from].worker == task.worker {
+                turns[link.from] = turns[link.from].min(turns[to] - 1);
+            }
+        }
+    }
+    turns
+}
+
+/// Every release ran or was given up.
+pub(crate) fn counts(case: &Case, run: &VirtualRun) -> Result<(), String> {
+    for (of, task) in case.tasks.iter().enumerate() {
+        let due = (case.length - task.phase + task.period - 1).div_euclid(task.period).unsigned_abs();
+        let counts = run.counts_of(&format!("t{of}"));
+        let ran = run.ticks.iter().filter(|tick| index(tick) == of).count() as u64;
+        if (counts.due, counts.ran, counts.ran + counts.skipped) != (due, ran, due) {
+            return Err(format!("t{of}: {counts:?}, and must have {due} due and {ran} run"));
+        }
+    }
+    Ok(())
+}
