@@ -92,7 +92,9 @@ fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
         return Became::Failed(why.into());
     }
     if safe.iter().any(|safe| safe.starts_with("\"hold\"")) {
-        return Became::Well(vec!["left alone: safe = \"hold\"".into()]);
+        return Became::Well(vec![
+            "left as it is: by safe = \"hold\" it keeps what was written last, whether that is safe or not".into(),
+        ]);
     }
     if dry_run {
         let by = |safe: &String| match task.kind {

@@ -89,6 +89,13 @@ impl Done {
                 Err(Failed::Because(why)) => self.failed.push(why),
             }
         }
+        for task in &plan.holds {
+            // Writing to a String does not fail.
+            _ = writeln!(
+                self.text,
+                "{task}: left as it is: by safe = \"hold\" it keeps what was written last, whether that is safe or not"
+            );
+        }
         let look = |it: &Made<'_>| match it.write.is_left_to_its_chip(it.writes) {
             true => None,
             false => it.write.amiss(it.line.as_ref()),

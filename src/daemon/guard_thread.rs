@@ -7,12 +7,13 @@
 
 use super::guard_grant::GuardGrant;
 use super::guard_look::{AGAIN_EVERY, Look, Said};
+use super::held_output;
 use super::readback_thread::ReadbackThread;
 use super::safe_orders::{Ordered, SafeOrders};
 use super::safe_writers::{Wrote, safe_writers};
-use crate::kinds::output::{Guard, MadeSafe};
+use crate::kinds::output::{Guard, HeldFor, MadeSafe};
 use crate::log::Message;
-use crate::metrics::GuardSummary;
+use crate::metrics::{GuardSummary, TaskSummary};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::signals;
 use crate::sys::thread::{helper, let_all_end};
@@ -20,7 +21,7 @@ use crate::time::{Clock, Instant, Span};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 use tracing::{error, warn};
 
 /// How often it looks.
@@ -57,6 +58,25 @@ impl GuardThread {
     /// task it is in the care of that one: who gives it away ticks no more, and that is no fault.
     pub(super) fn guards(&self) -> Vec<Arc<Guard>> {
         latest(self.open().into_iter().filter(|guard| guard.has_begun()).collect())
+    }
+
+    /// The same without waiting for who has the list locked, a thread that a worker may keep from its CPU: then those that were `known` before.
+    fn guards_unless_locked(&self, known: &mut Vec<Weak<Guard>>) -> Vec<Arc<Guard>> {
+        match self.guards.try_lock() {
+            Ok(guards) => known.clone_from(&guards),
+            Err(TryLockError::Poisoned(guards)) => known.clone_from(&guards.into_inner()),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        latest(known.iter().filter_map(Weak::upgrade).filter(|guard| guard.has_begun()).collect())
+    }
+
+    /// Enters into these tasks which of them another thread holds at their safe values, and what is in force therefore.
+    pub(super) fn show_held(&self, tasks: &mut [Box<TaskSummary>], now: Instant) {
+        for guard in self.guards() {
+            if let Some(task) = tasks.iter_mut().find(|task| task.task == guard.task()) {
+                held_output::show(task, &guard, now);
+            }
+        }
     }
 
     /// The same with those that are to begin: what is to be known of them has to be there before they write.
@@ -151,7 +171,7 @@ impl GuardThread {
         let mut writers = safe_writers(self.grant.clone());
         let clock = KernelClock::monotonic();
         let (mut looks, mut before): (BTreeMap<usize, Look>, Instant) = (BTreeMap::new(), clock.now());
-        let mut taken = 0; // orders
+        let (mut taken, mut known) = (0, Vec::new()); // orders; guards
         loop {
             let wrote = writers.wait(LOOK_EVERY);
             self.grant.promote_guard(&mut asked);
@@ -162,6 +182,9 @@ impl GuardThread {
             for Wrote { guard, safe: MadeSafe { result, trip, overlapped } } in wrote {
                 guard.set_hanging(false);
                 let look = looks.entry(key(&guard)).or_default();
+                if result.is_ok() {
+                    guard.is_held_now(now);
+                }
                 if result.is_ok() && !overlapped {
                     guard.settle(trip);
                 }
@@ -172,14 +195,17 @@ impl GuardThread {
             let ends = second_end.is_some() || is_last;
             let all = latest > taken || second_end.is_some() && taken < u64::MAX;
             taken = if second_end.is_some() { u64::MAX } else { latest };
-            let (guards, mut hanging) = (self.guards(), Vec::new());
+            let (guards, mut hanging) = (self.guards_unless_locked(&mut known), Vec::new());
             looks.retain(|at, look| look.under_way.is_some() || guards.iter().any(|guard| key(guard) == *at));
             for guard in &guards {
                 if ends {
                     guard.seal();
                 }
-                let look = looks.entry(key(guard)).or_default();
-                if look.act(guard.beats(), guard.safe_after(), guard.is_wanted() || all, ends, passed) {
+                guard.end_hold();
+                let (look, owed) = (looks.entry(key(guard)).or_default(), guard.is_wanted());
+                if look.act(guard.beats(), guard.safe_after(), owed || all, ends, passed) {
+                    let for_another = if owed { HeldFor::Owed } else { HeldFor::Still };
+                    guard.is_to_be_held(if all { HeldFor::Order } else { for_another });
                     look.begins(guard.tripped().is_some());
                     writers.give(guard.clone());
                 }
@@ -228,6 +254,13 @@ fn say(guard: &Guard, still: Span, result: Said) {
             task,
             still_ns,
             "{task}: {stands}its safe value, {what}, could not be written: {reason}; it is tried again every {AGAIN_EVERY}"
+        ),
+        Said::Written if guard.keeps_what_it_has() => error!(
+            message_id,
+            task,
+            still_ns,
+            "{task}: has not ticked for {still}; by safe = \"hold\" nothing was written: its target keeps what was written last, whether that is \
+             safe or not. It writes again when it has recovered"
         ),
         Said::Written => error!(
             message_id,

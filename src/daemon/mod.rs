@@ -58,6 +58,7 @@ mod guard_grant;
 mod guard_look;
 mod guard_thread;
 mod heartbeat;
+mod held_output;
 mod joints;
 pub(crate) mod layout;
 mod ledger;

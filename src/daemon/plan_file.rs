@@ -20,7 +20,7 @@ use tracing::{info, warn};
 pub(super) struct PlanFile {
     path: Option<PathBuf>, // `None`: there is no runtime directory
     readers: Readers,
-    written: Option<(Vec<PlannedOutput>, File)>,
+    written: Option<(SafePlan, File)>,
     folder: Option<File>, // locked, if it was made again: that of a process that lives
     missing_is_said: bool,
     /// What processes before this one have left; `None`: nobody has looked.
@@ -84,7 +84,7 @@ impl PlanFile {
 
     /// Whether the plan that was written lies there no more, though there are outputs.
     fn is_gone(&self) -> bool {
-        let written = self.written.as_ref().filter(|(outputs, _)| !outputs.is_empty());
+        let written = self.written.as_ref().filter(|(plan, _)| !plan.outputs.is_empty());
         self.path.as_ref().zip(written).is_some_and(|(path, (_, file))| !is_at(file, path))
     }
 
@@ -103,8 +103,10 @@ impl PlanFile {
         let outputs = guards.iter().map(|guard| output(guard)).filter(|output| !output.writes.is_empty());
         let owed = self.left.as_mut().map(|left| left.still_owed(guards)).unwrap_or_default();
         let outputs: Vec<_> = outputs.chain(owed).collect();
+        let holds = guards.iter().filter(|guard| guard.keeps_what_it_has()).map(|guard| guard.task().to_owned());
+        let plan = SafePlan { version: VERSION, pid: std::process::id(), outputs, holds: holds.collect() };
         let Some(path) = &self.path else {
-            if !outputs.is_empty() && !std::mem::replace(&mut self.missing_is_said, true) {
+            if !plan.outputs.is_empty() && !std::mem::replace(&mut self.missing_is_said, true) {
                 warn!(
                     "there is no runtime directory, and so no plan of safe values: should this process be killed, its outputs keep what \
                      they hold, and `hertzd safe` does not know of them; set XDG_RUNTIME_DIR"
@@ -113,9 +115,9 @@ impl PlanFile {
             return Ok(());
         };
         let unchanged = match &self.written {
-            Some((written, _)) => *written == outputs && !self.is_gone(),
+            Some((written, _)) => *written == plan && !self.is_gone(),
             // Of a process before this one there may be another.
-            None => outputs.is_empty() && path.symlink_metadata().is_err(),
+            None => plan.outputs.is_empty() && path.symlink_metadata().is_err(),
         };
         if unchanged {
             return Ok(());
@@ -125,11 +127,10 @@ impl PlanFile {
             let text = format!("{}: the process {} keeps its plan there", path.display(), other.pid);
             return Err(io::Error::other(text));
         }
-        let plan = SafePlan { version: VERSION, pid: std::process::id(), outputs };
         let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         self.folder = made_again(path).map_err(failed)?.or(self.folder.take());
         let file = replace(path, &plan, self.readers).map_err(failed)?;
-        self.written = Some((plan.outputs, file));
+        self.written = Some((plan, file));
         if let Some(left) = &mut self.left {
             left.are_planned();
         }

@@ -37,6 +37,7 @@ pub(super) fn present(
     });
     summary.flight = threads.flight.summary();
     summary.guard = threads.guard.summary().map(Box::new);
+    threads.guard.show_held(&mut summary.tasks, now);
     summary.object(faults.iter().cloned());
     summary.object(threads.guard.troubles());
     summary.object(threads.builder.plan_trouble());

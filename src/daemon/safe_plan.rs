@@ -30,6 +30,9 @@ pub(crate) struct SafePlan {
     pub(crate) pid: u32,
     /// Its outputs; those that hold what they have, whatever happens, are not among them.
     pub(crate) outputs: Vec<PlannedOutput>,
+    /// The tasks of those: nothing is written to their targets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) holds: Vec<String>,
 }
 
 /// One output.
@@ -273,7 +276,7 @@ mod tests {
     fn a_plan_that_would_not_be_read_is_not_written() {
         let of = |outputs: usize, name: usize| {
             let output = PlannedOutput { task: "x".repeat(name), writes: Vec::new(), written: false };
-            SafePlan { version: VERSION, pid: 1, outputs: vec![output; outputs] }
+            SafePlan { version: VERSION, pid: 1, outputs: vec![output; outputs], holds: Vec::new() }
         };
         let written = |plan: &SafePlan| {
             let file = tempfile::NamedTempFile::new().unwrap();

@@ -229,6 +229,9 @@ pub struct TaskSummary {
     /// The index of the tick that does not return.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stalled_tick: Option<u64>,
+    /// While another thread holds the target of an output, as its task cannot: since when, why, and what ends it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<Box<HeldSummary>>,
     /// Releases that came up.
     pub due: u64,
     /// Ticks that finished by their deadline.
@@ -301,6 +304,20 @@ pub struct TaskSummary {
     /// Under `simulate --replay`: what became of the task's releases when the recording was made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub as_recorded: Option<PastSummary>,
+}
+
+/// That another thread than its task holds the target of an output. A daemon of another version may leave out any part.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HeldSummary {
+    /// It holds its safe value. False: it is left as it is by `safe = "hold"`, or the safe value could not be written.
+    pub is_safe: bool,
+    /// For how long.
+    pub since_ns: i64,
+    /// Why, in a clause.
+    pub why: String,
+    /// What ends it, in a clause.
+    pub ends: String,
 }
 
 /// Releases that were missed for one cause, close together.

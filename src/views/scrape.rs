@@ -171,6 +171,7 @@ impl Page {
             self.spans(&[("task", &task.task)], ages);
         }
         self.values(tasks);
+        self.held(tasks);
         self.recordings(tasks);
     }
 
@@ -192,6 +193,18 @@ impl Page {
             if let Some(age) = value.age_ns {
                 self.0.sample(&[("task", &**task), ("value", name)], seconds(age));
             }
+        }
+    }
+
+    /// Outputs that another thread holds, as their tasks cannot.
+    fn held(&mut self, tasks: &[Task]) {
+        let held = || tasks.iter().filter_map(|task| Some((&*task.task, task.held.as_ref()?)));
+        let since =
+            "How long another thread than its task has held the target of an output. Label safe: at its safe value.";
+        self.0.family("hertzd_output_held_seconds", Kind::Gauge, since);
+        for (task, held) in held() {
+            let safe = if held.is_safe { "true" } else { "false" };
+            self.0.sample(&[("task", task), ("safe", safe)], seconds(held.since_ns));
         }
     }
 
@@ -268,7 +281,7 @@ mod tests {
             "tasks": [{"task": "imu", "worker": "main", "rate": "1000/1", "state": "failing", "due": 12, "missed": 3,
                 "causes": {"blocked": 2, "own-debt": 1}, "late_chains": 4, "lateness_ns": spans, "age_ns": spans, "last_10s": {"lateness_max_ns": 20_000_000},
                 "values": {"temp": {"last": 21.5, "unit": "°C", "age_ns": 1_000_000}, "none": {"last": null}},
-                "recorded": {"rows": 5, "lost": 1}}],
+                "recorded": {"rows": 5, "lost": 1}, "held": {"is_safe": true, "since_ns": 1_500_000_000}}],
             "alarms": [{"task": "hot", "active": true, "level": "high", "severity": "error", "value": 81.5, "since_ns": 2_500_000_000_i64},
                 {"task": "cold", "level": "normal", "severity": "notice", "value": null}],
             "readbacks": [{"task": "fan", "compared": 9, "differences": 2, "state": "differs"}]});
@@ -297,6 +310,7 @@ mod tests {
             "hertzd_task_value{task=\"imu\",value=\"temp\",unit=\"°C\"} 21.5",
             "hertzd_task_value_age_seconds{task=\"imu\",value=\"temp\"} 0.001",
             "hertzd_recording_lost_total{task=\"imu\"} 1",
+            "hertzd_output_held_seconds{task=\"imu\",safe=\"true\"} 1.5",
             "hertzd_alarm_active{task=\"hot\",severity=\"error\"} 1",
             "hertzd_alarm_active{task=\"cold\",severity=\"notice\"} 0",
             "hertzd_alarm_latched{task=\"hot\",severity=\"error\"} 0",

@@ -2,7 +2,7 @@
 
 use super::alarms::AlarmSummary;
 use super::few::{MANY, few};
-use crate::metrics::ReadbackSummary;
+use crate::metrics::{HeldSummary, ReadbackSummary};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -77,6 +77,7 @@ pub(crate) struct Task {
     pub worker: String,
     pub rate: String,
     pub state: String,
+    pub held: Option<HeldSummary>,
     pub pending: u64,
     #[serde(flatten)]
     pub counts: Counts,

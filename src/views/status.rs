@@ -5,7 +5,7 @@
 use super::alarms::{AlarmSummary, alarm_lines};
 use super::layout::{self, columns, most_first, short, wrap};
 use super::readbacks::readback_lines;
-use crate::metrics::ReadbackSummary;
+use crate::metrics::{HeldSummary, ReadbackSummary};
 use crate::time::{Age, Span};
 use serde::Deserialize;
 use serde_json::Value;
@@ -186,6 +186,16 @@ fn remarks(task: &Value, stalled: bool) -> Vec<String> {
         let recent = recent.map(|recent| format!(", {recent} of them in the last 10 s")).unwrap_or_default();
         let ticks = if errors == 1 { "tick" } else { "ticks" };
         lines.push(format!("{name}: {errors} {ticks} failed{recent}"));
+    }
+    if let Ok(held) = HeldSummary::deserialize(&task["held"]) {
+        let lasts = Age(Span::from_nanos(held.since_ns));
+        let what = match held.is_safe {
+            true => format!("another thread has held it at its safe value for {lasts}"),
+            false => {
+                format!("another thread has kept it from writing for {lasts}, and its target is not at a safe value")
+            }
+        };
+        lines.push(format!("{name}: {what}: {}; that ends when {}", held.why, held.ends));
     }
     let age = &task["age_ns"];
     if age.is_object() {

@@ -403,7 +403,10 @@ fn without_a_plan_the_safe_values_of_a_configuration() {
     fs::write(&several, output("fan", "\"restore\"") + &output("held", "\"hold\"") + &output("new", "7")).unwrap();
     let (code, stdout, stderr) = anew(&several, &[]);
     assert_eq!(code, Some(1), "{stdout}{stderr}");
-    assert!(stderr.contains("fan: safe = \"restore\"") && stdout.contains("held: left alone"), "{stdout}{stderr}");
+    assert!(
+        stderr.contains("fan: safe = \"restore\"") && stdout.contains("held: left as it is: by safe = \"hold\""),
+        "{stdout}{stderr}"
+    );
     let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
     assert_eq!([read("fan"), read("held"), read("new")], ["1\n", "0.5\n", "7\n"]);
     // Nor does a bus that is not there. What only receives has no safe value, and is not looked at.

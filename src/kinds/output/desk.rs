@@ -51,7 +51,7 @@ impl Task for AtTheDesk {
                 Ok(())
             }
         };
-        values.copy_from_slice(&shown(&self.law, step.input, 0.0));
+        values.copy_from_slice(&shown(&self.law, self.settings.safe != Safe::Hold, step.input, 0.0));
         done
     }
 }

@@ -3,6 +3,8 @@
 //!
 //! A write may block for as long as the device takes. A daemon takes the guards over from the thread that builds its tasks.
 
+mod held;
+mod holding;
 pub(super) mod left;
 mod watched;
 
@@ -12,6 +14,9 @@ use super::written::{LastWritten, SETTINGS, UnderWay};
 use crate::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Span};
+pub(crate) use holding::HeldFor;
+use holding::Holding;
+pub(super) use holding::Terms;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
@@ -80,8 +85,11 @@ pub(crate) struct Guard {
     readback: OnceLock<Arc<dyn ReadBack>>,
     kept: OnceLock<Vec<PlannedWrite>>, // writes to its target, which keeps what it has
     closed: AtomicBool,                // its task is gone
+    ended: AtomicBool,                 // or will not write any more
     begun: AtomicBool,
     left: LeftAt,              // its task has ended without its safe value
+    holding: Holding,          // another thread keeps it safe
+    terms: OnceLock<Terms>,    // of that
     safe_at_first: AtomicBool, // its safe value was written before its first tick
 }
 
@@ -110,7 +118,8 @@ impl Guard {
         (safe_after, first_after): (Span, Span),
         writer: Option<Box<dyn SafeWrite>>,
     ) -> Arc<Self> {
-        let (own_beats, readback, kept, closed, begun, safe_at_first, left) = Default::default();
+        let (own_beats, readback, kept, closed, ended, begun, safe_at_first, left) = Default::default();
+        let (holding, terms) = Default::default();
         let guard = Arc::new(Self {
             task: task.to_owned(),
             watched,
@@ -121,12 +130,20 @@ impl Guard {
             readback,
             kept,
             closed,
+            ended,
             begun,
             safe_at_first,
             left,
+            holding,
+            terms,
         });
         OPENED.with_borrow_mut(|opened| opened.push(Arc::downgrade(&guard)));
         guard
+    }
+
+    /// Whether it keeps what it has, whatever happens: nobody writes anything in place of its task.
+    pub(crate) fn keeps_what_it_has(&self) -> bool {
+        self.writer.is_none()
     }
 
     /// Its task may write from now on, and others may make it safe. Until then nothing is written to its target.
@@ -155,9 +172,9 @@ impl Guard {
         _ = self.readback.set(readback);
     }
 
-    /// Its target, if it is to be read back.
+    /// Its target, if it is to be read back. Of one that keeps what it has nothing is asked once its task has ended or is disabled.
     pub(crate) fn readback(&self) -> Option<&Arc<dyn ReadBack>> {
-        self.readback.get()
+        self.readback.get().filter(|_| !self.keeps_what_it_has() || !self.ended.load(Ordering::Relaxed))
     }
 
     /// Its target is gone: from now on nothing is written, until it was found again.
@@ -328,6 +345,7 @@ impl Guard {
 
     /// Makes it safe as its last deed. Where that fails, it is left to the thread that watches over it.
     pub(crate) fn end(&self) -> bool {
+        self.ended.store(true, Ordering::Relaxed);
         let done = self.trip().is_ok();
         self.watched.set_wanted(!done);
         done

@@ -66,7 +66,7 @@ pub(crate) use begin::{Beginning, beginnings};
 pub(super) use driven::{Switch, Switched};
 pub(super) use guard::Writing;
 pub(crate) use guard::left::settled;
-pub(crate) use guard::{Guard, MadeSafe, opened, was_replaced};
+pub(crate) use guard::{Guard, HeldFor, MadeSafe, opened, was_replaced};
 #[cfg(test)]
 pub(crate) use guard::{SafeWrite, Watched};
 #[cfg(not(test))]

@@ -4,7 +4,7 @@
 use super::begin::{Beginning, First};
 use super::digits::{Digits, Form, number};
 use super::files::folder_of;
-use super::guard::{Guard, SafeWrite};
+use super::guard::{Guard, SafeWrite, Terms};
 use super::held::{End, Held, SafeEnd};
 use super::law::Law;
 use super::live::Live;
@@ -97,6 +97,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         (settings.safe_after, settings.first_after),
         safe_writer.map(|writer| Box::new(writer) as Box<dyn SafeWrite>),
     );
+    guard.recovers(Terms { ends: settings.recovery(), applied: safe.as_ref().map_or(f64::NAN, |safe| safe.value) });
     if safe.is_none() {
         guard.keeps(target.any_writes());
     }

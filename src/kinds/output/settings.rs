@@ -1,6 +1,6 @@
 //! What an output does, as its section says. Plain values; no device is opened here.
 
-use super::law;
+use super::law::{self, Recover};
 use super::place::{Place, RawScale};
 use crate::kinds::device::Refusal;
 use crate::task::Input;
@@ -67,6 +67,20 @@ impl OutputSettings {
     /// What messages call the target.
     pub(super) fn label(&self) -> String {
         self.place.to_string()
+    }
+
+    /// What ends its safe state once another thread has brought it about, in a clause.
+    pub(super) fn recovery(&self) -> String {
+        let then = match (self.law.recover, &self.reset) {
+            (Recover::Auto(after), _) => {
+                #[expect(clippy::cast_possible_truncation, reason = "it was a duration")]
+                let after = Span::from_nanos((after * 1e9) as i64);
+                return format!("its task ticks again, and its input has been good for {after}");
+            }
+            (Recover::Latch, Some(_)) => "`reset` rises above 0 while its input is good",
+            (Recover::Latch, None) => "it begins anew, by a restart or a reload that changes its section",
+        };
+        format!("its task ticks again, and {then}")
     }
 
     /// What a target that has to be set up is to hold from then on; `None`: what it holds.

@@ -190,7 +190,7 @@ impl Task for Output {
             Wanted::Safe => self.make_safe(step.elapsed),
         };
         self.live.ticked(self.law.follows() && done.is_ok());
-        values.copy_from_slice(&shown(&self.law, step.input, self.write_errors));
+        values.copy_from_slice(&shown(&self.law, self.safe.is_some(), step.input, self.write_errors));
         done
     }
 
@@ -237,7 +237,8 @@ pub(super) fn learned(input: &Input, reset: Option<&Input>, tick: &Tick, tripped
     }
 }
 
-/// Its values, in the order of its columns.
-pub(super) fn shown(law: &Law, input: f64, write_errors: f64) -> [f64; 4] {
-    [law.applied(), f64::from(u8::from(law.is_safe())), write_errors, law.held_back(input)]
+/// Its values, in the order of its columns. One that has no safe state keeps what it has, which nobody has called safe.
+pub(super) fn shown(law: &Law, has_safe: bool, input: f64, write_errors: f64) -> [f64; 4] {
+    let is_safe = has_safe && law.is_safe();
+    [law.applied(), f64::from(u8::from(is_safe)), write_errors, law.held_back(input)]
 }

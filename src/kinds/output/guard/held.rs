@@ -1,0 +1,54 @@
+//! A target that another thread than the task holds at its safe value, as it is said and asked. No clock is read.
+
+use super::Guard;
+use super::holding::{HeldFor, Terms};
+use crate::time::{Instant, Span};
+
+impl Guard {
+    /// It is made safe from now on, for this reason.
+    pub(crate) fn is_to_be_held(&self, why: HeldFor) {
+        self.holding.is_for(why);
+    }
+
+    /// It has its safe value, if it had not.
+    pub(crate) fn is_held_now(&self, now: Instant) {
+        self.holding.begins(now);
+    }
+
+    /// Ends that, if its task has recovered.
+    pub(crate) fn end_hold(&self) {
+        if self.tripped().is_none() {
+            self.holding.ends();
+        }
+    }
+
+    /// For how long its target has been held by another thread than its task, and why; `None`: it is not.
+    pub(crate) fn held(&self, now: Instant) -> Option<(Span, HeldFor)> {
+        let (since, why) = self.holding.get()?;
+        self.tripped().map(|_| ((now - since).max(Span::ZERO), why))
+    }
+
+    /// What ends such a hold, and what is in force until then.
+    pub(in crate::kinds::output) fn recovers(&self, terms: Terms) {
+        _ = self.terms.set(terms);
+    }
+
+    /// What ends it, in a clause.
+    pub(crate) fn ends(&self) -> &str {
+        match self.terms.get() {
+            _ if self.is_sealed() => "hertzd ends",
+            None => "its task ticks again and has recovered",
+            Some(terms) => &terms.ends,
+        }
+    }
+
+    /// The value that is in force until then, in the unit of the input; `None`: it is not known, or its target may not hold it.
+    pub(crate) fn safe_value(&self) -> Option<f64> {
+        self.terms.get().map(|terms| terms.applied).filter(|applied| applied.is_finite())
+    }
+
+    /// Whether the latest safe write has succeeded, and its target is there.
+    pub(crate) fn holds_safe_value(&self) -> bool {
+        !self.keeps_what_it_has() && !self.is_lost() && !self.watched.is_hanging() && self.watched.errno() == 0
+    }
+}
