@@ -2,6 +2,7 @@
 //! it opens.
 
 mod chains;
+mod cpus;
 mod drawing;
 pub(super) mod graph;
 mod guarded;
@@ -109,6 +110,7 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     for (index, worker) in config.workers.iter().enumerate() {
         describe(&mut text, &config, index, worker);
     }
+    text += &cpus::describe(&config);
     text += &chains::describe(&graph);
     for Capacity { label, sum, findings } in &capacities {
         let _ = writeln!(text, "\n{label}: {sum}");

@@ -6,6 +6,7 @@
 
 use super::assemble::{Built, assemble};
 use super::busy::Busy;
+use super::cpu_places::AllowedCpus;
 use super::diff::{Change, Diff, Sections};
 use super::failure::Failure;
 use super::grants;
@@ -108,7 +109,13 @@ pub(super) enum BuilderEnd {
 
 impl Builder {
     /// Makes the thread. Its workers send on `done` when they end.
-    pub(super) fn spawn(load: Loader, guard: Arc<GuardThread>, plan: PlanFile, done: Sender<()>) -> io::Result<Self> {
+    pub(super) fn spawn(
+        load: Loader,
+        guard: Arc<GuardThread>,
+        plan: PlanFile,
+        allowed: Arc<AllowedCpus>,
+        done: Sender<()>,
+    ) -> io::Result<Self> {
         let (jobs, receiver) = unbounded();
         let (reply, prepared) = unbounded();
         // The start asks for nothing else.
@@ -118,6 +125,7 @@ impl Builder {
             load,
             guard,
             plan,
+            allowed,
             done,
             recordings: Recordings::default(),
             next_task: 0,
@@ -198,6 +206,7 @@ struct BuilderLoop {
     load: Loader,
     guard: Arc<GuardThread>,
     plan: PlanFile,
+    allowed: Arc<AllowedCpus>,
     done: Sender<()>,
     recordings: Recordings,
     next_task: u32,
@@ -279,6 +288,7 @@ impl BuilderLoop {
         self.shared.begin(READING.into());
         let mut config = self.load.load()?;
         self.plan.take_left()?;
+        let anywhere = self.allowed.prepare(&config.workers, self.next_worker == 0);
         let sections = Arc::new(Sections::of(&config));
         let diff = Diff::between(running, &sections);
         for file in &config.files {
@@ -308,7 +318,7 @@ impl BuilderLoop {
         self.guard
             .guard(highest)
             .map_err(|reason| Failure::System("starting the thread that writes safe values", reason))?;
-        let mut fresh = self.start_workers(&config, &diff, held)?;
+        let mut fresh = self.start_workers(&config, &diff, held, &anywhere)?;
 
         let Config { workers, tasks, files } = config;
         let (mut outputs, mut beginnings) = (Vec::new(), Vec::new());
@@ -351,6 +361,7 @@ impl BuilderLoop {
         config: &Config,
         diff: &Diff,
         held: &Held,
+        anywhere: &[usize],
     ) -> Result<BTreeMap<String, (WaitingWorker, Feed)>, Failure> {
         let mut spawned = Vec::new();
         for (index, worker) in config.workers.iter().enumerate() {
@@ -359,7 +370,7 @@ impl BuilderLoop {
                 self.warn_of_channel(&worker.name, room);
                 continue;
             }
-            spawned.push((worker, spawn(worker, room, self.done.clone())?));
+            spawned.push((worker, spawn(worker, room, anywhere, self.done.clone())?));
             self.rooms.insert(worker.name.clone(), room);
         }
         // Every thread exists, and so does its stack: what is locked now is all there is.
@@ -413,12 +424,19 @@ fn write(mut wanted: Prepared) -> Result<Prepared, Failure> {
     }
 }
 
-/// Makes a worker's thread, which then waits; and what it sends, up to this many records ahead of the metrics thread.
-pub(super) fn spawn(worker: &WorkerConfig, room: usize, done: Sender<()>) -> Result<(Worker, Feed), Failure> {
+/// Makes a worker's thread, which then waits; and what it sends, up to this many records ahead of the metrics thread. `anywhere`: the CPUs
+/// of one with the policy `deadline`; empty: those of the calling thread.
+pub(super) fn spawn(
+    worker: &WorkerConfig,
+    room: usize,
+    anywhere: &[usize],
+    done: Sender<()>,
+) -> Result<(Worker, Feed), Failure> {
     let (sender, ticks) = channels::ticks(room);
     let assignment = Assignment {
         name: worker.name.clone(),
         cpus: worker.cpus.clone(),
+        anywhere: anywhere.to_vec(),
         scheduling: worker.scheduling,
         evidence: worker.evidence,
         tail: worker.spin.tail(),

@@ -2,6 +2,7 @@
 
 use super::change::{RunningSet, Threads};
 use super::condition::{self, Glance};
+use super::cool_cpus::CoolCpus;
 use super::ending::Ending;
 use super::metrics_thread::View;
 use super::reloads::Reloads;
@@ -19,6 +20,7 @@ pub(super) fn present(
     host: &Host,
     set: &RunningSet,
     threads: &Threads,
+    cool: &CoolCpus,
     views: &Views,
     looks: StallLooks,
     faults: &[String],
@@ -38,6 +40,7 @@ pub(super) fn present(
     summary.flight = threads.flight.summary();
     summary.guard = threads.guard.summary().map(Box::new);
     threads.guard.show_held(&mut summary.tasks, now);
+    summary.cool_threads = cool.summary().map(Box::new);
     summary.object(faults.iter().cloned());
     summary.object(threads.guard.troubles());
     summary.object(threads.builder.plan_trouble());

@@ -7,7 +7,9 @@ use super::builder::Builder;
 use super::busy::LongWait;
 use super::change::{RunningSet, Threads};
 use super::connections::{Connections, Options, Progress};
+use super::cool_cpus::CoolCpus;
 use super::cpu_limit::CpuLimit;
+use super::cpu_places::AllowedCpus;
 use super::ending::Ending;
 use super::failure::Failure;
 use super::finish::{self, Outcome, TICK_PATIENCE};
@@ -79,6 +81,7 @@ struct Daemon<'a> {
     started: Instant, // in UTC
     set: RunningSet,
     threads: Threads,
+    cool: CoolCpus,
     connections: Connections<'a>,
     ended: Receiver<()>,
     status: Option<StatusSocket<Answer>>,
@@ -108,11 +111,12 @@ pub fn run(load: impl Into<Loader>, options: &Options, connections: Connections<
         daemon.next_event()?;
         daemon.advance();
         daemon.look_at_metrics();
+        daemon.cool.look(KernelClock::monotonic().now(), &mut daemon.set);
         let totals = daemon.threads.metrics.totals();
         let (looks, wait, now) = (daemon.stall_looks(), daemon.wait, KernelClock::monotonic().now());
-        let Daemon { host, set, threads, views, notices, faults, reloads, ending, .. } = &mut daemon;
+        let Daemon { host, set, threads, cool, views, notices, faults, reloads, ending, .. } = &mut daemon;
         let status = |set: &RunningSet| {
-            sentence(|| present(host, set, threads, views, looks, faults, (reloads, ending), now, is_troubled))
+            sentence(|| present(host, set, threads, cool, views, looks, faults, (reloads, ending), now, is_troubled))
         };
         if let Some(fault) = notices.look(set, wait, status) {
             // The tick was waited for: what is left of the watchdog's time is for the other workers.
@@ -151,6 +155,7 @@ impl<'a> Daemon<'a> {
         signals::catch_interrupts().map_err(|reason| Failure::System("handling signals", reason))?;
         let output = std::mem::replace(&mut connections.output, Box::new(LogOutput));
         let (done, ended) = unbounded();
+        let allowed = AllowedCpus::of_this_process();
         // These threads, and those that the builder makes, leave signals to main.
         let spawn = || {
             let failed = |what| move |reason| Failure::System(what, reason);
@@ -164,7 +169,8 @@ impl<'a> Daemon<'a> {
                 flight,
                 metrics: MetricsThread::spawn(output, feed, flies).map_err(failed("the metrics thread"))?,
                 recorder: RecorderThread::spawn(fed).map_err(failed("the recorder thread"))?,
-                builder: Builder::spawn(load, guard.clone(), plan(), done).map_err(failed("the builder thread"))?,
+                builder: Builder::spawn(load, guard.clone(), plan(), allowed.clone(), done)
+                    .map_err(failed("the builder thread"))?,
                 guard,
             })
         };
@@ -177,6 +183,7 @@ impl<'a> Daemon<'a> {
             started: KernelClock::realtime().now(),
             set,
             threads,
+            cool: CoolCpus::new(allowed),
             connections,
             ended,
             status,
@@ -357,10 +364,10 @@ impl<'a> Daemon<'a> {
     fn settle(&mut self) {
         self.phase = Phase::Settled;
         let looks = self.stall_looks();
-        let Self { host, set, threads, views, reloads, faults, ending, .. } = self;
+        let Self { host, set, threads, cool, views, reloads, faults, ending, .. } = self;
         let now = KernelClock::monotonic().now();
         let status =
-            sentence(|| present(host, set, threads, views, looks, faults, (reloads, ending), now, is_troubled));
+            sentence(|| present(host, set, threads, cool, views, looks, faults, (reloads, ending), now, is_troubled));
         self.notices.changed(&self.set, &status);
     }
 
@@ -375,10 +382,10 @@ impl<'a> Daemon<'a> {
             return Answer::HeldUp { error: "the metrics thread is held up" };
         };
         let now = KernelClock::monotonic().now();
-        let Self { host, set, threads, views, reloads, faults, ending, .. } = self;
+        let Self { host, set, threads, cool, views, reloads, faults, ending, .. } = self;
         let changes = (reloads, ending);
         let (summary, sentence) =
-            present(host, set, threads, views, self.stall_looks(), faults, changes, now, |_| true);
+            present(host, set, threads, cool, views, self.stall_looks(), faults, changes, now, |_| true);
         let alarms = summary::alarms(view.alarms.as_deref(), set, now);
         let daemon = DaemonSummary {
             pid: std::process::id(),

@@ -219,7 +219,12 @@ impl Simulation<'_> {
                 clock: config.workers[index].clock.word(),
                 clock_steps: 0,
                 clock_step: None,
-                granted: GrantedSummary { policy: "virtual".into(), priority: 0, memory_locked: false },
+                granted: GrantedSummary {
+                    policy: "virtual".into(),
+                    priority: 0,
+                    memory_locked: false,
+                    cpus: Vec::new(),
+                },
                 refused: Vec::new(),
                 asked: asked(&config.workers[index]),
                 stalled_ns: None,

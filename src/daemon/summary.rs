@@ -155,6 +155,7 @@ pub(super) fn summary(
         journal: (journal.sent + journal.lost > 0).then_some(journal),
         flight: None,
         guard: None,
+        cool_threads: None,
         readbacks: None,
     };
     let clauses = if runs { trouble_now(&summary) } else { trouble(&summary) };
@@ -378,7 +379,12 @@ fn worker_summary(
             .as_ref()
             .and_then(|clock| clock.latest)
             .map(|step| ClockStepSummary { by_ns: step.by.nanos(), age_ns: (now - step.at).nanos().max(0) }),
-        granted: GrantedSummary { policy: granted.policy.into(), priority: granted.priority, memory_locked },
+        granted: GrantedSummary {
+            policy: granted.policy.into(),
+            priority: granted.priority,
+            memory_locked,
+            cpus: granted.cpus.clone(),
+        },
         refused: granted.refused.iter().map(ToString::to_string).collect(),
         asked: asked(&running.config),
         stalled_ns: looks.and_then(|looks| running.stall(looks)).map(|stall| stall.lasting.nanos()),

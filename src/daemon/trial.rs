@@ -21,7 +21,7 @@ pub(crate) fn try_start(config: &Config) -> Trial {
     let (done, _ended) = unbounded();
     let spawned = config.workers.iter().enumerate().map(|(index, worker)| {
         let tasks = plan::of_worker(&config.tasks, index).map(|task| &config.tasks[task]);
-        spawn(worker, plan::records(tasks, worker), done.clone()).map_err(|failure| failure.to_string())
+        spawn(worker, plan::records(tasks, worker), &[], done.clone()).map_err(|failure| failure.to_string())
     });
     // All threads exist before the memory is locked.
     let spawned: Vec<_> = spawned.collect();

@@ -88,6 +88,7 @@ impl Running {
         let assignment = Assignment {
             name: format!("cpu-{cpu}"),
             cpus: vec![cpu],
+            anywhere: Vec::new(),
             scheduling: spec.scheduling,
             evidence: TakeEvidence::Wake,
             tail: spec.tail,

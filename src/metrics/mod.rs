@@ -51,9 +51,9 @@ pub(crate) use missed::LateTick;
 pub(crate) use missed::{Missed, Share};
 pub(crate) use repeat::{Mark, REMEMBERED};
 pub(crate) use summary::{
-    AskedSummary, ClockStepSummary, EndedRecordingSummary, FlightSummary, GrantedSummary, GuardSummary, HeldSummary,
-    HostSummary, JournalSummary, LatencySummary, MissSummary, PastSummary, ReadbackSummary, RecordedSummary,
-    RecordsSummary, ThreadPolicySummary, ValueSummary, WindowSummary, WorkerSummary,
+    AskedSummary, ClockStepSummary, CoolSummary, EndedRecordingSummary, FlightSummary, GrantedSummary, GuardSummary,
+    HeldSummary, HostSummary, JournalSummary, LatencySummary, MissSummary, PastSummary, ReadbackSummary,
+    RecordedSummary, RecordsSummary, ThreadPolicySummary, ValueSummary, WindowSummary, WorkerSummary,
 };
 pub use summary::{Summary, TaskState, TaskSummary};
 pub(crate) use task::{Spans, TaskSnapshot, Totals};

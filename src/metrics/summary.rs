@@ -44,6 +44,9 @@ pub struct Summary {
     /// The thread that has safe values written, if there are outputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guard: Option<Box<GuardSummary>>,
+    /// While it runs and a worker is pinned: where all other threads run, and the programs that they start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cool_threads: Option<Box<CoolSummary>>,
     /// The targets of outputs that are read back, by task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub readbacks: Option<Vec<ReadbackSummary>>,
@@ -58,6 +61,20 @@ pub struct GuardSummary {
     pub granted: ThreadPolicySummary,
     /// What the kernel refused, with the reason and the remedy.
     pub refused: Vec<String>,
+}
+
+/// Where cool threads run, and the programs that hertzd starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CoolSummary {
+    /// The processors that they may run on.
+    pub cpus: Vec<usize>,
+    /// Those that workers are pinned to.
+    pub pinned: Vec<usize>,
+    /// They are kept off all of `pinned`.
+    pub apart: bool,
+    /// Why they are not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// How a thread is scheduled.
@@ -123,6 +140,8 @@ pub struct GrantedSummary {
     pub priority: u8,
     /// The process's memory is locked.
     pub memory_locked: bool,
+    /// The processors it may run on; empty under `simulate`.
+    pub cpus: Vec<usize>,
 }
 
 /// What the section of a worker asks for.

@@ -80,6 +80,7 @@ pub(crate) fn trouble_now(summary: &Summary) -> Vec<String> {
             let (asked, granted) = (written(asked.policy, asked.priority), written(&granted.policy, granted.priority));
             clauses.push(format!("worker {name} runs with policy {granted} instead of {asked}"));
         }
+        clauses.extend(elsewhere(worker));
     }
     // No one asks for locked memory by itself: it belongs to real time.
     let real_time = |worker: &WorkerSummary| worker.asked.policy != "other" && !worker.granted.memory_locked;
@@ -92,6 +93,21 @@ pub(crate) fn trouble_now(summary: &Summary) -> Vec<String> {
         clauses.push(format!("and {more} more"));
     }
     clauses
+}
+
+/// A worker may run on a CPU that it did not ask for.
+fn elsewhere(worker: &WorkerSummary) -> Option<String> {
+    let (name, asked, granted) = (&worker.worker, &worker.asked.cpus, &worker.granted.cpus);
+    let list = |cpus: &[usize]| cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let is_elsewhere = !asked.is_empty() && granted.iter().any(|cpu| !asked.contains(cpu));
+    is_elsewhere.then(|| {
+        format!(
+            "worker {name} may run on CPU {} instead of CPU {}: allow that CPU (AllowedCPUs=, the cpuset of a container), bring it online, or \
+             choose another one",
+            list(granted),
+            list(asked)
+        )
+    })
 }
 
 /// Whether [`trouble_now`] says anything of this task.

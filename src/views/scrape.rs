@@ -85,11 +85,17 @@ impl Page {
         };
         let granted = |worker: &Worker| {
             let (granted, asked) = (&worker.granted, &worker.asked);
-            (&granted.policy, granted.priority) == (&asked.policy, asked.priority)
+            let is_elsewhere = !asked.cpus.is_empty() && granted.cpus.iter().any(|cpu| !asked.cpus.contains(cpu));
+            (&granted.policy, granted.priority) == (&asked.policy, asked.priority) && !is_elsewhere
         };
-        each("hertzd_worker_granted", Kind::Gauge, "Whether it has the policy and priority it asks for.", &|worker| {
-            if granted(worker) { 1.0 } else { 0.0 }
-        });
+        each(
+            "hertzd_worker_granted",
+            Kind::Gauge,
+            "Whether it has the policy, priority and CPUs it asks for.",
+            &|worker| {
+                if granted(worker) { 1.0 } else { 0.0 }
+            },
+        );
         each(
             "hertzd_worker_stalled_seconds",
             Kind::Gauge,

@@ -61,6 +61,7 @@ pub(crate) struct Granted {
     pub policy: String,
     pub priority: u64,
     pub memory_locked: bool,
+    pub cpus: Vec<u64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -68,6 +69,7 @@ pub(crate) struct Granted {
 pub(crate) struct Asked {
     pub policy: String,
     pub priority: u64,
+    pub cpus: Vec<u64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

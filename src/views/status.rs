@@ -22,6 +22,9 @@ pub(crate) fn status(snapshot: &Value, emphasis: bool) -> String {
     for worker in parts(snapshot, "workers") {
         wrap(&mut text, &worker_line(worker));
     }
+    if let Some(line) = cool_line(snapshot) {
+        wrap(&mut text, &line);
+    }
     if let Some(line) = guard_line(&snapshot["guard"]) {
         wrap(&mut text, &line);
     }
@@ -118,6 +121,25 @@ fn guard_line(guard: &Value) -> Option<String> {
     differs.then(|| format!("thread of safe values: {granted} (asked for {asked}){reason}"))
 }
 
+/// Where all other threads run, and programs, if a worker is pinned.
+fn cool_line(snapshot: &Value) -> Option<String> {
+    let cool = &snapshot["cool_threads"];
+    let list = |cpus: &Value| {
+        let cpus: Vec<_> = cpus.as_array()?.iter().map(ToString::to_string).collect();
+        Some(cpus.join(", "))
+    };
+    let (cpus, pinned) = (list(&cool["cpus"])?, list(&cool["pinned"])?);
+    let mut line = format!("other threads and programs: on CPU {cpus}");
+    line += &match cool["reason"].as_str() {
+        None => format!(", apart from the workers on CPU {pinned}"),
+        Some(reason) => format!(", not apart from workers: {reason}"),
+    };
+    if cool["apart"] == true && snapshot["guard"].is_object() {
+        line += "; the thread of safe values on any";
+    }
+    Some(line)
+}
+
 fn worker_line(worker: &Value) -> String {
     let (granted, asked) = (policy(&worker["granted"]), policy(&worker["asked"]));
     let mut line = format!("worker {}: {granted}", word(&worker["worker"]));
@@ -126,6 +148,13 @@ fn worker_line(worker: &Value) -> String {
     }
     if let Some(cpu) = worker["cpu"].as_u64() {
         line += &format!(" on CPU {cpu}");
+    }
+    let cpus = |part: &'static str| worker[part]["cpus"].as_array().filter(|cpus| !cpus.is_empty());
+    if let (Some(granted), Some(asked)) = (cpus("granted"), cpus("asked"))
+        && granted.iter().any(|cpu| !asked.contains(cpu))
+    {
+        let asked: Vec<_> = asked.iter().map(ToString::to_string).collect();
+        line += &format!(" (asked for CPU {})", asked.join(", "));
     }
     let share = |share: &Value| share.as_f64().map(|share| format!("{:.1} %", share * 100.0));
     if let Some(now) = share(&worker["cpu_share_now"]) {

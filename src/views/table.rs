@@ -206,7 +206,7 @@ mod tests {
         let worker = WorkerSummary {
             worker: text("main"),
             cpu: Some(0),
-            granted: GrantedSummary { policy: text("fifo"), priority: 80, memory_locked: true },
+            granted: GrantedSummary { policy: text("fifo"), priority: 80, memory_locked: true, cpus: vec![0] },
             cpu_share: 0.06,
             spin_share: 0.024,
             wakes: 10_379,
@@ -227,6 +227,7 @@ mod tests {
             before_reload_dropped: None,
             flight: None,
             guard: None,
+            cool_threads: None,
             readbacks: None,
             journal: None,
         }

@@ -52,6 +52,9 @@ pub(crate) struct Assignment {
     pub name: String,
     /// The CPUs to pin it to; empty: not pinned.
     pub cpus: Vec<usize>,
+    /// The CPUs of one with the policy `deadline`, which the kernel grants only a thread that may run anywhere; empty: those of the thread
+    /// that makes it.
+    pub anywhere: Vec<usize>,
     /// How the kernel is asked to schedule it.
     pub scheduling: Scheduling,
     /// When it takes evidence.
@@ -114,8 +117,12 @@ impl Worker {
         let name: String = format!("hz-{}", assignment.name).chars().take(15).collect();
         let shared = control.clone();
         let body = move || {
-            let Assignment { cpus, scheduling, evidence, tail, ticks, .. } = assignment;
+            let Assignment { cpus, anywhere, scheduling, evidence, tail, ticks, .. } = assignment;
             let _done = SendOnDrop(done);
+            if matches!(scheduling, Scheduling::Deadline { .. }) && !anywhere.is_empty() {
+                // If it is refused, so is the policy, which is reported.
+                let _ = thread::pin(&anywhere);
+            }
             let _ = tell_born.send((thread::id(), panic::capture(PANICS)));
             let witness = (evidence != TakeEvidence::Off).then(ThreadEvidence::of_this_thread);
             let set = loop {
@@ -295,6 +302,7 @@ mod tests {
         let assignment = Assignment {
             name: "held".into(),
             cpus: Vec::new(),
+            anywhere: Vec::new(),
             scheduling: Scheduling::Other,
             evidence: TakeEvidence::Off,
             tail: Tail::Off,

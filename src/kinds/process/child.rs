@@ -22,16 +22,13 @@ const OOM_SCORE: i32 = 300;
 const READ_AT_ONCE: usize = 8_192;
 const READS: usize = 8;
 
-/// How the threads of workers are called.
-const WORKERS: &str = "hz-";
-
 /// A program that was started.
 #[derive(Debug)]
 pub(super) struct Program {
     child: Child,
     pub(super) socket: Packets,
     printed: PipeReader,
-    cpus: Vec<usize>, // that it was allowed; empty: as it was started
+    cpus: Vec<usize>, // of this thread when it was last looked at, which it began with
 }
 
 impl Program {
@@ -42,7 +39,7 @@ impl Program {
     pub(super) fn start(settings: &ProgramSettings) -> Result<(Self, Vec<String>), String> {
         let environment = environment(settings);
         let path = find(settings, &environment)?;
-        let cpus = beside_workers();
+        let cpus = thread::affinity().unwrap_or_default();
         let text = |text: &OsStr| CString::new(text.as_encoded_bytes()).map_err(|_| "it has a NUL byte".to_owned());
         let program = text(path.as_os_str())?;
         let arguments = settings.command.iter().map(|part| text(part.as_ref())).collect::<Result<Vec<_>, _>>()?;
@@ -69,7 +66,6 @@ impl Program {
             folder: folder.as_deref(),
             files: [null.as_fd(), prints.as_fd(), prints.as_fd(), theirs.as_fd()],
             memory: settings.memory,
-            cpus: &cpus,
         };
         let (child, unmet) = launch.start().map_err(|refused| why(&path.display().to_string(), &refused))?;
         let mut told: Vec<String> = unmet.iter().map(|(step, error)| without(*step, error)).collect();
@@ -94,19 +90,15 @@ impl Program {
         self.child.look()
     }
 
-    /// Keeps it off the CPUs of the workers, where others are pinned than before. What it chose itself stays until then.
+    /// Keeps it, and all that it has started, off the CPUs of pinned workers: where this thread runs. What they have chosen themselves stays
+    /// as long as it is no such CPU.
     ///
     /// # Errors
     /// The kernel's reason.
     pub(super) fn keep_off_workers(&mut self) -> io::Result<()> {
-        let cpus = beside_workers();
-        if cpus == self.cpus {
-            return Ok(());
-        }
-        self.cpus.clone_from(&cpus);
-        // None is pinned any more: all are as good.
-        let cpus = if cpus.is_empty() { thread::affinity()? } else { cpus };
-        self.child.allow(&cpus)
+        let cpus = thread::affinity()?;
+        let before = std::mem::replace(&mut self.cpus, cpus);
+        self.child.keep_off(&thread::reserved(), &self.cpus, &before)
     }
 
     /// Hands on what it has printed, of which a part may be left for the next look.
@@ -119,13 +111,6 @@ impl Program {
             }
         }
     }
-}
-
-/// The CPUs of this thread without those that workers are pinned to; empty: there are none, or no worker is pinned.
-fn beside_workers() -> Vec<usize> {
-    let Ok(all) = thread::affinity() else { return Vec::new() };
-    let taken = thread::pinned(WORKERS, &all);
-    if taken.is_empty() { Vec::new() } else { all.into_iter().filter(|cpu| !taken.contains(cpu)).collect() }
 }
 
 fn why(path: &str, Refused { step, error }: &Refused) -> String {
@@ -145,7 +130,7 @@ fn why(path: &str, Refused { step, error }: &Refused) -> String {
         Step::Descriptors => "it could not be given its socket",
         Step::Folder => "its folder could not be entered",
         Step::Memory => "its memory could not be limited",
-        Step::Run | Step::Policy | Step::Cpus | Step::NoRealtime | Step::NoCapabilities => "the kernel does not run it",
+        Step::Run | Step::Policy | Step::NoRealtime | Step::NoCapabilities => "the kernel does not run it",
     };
     format!("cannot run {path}: {what}: {error}{remedy}")
 }
@@ -154,9 +139,6 @@ fn without(step: Step, error: &io::Error) -> String {
     match step {
         Step::Policy => format!(
             "it could not be given the normal policy at nice 0: {error}; it runs with that of hertzd: start hertzd without one of its own"
-        ),
-        Step::Cpus => format!(
-            "it could not be kept off the CPUs of the workers: {error}; the kernel may run it there when they sleep: allow sched_setaffinity"
         ),
         Step::NoCapabilities => {
             format!("it inherits capabilities of hertzd: {error}; allow capset, in a unit by SystemCallFilter=capset")

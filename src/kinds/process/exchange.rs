@@ -53,11 +53,6 @@ impl Exchange {
         self.is_closed = false;
     }
 
-    /// The task has made a tick.
-    pub(super) fn has_ticked(&self) -> bool {
-        self.newest.is_some()
-    }
-
     /// The program has closed its socket: it can be told nothing any more.
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed

@@ -52,6 +52,7 @@ pub(super) struct Relay {
     throttle: Option<Throttle>,
     throttled: Span,                 // that was logged
     next_place: Instant,             // when it is looked whether it is off the CPUs of the workers
+    not_placed: bool,                // the kernel has refused that
     closed: Option<(Instant, Step)>, // since when its socket is, by the program, and what was done about it
     tardiness: Tardiness,
     alive: Arc<Alive>,
@@ -133,6 +134,7 @@ impl Relay {
             throttle: None,
             throttled: Span::ZERO,
             next_place: now,
+            not_placed: false,
             closed: None,
             tardiness: Tardiness::new(settings.max_missed, now),
             alive,
@@ -325,22 +327,20 @@ impl Relay {
         }
     }
 
-    /// Workers are pinned when they begin, and a reload may pin another one.
+    /// This thread is moved where a worker is pinned or gone, and when the CPUs change that hertzd may use. The program follows it.
     fn keep_in_place(&mut self, now: Instant) {
-        if now >= self.next_place
-            && self.exchange.has_ticked()
-            && let Some(program) = &mut self.program
-        {
-            self.next_place = now + PLACE_EVERY;
-            if let Err(error) = program.keep_off_workers() {
-                let task = &self.settings.task;
-                warn!(
-                    task,
-                    "{task}: its program could not be kept off the CPUs of the workers: {error}; allow sched_setaffinity, or it may run \
-                     there when they sleep"
-                );
-            }
+        let Some(program) = self.program.as_mut().filter(|_| now >= self.next_place) else { return };
+        self.next_place = now + PLACE_EVERY;
+        let refused = program.keep_off_workers().err();
+        if let Some(error) = refused.as_ref().filter(|_| !self.not_placed) {
+            let task = &self.settings.task;
+            warn!(
+                task,
+                "{task}: its program, or something that it started, could not be moved off the CPUs of pinned workers: {error}; allow \
+                 sched_setaffinity, or it may run there when they sleep"
+            );
         }
+        self.not_placed = refused.is_some();
     }
 
     fn log_lines(&mut self, now: Instant) {

@@ -2,7 +2,6 @@
 //! panic, or take a lock, since another thread of the parent may hold that.
 
 use super::super::from_minus_one;
-use super::super::host;
 use std::ffi::{c_char, c_int, c_void};
 use std::{io, mem, ptr};
 
@@ -24,13 +23,12 @@ pub(crate) enum Step {
     Run,
     /// From here on a child does without.
     Policy,
-    Cpus,
     NoRealtime,
     NoCapabilities,
 }
 
 /// The steps that a child does without, in the places of [`Plan::unmet`].
-const OPTIONAL: [Step; 4] = [Step::Policy, Step::Cpus, Step::NoRealtime, Step::NoCapabilities];
+const OPTIONAL: [Step; 3] = [Step::Policy, Step::NoRealtime, Step::NoCapabilities];
 
 const CAP_SYS_NICE: libc::c_ulong = 23;
 
@@ -52,7 +50,6 @@ pub(super) struct Plan {
     folder: *const c_char,
     files: [c_int; FILES as usize],
     memory: Option<u64>,
-    cpus: Option<libc::cpu_set_t>,
     failed: Option<(Step, c_int)>,
     unmet: [c_int; OPTIONAL.len()], // errno; 0: done
 }
@@ -64,13 +61,11 @@ impl Plan {
         folder: *const c_char,
         files: [c_int; 4],
         memory: Option<u64>,
-        cpus: &[usize],
     ) -> Self {
         // SAFETY: takes nothing, touches no memory and cannot fail.
         let parent = unsafe { libc::getpid() };
-        let cpus = (!cpus.is_empty()).then(|| cpu_set(cpus));
         let (failed, unmet) = (None, [0; OPTIONAL.len()]);
-        Self { parent, program, arguments, environment, folder, files, memory, cpus, failed, unmet }
+        Self { parent, program, arguments, environment, folder, files, memory, failed, unmet }
     }
 
     /// What the child could not do, so that it has ended, and the error number.
@@ -106,7 +101,6 @@ impl Plan {
             }
         }
         self.does_without(Step::Policy, normal_policy());
-        self.does_without(Step::Cpus, self.stay_on_cpus());
         self.does_without(Step::NoRealtime, no_realtime());
         self.does_without(Step::NoCapabilities, no_inheritable());
         default_signals();
@@ -137,23 +131,6 @@ impl Plan {
     fn limit_memory(&self) -> Result<(), c_int> {
         self.memory.map_or(Ok(()), |bytes| limit(libc::RLIMIT_AS, bytes))
     }
-
-    fn stay_on_cpus(&self) -> Result<(), c_int> {
-        let Some(cpus) = &self.cpus else { return Ok(()) };
-        // SAFETY: `cpus` outlives the call, and its size is passed with it; 0 is the child itself.
-        done(unsafe { libc::sched_setaffinity(0, size_of_val(cpus), cpus) })
-    }
-}
-
-/// The set of these CPUs; those that no set can name are left out.
-pub(super) fn cpu_set(cpus: &[usize]) -> libc::cpu_set_t {
-    // SAFETY: cpu_set_t is an array of integers, for which all-zero bytes are valid and mean no CPU.
-    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-    for cpu in cpus.iter().copied().filter(|cpu| *cpu < host::cpu_set_size()) {
-        // SAFETY: `cpu` is below CPU_SETSIZE.
-        unsafe { libc::CPU_SET(cpu, &mut set) };
-    }
-    set
 }
 
 /// Where a child begins; its argument is a [`Plan`].

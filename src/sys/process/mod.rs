@@ -5,13 +5,14 @@
 //! No clock is read but the child's own; nothing but a start blocks, and all of it may allocate.
 
 mod begin;
+mod kin;
 mod packets;
 
 pub(crate) use begin::Step;
 pub(crate) use packets::{Packets, Ready};
 
 use super::from_minus_one;
-use super::thread::with_signals_blocked;
+use super::thread::{self, with_signals_blocked};
 use crate::time::{NANOS_PER_SECOND, Span};
 use begin::Plan;
 use std::ffi::{CStr, CString};
@@ -30,6 +31,9 @@ const ASIDE: libc::c_int = 10;
 /// The stack of a child until it runs its program, in words of 16 bytes: 64 KiB.
 const STACK: usize = 4096;
 
+/// How often the threads of a program are gone through until all are where they should be.
+const PASSES: usize = 4;
+
 /// A program that is to be started.
 #[derive(Debug)]
 pub(crate) struct Launch<'a> {
@@ -45,8 +49,6 @@ pub(crate) struct Launch<'a> {
     pub(crate) files: [BorrowedFd<'a>; 4],
     /// Most bytes of address space.
     pub(crate) memory: Option<u64>,
-    /// The CPUs that it may run on; empty: those of the calling thread.
-    pub(crate) cpus: &'a [usize],
 }
 
 /// Why a program was not started.
@@ -90,7 +92,6 @@ impl Launch<'_> {
             self.folder.map_or(ptr::null(), CStr::as_ptr),
             files,
             self.memory,
-            self.cpus,
         );
         let mut stack = vec![0_u128; STACK];
         let top: *mut libc::c_void = stack.as_mut_ptr_range().end.cast();
@@ -212,18 +213,28 @@ impl Child {
         fs::write(format!("/proc/{}/oom_score_adj", self.pid), more.saturating_add(own).min(1000).to_string())
     }
 
-    /// Allows all threads that it has now to run on these CPUs only.
+    /// Keeps its threads, and those of all that it has started, off the CPUs `reserved`: lets those run on `cpus` that may run there or that
+    /// were given the CPUs `before`. What they have chosen themselves stays otherwise.
     ///
     /// # Errors
-    /// The kernel's reason.
-    pub(crate) fn allow(&self, cpus: &[usize]) -> io::Result<()> {
-        let set = begin::cpu_set(cpus);
-        for thread in fs::read_dir(format!("/proc/{}/task", self.pid))? {
-            let Some(id) = thread?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            // SAFETY: `set` outlives the call, and its size is passed with it; the number is that of a thread of a child not yet reaped.
-            from_minus_one(unsafe { libc::sched_setaffinity(id, size_of_val(&set), &raw const set) })?;
+    /// The kernel's reason why it has refused that for one of them, the last one.
+    pub(crate) fn keep_off(&self, reserved: &[usize], cpus: &[usize], before: &[usize]) -> io::Result<()> {
+        let (mut result, mut thorough) = (Ok(()), cpus != before);
+        // Again, since what was not moved yet may have started something.
+        for _ in 0..PASSES {
+            let mut moved = false;
+            for thread in kin::threads(self.pid, thorough) {
+                match thread::keep_off(reserved, thread, cpus, before) {
+                    Ok(was_moved) => moved |= was_moved,
+                    Err(error) => result = Err(error),
+                }
+            }
+            if !moved {
+                break;
+            }
+            thorough = true;
         }
-        Ok(())
+        result
     }
 }
 
@@ -252,9 +263,12 @@ mod tests {
     use super::*;
     use crate::sys::clock::pause;
     use crate::sys::emulation::{OWN_MEMORY, cannot_be_emulated};
+    use std::collections::BTreeSet;
     use std::fs::File;
-    use std::io::Read;
+    use std::io::{BufRead, BufReader, Read};
     use std::os::fd::AsFd;
+    use std::os::unix::process::CommandExt;
+    use std::process::Stdio;
 
     fn text(text: &str) -> CString {
         CString::new(text).unwrap()
@@ -274,7 +288,6 @@ mod tests {
             folder: Some(c"/proc/self"),
             files: [null.as_fd(), writer.as_fd(), writer.as_fd(), theirs.as_fd()],
             memory,
-            cpus: &[],
         };
         let (mut child, _) = launch.start().map_err(|refused| refused.error).unwrap();
         drop(writer);
@@ -331,13 +344,33 @@ mod tests {
         let start = |program: &CStr, folder| {
             let files = [null.as_fd(), null.as_fd(), null.as_fd(), theirs.as_fd()];
             let (arguments, environment) = (&[text("x")], &[]);
-            let refused =
-                Launch { program, arguments, environment, folder, files, memory: None, cpus: &[] }.start().unwrap_err();
+            let refused = Launch { program, arguments, environment, folder, files, memory: None }.start().unwrap_err();
             (refused.step, refused.error.raw_os_error())
         };
         assert_eq!(start(c"/nonexistent", None), (Step::Run, Some(libc::ENOENT)));
         assert_eq!(start(c"/dev/null", None), (Step::Run, Some(libc::EACCES)));
         assert_eq!(start(c"/bin/sh", Some(c"/nonexistent")), (Step::Folder, Some(libc::ENOENT)));
+    }
+
+    #[test]
+    fn all_that_a_program_has_started_is_found() {
+        let find = |program: i32, thorough| -> BTreeSet<i32> {
+            kin::threads(program, thorough).iter().map(|thread| thread.number()).collect()
+        };
+        // A child with a child of its own, and one whose parent has ended.
+        let script = "(sleep 1000 & echo $!; wait) & (sleep 1000 & echo $!) & wait";
+        let mut shell = std::process::Command::new("sh");
+        let mut shell = shell.args(["-c", script]).process_group(0).stdout(Stdio::piped()).spawn().unwrap();
+        let written = BufReader::new(shell.stdout.take().unwrap());
+        let started: Vec<i32> = written.lines().take(2).map(|line| line.unwrap().parse().unwrap()).collect();
+        let program = i32::try_from(shell.id()).unwrap();
+        let found = find(program, true);
+        // SAFETY: no memory is involved. The group has the number of a child that has not been reaped.
+        unsafe { libc::kill(-program, libc::SIGKILL) };
+        shell.wait().unwrap();
+        assert!(found.contains(&program) && started.iter().all(|one| found.contains(one)), "{found:?} {started:?}");
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(!found.contains(&own), "{found:?}");
     }
 
     #[test]
