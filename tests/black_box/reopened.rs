@@ -9,8 +9,11 @@ use hertzd::internals::{
 };
 use hertzd::time::Span;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use tempfile::TempDir;
 
 const CONFIG: &str = "\
 [task.follows]
@@ -100,47 +103,161 @@ fn a_file_that_was_replaced_or_removed_is_written_again_and_safe_at_first() {
     }
 }
 
-#[test]
-fn a_device_that_comes_back_with_another_number_is_found_and_the_plan_follows() {
-    let folder = tempfile::tempdir().unwrap();
-    let sys = folder.path().join("sys");
-    let (before, after) = (sys.join("class/hwmon/hwmon3"), sys.join("class/hwmon/hwmon5"));
-    let make = |device: &Path, value: &str| {
-        let new = folder.path().join("new");
+/// A machine of plain files, and a daemon on it.
+struct Machine {
+    folder: TempDir,
+    text: Arc<Mutex<String>>,
+    requests: Requests,
+    thread: JoinHandle<()>,
+}
+
+impl Machine {
+    /// A fan of this chip.
+    fn device(folder: &Path, number: u8, chip: &str) -> PathBuf {
+        let (new, device) = (folder.join("new"), folder.join(format!("sys/class/hwmon/hwmon{number}")));
         fs::create_dir_all(device.parent().unwrap()).unwrap();
         fs::create_dir_all(&new).unwrap();
-        for (file, text) in [("name", "fake\n"), ("pwm1", value), ("pwm1_enable", "2\n")] {
-            fs::write(new.join(file), text).unwrap();
+        for (file, text) in [("name", chip), ("pwm1", "77"), ("pwm1_enable", "2")] {
+            fs::write(new.join(file), format!("{text}\n")).unwrap();
         }
-        fs::rename(&new, device).unwrap();
-    };
-    make(&before, "77\n");
-    let text = "[task.fan]\nkind = \"output\"\nrate = 100\ninput = 0.5\nhwmon = \"fake\"\nfile = \"pwm1\"\nsafe = 1.0\n\
-                safe-after = \"1h\"\nrecover-after = \"0s\"\n";
-    let plan = folder.path().join("plan.json");
-    let (requests, options) = (Requests::default(), Options { safe_plan: Some(plan.clone()), ..Options::default() });
-    let (asked, kinds) = (requests.clone(), Kinds::empty().add(output_kind_under(&sys)));
-    let thread = std::thread::spawn(move || {
-        let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
-        let load = Loader::new(move || Config::parse(text, "test.toml", &kinds, &facts));
-        run_daemon(load, &options, Connections { requests: asked, ..Connections::default() }).unwrap()
-    });
-    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        fs::rename(&new, &device).unwrap();
+        device
+    }
+
+    /// One whose fan has number 3.
+    fn start(output: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self::device(folder.path(), 3, "fake");
+        let options = Options { safe_plan: Some(folder.path().join("plan.json")), ..Options::default() };
+        let (requests, kinds) =
+            (Requests::default(), Kinds::empty().add(output_kind_under(&folder.path().join("sys"))));
+        let (asked, text) = (requests.clone(), Arc::new(Mutex::new(Self::section(folder.path(), output))));
+        let loaded = text.clone();
+        let thread = std::thread::spawn(move || {
+            let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
+            let load = Loader::new(move || Config::parse(loaded.lock().unwrap().clone(), "test.toml", &kinds, &facts));
+            run_daemon(load, &options, Connections { requests: asked, ..Connections::default() }).unwrap();
+        });
+        Self { folder, text, requests, thread }
+    }
+
+    fn section(folder: &Path, output: &str) -> String {
+        let terms = "kind = \"output\"\nrate = 100\nsafe-after = \"1h\"\nrecover-after = \"0s\"";
+        format!("[task.fan]\n{terms}\n{}\n", output.replace(program::HERE, folder.to_str().unwrap()))
+    }
+
+    fn reload(&self, output: &str) {
+        *self.text.lock().unwrap() = Self::section(self.folder.path(), output);
+        self.requests.ask(Request::Reload);
+    }
+
+    fn until(&self, what: &str, is_so: impl Fn() -> bool) {
         while !is_so() {
-            assert!(!thread.is_finished(), "the daemon has ended before {what}");
+            assert!(!self.thread.is_finished(), "the daemon has ended before {what}");
             pause(Span::from_millis(2));
         }
-    };
-    let line = |path: &Path| read(path).lines().next().unwrap_or_default().to_owned();
-    until("it is live", &|| line(&before.join("pwm1")) == "128");
-    fs::rename(&before, folder.path().join("unplugged")).unwrap();
-    make(&after, "0\n");
-    until("it is written where it is now", &|| line(&after.join("pwm1")) == "128");
+    }
+
+    fn stop(self) -> TempDir {
+        self.requests.ask(Request::Stop(15));
+        self.thread.join().unwrap();
+        self.folder
+    }
+}
+
+/// As a driver would show it.
+fn line(path: &Path) -> String {
+    read(path).lines().next().unwrap_or_default().to_owned()
+}
+
+const BY_NAME: &str = "hwmon = \"fake\"\nfile = \"pwm1\"\ninput = 0.5\nsafe = 1.0";
+const BY_PATH: &str = "path = \"@HERE@/sys/class/hwmon/hwmon3/pwm1\"\ninput = 64\nsafe = 255";
+
+#[test]
+fn a_device_that_comes_back_with_another_number_is_found_and_the_plan_follows() {
+    let machine = Machine::start(BY_NAME);
+    let folder = machine.folder.path();
+    let (before, plan) = (folder.join("sys/class/hwmon/hwmon3"), folder.join("plan.json"));
+    machine.until("it is live", || line(&before.join("pwm1")) == "128");
+    fs::rename(&before, folder.join("unplugged")).unwrap();
+    let after = Machine::device(folder, 5, "fake");
+    machine.until("it is written where it is now", || line(&after.join("pwm1")) == "128");
     assert_eq!(line(&after.join("pwm1_enable")), "1", "it is set by hand");
-    until("the plan has its path", &|| read(&plan).contains("hwmon5/pwm1_enable") && !read(&plan).contains("hwmon3"));
-    requests.ask(Request::Stop(15));
-    thread.join().unwrap();
+    machine.until("the plan has its path", || {
+        read(&plan).contains("hwmon5/pwm1_enable") && !read(&plan).contains("hwmon3")
+    });
+    let _folder = machine.stop();
     assert_eq!(line(&after.join("pwm1")), "255");
+}
+
+/// The section names it in another way since a reload.
+#[test]
+fn a_device_is_looked_for_by_the_keys_that_are_in_force() {
+    let machine = Machine::start(BY_PATH);
+    let folder = machine.folder.path();
+    let before = folder.join("sys/class/hwmon/hwmon3");
+    machine.until("it is live", || line(&before.join("pwm1")) == "64");
+    machine.reload(BY_NAME);
+    machine.until("it has reloaded", || line(&before.join("pwm1")) == "128");
+    fs::rename(&before, folder.join("unplugged")).unwrap();
+    let after = Machine::device(folder, 5, "fake");
+    machine.until("it is written where it is now", || line(&after.join("pwm1")) == "128");
+    let _folder = machine.stop();
+    assert_eq!(line(&after.join("pwm1")), "255");
+}
+
+#[test]
+fn another_device_that_has_its_number_now_is_left_alone() {
+    let machine = Machine::start(BY_PATH);
+    let folder = machine.folder.path();
+    let place = folder.join("sys/class/hwmon/hwmon3");
+    machine.until("it is live", || line(&place.join("pwm1")) == "64");
+    let (unplugged, other) = (folder.join("unplugged"), folder.join("other"));
+    fs::rename(&place, &unplugged).unwrap();
+    Machine::device(folder, 3, "another");
+    // It is looked for at once, and again and again.
+    for _ in 0..400 {
+        assert_eq!(["pwm1", "pwm1_enable"].map(|name| line(&place.join(name))), ["77", "2"]);
+        pause(Span::from_millis(5));
+    }
+    fs::rename(&place, &other).unwrap();
+    fs::rename(&unplugged, &place).unwrap();
+    fs::write(place.join("pwm1"), "9\n").unwrap();
+    machine.until("it has its own again", || line(&place.join("pwm1")) == "64");
+    let _folder = machine.stop();
+    assert_eq!([line(&place.join("pwm1")), line(&other.join("pwm1"))], ["255", "77"]);
+}
+
+/// The task that ends has still to open it again, and would do so after the one that begins.
+#[test]
+fn a_target_that_has_just_come_back_has_one_holder_after_a_reload() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (one, new, socket, config) = (at("one"), at("new"), at("s"), at("test.toml"));
+    let place = folder.path().to_str().unwrap().to_owned();
+    let output = |rate: u32| {
+        format!(
+            "[task.a]\nkind = \"output\"\nrate = {rate}\ninput = 128\npath = \"@HERE@/one\"\nsafe = 255\nsafe-after = \"1h\"\n\
+             recover-after = \"0s\"\n[task.beat]\nkind = \"load\"\nrate = 10\n"
+        )
+    };
+    let args = ["--status-socket", socket.to_str().unwrap()];
+    let mut running = run_in(folder, Command::new(program::HERTZD), &output(50), &args);
+    running.wait_for("it is live", |_| read(&one) == "128" && socket.exists());
+    for rate in [100, 200, 50, 100] {
+        fs::write(&new, "7\n").unwrap();
+        fs::write(&config, output(rate).replace(program::HERE, &place)).unwrap();
+        fs::rename(&new, &one).unwrap();
+        let reload = Command::new(program::HERTZD).args(["reload", "--socket"]).arg(&socket).output().unwrap();
+        assert!(reload.status.success(), "{reload:?}");
+        running.wait_for("it is live again", |_| read(&one) == "128");
+        running.wait_for("nobody looks for it", |_| {
+            !program::snapshot(&socket)["reason"].as_str().unwrap_or_default().contains("its target is gone")
+        });
+    }
+    running.signal("TERM");
+    let ended = running.wait();
+    assert!(read(&one) == "255" && ended.status.success(), "{}", ended.describe());
 }
 
 /// What opens the target again was there before the reload, and must not go by what was in force then.

@@ -1,7 +1,9 @@
-//! What makes a device one device, however a configuration names it. Pure.
+//! What makes a device one device, however a configuration names it. Pure, but for where it is in `/sys`.
 
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+#[cfg(feature = "gpio")]
+use std::path::{Path, PathBuf};
 
 /// A device, however it was named.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +25,14 @@ impl DeviceId {
             false => Self::Node(node.dev(), node.ino()),
         }
     }
+}
+
+/// Where the device of a node is in `/sys`, without links.
+#[cfg(feature = "gpio")]
+pub(crate) fn in_sys(node: &Path) -> Option<PathBuf> {
+    let number = node.metadata().ok().filter(|node| node.file_type().is_char_device())?.rdev();
+    let (major, minor) = (libc::major(number), libc::minor(number));
+    Path::new(&format!("/sys/dev/char/{major}:{minor}")).canonicalize().ok()
 }
 
 /// What a task opens.

@@ -13,6 +13,8 @@ mod stalled;
 
 pub(crate) use found::{FoundDevice, Roots, file_names, first_line, numbered, quoted, task_name};
 pub(crate) use held::{Claim, Exchange, Holder, find_holder};
+#[cfg(feature = "gpio")]
+pub(crate) use id::in_sys;
 pub(crate) use id::{DeviceId, OpenDevice};
 pub(crate) use look::{Sight, hidden, preview};
 #[cfg(feature = "audio")]

@@ -4,7 +4,7 @@
 use super::chip::{self, label, number};
 use super::lines::{CONSUMER, find_lines, hidden_chip, in_use, io_error, taken, used_by_others};
 use super::settings::LineId;
-use crate::kinds::device::{DeviceId, Refusal, Sight, access};
+use crate::kinds::device::{DeviceId, Refusal, Sight, access, in_sys};
 use gpiocdev_uapi::v2::{
     LineConfig, LineFlags, LineRequest, LineValues, Offsets, get_chip_info, get_line, get_line_values, set_line_config,
     set_line_values,
@@ -25,6 +25,8 @@ pub(in crate::kinds) struct DrivenLine {
     pub(in crate::kinds) node: PathBuf,
     /// What the chip is called, which stays the same when numbers change.
     pub(in crate::kinds) label: String,
+    /// Where the chip is in `/sys`.
+    pub(in crate::kinds) device: Option<PathBuf>,
     /// Of the line, on its chip.
     pub(in crate::kinds) offset: u32,
     number: u64, // of the chip's node
@@ -36,7 +38,7 @@ impl DrivenLine {
         let (chip, offsets) = find_lines(wanted, std::slice::from_ref(line)).map_err(of_one)?;
         let [offset] = offsets[..] else { return Err(Refusal::new("line", "several lines were found")) };
         let label = label(&chip).map_err(|message| Refusal::new("chip", message))?;
-        Ok(Self { node: chip.path().into(), label, offset, number: number(&chip) })
+        Ok(Self { node: chip.path().into(), label, device: in_sys(chip.path()), offset, number: number(&chip) })
     }
 
     /// What makes it one device, however it is named.

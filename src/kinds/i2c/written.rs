@@ -48,6 +48,8 @@ impl WrittenRegister {
         })?;
         let number = node.metadata().map_or(0, |node| node.rdev());
         let name = sys.join("bus/i2c/devices").join(node.file_name().unwrap_or_default()).join("name");
+        // Without links: under the number of this bus there may be another adapter later, at another place.
+        let name = name.canonicalize().unwrap_or(name);
         let adapter = first_line(&name).map(|found| (name, found));
         Ok(Self { node, adapter, bus: number, settings })
     }
@@ -152,6 +154,11 @@ impl WrittenRegister {
         let (layout, mut bytes) = (self.settings.values[0].layout, [0; 8]);
         layout.encode(number, &mut bytes);
         layout.decode(&bytes, 0)
+    }
+
+    /// The register's number.
+    pub(in crate::kinds) fn register(&self) -> u8 {
+        self.settings.values[0].register
     }
 
     /// The chip's address, and whether it is used although a driver of the kernel has it.

@@ -1,5 +1,6 @@
 //! Targets that are files: attributes of `/sys`, and regular files. May block and allocate.
 
+use super::identity::Device;
 use super::means::{Means, ONE_ONLY, keep_others_out};
 use super::place::{RawScale, is_pwm};
 use super::planned_write::PlannedWrite;
@@ -51,7 +52,7 @@ impl Files {
         let enable = path.file_name().and_then(|name| name.to_str()).filter(|name| is_pwm(name));
         let enable = enable.map(|name| path.with_file_name(format!("{name}_enable"))).filter(|enable| enable.exists());
         let name = path.with_file_name("name");
-        let witness = enable.as_ref().and_then(|_| first_line(&name)).map(|text| (name, text));
+        let witness = first_line(&name).map(|text| (name, text));
         let mode = |path: &PathBuf| Setting { path: path.clone(), number: 1.0, sort: Sort::Mode };
         let polarity = Some(&path).filter(|path| path.ends_with("duty_cycle")).and_then(|path| polarity_beside(path));
         let beside = polarity.iter().map(|polarity| polarity.path.clone()).collect();
@@ -155,6 +156,16 @@ const LONGEST_NUMBER: u64 = 512;
 impl Means for Files {
     fn shown(&self) -> String {
         self.path.display().to_string()
+    }
+
+    fn device(&self) -> Device {
+        match self.is_regular {
+            true => Device::default(),
+            false => Device {
+                path: Some(self.path.clone()),
+                name: self.witness.as_ref().map(|(_, name)| name.trim_end().to_owned()),
+            },
+        }
     }
 
     fn take(&self, key: &'static str) -> Result<File, Refusal> {

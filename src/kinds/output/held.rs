@@ -1,16 +1,19 @@
 //! Which targets the outputs of this process have, and what one that takes a target over from another has to know. A mutex guards the
 //! list: it is used where tasks are built, never at a tick.
 
+use super::digits::Form;
 use super::guard::{Guard, Watched};
 use super::identity::Identity;
 use super::pending::Leave;
+use super::place::{Place, RawScale};
 use super::planned_write::PlannedWrite;
 use super::port::{Content, OpenFiles, SafeText};
 use super::readback::Readback;
 use crate::kinds::device::{Claim, DeviceId};
 use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// What the tasks of this process share that have one target one after the other.
 #[derive(Debug)]
@@ -27,12 +30,16 @@ pub(super) struct Held {
     taken: File,                // keeps other processes of hertzd out
     beside: Mutex<Vec<File>>,   // the same for what belongs to it, until it is closed
     ends: Mutex<Vec<Arc<End>>>, // of the outputs that have it
+    opening: Mutex<()>,
 }
 
 /// What one output has open of its target.
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) guard: Weak<Guard>,
+    pub(super) place: Place, // what its section names
+    pub(super) sys: PathBuf, // and where devices are found
+    pub(super) numbers: (RawScale, Form),
     pub(super) files: OpenFiles, // the task's
     pub(super) safe: Option<SafeEnd>,
     pub(super) readback: Option<Arc<Readback>>,
@@ -64,6 +71,7 @@ impl Held {
         let (identity, beside, ends) = (Mutex::new(identity), Mutex::new(beside), Mutex::default());
         let (found, original, ready) = (OnceLock::new(), OnceLock::new(), AtomicBool::new(false));
         let polarity = OnceLock::new();
+        let opening = Mutex::new(());
         let held = Arc::new(Self {
             identity,
             found,
@@ -77,6 +85,7 @@ impl Held {
             taken,
             beside,
             ends,
+            opening,
         });
         let mut all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|held| held.strong_count() > 0);
@@ -107,10 +116,37 @@ impl Held {
         Ok(None)
     }
 
-    fn cannot_become(&self, wanted: &Identity) -> String {
-        let identity = self.identity();
+    /// The tasks of one that has this target, and has still to open it again, since it was gone and is there now: two must not open it.
+    pub(super) fn to_be_reopened(wanted: &Identity, place: &Place, sys: &Path) -> Option<String> {
+        let all: Vec<_> = {
+            let all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+            all.iter().filter_map(Weak::upgrade).filter(|held| held.users.load(Ordering::SeqCst) > 0).collect()
+        };
+        let is_it = |held: &&Arc<Self>| {
+            let own = held.identity();
+            let is_named = |end: &Arc<End>| end.place == *place && end.sys == sys;
+            let is_named_so = || !place.is_numbered() && held.ends().iter().any(is_named);
+            let is_lost = held.watched.is_lost();
+            match own.overlaps(wanted) {
+                true => is_lost,
+                false => own.came_back_as(wanted, is_lost) || is_named_so(),
+            }
+        };
+        all.iter().find(is_it).map(|held| held.tasks())
+    }
+
+    /// While this lives nobody else opens it: a task that is to have it, or what looks for it.
+    pub(super) fn opening(&self) -> MutexGuard<'_, ()> {
+        self.opening.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tasks(&self) -> String {
         let tasks: Vec<_> = self.ends().iter().filter_map(|end| Some(end.guard.upgrade()?.task().to_owned())).collect();
-        let tasks = if tasks.is_empty() { "another task".to_owned() } else { format!("task {}", tasks.join(", ")) };
+        if tasks.is_empty() { "another task".to_owned() } else { format!("task {}", tasks.join(", ")) }
+    }
+
+    fn cannot_become(&self, wanted: &Identity) -> String {
+        let (identity, tasks) = (self.identity(), self.tasks());
         let what = match identity.has_the_same_bytes(wanted) {
             true => format!("{} is still held by {tasks}, which stores its number in another way", wanted.shown),
             false => format!("{} overlaps {}, which is still held by {tasks}", wanted.shown, identity.shown),
@@ -120,7 +156,7 @@ impl Held {
         )
     }
 
-    fn identity(&self) -> Identity {
+    pub(super) fn identity(&self) -> Identity {
         self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -146,6 +182,13 @@ impl Held {
         ends.retain(|end| end.guard.strong_count() > 0);
         ends.push(Arc::new(end));
         is_first
+    }
+
+    /// That of the output that has it now: the one that has begun last. One that a reload is still to begin may be refused.
+    pub(super) fn end(&self) -> Option<Arc<End>> {
+        let ends = self.ends();
+        let has_begun = |end: &&Arc<End>| end.guard.upgrade().is_some_and(|guard| guard.has_begun());
+        ends.iter().rev().find(has_begun).or(ends.last()).cloned()
     }
 
     /// What the outputs have open that have it.
@@ -235,6 +278,7 @@ mod tests {
     use super::*;
     use crate::kinds::device::DeviceId;
     use crate::kinds::layout::TYPES;
+    use crate::kinds::output::identity::Device;
 
     #[test]
     fn a_register_is_handed_over_whole_or_not_at_all() {
@@ -242,6 +286,7 @@ mod tests {
             ids: bytes.map(|byte| DeviceId::Named(format!("byte {byte} of this test"))).collect(),
             layout: TYPES.iter().find(|(name, _)| *name == layout).map(|(_, layout)| *layout),
             shown: format!("a {layout}"),
+            device: Device::default(),
         };
         let held = |identity| Held::new(identity, (tempfile::tempfile().unwrap(), Vec::new()));
         let (low, high) = (held(of(0x10..0x13, "u24be")), held(of(0x13..0x16, "u24be")));

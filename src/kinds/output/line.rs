@@ -1,5 +1,6 @@
 //! Targets that are GPIO lines. Finding and requesting one may block and allocate.
 
+use super::identity::Device;
 use super::means::Means;
 use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
@@ -23,6 +24,11 @@ pub(super) fn find(chip: Option<&str>, line: &NumberOrName) -> Result<DrivenLine
 impl Means for DrivenLine {
     fn shown(&self) -> String {
         format!("line {} of {} ({:?})", self.offset, self.node.display(), self.label)
+    }
+
+    fn device(&self) -> Device {
+        let path = self.device.as_ref().map(|chip| chip.join(format!("line {}", self.offset)));
+        Device { path, name: Some(self.label.clone()) }
     }
 
     fn take(&self, _: &'static str) -> Result<File, Refusal> {
@@ -57,7 +63,8 @@ impl Means for DrivenLine {
     fn plan(&self, text: &SafeText, found: Option<&Content>) -> Vec<PlannedWrite> {
         let (chip, label, offset) = (self.node.clone(), self.label.clone(), self.offset);
         let original = found.map(|found| found.value.trim_end().to_owned());
-        vec![PlannedWrite::Line { chip, label, offset, high: text.value.starts_with('1'), original }]
+        let (device, high) = (self.device.clone(), text.value.starts_with('1'));
+        vec![PlannedWrite::Line { chip, label, device, offset, high, original }]
     }
 
     fn node(&self) -> &Path {

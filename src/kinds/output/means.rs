@@ -1,6 +1,7 @@
 //! What the sorts of target have in common: files, GPIO lines and registers are each taken, read and opened in a way of their own. May
 //! block and allocate.
 
+use super::identity::Device;
 use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use super::setting::Setting;
@@ -26,6 +27,9 @@ pub(super) const ONE_ONLY: &str = "only one output at a time can have it";
 pub(super) trait Means: fmt::Debug + Send + Sync {
     /// What messages call it.
     fn shown(&self) -> String;
+
+    /// What it is a part of.
+    fn device(&self) -> Device;
 
     /// Takes it: no other process of hertzd has it until all copies of the file are closed that this returns. Nothing is written.
     fn take(&self, key: &'static str) -> Result<File, Refusal>;

@@ -18,24 +18,22 @@ use super::target::{Target, hidden_place};
 use super::task::{Output, SafeState, columns};
 use crate::config::{BuildError, Preview};
 use crate::kinds::device::{Claim, DeviceId, Holder, Label, Missing, Refusal, Sight, find_holder, preview};
+use crate::sys::clock::pause;
+use crate::time::Span;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use tracing::{debug, info};
 
+/// How often, and after what time, it is looked whether a target was opened again: for longer than the longest wait between two attempts.
+const LOOKS: u32 = 160;
+const BETWEEN_LOOKS: Span = Span::from_millis(25);
+
 /// Opens an output; nothing is written to its target before its [`Beginning`]. `task` names its section.
 pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<Output, BuildError> {
     let key = settings.place.key();
     let label = Label::new(settings.label(), task);
-    let target = match Target::find(&settings.place, sys)? {
-        Some(target) => target,
-        None => {
-            let Safe::Value(safe) = settings.safe else { return Err(nothing_to_keep(&settings.place).into()) };
-            make(&settings.place, &Digits::of(settings.conversion.raw(safe), Form::Any))?;
-            let vanished = || Refusal::new(key, format!("{} was deleted at once", label.device));
-            Target::find(&settings.place, sys)?.ok_or_else(vanished)?
-        }
-    };
+    let target = find_in_time(&settings, &label, sys)?;
     let settings = settings.fitting(&target.raw)?;
     let mut in_use = Refusal::in_use(key, &label.device, &*target.ids);
     let before = match find_holder(&mut in_use, None) {
@@ -44,6 +42,12 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         _ => Held::join(&target.identity()).map_err(|why| Refusal::new(key, why))?,
     };
     let is_set_up = before.is_some();
+    let opens = before.clone();
+    let mut output = Leave(before.clone());
+    let _opening = opens.as_ref().map(|held| held.opening());
+    if before.as_ref().is_some_and(|held| held.watched().is_lost()) {
+        return Err(Refusal::new(key, away(&target, "its task")).into());
+    }
     let (target, held, now) = match before {
         Some(held) => {
             if let (Place::Pwm { period, .. }, Some(duty)) = (&settings.place, target.file()) {
@@ -53,7 +57,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         }
         None => take_free(&settings, target, sys)?,
     };
-    let mut output = Leave(Some(held.clone()));
+    output.0 = Some(held.clone());
     let refuse =
         |doing: &str, error: io::Error| Refusal::new(key, format!("cannot {doing} {}: {error}", target.shown()));
     let original = held.original();
@@ -106,7 +110,16 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     }
     let claim = Arc::new(Claim::new(held.ids(), &name));
     let (of_guard, of_claim) = (Arc::downgrade(&guard), Arc::downgrade(&claim));
-    let end = End { guard: of_guard, files: writer.files(), safe: safe_end, readback, claim: of_claim };
+    let end = End {
+        guard: of_guard,
+        place: settings.place.clone(),
+        sys: sys.into(),
+        numbers: (target.raw, target.form),
+        files: writer.files(),
+        safe: safe_end,
+        readback,
+        claim: of_claim,
+    };
     if held.has_end(end) {
         let wanted = Wanted { place: settings.place.clone(), sys: sys.into(), label: label.clone() };
         reopens(&held, wanted, &target)?;
@@ -154,6 +167,36 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         _claim: claim,
         held,
     })
+}
+
+/// Finds the target, and makes a regular file that is not there. One that was gone, and is there again, is opened again by the task first that
+/// has it: that is waited for.
+fn find_in_time(settings: &OutputSettings, label: &Label, sys: &Path) -> Result<Target, Refusal> {
+    let key = settings.place.key();
+    for look in 1.. {
+        let target = match Target::find(&settings.place, sys)? {
+            Some(target) => target,
+            None => {
+                let Safe::Value(safe) = settings.safe else { return Err(nothing_to_keep(&settings.place)) };
+                make(&settings.place, &Digits::of(settings.conversion.raw(safe), Form::Any))?;
+                let vanished = || Refusal::new(key, format!("{} was deleted at once", label.device));
+                Target::find(&settings.place, sys)?.ok_or_else(vanished)?
+            }
+        };
+        match Held::to_be_reopened(&target.identity(), &settings.place, sys) {
+            None => return Ok(target),
+            Some(tasks) if look == LOOKS => return Err(Refusal::new(key, away(&target, &tasks))),
+            Some(_) => pause(BETWEEN_LOOKS),
+        }
+    }
+    unreachable!("it has an end")
+}
+
+fn away(target: &Target, task: &str) -> String {
+    format!(
+        "{} was gone, and {task} has not opened it again yet: reload once more when the log says that it was reopened",
+        target.shown()
+    )
 }
 
 /// Leaves what is held, unless an output was made that will.

@@ -57,6 +57,21 @@ impl Place {
         }
     }
 
+    /// Whether a number is a part of its name that the kernel may give to another device: by that it is the same only in the same place.
+    pub(super) fn is_numbered(&self) -> bool {
+        match self {
+            Self::File(_) | Self::Pwm { .. } => true,
+            Self::Hwmon(wanted, _) | Self::Iio(wanted, _) => wanted.device.is_some(),
+            Self::Line { chip, .. } => {
+                chip.as_ref().is_some_and(|chip| chip.starts_with('/') || chip.starts_with("gpiochip"))
+            }
+            Self::Register(RegisterSettings { bus: NumberOrName::Number(_), .. }) => true,
+            Self::Register(RegisterSettings { bus: NumberOrName::Name(name), .. }) => {
+                name.starts_with('/') || name.starts_with("i2c-")
+            }
+        }
+    }
+
     /// The key that names it.
     pub(super) fn key(&self) -> &'static str {
         match self {

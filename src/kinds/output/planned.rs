@@ -1,5 +1,8 @@
 //! The writes of a plan, made by a process that finds nothing open. May block.
 
+use super::identity::kind_of;
+#[cfg(feature = "gpio")]
+use super::identity::same_place;
 #[cfg(feature = "i2c")]
 use super::means::{in_time, not_a_peer};
 use super::means::{keep_others_out, named};
@@ -7,6 +10,8 @@ use super::planned_check::{BUS, CHIP, beside as text_beside, is_device, open_fil
 use super::planned_write::PlannedWrite;
 use super::put;
 use super::setting::keep_polarity;
+#[cfg(feature = "gpio")]
+use crate::kinds::device::in_sys;
 use crate::sys::can::{self, Frame, Id};
 use crate::sys::lock::{self, Taken};
 use std::fmt;
@@ -55,8 +60,9 @@ impl PlannedWrite {
                 is_free(&file, path)?;
                 write(&file, text, *cut).map(|()| None)
             }
-            Self::Line { chip, label, offset, high, .. } => {
+            Self::Line { chip, label, device, offset, high, .. } => {
                 is_device(chip, CHIP)?;
+                is_at(chip, device.as_deref())?;
                 drive(chip, label, *offset, *high).map(Some)
             }
             Self::Register { bus, adapter, address, force, bytes, .. } => {
@@ -133,16 +139,6 @@ fn renumbered(path: &Path) -> Option<PathBuf> {
     (now != path).then_some(now)
 }
 
-/// The name of a device's folder without the number that the kernel has given it: `hwmon3`, `iio:device0`, and `0003:1B1C:0C10.0004` of a fan
-/// controller on USB. What is numbered by its place, such as `1-0048`, is another device.
-fn kind_of(name: &str) -> Option<&str> {
-    let by_class = ["hwmon", "iio:device"].into_iter().find(|class| {
-        name.strip_prefix(class)
-            .is_some_and(|number| !number.is_empty() && number.bytes().all(|it| it.is_ascii_digit()))
-    });
-    by_class.or_else(|| Some(name.rsplit_once('.')?.0).filter(|kind| kind.matches(':').count() == 2))
-}
-
 /// Writes a number, and for a regular file (`cut`) what ends it: no reader finds it empty, or old digits behind the number.
 fn write(file: &File, text: &str, cut: bool) -> io::Result<()> {
     if !cut {
@@ -165,6 +161,23 @@ pub(super) fn is_still(witness: Option<&(PathBuf, String)>, what: &str) -> io::R
     }
     let found = shown(found);
     Err(io::Error::other(format!("{} says {found} now, and not {wanted:?}: it is another {what}", beside.display())))
+}
+
+/// Refuses a GPIO chip at another place than it had.
+#[cfg(feature = "gpio")]
+fn is_at(chip: &Path, wanted: Option<&Path>) -> io::Result<()> {
+    match (in_sys(chip), wanted) {
+        (Some(found), Some(wanted)) if !same_place(&found, wanted) => {
+            let (found, wanted) = (found.display(), wanted.display());
+            Err(io::Error::other(format!("{} is {found} now, and not {wanted}: it is another chip", chip.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(feature = "gpio"))]
+fn is_at(_: &Path, _: Option<&Path>) -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(feature = "gpio")]

@@ -258,7 +258,7 @@ mod tests {
     fn what_no_line_register_or_frame_can_be_is_refused() {
         let line = |chip: &str, offset| {
             let (chip, label) = (PathBuf::from(chip), String::new());
-            PlannedWrite::Line { chip, label, offset, high: true, original: None }
+            PlannedWrite::Line { chip, label, device: None, offset, high: true, original: None }
         };
         line("/dev/gpiochip0", 6).check().unwrap();
         assert!(why(&line("/tmp/gpiochip0", 6)).contains("is not in /dev"));

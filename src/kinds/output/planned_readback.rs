@@ -160,7 +160,7 @@ mod tests {
             PlannedWrite::Register { bus, adapter, address: 0x48, force: false, bytes, bits, original, held };
         assert_eq!(written_only.amiss(None), None);
         let (chip, label, original) = (Path::new("/nowhere").into(), String::new(), None);
-        assert_eq!(PlannedWrite::Line { chip, label, offset: 1, high: true, original }.amiss(None), None);
+        assert_eq!(PlannedWrite::Line { chip, label, device: None, offset: 1, high: true, original }.amiss(None), None);
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub(crate) enum PlannedWrite {
         chip: PathBuf,
         /// What the chip is called, if the device file still leads to the same one.
         label: String,
+        /// Where the chip is in `/sys`: others may be called the same.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        device: Option<PathBuf>,
         /// Of the line, on its chip.
         offset: u32,
         /// That of the line itself, whatever counts as on.

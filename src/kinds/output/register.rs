@@ -1,5 +1,6 @@
 //! Targets that are registers of I²C chips. May block for as long as the bus takes, and allocates.
 
+use super::identity::Device;
 use super::means::{Means, ONE_ONLY, in_time, not_a_peer};
 use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
@@ -13,6 +14,13 @@ use std::path::Path;
 impl Means for WrittenRegister {
     fn shown(&self) -> String {
         Self::shown(self)
+    }
+
+    fn device(&self) -> Device {
+        let ((address, _), register) = (self.address(), self.register());
+        let adapter = self.adapter.as_ref().and_then(|(name, text)| Some((name.parent()?, text)));
+        let path = adapter.map(|(adapter, _)| adapter.join(format!("{address:#04x}/{register:#04x}")));
+        Device { path, name: adapter.map(|(_, name)| name.clone()) }
     }
 
     fn take(&self, key: &'static str) -> Result<File, Refusal> {

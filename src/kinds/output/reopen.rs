@@ -6,7 +6,7 @@
 use super::digits::{Digits, Form, number};
 use super::files::{folder_of, text_of};
 use super::held::{End, Held};
-use super::place::{Place, RawScale};
+use super::place::Place;
 use super::planned_write::PlannedWrite;
 use super::port::{Content, OpenFiles, SafeText};
 use super::pwm;
@@ -64,8 +64,6 @@ pub(super) fn reopens(held: &Arc<Held>, wanted: Wanted, target: &Target) -> Resu
     let reopening = Reopening {
         held: Arc::downgrade(held),
         is_regular: target.regular_file().is_some(),
-        raw: target.raw,
-        form: target.form,
         seen: Seen::of(target).map_err(refuse)?,
         nothing: File::open("/dev/null").map_err(refuse)?,
         looks: Cell::new(0),
@@ -111,8 +109,6 @@ struct Reopening {
     held: Weak<Held>,
     wanted: Wanted,
     is_regular: bool,
-    raw: RawScale,
-    form: Form,
     seen: Seen,
     nothing: File, // what descriptors lead to meanwhile: it cannot be written
     looks: Cell<u32>,
@@ -135,8 +131,8 @@ impl Reopen for Reopening {
         let began = clock.now();
         let Some(held) = self.held.upgrade() else { return false };
         // A reload may have given it another task since.
-        if let Some(guard) = held.ends().iter().rev().find_map(|end| end.guard.upgrade()) {
-            self.wanted.label.task = guard.task().to_owned();
+        if let Some((end, guard)) = held.end().and_then(|end| Some((end.clone(), end.guard.upgrade()?))) {
+            self.wanted.label = Label::new(end.place.to_string(), guard.task());
         }
         warn!("{} disconnected; trying to reopen it", self.wanted.label);
         self.release(&held);
@@ -196,6 +192,7 @@ impl Reopening {
 
     /// Closes all that leads to what is gone: a driver's end may wait for that.
     fn release(&mut self, held: &Held) {
+        let _opening = held.opening();
         let ends = held.ends();
         ends.iter().filter_map(|end| end.guard.upgrade()).for_each(|guard| guard.lose());
         let close = |file: &File| _ = replace(file, &self.nothing);
@@ -209,11 +206,16 @@ impl Reopening {
     /// Opens it, if it is there. False: nobody has it any more.
     fn attempt(&mut self) -> Result<bool, Refusal> {
         let Some(held) = self.held.upgrade() else { return Ok(false) };
+        let _opening = held.opening();
+        // By the section that is in force: a reload may have named it, or its safe state, in another way since.
+        let current = held.end();
+        if let Some(end) = &current {
+            self.wanted.place.clone_from(&end.place);
+        }
         let Wanted { place, sys, label } = &self.wanted;
-        let ends = held.ends();
-        let first = ends.iter().rev().find_map(|end| number(&end.safe.as_ref()?.text.value));
-        // A reload may have given it another safe state since.
-        let makes = ends.last().and_then(|end| end.safe.as_ref()).is_some_and(|safe| safe.makes);
+        let safe = current.as_ref().and_then(|end| end.safe.as_ref());
+        let first = safe.and_then(|safe| number(&safe.text.value));
+        let makes = safe.is_some_and(|safe| safe.makes);
         let gone = || Refusal::new(place.key(), format!("there is no {place}"));
         let found = match (Target::find(place, sys)?, first.filter(|_| makes)) {
             (Some(target), _) => target,
@@ -223,8 +225,18 @@ impl Reopening {
             }
             (None, None) => return Err(gone()),
         };
-        if (found.raw, found.form) != (self.raw, self.form) {
-            let text = format!("the numbers of {} mean something else now; restart hertzd, or reload", found.shown());
+        let (was, is) = (held.identity().device, found.identity().device);
+        if !is.may_be(&was, place.is_numbered()) {
+            let text = format!(
+                "{place} is another device now, {}, in place of {}, and is left alone; to have this one, restart hertzd, and name it by what stays \
+                 the same",
+                is.shown(),
+                was.shown()
+            );
+            return Err(Refusal::new(place.key(), text));
+        }
+        if current.as_ref().is_some_and(|end| end.numbers != (found.raw, found.form)) {
+            let text = format!("the numbers of {} mean something else now; restart hertzd", found.shown());
             return Err(Refusal::new(place.key(), text));
         }
         found.loses_nothing()?;

@@ -126,7 +126,12 @@ impl Target {
 
     /// What must be equal where one output takes it over from another.
     pub(super) fn identity(&self) -> Identity {
-        Identity { ids: self.ids.clone(), layout: self.means.layout(), shown: self.shown() }
+        Identity {
+            ids: self.ids.clone(),
+            layout: self.means.layout(),
+            shown: self.shown(),
+            device: self.means.device(),
+        }
     }
 
     /// Whether a chip needs something to begin with.
