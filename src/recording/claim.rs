@@ -120,7 +120,7 @@ impl Claim {
         }
         // What has come there meanwhile is neither followed nor waited for.
         let file = entry.open(libc::O_RDWR | libc::O_CREAT)?;
-        has_no_other_name(entry, &file)?;
+        is_for_us(entry, &file)?;
         if let Some(holder) = locked(entry, &file)? {
             return Ok(Attempt::Locked(holder));
         }
@@ -149,14 +149,16 @@ impl Claim {
                 self.entry = place.clone();
                 Ok(self)
             }
-            // For an instant there is no file: another hertzd may take the path, which is then in use.
-            Err(error) if cannot_exchange(&error) => {
-                place.rename(&self.entry)?;
-                self.keep();
-                Self::take_at(place)
-            }
+            Err(error) if cannot_exchange(&error) => self.follows_in_two_steps(place),
             Err(error) => Err(error),
         }
+    }
+
+    /// The same on a file system that cannot exchange names. For an instant there is no file: another hertzd may take the path, which is in use then.
+    fn follows_in_two_steps(mut self, place: &Entry) -> io::Result<Self> {
+        place.rename(&self.entry)?;
+        self.keep();
+        Self::take_at(place)
     }
 
     /// The file stays when this is dropped.
@@ -203,9 +205,13 @@ fn locked(entry: &Entry, file: &File) -> io::Result<Option<Option<Holder>>> {
     }
 }
 
-/// Refuses, for root, a file in another user's folder that has a second name: under that it may be one that only root may write.
-fn has_no_other_name(entry: &Entry, file: &File) -> io::Result<()> {
-    if effective_user() != 0 || file.metadata()?.nlink() <= 1 || entry.folder().metadata()?.uid() == 0 {
+/// Refuses what is no file. And for root, in another user's folder, one with a second name: under that it may be one that only root may write.
+fn is_for_us(entry: &Entry, file: &File) -> io::Result<()> {
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(no_file());
+    }
+    if effective_user() != 0 || found.nlink() <= 1 || entry.folder().metadata()?.uid() == 0 {
         return Ok(());
     }
     let text = "it has another name too (a hard link), in a folder of another user, and root does not write to such a file; move it away";
@@ -274,6 +280,14 @@ mod tests {
         claim.keep();
         let next = Claim::make(&claim.entry.beside("x.1.csv")).unwrap().follows(&claim.entry).unwrap();
         assert!(next.is_there() && !claim.is_there());
+        drop((claim, next));
+        assert!(!folder.path().join("x.csv").exists(), "one that never begins goes");
+        // Nor where names cannot be exchanged.
+        let mut claim = Claim::take(&folder.path().join("x.csv")).unwrap();
+        claim.keep();
+        let next = Claim::make(&claim.entry.beside("x.2.csv")).unwrap().follows_in_two_steps(&claim.entry).unwrap();
+        assert!(next.is_there() && !claim.is_there());
+        assert!(folder.path().join("x.2.csv").exists());
         assert!(reader.try_lock().is_ok() && folder.path().join("x.1.csv").exists());
     }
 

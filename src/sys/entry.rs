@@ -7,7 +7,7 @@ use super::open::open_at;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::{self, Error, ErrorKind};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf, absolute};
@@ -38,6 +38,15 @@ pub(crate) fn open(path: &Path, flags: libc::c_int) -> io::Result<File> {
     Entry::find(path)?.open(flags)
 }
 
+/// Where a path leads: absolute and without links. Its last part need not be there. What is done there follows by the [`Entry`], which cannot lead
+/// elsewhere afterwards.
+///
+/// # Errors
+/// The system's reason, or which link root does not follow.
+pub(crate) fn resolve(path: &Path) -> io::Result<PathBuf> {
+    Entry::find(path).map(|entry| entry.path())
+}
+
 impl Entry {
     /// Follows the links on the way and the one at its end. Root follows only those that root alone could have put there: where another user's lead
     /// is that user's choice, and the file at their end might be one that only root may read or write.
@@ -59,7 +68,12 @@ impl Entry {
             }
             let here = folder.join(&name);
             let is_last = left.is_empty();
-            let found = match open_part(handle, &name, is_last) {
+            // Nobody exchanges the root; the folder that QEMU's user emulation opens as such is another one.
+            let found = match passed.len() {
+                1 => open_part(libc::AT_FDCWD, here.as_os_str(), is_last),
+                _ => open_part(handle.as_raw_fd(), &name, is_last),
+            };
+            let found = match found {
                 Err(error) if error.kind() == ErrorKind::NotFound && is_last => return Self::of(passed.pop(), name),
                 found => found?,
             };
@@ -180,15 +194,14 @@ impl Entry {
 }
 
 /// A part of a path, itself; of a folder that is mounted on demand, what is mounted there.
-fn open_part(folder: &File, name: &OsStr, is_last: bool) -> io::Result<File> {
-    let at = folder.as_raw_fd();
+fn open_part(folder: RawFd, name: &OsStr, is_last: bool) -> io::Result<File> {
     if !is_last {
-        match open_at(at, name, libc::O_PATH | libc::O_DIRECTORY) {
+        match open_at(folder, name, libc::O_PATH | libc::O_DIRECTORY) {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTDIR | libc::ELOOP)) => {}
             opened => return opened,
         }
     }
-    open_at(at, name, libc::O_PATH)
+    open_at(folder, name, libc::O_PATH)
 }
 
 /// Refuses a link that another user made, or could have moved to where it is.

@@ -1,7 +1,6 @@
 //! Opening files that another user may have put there: no link is followed on the way, opening waits for nothing, and the folders on the way are
 //! shown as they were passed. For cool threads.
 
-use super::entry::Entry;
 use super::from_minus_one;
 use std::ffi::{CString, OsStr};
 use std::fs::{File, Metadata};
@@ -12,15 +11,6 @@ use std::path::{Component, Path, PathBuf};
 
 /// What every descriptor here is opened with.
 const ALWAYS: libc::c_int = libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
-
-/// Where a path leads: absolute and without links. Its last part need not be there. What is done there follows by the [`Entry`], which cannot lead
-/// elsewhere afterwards.
-///
-/// # Errors
-/// The system's reason, or which link root does not follow.
-pub(crate) fn resolve(path: &Path) -> io::Result<PathBuf> {
-    Entry::find(path).map(|entry| entry.path())
-}
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
