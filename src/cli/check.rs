@@ -25,6 +25,7 @@ use crate::sys::other_user::run_as_service;
 use crate::sys::user::service_user;
 use clap::Args;
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
 
@@ -156,6 +157,11 @@ fn look_as_service(source: &Source, args: &CheckArgs) -> Option<Result<(), Stop>
     match run_as_service(&arguments, is_anywhere) {
         Ok(None) => None,
         Ok(Some(output)) => Some(said(&output)),
+        // Root would wait for the same.
+        Err(error) if error.kind() == ErrorKind::TimedOut => Some(Err(Stop::Unwell(format!(
+            "the check with the rights of the service's user {}: {error}; remove what the configuration names one by one to find it",
+            service_user()
+        )))),
         // A container may have no rights but those of its root; of libraries that loads its own only.
         Err(error) => {
             note(&format!(

@@ -4,16 +4,18 @@
 mod report;
 
 use super::stop::UNWELL;
-use super::terminal::{Shown, print_json};
+use super::terminal::{Shown, note, print_json};
 use super::{App, ConfigArg, Source, Stop};
 use crate::config::Problems;
 use crate::daemon::{examined, told};
 use crate::doctor::{Told, Weight, examine};
 use crate::program;
 use crate::sys::other_user::run_as_service;
+use crate::sys::user::service_user;
 use clap::Args;
 use report::{Report, as_json, as_text};
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::Path;
 
 #[derive(Debug, Args)]
@@ -72,6 +74,15 @@ pub(super) fn doctor(app: &App, args: &DoctorArgs) -> Result<(), Stop> {
 fn told_by_service(path: &Path) -> Option<Told> {
     let arguments = ["doctor", "--as-service", "--config"].map(OsString::from).into_iter().chain([path.into()]);
     // In another folder it would be another file.
-    let output = run_as_service(&arguments.collect::<Vec<_>>(), path.is_absolute()).ok()??;
+    let output = run_as_service(&arguments.collect::<Vec<_>>(), path.is_absolute());
+    if let Err(error) = &output
+        && error.kind() == ErrorKind::TimedOut
+    {
+        note(&format!(
+            "what the service's user {} may open is not known: a process of that user was asked, and {error}",
+            service_user()
+        ));
+    }
+    let output = output.ok()??;
     serde_json::from_slice(&output.stdout).ok()
 }

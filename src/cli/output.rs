@@ -1,11 +1,13 @@
 //! The file that a command writes: whole or not at all, never over what the command reads, and over another file only when asked to.
 
 use super::Stop;
-use crate::sys::open::resolve;
+use crate::sys::dir::effective_user;
+use crate::sys::entry::Entry;
 use clap::Args;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::process;
 
@@ -19,9 +21,17 @@ pub(super) struct ForceArg {
 /// Where a result goes. Dropped before its [end](Self::end) it leaves what was there.
 #[derive(Debug)]
 pub(super) struct OutputFile {
-    path: PathBuf,
-    beside: Option<(PathBuf, File)>, // written first, and then moved; None: it is a device or a pipe, or open already, and written to
-    replaced: Option<Metadata>,
+    to: To,
+}
+
+#[derive(Debug)]
+enum To {
+    /// What somebody else has opened.
+    Open(PathBuf),
+    /// A device or a pipe, by a descriptor that only names it: what was judged is what is opened.
+    Device(File),
+    /// A file that is written beside the wanted one first, and then moved.
+    File { wanted: Entry, beside: Entry, file: File, replaces: bool },
 }
 
 impl OutputFile {
@@ -36,7 +46,24 @@ impl OutputFile {
         inputs: impl IntoIterator<Item = &'a Path>,
     ) -> Result<Self, Stop> {
         let wrong = |why: String| Stop::Usage(format!("{option} {}: {why}", path.display()));
-        let found = fs::metadata(path).ok();
+        let cannot = |error: io::Error| wrong(format!("cannot write there: {error}"));
+        // Through links, to the file itself.
+        let (entry, node) = match is_open(path) {
+            true => (None, None),
+            false => {
+                let entry = Entry::find(path).map_err(cannot)?;
+                let node = match entry.open(libc::O_PATH) {
+                    Err(error) if error.kind() == ErrorKind::NotFound => None,
+                    node => Some(node.map_err(cannot)?),
+                };
+                (Some(entry), node)
+            }
+        };
+        let found = match &node {
+            Some(node) => Some(node.metadata().map_err(cannot)?),
+            None if entry.is_none() => fs::metadata(path).ok(),
+            None => None,
+        };
         if let Some(found) = &found {
             let is_this = |input: &&Path| {
                 fs::metadata(input_file(input)).is_ok_and(|it| (it.dev(), it.ino()) == (found.dev(), found.ino()))
@@ -48,55 +75,49 @@ impl OutputFile {
                 return Err(wrong("this command reads that file, which would be lost; name another one".into()));
             }
         }
+        let Some(entry) = entry else { return Ok(Self { to: To::Open(path.to_owned()) }) };
         let is_disk = found.as_ref().is_some_and(|found| found.file_type().is_block_device());
-        if (is_disk || found.as_ref().is_some_and(Metadata::is_file)) && !is_open(path) && !force {
+        if (is_disk || found.as_ref().is_some_and(Metadata::is_file)) && !force {
             return Err(wrong("it exists already; add --force to replace it, or name another file".into()));
         }
-        let cannot = |error: io::Error| wrong(format!("cannot write there: {error}"));
-        // Through links, to the file itself.
-        let path = if is_open(path) { path.to_owned() } else { resolve(path).map_err(cannot)? };
-        if is_open(&path) || found.as_ref().is_some_and(|found| !found.is_file()) {
-            return Ok(Self { path, beside: None, replaced: None });
+        if let Some((node, found)) = node.zip(found.as_ref().filter(|found| !found.is_file())) {
+            if ![0, effective_user()].contains(&found.uid()) {
+                let owner = found.uid();
+                return Err(wrong(format!(
+                    "it is no regular file, and belongs to user {owner}, who would get what is written; name another file"
+                )));
+            }
+            return Ok(Self { to: To::Device(node) });
         }
-        let name = path.file_name().ok_or_else(|| wrong("name a file".into()))?;
-        let beside = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), process::id()));
+        let beside = entry.beside(format!(".{}.{}", entry.name().to_string_lossy(), process::id()));
         let file = make(&beside, found.as_ref()).map_err(cannot)?;
-        Ok(Self { path, beside: Some((beside, file)), replaced: found })
+        Ok(Self { to: To::File { wanted: entry, beside, file, replaces: found.is_some() } })
     }
 
     /// What to write to. The file that was made, not what another user may have put in its place.
     pub(super) fn file(&self) -> io::Result<File> {
-        if let Some((_, file)) = &self.beside {
-            return file.try_clone();
-        }
         // Behind what a file has that somebody else has opened; no pipe or device minds.
-        let links = if is_open(&self.path) { 0 } else { libc::O_NOFOLLOW };
-        let file = OpenOptions::new().append(true).custom_flags(links).open(&self.path)?;
-        match file.metadata()?.is_file() && !is_open(&self.path) {
-            true => Err(io::Error::new(
-                ErrorKind::AlreadyExists,
-                "a regular file has replaced the pipe or device that was there",
-            )),
-            false => Ok(file),
+        let append = |path: &Path| OpenOptions::new().append(true).open(path);
+        match &self.to {
+            To::File { file, .. } => file.try_clone(),
+            To::Open(path) => append(path),
+            To::Device(node) => append(format!("/proc/self/fd/{}", node.as_raw_fd()).as_ref()),
         }
     }
 
     /// Puts what was written in its place.
-    pub(super) fn end(mut self) -> io::Result<()> {
-        let Some((beside, file)) = self.beside.take() else { return Ok(()) };
-        let moved = file.sync_all().and_then(|()| match self.replaced {
-            Some(_) => fs::rename(&beside, &self.path),
-            // One that has come meanwhile is not replaced either. Not every file system has links.
-            None => match fs::hard_link(&beside, &self.path) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(error),
-                Ok(()) => fs::remove_file(&beside),
-                Err(_) => fs::rename(&beside, &self.path),
-            },
-        });
-        if moved.is_err() {
-            let _ = fs::remove_file(&beside);
+    pub(super) fn end(self) -> io::Result<()> {
+        let To::File { wanted, beside, file, replaces } = &self.to else { return Ok(()) };
+        file.sync_all()?;
+        if *replaces {
+            return beside.rename(wanted);
         }
-        moved
+        // One that has come meanwhile is not replaced either. Not every file system has links.
+        match beside.link(wanted) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(error),
+            Ok(()) => Ok(()), // its other name goes when this is dropped
+            Err(_) => beside.rename(wanted),
+        }
     }
 
     /// Writes all of it.
@@ -108,8 +129,8 @@ impl OutputFile {
 
 impl Drop for OutputFile {
     fn drop(&mut self) {
-        if let Some((beside, _)) = &self.beside {
-            let _ = fs::remove_file(beside);
+        if let To::File { beside, .. } = &self.to {
+            let _ = beside.remove();
         }
     }
 }
@@ -120,17 +141,12 @@ fn is_open(path: &Path) -> bool {
 }
 
 /// Makes the file that is moved into the place of `replaced`, if there is one.
-fn make(beside: &Path, replaced: Option<&Metadata>) -> io::Result<File> {
-    let make = || OpenOptions::new().write(true).create_new(true).open(beside);
-    let file = match make() {
-        // Left by a process that was killed and had this number.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => fs::remove_file(beside).and_then(|()| make()),
-        made => made,
-    }?;
+fn make(beside: &Entry, replaced: Option<&Metadata>) -> io::Result<File> {
+    let file = beside.make_anew()?;
     if let Some(replaced) = replaced {
-        file.set_permissions(replaced.permissions())?;
-        // Only root gives files away.
+        // Only root gives files away. Before it gets its mode, so that nobody else can write to it meanwhile.
         let _ = fchown(&file, Some(replaced.uid()), Some(replaced.gid()));
+        file.set_permissions(Permissions::from_mode(replaced.mode() & 0o777))?;
     }
     Ok(file)
 }
@@ -143,8 +159,7 @@ fn input_file(input: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::dir::effective_user;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     const FORCE: ForceArg = ForceArg { force: true };
     const ASK: ForceArg = ForceArg { force: false };
@@ -159,7 +174,7 @@ mod tests {
         let [input, other, link, hard] = ["input", "other", "link", "hard"].map(|name| folder.path().join(name));
         fs::write(&input, "input").unwrap();
         fs::write(&other, "other").unwrap();
-        fs::set_permissions(&other, fs::Permissions::from_mode(0o604)).unwrap();
+        fs::set_permissions(&other, Permissions::from_mode(0o604)).unwrap();
         symlink(&input, &link).unwrap();
         fs::hard_link(&input, &hard).unwrap();
         for same in [&input, &link, &hard] {
@@ -188,15 +203,20 @@ mod tests {
         let [path, victim, pipe] = ["new", "victim", "pipe"].map(|name| folder.path().join(name));
         fs::write(&victim, "precious").unwrap();
         let output = OutputFile::prepare("-o", &path, ASK, []).unwrap();
-        let (beside, _) = output.beside.as_ref().unwrap();
-        fs::remove_file(beside).unwrap();
+        let To::File { beside, .. } = &output.to else { panic!("{output:?}") };
+        let beside = beside.path();
+        fs::remove_file(&beside).unwrap();
         symlink(&victim, beside).unwrap();
         let _ = output.write(b"ours");
         assert!(process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let output = OutputFile::prepare("-o", &pipe, ASK, []).unwrap();
+        let mut reader = File::options().read(true).write(true).open(&pipe).unwrap();
         fs::remove_file(&pipe).unwrap();
         symlink(&victim, &pipe).unwrap();
-        assert_eq!(output.write(b"ours").unwrap_err().raw_os_error(), Some(libc::ELOOP));
+        output.write(b"ours").unwrap();
+        let mut read = [0; 4];
+        io::Read::read_exact(&mut reader, &mut read).unwrap();
+        assert_eq!(&read, b"ours", "into the pipe that was there");
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
     }
 
@@ -221,6 +241,21 @@ mod tests {
         }
     }
 
+    /// Who made the pipe would read what root alone may see.
+    #[test]
+    fn nothing_is_written_into_a_pipe_of_another_user() {
+        if effective_user() != 0 {
+            return crate::sys::emulation::say_skipped("only root can make pipes of others");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        drop(OutputFile::prepare("-o", &pipe, ASK, []).unwrap());
+        std::os::unix::fs::chown(&pipe, Some(65_534), None).unwrap();
+        let refused = why(OutputFile::prepare("-o", &pipe, FORCE, []));
+        assert!(refused.contains("it is no regular file, and belongs to user 65534"), "{refused}");
+    }
+
     #[test]
     fn a_file_in_dev_is_a_file_as_any_other() {
         let Ok(file) = tempfile::NamedTempFile::new_in("/dev/shm") else {
@@ -229,7 +264,7 @@ mod tests {
         assert!(why(OutputFile::prepare("-o", file.path(), ASK, [])).contains("it exists already; add --force"));
         let standard = File::options().append(true).open(file.path()).unwrap();
         io::Write::write_all(&mut &standard, b"before ").unwrap();
-        let name = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&standard));
+        let name = format!("/proc/self/fd/{}", standard.as_raw_fd());
         OutputFile::prepare("-o", Path::new(&name), ASK, []).unwrap().write(b"ours").unwrap();
         assert_eq!(fs::read_to_string(file.path()).unwrap(), "before ours");
     }

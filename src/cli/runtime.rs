@@ -18,6 +18,7 @@ use crate::kinds::output::PlannedWrite;
 use crate::program;
 use crate::sys::clock::pause;
 use crate::sys::dir::{Dir, Readers, effective_user};
+use crate::sys::entry::Entry;
 use crate::sys::trust;
 use crate::sys::user::group_number;
 use crate::time::Span;
@@ -178,7 +179,8 @@ fn is_settled(plan: &Path) -> bool {
 /// service stays until the next start. Whether it was removed.
 pub(super) fn remove_carried_out(plan: &Path) -> bool {
     let folder = plan.parent().and_then(Path::file_name).unwrap_or_default();
-    folder.to_string_lossy().parse::<u32>().is_ok() && fs::remove_file(plan).is_ok()
+    // Its folder may be another user's, who may have exchanged it for a link since.
+    folder.to_string_lossy().parse::<u32>().is_ok() && Entry::find(plan).and_then(|plan| plan.remove()).is_ok()
 }
 
 /// The directory that systemd has made for this process; of several, separated by colons, the first.

@@ -6,7 +6,7 @@ use super::fail_if::FailIf;
 use super::output::{ForceArg, OutputFile};
 use super::terminal::{self, Shown, stderr_is_terminal, stdout_is_terminal, write_json};
 use super::{App, ConfigArg, Source, Stop, log, span, stop};
-use crate::config::{Config, StandIn};
+use crate::config::Config;
 use crate::daemon::{self, Graph, ModelError, Models, Repeats, SimulateOptions, SimulatedTick, Simulation};
 use crate::metrics::{PastSummary, Summary};
 use crate::sys::clock::KernelClock;
@@ -153,14 +153,11 @@ pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
     stop::ended(print_summary(args, stdout, &summary, &after), summary.reason)
 }
 
-/// The files of the configuration, those with the values of a task, and those that options name.
+/// All files that are read: those of the configuration and of its tasks, and those that options name.
 fn read_by<'a>(args: &'a SimulateArgs, config: &'a Config) -> impl Iterator<Item = &'a Path> {
-    let values = config.tasks.iter().filter_map(|task| match task.stand_in.as_deref() {
-        Some(StandIn::Recording { path, .. }) => Some(path),
-        _ => None,
-    });
-    let named = [&args.oversleep, &args.runs, &args.replay].into_iter().flatten();
-    config.files.iter().chain(values).chain(named).map(PathBuf::as_path)
+    let standard_input = args.config.is_standard_input().then_some(Path::new("-"));
+    let named = [&args.oversleep, &args.runs, &args.replay].into_iter().flatten().map(PathBuf::as_path);
+    config.inputs().chain(standard_input).chain(named)
 }
 
 /// What the options ask to play.

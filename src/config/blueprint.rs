@@ -7,7 +7,7 @@ use crate::task::{Column, Task};
 use crate::time::Span;
 use std::any::Any;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{fmt, fs};
 
 /// What makes a task: files are opened and buffers allocated here.
@@ -35,6 +35,7 @@ pub struct Blueprint {
     unchecked: Option<BuildError>,
     units: Option<Units>,
     reads: Option<(&'static str, PathBuf)>,
+    loads: Option<PathBuf>,
 }
 
 /// A tick that takes another time than the others.
@@ -61,6 +62,7 @@ impl Blueprint {
             unchecked: None,
             units: None,
             reads: None,
+            loads: None,
         }
     }
 
@@ -132,6 +134,17 @@ impl Blueprint {
     #[must_use]
     pub fn reading(self, key: &'static str, file: PathBuf) -> Self {
         Self { reads: Some((key, file)), ..self }
+    }
+
+    /// Says that the task is code from this file, which no command may write over.
+    #[must_use]
+    pub fn loading(self, file: PathBuf) -> Self {
+        Self { loads: Some(file), ..self }
+    }
+
+    /// The files that the task is built from.
+    pub fn inputs(&self) -> impl Iterator<Item = &Path> {
+        self.reads.iter().map(|(_, file)| file).chain(&self.loads).map(PathBuf::as_path)
     }
 
     /// The key that names the file it is built from, and what tells another content of that: the path, the file, its length and time.

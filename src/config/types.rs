@@ -9,7 +9,7 @@ use super::taken::{Taken, Valid};
 use crate::channels::Queue;
 use crate::pacing::{Overrun, Rate, Tail, Target};
 use crate::time::Span;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// All of a configuration. Every worker has a task, and every task a worker.
 #[derive(Debug)]
@@ -20,6 +20,18 @@ pub struct Config {
     pub tasks: Vec<TaskConfig>,
     /// The files that were read, drop-ins after the file itself and masks included; empty for [`Config::parse`].
     pub files: Vec<PathBuf>,
+}
+
+impl Config {
+    /// All files that are read for it: its own, those that its tasks are built from, and recordings that are played in place of tasks.
+    pub fn inputs(&self) -> impl Iterator<Item = &Path> {
+        let recorded = self.tasks.iter().filter_map(|task| match task.stand_in.as_deref() {
+            Some(StandIn::Recording { path, .. }) => Some(path.as_path()),
+            _ => None,
+        });
+        let built_from = self.tasks.iter().flat_map(|task| task.blueprint.inputs());
+        self.files.iter().map(PathBuf::as_path).chain(built_from).chain(recorded)
+    }
 }
 
 /// Facts of the machine that a configuration is judged by.

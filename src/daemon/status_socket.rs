@@ -5,17 +5,18 @@
 
 use super::clients::Clients;
 use crate::sys::clock::pause;
-use crate::sys::dir::{Dir, Readers};
+use crate::sys::dir::{Readers, effective_user};
+use crate::sys::entry::Entry;
 use crate::sys::lock;
 use crate::sys::thread::helper;
+use crate::sys::trust;
 use crate::time::Span;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use serde::Serialize;
-use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -29,7 +30,7 @@ const AT_ONCE: usize = 64;
 /// The status socket and its thread; dropped, it is gone. Snapshots are of type `S`.
 #[derive(Debug)]
 pub(super) struct StatusSocket<S> {
-    path: PathBuf,
+    entry: Entry,
     own: (u64, u64), // device and inode of the socket that was bound
     ending: Arc<AtomicBool>,
     /// Requests for a snapshot; it goes into the channel.
@@ -49,24 +50,27 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
     }
 
     fn bind(path: &Path, readers: Readers) -> io::Result<Self> {
+        let entry = Entry::find(path)?;
+        // Where another user could exchange a folder, the kernel goes by the one that was found. Elsewhere others see the path.
+        let is_roots = effective_user() != 0 || trust::lasting(path).is_ok();
+        let address = if is_roots { path.to_owned() } else { entry.by_descriptor() };
+        let path = &*address;
         // A datagram socket cannot connect to a stream socket, and learns at once that there is one: a connection would wait
         // for a daemon whose queue of connections is full.
         let found = UnixDatagram::unbound()?.connect(path).map_err(|error| error.raw_os_error());
         if found == Err(Some(libc::EPROTOTYPE)) && !lock::is_abandoned(path) {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "another daemon listens there"));
         }
-        match fs::symlink_metadata(path) {
+        match entry.metadata() {
             Ok(found) if !std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) => {
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something else, not a socket"));
             }
-            Ok(_) => fs::remove_file(path)?, // left by one that was killed
+            Ok(_) => entry.remove()?, // left by one that was killed
             Err(_) => {}
         }
         let listener = UnixListener::bind(path)?;
-        let own = device_and_inode(path)?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let folder = Dir::open(&fs::canonicalize(folder)?)?.for_readers(readers);
-        folder.share_socket(path.file_name().unwrap_or_default())?;
+        let own = device_and_inode(&entry)?;
+        entry.folder().share_socket(entry.name(), readers)?;
         let (ask, queries) = unbounded::<Sender<S>>();
         let ending = Arc::new(AtomicBool::new(false));
         let (asked_to_end, places) = (ending.clone(), Arc::new(Clients::new()));
@@ -107,7 +111,7 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
             }
         };
         helper::spawn("hertzd-status", body)?;
-        Ok(Self { path: path.into(), own, ending, queries })
+        Ok(Self { entry, own, ending, queries })
     }
 }
 
@@ -123,18 +127,18 @@ fn waiting(listener: &UnixListener) -> Vec<UnixStream> {
 }
 
 /// What tells this socket from another one at the same path.
-fn device_and_inode(path: &Path) -> io::Result<(u64, u64)> {
-    fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
+fn device_and_inode(entry: &Entry) -> io::Result<(u64, u64)> {
+    entry.metadata().map(|found| (found.dev(), found.ino()))
 }
 
 impl<S> Drop for StatusSocket<S> {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::Release);
         // Someone may have removed this socket, and another daemon may listen there since.
-        if device_and_inode(&self.path).is_ok_and(|found| found == self.own) {
+        if device_and_inode(&self.entry).is_ok_and(|found| found == self.own) {
             // Wakes the thread, which ends by itself: it may be busy with a slow reader, and is not waited for.
-            let _ = UnixStream::connect(&self.path);
-            let _ = fs::remove_file(&self.path);
+            let _ = UnixStream::connect(self.entry.by_descriptor());
+            let _ = self.entry.remove();
         }
     }
 }
@@ -142,6 +146,7 @@ impl<S> Drop for StatusSocket<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::io::Read;
 
     /// Readers of one user that may be slow at a time.
@@ -232,5 +237,35 @@ mod tests {
         fs::write(&path, "years of work").unwrap();
         assert_eq!(StatusSocket::<()>::listen(&path, Readers::Owner).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read_to_string(&path).unwrap(), "years of work");
+    }
+
+    #[test]
+    fn root_listens_below_another_users_folder_where_its_path_led() {
+        if effective_user() != 0 {
+            return crate::sys::emulation::say_skipped("only root can make folders of others");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let theirs = folder.path().join("theirs");
+        fs::create_dir(&theirs).unwrap();
+        std::os::unix::fs::chown(&theirs, Some(65_534), None).unwrap();
+        let path = theirs.join("status.sock");
+        let socket = StatusSocket::listen(&path, Readers::Owner).unwrap();
+        let queries = socket.queries.clone();
+        std::thread::spawn(move || queries.iter().for_each(|query| _ = query.send("here")));
+        let mut text = String::new();
+        UnixStream::connect(&path).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "\"here\"\n");
+        assert_eq!(StatusSocket::<()>::listen(&path, Readers::Owner).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        // The one that it removes at its end is its own, whatever its path leads to by then.
+        let moved = folder.path().join("moved");
+        fs::rename(&theirs, &moved).unwrap();
+        fs::create_dir(&theirs).unwrap();
+        fs::write(&path, "years of work").unwrap();
+        drop(socket);
+        assert!(path.exists() && !moved.join("status.sock").exists());
+        std::os::unix::fs::symlink(&moved, folder.path().join("link")).unwrap();
+        std::os::unix::fs::lchown(folder.path().join("link"), Some(65_534), None).unwrap();
+        let refused = StatusSocket::<()>::listen(&folder.path().join("link/status.sock"), Readers::Owner).unwrap_err();
+        assert!(refused.to_string().contains("is a symbolic link of user 65534"), "{refused}");
     }
 }

@@ -1,17 +1,19 @@
 //! The file of a recording: found by its path, locked against other processes, and removed if nothing came of it.
 //!
-//! A lock belongs to the open file, so the kernel releases it when the process ends. It is tried with the file's folder
-//! locked for that moment: no other hertzd finds the path without a locked file while one file follows another. A lock
-//! counts only if the file is still at the path. May block, and waits up to 0.2 s for a file's lock, 0.5 s for a folder's.
+//! A lock belongs to the open file, so the kernel releases it when the process ends. A lock counts only if the file is still at the path. While one
+//! file follows another no other hertzd finds the path without a locked file: the next one is locked before it takes the place of the one before,
+//! and the two exchange their names. The folder is held from when the path was walked. May block, and waits up to 0.2 s for a file's lock, never for
+//! one that a stranger has.
 
 use crate::sys::clock::pause;
+use crate::sys::dir::effective_user;
+use crate::sys::entry::Entry;
 use crate::sys::lock::{self, Holder, Taken};
-use crate::sys::open::resolve;
 use crate::time::Span;
 use std::ffi::OsString;
-use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
+use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
@@ -19,9 +21,6 @@ use tracing::warn;
 /// is found: the lock may have been released a moment ago.
 const ATTEMPTS: u32 = 50;
 const BETWEEN: Span = Span::from_millis(2);
-
-/// The same of a folder, which every hertzd locks for an instant only; but that may get no processor time meanwhile.
-const ATTEMPTS_AT_FOLDER: u32 = 250;
 
 /// What tells files apart: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,9 +68,8 @@ impl Target {
     /// # Errors
     /// The system's reason why there is no such folder, or which link root does not follow; the file itself need not exist.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
-        let path = resolve(path)?;
-        let folder = path.parent().ok_or(io::ErrorKind::IsADirectory)?;
-        Ok(Self { folder: FileId::at(folder)?, path })
+        let entry = Entry::find(path)?;
+        Ok(Self { folder: FileId::of(&entry.folder().metadata()?), path: entry.path() })
     }
 
     /// Whether both have the same name in the same folder.
@@ -84,7 +82,7 @@ impl Target {
 #[derive(Debug)]
 pub(super) struct Claim {
     pub(super) file: File,
-    path: PathBuf,
+    pub(super) entry: Entry,
     made: bool,
 }
 
@@ -98,53 +96,69 @@ enum Attempt {
 }
 
 impl Claim {
-    /// Opens and locks the file at `path`, which has no symbolic links; makes it if there is none.
+    /// Opens and locks the file at `path`; makes it if there is none.
     pub(super) fn take(path: &Path) -> io::Result<Self> {
-        Self::after(path, || Ok(()))
+        Self::take_at(&Entry::find(path)?)
     }
 
-    /// The same after `put_aside` has moved away what is there. Nobody else gets the path in between.
-    pub(super) fn after(path: &Path, put_aside: impl FnOnce() -> io::Result<()>) -> io::Result<Self> {
-        let mut folder = lock_folder(path);
-        put_aside()?;
+    /// The same in a folder that is held.
+    pub(super) fn take_at(entry: &Entry) -> io::Result<Self> {
         for attempt in 1..=2 * ATTEMPTS {
-            let holder = match Self::attempt(path)? {
+            match Self::attempt(entry)? {
                 Attempt::Claimed(claim) => return Ok(claim),
-                Attempt::Locked(holder) => holder,
-                Attempt::Moved => None,
-            };
-            // The holder needs the folder when its next file begins: it is not locked while this waits.
-            let again = folder.take().is_some();
-            if let Some(holder) = holder.filter(|_| attempt >= ATTEMPTS) {
-                return Err(in_use(Some(&holder)));
+                Attempt::Locked(Some(holder)) if attempt >= ATTEMPTS => return Err(in_use(Some(&holder))),
+                Attempt::Locked(_) | Attempt::Moved => pause(BETWEEN),
             }
-            pause(BETWEEN);
-            folder = again.then(|| lock_folder(path)).flatten();
         }
         Err(in_use(None))
     }
 
-    fn attempt(path: &Path) -> io::Result<Attempt> {
-        let found = fs::symlink_metadata(path);
+    fn attempt(entry: &Entry) -> io::Result<Attempt> {
+        let found = entry.metadata();
         if found.as_ref().is_ok_and(|found| !found.is_file()) {
             return Err(no_file());
         }
         // What has come there meanwhile is neither followed nor waited for.
-        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(false).custom_flags(flags).open(path)?;
-        match lock::take(&file)? {
-            Taken::Locked | Taken::Unsupported => {}
-            Taken::Peer(holder) => return Ok(Attempt::Locked(holder)),
-            // Another hertzd that it has kept from its lock has none to be seen.
-            Taken::Stranger(holder) => match lock::writer(&file) {
-                Some(writer) => return Ok(Attempt::Locked(Some(writer))),
-                None => warn!("{}", not_kept_out(path, holder.as_ref())),
-            },
+        let file = entry.open(libc::O_RDWR | libc::O_CREAT)?;
+        is_for_us(entry, &file)?;
+        if let Some(holder) = locked(entry, &file)? {
+            return Ok(Attempt::Locked(holder));
         }
         // Its holder may have given the file another name, and then have closed it.
-        let claim = Self { file, path: path.into(), made: found.is_err() };
-        Ok(if claim.is_there() { Attempt::Claimed(claim) } else { Attempt::Moved })
+        let claim = Self { file, entry: entry.clone(), made: found.is_err() };
+        Ok(if claim.has_its_name() { Attempt::Claimed(claim) } else { Attempt::Moved })
+    }
+
+    /// Makes a new file at `entry` and locks it; something there is an error.
+    pub(super) fn make(entry: &Entry) -> io::Result<Self> {
+        let file = entry.open(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)?;
+        let made = Self { file, entry: entry.clone(), made: true };
+        match locked(entry, &made.file)? {
+            Some(holder) => Err(in_use(holder.as_ref())),
+            None => Ok(made),
+        }
+    }
+
+    /// Puts this file, which was made, in the place of the one at `place`, which gets this one's name.
+    ///
+    /// # Errors
+    /// The system's reason; then nothing has changed but that this file is gone.
+    pub(super) fn follows(mut self, place: &Entry) -> io::Result<Self> {
+        match self.entry.exchange(place) {
+            Ok(()) => {
+                self.entry = place.clone();
+                Ok(self)
+            }
+            Err(error) if cannot_exchange(&error) => self.follows_in_two_steps(place),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The same on a file system that cannot exchange names. For an instant there is no file: another hertzd may take the path, which is in use then.
+    fn follows_in_two_steps(mut self, place: &Entry) -> io::Result<Self> {
+        place.rename(&self.entry)?;
+        self.keep();
+        Self::take_at(place)
     }
 
     /// The file stays when this is dropped.
@@ -152,31 +166,61 @@ impl Claim {
         self.made = false;
     }
 
-    /// Whether the file is still at its path.
+    /// Whether its path still leads to the file.
     pub(super) fn is_there(&self) -> bool {
-        let own = self.file.metadata().map(|own| FileId::of(&own));
-        own.and_then(|own| Ok(own == FileId::at(&self.path)?)).unwrap_or(false)
+        self.is(FileId::at(&self.entry.path()))
+    }
+
+    /// Whether the file has its name in the folder that is held.
+    pub(super) fn has_its_name(&self) -> bool {
+        self.is(self.entry.metadata().map(|found| FileId::of(&found)))
+    }
+
+    fn is(&self, found: io::Result<FileId>) -> bool {
+        found.is_ok_and(|found| self.file.metadata().is_ok_and(|own| FileId::of(&own) == found))
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if self.made && self.file.metadata().is_ok_and(|own| own.len() == 0) && self.is_there() {
-            let _ = fs::remove_file(&self.path);
+        if self.made && self.file.metadata().is_ok_and(|own| own.len() == 0) && self.has_its_name() {
+            let _ = self.entry.remove();
         }
     }
 }
 
-/// Locks the folder of a file for as long as the result lives. `None`: a program of another kind keeps it locked.
-fn lock_folder(path: &Path) -> Option<File> {
-    let folder = File::open(folder_of(path)).ok()?;
-    let is_free = |attempt| {
-        if attempt > 0 {
-            pause(BETWEEN);
-        }
-        !matches!(folder.try_lock(), Err(TryLockError::WouldBlock))
-    };
-    (0..ATTEMPTS_AT_FOLDER).any(is_free).then_some(folder)
+/// Locks a file against other processes of hertzd. `Some`: one of them has it, perhaps one that is not known.
+fn locked(entry: &Entry, file: &File) -> io::Result<Option<Option<Holder>>> {
+    match lock::take(file)? {
+        Taken::Locked | Taken::Unsupported => Ok(None),
+        Taken::Peer(holder) => Ok(Some(holder)),
+        // Another hertzd that it has kept from its lock has none to be seen.
+        Taken::Stranger(holder) => match lock::writer(file) {
+            Some(writer) => Ok(Some(Some(writer))),
+            None => {
+                warn!("{}", not_kept_out(&entry.path(), holder.as_ref()));
+                Ok(None)
+            }
+        },
+    }
+}
+
+/// Refuses what is no file. And for root, in another user's folder, one with a second name: under that it may be one that only root may write.
+fn is_for_us(entry: &Entry, file: &File) -> io::Result<()> {
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(no_file());
+    }
+    if effective_user() != 0 || found.nlink() <= 1 || entry.folder().metadata()?.uid() == 0 {
+        return Ok(());
+    }
+    let text = "it has another name too (a hard link), in a folder of another user, and root does not write to such a file; move it away";
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+}
+
+/// Whether this file system cannot exchange names.
+fn cannot_exchange(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
 }
 
 /// What is said where a lock keeps nobody out.
@@ -228,11 +272,48 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_a_stranger_has_locked_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let reader = File::open(folder.path()).unwrap();
+        reader.try_lock().unwrap();
+        let mut claim = Claim::take(&folder.path().join("x.csv")).unwrap();
+        claim.keep();
+        let next = Claim::make(&claim.entry.beside("x.1.csv")).unwrap().follows(&claim.entry).unwrap();
+        assert!(next.is_there() && !claim.is_there());
+        drop((claim, next));
+        assert!(!folder.path().join("x.csv").exists(), "one that never begins goes");
+        // Nor where names cannot be exchanged.
+        let mut claim = Claim::take(&folder.path().join("x.csv")).unwrap();
+        claim.keep();
+        let next = Claim::make(&claim.entry.beside("x.2.csv")).unwrap().follows_in_two_steps(&claim.entry).unwrap();
+        assert!(next.is_there() && !claim.is_there());
+        assert!(folder.path().join("x.2.csv").exists());
+        assert!(reader.try_lock().is_ok() && folder.path().join("x.1.csv").exists());
+    }
+
+    #[test]
+    fn root_writes_to_no_file_of_another_user_that_has_a_second_name() {
+        if effective_user() != 0 {
+            return crate::sys::emulation::say_skipped("only root can make files of others");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (path, victim) = (folder.path().join("theirs/x.csv"), folder.path().join("victim"));
+        fs::create_dir(folder.path().join("theirs")).unwrap();
+        fs::write(&victim, "").unwrap();
+        fs::hard_link(&victim, &path).unwrap();
+        drop(Claim::take(&path).unwrap());
+        std::os::unix::fs::chown(folder.path().join("theirs"), Some(65_534), None).unwrap();
+        let error = Claim::take(&path).unwrap_err().to_string();
+        assert!(error.contains("it has another name too (a hard link)"), "{error}");
+    }
+
+    #[test]
     fn what_takes_the_place_of_the_file_is_neither_followed_nor_waited_for() {
         let folder = tempfile::tempdir().unwrap();
         let (path, victim) = (folder.path().join("x.csv"), folder.path().join("victim"));
         symlink(&victim, &path).unwrap();
-        Claim::take(&path).unwrap_err();
+        // As it would be found by one that walked the path before the link came.
+        Claim::take_at(&Entry::find(&folder.path().join("y")).unwrap().beside("x.csv")).unwrap_err();
         assert!(!victim.exists(), "nothing is made at the end of a link");
     }
 
@@ -264,15 +345,16 @@ mod tests {
             let others: Vec<_> = (0..2).map(|_| scope.spawn(refused)).collect();
             let mut files = 0;
             while !others.iter().all(thread::ScopedJoinHandle::is_finished) {
-                let finished = folder.path().join(format!("x.{files}.csv"));
-                own = Claim::after(&path, || fs::rename(&path, finished)).unwrap();
+                let finished = own.entry.beside(format!("x.{files}.csv"));
+                own = Claim::make(&finished).unwrap().follows(&own.entry).unwrap();
                 own.keep();
                 assert!(own.is_there());
                 files += 1;
                 pause(BETWEEN);
             }
             for refused in others.into_iter().flat_map(|other| other.join().unwrap()) {
-                assert!(refused.contains(&format!("(pid {})", std::process::id())), "{refused}");
+                // Its holder is not always known: it may have begun the next file before it was found.
+                assert!(refused.starts_with("in use by "), "{refused}");
             }
         });
     }

@@ -8,10 +8,10 @@ use super::ledger::{Ledger, WriteCounts};
 use super::progress::returned;
 use super::{lines, rotation};
 use crate::config::RecordConfig;
-use crate::sys::dir::effective_user;
-use crate::sys::open::resolve;
+use crate::sys::entry::Entry;
 use crate::time::{Instant, Span};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -57,7 +57,8 @@ pub(super) struct RecordingFile {
     checked: Option<Instant>,
     pub(super) tried: Option<Instant>, // to open or to rename, in vain
     named: i128,                       // the latest time, in UTC, that a finished file was named after
-    finished: Vec<PathBuf>,            // of those to keep, the ones that were finished here, the oldest first
+    finished: Vec<OsString>,           // of those to keep, the ones that were finished here, the oldest first
+    others: usize,                     // found beside it with the name of a finished one that it does not delete
     files: u64,
     failure: Option<io::Error>, // the first one since the last flush
     gone: Option<String>,       // what another program did to the file before, until the next one begins
@@ -90,6 +91,7 @@ impl RecordingFile {
             tried: None,
             named: i128::MIN,
             finished: Vec::new(),
+            others: 0,
             files: 0,
             failure: None,
             gone: None,
@@ -137,14 +139,21 @@ impl RecordingFile {
     pub(super) fn open(&mut self) -> io::Result<()> {
         let at = self.at;
         self.tried = Some(at.now);
-        self.is_where_it_was()?;
         let mut claim = match self.claim.take().filter(Claim::is_there) {
             Some(claim) => claim,
             None => Claim::take(&self.path)?,
         };
         let mut found = claim.file.metadata()?;
-        if found.len() > 0 && !self.continued {
-            claim = self.put_aside(born(&found).unwrap_or_else(|| at.utc()))?;
+        let is_zeros = self.continued && returned(lines::is_zeros(&claim.file))?;
+        if is_zeros {
+            self.warn(&format!(
+                "the recording {} holds {} zeros and nothing else, as a power cut can leave it; it is put aside as it is, and a new file begins",
+                self.path(),
+                found.len()
+            ));
+        }
+        if is_zeros || found.len() > 0 && !self.continued {
+            claim = self.put_aside(&claim.entry, born(&found).unwrap_or_else(|| at.utc()))?;
             found = claim.file.metadata()?;
         }
         let first = born(&found).filter(|_| found.len() > 0);
@@ -345,7 +354,7 @@ impl RecordingFile {
         self.tried = Some(self.at.now);
         self.claim = match open.claim.file.metadata()?.len() {
             0 => self.open.take().map(|open| open.claim), // emptied by another program: the next one is this one
-            _ => Some(self.put_aside(utc)?),
+            _ => Some(self.put_aside(&open.claim.entry.clone(), utc)?),
         };
         (self.open, self.tried) = (None, None);
         Ok(())
@@ -365,33 +374,33 @@ impl RecordingFile {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Root goes on only where the path led at first: who has a folder on the way may have put a link in its place since.
-    fn is_where_it_was(&self) -> io::Result<()> {
-        match effective_user() {
-            0 if resolve(&self.path)? != self.path => {
-                Err(io::Error::other("a folder on the way to it has become a link since the recording began"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Renames the file and claims the next one.
-    fn put_aside(&mut self, utc: i128) -> io::Result<Claim> {
-        self.is_where_it_was()?;
-        let mut name = PathBuf::new();
-        let next = Claim::after(&self.path, || {
-            name = returned(rotation::put_aside(&self.path, utc))?;
-            info!(path = self.path(), finished = name.display().to_string(), "a file of the recording is finished");
-            Ok(())
-        });
-        if let Some(keep) = self.limits.keep.filter(|_| !name.as_os_str().is_empty()) {
+    /// Gives the file at `entry` the name of a finished one, and claims the next.
+    fn put_aside(&mut self, entry: &Entry, utc: i128) -> io::Result<Claim> {
+        let (name, next) = returned(rotation::put_aside(entry, utc))?;
+        let finished = entry.beside(&name).path().display().to_string();
+        info!(path = self.path(), finished, "a file of the recording is finished");
+        if let Some(keep) = self.limits.keep {
             self.finished.push(name);
             self.finished.drain(..self.finished.len().saturating_sub(keep));
-            if let Err(error) = rotation::prune(&self.path, keep, &self.finished) {
-                self.warn(&format!("old files of the recording {} cannot be deleted: {error}", self.path()));
+            match rotation::prune(entry, self.limits.format, keep, &self.finished) {
+                Err(error) => {
+                    self.warn(&format!("old files of the recording {} cannot be deleted: {error}", self.path()));
+                }
+                Ok(others) if others > self.others => self.warn_of_others(others),
+                Ok(others) => self.others = others,
             }
         }
-        next
+        Ok(next)
+    }
+
+    /// Says once of files that have the name of a finished one, and are not to be deleted here.
+    fn warn_of_others(&mut self, others: usize) {
+        self.others = others;
+        self.warn(&format!(
+            "record-keep leaves {others} files beside {} alone that are named as finished ones: they belong to another user, have a second \
+             name, or hold something else; delete them yourself if they are not needed",
+            self.path()
+        ));
     }
 
     fn warn_of_clock(&self, back: Span) {

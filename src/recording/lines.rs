@@ -9,12 +9,15 @@ use std::os::unix::fs::FileExt;
 /// A file without a line break in this many bytes at its end is no recording of lines.
 const LONGEST_LINE: u64 = 1 << 20;
 
-/// Where the last whole line of a file with this header ends; 0 in an empty file.
+/// A file with more zeros at its end than this is no recording of lines either.
+const MOST_ZEROS: u64 = 64 << 20;
+
+/// Where the last whole line of a file with this header ends; 0 in an empty file, and in one of zeros alone.
 ///
 /// # Errors
 /// The file holds something else; or the system's reason.
 pub(super) fn last_line_end(file: &File, header: &[u8]) -> io::Result<u64> {
-    let length = file.metadata()?.len();
+    let length = end_without_zeros(file)?;
     if length == 0 {
         return Ok(0);
     }
@@ -30,6 +33,30 @@ pub(super) fn last_line_end(file: &File, header: &[u8]) -> io::Result<u64> {
         let text = "it exists and holds something else; move it away, or record to another file";
         io::Error::new(io::ErrorKind::AlreadyExists, text)
     })
+}
+
+/// Whether a file holds zeros and nothing else, as one that the disk had not written yet when its power was cut.
+///
+/// # Errors
+/// The system's reason.
+pub(super) fn is_zeros(file: &File) -> io::Result<bool> {
+    Ok(file.metadata()?.len() > 0 && end_without_zeros(file)? == 0)
+}
+
+/// Where the zeros begin at the end of a file, no more than [`MOST_ZEROS`] of them; the end of one that has none.
+fn end_without_zeros(file: &File) -> io::Result<u64> {
+    let length = file.metadata()?.len();
+    let (mut end, mut piece) = (length, vec![0; 1 << 16]);
+    while end > 0 && length - end < MOST_ZEROS {
+        let from = end.saturating_sub(piece.len() as u64);
+        let piece = &mut piece[..usize::try_from(end - from).unwrap_or_default()];
+        file.read_exact_at(piece, from)?;
+        if let Some(last) = piece.iter().rposition(|byte| *byte != 0) {
+            return Ok(from + last as u64 + 1);
+        }
+        end = from;
+    }
+    Ok(end)
 }
 
 /// Whether this may be the beginning of a row, or of the header once more, that a crash cut off; with zeros where the disk had not
@@ -98,5 +125,24 @@ mod tests {
             let found = last_line_end(&File::open(&path).unwrap(), b"tick,time\n");
             assert_eq!(found.ok(), is_dropped.then_some(whole.len() as u64), "{end}");
         }
+    }
+
+    #[test]
+    fn zeros_at_the_end_are_what_the_disk_had_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.csv");
+        for zeros in [1, 100, 1 << 16, (1 << 16) + 7, 3 << 20] {
+            let of = |begin: &str| {
+                std::fs::write(&path, [begin.as_bytes(), &vec![0; zeros]].concat()).unwrap();
+                File::open(&path).unwrap()
+            };
+            let file = of("");
+            assert!(is_zeros(&file).unwrap() && last_line_end(&file, b"h\n").unwrap() == 0, "{zeros}");
+            let file = of("h\n1,2\n3,");
+            assert!(!is_zeros(&file).unwrap() && last_line_end(&file, b"h\n").unwrap() == 6, "{zeros}");
+            last_line_end(&of("notes"), b"h\n").unwrap_err();
+        }
+        std::fs::write(&path, "").unwrap();
+        assert!(!is_zeros(&File::open(&path).unwrap()).unwrap());
     }
 }

@@ -6,9 +6,10 @@ use super::claim::{Target, folder_of, in_use, no_file};
 use super::content::Content;
 use super::lines::last_line_end;
 use crate::config::{RecordConfig, RecordFormat};
+use crate::sys::entry;
 use crate::sys::lock::{self, Holder, Taken};
 use crate::sys::user::{Access, access, has_service, service_user};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -57,13 +58,13 @@ pub(crate) fn look(config: &RecordConfig, content: Option<&Content>) -> io::Resu
         Access::ServiceOnly => return Ok(only_service(&target.path)),
         Access::Denied => return Err(io::Error::from_raw_os_error(libc::EACCES)),
     }
-    match lock::probe(&OpenOptions::new().write(true).open(&target.path)?) {
+    match lock::probe(&entry::open(&target.path, libc::O_WRONLY)?) {
         Ok(Taken::Peer(Some(ours))) if ours.is_ours() => return Ok(Seen::Taken(ours)),
         Ok(Taken::Peer(other)) => return Err(in_use(other.as_ref())),
         _ => {}
     }
     if let Some(layout) = layout.filter(|layout| !layout.header.sized) {
-        last_line_end(&File::open(&target.path)?, &layout.header.bytes)?;
+        last_line_end(&entry::open(&target.path, libc::O_RDONLY)?, &layout.header.bytes)?;
     }
     Ok(Seen::Free)
 }

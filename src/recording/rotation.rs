@@ -1,13 +1,16 @@
 //! The names of finished files of a recording: `x.mcap` becomes `x.20261121T192629Z.mcap`, after the time of its first
 //! message. Nothing is ever overwritten, and only files with exactly such a name are ever deleted.
 
-use super::claim::folder_of;
+use super::claim::Claim;
+use crate::config::RecordFormat;
+use crate::sys::dir::effective_user;
+use crate::sys::entry::Entry;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Digits, `T` and `Z` of a time.
@@ -16,20 +19,21 @@ const TIME: usize = 16;
 /// Files of one second at most.
 const IN_A_SECOND: u32 = 10_000;
 
-/// Gives the file at `path` the name for `utc`, in nanoseconds since 1970. Returns that name.
+/// Gives the file at `place` the name for `utc`, in nanoseconds since 1970, and puts the next one in its place, which is empty and locked. Returns
+/// that name.
 ///
 /// # Errors
 /// The system's reason; the file then still has its old name.
-pub(super) fn put_aside(path: &Path, utc: i128) -> io::Result<PathBuf> {
+pub(super) fn put_aside(place: &Entry, utc: i128) -> io::Result<(OsString, Claim)> {
     // Above all that exist: a number that was deleted must not be used again, since it would pass for the oldest.
     let time = time(utc);
-    let there = finished_ones(path).unwrap_or_default();
+    let there = finished_ones(place).unwrap_or_default();
     let highest = there.iter().filter(|((of, _), _)| *of == time.as_bytes()).map(|((_, number), _)| *number).max();
     for number in (1..=IN_A_SECOND).skip(highest.unwrap_or(0) as usize) {
-        let name = finished(path, &time, number);
-        // Made first, so that a rename can only replace what was made here.
-        match OpenOptions::new().write(true).create_new(true).open(&name) {
-            Ok(_) => return fs::rename(path, &name).inspect_err(|_| drop(fs::remove_file(&name))).map(|()| name),
+        let name = finished(Path::new(place.name()), &time, number);
+        // The next file has that name first, so the two exchange names and nothing is replaced.
+        match Claim::make(&place.beside(&name)) {
+            Ok(next) => return Ok((name, next.follows(place)?)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
@@ -37,34 +41,45 @@ pub(super) fn put_aside(path: &Path, utc: i128) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "every name for this second is taken"))
 }
 
-/// Deletes the oldest finished files of the recording at `path`, all but `keep`. `ours` are those that this process has finished, in
+/// Deletes the oldest finished files of the recording at `place`, all but `keep`. `ours` are those that this process has finished, in
 /// that order: they are newer than all others, whatever their names say, since UTC may have been set back. Others are in the order of
-/// their names.
+/// their names. Returns how many have such a name and are left alone, since it is not known that this user's hertzd wrote them.
 ///
 /// # Errors
 /// The system's reason, the first one; the others are deleted all the same.
-pub(super) fn prune(path: &Path, keep: usize, ours: &[PathBuf]) -> io::Result<()> {
-    let order: HashMap<_, _> = ours.iter().zip(0_usize..).map(|(path, nth)| (path.file_name(), nth)).collect();
-    let mut found = finished_ones(path)?;
+pub(super) fn prune(place: &Entry, format: RecordFormat, keep: usize, ours: &[OsString]) -> io::Result<usize> {
+    let order: HashMap<_, _> = ours.iter().zip(0_usize..).collect();
+    let all = finished_ones(place)?.into_iter().map(|(_, name)| name);
+    let (mut own, others): (Vec<_>, Vec<_>) = all.partition(|name| is_own(&place.beside(name), format));
     // `None` comes first; the sort keeps the order of equal ones.
-    found.sort_by_key(|(_, path)| order.get(&path.file_name()).copied());
-    let surplus = found.len().saturating_sub(keep);
-    found.iter().take(surplus).map(|(_, path)| fs::remove_file(path)).fold(Ok(()), io::Result::and)
+    own.sort_by_key(|name| order.get(name).copied());
+    let surplus = own.len().saturating_sub(keep);
+    let removed = own.iter().take(surplus).map(|name| place.beside(name).remove());
+    removed.fold(Ok(()), io::Result::and).map(|()| others.len())
+}
+
+/// Whether this user has written it, under no other name, as a recording: it begins like one. After a power cut zeros may stand there.
+fn is_own(file: &Entry, format: RecordFormat) -> bool {
+    let begins: &[u8] = match format {
+        RecordFormat::Csv => b"tick,",
+        RecordFormat::Wav => b"RIFF",
+        RecordFormat::Mcap => b"\x89MCAP0\r\n",
+    };
+    if !file.metadata().is_ok_and(|it| it.is_file() && it.uid() == effective_user() && it.nlink() == 1) {
+        return false;
+    }
+    let mut found = Vec::new();
+    let read = file.open(libc::O_RDONLY).and_then(|file| file.take(begins.len() as u64).read_to_end(&mut found));
+    read.is_ok() && (found == begins || found.iter().all(|byte| *byte == 0))
 }
 
 /// What finished files are sorted by: time and number.
 type Age = (Vec<u8>, u32);
 
-/// The finished files of the recording at `path`, the oldest first.
-fn finished_ones(path: &Path) -> io::Result<Vec<(Age, PathBuf)>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder_of(path))? {
-        let entry = entry?;
-        if let Some(age) = age(path, &entry.file_name()).filter(|_| entry.file_type().is_ok_and(|kind| kind.is_file()))
-        {
-            found.push((age, entry.path()));
-        }
-    }
+/// What has the name of a finished file of the recording at `place`, the oldest first.
+fn finished_ones(place: &Entry) -> io::Result<Vec<(Age, OsString)>> {
+    let path = Path::new(place.name());
+    let mut found: Vec<_> = place.folder().list()?.filter_map(|name| Some((age(path, &name)?, name))).collect();
     found.sort();
     Ok(found)
 }
@@ -75,7 +90,7 @@ fn time(utc: i128) -> String {
     humantime::format_rfc3339_seconds(UNIX_EPOCH + since_1970).to_string().replace(['-', ':'], "")
 }
 
-fn finished(path: &Path, time: &str, number: u32) -> PathBuf {
+fn finished(path: &Path, time: &str, number: u32) -> OsString {
     let mut name = OsString::from(path.file_stem().unwrap_or_default());
     name.push(format!(".{time}"));
     if number > 1 {
@@ -85,7 +100,7 @@ fn finished(path: &Path, time: &str, number: u32) -> PathBuf {
         name.push(".");
         name.push(ending);
     }
-    path.with_file_name(name)
+    name
 }
 
 /// `None`: it is not a finished file of this recording.
@@ -113,8 +128,13 @@ fn age(path: &Path, name: &OsStr) -> Option<Age> {
 mod tests {
     use super::*;
     use crate::recording::testing::in_folder;
+    use std::fs;
 
     const UTC: i128 = 1_795_289_189_000_000_000;
+
+    fn place(path: &Path) -> Entry {
+        Entry::find(path).unwrap()
+    }
 
     #[test]
     fn names_have_the_time_and_are_never_taken_twice() {
@@ -122,13 +142,14 @@ mod tests {
         let mut names = Vec::new();
         for content in ["a", "b", "c"] {
             fs::write(&path, content).unwrap();
-            let name = put_aside(&path, UTC).unwrap();
-            assert_eq!(fs::read_to_string(&name).unwrap(), content);
-            names.push(name.file_name().unwrap().to_str().unwrap().to_owned());
+            let (name, next) = put_aside(&place(&path), UTC).unwrap();
+            assert!(next.is_there(), "nobody else gets the path");
+            assert_eq!(fs::read_to_string(folder.path().join(&name)).unwrap(), content);
+            names.push(name.to_str().unwrap().to_owned());
         }
         let wanted = ["x.20261121T192629Z.mcap", "x.20261121T192629Z-2.mcap", "x.20261121T192629Z-3.mcap"];
         assert_eq!(names, wanted);
-        assert!(put_aside(&path, UTC).is_err(), "there is nothing to put aside");
+        assert!(put_aside(&place(&path), UTC).is_err(), "there is nothing to put aside");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "and nothing is left of the attempt");
     }
 
@@ -156,11 +177,39 @@ mod tests {
             fs::write(folder.path().join(name), "").unwrap();
         }
         fs::create_dir(folder.path().join("x.20201121T192629Z.mcap")).unwrap();
-        prune(&folder.path().join("x.mcap"), 2, &[folder.path().join(own[3])]).unwrap();
+        let at = place(&folder.path().join("x.mcap"));
+        assert_eq!(prune(&at, RecordFormat::Mcap, 2, &[own[3].into()]).unwrap(), 1, "the folder");
         let there = |name: &&&str| folder.path().join(name).exists();
         assert_eq!(strangers.iter().filter(there).count(), strangers.len());
         assert_eq!(own.iter().filter(there).collect::<Vec<_>>(), [&own[0], &own[3]]);
         assert!(folder.path().join("x.20201121T192629Z.mcap").is_dir());
+    }
+
+    /// Where other users may write too, a name alone says nothing of who wrote a file.
+    #[test]
+    fn what_another_user_or_program_has_named_like_a_finished_file_is_left_alone() {
+        let (folder, path) = in_folder("x.csv");
+        let at = |nth: u32| folder.path().join(format!("x.2026112{nth}T192629Z.csv"));
+        let recording = "tick,release_utc,lateness_ns,v\n";
+        for nth in 0..7 {
+            fs::write(at(nth), recording).unwrap();
+        }
+        fs::write(at(1), "years of work").unwrap();
+        fs::write(at(2), "\0\0\0\0\0\0\0\0").unwrap();
+        fs::hard_link(at(3), folder.path().join("a second name")).unwrap();
+        fs::remove_file(at(4)).unwrap();
+        std::os::unix::fs::symlink("a second name", at(4)).unwrap();
+        let is_root = effective_user() == 0;
+        if is_root {
+            std::os::unix::fs::chown(at(5), Some(65_534), None).unwrap();
+        }
+        let left = prune(&place(&path), RecordFormat::Csv, 1, &[]).unwrap();
+        let there: Vec<_> = (0..7).filter(|nth| at(*nth).symlink_metadata().is_ok()).collect();
+        if is_root {
+            assert_eq!((there, left), (vec![1, 3, 4, 5, 6], 4));
+        } else {
+            assert_eq!((there, left), (vec![1, 3, 4, 6], 3));
+        }
     }
 
     #[test]
@@ -168,14 +217,13 @@ mod tests {
         let (folder, path) = in_folder("x.mcap");
         let mut ours = Vec::new();
         let mut aside = |content: &str, utc| {
-            fs::write(&path, content).unwrap();
-            ours.push(put_aside(&path, utc).unwrap());
-            prune(&path, 3, &ours).unwrap();
-            let left =
-                fs::read_dir(folder.path()).unwrap().map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
-            let mut left = left.collect::<Vec<_>>();
+            fs::write(&path, [b"\x89MCAP0\r\n", content.as_bytes()].concat()).unwrap();
+            ours.push(put_aside(&place(&path), utc).unwrap().0);
+            prune(&place(&path), RecordFormat::Mcap, 3, &ours).unwrap();
+            let left = fs::read_dir(folder.path()).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
+            let mut left = left.map(|content| content[8..].to_vec()).collect::<Vec<_>>();
             left.sort();
-            left.concat()
+            String::from_utf8(left.concat()).unwrap()
         };
         // All in one second, and then UTC is set back, and forth.
         ["a", "b", "c"].iter().for_each(|content| drop(aside(content, UTC)));

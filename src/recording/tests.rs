@@ -6,10 +6,12 @@ use super::recordings::Recordings;
 use super::testing::{UTC, begun, block, column, content, in_folder, limits, moment, names, put_row, row, samples};
 use crate::channels::{AudioFormat, Format, SampleFormat};
 use crate::config::RecordConfig;
+use crate::sys::entry::Entry;
 use crate::time::Span;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn csv_rows_have_the_time_and_gaps_stay_empty() {
@@ -278,6 +280,55 @@ fn root_begins_no_file_behind_a_link_that_came_meanwhile() {
         (names(&others), fs::read_to_string(&precious).unwrap()),
         (vec!["x.20231114T221340Z.csv".into()], "precious".into())
     );
+}
+
+/// The same without a pause: the folder is exchanged for a link while files are made, renamed and deleted.
+#[test]
+fn root_records_nothing_elsewhere_while_a_folder_is_exchanged_for_a_link() {
+    use crate::sys::emulation::{OTHER_ROOT, cannot_be_emulated};
+    if crate::sys::dir::effective_user() != 0 || cannot_be_emulated(OTHER_ROOT) {
+        return crate::sys::emulation::say_skipped("others follow links");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let [theirs, others] = ["theirs", "others"].map(|name| folder.path().join(name));
+    let [data, link] = ["data", "link"].map(|name| theirs.join(name));
+    [&theirs, &data, &others].into_iter().for_each(|folder| fs::create_dir(folder).unwrap());
+    let precious = others.join("x.20231114T221340Z.csv");
+    fs::write(&precious, "tick,precious").unwrap();
+    std::os::unix::fs::symlink(&others, &link).unwrap();
+    std::os::unix::fs::lchown(&link, Some(65_534), None).unwrap();
+    [&theirs, &data].into_iter().for_each(|it| std::os::unix::fs::chown(it, Some(65_534), None).unwrap());
+    let limits = RecordConfig { max_time: Some(Span::from_seconds(1)), keep: Some(1), ..limits(&data.join("x.csv")) };
+    let csv = begun(&limits, &content(Vec::new(), None));
+    let [one, other] =
+        [&data, &link].map(|path| Entry::find(&theirs.join("-")).unwrap().beside(path.file_name().unwrap()));
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                one.exchange(&other).unwrap();
+            }
+        });
+        for second in 0..500 {
+            let _ = put_row(&csv, second * 1_000, second.unsigned_abs(), UTC + i128::from(second) * 1_000_000_000);
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    assert!(csv.counts(0).files > 0);
+    assert_eq!(names(&others), ["x.20231114T221340Z.csv"]);
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "tick,precious");
+}
+
+#[test]
+fn a_file_of_zeros_alone_is_put_aside() {
+    let (folder, path) = in_folder("x.csv");
+    fs::write(&path, [0; 5_000]).unwrap();
+    let csv = begun(&limits(&path), &content(Vec::new(), None));
+    put_row(&csv, 0, 1, UTC).unwrap();
+    let there = names(folder.path());
+    assert_eq!(there.len(), 2, "{there:?}");
+    assert_eq!(fs::read(folder.path().join(&there[0])).unwrap(), [0; 5_000]);
+    assert_eq!(fs::read_to_string(&path).unwrap().lines().nth(1).unwrap()[..2], *"1,");
 }
 
 #[test]

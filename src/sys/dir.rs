@@ -4,7 +4,7 @@
 //! For setting up and for threads that may wait for a disk. Reads no clock.
 
 use super::{from_minus_one, invalid};
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -48,7 +48,7 @@ impl Readers {
 #[derive(Debug)]
 pub struct Dir {
     handle: File,
-    path: PathBuf, // for messages and for listing; nothing is opened by it
+    path: PathBuf, // for messages; nothing is opened by it
     readers: Readers,
 }
 
@@ -68,6 +68,11 @@ impl Dir {
     /// The system's reason.
     pub(crate) fn open_dir(&self, name: &str) -> io::Result<Self> {
         Self::opened(self.open_file(name, libc::O_RDONLY | libc::O_DIRECTORY), self.path.join(name))
+    }
+
+    /// One that is open, perhaps only to be named (`O_PATH`), and was found at this path.
+    pub(super) const fn of(handle: File, path: PathBuf) -> Self {
+        Self { handle, path, readers: Readers::Owner }
     }
 
     fn opened(handle: io::Result<File>, path: PathBuf) -> io::Result<Self> {
@@ -142,8 +147,18 @@ impl Dir {
     /// # Errors
     /// The system's reason.
     pub(crate) fn open_file(&self, name: impl AsRef<OsStr>, flags: libc::c_int) -> io::Result<File> {
+        self.open_with(name, flags | libc::O_NOFOLLOW, 0o600)
+    }
+
+    /// The same, through a link unless the flags say otherwise; `mode` is that of a file that is made.
+    pub(super) fn open_with(
+        &self,
+        name: impl AsRef<OsStr>,
+        flags: libc::c_int,
+        mode: libc::c_uint,
+    ) -> io::Result<File> {
         let (at, c_name) = (self.handle.as_raw_fd(), c_name(name)?);
-        let (flags, mode): (_, libc::c_uint) = (flags | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK, 0o600);
+        let flags = flags | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
         // SAFETY: the descriptor is open, and the name outlives the call.
         let file = from_minus_one(unsafe { libc::openat(at, c_name.as_ptr(), flags, mode) })?;
         // SAFETY: the kernel has just made this descriptor, for this caller alone.
@@ -176,11 +191,11 @@ impl Dir {
         file.set_permissions(Permissions::from_mode(self.readers.mode(0o600, 0o040)))
     }
 
-    /// Lets the directory's readers connect to a socket that this user has just bound here.
+    /// Lets these, and no others, connect to a socket that this user has just bound here.
     ///
     /// # Errors
     /// The system's reason; something else has that name by now.
-    pub(crate) fn share_socket(&self, name: &OsStr) -> io::Result<()> {
+    pub(crate) fn share_socket(&self, name: &OsStr, readers: Readers) -> io::Result<()> {
         let socket = self.open_file(name, libc::O_PATH)?;
         let found = socket.metadata()?;
         if !found.file_type().is_socket() || found.uid() != effective_user() {
@@ -188,26 +203,50 @@ impl Dir {
         }
         // A descriptor that only names a file takes no other way.
         let itself = format!("/proc/self/fd/{}", socket.as_raw_fd());
-        let _ = self.readers.gid().map(|gid| chown(&itself, None, Some(gid)));
-        fs::set_permissions(itself, Permissions::from_mode(self.readers.mode(0o600, 0o060)))
+        let _ = readers.gid().map(|gid| chown(&itself, None, Some(gid)));
+        fs::set_permissions(itself, Permissions::from_mode(readers.mode(0o600, 0o060)))
     }
 
     /// Gives a file of this directory another name, here or in another one. What had that name is gone.
     ///
     /// # Errors
     /// The system's reason.
-    pub(crate) fn rename(&self, name: &str, to: &Self, new_name: &str) -> io::Result<()> {
+    pub(crate) fn rename(&self, name: impl AsRef<OsStr>, to: &Self, new_name: impl AsRef<OsStr>) -> io::Result<()> {
         let (old, new) = (c_name(name)?, c_name(new_name)?);
         let (at, new_at) = (self.handle.as_raw_fd(), to.handle.as_raw_fd());
         // SAFETY: both descriptors are open, and the names outlive the call.
         from_minus_one(unsafe { libc::renameat(at, old.as_ptr(), new_at, new.as_ptr()) }).map(drop)
     }
 
+    /// Gives each of two the other's name.
+    ///
+    /// # Errors
+    /// The system's reason; many file systems cannot do that.
+    pub(super) fn exchange(&self, name: &OsStr, of: &Self, other: &OsStr) -> io::Result<()> {
+        let (one, other) = (c_name(name)?, c_name(other)?);
+        let (at, other_at, how) = (self.handle.as_raw_fd(), of.handle.as_raw_fd(), libc::RENAME_EXCHANGE);
+        // By its number: not every libc has it.
+        // SAFETY: both descriptors are open, and the names outlive the call.
+        let done = unsafe { libc::syscall(libc::SYS_renameat2, at, one.as_ptr(), other_at, other.as_ptr(), how) };
+        from_minus_one(done).map(drop)
+    }
+
+    /// Gives a file of this directory a second name, unless something has that name.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub(super) fn link(&self, name: &OsStr, to: &Self, new_name: &OsStr) -> io::Result<()> {
+        let (old, new) = (c_name(name)?, c_name(new_name)?);
+        let (at, new_at) = (self.handle.as_raw_fd(), to.handle.as_raw_fd());
+        // SAFETY: both descriptors are open, and the names outlive the call.
+        from_minus_one(unsafe { libc::linkat(at, old.as_ptr(), new_at, new.as_ptr(), 0) }).map(drop)
+    }
+
     /// Removes a file, a link or a socket; that there is none is no error.
     ///
     /// # Errors
     /// The system's reason.
-    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
+    pub(crate) fn remove(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         self.unlink(name, 0)
     }
 
@@ -221,7 +260,7 @@ impl Dir {
         self.unlink(name, libc::AT_REMOVEDIR)
     }
 
-    fn unlink(&self, name: &str, flags: libc::c_int) -> io::Result<()> {
+    fn unlink(&self, name: impl AsRef<OsStr>, flags: libc::c_int) -> io::Result<()> {
         let (at, c_name) = (self.handle.as_raw_fd(), c_name(name)?);
         // SAFETY: the descriptor is open, and the name outlives the call.
         match from_minus_one(unsafe { libc::unlinkat(at, c_name.as_ptr(), flags) }) {
@@ -230,11 +269,22 @@ impl Dir {
         }
     }
 
+    /// A path that leads there by the descriptor, for calls that take none.
+    pub(super) fn by_descriptor(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.handle.as_raw_fd()).into()
+    }
+
+    /// The names in it. They are only names: what they mean is looked up by the descriptor.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub(crate) fn list(&self) -> io::Result<impl Iterator<Item = OsString> + use<>> {
+        Ok(fs::read_dir(self.by_descriptor())?.flatten().map(|entry| entry.file_name()))
+    }
+
     /// The names in it that are text.
     pub(crate) fn names(&self) -> impl Iterator<Item = String> + use<> {
-        // They are only names: what they mean is looked up by the descriptor.
-        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
-        entries.filter_map(|entry| entry.file_name().into_string().ok())
+        self.list().into_iter().flatten().filter_map(|name| name.into_string().ok())
     }
 
     /// Locks the directory itself, for as long as the file that comes back is open. Anyone who may read it can do that: only for what
@@ -287,7 +337,7 @@ mod tests {
         dir.open_file("flight", libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC).unwrap_err();
         dir.create("flight").unwrap().write_all(b"new").unwrap();
         assert_eq!(fs::read_to_string(folder.path().join("flight")).unwrap(), "new");
-        assert!(dir.share_socket("flight".as_ref()).is_err());
+        assert!(dir.share_socket("flight".as_ref(), Readers::Owner).is_err());
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
         assert_eq!(fs::metadata(target.path()).unwrap().mode(), before);
         for name in ["", ".", "..", "a/b", "a\0b"] {
@@ -330,7 +380,7 @@ mod tests {
             let dir = Dir::open(folder.path()).unwrap().for_readers(readers);
             drop(dir.create("file").unwrap());
             drop(UnixListener::bind(at("socket")).unwrap());
-            dir.share_socket("socket".as_ref()).unwrap();
+            dir.share_socket("socket".as_ref(), readers).unwrap();
             let wanted = if readers == Readers::Owner { [0o600, 0o600] } else { [0o640, 0o660] };
             assert_eq!([mode(&at("file")), mode(&at("socket"))], wanted, "{readers:?}");
             if let Readers::Group(Some(gid)) = readers {

@@ -35,8 +35,16 @@ pub(crate) fn read(mut from: impl Read, limit: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As [`read`], or it is no UTF-8.
 pub(crate) fn read_text(path: &Path, limit: u64) -> io::Result<String> {
-    let bytes = read(File::open(path)?, limit)?;
-    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"))
+    text(File::open(path)?, limit)
+}
+
+/// All text up to the end.
+///
+/// # Errors
+/// As [`read`], or it is no UTF-8.
+pub(crate) fn text(from: impl Read, limit: u64) -> io::Result<String> {
+    String::from_utf8(read(from, limit)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"))
 }
 
 #[cfg(test)]

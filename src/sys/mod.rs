@@ -17,6 +17,7 @@ pub(crate) mod descriptors;
 pub(crate) mod dir;
 #[cfg(test)]
 pub(crate) mod emulation;
+pub(crate) mod entry;
 pub(crate) mod fd;
 #[cfg(feature = "plugin")]
 mod float;

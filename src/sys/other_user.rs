@@ -1,16 +1,19 @@
 //! A child process with the rights of another user, and with nothing of root's: no capability, no way to get any, no descriptor beyond its
 //! three streams, no terminal. For root; may block and allocate.
 
+use super::clock::{KernelClock, pause};
 use super::from_minus_one;
 use super::user::{Identity, is_root, service_user, working_directory};
+use crate::time::{Clock, Span};
 use std::env;
 use std::ffi::{CStr, OsString};
 use std::io::{self, Read};
-use std::mem::MaybeUninit;
+use std::mem::{self, MaybeUninit};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::ptr;
+use std::sync::mpsc;
 
 /// Arguments of prctl, which all have this width.
 const NO: libc::c_ulong = 0;
@@ -42,7 +45,7 @@ pub(crate) fn run_as(command: &mut Command, uid: u32, gid: u32) {
 /// starts it, if it can be entered.
 ///
 /// # Errors
-/// The kernel refused it; nothing has run.
+/// The kernel refused it, and nothing has run. `TimedOut`: it was killed, since it had no answer within 10 s.
 pub(crate) fn run_as_service(arguments: &[OsString], in_its_folder: bool) -> io::Result<Option<Output>> {
     let root = Path::new("/");
     let service = Identity::of_service(root).filter(|service| is_root() && service.uid != 0);
@@ -63,7 +66,7 @@ pub(crate) fn run_as_service(arguments: &[OsString], in_its_folder: bool) -> io:
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => again(Path::new("/proc/self/exe"))?,
         started => started?,
     };
-    answer(child).map(Some)
+    answer(child, ANSWERS_WITHIN).map(Some)
 }
 
 /// Of its environment, what changes what it says.
@@ -72,18 +75,49 @@ const KEPT: [&str; 6] = ["PATH", "LANG", "LC_ALL", "NO_COLOR", "COLUMNS", "HERTZ
 /// Bytes of each of its two streams.
 const LONGEST: u64 = 16 << 20;
 
-fn answer(mut child: Child) -> io::Result<Output> {
-    let read = |from: Option<Box<dyn Read + Send>>| {
+/// How long it may take: it opens what that user could exchange for something that never answers.
+const ANSWERS_WITHIN: Span = Span::from_seconds(10);
+
+/// How often it is asked whether it has ended.
+const BETWEEN: Span = Span::from_millis(5);
+
+/// What a child printed until its end. One that takes longer than `within`, or whose output somebody else keeps open, is killed with its group.
+///
+/// # Errors
+/// `TimedOut`; or the system's reason.
+fn answer(mut child: Child, within: Span) -> io::Result<Output> {
+    let (texts, streams) = mpsc::channel();
+    let read = |nth: usize, from: Option<Box<dyn Read + Send>>| {
+        let texts = texts.clone();
         std::thread::spawn(move || {
             let mut text = Vec::new();
             from.map(|from| from.take(LONGEST).read_to_end(&mut text));
-            text
-        })
+            let _ = texts.send((nth, text));
+        });
     };
-    let out = read(child.stdout.take().map(|stream| Box::new(stream) as _));
-    let err = read(child.stderr.take().map(|stream| Box::new(stream) as _));
-    let [stdout, stderr] = [out, err].map(|reader| reader.join().unwrap_or_default());
-    Ok(Output { status: child.wait()?, stdout, stderr })
+    read(0, child.stdout.take().map(|stream| Box::new(stream) as _));
+    read(1, child.stderr.take().map(|stream| Box::new(stream) as _));
+    let (clock, mut printed) = (KernelClock::monotonic(), [None, None]);
+    let end = clock.now() + within;
+    loop {
+        streams.try_iter().for_each(|(nth, text): (usize, Vec<u8>)| printed[nth] = Some(text));
+        if let ([Some(stdout), Some(stderr)], Some(status)) = (&mut printed, child.try_wait()?) {
+            return Ok(Output { status, stdout: mem::take(stdout), stderr: mem::take(stderr) });
+        }
+        if clock.now() >= end {
+            break;
+        }
+        pause(BETWEEN);
+    }
+    if let Ok(pid) = libc::pid_t::try_from(child.id()) {
+        // SAFETY: two numbers; it leads a group of its own, or there is none of this number, and it was not waited for.
+        let _ = unsafe { libc::kill(-pid, libc::SIGKILL) };
+    }
+    let _ = child.kill();
+    let text = format!(
+        "it has not ended within {within}, and was killed: it waits for a device, a pipe or a file system that does not answer"
+    );
+    Err(io::Error::new(io::ErrorKind::TimedOut, text))
 }
 
 /// Keeps other processes of this process's user from its memory and its descriptors. Where that fails, they have what is theirs anyway.
@@ -195,6 +229,22 @@ fn no_capabilities() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Nor one whose output a process keeps open that it has left.
+    #[test]
+    fn a_child_that_does_not_end_is_not_waited_for() {
+        let start = |line: &str| {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.process_group(0).spawn().unwrap()
+        };
+        for line in ["exec sleep 1000", "sleep 1000 & exit 3", "exec >&- 2>&-; sleep 1000"] {
+            let error = answer(start(line), Span::from_millis(200)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{line}: {error}");
+        }
+        let output = answer(start("echo out; echo err >&2; exit 3"), Span::from_seconds(60)).unwrap();
+        assert_eq!((output.status.code(), &*output.stdout, &*output.stderr), (Some(3), &b"out\n"[..], &b"err\n"[..]));
+    }
 
     #[test]
     fn a_group_is_private_if_nobody_else_is_in_it() {

@@ -421,3 +421,45 @@ fn a_rule_that_is_broken_fails_with_what_was_found() {
         }
     }
 }
+
+/// Whatever the simulation reads would be lost.
+#[test]
+fn a_csv_takes_the_place_of_nothing_that_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let course = "seconds,level\n0,1\n10,2\n";
+    let recorded = "tick,release_utc,lateness_ns,v\n0,2026-01-01T00:00:00Z,0,1\n1,2026-01-01T00:00:01Z,0,2\n";
+    let text = "[task.course]\nkind = \"profile\"\nrate = 1\nshape = \"csv\"\nfile = \"course.csv\"\n\
+                time-column = \"seconds\"\ncolumn = \"level\"\n\
+                [task.board]\nkind = \"sensor\"\nrate = 1\npath = \"/nowhere\"\nsimulate.values = \"day.csv\"\n";
+    let drop_in = "[task.course]\nrate = 2\n";
+    std::fs::create_dir(at("test.d")).unwrap();
+    let all = [("course.csv", course), ("day.csv", recorded), ("test.toml", text), ("test.d/one.toml", drop_in)];
+    for (name, text) in all {
+        std::fs::write(at(name), text).unwrap();
+    }
+    std::fs::hard_link(at("course.csv"), at("hard.csv")).unwrap();
+    let simulate = |config: &str, csv: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hertzd"));
+        command.args(["simulate", config, "--for", "2s", "--summary-only", "--force", "--csv", csv]);
+        command.current_dir(folder.path()).stdin(std::fs::File::open(at("test.toml")).unwrap()).output().unwrap()
+    };
+    for (config, csv) in [
+        ("test.toml", "course.csv"),
+        ("test.toml", "hard.csv"),
+        ("test.toml", "day.csv"),
+        ("test.toml", "test.toml"),
+        ("test.toml", "test.d/one.toml"),
+        ("-", "test.toml"),
+    ] {
+        let output = simulate(config, csv);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let refused = format!("--csv {csv}: this command reads that file, which would be lost");
+        assert!(output.status.code() == Some(64) && stderr.contains(&refused), "{config} {csv}: {stderr}");
+    }
+    for (name, text) in all {
+        assert_eq!(std::fs::read_to_string(at(name)).unwrap(), text, "{name}");
+    }
+    let output = simulate("test.toml", "new.csv");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

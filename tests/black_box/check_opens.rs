@@ -5,7 +5,7 @@ use crate::program::{HERE, HERTZD, Running, is_root, run_in};
 use hertzd::internals::lock_as_hertzd;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -130,6 +130,56 @@ fn check_leaves_everything_as_it_was() {
     let (printed, error, code) = check(folder.path(), &config, &[]);
     assert!(code == Some(0) && error.is_empty() && !printed.contains("Warnings"), "{printed}{error}");
     assert_eq!(content(folder.path()), before);
+}
+
+/// Where it leads is that user's choice: to numbers that only root may read, or to something that never answers.
+#[test]
+fn root_reads_through_no_link_of_another_user() {
+    if !is_root() {
+        return program::skip("only root can make links of others");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("theirs")).unwrap();
+    fs::write(at("secret"), "42\n").unwrap();
+    fs::write(at("course.csv"), "0,1\n1,2\n").unwrap();
+    symlink(at("secret"), at("theirs/link")).unwrap();
+    symlink(at("course.csv"), at("theirs/link.csv")).unwrap();
+    let sensor = |path: &str| task("a", &format!("kind = \"sensor\"\nrate = 10\npath = \"{HERE}/{path}\""));
+    let profile = |path: &str| {
+        task(
+            "b",
+            &format!(
+                "kind = \"profile\"\nrate = 10\nshape = \"csv\"\nfile = \"{HERE}/{path}\"\ntime-column = 1\ncolumn = 2"
+            ),
+        )
+    };
+    let config = sensor("theirs/link") + &profile("theirs/link.csv");
+    assert_eq!(check(folder.path(), &config, &[]).2, Some(0), "links of root");
+    for name in ["theirs/link", "theirs/link.csv"] {
+        lchown(at(name), Some(65_534), None).unwrap();
+    }
+    for (command, args) in [("check", &[][..]), ("run", &["--for", "100ms"])] {
+        let output = hertzd(command, folder.path(), &config, args);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(78), "{command}: {error}");
+        for link in ["theirs/link is", "theirs/link.csv is"] {
+            let said = format!(
+                "{link} a symbolic link of user 65534, and root follows only root's links; name its target instead"
+            );
+            assert!(error.contains(&said), "{command}: {error}");
+        }
+        assert!(!error.contains("needs permission"), "{error}");
+    }
+    // One of root's that its user could have moved there is no better.
+    for name in ["theirs/link", "theirs/link.csv"] {
+        lchown(at(name), Some(0), None).unwrap();
+    }
+    lchown(at("theirs"), Some(65_534), None).unwrap();
+    let (_, error, code) = check(folder.path(), &config, &[]);
+    assert!(code == Some(78) && error.contains("theirs/link is a symbolic link in a folder of user 65534"), "{error}");
+    let there = sensor("secret") + &profile("course.csv");
+    assert_eq!(check(folder.path(), &there, &[]).2, Some(0), "without links");
 }
 
 #[test]

@@ -672,6 +672,10 @@ fn on_the_virtual_clock_it_runs_as_it_is() {
     let source =
         "[task.wave]\nkind = \"profile\"\nrate = \"1 kHz\"\nshape = \"ramp\"\nfrom = 0\nto = 1\nduration = \"1s\"\n";
     let config = source.to_owned() + &probe("p", "libprobe.so", "gain = 3\nin = \"wave.out\"");
+    let library = folder.path().join("libprobe.so").display().to_string();
+    let over = hertzd("simulate", folder.path(), &config, &["--for", "500ms", "--force", "--csv", &library]);
+    let refused = "libprobe.so: this command reads that file, which would be lost";
+    assert!(over.status.code() == Some(64) && stderr(&over).contains(refused), "{}", stderr(&over));
     let output = hertzd("simulate", folder.path(), &config, &["--for", "500ms", "--csv", "-"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);

@@ -1,9 +1,8 @@
 //! Values that were recorded in a CSV, to be played again. Reading blocks; reads no clock.
 
 use crate::channels::Column;
-use crate::sys::limited;
+use crate::sys::{entry, limited};
 use crate::time::{Instant, Span};
-use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
@@ -34,19 +33,19 @@ impl RecordedValues {
     /// What is wrong with it, and where.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let file = entry::open(path, libc::O_RDONLY).map_err(|error| failed(&error))?;
         // From a pipe or a device there may be no end.
-        if !fs::metadata(path).map_err(|error| failed(&error))?.is_file() {
+        if !file.metadata().map_err(|error| failed(&error))?.is_file() {
             return Err(failed(&"it is no regular file"));
         }
         let mut first = Vec::new();
-        let file = File::open(path).map_err(|error| failed(&error))?;
-        file.take(MCAP.len() as u64).read_to_end(&mut first).map_err(|error| failed(&error))?;
+        (&file).take(MCAP.len() as u64).read_to_end(&mut first).map_err(|error| failed(&error))?;
         if first == MCAP {
             return Err(failed(
                 &"this is an MCAP recording, and only a CSV can be played: record = \"FILE.csv\" writes one",
             ));
         }
-        let text = limited::read_text(path, LARGEST).map_err(|error| failed(&error))?;
+        let text = limited::text((&*first).chain(&file), LARGEST).map_err(|error| failed(&error))?;
         Self::parse(&text).map_err(|(line, reason)| format!("{}:{line}: {reason}", path.display()))
     }
 
@@ -163,6 +162,7 @@ pub(crate) fn played_at(release: Instant, zero: Instant, period: Span) -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     const TEXT: &str = "tick,release_utc,lateness_ns,temp1 [°C],\"a,\"\"b\"\"\"\n\
         0,2026-11-21T03:13:18.600000000Z,10,20.5,1\n\

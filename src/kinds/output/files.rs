@@ -8,10 +8,12 @@ use super::port::{Content, Port, SafeText};
 use super::setting::{Setting, Sort};
 use crate::kinds::device::{DeviceId, Refusal, Sight, first_line, hidden};
 use crate::kinds::sensor::{iio_channel, iio_conversion};
+use crate::sys::entry;
 use crate::sys::lock::{self, Taken};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -71,9 +73,16 @@ impl Files {
     }
 
     fn open(&self) -> io::Result<File> {
-        // Where a link or a pipe has taken the place of the file that was looked at, it is neither followed nor waited for.
-        let flags = if self.is_regular { libc::O_NOFOLLOW | libc::O_NONBLOCK } else { 0 };
-        OpenOptions::new().write(true).custom_flags(flags).open(&self.path)
+        if !self.is_regular {
+            return OpenOptions::new().write(true).open(&self.path);
+        }
+        // Something else may have taken the place of the file that was looked at: it is neither followed nor waited for.
+        let file = entry::open(&self.path, libc::O_WRONLY)?;
+        let facts = file.metadata()?;
+        match facts.is_file() && facts.nlink() <= 1 {
+            true => Ok(file),
+            false => Err(io::Error::other("something else has taken its place meanwhile")),
+        }
     }
 
     fn open_by(&self, key: &'static str) -> Result<File, Refusal> {
@@ -110,9 +119,8 @@ fn is_attribute(path: &Path, sys: &Path) -> bool {
 pub(super) fn holds_a_number(path: &Path) -> Result<(), Refusal> {
     let mut head = Vec::new();
     // Without permission to read it, nobody knows.
-    let Ok(_) = File::open(path).and_then(|file| file.take(LONGEST_NUMBER + 1).read_to_end(&mut head)) else {
-        return Ok(());
-    };
+    let file = entry::open(path, libc::O_RDONLY);
+    let Ok(_) = file.and_then(|file| file.take(LONGEST_NUMBER + 1).read_to_end(&mut head)) else { return Ok(()) };
     let is_whole = head.len() as u64 <= LONGEST_NUMBER;
     let text = String::from_utf8_lossy(&head);
     let text = text.trim_matches(|it: char| it.is_whitespace() || it == '\0');
@@ -137,7 +145,10 @@ pub(super) fn holds_a_number(path: &Path) -> Result<(), Refusal> {
 /// more of it is read than a number has.
 pub(super) fn text_of(path: &Path) -> io::Result<String> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    text_in(OpenOptions::new().read(true).custom_flags(flags).open(path)?)
+}
+
+fn text_in(file: File) -> io::Result<String> {
     let facts = file.metadata()?;
     if !facts.is_file() {
         return Err(io::Error::other("it is no file that holds a number"));
@@ -186,7 +197,11 @@ impl Means for Files {
     }
 
     fn value(&self, _: Option<&File>) -> io::Result<String> {
-        text_of(&self.path)
+        if self.is_regular {
+            text_in(entry::open(&self.path, libc::O_RDONLY | libc::O_NONBLOCK)?)
+        } else {
+            text_of(&self.path)
+        }
     }
 
     fn port(&self, _: &File) -> io::Result<Port> {

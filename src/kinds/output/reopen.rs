@@ -4,7 +4,7 @@
 //! it is back to the new one, each in one step. Until then nothing is written to it. Then its safe value is, and its task recovers from that.
 
 use super::digits::{Digits, Form, number};
-use super::files::{folder_of, text_of};
+use super::files::text_of;
 use super::held::{End, Held};
 use super::place::Place;
 use super::planned_write::PlannedWrite;
@@ -15,6 +15,7 @@ use super::target::Target;
 use crate::kinds::device::{Label, Refusal, Reopen, reopen_thread};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::dir::effective_user;
+use crate::sys::entry::Entry;
 use crate::sys::fd::replace;
 use crate::sys::thread::helper;
 use crate::time::{Clock, Instant, Span};
@@ -347,25 +348,19 @@ pub(super) fn set_up(place: &Place, target: &Target, held: &Held, first: Option<
 /// Makes a regular file that holds this from the start.
 pub(super) fn make(place: &Place, text: &Digits) -> Result<(), Refusal> {
     let Place::File(path) = place else { return Ok(()) };
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let new = folder_of(path).join(format!(".{name}.{}.new", std::process::id()));
-    // Nobody finds it empty. What has that name already, a link perhaps, is not written to.
-    let open = || File::create_new(&new);
-    let opened = match open() {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => fs::remove_file(&new).and_then(|()| open()),
-        opened => opened,
+    let making = || {
+        let entry = Entry::find(path)?;
+        // Nobody finds it empty. What has that name already, a link perhaps, is not written to.
+        let new = entry.beside(format!(".{}.{}.new", entry.name().to_string_lossy(), std::process::id()));
+        let written = new.make_anew().and_then(|mut file| {
+            file.write_all(text.bytes())?;
+            // What root makes in the folder of the service is the service's.
+            let folder = Some(entry.folder().metadata()?).filter(|_| effective_user() == 0);
+            folder.map_or(Ok(()), |folder| fchown(&file, Some(folder.uid()), Some(folder.gid())))
+        });
+        written.and_then(|()| new.rename(&entry)).inspect_err(|_| _ = new.remove())
     };
-    // What root makes in the folder of the service is the service's.
-    let owned = |file: &File| match effective_user() {
-        0 => fs::metadata(folder_of(path)).and_then(|folder| fchown(file, Some(folder.uid()), Some(folder.gid()))),
-        _ => Ok(()),
-    };
-    let written = opened.and_then(|mut file| file.write_all(text.bytes()).and_then(|()| owned(&file)));
-    let made = written.and_then(|()| fs::rename(&new, path));
-    made.map_err(|error| {
-        let _ = fs::remove_file(&new);
-        Refusal::new("path", format!("cannot make {}: {error}", path.display()))
-    })
+    making().map_err(|error: io::Error| Refusal::new("path", format!("cannot make {}: {error}", path.display())))
 }
 
 #[cfg(test)]

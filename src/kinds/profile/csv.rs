@@ -2,7 +2,7 @@
 
 use super::shape::Points;
 use crate::config::NumberOrName;
-use std::fs::{self, File};
+use crate::sys::entry;
 use std::io::Read;
 use std::path::Path;
 
@@ -23,12 +23,12 @@ pub(super) struct Wanted {
 pub(super) fn read(path: &Path, wanted: &Wanted) -> Result<Points, String> {
     let shown = path.display();
     let failed = |reason: std::io::Error| format!("cannot read {shown}: {reason}");
-    let metadata = fs::metadata(path).map_err(failed)?;
-    if !metadata.is_file() {
+    let file = entry::open(path, libc::O_RDONLY).map_err(failed)?;
+    if !file.metadata().map_err(failed)?.is_file() {
         return Err(format!("cannot read {shown}: it is no regular file"));
     }
-    let (mut file, mut bytes) = (File::open(path).map_err(failed)?.take(LARGEST + 1), Vec::new());
-    file.read_to_end(&mut bytes).map_err(failed)?;
+    let mut bytes = Vec::new();
+    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > LARGEST {
         return Err(format!("{shown} is larger than 64 MiB; keep fewer rows"));
     }

@@ -7,13 +7,14 @@
 //! `/sys` are not followed: their reads fail by themselves.
 
 use crate::sys::clock::pause;
+use crate::sys::entry;
 use crate::sys::fd::FdSlot;
 use crate::sys::thread::{helper, with_signals_blocked};
 use crate::time::Span;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::mem;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,9 +62,9 @@ pub(super) struct Follower {
     misses: u32, // looks since there was a file
 }
 
-/// Opens a file to be read. Does not wait for the other end should the path be a pipe.
+/// Opens a file to be read. Does not wait for the other end should the path be a pipe. Root follows only root's links.
 pub(super) fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+    entry::open(path, libc::O_RDONLY)
 }
 
 /// Both ends for a file that was opened at this path; `None` when it cannot be replaced.
