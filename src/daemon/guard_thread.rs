@@ -316,6 +316,12 @@ mod tests {
         assert_eq!([names(thread.guards()), names(thread.planned())], [["first"], ["second"]]);
         second.begins();
         assert_eq!(names(thread.guards()), ["second"]);
+        let (mut known, mut none) = (Vec::new(), Vec::new());
+        assert_eq!(names(thread.guards_unless_locked(&mut known)), ["second"]);
+        let locked = thread.guards.lock().unwrap();
+        assert_eq!(names(thread.guards_unless_locked(&mut known)), ["second"], "nothing is waited for");
+        assert!(thread.guards_unless_locked(&mut none).is_empty());
+        drop(locked);
         let mut look = Look::default();
         let mut looks = |most: u64| {
             (0..most).find(|_| look.act(second.beats(), second.safe_after(), false, false, STEP)).inspect(|_| {

@@ -191,6 +191,10 @@ impl ReadBack for Readback {
             (None, _) if self.is_given_back(&target) => Reading::GivenBack,
             (None, Some(_)) if number.is_nan() => Reading::Unsettled,
             (None, Some(value)) => compare(target.as_held(number), value),
+            // After a write that failed it is not known how they are set.
+            (None, None) if self.written.settings().is_some_and(|(numbers, _)| numbers[0].is_nan()) => {
+                Reading::Unsettled
+            }
             (None, None) => Reading::Agrees(None),
         };
         if self.repairs && matches!(reading, Reading::Differs { .. } | Reading::NotInForce(_)) {
@@ -266,7 +270,23 @@ mod tests {
             fs::write(hwmon.join("pwm2_enable"), "1\n").unwrap();
             assert_eq!(readback.read(), Reading::Agrees(None));
             fs::write(hwmon.join("pwm2_enable"), "5\n").unwrap();
+            last.forget_settings();
+            assert_eq!(readback.read(), Reading::Unsettled, "a write of it has failed");
         }
+    }
+
+    #[test]
+    fn of_an_output_that_keeps_what_it_has_nothing_is_asked_once_it_is_switched_off() {
+        let folder = tempfile::tempdir().unwrap();
+        tree(folder.path(), &[("valve", "0\n")]);
+        let target = Target::find(&Place::File(folder.path().join("valve")), folder.path()).unwrap().unwrap();
+        let ((taken, _), every) = (target.take("path").unwrap(), Some(Span::from_seconds(1)));
+        let readback = Readback::of(&target, &taken, Arc::default(), (every, false)).unwrap().unwrap();
+        let guard = super::super::Guard::new("valve", Arc::default(), (every.unwrap(), every.unwrap()), None);
+        guard.reads_back(readback);
+        assert!(guard.readback().is_some());
+        guard.end();
+        assert!(guard.readback().is_none());
     }
 
     #[test]
