@@ -252,6 +252,18 @@ fn a_chain_keeps_the_distances_between_its_phases() {
 
 #[test]
 fn a_latency_that_no_plan_keeps_is_said_and_fails() {
+    // The sensor is on another worker: by its deadline it may be 20 ms old, and stay so.
+    let apart = chain("4ms").replacen("rate = 100", "worker = \"other\"\nrate = 100", 1);
+    let apart = apart.replace("[worker.main]", "[worker.main]\n[worker.other]\npolicy = \"other\"");
+    let apart = apart
+        .replace("kind = \"pid\"", "kind = \"pid\"\nworker = \"main\"")
+        .replace("kind = \"output\"", "kind = \"output\"\nworker = \"main\"");
+    let (_folder, path) = file("my.toml", &apart.replace("kind = \"load\"", "kind = \"load\"\nworker = \"main\""));
+    let output = hertzd(&["plan", word(&path)]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let warning = "#   warning: task.motor: max-latency = \"4ms\"; may not hold: what the task uses can be 20.0 ms old";
+    assert_eq!(text(&output.stdout).matches(warning).count(), 2, "before and after: {output:?}");
+
     let (_folder, path) = file("my.toml", &chain("20us"));
     let output = hertzd(&["plan", word(&path)]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");

@@ -2,7 +2,7 @@
 //! another. Pure.
 
 use crate::cli::check::{self, graph::Graph};
-use crate::config::{Config, Problems};
+use crate::config::{Config, Problem, Problems};
 use crate::time::Span;
 
 /// The age of a chain when the tick of its last task has finished.
@@ -43,15 +43,17 @@ pub(super) fn too_old(ages: &[Age]) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// What `hertzd check` would warn of, or refuse, in `planned` and not in `config`.
+/// What `hertzd check` would warn of, or refuse.
+pub(super) fn warnings(config: &Config) -> Vec<Problem> {
+    let refused = check::latency::refuse(config).err();
+    let all = Problems::joined(check::doubts(&Graph::of(config)).into_iter().chain(refused));
+    all.iter().flat_map(Problems::iter).cloned().collect()
+}
+
+/// The same of `planned`, as far as it is not true of `config`.
 pub(super) fn new_warnings(config: &Config, planned: &Config) -> Vec<String> {
-    let of = |config: &Config| {
-        let refused = check::latency::refuse(config).err();
-        let all = Problems::joined(check::doubts(&Graph::of(config)).into_iter().chain(refused));
-        all.iter().flat_map(Problems::iter).cloned().collect::<Vec<_>>()
-    };
-    let before = of(config);
+    let before = warnings(config);
     let is_new = |table: &str, key: &str| before.iter().all(|known| (&*known.table, &*known.key) != (table, key));
-    let new = of(planned).into_iter().filter(|problem| is_new(&problem.table, &problem.key));
+    let new = warnings(planned).into_iter().filter(|problem| is_new(&problem.table, &problem.key));
     new.map(|problem| problem.message).collect()
 }

@@ -1,6 +1,6 @@
 //! The comments above a plan: worst responses and loads, before and after, and what is not known. Pure.
 
-use super::chains::Age;
+use super::chains::{Age, warnings};
 use super::input::{From, list};
 use super::planned::Planned;
 use crate::cli::Source;
@@ -98,12 +98,14 @@ impl Report<'_> {
                 let _ = writeln!(text, "# With them, deadlines are missed as planned, too: {}.", list(&late));
             }
         }
-        for (heading, capacities) in [("Before", before), ("After", after)] {
+        let after_it = &self.planned.config;
+        for (heading, capacities, of) in [("Before", before, *config), ("After", after, after_it)] {
             let _ = writeln!(text, "#\n# {heading}, as `{} check` says it:", program::name());
             for Capacity { label, sum, findings } in capacities {
                 let _ = writeln!(text, "#   {label}: {sum}");
                 findings.iter().for_each(|finding| _ = writeln!(text, "#     {}", finding.text));
             }
+            warnings(of).iter().for_each(|warning| _ = writeln!(text, "#   warning: {}", warning.message));
         }
         let _ = writeln!(text, "#\n# What this does not know:");
         for line in self.unknown(only) {
