@@ -642,8 +642,12 @@ const HOSTILE: [(&str, &str, bool); 14] = [
 
 #[test]
 fn a_program_that_has_no_value_yet_says_so_with_nan_and_that_is_no_error() {
-    let client = "for tick in hertzd.ticks(): hertzd.out(echo=math.nan if tick.n < 50 else 7)\n";
+    // However long it takes to start.
+    let client =
+        "for tick in hertzd.ticks(): hertzd.out(echo=7 if os.path.exists(sys.argv[1] + '/go') else math.nan)\n";
     let mut running = run(&echo("brain", client, ""), &["--json"]);
+    wait_for_row(&mut running, "brain", "an answer", |row| row["answers"] > 0.0);
+    fs::write(running.folder().join("go"), "").unwrap();
     wait_for_row(&mut running, "brain", "a value", |row| row["echo"] == 7.0);
     running.signal("TERM");
     let ended = running.wait();
