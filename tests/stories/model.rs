@@ -132,6 +132,17 @@ impl Model {
         }
     }
 
+    /// What shows that its outputs follow their inputs: each file, and the text in it. A fan follows only when it is driven by hand.
+    pub(crate) fn following(&self) -> Vec<(String, String)> {
+        let follows = |tenure: &&Tenure| tenure.follows && !self.hangs(tenure);
+        let shows = |tenure: &Tenure| {
+            let target = tenure.output.target;
+            let by_hand = target.enable().filter(|_| !tenure.disturbed).map(|enable| (enable, BY_HAND.to_owned()));
+            [Some((target.value(), text(tenure.output.value))), by_hand]
+        };
+        self.tenures.values().filter(follows).flat_map(shows).flatten().collect()
+    }
+
     /// Its outputs were seen to follow their inputs.
     pub(crate) fn live(&mut self) {
         let frozen = self.frozen;
@@ -248,7 +259,8 @@ impl Model {
             }
             self.tenures.insert(target, tenure);
         }
-        if let Some(tenure) = self.tenures.get(&Target::ON_DISK).filter(|tenure| self.hangs(tenure)).cloned() {
+        // What hangs, and what a busy machine has starved, may have been made safe.
+        if let Some(tenure) = self.tenures.get(&Target::ON_DISK).cloned() {
             self.reaches(&tenure.output, &tenure.before);
         }
         // What is to hold what it has, whatever happens, is not in the plan: it is over.

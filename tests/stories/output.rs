@@ -106,6 +106,10 @@ impl Output {
         }
         // What hangs there holds up no other task.
         let _ = writeln!(text, "worker = \"{}\"", if *target == Target::ON_DISK { "disk" } else { "main" });
+        // A worker that a busy machine starves does not count; one that hangs with the disk does.
+        if *target != Target::ON_DISK {
+            text += "safe-after = \"60s\"\n";
+        }
         let _ = writeln!(text, "start = \"{}\"", if *keep { "keep" } else { "safe" });
         let _ = writeln!(text, "write = \"{}\"", if *always { "always" } else { "change" });
         text

@@ -149,6 +149,16 @@ impl<'a> Stage<'a> {
         command
     }
 
+    /// What is left of a longer text is gone from the files of the chip that nobody has: a driver would not show it.
+    fn show_as_drivers_do(&self) {
+        let free = [1, 2].map(Target::Fan).into_iter().filter(|fan| !self.model.tenures.contains_key(fan));
+        free.flat_map(Target::files).for_each(|file| {
+            if self.folder.path().join(&file).exists() {
+                self.put(&file, &self.read(&file));
+            }
+        });
+    }
+
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
@@ -199,6 +209,7 @@ impl<'a> Stage<'a> {
 
     fn reload(&mut self, outputs: &[Output]) -> Result<(), Wrong> {
         self.settle()?;
+        self.show_as_drivers_do();
         self.configure(outputs);
         let answers = |log: &str| [log.matches("reloaded: ").count(), log.matches("reload refused: ").count()];
         let before = answers(&self.log());
@@ -231,16 +242,8 @@ impl<'a> Stage<'a> {
 
     fn wait_until_live(&mut self) -> Result<(), Wrong> {
         self.settle()?;
-        let expected: Vec<_> = self
-            .model
-            .tenures
-            .values()
-            .filter(|it| it.follows && !self.model.hangs(it))
-            .map(|it| it.output.clone())
-            .collect();
-        for output in expected {
-            let (file, value) = (output.target.value(), text(output.value));
-            self.wait_for(&format!("{file} is {value:?}"), |stage| stage.read(&file) == value)?;
+        for (file, shows) in self.model.following() {
+            self.wait_for(&format!("{file} is {shows:?}"), |stage| stage.read(&file) == shows)?;
         }
         self.model.live();
         Ok(())

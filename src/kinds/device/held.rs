@@ -4,7 +4,7 @@
 //! A mutex guards it: not for a hot thread. No clock is read.
 
 use super::id::{DeviceId, OpenDevice};
-use super::refusal::Refusal;
+use super::refusal::{Label, Refusal};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,6 +13,7 @@ struct Entry {
     claim: u64,
     device: DeviceId,
     task: String,
+    is_away: bool, // it was closed, to be opened again
 }
 
 struct Registry {
@@ -35,7 +36,12 @@ impl Claim {
         let mut registry = registry();
         registry.claims += 1;
         let claim = registry.claims;
-        registry.entries.extend(devices.into_iter().map(|device| Entry { claim, device, task: task.to_owned() }));
+        registry.entries.extend(devices.into_iter().map(|device| Entry {
+            claim,
+            device,
+            task: task.to_owned(),
+            is_away: false,
+        }));
         Self(claim)
     }
 
@@ -47,7 +53,8 @@ impl Claim {
             return;
         };
         registry.entries.retain(|entry| !is_own(entry));
-        let entry = |device: &DeviceId| Entry { claim: self.0, device: device.clone(), task: task.clone() };
+        let entry =
+            |device: &DeviceId| Entry { claim: self.0, device: device.clone(), task: task.clone(), is_away: false };
         registry.entries.extend(devices.iter().map(entry));
     }
 
@@ -126,17 +133,37 @@ pub(crate) fn find_holder(refusal: &mut Refusal, own: Option<&Claim>) -> Option<
     Some(holder)
 }
 
+/// Why a task must not have a device that it could open: another one has it, and has still to open it again since it was away. `own`: its own claim,
+/// which comes before those that are younger.
+pub(super) fn claimed_by_another(label: &Label, device: &impl OpenDevice, own: Option<&Claim>) -> Option<Refusal> {
+    let mut devices = device.exclusive();
+    let comes_first = |entry: &Entry| entry.is_away && own.is_none_or(|own| entry.claim < own.0);
+    devices.retain(|device| registry().entries.iter().any(|entry| entry.device == *device && comes_first(entry)));
+    let mut refusal = Refusal::in_use("kind", &label.device, devices);
+    let holder = find_holder(&mut refusal, own);
+    refusal.in_use.clear(); // it is said who has it
+    (holder == Some(Holder::Task)).then_some(refusal)
+}
+
 /// A device with the claim on it; the device is closed first.
 #[derive(Debug)]
 pub(super) struct Claimed<D> {
     pub(super) device: D,
-    _claim: Claim,
+    claim: Claim,
 }
 
 impl<D: OpenDevice> Claimed<D> {
     pub(super) fn new(device: D, task: &str) -> Self {
         let claim = Claim::new(device.exclusive(), task);
-        Self { device, _claim: claim }
+        Self { device, claim }
+    }
+
+    /// Closes the device; nobody else is to have it yet.
+    pub(super) fn close(self) -> Claim {
+        let Self { device, claim } = self;
+        registry().entries.iter_mut().filter(|entry| entry.claim == claim.0).for_each(|entry| entry.is_away = true);
+        drop(device);
+        claim
     }
 }
 

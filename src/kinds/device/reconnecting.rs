@@ -4,7 +4,7 @@
 //! `hertzd-devices` polls all such rings, and closes and reopens each lost device on a thread of its own, so none delays
 //! another. The reopened device comes back over another ring at the next tick. No clock is read here.
 
-use super::held::{Claim, Claimed, Holder, find_holder};
+use super::held::{Claim, Claimed, Holder, claimed_by_another, find_holder};
 use super::id::OpenDevice;
 use super::refusal::{Label, Refusal};
 use super::reopen::{Reopening, reopen_thread};
@@ -52,11 +52,13 @@ pub(crate) enum First<D> {
     Missing,
 }
 
-impl<D> First<D> {
+impl<D: OpenDevice> First<D> {
     /// Whether a task may start with this result of opening its device.
     pub(crate) fn of(label: &Label, missing: Missing, opened: Result<D, Refusal>) -> Result<Self, Refusal> {
         let mut refusal = match opened {
-            Ok(device) => return Ok(Self::Opened(device)),
+            Ok(device) => {
+                return claimed_by_another(label, &device, None).map_or(Ok(Self::Opened(device)), Err);
+            }
             Err(refusal) => refusal,
         };
         match find_holder(&mut refusal, None) {
@@ -252,6 +254,50 @@ mod tests {
         drop(old);
         until(|| new.device().is_ok().then_some(()));
         assert!(begin("c").unwrap_err().message.contains("by task b;"));
+    }
+
+    #[test]
+    fn a_device_that_is_away_is_still_its_task_s() {
+        let (taken, there) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)));
+        let id = || DeviceId::Named("one that is away".into());
+        struct Away {
+            device: DeviceId,
+            _alone: Alone,
+        }
+        impl OpenDevice for Away {
+            fn exclusive(&self) -> Vec<DeviceId> {
+                vec![self.device.clone()]
+            }
+        }
+        let begin = |task, there: &Arc<AtomicBool>| {
+            let (taken, there) = (taken.clone(), there.clone());
+            let open = move || match there.load(Ordering::Relaxed) {
+                false => missing(),
+                true if taken.swap(true, Ordering::Relaxed) => Err(Refusal::in_use("device", "toy", [id()])),
+                true => Ok(Away { device: id(), _alone: Alone(taken.clone()) }),
+            };
+            Reconnecting::open(label(task), Missing::Wait, open)
+        };
+        let mut first = begin("a", &there).unwrap();
+        there.store(false, Ordering::Relaxed);
+        first.device().map(|_| ()).unwrap();
+        first.lose();
+        until(|| (!taken.load(Ordering::Relaxed)).then_some(()));
+        // It is back, and another task is faster than what opens it again for the first one.
+        let is_back = Arc::new(AtomicBool::new(true));
+        let refused = begin("b", &is_back).err().unwrap();
+        assert_eq!(refused.message, "toy is in use by task a; only one task at a time can have it");
+        // One that has waited for it does not get it either.
+        let late = Arc::new(AtomicBool::new(false));
+        let mut second = begin("b", &late).unwrap();
+        late.store(true, Ordering::Relaxed);
+        pause(Span::from_millis(300));
+        assert!(second.device().is_err());
+        there.store(true, Ordering::Relaxed);
+        until(|| first.device().is_ok().then_some(()));
+        assert!(second.device().is_err());
+        drop(first);
+        until(|| second.device().is_ok().then_some(()));
     }
 
     impl OpenDevice for u32 {}

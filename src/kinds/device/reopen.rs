@@ -2,7 +2,7 @@
 //!
 //! They read the monotonic clock, and may block and allocate.
 
-use super::held::{Claim, Claimed, find_holder};
+use super::held::{Claim, Claimed, claimed_by_another, find_holder};
 use super::id::OpenDevice;
 use super::refusal::{Label, Refusal};
 use crate::sys::clock::{KernelClock, pause};
@@ -84,7 +84,9 @@ impl<D: OpenDevice + Send, F: FnMut() -> Result<D, Refusal> + Send> Reopen for R
         while self.awaited.as_ref().is_some_and(Claim::waits) && !self.is_abandoned() {
             pause(POLL_EVERY);
         }
-        let lost = self.lost.pop().map(drop).is_ok();
+        // It is closed, and stays this task's.
+        let kept = self.lost.pop().ok().map(Claimed::close);
+        let lost = kept.is_some();
         self.missing = false;
         if lost {
             warn!("{} disconnected; trying to reopen it", self.label);
@@ -103,7 +105,9 @@ impl<D: OpenDevice + Send, F: FnMut() -> Result<D, Refusal> + Send> Reopen for R
             let opened = helper::caught(&mut self.open);
             let panicked =
                 |text| Err(Refusal::new("kind", format!("the attempt to open it {text}; please report this")));
-            match opened.unwrap_or_else(panicked) {
+            let own = self.awaited.as_ref().or(kept.as_ref());
+            let opened = opened.unwrap_or_else(panicked);
+            match opened.and_then(|device| claimed_by_another(&self.label, &device, own).map_or(Ok(device), Err)) {
                 Ok(device) => {
                     let device = Claimed::new(device, &self.label.task);
                     let took = (clock.now() - began).seconds();
@@ -117,7 +121,7 @@ impl<D: OpenDevice + Send, F: FnMut() -> Result<D, Refusal> + Send> Reopen for R
                     return true;
                 }
                 Err(mut refusal) => {
-                    find_holder(&mut refusal, self.awaited.as_ref());
+                    find_holder(&mut refusal, own);
                     if refusal.message != logged {
                         warn!("{} cannot be {verb} yet; hertzd keeps trying: {}", self.label, refusal.message);
                         logged = refusal.message;
