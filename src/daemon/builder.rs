@@ -218,6 +218,7 @@ impl BuilderLoop {
                     if self.plan.is_amiss() || is_written {
                         self.update_plan("is gone, or does not have all outputs");
                     }
+                    self.say_what_is_owed();
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -225,12 +226,19 @@ impl BuilderLoop {
             match job {
                 Job::Prepare(running, joints, held) => {
                     let result = self.answer(|builder| builder.prepare(&running, &joints, &held));
+                    if result.as_ref().is_ok_and(Prepared::is_written) {
+                        self.plan.has_started();
+                        self.update_plan("still has outputs of an earlier run that were made safe");
+                    }
                     // Without a receiver the result is dropped here.
                     let _ = prepared.send(result);
                 }
                 Job::Write(wanted) => {
                     self.shared.begin("writing what outputs begin with".into());
                     let result = self.answer(|_| write(*wanted));
+                    if result.is_ok() {
+                        self.plan.has_started();
+                    }
                     // What has begun to have a target of an earlier run has taken that over.
                     self.update_plan("does not follow what has become of the targets");
                     let _ = prepared.send(result);
@@ -271,6 +279,10 @@ impl BuilderLoop {
         output::close_settled();
         self.plan.try_update(&self.guard.planned(), but);
         self.shared.plan_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.plan.trouble);
+        self.say_what_is_owed();
+    }
+
+    fn say_what_is_owed(&self) {
         *self.shared.owed.lock().unwrap_or_else(PoisonError::into_inner) = self.plan.owed();
     }
 

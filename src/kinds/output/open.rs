@@ -36,6 +36,9 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
             Target::find(&settings.place, sys)?.ok_or_else(vanished)?
         }
     };
+    if settings.safe != Safe::Hold {
+        target.can_be_made_safe(key)?;
+    }
     let settings = settings.fitting(&target.raw)?;
     let mut in_use = Refusal::in_use(key, &label.device, &*target.ids);
     let before = match find_holder(&mut in_use, None) {
@@ -68,7 +71,9 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     let law = match (&safe, settings.start) {
         (Some(safe), Start::Safe) if !follows => {
             raw = settings.conversion.raw(safe.value);
-            makes_safe = is_set_up || matches!(settings.safe, Safe::Value(_));
+            // What is to be restored is there, unless a process before this one has left its own value.
+            let is_there = now.is_some() && now.as_ref() == original;
+            makes_safe = is_set_up || matches!(settings.safe, Safe::Value(_)) || !is_there;
             if !makes_safe {
                 held.put_out(raw, true);
             }
@@ -273,6 +278,9 @@ pub(super) fn look(settings: &OutputSettings, task: &str, sys: &Path) -> Result<
             (Sight::of(key, vec![id]).unknown("whether the file can be made"), safe)
         }
         Some(target) => {
+            if settings.safe != Safe::Hold {
+                target.can_be_made_safe(key)?;
+            }
             let settings = settings.clone().fitting(&target.raw)?;
             let content = target.read(None).ok();
             let text = match safe_state(&settings, &target, content.as_ref()) {

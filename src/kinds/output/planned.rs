@@ -26,13 +26,22 @@ impl PlannedWrite {
         self
     }
 
-    /// Whether there is anything that it could be written to.
-    pub(crate) fn is_there(&self) -> bool {
+    /// Whether it was to a regular file, which is not there any more. A device may come back, and still do what it did.
+    pub(crate) fn is_gone_for_good(&self) -> bool {
+        let is_gone = |path: &Path| path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        matches!(self, Self::File { path, cut: true, .. } if is_gone(path))
+    }
+
+    /// Whether another process would make it, as far as that can be known without doing so.
+    ///
+    /// # Errors
+    /// Why it would not.
+    pub(crate) fn can_be_made(&self) -> io::Result<()> {
+        self.wrong().map_or(Ok(()), |why| Err(io::Error::other(why)))?;
         match self {
-            Self::File { path, .. } => path.exists(),
-            Self::Line { chip, .. } => chip.exists(),
-            Self::Register { bus, .. } => bus.exists(),
-            Self::Can { interface, .. } => Path::new("/sys/class/net").join(interface).exists(),
+            Self::Line { chip, .. } => is_device(chip, CHIP),
+            Self::Register { bus, .. } => is_device(bus, BUS),
+            Self::File { .. } | Self::Can { .. } => Ok(()),
         }
     }
 

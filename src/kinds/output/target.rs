@@ -110,6 +110,17 @@ impl Target {
         self.regular_file().map_or(Ok(()), holds_a_number)
     }
 
+    /// Refuses what only this process would make safe: should it be killed, nobody could.
+    pub(super) fn can_be_made_safe(&self, key: &'static str) -> Result<(), Refusal> {
+        self.any_writes().iter().try_for_each(PlannedWrite::can_be_made).map_err(|why| {
+            let shown = self.shown();
+            let text = format!(
+                "should this process be killed, `hertzd safe` could not make {shown} safe: {why}; name the device by its file in /dev"
+            );
+            Refusal::new(key, text)
+        })
+    }
+
     /// A file that is there for as long as it is.
     pub(super) fn node(&self) -> &Path {
         self.means.node()
