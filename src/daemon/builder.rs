@@ -125,6 +125,7 @@ impl Builder {
             rooms: BTreeMap::new(),
             locked: None,
             _latency: None,
+            contended: None,
             shared: shared.clone(),
         };
         helper::spawn("hertzd-builder", move || builder.run(&receiver, &reply))?;
@@ -166,7 +167,7 @@ impl Builder {
         self.shared.plan_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What runs before this one have left, and could not be written since; `None`: nothing.
+    /// What runs before this one have left, and could not be written since, and what targets another hertzd has too; `None`: nothing.
     pub(super) fn owed(&self) -> Option<String> {
         self.shared.owed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -205,6 +206,7 @@ struct BuilderLoop {
     rooms: BTreeMap<String, usize>,      // of the channel of each worker, by name
     locked: Option<Result<(), Refusal>>, // None: not tried yet
     _latency: Option<File>,              // open, it keeps the CPUs from deep sleep
+    contended: Option<String>,           // targets that another hertzd has too
     shared: Arc<Shared>,
 }
 
@@ -218,6 +220,7 @@ impl BuilderLoop {
                     if self.plan.is_amiss() || is_written {
                         self.update_plan("is gone, or does not have all outputs");
                     }
+                    self.contended = output::ask_for_locks();
                     self.say_what_is_owed();
                     continue;
                 }
@@ -283,7 +286,8 @@ impl BuilderLoop {
     }
 
     fn say_what_is_owed(&self) {
-        *self.shared.owed.lock().unwrap_or_else(PoisonError::into_inner) = self.plan.owed();
+        let all: Vec<_> = self.plan.owed().into_iter().chain(self.contended.clone()).collect();
+        *self.shared.owed.lock().unwrap_or_else(PoisonError::into_inner) = (!all.is_empty()).then(|| all.join("; "));
     }
 
     fn prepare(&mut self, running: &Sections, joined: &Joints, held: &Held) -> Result<Prepared, Failure> {

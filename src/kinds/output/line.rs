@@ -1,6 +1,6 @@
 //! Targets that are GPIO lines. Finding and requesting one may block and allocate.
 
-use super::means::Means;
+use super::means::{Kept, Means};
 use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use crate::config::NumberOrName;
@@ -25,8 +25,8 @@ impl Means for DrivenLine {
         format!("line {} of {} ({:?})", self.offset, self.node.display(), self.label)
     }
 
-    fn take(&self, _: &'static str) -> Result<File, Refusal> {
-        self.request()
+    fn take(&self, _: &'static str) -> Result<Kept, Refusal> {
+        Ok(Kept { file: self.request()?, lock: None })
     }
 
     fn set_up(&self, taken: &File, high: Option<bool>) -> Result<(), Refusal> {

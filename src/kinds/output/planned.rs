@@ -91,7 +91,7 @@ impl PlannedWrite {
 
 /// Refuses what a process has that lives: it writes its own values there, and would not see that this one has gone.
 fn is_free(file: &File, path: &Path) -> io::Result<()> {
-    keep_others_out(file, &path.display()).map_err(busy)
+    keep_others_out(file, &path.display()).map(drop).map_err(busy)
 }
 
 fn busy(why: String) -> io::Error {
@@ -104,7 +104,7 @@ fn busy(why: String) -> io::Error {
 fn is_free_register(taken: Taken, bus: &Path) -> io::Result<()> {
     match taken {
         Taken::Peer(Some(holder)) if holder.pid == std::process::id() => Ok(()),
-        taken => not_a_peer(taken, &bus.display(), || None).map_err(busy),
+        taken => not_a_peer(taken, &bus.display(), || None).map(drop).map_err(busy),
     }
 }
 

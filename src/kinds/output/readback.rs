@@ -187,7 +187,7 @@ mod tests {
     fn settings_of(place: &Place, sys: &Path, repairs: bool) -> (Target, Arc<LastWritten>, Arc<Readback>) {
         let target = Target::find(place, sys).unwrap().unwrap();
         let ((taken, _), last) = (target.take("path").unwrap(), Arc::new(LastWritten::default()));
-        let readback = Readback::of(&target, &taken, last.clone(), (None, repairs)).unwrap().unwrap();
+        let readback = Readback::of(&target, &taken.file, last.clone(), (None, repairs)).unwrap().unwrap();
         (target, last, readback)
     }
 

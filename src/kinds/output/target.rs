@@ -3,7 +3,7 @@
 use super::digits::{Digits, Form, number};
 use super::files::{Files, holds_a_number, iio_raw, is_makeable};
 use super::identity::Identity;
-use super::means::{Means, Setting};
+use super::means::{Kept, Means, Setting};
 use super::pending::{left_bytes, left_writes};
 use super::place::{Place, RawScale};
 use super::planned_write::PlannedWrite;
@@ -128,7 +128,7 @@ impl Target {
 
     /// Takes it: no other process of hertzd has it until all copies of the files are closed that this returns, that of the value and those beside
     /// it. Nothing is written.
-    pub(super) fn take(&self, key: &'static str) -> Result<(File, Vec<File>), Refusal> {
+    pub(super) fn take(&self, key: &'static str) -> Result<(Kept, Vec<Kept>), Refusal> {
         Ok((self.means.take(key)?, self.means.take_beside(key)?))
     }
 
