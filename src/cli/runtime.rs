@@ -16,12 +16,13 @@ use crate::daemon::{NoPlan, SafePlan};
 use crate::flight::{FLIGHT, FLIGHT_BEFORE};
 use crate::kinds::output::PlannedWrite;
 use crate::program;
-use crate::sys::clock::pause;
+use crate::sys::clock::{KernelClock, pause};
 use crate::sys::dir::{Dir, Readers, effective_user};
 use crate::sys::entry::Entry;
+use crate::sys::lock::Holder;
 use crate::sys::trust;
 use crate::sys::user::group_number;
-use crate::time::Span;
+use crate::time::{Clock, Span};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -33,6 +34,9 @@ use tracing::{debug, warn};
 /// The plan of the outputs' safe values.
 const SAFE_PLAN: &str = "safe-plan.json";
 const SOCKET: &str = "status.sock";
+
+/// How long a start in the foreground waits for processes there that were killed.
+const ENDS_WITHIN: Span = Span::from_seconds(2);
 
 /// How often one's own directory is made, should others take it for a dead one's meanwhile.
 const ATTEMPTS: u32 = 100;
@@ -128,8 +132,14 @@ impl RuntimeDirectory {
 
     /// Keeps the latest flight file of the dead processes, and removes the rest of what they left, but for safe values that are owed.
     fn take_over(&mut self, place: &Dir, own: &str) {
+        let names: Vec<_> = place.names().filter(|name| is_number(name) && name != own).collect();
+        await_ends(&names);
+        // What one owes that cannot end is this one's too. Its directory stays.
+        let plans =
+            names.iter().filter(|name| killed(name).is_some()).map(|name| place.path().join(name).join(SAFE_PLAN));
+        self.left_plans.extend(plans);
         let dead = |name: String| Some((dead(place, &name)?, name));
-        let dead: Vec<_> = place.names().filter(|name| is_number(name) && name != own).filter_map(dead).collect();
+        let dead: Vec<_> = names.into_iter().filter_map(dead).collect();
         let changed = |dir: &Dir| dir.open_file(FLIGHT, libc::O_PATH).and_then(|file| file.metadata()?.modified()).ok();
         let latest = dead.iter().filter_map(|((dir, ..), _)| Some((changed(dir)?, dir))).max_by_key(|(at, _)| *at);
         if let Some((_, dir)) = latest {
@@ -164,12 +174,13 @@ impl RuntimeDirectory {
     }
 }
 
-/// Whether the plan of a process that is dead owes nothing to anything that is there. One that cannot be read may.
+/// Whether the plan of a process that is dead owes nothing. A device that is away does what it did once it is back. A plan that cannot be read may
+/// owe anything.
 fn is_settled(plan: &Path) -> bool {
     match SafePlan::take(plan) {
         Ok((plan, _locked)) => plan.outputs.iter().all(|output| {
-            let is_there = |write: &PlannedWrite| write.check().is_err() || write.is_there();
-            output.written || !output.writes.iter().any(is_there)
+            let is_over = |write: &PlannedWrite| write.check().is_ok() && write.is_gone_for_good();
+            output.written || output.writes.iter().all(is_over)
         }),
         Err(why) => matches!(why, NoPlan::Missing),
     }
@@ -272,6 +283,21 @@ fn others(place: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 
 fn is_number(name: &str) -> bool {
     name.parse::<u32>().is_ok()
+}
+
+/// Waits for the ends of those that were killed, for a limited time: until then their directories are locked.
+fn await_ends(names: &[String]) {
+    let clock = KernelClock::monotonic();
+    let began = clock.now();
+    while names.iter().any(|name| killed(name).is_some()) && clock.now() - began < ENDS_WITHIN {
+        pause(Span::from_millis(10));
+    }
+}
+
+/// The process with this number, if it was killed and has not ended.
+fn killed(name: &str) -> Option<Holder> {
+    let holder = Holder::of(name.parse().ok()?)?;
+    (holder.is_ours() && holder.is_killed() && !holder.has_ended()).then_some(holder)
 }
 
 /// The directory with its locks, if its process has died.

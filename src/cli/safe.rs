@@ -56,14 +56,14 @@ pub(super) struct SafeArgs {
     #[arg(long, conflicts_with = "dry_run")]
     hold: bool,
     /// The plan is open as standard input, and belongs to this user; the answer is JSON, for the process that has started this one
-    #[arg(long, hide = true, requires = "plan")]
-    as_owner: bool,
+    #[arg(long, hide = true, requires = "plan", value_name = "UID:GID", value_parser = safe_owner::user_of)]
+    as_owner: Option<(u32, u32)>,
 }
 
 pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
     let manner = Manner { dry_run: args.dry_run, hold: args.hold };
-    if let (true, Some(plan)) = (args.as_owner, &args.plan) {
-        let done = safe_owner::answer_for_root(plan, manner)?;
+    if let (Some(owner), Some(plan)) = (args.as_owner, &args.plan) {
+        let done = safe_owner::answer_for_root(owner, plan, manner)?;
         return if done.holds { wait_for_the_end() } else { Ok(()) };
     }
     if let Some(config) = &args.config {

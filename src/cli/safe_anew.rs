@@ -2,7 +2,7 @@
 
 use super::{App, Source, Stop, print, runtime, safe_readback};
 use crate::config::{BuildError, Problems, TaskConfig};
-use crate::daemon::{NoPlan, SafePlan};
+use crate::daemon::{FoundPlan, NoPlan, SafePlan};
 use crate::kinds::output::{Guard, PlannedWrite};
 use crate::kinds::{can, output};
 use std::fmt::Write as _;
@@ -21,8 +21,8 @@ enum Became {
 /// Writes them, one after the other; a failure keeps none of the others from it.
 pub(super) fn safe(app: &App, source: &Source, dry_run: bool) -> Result<(), Stop> {
     let config = app.load(source).map_err(|problems: Problems| problems.ending_in("nothing was written"))?;
-    let live = Live::found();
-    let (mut text, mut failed, mut held) = (String::new(), Vec::new(), Vec::new());
+    let mut live = Live::found();
+    let (mut text, mut failed, mut held) = (std::mem::take(&mut live.waited), Vec::new(), Vec::new());
     for mut task in config.tasks.into_iter().filter(|task| task.acts) {
         let task_name = task.name.clone();
         match make(&mut task, &live, dry_run) {
@@ -53,12 +53,17 @@ pub(super) fn safe(app: &App, source: &Source, dry_run: bool) -> Result<(), Stop
 struct Live {
     plans: Vec<SafePlan>,
     unseen: Vec<String>, // those that cannot be read, and why
+    waited: String,      // for those that were killed: a line for each
 }
 
 impl Live {
     fn found() -> Self {
-        let mut found = Self { plans: Vec::new(), unseen: Vec::new() };
+        let mut found = Self { plans: Vec::new(), unseen: Vec::new(), waited: String::new() };
         for path in runtime::safe_plans() {
+            if let Some(waited) = FoundPlan::open(&path).ok().and_then(|plan| plan.await_end()) {
+                // Writing to a String does not fail.
+                _ = writeln!(found.waited, "{waited}");
+            }
             match SafePlan::held(&path) {
                 Ok(plan) => found.plans.extend(plan),
                 Err(NoPlan::Unusable(why) | NoPlan::NotOurs(why)) => found.unseen.push(why),
@@ -79,8 +84,8 @@ fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
     };
     // While the preview lives, it has the ids of its frames.
     let unseen = || {
-        let why = live.unseen.first().filter(|_| task.kind == "can")?;
-        Some(format!("a daemon may send it, whose plan cannot be read: {why}"))
+        let is_unseen = task.kind == "can" && !live.unseen.is_empty();
+        is_unseen.then(|| format!("a daemon may send it, whose plan cannot be read: {}", live.unseen.join("; ")))
     };
     if let Some(by) = preview.taken.first().cloned().or_else(|| sender(&live.plans)).or_else(unseen) {
         return Became::Held(by);

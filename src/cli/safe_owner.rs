@@ -1,5 +1,6 @@
-//! Carries out the plan of another user, as root: by this program once more, in a process that has that user's rights and no others. It gets the
-//! plan as its standard input, already open and checked, and answers with one line of JSON.
+//! Carries out the plan of another user, as root: by this program once more, in a process that has that user's rights and no others. Before anything
+//! else it gives up root's: that user may have no right to execute the program. It gets the plan as its standard input, already open and
+//! checked, and answers with one line of JSON.
 //!
 //! The user may do what it likes with that process, as with any of its own. So nothing of root's is in its reach, and of its answer no more is read
 //! than fits, for no longer than the writes may take.
@@ -9,7 +10,8 @@ use super::safe_writes::{Done, Manner};
 use super::stop::Stop;
 use crate::daemon::FoundPlan;
 use crate::sys::clock::pause;
-use crate::sys::other_user::{ask_to_end, keep_from_others, run_as};
+use crate::sys::dir::effective_user;
+use crate::sys::other_user::{ask_to_end, become_user, run_apart};
 use crate::time::Span;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -81,13 +83,13 @@ pub(super) fn carry_out(found: FoundPlan, manner: Manner, left: Span) -> (Done, 
 fn start(found: FoundPlan, manner: Manner) -> io::Result<Child> {
     let (uid, gid) = found.owner;
     let mut command = Command::new("/proc/self/exe");
-    command.arg("safe").arg("--as-owner").arg("--plan").arg(found.path());
+    command.arg("safe").arg("--as-owner").arg(format!("{uid}:{gid}")).arg("--plan").arg(found.path());
     command.args(
         [("--dry-run", manner.dry_run), ("--hold", manner.hold)].iter().filter(|(_, on)| *on).map(|(name, _)| name),
     );
     command.env_clear().current_dir("/");
     command.stdin(Stdio::from(found.into_file())).stdout(Stdio::piped()).stderr(Stdio::null());
-    run_as(&mut command, uid, gid);
+    run_apart(&mut command);
     command.spawn()
 }
 
@@ -110,9 +112,18 @@ fn answer(stdout: Option<ChildStdout>, patience: Duration) -> Result<Done, Strin
     serde_json::from_slice(&line).map_err(|error| format!("its answer cannot be read: {error}"))
 }
 
+/// Reads a user and its group, `UID:GID`.
+pub(super) fn user_of(text: &str) -> Result<(u32, u32), String> {
+    let both = text.split_once(':').and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
+    both.ok_or_else(|| "expected UID:GID".into())
+}
+
 /// What that process does. It keeps what it holds until it is asked to end.
-pub(super) fn answer_for_root(plan: &Path, manner: Manner) -> Result<Done, Stop> {
-    keep_from_others();
+pub(super) fn answer_for_root((uid, gid): (u32, u32), plan: &Path, manner: Manner) -> Result<Done, Stop> {
+    if effective_user() == 0 {
+        become_user(uid, gid)
+            .map_err(|error| Stop::Fault(format!("cannot have the rights of user {uid}, and no others: {error}")))?;
+    }
     let file = io::stdin().as_fd().try_clone_to_owned().map(File::from);
     let file = file.map_err(|error| Stop::Fault(format!("the plan is not open: {error}")))?;
     let mut done = Done::default();

@@ -74,6 +74,10 @@ impl Done {
     /// Carries out a plan of this user.
     pub(super) fn carry_out(&mut self, found: FoundPlan, manner: Manner) {
         let path = found.path().to_owned();
+        if let Some(waited) = found.await_end() {
+            // Writing to a String does not fail.
+            let _ = writeln!(self.text, "{waited}");
+        }
         let (mut plan, _locked) = match found.take() {
             Ok(taken) => taken,
             Err(why) => return self.refuse(why),

@@ -133,6 +133,7 @@ impl Builder {
             rooms: BTreeMap::new(),
             locked: None,
             _latency: None,
+            contended: None,
             shared: shared.clone(),
         };
         helper::spawn("hertzd-builder", move || builder.run(&receiver, &reply))?;
@@ -174,7 +175,7 @@ impl Builder {
         self.shared.plan_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What runs before this one have left, and could not be written since; `None`: nothing.
+    /// What runs before this one have left, and could not be written since, and what targets another hertzd has too; `None`: nothing.
     pub(super) fn owed(&self) -> Option<String> {
         self.shared.owed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -214,6 +215,7 @@ struct BuilderLoop {
     rooms: BTreeMap<String, usize>,      // of the channel of each worker, by name
     locked: Option<Result<(), Refusal>>, // None: not tried yet
     _latency: Option<File>,              // open, it keeps the CPUs from deep sleep
+    contended: Option<String>,           // targets that another hertzd has too
     shared: Arc<Shared>,
 }
 
@@ -227,6 +229,8 @@ impl BuilderLoop {
                     if self.plan.is_amiss() || is_written {
                         self.update_plan("is gone, or does not have all outputs");
                     }
+                    self.contended = output::ask_for_locks();
+                    self.say_what_is_owed();
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -234,12 +238,19 @@ impl BuilderLoop {
             match job {
                 Job::Prepare(running, joints, held) => {
                     let result = self.answer(|builder| builder.prepare(&running, &joints, &held));
+                    if result.as_ref().is_ok_and(Prepared::is_written) {
+                        self.plan.has_started();
+                        self.update_plan("still has outputs of an earlier run that were made safe");
+                    }
                     // Without a receiver the result is dropped here.
                     let _ = prepared.send(result);
                 }
                 Job::Write(wanted) => {
                     self.shared.begin("writing what outputs begin with".into());
                     let result = self.answer(|_| write(*wanted));
+                    if result.is_ok() {
+                        self.plan.has_started();
+                    }
                     // What has begun to have a target of an earlier run has taken that over.
                     self.update_plan("does not follow what has become of the targets");
                     let _ = prepared.send(result);
@@ -280,7 +291,12 @@ impl BuilderLoop {
         output::close_settled();
         self.plan.try_update(&self.guard.planned(), but);
         self.shared.plan_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.plan.trouble);
-        *self.shared.owed.lock().unwrap_or_else(PoisonError::into_inner) = self.plan.owed();
+        self.say_what_is_owed();
+    }
+
+    fn say_what_is_owed(&self) {
+        let all: Vec<_> = self.plan.owed().into_iter().chain(self.contended.clone()).collect();
+        *self.shared.owed.lock().unwrap_or_else(PoisonError::into_inner) = (!all.is_empty()).then(|| all.join("; "));
     }
 
     fn prepare(&mut self, running: &Sections, joined: &Joints, held: &Held) -> Result<Prepared, Failure> {

@@ -34,7 +34,9 @@ const KEPT: u32 = 100;
 #[derive(Debug)]
 pub(super) struct LeftOutputs {
     outputs: Vec<LeftOutput>,
-    plans: Vec<(PathBuf, File)>, // locked
+    plans: Vec<(PathBuf, File)>,    // locked
+    unread: Vec<(PathBuf, String)>, // plans that cannot be carried out, and why
+    has_started: bool,
 }
 
 #[derive(Debug)]
@@ -51,7 +53,8 @@ impl LeftOutputs {
     /// # Errors
     /// The process lives whose plan is at `own`.
     pub(super) fn take(own: &Path, others: &[PathBuf]) -> Result<Self, String> {
-        let mut left = Self { outputs: Vec::new(), plans: Vec::new() };
+        let mut left =
+            Self { outputs: Vec::new(), plans: Vec::new(), unread: kept_aside(own).collect(), has_started: false };
         match take_when_free(own) {
             Ok((plan, file)) => left.add(plan, own, file),
             Err(NoPlan::Missing) => {}
@@ -62,7 +65,7 @@ impl LeftOutputs {
                     own.display()
                 ));
             }
-            Err(NoPlan::Unusable(why) | NoPlan::NotOurs(why)) => keep_aside(own, &why)?,
+            Err(NoPlan::Unusable(why) | NoPlan::NotOurs(why)) => left.unread.push((keep_aside(own, &why)?, why)),
         }
         for path in others {
             match SafePlan::take(path) {
@@ -73,6 +76,7 @@ impl LeftOutputs {
                     warn!(
                         "a hertzd that died has left a plan of safe values that cannot be carried out, and stays there: {why}"
                     );
+                    left.unread.push((path.clone(), why));
                 }
             }
         }
@@ -111,8 +115,7 @@ impl LeftOutputs {
             !output.planned.writes.is_empty()
         });
         // Those that were made safe are known for the outputs of the start alone: from then on what is there is what was there before.
-        // One that holds what it has begins too, and has no plan. Without outputs nothing has to begin.
-        if guards.is_empty() || guards.iter().any(|guard| guard.has_begun()) {
+        if self.has_started {
             let (written, owed) = self.outputs.drain(..).partition(|output| output.planned.written);
             self.outputs = owed;
             let written: Vec<LeftOutput> = written;
@@ -120,6 +123,11 @@ impl LeftOutputs {
         }
         let planned: Vec<PlannedWrite> = guards.iter().flat_map(|guard| guard.writes()).collect();
         self.outputs.iter().filter_map(|output| output.beside(&planned)).collect()
+    }
+
+    /// The start was not refused: what its outputs had to know of those that were made safe, they know.
+    pub(super) const fn has_started(&mut self) {
+        self.has_started = true;
     }
 
     /// What was left is in the plan of this process now: the plans that it is from are over.
@@ -189,12 +197,20 @@ impl LeftOutputs {
             Some(format!("{task}: its safe value, {}, is owed since an earlier run: {why}", output.says()))
         });
         let owed: Vec<_> = owed.collect();
-        (!owed.is_empty()).then(|| {
+        let owed = (!owed.is_empty()).then(|| {
             format!(
                 "{}; it is tried again every {AGAIN_EVERY}: look at the device, or switch off what it drives",
                 owed.join("; ")
             )
-        })
+        });
+        let is_there = |(path, _): &&(PathBuf, String)| path.symlink_metadata().is_ok();
+        let unread = self.unread.iter().filter(is_there).map(|(path, why)| {
+            let path = path.display();
+            format!("a plan of safe values that an earlier run has left cannot be carried out, so what its outputs do is not known: {why}; \
+                     make them safe by hand, then remove {path}")
+        });
+        let all: Vec<_> = owed.into_iter().chain(unread).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 }
 
@@ -286,8 +302,7 @@ impl LeftOutput {
 
     /// Whether all that it wrote to are regular files, of which none is there. A device may come back, and still do what it did.
     fn is_gone_for_good(&self) -> bool {
-        let is_file = |write: &PlannedWrite| matches!(write, PlannedWrite::File { cut: true, .. });
-        self.planned.writes.iter().all(|write| is_file(write) && !write.is_there())
+        self.planned.writes.iter().all(PlannedWrite::is_gone_for_good)
     }
 
     fn fails(&mut self, why: String) {
@@ -343,11 +358,20 @@ fn take_when_free(path: &Path) -> Result<(SafePlan, File), NoPlan> {
     }
 }
 
-/// Gives a plan another name that nobody could carry out: it is not overwritten.
-fn keep_aside(path: &Path, why: &str) -> Result<(), String> {
-    let mut names =
-        (1..=KEPT).map(|at| path.with_extension(if at == 1 { "json.prev".into() } else { format!("json.prev{at}") }));
-    let Some(aside) = names.find(|aside| aside.symlink_metadata().is_err()) else {
+/// The names that plans are given which cannot be read.
+fn names_aside(path: &Path) -> impl Iterator<Item = PathBuf> {
+    (1..=KEPT).map(|at| path.with_extension(if at == 1 { "json.prev".into() } else { format!("json.prev{at}") }))
+}
+
+/// Those that starts before this one have kept.
+fn kept_aside(path: &Path) -> impl Iterator<Item = (PathBuf, String)> {
+    let kept = names_aside(path).filter(|aside| aside.symlink_metadata().is_ok());
+    kept.map(|aside| (aside.clone(), format!("an earlier start has kept it as {}", aside.display())))
+}
+
+/// Gives a plan another name that nobody could carry out: it is not overwritten. Returns the name.
+fn keep_aside(path: &Path, why: &str) -> Result<PathBuf, String> {
+    let Some(aside) = names_aside(path).find(|aside| aside.symlink_metadata().is_err()) else {
         return Err(format!("{why}; and there are {KEPT} such plans beside it already: remove them"));
     };
     fs::rename(path, &aside).map_err(|error| match error.kind() {
@@ -359,5 +383,5 @@ fn keep_aside(path: &Path, why: &str) -> Result<(), String> {
          them safe by hand, or by `hertzd safe CONFIG` while hertzd does not run",
         aside.display()
     );
-    Ok(())
+    Ok(aside)
 }

@@ -47,6 +47,13 @@ impl PlanFile {
         Ok(())
     }
 
+    /// The start was not refused.
+    pub(super) fn has_started(&mut self) {
+        if let Some(left) = &mut self.left {
+            left.has_started();
+        }
+    }
+
     /// Writes the safe values that are still owed, and that none of these outputs has to write. `waits`: for a while. True: something has become of
     /// them.
     pub(super) fn write_left(&mut self, guards: &[Arc<Guard>], waits: bool) -> bool {

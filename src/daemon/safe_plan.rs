@@ -5,14 +5,16 @@
 //! there. May block.
 
 use crate::kinds::output::PlannedWrite;
+use crate::sys::clock::{KernelClock, pause};
 use crate::sys::dir::effective_user;
-use crate::sys::lock::{self, Taken};
+use crate::sys::lock::{self, Holder, Taken};
 use crate::sys::open::{Mode, without_links};
 use crate::sys::other_user::is_private_group;
+use crate::time::{Clock, Span};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +23,13 @@ pub(super) const VERSION: u32 = 1;
 
 /// Bytes of a plan: none that is longer is written or read.
 const LARGEST: u64 = 16 << 20;
+
+/// How long a process that was killed is waited for, and how often it is looked for: until it has ended, it has its targets locked.
+const ENDS_WITHIN: Span = Span::from_seconds(5);
+const BETWEEN: Span = Span::from_millis(10);
+
+/// How often a process is looked at that does not seem to have been killed: between the signal and its end there is an instant without a sign.
+const LOOKS: u32 = 20;
 
 /// All outputs of a daemon.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,6 +166,46 @@ impl FoundPlan {
         self.file
     }
 
+    /// Waits for the end of the process that wrote it, if that was killed: until then it has its targets locked. For a limited time, as a device may
+    /// keep it from ending. What there is to say of that.
+    pub(crate) fn await_end(&self) -> Option<String> {
+        let clock = KernelClock::monotonic();
+        let (began, mut waited) = (clock.now(), None);
+        let writer = read(&self.file).ok().and_then(|plan| Holder::of(plan.pid)).filter(Holder::is_ours);
+        for look in 0_u32.. {
+            match self.killed(writer.as_ref()) {
+                Some(it) if clock.now() - began > ENDS_WITHIN => {
+                    return Some(format!(
+                        "{} (pid {}) was killed and has not ended for {ENDS_WITHIN}, so a disk or a device holds it up; continuing without it: \
+                         should a write of it be under way, it comes later than this one",
+                        it.name, it.pid
+                    ));
+                }
+                Some(it) => waited = Some(it),
+                None if waited.is_some() || look >= LOOKS || !self.is_kept(writer.as_ref()) => break,
+                None => {}
+            }
+            pause(BETWEEN);
+        }
+        waited.map(|it| format!("waited until {} (pid {}), which was killed, had ended", it.name, it.pid))
+    }
+
+    /// A process that was killed and has not ended: its writer, or who has it locked.
+    fn killed(&self, writer: Option<&Holder>) -> Option<Holder> {
+        let locked_by = || match lock::probe(&self.file) {
+            Ok(Taken::Peer(holder) | Taken::Stranger(holder)) => holder,
+            _ => None,
+        };
+        let is_killed = |holder: &Holder| holder.is_killed() && !holder.has_ended();
+        writer.cloned().filter(is_killed).or_else(|| locked_by().filter(is_killed))
+    }
+
+    /// Whether its writer is there, or anyone who has it locked.
+    fn is_kept(&self, writer: Option<&Holder>) -> bool {
+        let is_locked = || matches!(lock::probe(&self.file), Ok(Taken::Peer(_)));
+        writer.is_some_and(|writer| !writer.has_ended()) || is_locked()
+    }
+
     /// Reads it, and keeps it locked for as long as the file lives that comes with it.
     ///
     /// # Errors
@@ -236,13 +285,16 @@ fn keeper(file: &File, plan: &SafePlan) -> io::Result<Option<u32>> {
     };
     Ok(match taken {
         Taken::Locked | Taken::Unsupported => None,
+        // Whose own lock it is may not be seen.
+        Taken::Peer(None) if Holder::of(plan.pid).is_some_and(|writer| writer.is_ours() && writer.is_killed()) => None,
         Taken::Peer(holder) => Some(holder.map_or(plan.pid, |holder| holder.pid)),
         // Its lock is no reason. Behind it there may be a process that could not lock the plan either.
         Taken::Stranger(_) => lock::writer(file).map(|writer| writer.pid),
     })
 }
 
-fn read(file: &File) -> Result<SafePlan, String> {
+fn read(mut file: &File) -> Result<SafePlan, String> {
+    file.rewind().map_err(|error| error.to_string())?;
     let reader = io::BufReader::new(file.take(LARGEST));
     let plan: SafePlan = serde_json::from_reader(reader).map_err(|error| error.to_string())?;
     match plan.version {

@@ -124,7 +124,7 @@ fn who(file: &File, lock: &libc::flock) -> Taken {
     let named = u32::try_from(lock.l_pid).ok().filter(|pid| *pid > 0).and_then(Holder::of);
     let holder = named.or_else(|| {
         let is_it = |line: &holder::LockLine<'_>| line.is_write == is_write && i128::from(line.start) == start;
-        holder::of_lock(&file.metadata().ok()?, is_it)
+        holder::of_lock(&file.metadata().ok()?, is_it).or_else(holder::of_the_ending)
     });
     match is_agreed && !holder.as_ref().is_some_and(Holder::is_killed) {
         true => Taken::Peer(holder),

@@ -30,14 +30,52 @@ pub(crate) fn run_as(command: &mut Command, uid: u32, gid: u32) {
         no_descriptors();
         identity.assume()?;
         no_capabilities()?;
-        // SAFETY: numbers only.
-        from_minus_one(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, YES, NO, NO, NO) })?;
-        // After the change of user, which would reset it.
-        // SAFETY: numbers only.
-        from_minus_one(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, END) }).map(drop)
+        no_new_rights()?;
+        end_with_parent()
     };
     // SAFETY: between fork and exec it makes system calls only: it neither allocates nor locks.
     unsafe { command.pre_exec(become_it) };
+}
+
+/// Has `command`, which is this program, run apart from this process: without its terminal and its descriptors. It keeps root's rights until it gives
+/// them up by [`become_user`]: that user may have no right to execute the program.
+pub(crate) fn run_apart(command: &mut Command) {
+    let leave = || {
+        // SAFETY: it takes nothing. Where it fails, this process leads a session already.
+        unsafe { libc::setsid() };
+        no_descriptors();
+        no_new_rights()
+    };
+    // SAFETY: between fork and exec it makes system calls only: it neither allocates nor locks.
+    unsafe { command.pre_exec(leave) };
+}
+
+/// Gives this process, which is root's and has one thread, the rights of this user for good, and no others; see [`run_as`].
+///
+/// # Errors
+/// The kernel refused it, or there are other threads, which would keep theirs.
+pub(crate) fn become_user(uid: u32, gid: u32) -> io::Result<()> {
+    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::other("it has several threads"));
+    }
+    identity(uid, gid).assume()?;
+    no_capabilities()?;
+    no_new_rights()?;
+    end_with_parent()?;
+    keep_from_others();
+    Ok(())
+}
+
+/// No program that this process executes gives it more rights than it has.
+fn no_new_rights() -> io::Result<()> {
+    // SAFETY: numbers only.
+    from_minus_one(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, YES, NO, NO, NO) }).map(drop)
+}
+
+/// Asks for SIGTERM when the process ends that has started this one. A change of user takes that back.
+fn end_with_parent() -> io::Result<()> {
+    // SAFETY: numbers only.
+    from_minus_one(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, END) }).map(drop)
 }
 
 /// What this program says and writes with these arguments and the rights of the service's user, from root: in a child, so that nothing of root's is

@@ -3,8 +3,8 @@
 
 use crate::program;
 use crate::program::{Ended, HERTZD, Running, run_in};
-use hertzd::internals::pause;
-use hertzd::time::Span;
+use hertzd::internals::{KernelClock, lock_as_hertzd, pause};
+use hertzd::time::{Clock, Span};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -184,6 +184,14 @@ fn what_a_reader_has_locked_is_written_all_the_same() {
     let stderr = String::from_utf8_lossy(&second.stderr);
     let in_use = format!("fan is in use by hertzd (pid {})", first.id());
     assert!(second.status.code() == Some(78) && stderr.contains(&in_use), "{stderr}");
+    // Once that lock is let go, the first one has its own: one that cannot see what others have open learns by that.
+    drop(reader);
+    let is_locked = || !lock_as_hertzd(&fs::File::options().write(true).open(running.folder().join("fan")).unwrap());
+    let began = KernelClock::monotonic().now();
+    while !is_locked() {
+        assert!(KernelClock::monotonic().now() - began < Span::from_seconds(60), "its lock was not asked for again");
+        pause(Span::from_millis(100));
+    }
     program::signal(first.id(), "TERM");
     assert!(first.wait().unwrap().success());
     assert_eq!(fan(&running), "1\n");

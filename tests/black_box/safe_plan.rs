@@ -255,6 +255,13 @@ fn root_carries_a_plan_out_with_the_rights_of_its_owner() {
     assert_eq!((read(&fan), read(&roots)), ("1\n".into(), "0.5\n".into()));
     let facts = fs::metadata(&plan).unwrap();
     assert_eq!((facts.uid(), facts.mode() & 0o777), (USER, 0o640), "what it has noted there belongs to the owner");
+    // So it does where that user may not execute the program.
+    fs::set_permissions(&hertzd, fs::Permissions::from_mode(0o750)).unwrap();
+    fs::write(&fan, "0.5\n").unwrap();
+    let done = safe(&[]);
+    assert!(String::from_utf8_lossy(&done.stdout).contains("fan: wrote 1 to "), "{done:?}");
+    assert_eq!((read(&fan), read(&roots)), ("1\n".into(), "0.5\n".into()));
+    fs::set_permissions(&hertzd, fs::Permissions::from_mode(0o755)).unwrap();
     // Root's own plan, in a folder of root.
     fs::write(folder.join("plan.json"), plan_of(&[output("roots", &roots, "2\n")])).unwrap();
     let own = Command::new(&hertzd).args(["safe", "--plan"]).arg(folder.join("plan.json")).output().unwrap();

@@ -72,7 +72,7 @@ impl WrittenRegister {
     }
 
     /// The number of the register's first byte among those of the bus, and how many it has.
-    fn bytes(&self) -> (u32, u32) {
+    pub(in crate::kinds) fn bytes(&self) -> (u32, u32) {
         let Register { register, layout, .. } = &self.settings.values[0];
         (first_of(self.settings.address, *register), u32::try_from(layout.bytes()).unwrap_or(8))
     }

@@ -1,7 +1,7 @@
 //! Targets that are files: attributes of `/sys`, and regular files. May block and allocate.
 
 use super::identity::Device;
-use super::means::{Means, ONE_ONLY, keep_others_out};
+use super::means::{Kept, Means, ONE_ONLY, PassedOver, keep_others_out};
 use super::place::{RawScale, is_pwm};
 use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
@@ -104,9 +104,12 @@ pub(super) fn polarity_beside(duty_cycle: &Path) -> Option<Setting> {
 }
 
 /// Locks a file of a target against other processes of hertzd.
-fn keep_out(file: &File, path: &Path, key: &'static str) -> Result<(), Refusal> {
-    let shown = path.display();
-    keep_others_out(file, &shown).map_err(|why| Refusal::new(key, format!("{shown} {why}; {ONE_ONLY}")))
+fn keep_out(file: File, path: &Path, key: &'static str) -> Result<Kept, Refusal> {
+    let shown = path.display().to_string();
+    let is_passed_over =
+        keep_others_out(&file, &shown).map_err(|why| Refusal::new(key, format!("{shown} {why}; {ONE_ONLY}")))?;
+    let lock = if is_passed_over { PassedOver::of(&file, None, shown) } else { None };
+    Ok(Kept { file, lock })
 }
 
 /// Whether a file without symbolic links is a driver's, below the root of such files or where the kernel has them.
@@ -179,19 +182,16 @@ impl Means for Files {
         }
     }
 
-    fn take(&self, key: &'static str) -> Result<File, Refusal> {
-        let file = self.open_by(key)?;
-        keep_out(&file, &self.path, key)?;
-        Ok(file)
+    fn take(&self, key: &'static str) -> Result<Kept, Refusal> {
+        keep_out(self.open_by(key)?, &self.path, key)
     }
 
-    fn take_beside(&self, key: &'static str) -> Result<Vec<File>, Refusal> {
+    fn take_beside(&self, key: &'static str) -> Result<Vec<Kept>, Refusal> {
         let mut taken = Vec::new();
         for path in self.all().skip(1) {
             // One that may not be written is locked by nobody who writes it.
             let Ok(file) = File::options().write(true).open(path) else { continue };
-            keep_out(&file, path, key)?;
-            taken.push(file);
+            taken.push(keep_out(file, path, key)?);
         }
         Ok(taken)
     }

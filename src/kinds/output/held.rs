@@ -4,6 +4,7 @@
 use super::digits::Form;
 use super::guard::{Guard, Watched};
 use super::identity::Identity;
+use super::means::{Kept, PassedOver};
 use super::pending::Leave;
 use super::place::{Place, RawScale};
 use super::planned_write::PlannedWrite;
@@ -27,9 +28,10 @@ pub(super) struct Held {
     raw: AtomicU64,              // what was written last; NaN: not known
     is_safe: AtomicBool,
     watched: Arc<Watched>,
-    taken: File,                // keeps other processes of hertzd out
-    beside: Mutex<Vec<File>>,   // the same for what belongs to it, until it is closed
-    ends: Mutex<Vec<Arc<End>>>, // of the outputs that have it
+    taken: File,                         // keeps other processes of hertzd out
+    beside: Mutex<Vec<File>>,            // the same for what belongs to it, until it is closed
+    passed_over: Mutex<Vec<PassedOver>>, // locks of these that are still to be had
+    ends: Mutex<Vec<Arc<End>>>,          // of the outputs that have it
     opening: Mutex<()>,
 }
 
@@ -64,8 +66,24 @@ impl Leave for Held {
 /// The targets of the outputs of this process: used where tasks are built, never at a tick.
 static HELD: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
 
+/// Asks again for the locks that the outputs of this process have passed over. May block. What is wrong where another hertzd has one.
+pub(crate) fn ask_for_locks() -> Option<String> {
+    let all: Vec<_> = HELD.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
+    let ask = |held: Arc<Held>| {
+        let mut passed_over = held.passed_over();
+        passed_over.retain_mut(PassedOver::is_still);
+        passed_over.iter().filter_map(PassedOver::trouble).collect::<Vec<_>>()
+    };
+    let troubles: Vec<_> = all.into_iter().flat_map(ask).collect();
+    (!troubles.is_empty()).then(|| troubles.join("; "))
+}
+
 impl Held {
-    pub(super) fn new(identity: Identity, (taken, beside): (File, Vec<File>)) -> Arc<Self> {
+    pub(super) fn new(identity: Identity, (taken, beside): (Kept, Vec<Kept>)) -> Arc<Self> {
+        let passed_over = taken.lock.into_iter();
+        let (beside, locks): (Vec<_>, Vec<_>) = beside.into_iter().map(|kept| (kept.file, kept.lock)).unzip();
+        let passed_over = Mutex::new(passed_over.chain(locks.into_iter().flatten()).collect());
+        let taken = taken.file;
         let (users, raw, is_safe) = (AtomicUsize::new(1), AtomicU64::new(f64::NAN.to_bits()), AtomicBool::new(false));
         let watched = Arc::default();
         let (identity, beside, ends) = (Mutex::new(identity), Mutex::new(beside), Mutex::default());
@@ -84,6 +102,7 @@ impl Held {
             watched,
             taken,
             beside,
+            passed_over,
             ends,
             opening,
         });
@@ -165,14 +184,21 @@ impl Held {
     }
 
     /// It was opened again, and is this now.
-    pub(super) fn is_now(&self, identity: Identity, beside: Vec<File>) {
+    pub(super) fn is_now(&self, identity: Identity, beside: Vec<Kept>, lock: Option<PassedOver>) {
+        let (beside, locks): (Vec<_>, Vec<_>) = beside.into_iter().map(|kept| (kept.file, kept.lock)).unzip();
         *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = identity;
         *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = beside;
+        *self.passed_over() = lock.into_iter().chain(locks.into_iter().flatten()).collect();
+    }
+
+    fn passed_over(&self) -> MutexGuard<'_, Vec<PassedOver>> {
+        self.passed_over.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Closes what belongs to it: it is gone.
     pub(super) fn close_beside(&self) {
         self.beside.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.passed_over().clear();
     }
 
     /// An output has it. False: others had it before.
@@ -288,7 +314,8 @@ mod tests {
             shown: format!("a {layout}"),
             device: Device::default(),
         };
-        let held = |identity| Held::new(identity, (tempfile::tempfile().unwrap(), Vec::new()));
+        let kept = || Kept { file: tempfile::tempfile().unwrap(), lock: None };
+        let held = |identity| Held::new(identity, (kept(), Vec::new()));
         let (low, high) = (held(of(0x10..0x13, "u24be")), held(of(0x13..0x16, "u24be")));
         for (other, said) in [
             (of(0x10..0x18, "u64be"), "a u64be overlaps a u24be, which is still held by "),

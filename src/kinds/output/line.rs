@@ -1,7 +1,7 @@
 //! Targets that are GPIO lines. Finding and requesting one may block and allocate.
 
 use super::identity::Device;
-use super::means::Means;
+use super::means::{Kept, Means};
 use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use crate::config::NumberOrName;
@@ -31,8 +31,8 @@ impl Means for DrivenLine {
         Device { path, name: Some(self.label.clone()) }
     }
 
-    fn take(&self, _: &'static str) -> Result<File, Refusal> {
-        self.request()
+    fn take(&self, _: &'static str) -> Result<Kept, Refusal> {
+        Ok(Kept { file: self.request()?, lock: None })
     }
 
     fn set_up(&self, taken: &File, high: Option<bool>) -> Result<(), Refusal> {

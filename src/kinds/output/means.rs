@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use tracing::{debug, warn};
+use tracing::{debug, error, info, warn};
 
 /// How often a lock is asked for that another process has: one that only looks has it for an instant.
 const LOCK_TRIES: u32 = 20;
@@ -32,10 +32,10 @@ pub(super) trait Means: fmt::Debug + Send + Sync {
     fn device(&self) -> Device;
 
     /// Takes it: no other process of hertzd has it until all copies of the file are closed that this returns. Nothing is written.
-    fn take(&self, key: &'static str) -> Result<File, Refusal>;
+    fn take(&self, key: &'static str) -> Result<Kept, Refusal>;
 
     /// Takes the other files that belong to it in the same way: two outputs that write one of them drive one device.
-    fn take_beside(&self, _key: &'static str) -> Result<Vec<File>, Refusal> {
+    fn take_beside(&self, _key: &'static str) -> Result<Vec<Kept>, Refusal> {
         Ok(Vec::new())
     }
 
@@ -115,12 +115,73 @@ pub(super) trait Means: fmt::Debug + Send + Sync {
     }
 }
 
+/// A file of a target that others are kept from.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) file: File,
+    /// Its lock, if that was passed over.
+    pub(super) lock: Option<PassedOver>,
+}
+
+/// A lock that could not be had, because of who keeps nobody out. It is asked for again: a hertzd that starts once it is free would find nobody.
+#[derive(Debug)]
+pub(super) struct PassedOver {
+    file: File, // a copy
+    registers: Option<(u32, u32)>,
+    shown: String,
+    peer: Option<String>, // another hertzd had it at the last question
+}
+
+impl PassedOver {
+    /// `registers`: the first, and how many; of a file the one byte that stands for it.
+    pub(super) fn of(file: &File, registers: Option<(u32, u32)>, shown: String) -> Option<Self> {
+        Some(Self { file: file.try_clone().ok()?, registers, shown, peer: None })
+    }
+
+    /// Asks for it. Whether it is still not held.
+    pub(super) fn is_still(&mut self) -> bool {
+        let asked = match self.registers {
+            Some((first, count)) => lock::take_register(&self.file, first, count),
+            None => lock::take(&self.file),
+        };
+        match asked {
+            Ok(Taken::Peer(holder)) => {
+                let peer = named(holder);
+                if self.peer.as_ref() != Some(&peer) {
+                    error!("{}", not_alone(&self.shown, &peer));
+                    self.peer = Some(peer);
+                }
+                true
+            }
+            Ok(Taken::Stranger(_)) => true,
+            Ok(Taken::Locked) => {
+                info!("{} is locked now: who had its lock has let it go", self.shown);
+                false
+            }
+            Ok(Taken::Unsupported) | Err(_) => false,
+        }
+    }
+
+    /// What is wrong: another hertzd has the target too.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.peer.as_ref().map(|peer| not_alone(&self.shown, peer))
+    }
+}
+
+fn not_alone(shown: &str, peer: &str) -> String {
+    format!(
+        "{shown} is in use by {peer} too, which has locked it since this one started without its lock: stop one of the two"
+    )
+}
+
 /// Keeps other processes of hertzd from a target, by a file of it that is open to write. Asks again, for a limited time, while another one
 /// has it. `shown` is the target.
 ///
+/// True: its lock is passed over.
+///
 /// # Errors
 /// Who has it, in a clause, or why that cannot be asked.
-pub(super) fn keep_others_out(file: &File, shown: &dyn fmt::Display) -> Result<(), String> {
+pub(super) fn keep_others_out(file: &File, shown: &dyn fmt::Display) -> Result<bool, String> {
     let taken = in_time(|| lock::take(file)).map_err(|error| format!("cannot be locked: {error}"))?;
     // Another hertzd that a stranger has kept from its lock has none to be seen.
     let writer = || lock::writer(file);
@@ -132,7 +193,7 @@ pub(super) fn not_a_peer(
     taken: Taken,
     shown: &dyn fmt::Display,
     writer: impl FnOnce() -> Option<Holder>,
-) -> Result<(), String> {
+) -> Result<bool, String> {
     let in_use = |holder: Option<Holder>| format!("is in use by {}", named(holder));
     match taken {
         Taken::Locked => {}
@@ -140,17 +201,20 @@ pub(super) fn not_a_peer(
         Taken::Peer(holder) => return Err(in_use(holder)),
         Taken::Stranger(holder) => match writer() {
             Some(writer) => return Err(in_use(Some(writer))),
-            None => warn!("{}", not_kept_out(shown, holder)),
+            None => {
+                warn!("{}", not_kept_out(shown, holder));
+                return Ok(true);
+            }
         },
     }
-    Ok(())
+    Ok(false)
 }
 
 /// What is said where a lock keeps nobody out.
 fn not_kept_out(shown: &dyn fmt::Display, holder: Option<Holder>) -> String {
     format!(
         "{shown} is locked by {}, in a way that keeps hertzd from its own lock but not from the target; continuing without the \
-         lock: make sure that no other program writes to the target",
+         lock, which is asked for again every second: make sure that no other program writes to the target",
         named(holder)
     )
 }

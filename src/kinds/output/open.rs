@@ -34,6 +34,9 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     let key = settings.place.key();
     let label = Label::new(settings.label(), task);
     let target = find_in_time(&settings, &label, sys)?;
+    if settings.safe != Safe::Hold {
+        target.can_be_made_safe(key)?;
+    }
     let settings = settings.fitting(&target.raw)?;
     let mut in_use = Refusal::in_use(key, &label.device, &*target.ids);
     let before = match find_holder(&mut in_use, None) {
@@ -72,7 +75,9 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     let law = match (&safe, settings.start) {
         (Some(safe), Start::Safe) if !follows => {
             raw = settings.conversion.raw(safe.value);
-            makes_safe = is_set_up || matches!(settings.safe, Safe::Value(_));
+            // What is to be restored is there, unless a process before this one has left its own value.
+            let is_there = now.is_some() && now.as_ref() == original;
+            makes_safe = is_set_up || matches!(settings.safe, Safe::Value(_)) || !is_there;
             if !makes_safe {
                 held.put_out(raw, true);
             }
@@ -316,6 +321,9 @@ pub(super) fn look(settings: &OutputSettings, task: &str, sys: &Path) -> Result<
             (Sight::of(key, vec![id]).unknown("whether the file can be made"), safe)
         }
         Some(target) => {
+            if settings.safe != Safe::Hold {
+                target.can_be_made_safe(key)?;
+            }
             let settings = settings.clone().fitting(&target.raw)?;
             let content = target.read(None).ok();
             let text = match safe_state(&settings, &target, content.as_ref()) {

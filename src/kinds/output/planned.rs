@@ -33,13 +33,22 @@ impl PlannedWrite {
         self
     }
 
-    /// Whether there is anything that it could be written to.
-    pub(crate) fn is_there(&self) -> bool {
+    /// Whether it was to a regular file, which is not there any more. A device may come back, and still do what it did.
+    pub(crate) fn is_gone_for_good(&self) -> bool {
+        let is_gone = |path: &Path| path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        matches!(self, Self::File { path, cut: true, .. } if is_gone(path))
+    }
+
+    /// Whether another process would make it, as far as that can be known without doing so.
+    ///
+    /// # Errors
+    /// Why it would not.
+    pub(crate) fn can_be_made(&self) -> io::Result<()> {
+        self.wrong().map_or(Ok(()), |why| Err(io::Error::other(why)))?;
         match self {
-            Self::File { path, .. } => path.exists(),
-            Self::Line { chip, .. } => chip.exists(),
-            Self::Register { bus, .. } => bus.exists(),
-            Self::Can { interface, .. } => Path::new("/sys/class/net").join(interface).exists(),
+            Self::Line { chip, .. } => is_device(chip, CHIP),
+            Self::Register { bus, .. } => is_device(bus, BUS),
+            Self::File { .. } | Self::Can { .. } => Ok(()),
         }
     }
 
@@ -94,7 +103,7 @@ impl PlannedWrite {
 
 /// Refuses what a process has that lives: it writes its own values there, and would not see that this one has gone.
 fn is_free(file: &File, path: &Path) -> io::Result<()> {
-    keep_others_out(file, &path.display()).map_err(busy)
+    keep_others_out(file, &path.display()).map(drop).map_err(busy)
 }
 
 /// Whether a write was refused because a process that lives has the target.
@@ -112,7 +121,7 @@ fn busy(why: String) -> io::Error {
 fn is_free_register(taken: Taken, bus: &Path) -> io::Result<()> {
     match taken {
         Taken::Peer(Some(holder)) if holder.pid == std::process::id() => Ok(()),
-        taken => not_a_peer(taken, &bus.display(), || None).map_err(busy),
+        taken => not_a_peer(taken, &bus.display(), || None).map(drop).map_err(busy),
     }
 }
 

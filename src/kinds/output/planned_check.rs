@@ -33,7 +33,12 @@ impl PlannedWrite {
     /// What is wrong with it.
     pub(crate) fn check(&self) -> io::Result<()> {
         let refuse = |why: String| Err(io::Error::other(format!("no output writes that: {why}; it is left alone")));
-        let wrong = match self {
+        self.wrong().map_or(Ok(()), refuse)
+    }
+
+    /// What is wrong with it.
+    pub(super) fn wrong(&self) -> Option<String> {
+        match self {
             Self::File { path, text, cut, .. } => wrong_path(path).or_else(|| {
                 let of_driver = path.starts_with("/sys") || path.starts_with("/proc");
                 match is_written(text) || self.polarity().is_some() {
@@ -57,8 +62,7 @@ impl PlannedWrite {
                     true => (*id > last).then(|| format!("no frame has the id {id:#x}")),
                 }
             }
-        };
-        wrong.map_or(Ok(()), refuse)
+        }
     }
 
     /// The number that it writes, if it is one of a file.
@@ -114,10 +118,10 @@ impl PlannedWrite {
     }
 }
 
-/// Whether this is a number as an output writes it: with a newline, or without.
+/// Whether this is a number as an output writes it: with a newline, or with whatever white space a file had around it that is restored.
 fn is_written(text: &str) -> bool {
-    let digits = text.strip_suffix('\n').unwrap_or(text);
-    !digits.contains(char::is_whitespace) && number(digits).is_some()
+    let digits = text.trim_matches(|it: char| it.is_ascii_whitespace());
+    text.len() as u64 <= LONGEST_CONTENT && !digits.contains(char::is_whitespace) && number(digits).is_some()
 }
 
 /// A text of a plan, for a message.
@@ -129,8 +133,8 @@ pub(super) fn shown(text: &str) -> String {
 
 /// Names a text that is no number so that it cannot be taken for one.
 pub(super) fn shown_text(text: &str) -> String {
-    let is_known = is_written(text) || POLARITIES.contains(&text.trim_end());
-    if is_known { text.trim_end().to_owned() } else { shown(text) }
+    let is_known = is_written(text) || POLARITIES.contains(&text.trim());
+    if is_known { text.trim().to_owned() } else { shown(text) }
 }
 
 /// An output resolves its path: it is absolute, and goes straight there.
@@ -237,13 +241,32 @@ mod tests {
 
     #[test]
     fn only_numbers_are_written_to_files() {
-        for text in ["0\n", "255\n", "-1.5e-7\n", "1", "9223372036854775807\n", "-2.2250738585072014e-308\n"] {
+        for text in [
+            "0\n",
+            "255\n",
+            "-1.5e-7\n",
+            "1",
+            "9223372036854775807\n",
+            "-2.2250738585072014e-308\n",
+            "42\r\n",
+            " 1\n\n",
+        ] {
             file("/srv/fan", text, true).check().unwrap();
         }
         let many = "1".repeat(64);
-        for text in
-            ["ssh-rsa AAAA", "1\n\n", " 1", "1\n2\n", "", "\n", "nan\n", "inf", "1;reboot", many.as_str(), "0x10"]
-        {
+        for text in [
+            "ssh-rsa AAAA",
+            "1\n2\n",
+            "",
+            "\n",
+            "nan\n",
+            "inf",
+            "1;reboot",
+            "1\0\n",
+            "\u{2028}1",
+            many.as_str(),
+            "0x10",
+        ] {
             assert!(why(&file("/srv/fan", text, true)).contains("is no number"), "{text:?}");
         }
         assert!(why(&file("/srv/fan", "\u{1b}[2J", true)).contains("\"\\u{1b}[2J\" is no number"));

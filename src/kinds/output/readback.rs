@@ -221,6 +221,7 @@ pub(super) fn compare(written: f64, read: io::Result<String>) -> Reading {
 
 #[cfg(test)]
 mod tests {
+    use super::super::means::Kept;
     use super::super::place::Place;
     use super::*;
     use crate::kinds::sensor::ByName;
@@ -235,7 +236,7 @@ mod tests {
     /// The target of an output without `readback`, whose settings were written long ago.
     fn settings_of(place: &Place, sys: &Path, repairs: bool) -> (Target, Arc<LastWritten>, Arc<Readback>) {
         let target = Target::find(place, sys).unwrap().unwrap();
-        let ((taken, _), last) = (target.take("path").unwrap(), Arc::new(LastWritten::default()));
+        let ((Kept { file: taken, .. }, _), last) = (target.take("path").unwrap(), Arc::new(LastWritten::default()));
         let readback = Readback::of(&target, &taken, last.clone(), (None, repairs)).unwrap().unwrap();
         (target, last, readback)
     }
@@ -280,7 +281,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         tree(folder.path(), &[("valve", "0\n")]);
         let target = Target::find(&Place::File(folder.path().join("valve")), folder.path()).unwrap().unwrap();
-        let ((taken, _), every) = (target.take("path").unwrap(), Some(Span::from_seconds(1)));
+        let ((Kept { file: taken, .. }, _), every) = (target.take("path").unwrap(), Some(Span::from_seconds(1)));
         let readback = Readback::of(&target, &taken, Arc::default(), (every, false)).unwrap().unwrap();
         let guard = super::super::Guard::new("valve", Arc::default(), (every.unwrap(), every.unwrap()), None);
         guard.reads_back(readback);
@@ -326,7 +327,7 @@ mod tests {
         tree(&hwmon, &[("name", "nct6798\n"), ("pwm2", "255\n"), ("pwm2_enable", "0\n")]);
         let place = Place::Hwmon(ByName { name: "nct6798".into(), device: None }, "pwm2".into());
         let target = Target::find(&place, sys.path()).unwrap().unwrap();
-        let ((taken, _), last) = (target.take("path").unwrap(), Arc::new(LastWritten::default()));
+        let ((Kept { file: taken, .. }, _), last) = (target.take("path").unwrap(), Arc::new(LastWritten::default()));
         let every = Some(Span::from_seconds(1));
         let readback = Readback::of(&target, &taken, last.clone(), (every, true)).unwrap().unwrap();
         let reads = |mode: f64, value: f64, files: [&str; 2]| {

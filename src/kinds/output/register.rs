@@ -1,7 +1,7 @@
 //! Targets that are registers of I²C chips. May block for as long as the bus takes, and allocates.
 
 use super::identity::Device;
-use super::means::{Means, ONE_ONLY, in_time, not_a_peer};
+use super::means::{Kept, Means, ONE_ONLY, PassedOver, in_time, not_a_peer};
 use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use crate::kinds::device::{Refusal, Sight};
@@ -23,12 +23,14 @@ impl Means for WrittenRegister {
         Device { path, name: adapter.map(|(_, name)| name.clone()) }
     }
 
-    fn take(&self, key: &'static str) -> Result<File, Refusal> {
+    fn take(&self, key: &'static str) -> Result<Kept, Refusal> {
         let (bus, shown) = (self.open_bus()?, Self::shown(self));
         let taken = in_time(|| self.lock(&bus))?;
         // Every hertzd that has another register has the bus open too.
-        not_a_peer(taken, &shown, || None).map_err(|why| Refusal::new(key, format!("{shown} {why}; {ONE_ONLY}")))?;
-        Ok(bus)
+        let is_passed_over = not_a_peer(taken, &shown, || None)
+            .map_err(|why| Refusal::new(key, format!("{shown} {why}; {ONE_ONLY}")))?;
+        let lock = if is_passed_over { PassedOver::of(&bus, Some(self.bytes()), shown) } else { None };
+        Ok(Kept { file: bus, lock })
     }
 
     fn has_init(&self) -> bool {

@@ -6,6 +6,7 @@
 use super::digits::{Digits, Form, number};
 use super::files::text_of;
 use super::held::{End, Held};
+use super::means::Kept;
 use super::place::Place;
 use super::planned_write::PlannedWrite;
 use super::port::{Content, OpenFiles, SafeText};
@@ -244,7 +245,7 @@ impl Reopening {
         let target = exported(place, found, sys)?.with_polarity(held.polarity());
         let refuse = |error: io::Error| Refusal::new(place.key(), format!("cannot open {}: {error}", target.shown()));
         let seen = Seen::of(&target).map_err(refuse)?;
-        let (taken, beside) = target.take(place.key())?;
+        let (Kept { file: taken, lock }, beside) = target.take(place.key())?;
         target.init()?;
         set_up(place, &target, &held, first)?;
         target.set_up(&taken, first)?;
@@ -256,7 +257,7 @@ impl Reopening {
         for (end, new) in &opened {
             new.replaces(end, &target).map_err(refuse)?;
         }
-        held.is_now(target.identity(), beside);
+        held.is_now(target.identity(), beside, lock);
         opened.iter().filter_map(|(end, _)| end.claim.upgrade()).for_each(|claim| claim.is_now(&target.ids));
         self.seen = seen;
         REOPENED.fetch_add(1, Ordering::SeqCst);

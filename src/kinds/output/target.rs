@@ -4,7 +4,7 @@ use super::digits::{Digits, Form, number};
 use super::fan;
 use super::files::{Files, holds_a_number, iio_raw, is_makeable, polarity_beside, text_of};
 use super::identity::Identity;
-use super::means::Means;
+use super::means::{Kept, Means};
 use super::pending::{left_bytes, left_writes, make_overlapping};
 use super::place::{Place, RawScale};
 use super::planned_write::PlannedWrite;
@@ -113,6 +113,17 @@ impl Target {
         self.regular_file().map_or(Ok(()), holds_a_number)
     }
 
+    /// Refuses what only this process would make safe: should it be killed, nobody could.
+    pub(super) fn can_be_made_safe(&self, key: &'static str) -> Result<(), Refusal> {
+        self.any_writes().iter().try_for_each(PlannedWrite::can_be_made).map_err(|why| {
+            let shown = self.shown();
+            let text = format!(
+                "should this process be killed, `hertzd safe` could not make {shown} safe: {why}; name the device by its file in /dev"
+            );
+            Refusal::new(key, text)
+        })
+    }
+
     /// A file that is there for as long as it is.
     pub(super) fn node(&self) -> &Path {
         self.means.node()
@@ -120,7 +131,7 @@ impl Target {
 
     /// Takes it: no other process of hertzd has it until all copies of the files are closed that this returns, that of the value and those beside
     /// it. Nothing is written.
-    pub(super) fn take(&self, key: &'static str) -> Result<(File, Vec<File>), Refusal> {
+    pub(super) fn take(&self, key: &'static str) -> Result<(Kept, Vec<Kept>), Refusal> {
         Ok((self.means.take(key)?, self.means.take_beside(key)?))
     }
 

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 /// SIGKILL in the masks of `/proc/PID/status`.
 const KILL: u64 = 1 << (libc::SIGKILL - 1);
 
+/// Of the flags in `/proc/PID/stat`: the thread ends, or is about to because of a signal.
+const ENDS: u64 = 0x4 | 0x400;
+
 /// How a descriptor is open, of the `flags` in its `fdinfo`.
 const ACCESS: libc::c_int = libc::O_ACCMODE;
 
@@ -42,9 +45,42 @@ impl Holder {
         self.pid != std::process::id() && (own.as_ref() == Some(&self.name) || self.name == usual)
     }
 
-    /// Whether it was killed: it runs no more code of its own, however long a system call keeps it from ending.
+    /// Whether it was killed or ends: it runs no more code of its own, however long a system call keeps it from ending.
     pub(crate) fn is_killed(&self) -> bool {
-        threads(self.pid).any(|thread| fs::read_to_string(thread.join("status")).is_ok_and(|text| has_kill(&text)))
+        let read = |thread: &Path, file: &str| fs::read_to_string(thread.join(file)).ok();
+        let is_killed = |thread: &PathBuf| read(thread, "status").is_some_and(|text| has_kill(&text));
+        // SIGKILL is not shown any more of a thread that has begun to end by it.
+        let ends = |thread: &PathBuf| read(thread, "stat").is_none_or(|text| End::of(&text) != End::Lives);
+        let all: Vec<_> = threads(self.pid).collect();
+        !all.is_empty() && (all.iter().any(is_killed) || all.iter().all(ends))
+    }
+
+    /// Whether it has ended, and has nothing open any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        threads(self.pid)
+            .all(|thread| fs::read_to_string(thread.join("stat")).map_or(true, |text| End::of(&text) == End::Over))
+    }
+}
+
+/// How far a thread is.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    Lives,
+    Begun,
+    Over,
+}
+
+impl End {
+    /// By what `/proc` says in `stat`: the name of the program in it may be any.
+    fn of(stat: &str) -> Self {
+        let mut fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ');
+        let state = fields.next().unwrap_or_default();
+        let flags = fields.nth(5).and_then(|flags| flags.parse::<u64>().ok()).unwrap_or_default();
+        match state {
+            "Z" | "X" => Self::Over,
+            _ if flags & ENDS != 0 => Self::Begun,
+            _ => Self::Lives,
+        }
     }
 }
 
@@ -102,6 +138,16 @@ pub(super) fn of_lock(file: &Metadata, is_it: impl Fn(&LockLine<'_>) -> bool) ->
     similar
 }
 
+/// A process of this program that ends, and does not show any more what it has open: it closes that. `None` also where one lives of which this
+/// may not be seen: the file may be that one's.
+pub(super) fn of_the_ending() -> Option<Holder> {
+    let ours = |pid| Holder::of(pid).filter(Holder::is_ours);
+    let is_hidden = |holder: &Holder| !holder.has_ended() && descriptors(holder.pid).is_empty();
+    let mut hidden = processes().filter_map(ours).filter(is_hidden).peekable();
+    let first = hidden.peek().cloned();
+    first.filter(|_| hidden.all(|holder| holder.is_killed()))
+}
+
 /// Another process of this program that has the file open to write, and was not killed.
 pub(super) fn of_writer(file: &Metadata) -> Option<Holder> {
     let ours = |pid| Holder::of(pid).filter(Holder::is_ours);
@@ -113,7 +159,7 @@ pub(super) fn of_writer(file: &Metadata) -> Option<Holder> {
     processes().filter_map(ours).find(|it| descriptors(it.pid).iter().any(has_it) && !it.is_killed())
 }
 
-/// Whether all processes that have a Unix socket of this path were killed, and have not ended yet: nobody listens there.
+/// Whether all processes that have a Unix socket of this path were killed, and have not ended yet: nobody answers there.
 pub(crate) fn is_abandoned(socket: &Path) -> bool {
     let text = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let ends = format!(" {}", socket.display());
@@ -124,7 +170,10 @@ pub(crate) fn is_abandoned(socket: &Path) -> bool {
         fs::read_link(folder.with_file_name("fd").join(number)).is_ok_and(|link| links.contains(&link))
     };
     let mut holders = processes().filter(|pid| descriptors(*pid).iter().any(has_it)).filter_map(Holder::of).peekable();
-    holders.peek().is_some() && holders.all(|holder| holder.is_killed())
+    match holders.peek() {
+        Some(_) => holders.all(|holder| holder.is_killed()),
+        None => !links.is_empty() && of_the_ending().is_some(),
+    }
 }
 
 fn is_open_to_write(descriptor: &Path) -> bool {
@@ -172,6 +221,23 @@ mod tests {
         assert!(!is_abandoned(&path), "nobody has it");
         let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         assert!(!is_abandoned(&path), "this process has it");
+    }
+
+    #[test]
+    fn a_thread_that_ends_is_known_by_its_flags() {
+        let stat = |state: &str, flags: u64| format!("12 (a) b) Z) {state} 1 12 12 0 -1 {flags} 309 0 1 0");
+        assert_eq!(End::of(&stat("S", 0x0040_0140)), End::Lives);
+        assert_eq!([End::of(&stat("D", 0x0040_0104)), End::of(&stat("R", 0x0040_0500))], [End::Begun, End::Begun]);
+        assert_eq!([End::of(&stat("Z", 0x4)), End::of(&stat("X", 0))], [End::Over, End::Over]);
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let holder = Holder { name: "true".into(), pid: child.id() };
+        while !holder.has_ended() {
+            crate::sys::clock::pause(crate::time::Span::from_millis(1));
+        }
+        assert!(holder.is_killed(), "it was not waited for yet");
+        child.wait().unwrap();
+        assert!(holder.has_ended() && !holder.is_killed());
+        assert!(!Holder::of(std::process::id()).unwrap().has_ended());
     }
 
     #[test]

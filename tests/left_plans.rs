@@ -1,0 +1,302 @@
+//! What a run that was killed has left: its safe values are written right after it, or owed until they are, whatever starts in between; and what
+//! its outputs held before is not forgotten.
+
+mod program;
+
+use program::disk::Disk;
+use program::{HERTZD, Running, run_in};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// An output that restores what was there.
+const RESTORES: &str = "\
+[task.fan]
+kind = \"output\"
+rate = 100
+input = 0.75
+path = \"@HERE@/fan\"
+safe = \"restore\"
+safe-after = \"1h\"
+";
+
+/// A run without an output.
+const NONE: &str = "[task.t]\nkind = \"load\"\nrate = 100\n";
+
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("fan"), "0.5\n").unwrap();
+    folder
+}
+
+/// Starts it with its folder as the runtime directory.
+fn start_in(folder: TempDir, config: &str, args: &[&str]) -> Running {
+    let mut command = Command::new(HERTZD);
+    command.env("RUNTIME_DIRECTORY", folder.path());
+    run_in(folder, command, config, args)
+}
+
+/// One that was killed while its output held 0.75.
+fn killed(folder: TempDir, config: &str) -> TempDir {
+    let mut running = start_in(folder, config, &[]);
+    running.wait_for("it is live", |running| fan(running.folder()) == "0.75\n");
+    kill(running)
+}
+
+/// Kills it, and waits for the end of its last thread: until then its files are locked.
+fn kill(running: Running) -> TempDir {
+    running.signal("KILL");
+    running.wait().folder
+}
+
+fn fan(folder: &Path) -> String {
+    fs::read_to_string(folder.join("fan")).unwrap_or_default()
+}
+
+fn safe(folder: &Path) -> Output {
+    Command::new(HERTZD).arg("safe").env("RUNTIME_DIRECTORY", folder).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn plan(folder: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(folder.join("safe-plan.json")).unwrap_or_default()).unwrap_or_default()
+}
+
+fn reason(folder: &Path) -> String {
+    program::snapshot(&folder.join("status.sock"))["reason"].as_str().unwrap_or_default().to_owned()
+}
+
+/// While the kernel ends the process, that has its files locked, and shows nothing of it.
+#[test]
+fn right_after_a_kill_the_safe_values_are_written() {
+    let output = |number: u32| {
+        format!("[task.o{number}]\nkind = \"output\"\nrate = 10\npath = \"@HERE@/o{number}\"\ninput = 0.75\nsafe = 1\n")
+    };
+    const OUTPUTS: u32 = 24;
+    let config: String = (0..OUTPUTS).map(output).collect();
+    for _ in 0..10 {
+        let mut running = start_in(tempfile::tempdir().unwrap(), &config, &[]);
+        let hold = |folder: &Path, text: &str| {
+            (0..OUTPUTS).all(|number| fs::read_to_string(folder.join(format!("o{number}"))).is_ok_and(|it| it == text))
+        };
+        running.wait_for("all are live", |running| hold(running.folder(), "0.75\n"));
+        let script = "kill -9 $0; exec \"$1\" safe";
+        let mut command = Command::new("sh");
+        command.args(["-c", script, &running.pid().to_string(), HERTZD]).env("RUNTIME_DIRECTORY", running.folder());
+        let done = command.output().unwrap();
+        assert!(done.status.success() && hold(running.folder(), "1\n"), "{}", said(&done));
+    }
+}
+
+/// One that was killed while it waits for a disk, which keeps it from its end. `None`: that cannot be brought about here.
+fn held_up(command: Command, folder: TempDir, config: &str) -> Option<(Running, Disk)> {
+    let path = folder.path().join("disk");
+    fs::create_dir(&path).unwrap();
+    let Some(disk) = Disk::mount(folder.path(), path.clone()) else {
+        program::skip("to mount a disk of the test's own takes root, loop devices and mkfs.ext4");
+        return None;
+    };
+    let log = format!("[task.log]\nkind = \"load\"\nrate = 1000\nrecord = {:?}\n", path.join("log.csv"));
+    let mut running = run_in(folder, command, &(config.to_owned() + &log), &[]);
+    running.wait_for("it is live", |running| fan(running.folder()) == "0.75\n");
+    running.wait_for("it records", |_| fs::metadata(path.join("log.csv")).is_ok_and(|file| file.len() > 0));
+    assert!(disk.freeze());
+    let hangs = |running: &Running| program::threads(running.pid()).any(|thread| program::state(&thread) == Some('D'));
+    running.wait_for("it waits for its disk", hangs);
+    running.signal("KILL");
+    Some((running, disk))
+}
+
+/// It may not be waited for for ever.
+#[test]
+fn a_killed_process_that_cannot_end_is_no_peer() {
+    let folder = folder();
+    let mut command = Command::new(HERTZD);
+    command.env("RUNTIME_DIRECTORY", folder.path());
+    let config = RESTORES.replace("\"restore\"", "1");
+    let Some((mut running, disk)) = held_up(command, folder, &config) else { return };
+    let done = safe(running.folder());
+    let (text, ended) = (said(&done), running.has_ended());
+    assert!(disk.thaw());
+    assert!(!ended && done.status.success() && fan(running.folder()) == "1\n", "{text}");
+    assert!(text.contains(") was killed and has not ended for 5.00 s, so a disk or a device holds it up"), "{text}");
+}
+
+/// Its directory is still locked then.
+#[test]
+fn the_next_run_beside_one_that_cannot_end_knows_what_was_there_before() {
+    let folder = folder();
+    let command = in_foreground(folder.path());
+    let Some((mut running, disk)) = held_up(command, folder, RESTORES) else { return };
+    let here = running.folder();
+    fs::write(here.join("next.toml"), RESTORES.replace(program::HERE, here.to_str().unwrap())).unwrap();
+    let next = in_foreground(here).args(["run", "--for", "100ms"]).arg(here.join("next.toml")).output().unwrap();
+    let (text, ended) = (said(&next), running.has_ended());
+    assert!(disk.thaw());
+    assert!(!ended && fan(running.folder()) == "0.5\n", "{text}");
+}
+
+#[test]
+fn a_target_that_is_restored_after_a_kill_holds_what_status_says() {
+    let folder = killed(folder(), RESTORES);
+    fs::write(folder.path().join("in"), "0.75\n").unwrap();
+    let source = "[task.source]\nkind = \"sensor\"\nperiod = \"1000s\"\nphase = \"900s\"\npath = \"@HERE@/in\"\n";
+    let config = source.to_owned() + &RESTORES.replace("0.75", "\"source.value\"");
+    let mut running = start_in(folder, &config, &[]);
+    running.wait_until_granted();
+    running.wait_for("it is restored", |running| fan(running.folder()) == "0.5\n");
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!(fan(ended.folder.path()), "0.5\n", "{}", ended.describe());
+    let done = said(&safe(ended.folder.path()));
+    assert_eq!(fan(ended.folder.path()), "0.5\n", "{done}");
+}
+
+/// After a start whose plan was written, and which the kernel then has refused: it takes no such number there.
+fn refused(folder: TempDir) -> TempDir {
+    let path = format!("/proc/{}/oom_score_adj", std::process::id());
+    let other = format!("[task.other]\nkind = \"output\"\nrate = 10\npath = \"{path}\"\ninput = 1\nsafe = 5000\n");
+    let ended = start_in(folder, &(RESTORES.to_owned() + &other), &[]).wait();
+    assert!(!ended.status.success() && ended.stderr.contains("cannot write the safe value"), "{}", ended.describe());
+    ended.folder
+}
+
+#[test]
+fn a_start_that_is_refused_forgets_no_original() {
+    for is_carried_out in [false, true] {
+        let folder = killed(folder(), RESTORES);
+        // The value that is safe is another one than what was there.
+        if is_carried_out {
+            let done = safe(folder.path());
+            assert!(done.status.success() && fan(folder.path()) == "0.5\n", "{}", said(&done));
+        }
+        let before = plan(folder.path());
+        let folder = refused(folder);
+        let after = plan(folder.path());
+        let original = |plan: &Value| plan["outputs"][0]["writes"][0]["original"].clone();
+        assert_eq!((original(&before), original(&after)), ("0.5\n".into(), "0.5\n".into()), "{after}");
+    }
+}
+
+#[test]
+fn a_start_without_outputs_keeps_nothing_that_was_carried_out() {
+    let folder = killed(folder(), RESTORES);
+    let done = safe(folder.path());
+    assert!(done.status.success() && plan(folder.path())["outputs"][0]["written"] == true, "{}", said(&done));
+    let mut running = start_in(folder, NONE, &[]);
+    running.wait_until_granted();
+    running.wait_for("its plan is empty", |running| plan(running.folder())["outputs"] == json!([]));
+    running.signal("TERM");
+    let ended = running.wait();
+    let done = safe(ended.folder.path());
+    assert!(ended.status.success() && done.status.success(), "{}{}", ended.describe(), said(&done));
+}
+
+/// The folder of a run in the foreground that was killed, with a plan of this output.
+fn left_in_foreground(place: &Path, pid: u32, output: &Value) -> PathBuf {
+    use std::os::unix::fs::DirBuilderExt;
+    let folder = place.join("hertzd").join(pid.to_string());
+    fs::DirBuilder::new().mode(0o700).recursive(true).create(&folder).unwrap();
+    fs::write(folder.join("safe-plan.json"), json!({"version": 1, "pid": pid, "outputs": [output]}).to_string())
+        .unwrap();
+    folder
+}
+
+fn in_foreground(place: &Path) -> Command {
+    let mut command = Command::new(HERTZD);
+    command.env_remove("RUNTIME_DIRECTORY").env("XDG_RUNTIME_DIR", place);
+    command
+}
+
+#[test]
+fn what_a_device_owes_that_is_away_is_not_forgotten() {
+    let place = tempfile::tempdir().unwrap();
+    let away = "/sys/class/hwmon/hwmon4000000/pwm1";
+    let write = json!({"to": "file", "path": away, "witness": null, "text": "255\n", "cut": false});
+    left_in_foreground(place.path(), 4_000_000_001, &json!({"task": "fan", "writes": [write]}));
+    let owed = |place: &Path| -> Vec<String> {
+        let folders = fs::read_dir(place.join("hertzd")).unwrap().flatten().map(|entry| entry.path());
+        let tasks = folders.filter(|folder| plan(folder)["outputs"][0]["writes"][0]["path"] == away);
+        tasks.map(|folder| folder.display().to_string()).collect()
+    };
+    for _ in 0..2 {
+        let run = in_foreground(place.path()).args(["run", "--for", "100ms"]).arg("--json").output().unwrap();
+        let text = said(&run);
+        assert!(text.contains("fan: its safe value, 255 to /sys/"), "{text}");
+        assert_eq!(owed(place.path()).len(), 1, "{text}");
+        let done = in_foreground(place.path()).arg("safe").output().unwrap();
+        assert!(done.status.code() == Some(1) && said(&done).contains(away), "{}", said(&done));
+    }
+}
+
+#[test]
+fn all_plans_that_cannot_be_read_are_named() {
+    let place = tempfile::tempdir().unwrap();
+    let mut all = Vec::new();
+    for pid in [4_000_000_001, 4_000_000_002] {
+        let folder = left_in_foreground(place.path(), pid, &Value::Null);
+        all.push(folder.join("safe-plan.json").display().to_string());
+    }
+    let names_all = |text: &str| all.iter().all(|path| text.contains(path.as_str()));
+    let done = in_foreground(place.path()).arg("safe").output().unwrap();
+    assert!(done.status.code() == Some(1) && names_all(&said(&done)), "{}", said(&done));
+    let files = tempfile::tempdir().unwrap();
+    let socket = files.path().join("s");
+    let mut running = run_in(files, in_foreground(place.path()), NONE, &["--status-socket", socket.to_str().unwrap()]);
+    running.wait_until_granted();
+    let reason = || program::snapshot(&socket)["reason"].as_str().unwrap_or_default().to_owned();
+    running.wait_for("status names them", |_| socket.exists() && names_all(&reason()));
+    all.iter().for_each(|path| fs::remove_file(path).unwrap());
+    running.wait_for("it is well without them", |_| !reason().contains("plan"));
+}
+
+#[test]
+fn status_names_the_plan_that_a_start_has_kept() {
+    let folder = folder();
+    fs::write(folder.path().join("safe-plan.json"), "{").unwrap();
+    let mut running = start_in(folder, NONE, &[]);
+    running.wait_until_granted();
+    let kept = running.folder().join("safe-plan.json.prev");
+    running.wait_for("it is named", |running| reason(running.folder()).contains(&kept.display().to_string()));
+    fs::remove_file(&kept).unwrap();
+    running.wait_for("it is well", |running| !reason(running.folder()).contains("plan"));
+}
+
+/// White space around a number is a part of what was there.
+#[test]
+fn the_very_text_is_restored_after_a_kill() {
+    for text in ["42\r\n", " 42\n\n", "42"] {
+        let folder = folder();
+        fs::write(folder.path().join("fan"), text).unwrap();
+        let folder = killed(folder, RESTORES);
+        let done = safe(folder.path());
+        assert!(done.status.success() && fan(folder.path()) == text, "{text:?}: {}", said(&done));
+    }
+}
+
+#[test]
+#[cfg_attr(not(feature = "i2c"), ignore = "without the feature i2c no register is an output")]
+fn an_output_that_no_other_process_could_make_safe_is_refused() {
+    let folder = folder();
+    let bus = folder.path().join("i2c-9");
+    fs::write(&bus, "").unwrap();
+    let config = format!(
+        "[task.dac]\nkind = \"output\"\nrate = 10\nbus = {bus:?}\naddress = 0x48\nregister = 1\ntype = \"u8\"\ninput = 1\nsafe = 0\n"
+    );
+    fs::write(folder.path().join("test.toml"), &config).unwrap();
+    for command in ["run", "check"] {
+        let refused = Command::new(HERTZD).arg(command).arg(folder.path().join("test.toml")).output().unwrap();
+        let text = said(&refused);
+        assert!(refused.status.code() == Some(78) && text.contains("error: task.dac: bus"), "{text}");
+        assert!(
+            text.contains("`hertzd safe` could not make register 0x01 of chip 0x48 on ")
+                && text.contains("is not in /dev"),
+            "{text}"
+        );
+    }
+}
