@@ -81,7 +81,9 @@ impl OutputFile {
             return Err(wrong("it exists already; add --force to replace it, or name another file".into()));
         }
         if let Some((node, found)) = node.zip(found.as_ref().filter(|found| !found.is_file())) {
-            if ![0, effective_user()].contains(&found.uid()) {
+            // Under sudo the terminal is that of the user who typed it.
+            let is_ours = [0, effective_user()].contains(&found.uid()) || is_stream(found);
+            if !is_ours {
                 let owner = found.uid();
                 return Err(wrong(format!(
                     "it is no regular file, and belongs to user {owner}, who would get what is written; name another file"
@@ -138,6 +140,12 @@ impl Drop for OutputFile {
 /// Whether what is there under such a name was opened by somebody else, who has decided about it.
 fn is_open(path: &Path) -> bool {
     ["/dev/fd", "/dev/stdout", "/dev/stderr", "/proc"].iter().any(|open| path.starts_with(open))
+}
+
+/// Whether it is what this process has as one of its three streams.
+fn is_stream(found: &Metadata) -> bool {
+    let mut streams = (0..3).filter_map(|fd| fs::metadata(format!("/proc/self/fd/{fd}")).ok());
+    streams.any(|it| (it.dev(), it.ino()) == (found.dev(), found.ino()))
 }
 
 /// Makes the file that is moved into the place of `replaced`, if there is one.
