@@ -254,3 +254,26 @@ fn cpus_that_hertzd_was_started_on_are_all_that_it_uses() {
     wait_until_program_on(&mut running, &Cpus::from([first]));
     assert_eq!(elsewhere(&running, &Cpus::from([first]), &["hz-main"]), Vec::<String>::new());
 }
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn what_the_kernel_refuses_is_said_and_nothing_else_is_claimed() {
+    let Some((mut all, last)) = usable() else { return };
+    all.insert(last);
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("out"), "0\n").unwrap();
+    let socket = folder.path().join("s");
+    let mut command = Command::new(HERTZD);
+    command.env("LD_PRELOAD", program::preload(folder.path(), "no_affinity"));
+    let config = pinned("main", &Cpus::from([last])) + REST;
+    let mut running = program::run_in(folder, command, &config, &["--status-socket", socket.to_str().unwrap()]);
+    running.wait_for("status says so", |running| {
+        socket.exists()
+            && snapshot(running)["cool_threads"]["reason"].as_str().is_some_and(|reason| reason.contains("refuses"))
+    });
+    let cool = snapshot(&running)["cool_threads"].clone();
+    assert_eq!((&cool["apart"], numbers(&cool["cpus"])), (&Value::from(false), all), "{cool}");
+    let said = "not apart from workers: the kernel refuses to move threads (Operation not permitted";
+    assert!(text(&running).contains(said), "{}", text(&running));
+    assert_eq!(running.stderr().matches("may run on the CPUs of pinned workers").count(), 1, "{}", running.stderr());
+}

@@ -91,7 +91,8 @@ impl CoolCpus {
             (false, false) => None,
         };
         let (apart, reason) = (!reserved.is_empty() && kept.is_ok(), reason.map(str::to_owned));
-        self.summary = Some(CoolSummary { cpus: cool, pinned, apart, reason });
+        let cpus = if kept.is_ok() { cool } else { allowed.usable.clone() };
+        self.summary = Some(CoolSummary { cpus, pinned, apart, reason });
         kept
     }
 

@@ -69,20 +69,20 @@ fn isolation(work: Work<'_>, facts: &Facts, pinned: &BTreeSet<usize>, rest: &BTr
         (Some(free), _) => draft.is(
             Weight::Minor,
             format!("{found}, while CPU {free} is, and has no worker"),
-            format!("other programs run on the CPU of {on}"),
+            format!("programs other than hertzd's run on the CPU of {on}"),
             vec![Mend::configuration(format!("cpu = {free}")).noted("in the section of the worker")],
         ),
         (None, true) => draft.is(
             Weight::Minor,
             format!("{found}, and cannot be: every CPU has a worker, and something else must run as well"),
-            format!("other programs run on the CPU of {on}, while the worker does not"),
+            format!("hertzd's other threads and other programs run on the CPU of {on}, while the worker does not"),
             Vec::new(),
         ),
         (None, false) => draft.is(
             Weight::Minor,
             found,
             format!(
-                "other programs run on the CPU of {on}: they do not hold up a real-time policy, but leave cold caches"
+                "programs other than hertzd's run on the CPU of {on}: they do not hold up a real-time policy, but leave cold caches"
             ),
             vec![kernel(facts, format!("isolcpus=managed_irq,domain,{}", cpu_list(pinned.iter().copied())))],
         ),
