@@ -18,6 +18,7 @@ mod virtual_worker;
 mod articles;
 mod config;
 mod config_fuzz;
+mod crossed;
 mod docs;
 mod fixed_step;
 mod loops;

@@ -27,7 +27,10 @@ mod dropins;
 mod events;
 #[cfg(feature = "exporter")]
 mod exporter;
+mod fans;
+mod handed_over;
 mod heartbeat;
+mod held_outputs;
 mod log_formats;
 mod measure;
 mod monitoring;
@@ -36,6 +39,7 @@ mod plugin_faults;
 #[cfg(all(feature = "mcap", feature = "plugin"))]
 mod plugins;
 mod process;
+mod quiet_cpus;
 mod readback;
 #[cfg(feature = "mcap")]
 mod recording_files;

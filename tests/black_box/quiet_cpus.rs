@@ -1,9 +1,8 @@
 //! Everything but the pinned workers runs on other CPUs, as the kernel shows it from outside: threads, programs, and what they start.
 
-mod program;
-
+use crate::program;
+use crate::program::{HERTZD, Running, signal, skip};
 use hertzd::internals::affinity;
-use program::{HERTZD, Running, signal, skip};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;

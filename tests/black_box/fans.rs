@@ -1,9 +1,8 @@
 //! Fans and PWM channels of the real program, in a tree of files in place of /sys/class, which needs root: a fan that its firmware takes back, a chip
 //! that takes a value in one mode only (`tests/program/chip.c`), a fan that is given back to its chip, a channel whose polarity is changed.
 
-mod program;
-
-use program::{HERTZD, Running, run_in};
+use crate::program;
+use crate::program::{HERTZD, Running, run_in};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;

@@ -2,9 +2,9 @@
 //! reload × overload. Every value of every tick is compared with a plain reference, on the virtual clock; so is which task goes first.
 //!
 //! ```sh
-//! cargo test --test crossed                                    200 cases, the same each time
-//! HERTZD_CROSSED=10000 HERTZD_SEED=5 cargo test --test crossed     10,000 others
-//! HERTZD_CROSSED=1 HERTZD_SEED=28000042 cargo test --test crossed  the one that a failure prints
+//! cargo test --test always crossed                                    200 cases, the same each time
+//! HERTZD_CROSSED=10000 HERTZD_SEED=5 cargo test --test always crossed     10,000 others
+//! HERTZD_CROSSED=1 HERTZD_SEED=28000042 cargo test --test always crossed  the one that a failure prints
 //! ```
 //!
 //! Each of these faults was put into the code by hand, and one of the first dozen cases failed:
@@ -16,10 +16,7 @@
 //! - a plant answers a period early, in a loop and without one;
 //! - of tasks with equal deadlines the one declared first goes first.
 //!
-//! What only real time has is not here: a program of the kind `process` itself (tests/process.rs) and a whole reload (tests/bumpless.rs).
-
-#[path = "../virtual_worker/mod.rs"]
-mod virtual_worker;
+//! What only real time has is not here: a program of the kind `process` itself (tests/black_box/process.rs) and a whole reload (tests/black_box/bumpless.rs).
 
 mod case;
 mod kinds;

@@ -1,7 +1,7 @@
 //! What each kind makes of what it takes, as its page says it: plainly, from whole histories where that is simpler.
 
-use crate::case::{Does, Task};
-use crate::kinds::{Given, given};
+use super::case::{Does, Task};
+use super::kinds::{Given, given};
 
 /// An input at a tick.
 #[derive(Clone, Copy, Debug)]

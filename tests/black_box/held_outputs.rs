@@ -1,9 +1,8 @@
 //! What status, snapshot and scrape say while another thread than its task holds the target of an output: since when, why, and what ends it. The worker
 //! hangs in a read of a sensor (`tests/program/device.c`).
 
-mod program;
-
-use program::{HERTZD, Running, run_in};
+use crate::program;
+use crate::program::{HERTZD, Running, run_in};
 use serde_json::Value;
 use std::fs;
 use std::process::Command;

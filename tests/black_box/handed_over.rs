@@ -1,9 +1,8 @@
 //! A target that a reload hands over from one worker to another, whose last write takes long: faults come from `tests/program/device.c`, and the
 //! file is read from outside.
 
-mod program;
-
-use program::{HERE, HERTZD, run_in};
+use crate::program;
+use crate::program::{HERE, HERTZD, run_in};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};

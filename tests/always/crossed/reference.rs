@@ -1,8 +1,8 @@
 //! What every tick of a case must show, from when it began and ended: which row each reader sees, what it is worth, and what the
 //! laws make of it. And which of the tasks that are due goes first.
 
-use crate::case::{Case, Does, Link};
-use crate::laws::{Made, Seen, State};
+use super::case::{Case, Does, Link};
+use super::laws::{Made, Seen, State};
 use hertzd::cli::{VirtualRun, VirtualTick};
 
 /// The latest row of a task.

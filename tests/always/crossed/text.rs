@@ -1,6 +1,6 @@
 //! A case as a configuration.
 
-use crate::case::{Case, Does, Link, Task};
+use super::case::{Case, Does, Link, Task};
 use std::fmt::Write as _;
 
 const WORKERS: [&str; 2] = ["a", "b"];
