@@ -373,10 +373,10 @@ fn real(path: &Path) -> Result<PathBuf, Refusal> {
 
 #[cfg(all(test, feature = "i2c"))]
 mod tests {
-    use super::super::pending::{LeftWrite, forget_left, leave_behind};
     use super::*;
     use crate::config::NumberOrName;
     use crate::kinds::layout::TYPES;
+    use crate::kinds::output::pending::{LeftWrite, forget_left, leave_behind};
     use crate::kinds::register::RegisterSettings;
 
     #[test]
