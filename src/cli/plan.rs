@@ -113,17 +113,24 @@ pub(super) fn plan(app: &App, args: &PlanArgs) -> Result<(), Stop> {
     let written = if args.free { Written::default() } else { Written::of(&config, |task| document.has_phase(task)) };
     let planning = Planning { app, source: &source, config: &config, models: &models, late: &late, cpus: &cpus };
     let mut planned = planning.planned(document.clone(), written.clone(), false)?;
-    let mut kept = None;
+    let mut notes = Vec::new();
+    if let Some(reason) = planned.objection(&config) {
+        notes.push(format!("The best layout that was found is not used: {reason}."));
+        planned = planning.unchanged(&document, planned)?;
+    }
     if args.split_chains {
         let split = planning.planned(document, written, true)?;
-        kept = split.is_worse_than(&planned, &config);
-        if kept.is_none() {
-            planned = split;
+        match split.is_worse_than(&planned, &config) {
+            None => planned = split,
+            Some(reason) => {
+                notes.push(format!("--split-chains: chains stay together all the same. With them split, {reason}."))
+            }
         }
     }
     let (before, after) = (capacities(&config, &online), capacities(&planned.config, &online));
     let ages = [planned.ages(&config, &planned.before), planned.ages(&planned.config, &planned.after)];
-    let report = report::Report { source: &source, config: &config, planned: &planned, late: &late, kept, ages: &ages };
+    let report =
+        report::Report { source: &source, config: &config, planned: &planned, late: &late, notes: &notes, ages: &ages };
     Shown::document(&(report.text(&before, &after) + &planned.toml)).print()?;
     let fails: Vec<_> = after.iter().filter_map(too_much).collect();
     match (fails.is_empty(), too_old(&ages[1])) {

@@ -15,8 +15,8 @@ mod placed;
 use crate::pacing::{Demand, Interference, Load, Responses, Verdict, feasible_beside, responses};
 use crate::time::Span;
 use phases::with_phases;
-use placed::chains;
 pub(crate) use placed::{CpuLayout, Placed, PlannedWorker};
+use placed::{chains, turns};
 use std::collections::BTreeMap;
 
 /// Tasks for which every way is tried.
@@ -68,11 +68,12 @@ pub(crate) fn plan(tasks: &[Placed], cpus: usize, now: Option<Vec<CpuLayout>>) -
 
 /// The worst responses on a CPU, if each sleep ends this `late`.
 pub(crate) fn on_cpu(tasks: &[Placed], cpu: &CpuLayout, late: Span, ticks: usize) -> Responses {
-    let load = |(task, phase): &(usize, Span)| {
-        let Placed { rate, turn, run, .. } = tasks[*task];
+    let load = |((task, phase), turn): (&(usize, Span), Span)| {
+        let Placed { rate, run, .. } = tasks[*task];
         Load { rate, phase: *phase, deadline: turn, run }
     };
-    let loads: Vec<Vec<_>> = cpu.workers.iter().map(|worker| worker.tasks.iter().map(load).collect()).collect();
+    let of = |worker: &PlannedWorker| worker.tasks.iter().zip(turns(tasks, worker)).map(load).collect();
+    let loads: Vec<Vec<_>> = cpu.workers.iter().map(of).collect();
     responses(&loads, late, ticks)
 }
 

@@ -272,3 +272,20 @@ fn a_latency_that_no_plan_keeps_is_said_and_fails() {
     assert!(text(&output.stderr).contains(said), "{output:?}");
     assert!(text(&output.stdout).contains("[task.motor]"), "the best that was found is printed: {output:?}");
 }
+
+#[test]
+fn a_chain_over_two_workers_stays_in_phase() {
+    // On two workers each with a phase of its own; on one CPU they can come together.
+    let text_of = chain("30ms").replace("[worker.main]", "[worker.main]\n[worker.second]");
+    let apart = text_of.replace("kind = \"sensor\"", "kind = \"sensor\"\nworker = \"second\"");
+    let apart = ["pid", "output", "load"].iter().fold(apart, |text, kind| {
+        text.replace(&format!("kind = \"{kind}\""), &format!("kind = \"{kind}\"\nworker = \"main\""))
+    });
+    let (_folder, path) = file("my.toml", &apart);
+    let output = hertzd(&["plan", word(&path), "--free", "--cpus", &cpu()]);
+    let plan = text(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    let (_planned_folder, planned) = file("planned.toml", &plan);
+    assert!(oldest(&planned) <= 30_000, "the measurement of the same release: {plan}");
+    assert!(hertzd(&["check", "--no-open", word(&planned)]).status.success(), "{plan}");
+}

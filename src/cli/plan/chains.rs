@@ -43,17 +43,18 @@ pub(super) fn too_old(ages: &[Age]) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// What `hertzd check` would warn of, or refuse.
+/// What `hertzd check` would warn of.
 pub(super) fn warnings(config: &Config) -> Vec<Problem> {
-    let refused = check::latency::refuse(config).err();
-    let all = Problems::joined(check::doubts(&Graph::of(config)).into_iter().chain(refused));
+    let all = Problems::joined(check::doubts(&Graph::of(config)));
     all.iter().flat_map(Problems::iter).cloned().collect()
 }
 
-/// The same of `planned`, as far as it is not true of `config`.
+/// The same of `planned`, as far as it is not true of `config`, and what every command would refuse.
 pub(super) fn new_warnings(config: &Config, planned: &Config) -> Vec<String> {
     let before = warnings(config);
     let is_new = |table: &str, key: &str| before.iter().all(|known| (&*known.table, &*known.key) != (table, key));
     let new = warnings(planned).into_iter().filter(|problem| is_new(&problem.table, &problem.key));
-    new.map(|problem| problem.message).collect()
+    let refused = check::latency::refuse(planned).err();
+    let refused: Vec<Problem> = refused.iter().flat_map(Problems::iter).cloned().collect();
+    new.chain(refused).map(|problem| problem.message).collect()
 }

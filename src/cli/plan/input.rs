@@ -96,6 +96,16 @@ impl Input {
         let known: Vec<_> = tasks.iter().map(|task| longest_run(&config.tasks[*task], models)).collect();
         let graph = Graph::of(config);
         let chains = if split { vec![None; config.tasks.len()] } else { chains(&graph) };
+        let direct = || graph.links.iter().filter(|link| !link.is_previous());
+        let position = |task: usize| tasks.iter().position(|placed| *placed == task);
+        let feeds =
+            |from: usize| direct().filter(|link| link.from == from).filter_map(|link| position(link.to)).collect();
+        // Of a chain over several workers the phases stay: they may come together on one.
+        let worker = |task: usize| config.tasks[task].worker;
+        let crosses = |task: usize| {
+            let mut links = direct().filter(|link| link.from == task || link.to == task);
+            !split && links.any(|link| worker(link.from) != worker(link.to))
+        };
         let placed = tasks.iter().zip(&known).map(|(index, (run, _))| {
             let task = &config.tasks[*index];
             let longest = task.max_latency.map(|most| most - graph.oldest(*index));
@@ -103,11 +113,11 @@ impl Input {
             Placed {
                 rate: task.rate,
                 deadline: task.deadline,
-                turn: task.turn,
+                feeds: feeds(*index),
                 run: *run,
                 budget: task.budget.max(task.blueprint.run().iter().max().copied()).unwrap_or_default(),
                 settings: settings.iter().position(|other| other == own).unwrap_or(0),
-                phase: written.phases.contains(&task.name).then_some(task.phase),
+                phase: (written.phases.contains(&task.name) || crosses(*index)).then_some(task.phase),
                 on: on[task.worker].clone(),
                 tail: config.workers[task.worker].spin.tail(),
                 now: task.phase,

@@ -61,15 +61,30 @@ impl Planning<'_> {
     }
 }
 
+impl Planning<'_> {
+    /// The configuration as it is.
+    pub(super) fn unchanged(&self, document: &Document, planned: Planned) -> Result<Planned, Stop> {
+        let toml = document.text();
+        let config = self.app.parse_beside(self.source, &toml, "the configuration")?;
+        let Planned { input, layout, before, .. } = planned;
+        let (named, layout) = (as_it_is(self.config, &input), Layout { changed: false, ..layout });
+        Ok(Planned { input, layout, named, toml, config, after: before.clone(), before })
+    }
+}
+
 impl Planned {
+    /// What `hertzd check` would say of it, and does not say of the configuration.
+    pub(super) fn objection(&self, config: &Config) -> Option<String> {
+        let warnings = new_warnings(config, &self.config);
+        (!warnings.is_empty()).then(|| format!("`{} check` would say: {}", program::name(), warnings.join("; ")))
+    }
+
     /// Why the chains of this plan, which are split, are not; `None`: it is as good as one that keeps them.
     pub(super) fn is_worse_than(&self, kept: &Self, config: &Config) -> Option<String> {
-        let warnings = new_warnings(config, &self.config);
-        if !warnings.is_empty() {
-            return Some(format!("`{} check` would say: {}", program::name(), warnings.join("; ")));
-        }
-        too_old(&self.ages(&self.config, &self.after))
-            .filter(|_| too_old(&kept.ages(&kept.config, &kept.after)).is_none())
+        self.objection(config).or_else(|| {
+            let old = too_old(&self.ages(&self.config, &self.after));
+            old.filter(|_| too_old(&kept.ages(&kept.config, &kept.after)).is_none())
+        })
     }
 
     pub(super) fn ages(&self, config: &Config, places: &Places) -> Vec<Age> {

@@ -18,8 +18,8 @@ pub(super) struct Report<'a> {
     pub(super) planned: &'a Planned,
     /// How late sleeps on each CPU ended when that was measured: median, 99th percentile, the latest. Empty: it is not known.
     pub(super) late: &'a [(usize, [Span; 3])],
-    /// Why chains were to be split and are not.
-    pub(super) kept: Option<String>,
+    /// Why it is not another plan, each a sentence.
+    pub(super) notes: &'a [String],
     /// The ages of the chains before and after.
     pub(super) ages: &'a [Vec<Age>; 2],
 }
@@ -189,9 +189,7 @@ impl Report<'_> {
             text.push_str("#\n");
             table(text, &rows);
         }
-        if let Some(reason) = &self.kept {
-            let _ = writeln!(text, "# --split-chains: chains stay together all the same. With them split, {reason}.");
-        }
+        self.notes.iter().for_each(|note| _ = writeln!(text, "# {note}"));
     }
 
     /// How late the kernel wakes workers.

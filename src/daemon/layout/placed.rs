@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Placed {
     pub(crate) rate: Rate,
     pub(crate) deadline: Span,
-    /// The deadline that decides its turn: on one worker, producers run before consumers.
-    pub(crate) turn: Span,
+    /// The tasks that take its values: on one worker it runs before them.
+    pub(crate) feeds: Vec<usize>,
     /// The longest run that is known; zero if none is.
     pub(crate) run: Span,
     /// What `hertzd check` counts; zero if it counts nothing.
@@ -28,6 +28,23 @@ pub(crate) struct Placed {
     pub(crate) chain: Option<usize>,
     /// The longest response that its chain's `max-latency` leaves it; `None`: any.
     pub(crate) longest: Option<Span>,
+}
+
+/// The deadlines that decide the turns of the tasks of one worker.
+pub(super) fn turns(tasks: &[Placed], worker: &PlannedWorker) -> Vec<Span> {
+    let mut turns: Vec<Span> = worker.tasks.iter().map(|(task, _)| tasks[*task].deadline).collect();
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for (at, (task, _)) in worker.tasks.iter().enumerate() {
+            let fed = worker.tasks.iter().zip(&turns).filter(|((other, _), _)| tasks[*task].feeds.contains(other));
+            let before = fed.map(|(_, turn)| *turn - Span::from_nanos(1)).min();
+            if let Some(turn) = before.filter(|turn| *turn < turns[at]) {
+                (turns[at], changed) = (turn, true);
+            }
+        }
+    }
+    turns
 }
 
 /// These tasks, those of one chain together.

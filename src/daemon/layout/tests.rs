@@ -9,7 +9,7 @@ fn task(hertz: u64, deadline: i64, run: i64) -> Placed {
     Placed {
         rate,
         deadline: us(deadline),
-        turn: us(deadline),
+        feeds: Vec::new(),
         run,
         budget: run,
         settings: 0,
