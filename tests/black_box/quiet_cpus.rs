@@ -276,3 +276,16 @@ fn what_the_kernel_refuses_is_said_and_nothing_else_is_claimed() {
     assert!(text(&running).contains(said), "{}", text(&running));
     assert_eq!(running.stderr().matches("may run on the CPUs of pinned workers").count(), 1, "{}", running.stderr());
 }
+
+#[test]
+fn a_worker_with_the_policy_deadline_may_run_anywhere_as_the_kernel_demands() {
+    let Some((rest, last)) = usable() else { return };
+    let deadline = "[worker.free]\npolicy = \"deadline\"\n";
+    let config = pinned("main", &Cpus::from([last])) + &REST.replace("[worker.free]\npolicy = \"other\"\n", deadline);
+    assert!(config.contains(deadline));
+    let mut running = run(&config);
+    wait_until_on(&mut running, &rest, &["hz-main", "hz-free"]);
+    let all: Cpus = affinity().unwrap().into_iter().collect();
+    let free = program::threads(running.pid()).find(|thread| name(thread) == "hz-free").unwrap();
+    assert_eq!(allowed(&free), Some(all));
+}
