@@ -1,7 +1,7 @@
 //! That another thread than the task keeps a target at its safe value: since when, and why. For those who ask; wait-free for who says it, which is the
 //! thread of safe values. No clock is read.
 
-use crate::atomic::{AtomicI64, AtomicU64, Ordering};
+use crate::atomic::{AtomicI64, Ordering};
 use crate::time::Instant;
 
 /// Why a target is held at its safe value.
@@ -15,50 +15,55 @@ pub(crate) enum HeldFor {
     Owed,
 }
 
-/// What the thread of safe values says of one output.
+/// What the thread of safe values says of one output, in one number: a quarter of it is since when, in nanoseconds on the monotonic clock, and less
+/// than 0 if it is not held; the rest is why.
 #[derive(Debug)]
-pub(super) struct Holding {
-    since: AtomicI64, // nanoseconds on the monotonic clock
-    why: AtomicU64,
-}
+pub(super) struct Holding(AtomicI64);
 
-const NEVER: i64 = i64::MIN;
+const NOT_HELD: i64 = -4;
 
 impl Default for Holding {
     fn default() -> Self {
-        Self { since: AtomicI64::new(NEVER), why: AtomicU64::new(0) }
+        Self(AtomicI64::new(NOT_HELD))
     }
 }
 
 impl Holding {
     /// It is to be for this reason, unless it is already.
     pub(super) fn is_for(&self, why: HeldFor) {
-        if self.since.load(Ordering::Relaxed) == NEVER {
-            self.why.store(why as u64, Ordering::Relaxed);
+        if self.number() < 0 {
+            self.0.store(NOT_HELD + why as i64, Ordering::Relaxed);
         }
     }
 
     /// It is from now on, unless it was already.
     pub(super) fn begins(&self, now: Instant) {
-        if self.since.load(Ordering::Relaxed) == NEVER {
-            let now = i64::try_from(now.nanos()).unwrap_or(i64::MAX);
-            self.since.store(now, Ordering::Release); // who sees it sees why
+        let number = self.number();
+        if number < 0 {
+            let now = i64::try_from(now.nanos()).unwrap_or(i64::MAX >> 2).max(0);
+            self.0.store((now << 2) + (number - NOT_HELD), Ordering::Relaxed);
         }
     }
 
     pub(super) fn ends(&self) {
-        self.since.store(NEVER, Ordering::Relaxed);
+        if self.number() >= 0 {
+            self.0.store(NOT_HELD, Ordering::Relaxed);
+        }
     }
 
     /// Since when it is, and why.
     pub(super) fn get(&self) -> Option<(Instant, HeldFor)> {
-        let since = Some(self.since.load(Ordering::Acquire)).filter(|since| *since != NEVER)?;
-        let why = match self.why.load(Ordering::Relaxed) {
+        let number = Some(self.number()).filter(|number| *number >= 0)?;
+        let why = match number & 3 {
             0 => HeldFor::Still,
             1 => HeldFor::Order,
             _ => HeldFor::Owed,
         };
-        Some((Instant::from_nanos(since.into()), why))
+        Some((Instant::from_nanos((number >> 2).into()), why))
+    }
+
+    fn number(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -69,4 +74,26 @@ pub(in crate::kinds::output) struct Terms {
     pub(in crate::kinds::output) ends: String,
     /// The safe value in the unit of the input; NaN: not known.
     pub(in crate::kinds::output) applied: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_has_one_beginning_and_one_reason_until_it_ends() {
+        let (holding, at) = (Holding::default(), |nanos| Instant::from_nanos(nanos));
+        assert_eq!(holding.get(), None);
+        for why in [HeldFor::Still, HeldFor::Order, HeldFor::Owed] {
+            holding.is_for(HeldFor::Still);
+            holding.is_for(why);
+            assert_eq!(holding.get(), None, "it is not written yet");
+            holding.begins(at(7));
+            holding.begins(at(9));
+            holding.is_for(HeldFor::Order);
+            assert_eq!(holding.get(), Some((at(7), why)));
+            holding.ends();
+            assert_eq!(holding.get(), None);
+        }
+    }
 }
