@@ -6,7 +6,9 @@ use crate::top::Top;
 use ratatui::backend::{Backend, CrosstermBackend};
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::execute;
-use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use ratatui::crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
 use ratatui::layout::{Rect, Size};
 use ratatui::text::Text;
 use ratatui::{Terminal, TerminalOptions, Viewport};
@@ -55,7 +57,13 @@ impl Screen {
     pub(super) fn taken_again(&mut self) -> io::Result<()> {
         give_back();
         take()?;
-        self.terminal.clear()
+        self.wipe()
+    }
+
+    /// Has the next frame drawn whole. The library's own `clear` asks the terminal where its cursor is, and ends the view if a slow one does not say.
+    fn wipe(&mut self) -> io::Result<()> {
+        self.terminal.swap_buffers();
+        execute!(stdout(), Clear(ClearType::All))
     }
 
     /// Draws what differs from the frame before, now and then all.
@@ -66,7 +74,7 @@ impl Screen {
             self.area = area;
         }
         if now - *self.whole.get_or_insert(now) >= WHOLE_EVERY {
-            self.terminal.clear()?;
+            self.wipe()?;
             self.whole = Some(now);
         }
         self.terminal.draw(|frame| {
