@@ -159,7 +159,7 @@ fn look_as_service(source: &Source, args: &CheckArgs) -> Option<Result<(), Stop>
         Ok(Some(output)) => Some(said(&output)),
         // Root would wait for the same.
         Err(error) if error.kind() == ErrorKind::TimedOut => Some(Err(Stop::Unwell(format!(
-            "the check with the rights of the service's user {}: {error}; remove what the configuration names one by one to find it",
+            "cannot check with the rights of the service's user {}: {error}; to find the cause, comment out the tasks one by one",
             service_user()
         )))),
         // A container may have no rights but those of its root; of libraries that loads its own only.

@@ -79,7 +79,7 @@ fn told_by_service(path: &Path) -> Option<Told> {
         && error.kind() == ErrorKind::TimedOut
     {
         note(&format!(
-            "what the service's user {} may open is not known: a process of that user was asked, and {error}",
+            "cannot tell what the service's user {} may open; the process that looked as that user failed: {error}",
             service_user()
         ));
     }

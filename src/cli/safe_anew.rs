@@ -85,7 +85,7 @@ fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
     // While the preview lives, it has the ids of its frames.
     let unseen = || {
         let is_unseen = task.kind == "can" && !live.unseen.is_empty();
-        is_unseen.then(|| format!("a daemon may send it, whose plan cannot be read: {}", live.unseen.join("; ")))
+        is_unseen.then(|| format!("a daemon whose plan cannot be read may be sending it: {}", live.unseen.join("; ")))
     };
     if let Some(by) = preview.taken.first().cloned().or_else(|| sender(&live.plans)).or_else(unseen) {
         return Became::Held(by);

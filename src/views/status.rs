@@ -221,7 +221,7 @@ fn remarks(task: &Value, stalled: bool) -> Vec<String> {
         let what = match held.is_safe {
             true => format!("another thread has held it at its safe value for {lasts}"),
             false => {
-                format!("another thread has kept it from writing for {lasts}, and its target is not at a safe value")
+                format!("another thread has kept it from writing for {lasts}, and its target was not made safe")
             }
         };
         lines.push(format!("{name}: {what}: {}; that ends when {}", held.why, held.ends));

@@ -179,7 +179,7 @@ impl Report<'_> {
     /// The age of each chain before and after.
     fn chains(&self, text: &mut String) {
         let [before, after] = self.ages;
-        let headings = ["chain", "max-latency", "oldest at its end before", "and after"].map(str::to_owned);
+        let headings = ["chain", "max-latency", "max age before", "after"].map(str::to_owned);
         let row = |(before, after): (&Age, &Age)| {
             let most = before.most.map_or("none".to_owned(), |most| most.to_string());
             [before.chain.clone(), most, before.age.to_string(), after.age.to_string()]

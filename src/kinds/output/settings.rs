@@ -78,7 +78,7 @@ impl OutputSettings {
                 return format!("its task ticks again, and its input has been good for {after}");
             }
             (Recover::Latch, Some(_)) => "`reset` rises above 0 while its input is good",
-            (Recover::Latch, None) => "it begins anew, by a restart or a reload that changes its section",
+            (Recover::Latch, None) => "hertzd is restarted, or a reload changes its section",
         };
         format!("its task ticks again, and {then}")
     }

@@ -337,7 +337,7 @@ impl Relay {
             warn!(
                 task,
                 "{task}: its program, or something that it started, could not be moved off the CPUs of pinned workers: {error}; allow \
-                 sched_setaffinity, or it may run there when they sleep"
+                 sched_setaffinity; otherwise it may run there while the workers sleep"
             );
         }
         self.not_placed = refused.is_some();
