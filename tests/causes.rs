@@ -144,10 +144,10 @@ fn conclude(wrong: &[String], others: &Others) -> bool {
         return true;
     }
     assert!(share > BUSY, "{}", wrong.join("\n"));
-    println!(
+    program::emulation::say_skipped(&format!(
         "inconclusive: the machine was busy: others used {share} % of its processors, and {BUSY} % is too much.\n{}",
         wrong.join("\n")
-    );
+    ));
     false
 }
 

@@ -224,8 +224,10 @@ fn what_a_device_owes_that_is_away_is_not_forgotten() {
         let tasks = folders.filter(|folder| plan(folder)["outputs"][0]["writes"][0]["path"] == away);
         tasks.map(|folder| folder.display().to_string()).collect()
     };
+    let config = place.path().join("test.toml");
+    fs::write(&config, NONE).unwrap();
     for _ in 0..2 {
-        let run = in_foreground(place.path()).args(["run", "--for", "100ms"]).arg("--json").output().unwrap();
+        let run = in_foreground(place.path()).args(["run", "--for", "100ms", "--json"]).arg(&config).output().unwrap();
         let text = said(&run);
         assert!(text.contains("fan: its safe value, 255 to /sys/"), "{text}");
         assert_eq!(owed(place.path()).len(), 1, "{text}");

@@ -463,24 +463,3 @@ fn a_csv_takes_the_place_of_nothing_that_is_read() {
     let output = simulate("test.toml", "new.csv");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
-
-/// As it does under sudo, where the terminal is the user's.
-#[test]
-fn root_writes_to_the_terminal_of_another_user_that_it_runs_at() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("test.toml");
-    std::fs::write(&config, "[task.a]\nkind = \"profile\"\nrate = 1\nshape = \"constant\"\nlevel = 7\n").unwrap();
-    let line = format!(
-        "chown 65534 $(tty) && exec {} simulate {} --for 1s --summary-only --csv $(tty)",
-        env!("CARGO_BIN_EXE_hertzd"),
-        config.display()
-    );
-    let Ok(output) = Command::new("script").args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output() else {
-        return println!("skipped: there is no script (bsdutils)");
-    };
-    let text = String::from_utf8_lossy(&output.stdout);
-    if text.contains("chown: ") {
-        return println!("skipped: only root can give a terminal to another user: {text}");
-    }
-    assert!(text.contains("a,0,0.000000000,0,0,7"), "{text}");
-}

@@ -267,3 +267,23 @@ fn the_level_debug_shows_what_the_cool_threads_do() {
     let ended = run(TASK, &["--for", "50ms"]).wait();
     assert!(!ended.stderr.contains("DEBUG"), "only where it is asked for: {}", ended.describe());
 }
+
+/// As it does under sudo, where the terminal is the user's.
+#[test]
+fn root_writes_to_the_terminal_of_another_user_that_it_runs_at() {
+    if !program::is_root() {
+        return program::skip("only root can give a terminal to another user");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("test.toml");
+    fs::write(&config, "[task.a]\nkind = \"profile\"\nrate = 1\nshape = \"constant\"\nlevel = 7\n").unwrap();
+    let line = format!(
+        "chown 65534 $(tty) && exec {HERTZD} simulate {} --for 1s --summary-only --csv $(tty)",
+        config.display()
+    );
+    let Ok(output) = Command::new("script").args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output() else {
+        return program::skip("there is no script (util-linux) here");
+    };
+    let text = stdout(&output);
+    assert!(text.contains("a,0,0.000000000,0,0,7"), "{text}");
+}

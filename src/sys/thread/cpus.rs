@@ -151,7 +151,7 @@ mod tests {
             let all = affinity().unwrap();
             let (first, last) = (all[0], all[all.len() - 1]);
             if first == last {
-                return println!("skipped: this process may use one CPU only");
+                return crate::sys::emulation::say_skipped("this process may use one CPU only");
             }
             assert!(keep_off(&[last], id(), &[first], &all).unwrap());
             assert_eq!(affinity().unwrap(), [first]);

@@ -1,0 +1,154 @@
+//! A fan of hwmon whose device goes away while hertzd runs, and comes back with another number: a tree of plain files, named as in `/sys`; no
+//! driver is behind them. The daemon runs in this process, which only so can say where that tree is.
+
+mod program;
+
+use hertzd::config::{Config, Facts, Kinds};
+use hertzd::internals::{
+    Connections, Host, KernelClock, Loader, Options, Request, Requests, cpu_set_size, output_kind_under, pause,
+    run_daemon,
+};
+use hertzd::time::{Clock, Span};
+use program::{HERE, PATIENCE};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use tempfile::TempDir;
+
+/// A machine of plain files, and a daemon on it.
+struct Machine {
+    folder: TempDir,
+    text: Arc<Mutex<String>>,
+    requests: Requests,
+    thread: JoinHandle<()>,
+}
+
+impl Machine {
+    /// A fan of this chip.
+    fn device(folder: &Path, number: u8, chip: &str) -> PathBuf {
+        let (new, device) = (folder.join("new"), folder.join(format!("sys/class/hwmon/hwmon{number}")));
+        fs::create_dir_all(device.parent().unwrap()).unwrap();
+        fs::create_dir_all(&new).unwrap();
+        for (file, text) in [("name", chip), ("pwm1", "77"), ("pwm1_enable", "2")] {
+            fs::write(new.join(file), format!("{text}\n")).unwrap();
+        }
+        fs::rename(&new, &device).unwrap();
+        device
+    }
+
+    /// One whose fan has number 3.
+    fn start(output: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self::device(folder.path(), 3, "fake");
+        let options = Options { safe_plan: Some(folder.path().join("plan.json")), ..Options::default() };
+        let (requests, kinds) =
+            (Requests::default(), Kinds::empty().add(output_kind_under(&folder.path().join("sys"))));
+        let (asked, text) = (requests.clone(), Arc::new(Mutex::new(Self::section(folder.path(), output))));
+        let loaded = text.clone();
+        let thread = std::thread::spawn(move || {
+            let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
+            let load = Loader::new(move || Config::parse(loaded.lock().unwrap().clone(), "test.toml", &kinds, &facts));
+            run_daemon(load, &options, Connections { requests: asked, ..Connections::default() }).unwrap();
+        });
+        Self { folder, text, requests, thread }
+    }
+
+    fn section(folder: &Path, output: &str) -> String {
+        let terms = "kind = \"output\"\nrate = 100\nsafe-after = \"1h\"\nrecover-after = \"0s\"";
+        format!("[task.fan]\n{terms}\n{}\n", output.replace(HERE, folder.to_str().unwrap()))
+    }
+
+    fn reload(&self, output: &str) {
+        *self.text.lock().unwrap() = Self::section(self.folder.path(), output);
+        self.requests.ask(Request::Reload);
+    }
+
+    fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+        let begun = KernelClock::monotonic().now();
+        while !is_so() {
+            assert!(!self.thread.is_finished(), "the daemon has ended before {what}");
+            assert!(KernelClock::monotonic().now() - begun < PATIENCE, "timed out before {what}");
+            pause(Span::from_millis(2));
+        }
+    }
+
+    fn stop(self) -> TempDir {
+        self.requests.ask(Request::Stop(15));
+        self.thread.join().unwrap();
+        self.folder
+    }
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// As a driver would show it.
+fn line(path: &Path) -> String {
+    read(path).lines().next().unwrap_or_default().to_owned()
+}
+
+const BY_NAME: &str = "hwmon = \"fake\"\nfile = \"pwm1\"\ninput = 0.5\nsafe = 1.0";
+const BY_PATH: &str = "path = \"@HERE@/sys/class/hwmon/hwmon3/pwm1\"\ninput = 64\nsafe = 255";
+
+#[test]
+fn a_device_that_comes_back_with_another_number_is_found_and_the_plan_follows() {
+    let machine = Machine::start(BY_NAME);
+    let folder = machine.folder.path();
+    let (before, plan) = (folder.join("sys/class/hwmon/hwmon3"), folder.join("plan.json"));
+    machine.until("it is live", || line(&before.join("pwm1")) == "128");
+    fs::rename(&before, folder.join("unplugged")).unwrap();
+    let after = Machine::device(folder, 5, "fake");
+    machine.until("it is written where it is now", || line(&after.join("pwm1")) == "128");
+    assert_eq!(line(&after.join("pwm1_enable")), "1", "it is set by hand");
+    machine.until("the plan has its path", || {
+        read(&plan).contains("hwmon5/pwm1_enable") && !read(&plan).contains("hwmon3")
+    });
+    let _folder = machine.stop();
+    assert_eq!(line(&after.join("pwm1")), "255");
+}
+
+/// The section names it in another way since a reload.
+#[test]
+fn a_device_is_looked_for_by_the_keys_that_are_in_force() {
+    let machine = Machine::start(BY_PATH);
+    let folder = machine.folder.path();
+    let before = folder.join("sys/class/hwmon/hwmon3");
+    machine.until("it is live", || line(&before.join("pwm1")) == "64");
+    machine.reload(BY_NAME);
+    machine.until("it has reloaded", || line(&before.join("pwm1")) == "128");
+    fs::rename(&before, folder.join("unplugged")).unwrap();
+    let after = Machine::device(folder, 5, "fake");
+    machine.until("it is written where it is now", || line(&after.join("pwm1")) == "128");
+    let _folder = machine.stop();
+    assert_eq!(line(&after.join("pwm1")), "255");
+}
+
+#[test]
+fn another_device_that_has_its_number_now_is_left_alone() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let logging = tracing_subscriber::fmt().with_ansi(false).with_writer(Arc::new(log.reopen().unwrap())).finish();
+    tracing::subscriber::set_global_default(logging).unwrap();
+    let machine = Machine::start(BY_PATH);
+    let folder = machine.folder.path();
+    let place = folder.join("sys/class/hwmon/hwmon3");
+    machine.until("it is live", || line(&place.join("pwm1")) == "64");
+    let (unplugged, other) = (folder.join("unplugged"), folder.join("other"));
+    fs::rename(&place, &unplugged).unwrap();
+    Machine::device(folder, 3, "another");
+    // The other tests' daemons log there too.
+    let refused = format!("{} is another device now", place.join("pwm1").display());
+    machine.until("it was looked for", || read(log.path()).contains(&refused));
+    // Again and again.
+    for _ in 0..400 {
+        assert_eq!(["pwm1", "pwm1_enable"].map(|name| line(&place.join(name))), ["77", "2"]);
+        pause(Span::from_millis(5));
+    }
+    fs::write(unplugged.join("pwm1"), "9\n").unwrap();
+    fs::rename(&place, &other).unwrap();
+    fs::rename(&unplugged, &place).unwrap();
+    machine.until("it has its own again", || line(&place.join("pwm1")) == "64");
+    let _folder = machine.stop();
+    assert_eq!([line(&place.join("pwm1")), line(&other.join("pwm1"))], ["255", "77"]);
+}
