@@ -13,6 +13,7 @@ use crate::time::Span;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How often a setting is read again until it shows what was written, and after what time.
@@ -231,7 +232,8 @@ pub(super) struct SafeSetting {
     pub(super) name: String,
     pub(super) text: String,
     pub(super) sort: Sort,
-    pub(super) value: f64, // of the target, raw
+    pub(super) value: f64,              // of the target, raw
+    pub(super) is_replaced: AtomicBool, // its chip refused it, and runs at full speed by hand
 }
 
 /// Open files of a target: for the value, and for its settings.
@@ -252,6 +254,7 @@ impl SafeSetting {
 
     /// What it read before says nothing: the driver may not have looked since.
     fn write_text(&self, text: &str) -> io::Result<()> {
+        self.is_replaced.store(text != self.text, Ordering::Relaxed);
         let before = line_of(&self.file);
         if self.sort == Sort::Polarity && before.as_deref().is_some_and(|found| self.is(found, text)) {
             return Ok(());
@@ -319,7 +322,8 @@ impl SafeWrite for SafeWriter {
     /// Waits until its settings read as they were written: many drivers look at their chip every second or two, and show what they saw then.
     fn confirm(&self) -> io::Result<()> {
         let read = |setting: &SafeSetting| {
-            line_of(&setting.file).map_or(Ok(()), |found| setting.expect(&found, &setting.text))
+            let wrote = if setting.is_replaced.load(Ordering::Relaxed) { fan::MANUAL } else { &setting.text };
+            line_of(&setting.file).map_or(Ok(()), |found| setting.expect(&found, wrote))
         };
         self.settings.iter().try_for_each(|setting| {
             let is_read = (0..READ_TRIES).any(|_| read(setting).is_ok() || (pause(READ_AGAIN), false).1);
@@ -353,7 +357,7 @@ mod tests {
     use crate::kinds::output::Guard;
 
     #[test]
-    fn a_setting_that_does_not_stay_is_a_failure_without_a_number() {
+    fn a_setting_that_does_not_stay_is_a_failure_without_a_number_and_full_speed_by_hand_is_none() {
         // The kernel takes 33 there, and shows 00000021.
         let enable = File::options().read(true).write(true).open("/proc/self/coredump_filter").unwrap();
         put::attribute(&enable, b"1\n").unwrap();
@@ -364,9 +368,15 @@ mod tests {
             text: "33\n".into(),
             sort: Sort::Mode,
             value: 255.0,
+            is_replaced: AtomicBool::new(false),
         }];
-        let writer =
+        let mut writer =
             SafeWriter { port, text: "255\n".into(), stored: None, number: 255.0, settings, plan: Arc::default() };
+        // It takes no 0 that is written so: full speed is set by hand.
+        writer.settings[0].text = "0.0\n".into();
+        writer.write_safe().and_then(|()| writer.confirm()).unwrap();
+        assert_eq!(line_of(&writer.settings[0].file).unwrap(), "00000001");
+        writer.settings[0].text = "33\n".into();
         let guard = Guard::new("fan", Arc::default(), (Span::ZERO, Span::ZERO), Some(Box::new(writer)));
         let error = guard.trip().unwrap_err();
         assert_eq!(error.to_string(), "pwm1_enable holds 00000021 after 33 was written");
