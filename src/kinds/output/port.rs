@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 /// How often a setting is read again until it shows what was written, and after what time.
 const READ_TRIES: u32 = 60;
@@ -343,6 +343,14 @@ impl SafeWrite for SafeWriter {
 
     fn plan(&self) -> Vec<PlannedWrite> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn plan_unless_locked(&self) -> Option<Vec<PlannedWrite>> {
+        match self.plan.try_lock() {
+            Ok(plan) => Some(plan.clone()),
+            Err(TryLockError::Poisoned(plan)) => Some(plan.into_inner().clone()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     #[cfg(feature = "gpio")]
