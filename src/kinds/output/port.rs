@@ -181,7 +181,10 @@ impl Writer {
             match (setting.sort, self.settings.get(at + 1)) {
                 // Some drivers change the polarity only of a channel that is off; the next setting switches it on. Whether it has changed is read.
                 (Sort::Polarity, Some(enable)) => {
-                    _ = put().or_else(|_| put::attribute(&*enable.file, b"0\n").and_then(|()| put()));
+                    _ = put().or_else(|error| match error.raw_os_error() {
+                        Some(libc::EBADF) => Err(error), // it may only be read
+                        _ => put::attribute(&*enable.file, b"0\n").and_then(|()| put()),
+                    });
                 }
                 (Sort::Polarity, None) => _ = put(),
                 (Sort::Number | Sort::Mode, _) => put()?,
@@ -363,6 +366,23 @@ impl SafeWrite for SafeWriter {
 mod tests {
     use super::*;
     use crate::kinds::output::Guard;
+    use std::io::Write;
+
+    #[test]
+    fn a_polarity_that_may_only_be_read_does_not_switch_its_channel_off() {
+        let [port, mut polarity, enable] = [(); 3].map(|()| tempfile::NamedTempFile::new().unwrap());
+        polarity.write_all(b"normal\n").unwrap();
+        let setting =
+            |file: File, text: &str, sort| OpenSetting { file: Arc::new(file), text: text.into(), number: 1.0, sort };
+        let settings = vec![
+            setting(File::open(polarity.path()).unwrap(), "inversed\n", Sort::Polarity),
+            setting(enable.reopen().unwrap(), "1", Sort::Number),
+        ];
+        let writer = Writer::new(Port::Regular(Arc::new(port.into_file())), settings, true);
+        writer.set(&LastWritten::default()).unwrap();
+        // A newline would be left of what switches it off.
+        assert_eq!(std::fs::read_to_string(enable.path()).unwrap(), "1");
+    }
 
     #[test]
     fn a_setting_that_does_not_stay_is_a_failure_without_a_number_and_full_speed_by_hand_is_none() {
