@@ -172,8 +172,9 @@ pub(super) fn is_still(witness: Option<&(PathBuf, String)>, what: &str) -> io::R
     let unread =
         |error: io::Error| io::Error::new(error.kind(), format!("{} cannot be read: {error}", beside.display()));
     let found = text_beside(beside).map_err(unread)?;
-    let found = found.trim_end();
-    if found == wanted {
+    // As it was read when the output was opened.
+    let found = found.lines().next().unwrap_or_default().trim();
+    if found == wanted.trim() {
         return Ok(());
     }
     let found = shown(found);
@@ -280,6 +281,15 @@ mod tests {
         drop(other);
         write.make().unwrap();
         assert!(fs::read_to_string(&path).unwrap().starts_with("normal\n"));
+    }
+
+    #[test]
+    fn a_device_is_the_same_by_the_first_line_beside_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(&file, " nct6775 \nmore\n").unwrap();
+        let witness = |name: &str| (file.path().canonicalize().unwrap(), name.to_owned());
+        is_still(Some(&witness("nct6775")), "device").unwrap();
+        assert!(is_still(Some(&witness("it87")), "device").is_err());
     }
 
     #[test]
