@@ -2,7 +2,7 @@
 
 use super::{runtime, safe_readback};
 use crate::daemon::{FoundPlan, NoPlan, PlannedOutput};
-use crate::kinds::output::PlannedWrite;
+use crate::kinds::output::{PlannedWrite, values_last};
 use crate::program;
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
@@ -180,22 +180,24 @@ fn make<'a>(
             },
         }
     }
-    for write in again {
-        match make_one(write, output, manner, text) {
-            Ok(one) => made.push(one),
-            Err(_) if write.is_left_to_its_chip(&output.writes) => {
-                _ = writeln!(text, "{task}: did not write {write}: its chip sets it by itself again");
-            }
-            Err(error) => {
-                let Some(instead) = write.at_full_speed(&output.writes) else { return Err(because(write, error)) };
-                _ = writeln!(text, "{task}: could not write {write}: {error}; it is set to full speed by hand");
-                for instead in instead {
-                    made.push(make_one(&instead, output, manner, text).map_err(|error| because(&instead, error))?);
-                }
-            }
+    let mut done = Ok(());
+    for write in values_last(again, &output.writes) {
+        let Err(error) = make_one(write, output, manner, text).map(|one| made.push(one)) else { continue };
+        if write.is_left_to_its_chip(&output.writes) {
+            _ = writeln!(text, "{task}: did not write {write}: its chip sets it by itself again");
+            continue;
         }
+        let Some(instead) = write.at_full_speed(&output.writes) else {
+            done = done.and(Err(because(write, error)));
+            continue;
+        };
+        _ = writeln!(text, "{task}: could not write {write}: {error}; it is set to full speed by hand");
+        for instead in instead {
+            made.push(make_one(&instead, output, manner, text).map_err(|error| because(&instead, error))?);
+        }
+        return Ok(()); // the value that is still to come is not that of full speed
     }
-    Ok(())
+    done
 }
 
 fn make_one<'a>(

@@ -246,14 +246,14 @@ fn key(guard: &Arc<Guard>) -> usize {
 /// Says what was written, or not. `still`: its task has not ticked for so long, and that is why; zero: it is not.
 fn say(guard: &Guard, still: Span, result: Said) {
     let (message_id, task, still_ns) = (Message::OutputSafe.id(), guard.task(), still.nanos());
-    let what = guard.says();
     let stands = if still > Span::ZERO { format!("has not ticked for {still}, and ") } else { String::new() };
     match result {
         Said::Failed(reason) => error!(
             message_id,
             task,
             still_ns,
-            "{task}: {stands}its safe value, {what}, could not be written: {reason}; it is tried again every {AGAIN_EVERY}"
+            "{task}: {stands}{} could not be written: {reason}; it is tried again every {AGAIN_EVERY}",
+            guard.says_unless_locked()
         ),
         Said::Written if guard.keeps_what_it_has() => error!(
             message_id,
@@ -268,17 +268,17 @@ fn say(guard: &Guard, still: Span, result: Said) {
             still_ns,
             "{task}: has not ticked for {still}, so its safe value was written; it writes again when it has recovered"
         ),
-        Said::AtLast => warn!(message_id, task, still_ns, "{task}: its safe value, {what}, was written at last"),
+        Said::AtLast => warn!(message_id, task, still_ns, "{task}: {} was written at last", guard.says_unless_locked()),
         Said::Nothing => {}
     }
 }
 
 fn say_it_hangs(guard: &Guard) {
-    let (message_id, task, what) = (Message::OutputSafe.id(), guard.task(), guard.says());
+    let (message_id, task, what) = (Message::OutputSafe.id(), guard.task(), guard.says_unless_locked());
     error!(
         message_id,
         task,
-        "{task}: its safe value, {what}, is being written, and the write has not returned for {LONG}: look at the device, or switch off what it drives"
+        "{task}: {what} is being written, and the write has not returned for {LONG}: look at the device, or switch off what it drives"
     );
 }
 

@@ -4,7 +4,9 @@
 //! For the builder: what it waits for is limited. Each output is written by a thread of its own, as a write may not return.
 
 use super::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan, is_at};
-use crate::kinds::output::{Guard, LeftWrite, PlannedWrite, forget_left, is_left_to_another, leave_behind, was_made};
+use crate::kinds::output::{
+    Guard, LeftWrite, PlannedWrite, forget_left, is_left_to_another, leave_behind, values_last, was_made,
+};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::helper;
 use crate::time::{Clock, Instant, Span};
@@ -333,15 +335,20 @@ fn said(writes: &[PlannedWrite]) -> String {
 
 /// Makes the writes of one output, and once more what failed: some chips take a value only once they are set to take it.
 fn make_all(writes: &[PlannedWrite]) -> io::Result<()> {
-    let failed = writes.iter().filter(|write| write.make().is_err()).collect::<Vec<_>>();
-    failed.into_iter().try_for_each(|write| match write.make() {
-        Err(_) if write.is_left_to_its_chip(writes) => Ok(()),
-        Err(error) => match write.at_full_speed(writes) {
-            Some(instead) => instead.iter().try_for_each(|write| write.make().map(drop)),
+    let failed = writes.iter().filter(|write| write.make().is_err()).collect();
+    let mut done = Ok(());
+    for write in values_last(failed, writes) {
+        let Err(error) = write.make() else { continue };
+        if write.is_left_to_its_chip(writes) {
+            continue;
+        }
+        done = done.and(match write.at_full_speed(writes) {
+            // The value that is still to come is not that of full speed.
+            Some(instead) => return instead.iter().try_for_each(|write| write.make().map(drop)),
             None => Err(error),
-        },
-        Ok(_) => Ok(()),
-    })
+        });
+    }
+    done
 }
 
 /// Takes a plan; one whose process is about to end is waited for.

@@ -82,7 +82,7 @@ impl Entry {
             match facts.is_symlink() {
                 // What a process has open has no path.
                 true if is_last && here.starts_with("/proc") => return Self::of(passed.pop(), name),
-                true if user == 0 && !is_kernels => is_roots_link(&here, &facts, &handle.metadata()?)?,
+                true if user == 0 && !is_kernels => is_roots_link(&here, &facts, &passed)?,
                 true => {}
                 false if facts.is_dir() || is_last => {
                     passed.push((here, found));
@@ -204,15 +204,25 @@ fn open_part(folder: RawFd, name: &OsStr, is_last: bool) -> io::Result<File> {
     open_at(folder, name, libc::O_PATH)
 }
 
-/// Refuses a link that another user made, or could have moved to where it is.
-fn is_roots_link(link: &Path, facts: &Metadata, folder: &Metadata) -> io::Result<()> {
-    let why = match (facts.uid(), folder.uid(), folder.mode()) {
-        (0, 0, mode) if mode & OTHERS == 0 || mode & STICKY != 0 => return Ok(()),
-        (0, 0, mode) => format!("is a symbolic link in a folder that others may write to (mode {:04o})", mode & 0o7777),
-        (0, owner, _) => format!("is a symbolic link in a folder of user {owner}"),
-        (owner, ..) => format!("is a symbolic link of user {owner}"),
-    };
-    let text = format!("{} {why}, and root follows only root's links; name its target instead", link.display());
+/// Refuses a link that another user made, or could have moved to where it is, alone or with one of the folders that it is in.
+fn is_roots_link(link: &Path, facts: &Metadata, passed: &[(PathBuf, File)]) -> io::Result<()> {
+    let mut why = (facts.uid() != 0).then(|| format!("of user {}", facts.uid()));
+    for (at, (path, handle)) in passed.iter().enumerate().rev() {
+        let folder = handle.metadata()?;
+        let whose = match (folder.uid(), folder.mode()) {
+            _ if why.is_some() => break,
+            (0, mode) if mode & OTHERS == 0 || mode & STICKY != 0 => continue,
+            (0, mode) => format!("that others may write to (mode {:04o})", mode & 0o7777),
+            (owner, _) => format!("of user {owner}"),
+        };
+        why = Some(match at + 1 == passed.len() {
+            true => format!("in a folder {whose}"),
+            false => format!("below {}, a folder {whose}", path.display()),
+        });
+    }
+    let Some(why) = why else { return Ok(()) };
+    let link = link.display();
+    let text = format!("{link} is a symbolic link {why}, and root follows only root's links; name its target instead");
     Err(Error::other(text)) // no permission would help
 }
 
@@ -285,8 +295,10 @@ mod tests {
             return crate::sys::emulation::say_skipped("only root can make folders of others");
         }
         let folder = tempfile::tempdir().unwrap();
-        let link = folder.path().join("link");
-        symlink("target", &link).unwrap();
+        let (link, below) = (folder.path().join("link"), folder.path().join("roots/link"));
+        fs::create_dir(folder.path().join("roots")).unwrap();
+        fs::set_permissions(folder.path().join("roots"), fs::Permissions::from_mode(0o755)).unwrap();
+        [&link, &below].into_iter().for_each(|link| symlink("target", link).unwrap());
         for (owner, mode, said) in [
             (0, 0o755, None),
             (0, 0o1777, None),
@@ -300,6 +312,16 @@ mod tests {
             match said {
                 None => assert!(found.is_ok(), "{mode:o}: {found:?}"),
                 Some(said) => assert!(found.as_ref().is_err_and(|error| error.contains(said)), "{mode:o}: {found:?}"),
+            }
+            // Who may not move the link may move the folder that it is in.
+            let found = find_for(0, &below).map_err(|error| error.to_string());
+            let said = said.map(|said| {
+                let whose = said.trim_start_matches("is a symbolic link in ");
+                format!("/roots/link is a symbolic link below {}, {whose}", folder.path().display())
+            });
+            match said {
+                None => assert!(found.is_ok(), "{mode:o}: {found:?}"),
+                Some(said) => assert!(found.as_ref().is_err_and(|error| error.contains(&said)), "{mode:o}: {found:?}"),
             }
         }
     }

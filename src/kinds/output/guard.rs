@@ -57,6 +57,11 @@ pub(crate) trait SafeWrite: Send + Sync {
     /// The same, for another process that finds nothing open.
     fn plan(&self) -> Vec<PlannedWrite>;
 
+    /// The same without waiting for who is about to change it.
+    fn plan_unless_locked(&self) -> Option<Vec<PlannedWrite>> {
+        Some(self.plan())
+    }
+
     /// The GPIO line, requested, if it is one.
     fn line(&self) -> Option<&File> {
         None
@@ -385,7 +390,13 @@ impl Guard {
 
     /// What is written to make it safe, for people.
     pub(crate) fn says(&self) -> String {
-        self.plan().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        listed(&self.plan())
+    }
+
+    /// The same in a sentence, for a thread that must not wait for who is about to change it.
+    pub(crate) fn says_unless_locked(&self) -> String {
+        let plan = self.writer.as_ref().map_or_else(|| Some(Vec::new()), |writer| writer.plan_unless_locked());
+        plan.map_or_else(|| "its safe value".to_owned(), |plan| format!("its safe value, {},", listed(&plan)))
     }
 
     /// What is wrong with what one of these writes has led to, read back; `None`: nothing is known to be.
@@ -397,6 +408,10 @@ impl Guard {
     pub(crate) fn plan(&self) -> Vec<PlannedWrite> {
         self.writer.as_ref().map_or_else(Vec::new, |writer| writer.plan())
     }
+}
+
+fn listed(plan: &[PlannedWrite]) -> String {
+    plan.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// What is written to is not there.

@@ -151,7 +151,9 @@ impl Held {
                 false => own.came_back_as(wanted, is_lost) || is_named_so(),
             }
         };
-        all.iter().find(is_it).map(|held| held.tasks())
+        // What is only switched on and off is opened again by nobody.
+        let is_reopened = |held: &&Arc<Self>| !held.ends().is_empty();
+        all.iter().filter(is_reopened).find(is_it).map(|held| held.tasks())
     }
 
     /// While this lives nobody else opens it: a task that is to have it, or what looks for it.
@@ -326,6 +328,10 @@ mod tests {
             assert!(refused.contains(said) && refused.contains("add this one by the next"), "{refused}");
         }
         assert!(Held::join(&of(0x16..0x17, "u8")).unwrap().is_none());
+        low.watched().set_lost(true);
+        let nobody = Held::to_be_reopened(&of(0x10..0x13, "u24be"), &Place::File("/".into()), Path::new("/sys"));
+        assert_eq!(nobody, None, "it has no output, so nobody opens it again");
+        low.watched().set_lost(false);
         let joined = Held::join(&of(0x10..0x13, "u24be")).unwrap().unwrap();
         assert!(Arc::ptr_eq(&joined, &low));
         // No refusal has left anything behind.

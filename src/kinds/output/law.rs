@@ -136,6 +136,11 @@ impl Law {
         (self.applied, self.made_safe) = (value, true);
     }
 
+    /// The safe value could not be written, maybe once more: what was put out last need not be there.
+    pub(in crate::kinds) fn put_out_no_safe(&mut self) {
+        self.made_safe = false;
+    }
+
     /// One tick.
     pub(in crate::kinds) fn step(&mut self, step: &Step) -> Wanted {
         let was_reset = std::mem::replace(&mut self.reset, step.reset);
@@ -312,6 +317,13 @@ mod tests {
         law.put_out_safe(f64::NAN);
         assert_eq!(law.step(&stale), Wanted::Nothing);
         assert!(law.applied().is_nan());
+        // It was to be written once more, and that has failed.
+        for mut law in [law, Law::safe(SETTINGS, 100.0)] {
+            law.put_out_no_safe();
+            assert_eq!((law.step(&stale), law.is_safe()), (Wanted::Safe, false));
+            law.put_out_safe(100.0);
+            assert_eq!((law.step(&stale), law.is_safe()), (Wanted::Nothing, true));
+        }
     }
 
     #[test]

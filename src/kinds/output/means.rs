@@ -153,7 +153,10 @@ impl PassedOver {
                 }
                 true
             }
-            Ok(Taken::Stranger(_)) => true,
+            Ok(Taken::Stranger(_)) => {
+                self.peer = None;
+                true
+            }
             Ok(Taken::Locked) => {
                 info!("{} is locked now: who had its lock has let it go", self.shown);
                 false

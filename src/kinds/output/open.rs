@@ -51,6 +51,11 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     if before.as_ref().is_some_and(|held| held.watched().is_lost()) {
         return Err(Refusal::new(key, away(&target, "its task")).into());
     }
+    // It may have been gone, and opened again, since it was found.
+    if before.as_ref().is_some_and(|held| !held.identity().is(&target.identity())) {
+        let text = format!("{} has just been opened again by its task: reload once more", target.shown());
+        return Err(Refusal::new(key, text).into());
+    }
     let (target, held, now) = match before {
         Some(held) => {
             if let (Place::Pwm { period, .. }, Some(duty)) = (&settings.place, target.file()) {

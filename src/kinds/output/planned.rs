@@ -6,7 +6,9 @@ use super::identity::same_place;
 #[cfg(feature = "i2c")]
 use super::means::{in_time, not_a_peer};
 use super::means::{keep_others_out, named};
-use super::planned_check::{BUS, CHIP, beside as text_beside, is_device, open_file, shown, shown_text};
+use super::planned_check::{
+    BUS, CHIP, LONGEST_CONTENT, beside as text_beside, is_device, open_file, shown, shown_text,
+};
 use super::planned_write::PlannedWrite;
 use super::put;
 use super::setting::keep_polarity;
@@ -62,7 +64,11 @@ impl PlannedWrite {
             Self::File { path, witness, text, cut, .. } => {
                 is_still(witness.as_ref(), "device")?;
                 if let Some((path, wanted)) = self.polarity() {
-                    let put = |path: &Path, text: &str| put::attribute(&open_file(path, false)?, text.as_bytes());
+                    let put = |path: &Path, text: &str| {
+                        let file = open_file(path, false)?;
+                        is_free(&file, path)?;
+                        put::attribute(&file, text.as_bytes())
+                    };
                     return keep_polarity(path, wanted, text_beside, put).map(|()| None);
                 }
                 let file = open_file(path, *cut)?;
@@ -153,8 +159,10 @@ fn write(file: &File, text: &str, cut: bool) -> io::Result<()> {
     if !cut {
         return file.write_all_at(text.as_bytes(), 0);
     }
-    let rest = usize::try_from(file.metadata()?.len()).unwrap_or_default().saturating_sub(text.len());
-    file.write_all_at((text.to_owned() + &"\n".repeat(rest)).as_bytes(), 0)?;
+    // Another program may have made it longer since it was opened: that is cut off as well.
+    let rest = file.metadata()?.len().saturating_sub(text.len() as u64).min(LONGEST_CONTENT);
+    let rest = "\n".repeat(usize::try_from(rest).unwrap_or_default());
+    file.write_all_at((text.to_owned() + &rest).as_bytes(), 0)?;
     file.set_len(text.len() as u64)
 }
 
@@ -164,8 +172,9 @@ pub(super) fn is_still(witness: Option<&(PathBuf, String)>, what: &str) -> io::R
     let unread =
         |error: io::Error| io::Error::new(error.kind(), format!("{} cannot be read: {error}", beside.display()));
     let found = text_beside(beside).map_err(unread)?;
-    let found = found.trim_end();
-    if found == wanted {
+    // As it was read when the output was opened.
+    let found = found.lines().next().unwrap_or_default().trim();
+    if found == wanted.trim() {
         return Ok(());
     }
     let found = shown(found);
@@ -250,6 +259,45 @@ mod tests {
             let error = is_free_register(taken, bus).unwrap_err();
             assert_eq!((error.kind(), error.raw_os_error()), (io::ErrorKind::ResourceBusy, None), "{error}");
         }
+    }
+
+    #[test]
+    fn the_polarity_of_a_channel_that_another_has_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap().join("polarity");
+        fs::write(&path, "inversed\n").unwrap();
+        let write = PlannedWrite::File {
+            path: path.clone(),
+            witness: None,
+            text: "normal\n".into(),
+            cut: false,
+            original: None,
+        };
+        fs::write(path.with_file_name("enable"), "0\n").unwrap();
+        let other = File::options().write(true).open(&path).unwrap();
+        assert_eq!(lock::take(&other).unwrap(), Taken::Locked);
+        assert!(is_left_to_another(&write.make().unwrap_err()));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "inversed\n");
+        drop(other);
+        write.make().unwrap();
+        assert!(fs::read_to_string(&path).unwrap().starts_with("normal\n"));
+    }
+
+    #[test]
+    fn a_device_is_the_same_by_the_first_line_beside_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(&file, " nct6775 \nmore\n").unwrap();
+        let witness = |name: &str| (file.path().canonicalize().unwrap(), name.to_owned());
+        is_still(Some(&witness("nct6775")), "device").unwrap();
+        assert!(is_still(Some(&witness("it87")), "device").is_err());
+    }
+
+    #[test]
+    fn what_another_program_makes_long_is_cut_behind_the_number() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 30).unwrap();
+        write(&file, "5\n", true).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 2);
     }
 
     #[test]

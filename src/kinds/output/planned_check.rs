@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path};
 
 /// Bytes of a regular file that holds a number and nothing else, and of what stands beside a device.
-const LONGEST_CONTENT: u64 = 512;
+pub(super) const LONGEST_CONTENT: u64 = 512;
 
 /// Bytes of a text that a message shows.
 const LONGEST_SHOWN: usize = 40;

@@ -13,6 +13,15 @@ fn mode_of(value: &Path) -> PathBuf {
     value.with_file_name(format!("{}_enable", value.file_name().unwrap_or_default().to_string_lossy()))
 }
 
+/// The order in which writes of an output are made again that failed: the value, with which `writes` begins, may be taken only by what the others
+/// set.
+pub(crate) fn values_last<'a>(failed: Vec<&'a PlannedWrite>, writes: &[PlannedWrite]) -> Vec<&'a PlannedWrite> {
+    let is_value = |write: &&PlannedWrite| writes.first() == Some(*write);
+    let (values, mut sorted): (Vec<_>, Vec<_>) = failed.into_iter().partition(is_value);
+    sorted.extend(values);
+    sorted
+}
+
 impl PlannedWrite {
     /// Whether it is the value of a fan that is with its chip again, as one of `writes` asks for: such a chip may refuse the value, and sets
     /// another one by itself.
@@ -63,5 +72,24 @@ impl PlannedWrite {
         let Self::File { path, text, cut: false, .. } = self else { return None };
         let is_one = path.ends_with("polarity") && POLARITIES.iter().any(|word| text.strip_suffix('\n') == Some(word));
         is_one.then_some((path, text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_beside_a_value_is_written_again_before_it() {
+        let file = |name: &str| PlannedWrite::File {
+            path: name.into(),
+            witness: None,
+            text: "1\n".into(),
+            cut: false,
+            original: None,
+        };
+        let all = ["/duty_cycle", "/period", "/enable"].map(file);
+        assert_eq!(values_last(all.iter().collect(), &all), [&all[1], &all[2], &all[0]]);
+        assert_eq!(values_last(all[1..].iter().collect(), &all), [&all[1], &all[2]]);
     }
 }

@@ -13,7 +13,8 @@ use crate::time::Span;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 /// How often a setting is read again until it shows what was written, and after what time.
 const READ_TRIES: u32 = 60;
@@ -180,7 +181,10 @@ impl Writer {
             match (setting.sort, self.settings.get(at + 1)) {
                 // Some drivers change the polarity only of a channel that is off; the next setting switches it on. Whether it has changed is read.
                 (Sort::Polarity, Some(enable)) => {
-                    _ = put().or_else(|_| put::attribute(&*enable.file, b"0\n").and_then(|()| put()));
+                    _ = put().or_else(|error| match error.raw_os_error() {
+                        Some(libc::EBADF) => Err(error), // it may only be read
+                        _ => put::attribute(&*enable.file, b"0\n").and_then(|()| put()),
+                    });
                 }
                 (Sort::Polarity, None) => _ = put(),
                 (Sort::Number | Sort::Mode, _) => put()?,
@@ -231,7 +235,8 @@ pub(super) struct SafeSetting {
     pub(super) name: String,
     pub(super) text: String,
     pub(super) sort: Sort,
-    pub(super) value: f64, // of the target, raw
+    pub(super) value: f64,              // of the target, raw
+    pub(super) is_replaced: AtomicBool, // its chip refused it, and runs at full speed by hand
 }
 
 /// Open files of a target: for the value, and for its settings.
@@ -252,6 +257,7 @@ impl SafeSetting {
 
     /// What it read before says nothing: the driver may not have looked since.
     fn write_text(&self, text: &str) -> io::Result<()> {
+        self.is_replaced.store(text != self.text, Ordering::Relaxed);
         let before = line_of(&self.file);
         if self.sort == Sort::Polarity && before.as_deref().is_some_and(|found| self.is(found, text)) {
             return Ok(());
@@ -319,7 +325,8 @@ impl SafeWrite for SafeWriter {
     /// Waits until its settings read as they were written: many drivers look at their chip every second or two, and show what they saw then.
     fn confirm(&self) -> io::Result<()> {
         let read = |setting: &SafeSetting| {
-            line_of(&setting.file).map_or(Ok(()), |found| setting.expect(&found, &setting.text))
+            let wrote = if setting.is_replaced.load(Ordering::Relaxed) { fan::MANUAL } else { &setting.text };
+            line_of(&setting.file).map_or(Ok(()), |found| setting.expect(&found, wrote))
         };
         self.settings.iter().try_for_each(|setting| {
             let is_read = (0..READ_TRIES).any(|_| read(setting).is_ok() || (pause(READ_AGAIN), false).1);
@@ -341,6 +348,14 @@ impl SafeWrite for SafeWriter {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    fn plan_unless_locked(&self) -> Option<Vec<PlannedWrite>> {
+        match self.plan.try_lock() {
+            Ok(plan) => Some(plan.clone()),
+            Err(TryLockError::Poisoned(plan)) => Some(plan.into_inner().clone()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     #[cfg(feature = "gpio")]
     fn line(&self) -> Option<&File> {
         if let Port::Line(line) = &self.port { Some(line) } else { None }
@@ -351,9 +366,26 @@ impl SafeWrite for SafeWriter {
 mod tests {
     use super::*;
     use crate::kinds::output::Guard;
+    use std::io::Write;
 
     #[test]
-    fn a_setting_that_does_not_stay_is_a_failure_without_a_number() {
+    fn a_polarity_that_may_only_be_read_does_not_switch_its_channel_off() {
+        let [port, mut polarity, enable] = [(); 3].map(|()| tempfile::NamedTempFile::new().unwrap());
+        polarity.write_all(b"normal\n").unwrap();
+        let setting =
+            |file: File, text: &str, sort| OpenSetting { file: Arc::new(file), text: text.into(), number: 1.0, sort };
+        let settings = vec![
+            setting(File::open(polarity.path()).unwrap(), "inversed\n", Sort::Polarity),
+            setting(enable.reopen().unwrap(), "1", Sort::Number),
+        ];
+        let writer = Writer::new(Port::Regular(Arc::new(port.into_file())), settings, true);
+        writer.set(&LastWritten::default()).unwrap();
+        // A newline would be left of what switches it off.
+        assert_eq!(std::fs::read_to_string(enable.path()).unwrap(), "1");
+    }
+
+    #[test]
+    fn a_setting_that_does_not_stay_is_a_failure_without_a_number_and_full_speed_by_hand_is_none() {
         // The kernel takes 33 there, and shows 00000021.
         let enable = File::options().read(true).write(true).open("/proc/self/coredump_filter").unwrap();
         put::attribute(&enable, b"1\n").unwrap();
@@ -364,9 +396,15 @@ mod tests {
             text: "33\n".into(),
             sort: Sort::Mode,
             value: 255.0,
+            is_replaced: AtomicBool::new(false),
         }];
-        let writer =
+        let mut writer =
             SafeWriter { port, text: "255\n".into(), stored: None, number: 255.0, settings, plan: Arc::default() };
+        // It takes no 0 that is written so: full speed is set by hand.
+        writer.settings[0].text = "0.0\n".into();
+        writer.write_safe().and_then(|()| writer.confirm()).unwrap();
+        assert_eq!(line_of(&writer.settings[0].file).unwrap(), "00000001");
+        writer.settings[0].text = "33\n".into();
         let guard = Guard::new("fan", Arc::default(), (Span::ZERO, Span::ZERO), Some(Box::new(writer)));
         let error = guard.trip().unwrap_err();
         assert_eq!(error.to_string(), "pwm1_enable holds 00000021 after 33 was written");

@@ -208,7 +208,7 @@ impl Reopening {
     /// Opens it, if it is there. False: nobody has it any more.
     fn attempt(&mut self) -> Result<bool, Refusal> {
         let Some(held) = self.held.upgrade() else { return Ok(false) };
-        let _opening = held.opening();
+        let opening = held.opening();
         // By the section that is in force: a reload may have named it, or its safe state, in another way since.
         let current = held.end();
         if let Some(end) = &current {
@@ -261,6 +261,8 @@ impl Reopening {
         opened.iter().filter_map(|(end, _)| end.claim.upgrade()).for_each(|claim| claim.is_now(&target.ids));
         self.seen = seen;
         REOPENED.fetch_add(1, Ordering::SeqCst);
+        held.watched().set_lost(false);
+        drop(opening); // a write may not return, and a reload is not to wait for that
         for guard in opened.iter().filter_map(|(end, _)| end.guard.upgrade()) {
             if let Err(error) = guard.find() {
                 // Its task and the guard thread go on with it.

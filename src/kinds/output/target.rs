@@ -19,6 +19,7 @@ use crate::sys::host::missing_folder;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 /// A target that is there.
@@ -245,7 +246,8 @@ impl Target {
             let file = Arc::new(open_setting(setting)?);
             let name = setting.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let text = text.enable.clone().unwrap_or_else(|| setting.text());
-            Ok(SafeSetting { file, name, text, sort: setting.sort, value: number })
+            let (sort, is_replaced) = (setting.sort, AtomicBool::new(false));
+            Ok(SafeSetting { file, name, text, sort, value: number, is_replaced })
         };
         let settings = self.settings().iter().map(open).collect::<io::Result<_>>()?;
         let (text, stored) = (text.value, text.stored);

@@ -126,6 +126,7 @@ impl Output {
             self.guard.made_safe(result.as_ref().err());
             if let Err(error) = result {
                 self.retry_in = RETRY;
+                self.law.put_out_no_safe();
                 return Err(failed(&mut self.write_errors, &error));
             }
         }
