@@ -223,8 +223,20 @@ impl Dir {
     /// # Errors
     /// The system's reason; many file systems cannot do that.
     pub(super) fn exchange(&self, name: &OsStr, of: &Self, other: &OsStr) -> io::Result<()> {
+        self.rename_as(name, of, other, libc::RENAME_EXCHANGE)
+    }
+
+    /// Gives it another name, unless something has that name.
+    ///
+    /// # Errors
+    /// The system's reason; some file systems cannot do that.
+    pub(super) fn rename_anew(&self, name: &OsStr, to: &Self, new_name: &OsStr) -> io::Result<()> {
+        self.rename_as(name, to, new_name, libc::RENAME_NOREPLACE)
+    }
+
+    fn rename_as(&self, name: &OsStr, of: &Self, other: &OsStr, how: libc::c_uint) -> io::Result<()> {
         let (one, other) = (c_name(name)?, c_name(other)?);
-        let (at, other_at, how) = (self.handle.as_raw_fd(), of.handle.as_raw_fd(), libc::RENAME_EXCHANGE);
+        let (at, other_at) = (self.handle.as_raw_fd(), of.handle.as_raw_fd());
         // By its number: not every libc has it.
         // SAFETY: both descriptors are open, and the names outlive the call.
         let done = unsafe { libc::syscall(libc::SYS_renameat2, at, one.as_ptr(), other_at, other.as_ptr(), how) };

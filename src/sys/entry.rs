@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf, absolute};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Symbolic links that are followed, as many as the kernel does.
 const MOST_LINKS: u32 = 40;
@@ -112,6 +113,13 @@ impl Entry {
         Self { folder: self.folder.clone(), name: name.into() }
     }
 
+    /// A name in the same folder for what is to get this one, which no other thread has.
+    pub(crate) fn draft(&self) -> Self {
+        static DRAFTS: AtomicU64 = AtomicU64::new(0);
+        let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
+        self.beside(format!(".{}.{}.{number}.new", self.name.to_string_lossy(), std::process::id()))
+    }
+
     pub(crate) fn folder(&self) -> &Dir {
         &self.folder
     }
@@ -166,6 +174,18 @@ impl Entry {
     /// The system's reason.
     pub(crate) fn rename(&self, to: &Self) -> io::Result<()> {
         self.folder.rename(&self.name, &to.folder, &to.name)
+    }
+
+    /// Gives it another name, unless something has that name: [`ErrorKind::AlreadyExists`].
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub(crate) fn rename_anew(&self, to: &Self) -> io::Result<()> {
+        match self.folder.rename_anew(&self.name, &to.folder, &to.name) {
+            // A file system that cannot tell.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => self.rename(to),
+            renamed => renamed,
+        }
     }
 
     /// Gives each of two the other's name, in one step.
@@ -247,7 +267,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
     use std::os::unix::net::UnixListener;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::AtomicBool;
     use std::thread;
 
     fn find_for(user: u32, path: &Path) -> io::Result<PathBuf> {

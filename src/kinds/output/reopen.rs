@@ -354,14 +354,18 @@ pub(super) fn make(place: &Place, text: &Digits) -> Result<(), Refusal> {
     let making = || {
         let entry = Entry::find(path)?;
         // Nobody finds it empty. What has that name already, a link perhaps, is not written to.
-        let new = entry.beside(format!(".{}.{}.new", entry.name().to_string_lossy(), std::process::id()));
+        let new = entry.draft();
         let written = new.make_anew().and_then(|mut file| {
             file.write_all(text.bytes())?;
             // What root makes in the folder of the service is the service's.
             let folder = Some(entry.folder().metadata()?).filter(|_| effective_user() == 0);
             folder.map_or(Ok(()), |folder| fchown(&file, Some(folder.uid()), Some(folder.gid())))
         });
-        written.and_then(|()| new.rename(&entry)).inspect_err(|_| _ = new.remove())
+        match written.and_then(|()| new.rename_anew(&entry)).inspect_err(|_| _ = new.remove()) {
+            // Another thread was faster.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made,
+        }
     };
     making().map_err(|error: io::Error| Refusal::new("path", format!("cannot make {}: {error}", path.display())))
 }
@@ -375,10 +379,28 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (path, victim) = (folder.path().join("fan"), folder.path().join("victim"));
         fs::write(&victim, "precious").unwrap();
-        let new = folder.path().join(format!(".fan.{}.new", std::process::id()));
-        std::os::unix::fs::symlink(&victim, new).unwrap();
+        for number in 0..100 {
+            let new = folder.path().join(format!(".fan.{}.{number}.new", std::process::id()));
+            std::os::unix::fs::symlink(&victim, new).unwrap();
+        }
         make(&Place::File(path.clone()), &Digits::of(7.0, Form::Any)).unwrap();
         assert_eq!([&path, &victim].map(|path| fs::read_to_string(path).unwrap()), ["7\n", "precious"]);
         assert!(!path.is_symlink());
+    }
+
+    #[test]
+    fn threads_that_make_the_same_file_at_once_all_find_it() {
+        let folder = tempfile::tempdir().unwrap();
+        for file in 0..50 {
+            let path = folder.path().join(file.to_string());
+            std::thread::scope(|scope| {
+                for number in 1..=4 {
+                    let place = Place::File(path.clone());
+                    scope.spawn(move || make(&place, &Digits::of(f64::from(number), Form::Any)).unwrap());
+                }
+            });
+            assert_eq!(fs::read_to_string(path).unwrap().len(), 2);
+        }
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 50, "nothing else is left");
     }
 }
