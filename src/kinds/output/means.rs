@@ -158,7 +158,7 @@ impl PassedOver {
                 true
             }
             Ok(Taken::Locked) => {
-                info!("{} is locked now: who had its lock has let it go", self.shown);
+                info!("{} is locked now: the process that held its lock has released it", self.shown);
                 false
             }
             Ok(Taken::Unsupported) | Err(_) => false,
@@ -173,7 +173,7 @@ impl PassedOver {
 
 fn not_alone(shown: &str, peer: &str) -> String {
     format!(
-        "{shown} is in use by {peer} too, which has locked it since this one started without its lock: stop one of the two"
+        "{shown} is also in use by {peer}, which locked it after this hertzd had started without the lock: stop one of the two"
     )
 }
 
