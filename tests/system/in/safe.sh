@@ -40,7 +40,7 @@ ALL='bad=1 latched=1 disabled=1 stale=1 hung=1 follows=1 unseen=1 '
 
 is_in_trouble() {
     [ "$(left "${NOT[@]}")" = "$HAVE" ] && snapshot '[(.tasks[] | select(.values["is-safe"].last == 1) | .task),
-        (.tasks[] | select(.state == "disabled") | .task), (.workers[] | select(.stalled_ns) | .worker)] | sort | join(" ")' |
+        (.tasks[] | select(.state == "disabled") | .task), (.workers[] | select(.stalled_ns) | .worker)] | unique | join(" ")' |
         grep -qx 'bad disabled hangs hung latched stale' && [ -n "$(entries MESSAGE_ID="$OUTPUT_SAFE" HERTZD_TASK=hung)" ]
 }
 # in_trouble: brings it about, and takes the safe values away again, so that each end has to write all of them.
