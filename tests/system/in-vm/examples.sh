@@ -110,14 +110,14 @@ check "it ends: off" lit 0
 echo "# the thermostat"
 temp() { cat "$CHIP/temp1_input"; }
 fan()  { cat "$CHIP/pwm1"; }
-# Full speed would make it 40 °C, and the chip's register has whole degrees.
+# The fan begins at full speed, and the integral takes two to three minutes to get rid of that. Full speed would make it 40 °C, and the chip's register has whole degrees.
 held() {
     for _ in {1..10}; do
         [ "$(temp)" -ge 59000 ] && [ "$(temp)" -le 61000 ] && [ "$(fan)" -lt 255 ] || return 1
         sleep 0.1
     done
 }
-check "the board is at 60 °C, within 1 °C, ten times in a row" within 120 held
+check "the board is at 60 °C, within 1 °C, ten times in a row" within 300 held
 echo "#   $(temp) m°C with the fan at $(fan) of 255"
 same "  the fan is set by hand" 1 "$(cat "$CHIP/pwm1_enable")"
 touch /run/broken
