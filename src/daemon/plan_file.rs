@@ -162,10 +162,13 @@ fn replace(path: &Path, plan: &SafePlan, readers: Readers) -> io::Result<File> {
     };
     let new = Path::new(name).with_extension("new");
     let new = new.to_str().ok_or(io::ErrorKind::InvalidInput)?;
-    let folder = Dir::open(folder)?.for_readers(readers);
+    // Its readers, who could lock it as well, have it only when it is locked.
+    let folder = Dir::open(folder)?;
     let bytes = plan.to_bytes()?;
     let mut file = folder.create(new)?;
     lock::take(&file)?;
+    let folder = folder.for_readers(readers);
+    folder.share_file(new)?;
     file.write_all(&bytes)?;
     folder.rename(new, &folder, name)?;
     Ok(file)
