@@ -3,6 +3,7 @@
 
 mod program;
 
+use hertzd::internals::lock_as_hertzd;
 use program::disk::Disk;
 use program::{HERTZD, Running, run_in};
 use serde_json::{Value, json};
@@ -164,6 +165,24 @@ fn refused(folder: TempDir) -> TempDir {
     let ended = start_in(folder, &(RESTORES.to_owned() + &other), &[]).wait();
     assert!(!ended.status.success() && ended.stderr.contains("cannot write the safe value"), "{}", ended.describe());
     ended.folder
+}
+
+/// As `hertzd safe` has it while it carries the plan out: trying again helps.
+#[test]
+fn a_start_beside_who_carries_the_plan_out_is_to_be_tried_again() {
+    let folder = killed(folder(), RESTORES);
+    let plan = fs::File::options().write(true).open(folder.path().join("safe-plan.json")).unwrap();
+    assert!(lock_as_hertzd(&plan));
+    let ended = start_in(folder, RESTORES, &[]).wait();
+    assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
+    let holder = format!("process {} has had it locked", std::process::id());
+    assert!(ended.stderr.contains(&holder) && fan(ended.folder.path()) == "0.75\n", "{}", ended.describe());
+    drop(plan);
+    let mut running = start_in(ended.folder, RESTORES, &[]);
+    running.wait_until_granted();
+    running.signal("TERM");
+    let ended = running.wait();
+    assert!(ended.status.success() && fan(ended.folder.path()) == "0.5\n", "{}", ended.describe());
 }
 
 #[test]

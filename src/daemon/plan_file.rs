@@ -39,10 +39,10 @@ impl PlanFile {
     /// Takes what processes before this one have left, unless that was done.
     ///
     /// # Errors
-    /// The process lives whose plan lies there.
+    /// See [`LeftOutputs::take`].
     pub(super) fn take_left(&mut self) -> Result<(), Failure> {
         if let (Some(path), None) = (&self.path, &self.left) {
-            self.left = Some(LeftOutputs::take(path, &self.others).map_err(Failure::Permission)?);
+            self.left = Some(LeftOutputs::take(path, &self.others)?);
         }
         Ok(())
     }
