@@ -3,10 +3,12 @@
 
 mod program;
 
+use hertzd::internals::lock_as_hertzd;
 use program::disk::Disk;
 use program::{HERTZD, Running, run_in};
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -97,10 +99,12 @@ fn right_after_a_kill_the_safe_values_are_written() {
 fn held_up(command: Command, folder: TempDir, config: &str) -> Option<(Running, Disk)> {
     let path = folder.path().join("disk");
     fs::create_dir(&path).unwrap();
+    let owner = folder.path().metadata().unwrap().uid();
     let Some(disk) = Disk::mount(folder.path(), path.clone()) else {
         program::skip("to mount a disk of the test's own takes root, loop devices and mkfs.ext4");
         return None;
     };
+    chown(&path, Some(owner), None).unwrap();
     let log = format!("[task.log]\nkind = \"load\"\nrate = 1000\nrecord = {:?}\n", path.join("log.csv"));
     let mut running = run_in(folder, command, &(config.to_owned() + &log), &[]);
     running.wait_for("it is live", |running| fan(running.folder()) == "0.75\n");
@@ -125,6 +129,43 @@ fn a_killed_process_that_cannot_end_is_no_peer() {
     assert!(disk.thaw());
     assert!(!ended && done.status.success() && fan(running.folder()) == "1\n", "{text}");
     assert!(text.contains(") was killed and has not ended for 5.00 s, so a disk or a device holds it up"), "{text}");
+}
+
+/// hertzd as another user, with a capability; the folder has the program. `None`: that cannot be had here.
+fn with_capability(folder: &Path) -> Option<Command> {
+    let by_user = |program: &Path| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+sys_nice"]);
+        command.arg("--ambient-caps=+sys_nice").arg(program);
+        command
+    };
+    if !program::is_root() || !by_user(Path::new("true")).output().is_ok_and(|output| output.status.success()) {
+        program::skip("to run as another user with a capability takes root and CAP_SYS_NICE");
+        return None;
+    }
+    let program = folder.join("hertzd");
+    program::copy_program(&program);
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+    Some(by_user(&program))
+}
+
+/// What it has open may not be seen by the process that root has it made safe by: that has no capabilities. Root's own process has the name of the
+/// program, may not be seen either, and lives.
+#[test]
+fn root_makes_safe_what_a_killed_process_with_capabilities_has() {
+    let place = tempfile::tempdir().unwrap();
+    let Some(mut command) = with_capability(place.path()) else { return };
+    let folder = folder();
+    [folder.path(), &folder.path().join("fan")].iter().for_each(|path| chown(path, Some(65534), Some(65534)).unwrap());
+    command.env("RUNTIME_DIRECTORY", folder.path());
+    let config = RESTORES.replace("\"restore\"", "1");
+    let Some((mut running, disk)) = held_up(command, folder, &config) else { return };
+    let plan = running.folder().join("safe-plan.json");
+    let done = Command::new(place.path().join("hertzd")).args(["safe", "--plan"]).arg(plan).output().unwrap();
+    let (text, ended) = (said(&done), running.has_ended());
+    assert!(disk.thaw());
+    assert!(!ended && done.status.success() && fan(running.folder()) == "1\n", "{text}");
+    assert!(text.contains(", which was killed and has not ended yet, which keeps nobody out"), "{text}");
 }
 
 /// Its directory is still locked then.
@@ -164,6 +205,24 @@ fn refused(folder: TempDir) -> TempDir {
     let ended = start_in(folder, &(RESTORES.to_owned() + &other), &[]).wait();
     assert!(!ended.status.success() && ended.stderr.contains("cannot write the safe value"), "{}", ended.describe());
     ended.folder
+}
+
+/// As `hertzd safe` has it while it carries the plan out: trying again helps.
+#[test]
+fn a_start_beside_who_carries_the_plan_out_is_to_be_tried_again() {
+    let folder = killed(folder(), RESTORES);
+    let plan = fs::File::options().write(true).open(folder.path().join("safe-plan.json")).unwrap();
+    assert!(lock_as_hertzd(&plan));
+    let ended = start_in(folder, RESTORES, &[]).wait();
+    assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
+    let holder = format!("process {} has had it locked", std::process::id());
+    assert!(ended.stderr.contains(&holder) && fan(ended.folder.path()) == "0.75\n", "{}", ended.describe());
+    drop(plan);
+    let mut running = start_in(ended.folder, RESTORES, &[]);
+    running.wait_until_granted();
+    running.signal("TERM");
+    let ended = running.wait();
+    assert!(ended.status.success() && fan(ended.folder.path()) == "0.5\n", "{}", ended.describe());
 }
 
 #[test]

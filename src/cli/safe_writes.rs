@@ -85,7 +85,7 @@ impl Done {
         let (mut made, before) = (Vec::new(), self.failed.len() + self.held.len());
         let mut is_safe = Vec::new();
         for output in &plan.outputs {
-            let done = make(output, manner, &mut self.text, &mut made);
+            let done = make(output, (plan.pid, manner), &mut self.text, &mut made);
             is_safe.push(done.is_ok());
             match done {
                 Ok(()) => {}
@@ -144,10 +144,11 @@ struct Made<'a> {
     line: Option<File>,         // requested until this is dropped
 }
 
-/// Makes the writes of one output, and once more what failed: some chips take a value only once they are set to take it.
+/// Makes the writes of one output, and once more what failed: some chips take a value only once they are set to take it. `planner`: the
+/// process that had its targets.
 fn make<'a>(
     output: &'a PlannedOutput,
-    manner: Manner,
+    (planner, manner): (u32, Manner),
     text: &mut String,
     made: &mut Vec<Made<'a>>,
 ) -> Result<(), Failed> {
@@ -166,7 +167,7 @@ fn make<'a>(
                     write.original().map(|held| format!("; before {} wrote to it, it held {held}", program::name()));
                 _ = writeln!(text, "{task}: would write {write}{}", before.unwrap_or_default());
             }
-            false => match make_one(write, output, manner, text) {
+            false => match make_one(write, output, (planner, manner), text) {
                 // Not once more, as others wait.
                 Err(error) if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() => {
                     return Err(because(write, error));
@@ -182,7 +183,7 @@ fn make<'a>(
     }
     let mut done = Ok(());
     for write in values_last(again, &output.writes) {
-        let Err(error) = make_one(write, output, manner, text).map(|one| made.push(one)) else { continue };
+        let Err(error) = make_one(write, output, (planner, manner), text).map(|one| made.push(one)) else { continue };
         if write.is_left_to_its_chip(&output.writes) {
             _ = writeln!(text, "{task}: did not write {write}: its chip sets it by itself again");
             continue;
@@ -193,7 +194,8 @@ fn make<'a>(
         };
         _ = writeln!(text, "{task}: could not write {write}: {error}; it is set to full speed by hand");
         for instead in instead {
-            made.push(make_one(&instead, output, manner, text).map_err(|error| because(&instead, error))?);
+            let one = make_one(&instead, output, (planner, manner), text);
+            made.push(one.map_err(|error| because(&instead, error))?);
         }
         return Ok(()); // the value that is still to come is not that of full speed
     }
@@ -203,11 +205,11 @@ fn make<'a>(
 fn make_one<'a>(
     write: &PlannedWrite,
     output: &'a PlannedOutput,
-    manner: Manner,
+    (planner, manner): (u32, Manner),
     text: &mut String,
 ) -> io::Result<Made<'a>> {
     let task = &output.task;
-    let (passed_over, line) = make_in_time(write)?;
+    let (passed_over, line) = make_in_time(write, planner)?;
     if let Some(lock) = passed_over {
         // Writing to a String does not fail.
         let _ = writeln!(text, "{task}: {lock}");
@@ -222,10 +224,10 @@ fn make_one<'a>(
 }
 
 /// Makes a write, on a thread of its own: one that does not return holds up no other output. Also what is said of a lock on its file.
-fn make_in_time(write: &PlannedWrite) -> io::Result<(Option<String>, Option<File>)> {
+fn make_in_time(write: &PlannedWrite, planner: u32) -> io::Result<(Option<String>, Option<File>)> {
     let (sender, made) = mpsc::channel();
     let own = write.clone();
-    let make = move || (own.passes_over(), own.make());
+    let make = move || (own.passes_over(planner), own.make_of(Some(planner)));
     thread::Builder::new().spawn(move || _ = sender.send(make()))?;
     match made.recv_timeout(Duration::from_nanos(RETURNS_WITHIN.nanos().unsigned_abs())) {
         Ok((passed_over, made)) => made.map(|line| (passed_over, line)),

@@ -53,7 +53,8 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
         INTERNAL,
         "A fault: a task with `on-error = \"exit\"` failed or one with `on-overrun-limit = \"exit\"` reached its limit, a \
          thread died or did not stop in time, a reload lost the bandwidth of a worker with `require-realtime` to another \
-         program, or the system refused something essential; `status`, `reload`, `stop`, `check --against-running`: the daemon \
+         program, or the system refused something essential; `run`: `hertzd safe` was still carrying out the plan that an earlier \
+         run had left, so start it again; `status`, `reload`, `stop`, `check --against-running`: the daemon \
          gives an answer that cannot be used or does not say whether all is well, or that names another process than the one \
          that listens at the socket; `log`: journalctl failed; `exporter`: the address is taken; `reload`: the daemon has not reloaded within `--timeout`, but still may; stdout is not read \
          for 10 s (`status`: within its 2 s).",

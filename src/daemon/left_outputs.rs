@@ -3,7 +3,8 @@
 //!
 //! For the builder: what it waits for is limited. Each output is written by a thread of its own, as a write may not return.
 
-use super::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan, is_at};
+use super::failure::Failure;
+use super::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan, is_at, refused};
 use crate::kinds::output::{
     Guard, LeftWrite, PlannedWrite, forget_left, is_left_to_another, leave_behind, values_last, was_made,
 };
@@ -53,21 +54,18 @@ impl LeftOutputs {
     /// Takes the plan at `own`, where this process will keep its own, and those of `others` that have died.
     ///
     /// # Errors
-    /// The process lives whose plan is at `own`.
-    pub(super) fn take(own: &Path, others: &[PathBuf]) -> Result<Self, String> {
+    /// The process lives whose plan is at `own`, or another one has that locked; or a plan could not be kept aside.
+    pub(super) fn take(own: &Path, others: &[PathBuf]) -> Result<Self, Failure> {
         let mut left =
             Self { outputs: Vec::new(), plans: Vec::new(), unread: kept_aside(own).collect(), has_started: false };
         match take_when_free(own) {
             Ok((plan, file)) => left.add(plan, own, file),
             Err(NoPlan::Missing) => {}
-            Err(NoPlan::Held(pid)) => {
-                return Err(format!(
-                    "{}: process {pid} lives and keeps the plan of its safe values there, so nothing was started: stop it, or give this one a \
-                     runtime directory of its own by RUNTIME_DIRECTORY",
-                    own.display()
-                ));
+            Err(NoPlan::Held(pid)) => return Err(refused(own, pid, ENDS_WITHIN)),
+            Err(NoPlan::Unusable(why) | NoPlan::NotOurs(why)) => {
+                let aside = keep_aside(own, &why).map_err(Failure::Permission)?;
+                left.unread.push((aside, why));
             }
-            Err(NoPlan::Unusable(why) | NoPlan::NotOurs(why)) => left.unread.push((keep_aside(own, &why)?, why)),
         }
         for path in others {
             match SafePlan::take(path) {

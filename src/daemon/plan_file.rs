@@ -39,10 +39,10 @@ impl PlanFile {
     /// Takes what processes before this one have left, unless that was done.
     ///
     /// # Errors
-    /// The process lives whose plan lies there.
+    /// See [`LeftOutputs::take`].
     pub(super) fn take_left(&mut self) -> Result<(), Failure> {
         if let (Some(path), None) = (&self.path, &self.left) {
-            self.left = Some(LeftOutputs::take(path, &self.others).map_err(Failure::Permission)?);
+            self.left = Some(LeftOutputs::take(path, &self.others)?);
         }
         Ok(())
     }
@@ -162,10 +162,13 @@ fn replace(path: &Path, plan: &SafePlan, readers: Readers) -> io::Result<File> {
     };
     let new = Path::new(name).with_extension("new");
     let new = new.to_str().ok_or(io::ErrorKind::InvalidInput)?;
-    let folder = Dir::open(folder)?.for_readers(readers);
+    // Its readers, who could lock it as well, have it only when it is locked.
+    let folder = Dir::open(folder)?;
     let bytes = plan.to_bytes()?;
     let mut file = folder.create(new)?;
     lock::take(&file)?;
+    let folder = folder.for_readers(readers);
+    folder.share_file(new)?;
     file.write_all(&bytes)?;
     folder.rename(new, &folder, name)?;
     Ok(file)

@@ -4,6 +4,7 @@
 //! Where it lies says nothing about who wrote it: it is carried out with the rights of its owner, and only where no one else could have put it
 //! there. May block.
 
+use super::failure::Failure;
 use crate::kinds::output::PlannedWrite;
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::dir::effective_user;
@@ -291,6 +292,25 @@ fn keeper(file: &File, plan: &SafePlan) -> io::Result<Option<u32>> {
         // Its lock is no reason. Behind it there may be a process that could not lock the plan either.
         Taken::Stranger(_) => lock::writer(file).map(|writer| writer.pid),
     })
+}
+
+/// Why nothing starts while the process `pid` keeps the plan there. Who has written it keeps it for as long as it lives; anyone else only while it
+/// carries it out, which may take longer than the start has `waited`.
+pub(super) fn refused(path: &Path, pid: u32, waited: Span) -> Failure {
+    let (keeper, shown) = (Holder::of(pid), path.display());
+    let has_written_it = || SafePlan::held(path).ok().flatten().is_some_and(|plan| plan.pid == pid);
+    if keeper.as_ref().is_some_and(Holder::is_ours) && has_written_it() {
+        return Failure::Permission(format!(
+            "{shown}: process {pid} lives and keeps the plan of its safe values there, so nothing was started: stop it, or give this one a runtime \
+             directory of its own by RUNTIME_DIRECTORY"
+        ));
+    }
+    let who = keeper.map_or_else(|| "another process".into(), |_| format!("process {pid}"));
+    let text = format!(
+        "{shown}: {who} has had it locked for {waited}, as `hertzd safe` has while it carries it out, so nothing was started: start hertzd again when \
+         that has ended; systemd does so by itself"
+    );
+    Failure::System("taking over the plan of safe values that an earlier run has left", io::Error::other(text))
 }
 
 fn read(mut file: &File) -> Result<SafePlan, String> {

@@ -37,6 +37,20 @@ pub(crate) enum Taken {
     Unsupported,
 }
 
+impl Taken {
+    /// The same of a file that the process `planner` had locked. While that ends, it may not be seen from here what it has open: a lock of which
+    /// no holder is found is its own.
+    pub(crate) fn once_had_by(self, planner: Option<u32>) -> Self {
+        match self {
+            Self::Peer(None) => {
+                let killed = planner.and_then(Holder::of_killed);
+                if killed.is_some() { Self::Stranger(killed) } else { Self::Peer(None) }
+            }
+            taken => taken,
+        }
+    }
+}
+
 /// Locks a file that is open to write, for as long as a copy of its descriptor is open.
 ///
 /// # Errors

@@ -107,7 +107,7 @@ pub(super) fn polarity_beside(duty_cycle: &Path) -> Option<Setting> {
 fn keep_out(file: File, path: &Path, key: &'static str) -> Result<Kept, Refusal> {
     let shown = path.display().to_string();
     let is_passed_over =
-        keep_others_out(&file, &shown).map_err(|why| Refusal::new(key, format!("{shown} {why}; {ONE_ONLY}")))?;
+        keep_others_out(&file, &shown, None).map_err(|why| Refusal::new(key, format!("{shown} {why}; {ONE_ONLY}")))?;
     let lock = if is_passed_over { PassedOver::of(&file, None, shown) } else { None };
     Ok(Kept { file, lock })
 }

@@ -178,14 +178,15 @@ fn not_alone(shown: &str, peer: &str) -> String {
 }
 
 /// Keeps other processes of hertzd from a target, by a file of it that is open to write. Asks again, for a limited time, while another one
-/// has it. `shown` is the target.
+/// has it. `shown` is the target. `planner`: the process that had it, where it was planned by one.
 ///
 /// True: its lock is passed over.
 ///
 /// # Errors
 /// Who has it, in a clause, or why that cannot be asked.
-pub(super) fn keep_others_out(file: &File, shown: &dyn fmt::Display) -> Result<bool, String> {
-    let taken = in_time(|| lock::take(file)).map_err(|error| format!("cannot be locked: {error}"))?;
+pub(super) fn keep_others_out(file: &File, shown: &dyn fmt::Display, planner: Option<u32>) -> Result<bool, String> {
+    let take = || lock::take(file).map(|taken| taken.once_had_by(planner));
+    let taken = in_time(take).map_err(|error| format!("cannot be locked: {error}"))?;
     // Another hertzd that a stranger has kept from its lock has none to be seen.
     let writer = || lock::writer(file);
     not_a_peer(taken, shown, writer)

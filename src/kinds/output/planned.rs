@@ -59,6 +59,14 @@ impl PlannedWrite {
     /// # Errors
     /// The kernel refused it, what it names is another device now, or no output writes that.
     pub(crate) fn make(&self) -> io::Result<Option<File>> {
+        self.make_of(None)
+    }
+
+    /// The same, where it is of a plan: of this process, which had the targets. If that was killed and has not ended, its locks keep nobody out.
+    ///
+    /// # Errors
+    /// See [`make`](Self::make).
+    pub(crate) fn make_of(&self, planner: Option<u32>) -> io::Result<Option<File>> {
         self.check()?;
         match self {
             Self::File { path, witness, text, cut, .. } => {
@@ -66,13 +74,13 @@ impl PlannedWrite {
                 if let Some((path, wanted)) = self.polarity() {
                     let put = |path: &Path, text: &str| {
                         let file = open_file(path, false)?;
-                        is_free(&file, path)?;
+                        is_free(&file, path, planner)?;
                         put::attribute(&file, text.as_bytes())
                     };
                     return keep_polarity(path, wanted, text_beside, put).map(|()| None);
                 }
                 let file = open_file(path, *cut)?;
-                is_free(&file, path)?;
+                is_free(&file, path, planner)?;
                 write(&file, text, *cut).map(|()| None)
             }
             Self::Line { chip, label, device, offset, high, .. } => {
@@ -83,7 +91,7 @@ impl PlannedWrite {
             Self::Register { bus, adapter, address, force, bytes, .. } => {
                 is_device(bus, BUS)?;
                 is_still(adapter.as_ref(), "bus")?;
-                register(bus, *address, *force, bytes).map(|()| None)
+                register(bus, *address, *force, bytes, planner).map(|()| None)
             }
             Self::Can { interface, .. } => can::send_once(interface, &self.frame()?).map(|()| None),
         }
@@ -108,8 +116,8 @@ impl PlannedWrite {
 }
 
 /// Refuses what a process has that lives: it writes its own values there, and would not see that this one has gone.
-fn is_free(file: &File, path: &Path) -> io::Result<()> {
-    keep_others_out(file, &path.display()).map(drop).map_err(busy)
+fn is_free(file: &File, path: &Path, planner: Option<u32>) -> io::Result<()> {
+    keep_others_out(file, &path.display(), planner).map(drop).map_err(busy)
 }
 
 /// Whether a write was refused because a process that lives has the target.
@@ -133,9 +141,10 @@ fn is_free_register(taken: Taken, bus: &Path) -> io::Result<()> {
 
 impl PlannedWrite {
     /// What is said of a lock on its file that does not keep it from being written.
-    pub(crate) fn passes_over(&self) -> Option<String> {
+    pub(crate) fn passes_over(&self, planner: u32) -> Option<String> {
         let Self::File { path, cut, .. } = self else { return None };
-        let Ok(Taken::Stranger(holder)) = lock::probe(&open_file(path, *cut).ok()?) else { return None };
+        let taken = lock::probe(&open_file(path, *cut).ok()?).ok()?.once_had_by(Some(planner));
+        let Taken::Stranger(holder) = taken else { return None };
         Some(format!("{} is locked by {}, which keeps nobody out", path.display(), named(holder)))
     }
 }
@@ -209,13 +218,15 @@ fn drive(_: &Path, _: &str, _: u32, _: bool) -> io::Result<File> {
 }
 
 #[cfg(feature = "i2c")]
-fn register(bus: &Path, address: u8, force: bool, bytes: &[u8]) -> io::Result<()> {
-    let is_free = |lock: &dyn Fn() -> io::Result<Taken>| is_free_register(in_time(lock)?, bus);
+fn register(bus: &Path, address: u8, force: bool, bytes: &[u8], planner: Option<u32>) -> io::Result<()> {
+    let is_free = |lock: &dyn Fn() -> io::Result<Taken>| {
+        is_free_register(in_time(|| lock().map(|taken| taken.once_had_by(planner)))?, bus)
+    };
     crate::kinds::i2c::OpenRegister::write_once(bus, address, force, bytes, is_free)
 }
 
 #[cfg(not(feature = "i2c"))]
-fn register(_: &Path, _: u8, _: bool, _: &[u8]) -> io::Result<()> {
+fn register(_: &Path, _: u8, _: bool, _: &[u8], _: Option<u32>) -> io::Result<()> {
     Err(io::Error::other("this hertzd was built without the feature i2c"))
 }
 

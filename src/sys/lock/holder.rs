@@ -2,6 +2,7 @@
 //! `/proc`, where an ordinary user sees only the descriptors of its own processes.
 
 use crate::program;
+use crate::sys::dir::effective_user;
 use std::fmt;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -36,6 +37,12 @@ impl Holder {
     pub(crate) fn of(pid: u32) -> Option<Self> {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
         Some(Self { name: name.trim_end().to_owned(), pid })
+    }
+
+    /// The process of this number, if it is one of this program and this user that was killed and has not ended.
+    pub(super) fn of_killed(pid: u32) -> Option<Self> {
+        let is_own = fs::metadata(format!("/proc/{pid}")).is_ok_and(|facts| facts.uid() == effective_user());
+        Self::of(pid).filter(|holder| is_own && holder.is_ours() && holder.is_killed() && !holder.has_ended())
     }
 
     /// Whether it is another process of this program, which may run by its descriptor here and have another name.
