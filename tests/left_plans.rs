@@ -294,6 +294,27 @@ fn all_plans_that_cannot_be_read_are_named() {
 }
 
 #[test]
+fn a_plan_that_was_kept_in_the_directory_of_a_dead_run_stays() {
+    let place = tempfile::tempdir().unwrap();
+    let dead = left_in_foreground(place.path(), 4_000_000_001, &Value::Null);
+    let kept = dead.join("safe-plan.json.prev");
+    fs::rename(dead.join("safe-plan.json"), &kept).unwrap();
+    let files = tempfile::tempdir().unwrap();
+    let socket = files.path().join("s");
+    let mut running = run_in(files, in_foreground(place.path()), NONE, &["--status-socket", socket.to_str().unwrap()]);
+    running.wait_until_granted();
+    let reason = || program::snapshot(&socket)["reason"].as_str().unwrap_or_default().to_owned();
+    let is_named = |_: &Running| socket.exists() && reason().contains(&kept.display().to_string());
+    running.wait_for("status names it", is_named);
+    assert!(kept.exists());
+    fs::remove_file(&kept).unwrap();
+    running.wait_for("it is well without it", |_| !reason().contains("plan"));
+    let next =
+        in_foreground(place.path()).args(["run", "--for", "100ms"]).arg(running.folder().join("test.toml")).output();
+    assert!(!dead.exists(), "{}", said(&next.unwrap()));
+}
+
+#[test]
 fn status_names_the_plan_that_a_start_has_kept() {
     let folder = folder();
     fs::write(folder.path().join("safe-plan.json"), "{").unwrap();

@@ -74,6 +74,7 @@ impl LeftOutputs {
             Err(NoPlan::Unusable(why) | NoPlan::NotOurs(why)) => left.unread.push((keep_aside(own, &why)?, why)),
         }
         for path in others {
+            left.unread.extend(kept_aside(path));
             match SafePlan::take(path) {
                 // It may have been dealt with meanwhile by another process.
                 Ok((plan, file)) if is_at(&file, path) => left.add(plan, path, file),
