@@ -198,6 +198,42 @@ fn a_target_that_is_restored_after_a_kill_holds_what_status_says() {
     assert_eq!(fan(ended.folder.path()), "0.5\n", "{done}");
 }
 
+/// It may be one that gives back what it has found there, which is what the killed one wrote.
+#[test]
+fn what_another_hertzd_has_by_now_is_written_once_that_has_ended() {
+    for is_by_safe in [false, true] {
+        let folder = killed(folder(), RESTORES);
+        let path = folder.path().join("fan");
+        let theirs = RESTORES.replace("@HERE@/fan", path.to_str().unwrap()).replace("0.75", "0.875");
+        let mut other = start_in(tempfile::tempdir().unwrap(), &theirs, &[]);
+        other.wait_for("it has the target", |_| fan(folder.path()) == "0.875\n");
+        let mut running = start_in(folder, NONE, &[]);
+        running.wait_until_granted();
+        let owed = format!("owed since an earlier run: the target is in use by hertzd (pid {})", other.pid());
+        running.wait_for("status says whose it is", |running| reason(running.folder()).contains(&owed));
+        let original = |folder: &Path| plan(folder)["outputs"][0]["writes"][0]["original"].clone();
+        assert_eq!(original(running.folder()), "0.5\n");
+        let end = |running: Running| (running.signal("TERM"), running.wait()).1;
+        if is_by_safe {
+            let ended = end(running);
+            let done = safe(ended.folder.path());
+            assert!(done.status.code() == Some(77) && said(&done).contains("in use by hertzd"), "{}", said(&done));
+            assert_eq!(original(ended.folder.path()), "0.5\n", "{}", ended.describe());
+            end(other);
+            let done = safe(ended.folder.path());
+            assert!(done.status.success() && fan(ended.folder.path()) == "0.5\n", "{}", said(&done));
+            continue;
+        }
+        end(other);
+        running.wait_for("it is restored", |running| fan(running.folder()) == "0.5\n");
+        running.wait_for("nothing is owed", |running| {
+            plan(running.folder())["outputs"] == json!([]) && !reason(running.folder()).contains("owed")
+        });
+        let ended = end(running);
+        assert!(ended.status.success(), "{}", ended.describe());
+    }
+}
+
 /// After a start whose plan was written, and which the kernel then has refused: it takes no such number there.
 fn refused(folder: TempDir) -> TempDir {
     let path = format!("/proc/{}/oom_score_adj", std::process::id());
@@ -314,6 +350,27 @@ fn all_plans_that_cannot_be_read_are_named() {
     running.wait_for("status names them", |_| socket.exists() && names_all(&reason()));
     all.iter().for_each(|path| fs::remove_file(path).unwrap());
     running.wait_for("it is well without them", |_| !reason().contains("plan"));
+}
+
+#[test]
+fn a_plan_that_was_kept_in_the_directory_of_a_dead_run_stays() {
+    let place = tempfile::tempdir().unwrap();
+    let dead = left_in_foreground(place.path(), 4_000_000_001, &Value::Null);
+    let kept = dead.join("safe-plan.json.prev");
+    fs::rename(dead.join("safe-plan.json"), &kept).unwrap();
+    let files = tempfile::tempdir().unwrap();
+    let socket = files.path().join("s");
+    let mut running = run_in(files, in_foreground(place.path()), NONE, &["--status-socket", socket.to_str().unwrap()]);
+    running.wait_until_granted();
+    let reason = || program::snapshot(&socket)["reason"].as_str().unwrap_or_default().to_owned();
+    let is_named = |_: &Running| socket.exists() && reason().contains(&kept.display().to_string());
+    running.wait_for("status names it", is_named);
+    assert!(kept.exists());
+    fs::remove_file(&kept).unwrap();
+    running.wait_for("it is well without it", |_| !reason().contains("plan"));
+    let next =
+        in_foreground(place.path()).args(["run", "--for", "100ms"]).arg(running.folder().join("test.toml")).output();
+    assert!(!dead.exists(), "{}", said(&next.unwrap()));
 }
 
 #[test]

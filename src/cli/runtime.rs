@@ -8,7 +8,7 @@
 //!
 //! A daemon uses only a directory of its own user that nobody else may write to or replace, holds it by its descriptor, and locks it: others know by
 //! that whether it lives. What a dead one in the foreground left is removed by the next, which keeps the latest flight file as
-//! `flight.prev`, and carries out a plan of safe values that nobody has.
+//! `flight.prev`, and carries out a plan of safe values that nobody has. A directory with a plan that could not be read stays.
 
 use super::Stop;
 use super::runtime_lock::{DirectoryLock, NotLocked};
@@ -147,7 +147,7 @@ impl RuntimeDirectory {
         }
         for ((dir, ..), name) in &dead {
             let plan = dir.path().join(SAFE_PLAN);
-            if is_settled(&plan) {
+            if is_settled(&plan) && !dir.names().any(|name| is_kept_plan(&name)) {
                 let _ = place.remove_dir(name);
             } else {
                 self.left_plans.push(plan);
@@ -260,12 +260,16 @@ pub(super) fn kept_plans() -> Vec<PathBuf> {
     let user = effective_user();
     let is_ours = |path: &PathBuf| path.symlink_metadata().is_ok_and(|facts| user == 0 || facts.uid() == user);
     let entries = plan_folders().into_iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
-    let prefix = format!("{SAFE_PLAN}.prev");
     entries
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
+        .filter(|entry| is_kept_plan(&entry.file_name().to_string_lossy()))
         .map(|entry| entry.path())
         .filter(is_ours)
         .collect()
+}
+
+/// Whether a start has given a plan this name, which it could not read.
+fn is_kept_plan(name: &str) -> bool {
+    name.strip_prefix(SAFE_PLAN).is_some_and(|rest| rest.starts_with(".prev"))
 }
 
 /// Where plans may be. The service's comes before those that its user may have put beside it.

@@ -30,6 +30,10 @@ const AGAIN_EVERY: Span = Span::from_seconds(2);
 /// How often it is looked whether something has ended that is waited for.
 const BETWEEN: Span = Span::from_millis(10);
 
+/// What to do about one that failed, and about one whose target another hertzd has.
+const LOOK: &str = "look at the device, or switch off what it drives";
+const STOP: &str = "stop that hertzd if the value is to be written now";
+
 /// How many plans that cannot be read are kept beside each other.
 const KEPT: u32 = 100;
 
@@ -46,8 +50,8 @@ pub(super) struct LeftOutputs {
 struct LeftOutput {
     planned: PlannedOutput,
     under_way: Option<(Receiver<io::Result<()>>, Vec<PlannedWrite>)>,
-    failed: Option<String>,
-    next: Option<Instant>, // when it is tried again
+    failed: Option<(String, &'static str)>, // why, and what to do
+    next: Option<Instant>,                  // when it is tried again
 }
 
 impl LeftOutputs {
@@ -68,6 +72,7 @@ impl LeftOutputs {
             }
         }
         for path in others {
+            left.unread.extend(kept_aside(path));
             match SafePlan::take(path) {
                 // It may have been dealt with meanwhile by another process.
                 Ok((plan, file)) if is_at(&file, path) => left.add(plan, path, file),
@@ -173,7 +178,7 @@ impl LeftOutputs {
         }
         if waits {
             for output in self.outputs.iter_mut().filter(|output| output.under_way.is_some()) {
-                output.fails(format!("the write has not returned for {RETURNS_WITHIN}"));
+                output.fails(format!("the write has not returned for {RETURNS_WITHIN}"), LOOK);
                 changed = true;
             }
         }
@@ -192,16 +197,15 @@ impl LeftOutputs {
 
     /// What is still owed and why, for those who ask whether all is well.
     pub(super) fn trouble(&self) -> Option<String> {
-        let owed = self.outputs.iter().filter_map(|output| {
-            let (task, why) = (&output.planned.task, output.failed.as_ref()?);
-            Some(format!("{task}: its safe value, {}, is owed since an earlier run: {why}", output.says()))
-        });
-        let owed: Vec<_> = owed.collect();
-        let owed = (!owed.is_empty()).then(|| {
-            format!(
-                "{}; it is tried again every {AGAIN_EVERY}: look at the device, or switch off what it drives",
-                owed.join("; ")
-            )
+        let owed = [LOOK, STOP].into_iter().filter_map(|advice| {
+            let owed = self.outputs.iter().filter_map(|output| {
+                let (why, _) = output.failed.as_ref().filter(|(_, its)| *its == advice)?;
+                let (task, says) = (&output.planned.task, output.says());
+                Some(format!("{task}: its safe value, {says}, is owed since an earlier run: {why}"))
+            });
+            let owed: Vec<_> = owed.collect();
+            let again = || format!("{}; it is tried again every {AGAIN_EVERY}: {advice}", owed.join("; "));
+            (!owed.is_empty()).then(again)
         });
         let is_there = |(path, _): &&(PathBuf, String)| path.symlink_metadata().is_ok();
         let unread = self.unread.iter().filter(is_there).map(|(path, why)| {
@@ -209,7 +213,7 @@ impl LeftOutputs {
             format!("a plan of safe values that an earlier run has left cannot be carried out, so what its outputs do is not known: {why}; \
                      make them safe by hand, then remove {path}")
         });
-        let all: Vec<_> = owed.into_iter().chain(unread).collect();
+        let all: Vec<_> = owed.chain(unread).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 }
@@ -256,7 +260,7 @@ impl LeftOutput {
         };
         match helper::spawn("hertzd-left", write) {
             Ok(_) => self.under_way = Some((answer, writes)),
-            Err(error) => self.fails(format!("there is no thread to write it: {error}")),
+            Err(error) => self.fails(format!("there is no thread to write it: {error}"), LOOK),
         }
     }
 
@@ -274,11 +278,6 @@ impl LeftOutput {
                 say_written(&task, &writes);
                 Some(self.is_over(&writes))
             }
-            // Who has it writes its safe value.
-            Err(error) if is_left_to_another(&error) => {
-                info!(task, "{task}: its safe value, {says}, was left by an earlier run, and is not written: {error}");
-                Some(self.is_over(&writes))
-            }
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_gone_for_good() => {
                 warn!(
                     task,
@@ -287,7 +286,8 @@ impl LeftOutput {
                 Some(self.is_over(&writes))
             }
             Err(error) => {
-                self.fails(error.to_string());
+                // Another hertzd that has it may hold it, or give it back what it has found there: what the earlier run wrote.
+                self.fails(error.to_string(), if is_left_to_another(&error) { STOP } else { LOOK });
                 self.next = Some(now + AGAIN_EVERY);
                 Some(false)
             }
@@ -305,15 +305,15 @@ impl LeftOutput {
         self.planned.writes.iter().all(PlannedWrite::is_gone_for_good)
     }
 
-    fn fails(&mut self, why: String) {
-        if self.failed.as_ref() != Some(&why) {
+    fn fails(&mut self, why: String, advice: &'static str) {
+        if self.failed.as_ref().is_none_or(|(before, _)| *before != why) {
             let (task, says) = (&self.planned.task, self.says());
             error!(
                 task,
                 "{task}: its safe value, {says}, is owed since an earlier run, and could not be written: {why}; it stays in the plan, and is \
-                 tried again every {AGAIN_EVERY}: look at the device, or switch off what it drives"
+                 tried again every {AGAIN_EVERY}: {advice}"
             );
-            self.failed = Some(why);
+            self.failed = Some((why, advice));
         }
     }
 }

@@ -126,7 +126,7 @@ pub(crate) fn is_left_to_another(error: &io::Error) -> bool {
 }
 
 fn busy(why: String) -> io::Error {
-    let text = format!("it {why}, which writes the safe value itself when it is stopped");
+    let text = format!("the target {why}, and cannot be written until that process has ended");
     io::Error::new(io::ErrorKind::ResourceBusy, text)
 }
 
