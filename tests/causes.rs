@@ -170,7 +170,9 @@ fn judge(arguments: &[String]) {
     results.print();
     let mut wrong = results.wrong();
     wrong.extend(todo.into_iter().map(|(job, _)| format!("{job}: other programs took part in too many of its misses")));
-    let failed = std::mem::take(&mut *results.failed.lock().unwrap());
+    let mut failed = std::mem::take(&mut *results.failed.lock().unwrap());
+    // A task that is blamed in place of another one is wrong on any machine.
+    failed.extend(results.wrong_blockers());
     assert!(failed.is_empty(), "{}", failed.join("\n"));
     if conclude(&wrong, &others) {
         compare_with_kernel(&words);
@@ -267,6 +269,13 @@ impl Results {
         faults.collect::<BTreeSet<_>>().into_iter().filter(few).collect()
     }
 
+    /// The rows in which another task was blamed than the one that held it up.
+    fn wrong_blockers(&self) -> Vec<String> {
+        let [own, shared] = self.matrices();
+        let rows = own.rows().chain(shared.rows()).filter(|(_, row)| row.wrong_blockers > 0);
+        rows.map(|(name, row)| format!("{name}: {row:#?}")).collect()
+    }
+
     /// The rows that are not as they must be.
     fn wrong(&self) -> Vec<String> {
         let [own, shared] = self.matrices();
@@ -276,7 +285,7 @@ impl Results {
                 // Where several ticks share the evidence, `unknown` is not wrong.
                 let right = if own { row.right } else { row.judged() - row.wrong() };
                 let enough = |right: u64| !too_few(right, row.judged(), RIGHT);
-                let named = row.wrong_blockers == 0 && enough(row.judged() - row.wrong_workers);
+                let named = enough(row.judged() - row.wrong_workers);
                 if !(enough(right) && named) {
                     wrong.push(format!("{name}: {row:#?}"));
                 }
