@@ -42,7 +42,7 @@ declare -A WRITES=(
 # called PATTERN: how many of the traced calls are such.
 called() { grep -vE 'ERESTART|restart_syscall|resumed' /tmp/calls | grep -cE "$1" || :; }
 
-kinds=(load sensor values hwmon iio i2c gpio audio video line register fan still can)
+kinds=(load sensor values hwmon iio i2c gpio audio video line register fan can)
 declare -A CONFIGS=(
     [load]='kind = "load"
 rate = 50
@@ -159,43 +159,49 @@ documented() {
         grep -oE '`[a-z0-9_]+' | tr -d '`' | sort -u | xargs || :
 }
 
-for kind in "${kinds[@]}"; do
-    setup "Environment=LD_PRELOAD=/srv/package/count.so HERTZD_COUNT_FILE=$COUNTS" <<END
-[worker.$kind]
-[task.$kind]
-worker = "$kind"
-${CONFIGS[$kind]}
-END
-    check "$kind runs" within 60 ticked "$kind" 60
-    thread=$(worker "$kind")
-    read -r memory locks < <(calls_of "$thread")
-    refuse "  count.so counts its thread" [ "$memory" = none ]
-    for name in ${OUTPUTS[$kind]:-}; do from[$name]=$(task "$name" ran); done
-    before=$(task "$kind" ran) failed=$(task "$kind" errors)
-    timeout 3 strace -qq -y -p "$thread" -o /tmp/calls 2>/dev/null || :
-    for name in ${OUTPUTS[$kind]:-}; do after[$name]=$(task "$name" ran); done
-    check "  and keeps ticking" within 60 ticked "$kind" $((before + 100))
-    read -r memory_after locks_after < <(calls_of "$thread")
-    ticks=$(($(task "$kind" ran) - before))
-    same "  in $ticks ticks it allocates no memory" "0" "$((memory_after - memory))"
-    same "  and takes no lock" "0" "$((locks_after - locks))"
-    same "  and does not fail" "$failed" "$(task "$kind" errors)"
-    [ "$kind" != can ] || check "  it receives and sends" test "$(task heard values.frames.last)" -gt 0 -a "$(task can values.sent.last)" -gt 0
-    calls=$(traced_calls | sort | uniq -c | sort -rn | awk '{ printf "%s%s %s", sep, $1, $2; sep = ", " }')
-    echo "#   in 3 s under strace: $calls"
-    has "  strace sees it sleep between its ticks" "$calls" clock_nanosleep
-    unlisted=$(grep -oE '[a-z][a-z0-9_]+' <<<"$calls" | grep -vxFf <(printf '%s\n' clock_nanosleep "${EVIDENCE[@]}"; documented "$kind" | tr ' ' '\n') | xargs) || :
-    same "  and makes only documented calls: $(documented "$kind")" "" "$unlisted"
-    sleeps=$(called '^clock_nanosleep\(')
-    for name in ${OUTPUTS[$kind]:-}; do
-        writes=$(called "${WRITES[$name]}") ticks=$((after[$name] - from[$name]))
-        if [ "$kind" = still ]; then
-            same "  $name, which has not changed, makes none in $ticks ticks" 0 "$writes"
-        else
-            # strace comes and goes in the middle of a tick or a sleep. Several ticks that are late need no sleep.
-            check "  $name makes one a tick: $writes in at most $((ticks + 1)), $sleeps sleeps" \
-                test "$writes" -le $((ticks + 1)) -a "$writes" -ge $((sleeps - 4)) -a "$writes" -gt 0
-        fi
+declare -A threads before failed memory locks
+# measure KIND...: runs them together, each on a worker of its own; traces one after the other, and then says what each did.
+measure() {
+    local kind name ticks memory_after locks_after calls unlisted sleeps writes
+    setup "Environment=LD_PRELOAD=/srv/package/count.so HERTZD_COUNT_FILE=$COUNTS" < <(
+        for kind; do printf '%s\n' "[worker.$kind]" "[task.$kind]" "worker = \"$kind\"" "${CONFIGS[$kind]}"; done)
+    for kind; do check "$kind runs" within 60 ticked "$kind" 60; done
+    for kind; do
+        threads[$kind]=$(worker "$kind")
+        read -r "memory[$kind]" "locks[$kind]" < <(calls_of "${threads[$kind]}")
+        for name in ${OUTPUTS[$kind]:-}; do from[$name]=$(task "$name" ran); done
+        before[$kind]=$(task "$kind" ran) failed[$kind]=$(task "$kind" errors)
+        timeout 3 strace -qq -y -p "${threads[$kind]}" -o "/tmp/calls-$kind" 2>/dev/null || :
+        for name in ${OUTPUTS[$kind]:-}; do after[$name]=$(task "$name" ran); done
+    done
+    for kind; do
+        check "$kind keeps ticking" within 60 ticked "$kind" $((before[$kind] + 100))
+        refuse "  count.so counts its thread" [ "${memory[$kind]}" = none ]
+        read -r memory_after locks_after < <(calls_of "${threads[$kind]}")
+        ticks=$(($(task "$kind" ran) - before[$kind]))
+        same "  in $ticks ticks it allocates no memory" "0" "$((memory_after - memory[$kind]))"
+        same "  and takes no lock" "0" "$((locks_after - locks[$kind]))"
+        same "  and does not fail" "${failed[$kind]}" "$(task "$kind" errors)"
+        [ "$kind" != can ] || check "  it receives and sends" test "$(task heard values.frames.last)" -gt 0 -a "$(task can values.sent.last)" -gt 0
+        cp "/tmp/calls-$kind" /tmp/calls
+        calls=$(traced_calls | sort | uniq -c | sort -rn | awk '{ printf "%s%s %s", sep, $1, $2; sep = ", " }')
+        echo "#   in 3 s under strace: $calls"
+        has "  strace sees it sleep between its ticks" "$calls" clock_nanosleep
+        unlisted=$(grep -oE '[a-z][a-z0-9_]+' <<<"$calls" | grep -vxFf <(printf '%s\n' clock_nanosleep "${EVIDENCE[@]}"; documented "$kind" | tr ' ' '\n') | xargs) || :
+        same "  and makes only documented calls: $(documented "$kind")" "" "$unlisted"
+        sleeps=$(called '^clock_nanosleep\(')
+        for name in ${OUTPUTS[$kind]:-}; do
+            writes=$(called "${WRITES[$name]}") ticks=$((after[$name] - from[$name]))
+            if [ "$kind" = still ]; then
+                same "  $name, which has not changed, makes none in $ticks ticks" 0 "$writes"
+            else
+                # strace comes and goes in the middle of a tick or a sleep. Several ticks that are late need no sleep.
+                check "  $name makes one a tick: $writes in at most $((ticks + 1)), $sleeps sleeps" \
+                    test "$writes" -le $((ticks + 1)) -a "$writes" -ge $((sleeps - 4)) -a "$writes" -gt 0
+            fi
+        done
     done
     systemctl stop hertzd
-done
+}
+measure "${kinds[@]}"
+measure still # has the targets of others of these
