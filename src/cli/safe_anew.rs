@@ -5,8 +5,12 @@ use crate::config::{BuildError, Problems, TaskConfig};
 use crate::daemon::{FoundPlan, NoPlan, SafePlan};
 use crate::kinds::output::{Guard, PlannedWrite};
 use crate::kinds::{can, output};
+use crate::sys::clock::KernelClock;
+use crate::time::{Clock, Span};
 use std::fmt::Write as _;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak, mpsc};
+use std::thread;
+use std::time::Duration;
 
 /// What became of one output.
 enum Became {
@@ -18,14 +22,21 @@ enum Became {
     Held(String),
 }
 
-/// Writes them, one after the other; a failure keeps none of the others from it.
+/// How long they may take, all together: a write that returns does so within two seconds, and what was written is read back for three.
+const RETURNS_WITHIN: Span = Span::from_seconds(6);
+
+/// How many are written side by side.
+const AT_ONCE: usize = 64;
+
+/// Writes them side by side: none that fails or hangs keeps others from it.
 pub(super) fn safe(app: &App, source: &Source, dry_run: bool) -> Result<(), Stop> {
     let config = app.load(source).map_err(|problems: Problems| problems.ending_in("nothing was written"))?;
     let mut live = Live::found();
     let (mut text, mut failed, mut held) = (std::mem::take(&mut live.waited), Vec::new(), Vec::new());
-    for mut task in config.tasks.into_iter().filter(|task| task.acts) {
-        let task_name = task.name.clone();
-        match make(&mut task, &live, dry_run) {
+    let tasks: Vec<_> = config.tasks.into_iter().filter(|task| task.acts).collect();
+    let names: Vec<_> = tasks.iter().map(|task| task.name.clone()).collect();
+    for (task_name, became) in names.iter().zip(make_all(tasks, live, dry_run)) {
+        match became {
             // Writing to a String does not fail.
             Became::Well(lines) => lines.iter().for_each(|line| _ = writeln!(text, "{task_name}: {line}")),
             Became::Failed(why) => failed.push(format!("{task_name}: {why}")),
@@ -72,6 +83,42 @@ impl Live {
         }
         found
     }
+}
+
+/// Makes each of them safe, on threads of which those that hang are left behind. Where there are no threads, this one does it.
+fn make_all(tasks: Vec<TaskConfig>, live: Live, dry_run: bool) -> Vec<Became> {
+    let count = tasks.len();
+    let (sender, done) = mpsc::channel();
+    let next = Arc::new(Mutex::new(tasks.into_iter().enumerate()));
+    let make_some = move || {
+        loop {
+            let Some((index, mut task)) = next.lock().ok().and_then(|mut next| next.next()) else { return };
+            _ = sender.send((index, make(&mut task, &live, dry_run)));
+        }
+    };
+    let make_some = Arc::new(make_some);
+    for _ in 0..count.min(AT_ONCE) {
+        let some = make_some.clone();
+        if thread::Builder::new().spawn(move || some()).is_err() {
+            make_some();
+            break;
+        }
+    }
+    drop(make_some);
+    let clock = KernelClock::monotonic();
+    let end = clock.now() + RETURNS_WITHIN;
+    let mut all: Vec<_> = (0..count).map(|_| None).collect();
+    while let Ok((index, became)) =
+        done.recv_timeout(Duration::from_nanos((end - clock.now()).max(Span::ZERO).nanos().unsigned_abs()))
+    {
+        all[index] = Some(became);
+    }
+    let late = || {
+        Became::Failed(format!(
+            "it has not returned within {RETURNS_WITHIN}: look at the device, or switch off what it drives, and run this again"
+        ))
+    };
+    all.into_iter().map(|became| became.unwrap_or_else(late)).collect()
 }
 
 /// Opens an output, and writes its safe values, unless another daemon has it.

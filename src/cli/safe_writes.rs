@@ -9,12 +9,16 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// How long a write may take; the next output waits for it meanwhile.
+/// How long a write may take; only what follows it in its own output waits for it.
 const RETURNS_WITHIN: Span = Span::from_seconds(2);
+
+/// How many outputs are written side by side.
+const AT_ONCE: usize = 64;
 
 /// How plans are carried out.
 #[derive(Clone, Copy, Debug)]
@@ -84,10 +88,11 @@ impl Done {
         };
         let (mut made, before) = (Vec::new(), self.failed.len() + self.held.len());
         let mut is_safe = Vec::new();
-        for output in &plan.outputs {
-            let done = make(output, (plan.pid, manner), &mut self.text, &mut made);
-            is_safe.push(done.is_ok());
-            match done {
+        for output in make_all(&plan.outputs, (plan.pid, manner)) {
+            self.text += &output.text;
+            made.extend(output.made);
+            is_safe.push(output.done.is_ok());
+            match output.done {
                 Ok(()) => {}
                 Err(Failed::Held(why)) => self.held.push(why),
                 Err(Failed::Because(why)) => self.failed.push(why),
@@ -142,6 +147,41 @@ struct Made<'a> {
     write: PlannedWrite,
     writes: &'a [PlannedWrite], // all of its output
     line: Option<File>,         // requested until this is dropped
+}
+
+/// What came of one output.
+struct OutputDone<'a> {
+    done: Result<(), Failed>,
+    text: String,
+    made: Vec<Made<'a>>,
+}
+
+/// Makes the writes of all outputs side by side, as one that hangs must not keep others from their safe values. Where there are no more
+/// threads, those that there are do the rest.
+fn make_all(outputs: &[PlannedOutput], how: (u32, Manner)) -> Vec<OutputDone<'_>> {
+    let next = AtomicUsize::new(0);
+    let some = || {
+        let mut some = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(output) = outputs.get(index) else { return some };
+            let (mut text, mut made) = (String::new(), Vec::new());
+            let done = make(output, how, &mut text, &mut made);
+            some.push((index, OutputDone { done, text, made }));
+        }
+    };
+    let others = if how.1.dry_run { 0 } else { outputs.len().min(AT_ONCE).saturating_sub(1) };
+    let mut all = thread::scope(|scope| {
+        let others: Vec<_> =
+            (0..others).map_while(|_| thread::Builder::new().spawn_scoped(scope, some).ok()).collect();
+        let mut all = some();
+        for other in others {
+            all.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        all
+    });
+    all.sort_unstable_by_key(|(index, _)| *index);
+    all.into_iter().map(|(_, output)| output).collect()
 }
 
 /// Makes the writes of one output, and once more what failed: some chips take a value only once they are set to take it. `planner`: the
@@ -226,9 +266,13 @@ fn make_one<'a>(
 /// Makes a write, on a thread of its own: one that does not return holds up no other output. Also what is said of a lock on its file.
 fn make_in_time(write: &PlannedWrite, planner: u32) -> io::Result<(Option<String>, Option<File>)> {
     let (sender, made) = mpsc::channel();
+    let make = move |write: &PlannedWrite| (write.passes_over(planner), write.make_of(Some(planner)));
     let own = write.clone();
-    let make = move || (own.passes_over(planner), own.make_of(Some(planner)));
-    thread::Builder::new().spawn(move || _ = sender.send(make()))?;
+    if thread::Builder::new().spawn(move || _ = sender.send(make(&own))).is_err() {
+        // Better one that may hang than none.
+        let (passed_over, made) = make(write);
+        return made.map(|line| (passed_over, line));
+    }
     match made.recv_timeout(Duration::from_nanos(RETURNS_WITHIN.nanos().unsigned_abs())) {
         Ok((passed_over, made)) => made.map(|line| (passed_over, line)),
         Err(mpsc::RecvTimeoutError::Timeout) => {

@@ -107,24 +107,73 @@ fn plan_of(outputs: &[Value]) -> String {
 
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
-fn a_write_that_does_not_return_is_named_and_holds_up_no_other() {
+fn writes_that_do_not_return_are_named_and_hold_up_no_other() {
     let folder = tempfile::tempdir().unwrap();
-    let [hangs, takes] = ["hangs", "takes"].map(|name| folder.path().join(name));
+    let slow: Vec<_> = (0..20).map(|number| format!("hangs{number}")).collect();
+    let paths: Vec<_> = slow.iter().map(String::as_str).chain(["takes"]).map(|name| folder.path().join(name)).collect();
+    paths.iter().for_each(|path| fs::write(path, "0.75\n").unwrap());
+    let faults = folder.path().join("faults");
+    fs::create_dir(&faults).unwrap();
+    slow.iter().for_each(|name| fs::write(faults.join(name).with_extension("hangs"), "").unwrap());
+    let plan = folder.path().join("plan.json");
+    let outputs: Vec<_> =
+        slow.iter().map(String::as_str).chain(["quick"]).zip(&paths).map(|(task, path)| output(task, path, "1\n")).collect();
+    fs::write(&plan, plan_of(&outputs)).unwrap();
+    // One after the other, they would take 40 s.
+    let mut command = Command::new("timeout");
+    command.args(["25", HERTZD]).env("DEVICE_FAULTS", &faults).env("LD_PRELOAD", program::preload(folder.path(), "device"));
+    let done = command.args(["safe", "--plan"]).arg(&plan).output().unwrap();
+    let text = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    assert!(text.contains("hangs0: 1 to ") && text.contains("it has not returned within 2.00 s: look at"), "{done:?}");
+    assert_eq!(read(paths.last().unwrap()), "1\n");
+    let noted: Value = serde_json::from_str(&read(&plan)).unwrap();
+    assert_eq!([&noted["outputs"][0]["written"], &noted["outputs"][20]["written"]], [&Value::Null, &true.into()]);
+}
+
+/// Without a plan too.
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn an_output_of_a_configuration_that_does_not_return_holds_up_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let [hangs, takes, config] = ["hangs", "takes", "c.toml"].map(|name| folder.path().join(name));
     [&hangs, &takes].iter().for_each(|path| fs::write(path, "0.75\n").unwrap());
     let faults = folder.path().join("faults");
     fs::create_dir(&faults).unwrap();
     fs::write(faults.join("hangs.hangs"), "").unwrap();
-    let plan = folder.path().join("plan.json");
-    fs::write(&plan, plan_of(&[output("slow", &hangs, "1\n"), output("quick", &takes, "1\n")])).unwrap();
-    let mut command = Command::new(HERTZD);
-    command.env("DEVICE_FAULTS", &faults).env("LD_PRELOAD", program::preload(folder.path(), "device"));
-    let done = command.args(["safe", "--plan"]).arg(&plan).output().unwrap();
-    let text = String::from_utf8_lossy(&done.stderr);
+    let of = |task: &str, path: &Path| {
+        format!("[task.{task}]\nkind = \"output\"\nrate = 5\ninput = 0.75\npath = \"{}\"\nsafe = 1\n", path.display())
+    };
+    fs::write(&config, of("slow", &hangs) + &of("quick", &takes)).unwrap();
+    let mut command = Command::new("timeout");
+    command.args(["60", HERTZD]).env("DEVICE_FAULTS", &faults).env("LD_PRELOAD", program::preload(folder.path(), "device"));
+    let done = command.arg("safe").arg(&config).env("RUNTIME_DIRECTORY", folder.path()).output().unwrap();
+    let (text, wrote) = (String::from_utf8_lossy(&done.stderr), String::from_utf8_lossy(&done.stdout));
     assert_eq!(done.status.code(), Some(1), "{done:?}");
-    assert!(text.contains("slow: 1 to ") && text.contains("it has not returned within 2.00 s: look at"), "{done:?}");
+    assert!(text.contains("slow: it has not returned within 6.00 s: look at"), "{done:?}");
+    assert!(wrote.contains("quick: wrote 1 "), "{done:?}");
     assert_eq!(read(&takes), "1\n");
-    let noted: Value = serde_json::from_str(&read(&plan)).unwrap();
-    assert_eq!([&noted["outputs"][0]["written"], &noted["outputs"][1]["written"]], [&Value::Null, &true.into()]);
+}
+
+/// Where no thread can be made, its own does the work.
+#[test]
+fn safe_values_are_written_where_no_thread_can_be_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let [plan, one, two] = ["plan.json", "one", "two"].map(|name| folder.path().join(name));
+    [&one, &two].iter().for_each(|path| fs::write(path, "0.75\n").unwrap());
+    fs::write(&plan, plan_of(&[output("a", &one, "1\n"), output("b", &two, "1\n")])).unwrap();
+    let mut command = Command::new("prlimit");
+    command.args(["--nproc=1:1"]);
+    if program::is_root() {
+        // The limit is none for root.
+        for path in [folder.path(), &plan, &one, &two] {
+            std::os::unix::fs::chown(path, Some(65_534), Some(65_534)).unwrap();
+        }
+        command.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
+    }
+    let done = command.args([HERTZD, "safe", "--plan"]).arg(&plan).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!([&one, &two].map(|path| read(path)), ["1\n", "1\n"]);
 }
 
 #[test]
