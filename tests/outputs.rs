@@ -10,6 +10,7 @@ use hertzd::internals::{
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::Span;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -560,11 +561,17 @@ fn one_target_has_one_writer() {
     let refused = started(would_lose).unwrap_err().to_string();
     assert!(refused.contains("which would be lost") && read(&text) == "1 is what it was\n", "{refused}");
 
-    // `hertzd safe` would leave it alone: its other name may be that of something else.
-    let (twice, again) = (folder.path().join("twice"), folder.path().join("again"));
+    // Where others could have given it the name that is written to, it may be another file. Elsewhere its other name keeps nobody from it.
+    let shared = folder.path().join("shared");
+    let (twice, again) = (shared.join("twice"), folder.path().join("again"));
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o755)).unwrap();
     fs::write(&twice, "1\n").unwrap();
     fs::hard_link(&twice, &again).unwrap();
-    let wanted = "twice has another name too (a hard link); name a file that has only one";
+    looked(&task("a", &by_path(&twice), "1")).unwrap();
+    started(task("a", &by_path(&twice), "1")).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+    let wanted = "twice has another name too (a hard link), in a folder that other users may write to";
     assert!(looked(&task("a", &by_path(&twice), "1")).unwrap_err().contains(wanted));
     assert!(started(task("a", &by_path(&twice), "1")).unwrap_err().to_string().contains(wanted));
     fs::remove_file(&again).unwrap();

@@ -9,6 +9,7 @@ use crate::sys::clock::pause;
 use crate::sys::dir::effective_user;
 use crate::sys::entry::Entry;
 use crate::sys::lock::{self, Holder, Taken};
+use crate::sys::trust::may_be_planted;
 use crate::time::Span;
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
@@ -205,16 +206,18 @@ fn locked(entry: &Entry, file: &File) -> io::Result<Option<Option<Holder>>> {
     }
 }
 
-/// Refuses what is no file. And for root, in another user's folder, one with a second name: under that it may be one that only root may write.
+/// Refuses what is no file. And for root, in a folder that others may write to, one with a second name: under that it may be one that only root
+/// may write.
 fn is_for_us(entry: &Entry, file: &File) -> io::Result<()> {
     let found = file.metadata()?;
     if !found.is_file() {
         return Err(no_file());
     }
-    if effective_user() != 0 || found.nlink() <= 1 || entry.folder().metadata()?.uid() == 0 {
+    if effective_user() != 0 || !may_be_planted(&found, &entry.folder().metadata()?, 0) {
         return Ok(());
     }
-    let text = "it has another name too (a hard link), in a folder of another user, and root does not write to such a file; move it away";
+    let text = "it has another name too (a hard link), in a folder that other users may write to, and root does not write to such a file; move it \
+                away";
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
@@ -253,7 +256,7 @@ pub(super) fn folder_of(path: &Path) -> &Path {
 mod tests {
     use super::*;
     use crate::sys::dir::effective_user;
-    use std::os::unix::fs::{lchown, symlink};
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
     use std::thread;
 
     #[test]
@@ -292,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn root_writes_to_no_file_of_another_user_that_has_a_second_name() {
+    fn root_writes_to_no_file_that_another_user_may_have_given_its_name() {
         if effective_user() != 0 {
             return crate::sys::emulation::say_skipped("only root can make files of others");
         }
@@ -302,9 +305,13 @@ mod tests {
         fs::write(&victim, "").unwrap();
         fs::hard_link(&victim, &path).unwrap();
         drop(Claim::take(&path).unwrap());
-        std::os::unix::fs::chown(folder.path().join("theirs"), Some(65_534), None).unwrap();
-        let error = Claim::take(&path).unwrap_err().to_string();
-        assert!(error.contains("it has another name too (a hard link)"), "{error}");
+        let theirs = folder.path().join("theirs");
+        for (owner, mode) in [(0, 0o1777), (65_534, 0o755)] {
+            fs::set_permissions(&theirs, fs::Permissions::from_mode(mode)).unwrap();
+            std::os::unix::fs::chown(&theirs, Some(owner), None).unwrap();
+            let error = Claim::take(&path).unwrap_err().to_string();
+            assert!(error.contains("it has another name too (a hard link)"), "{error}");
+        }
     }
 
     #[test]

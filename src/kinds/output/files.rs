@@ -8,11 +8,12 @@ use super::port::{Content, Port, SafeText};
 use super::setting::{Setting, Sort};
 use crate::kinds::device::{DeviceId, Refusal, Sight, first_line, hidden};
 use crate::kinds::sensor::{iio_channel, iio_conversion};
-use crate::sys::entry;
+use crate::sys::dir::effective_user;
+use crate::sys::entry::{self, Entry};
 use crate::sys::lock::{self, Taken};
+use crate::sys::trust::may_be_planted;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,10 +38,14 @@ impl Files {
             return Err(refuse(format!("{} is no file that holds a number", path.display())));
         }
         let files = if is_attribute(&path, sys) { Self::of_driver(path) } else { Self::regular(path) };
-        // `hertzd safe` leaves such a file alone: its other name may be that of something else.
-        if files.is_regular && facts.nlink() > 1 {
+        // `hertzd safe` leaves such a file alone.
+        let is_planted = |folder| may_be_planted(&facts, &folder, effective_user());
+        if files.is_regular && fs::metadata(folder_of(&files.path)).is_ok_and(is_planted) {
             let path = files.path.display();
-            return Err(refuse(format!("{path} has another name too (a hard link); name a file that has only one")));
+            return Err(refuse(format!(
+                "{path} has another name too (a hard link), in a folder that other users may write to, so it may be another file; name one that has \
+                 only one name, or one in a folder that only root and hertzd's user may write to"
+            )));
         }
         Ok((files.ids(), files))
     }
@@ -77,9 +82,10 @@ impl Files {
             return OpenOptions::new().write(true).open(&self.path);
         }
         // Something else may have taken the place of the file that was looked at: it is neither followed nor waited for.
-        let file = entry::open(&self.path, libc::O_WRONLY)?;
+        let entry = Entry::find(&self.path)?;
+        let file = entry.open(libc::O_WRONLY)?;
         let facts = file.metadata()?;
-        match facts.is_file() && facts.nlink() <= 1 {
+        match facts.is_file() && !may_be_planted(&facts, &entry.folder().metadata()?, effective_user()) {
             true => Ok(file),
             false => Err(io::Error::other("something else has taken its place meanwhile")),
         }
