@@ -209,7 +209,7 @@ fn make_one<'a>(
     text: &mut String,
 ) -> io::Result<Made<'a>> {
     let task = &output.task;
-    let (passed_over, line) = make_in_time(write, planner)?;
+    let (passed_over, line) = make_in_time(write, task, planner)?;
     if let Some(lock) = passed_over {
         // Writing to a String does not fail.
         let _ = writeln!(text, "{task}: {lock}");
@@ -224,10 +224,10 @@ fn make_one<'a>(
 }
 
 /// Makes a write, on a thread of its own: one that does not return holds up no other output. Also what is said of a lock on its file.
-fn make_in_time(write: &PlannedWrite, planner: u32) -> io::Result<(Option<String>, Option<File>)> {
+fn make_in_time(write: &PlannedWrite, task: &str, planner: u32) -> io::Result<(Option<String>, Option<File>)> {
     let (sender, made) = mpsc::channel();
-    let own = write.clone();
-    let make = move || (own.passes_over(planner), own.make_of(Some(planner)));
+    let (own, task) = (write.clone(), task.to_owned());
+    let make = move || (own.passes_over(planner), own.make_of(&task, Some(planner)));
     thread::Builder::new().spawn(move || _ = sender.send(make()))?;
     match made.recv_timeout(Duration::from_nanos(RETURNS_WITHIN.nanos().unsigned_abs())) {
         Ok((passed_over, made)) => made.map(|line| (passed_over, line)),

@@ -2,6 +2,7 @@
 
 use super::identity::Device;
 use super::means::{Kept, Means, ONE_ONLY, PassedOver, keep_others_out};
+use super::pending::planner_of;
 use super::place::{RawScale, is_pwm};
 use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
@@ -109,12 +110,13 @@ pub(super) fn polarity_beside(duty_cycle: &Path) -> Option<Setting> {
     Some(Setting { path, number, sort: Sort::Polarity })
 }
 
-/// Locks a file of a target against other processes of hertzd.
-fn keep_out(file: File, path: &Path, key: &'static str) -> Result<Kept, Refusal> {
+/// Locks a file of a target of a task against other processes of hertzd.
+fn keep_out(file: File, path: &Path, (key, task): (&'static str, &str)) -> Result<Kept, Refusal> {
     let shown = path.display().to_string();
-    let is_passed_over =
-        keep_others_out(&file, &shown, None).map_err(|why| Refusal::new(key, format!("{shown} {why}; {ONE_ONLY}")))?;
-    let lock = if is_passed_over { PassedOver::of(&file, None, shown) } else { None };
+    let planner = planner_of(|left| matches!(left, PlannedWrite::File { path: its, .. } if its == path));
+    let holder = keep_others_out(&file, &shown, planner)
+        .map_err(|why| Refusal::new(key, format!("{shown} {why}; {ONE_ONLY}")))?;
+    let lock = holder.and_then(|holder| PassedOver::of(&file, None, (task, shown), (&holder, planner)));
     Ok(Kept { file, lock })
 }
 
@@ -188,16 +190,16 @@ impl Means for Files {
         }
     }
 
-    fn take(&self, key: &'static str) -> Result<Kept, Refusal> {
-        keep_out(self.open_by(key)?, &self.path, key)
+    fn take(&self, key: &'static str, task: &str) -> Result<Kept, Refusal> {
+        keep_out(self.open_by(key)?, &self.path, (key, task))
     }
 
-    fn take_beside(&self, key: &'static str) -> Result<Vec<Kept>, Refusal> {
+    fn take_beside(&self, key: &'static str, task: &str) -> Result<Vec<Kept>, Refusal> {
         let mut taken = Vec::new();
         for path in self.all().skip(1) {
             // One that may not be written is locked by nobody who writes it.
             let Ok(file) = File::options().write(true).open(path) else { continue };
-            taken.push(keep_out(file, path, key)?);
+            taken.push(keep_out(file, path, (key, task))?);
         }
         Ok(taken)
     }
