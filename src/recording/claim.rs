@@ -16,7 +16,7 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use tracing::warn;
+use tracing::{error, warn};
 
 /// How often a lock is tried before its holder is to blame, and the time between. It is tried as often again while no holder
 /// is found: the lock may have been released a moment ago.
@@ -85,6 +85,7 @@ pub(super) struct Claim {
     pub(super) file: File,
     pub(super) entry: Entry,
     made: bool,
+    asks: bool, // for its lock, until it is known to have that
 }
 
 /// What came of trying to lock a file. A file system that knows no locks is used without.
@@ -126,14 +127,14 @@ impl Claim {
             return Ok(Attempt::Locked(holder));
         }
         // Its holder may have given the file another name, and then have closed it.
-        let claim = Self { file, entry: entry.clone(), made: found.is_err() };
+        let claim = Self { file, entry: entry.clone(), made: found.is_err(), asks: true };
         Ok(if claim.has_its_name() { Attempt::Claimed(claim) } else { Attempt::Moved })
     }
 
     /// Makes a new file at `entry` and locks it; something there is an error.
     pub(super) fn make(entry: &Entry) -> io::Result<Self> {
         let file = entry.open(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)?;
-        let made = Self { file, entry: entry.clone(), made: true };
+        let made = Self { file, entry: entry.clone(), made: true, asks: true };
         match locked(entry, &made.file)? {
             Some(holder) => Err(in_use(holder.as_ref())),
             None => Ok(made),
@@ -165,6 +166,23 @@ impl Claim {
     /// The file stays when this is dropped.
     pub(super) const fn keep(&mut self) {
         self.made = false;
+    }
+
+    /// Asks for its lock once more, where a stranger had that: a hertzd that begins once it is free would find nobody.
+    pub(super) fn ask_again(&mut self) {
+        if !self.asks {
+            return;
+        }
+        let taken = lock::take(&self.file);
+        // What cannot be seen may be the stranger still.
+        self.asks = matches!(taken, Ok(Taken::Stranger(_) | Taken::Peer(None)));
+        if let Ok(Taken::Peer(Some(holder))) = taken {
+            let path = self.entry.path();
+            error!(
+                "{} is also recorded to by {holder}, which began while hertzd had no lock of it: stop one of the two",
+                path.display()
+            );
+        }
     }
 
     /// Whether its path still leads to the file.
@@ -230,7 +248,8 @@ fn cannot_exchange(error: &io::Error) -> bool {
 fn not_kept_out(path: &Path, holder: Option<&Holder>) -> String {
     let holder = holder.map_or_else(|| "another process".to_owned(), Holder::to_string);
     format!(
-        "{} is locked by {holder}, in a way that keeps hertzd from its own lock but not from the file; recording there without the lock",
+        "{} is locked by {holder}, in a way that keeps hertzd from its own lock but not from the file; recording there without the lock, which is asked for again every \
+         second",
         path.display()
     )
 }
