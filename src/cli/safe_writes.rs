@@ -64,7 +64,7 @@ impl Done {
         match why {
             NoPlan::Missing => {}
             NoPlan::Held(pid) => self.held.push(format!(
-                "the daemon lives that has them (pid {pid}): when it is stopped, they get their safe values"
+                "the daemon lives that has them (pid {pid}): when it is stopped, they get their safe values, but for those with safe = \"hold\""
             )),
             NoPlan::NotOurs(why) => self.held.push(format!("the plan {why}")),
             NoPlan::Unusable(why) => self.failed.push(format!("the plan {why}")),

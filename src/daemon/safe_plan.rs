@@ -230,6 +230,11 @@ impl FoundPlan {
 }
 
 impl SafePlan {
+    /// Whether it names no output, not even one that keeps what it has.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.outputs.is_empty() && self.holds.is_empty()
+    }
+
     /// The text of the file.
     ///
     /// # Errors
