@@ -594,6 +594,19 @@ fn one_target_has_one_writer() {
     let safe = says(&task("a", fan, "0.5"));
     assert!(safe.starts_with("0.5: writes 128 to ") && safe.ends_with("/pwm1, then 1 to pwm1_enable"), "{safe}");
     assert!(says(&task("a", fan, "\"restore\"")).ends_with("now that is 77, then 2 to pwm1_enable"));
+    // A mode that nobody can set, and in which the fan follows its value, is not written.
+    let mode = |text: &str, mode| {
+        let path = hwmon.join("pwm1_enable");
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode("1\n", 0o444);
+    assert!(says(&task("a", fan, "0.5")).ends_with("/pwm1"));
+    started(task("a", fan, "0.5")).unwrap();
+    mode("1\n", 0o644);
+    assert!(says(&task("a", fan, "0.5")).ends_with(", then 1 to pwm1_enable"));
+    mode("2\n", 0o644);
+    fs::write(hwmon.join("pwm1"), "77\n").unwrap();
     assert!(says(&task("a", &by_path(&file), "\"hold\"")).contains("keeps what was written last"));
     let duty = says(&task("a", "pwm = \"pwmchip0\"\npwm-period = \"40us\"", "0.25"));
     assert!(duty.starts_with("0.25: writes 10000 to ") && duty.ends_with("pwm0/duty_cycle"), "{duty}");

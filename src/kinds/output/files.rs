@@ -1,5 +1,7 @@
 //! Targets that are files: attributes of `/sys`, and regular files. May block and allocate.
 
+use super::digits::number;
+use super::fan::gives_back;
 use super::identity::Device;
 use super::means::{Kept, Means, ONE_ONLY, PassedOver, keep_others_out};
 use super::pending::planner_of;
@@ -15,7 +17,7 @@ use crate::sys::lock::{self, Taken};
 use crate::sys::trust::may_be_planted;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -58,7 +60,8 @@ impl Files {
     /// An attribute. A fan is the same target whether it is named by its path or by its device: what belongs to it is known by the files.
     fn of_driver(path: PathBuf) -> Self {
         let enable = path.file_name().and_then(|name| name.to_str()).filter(|name| is_pwm(name));
-        let enable = enable.map(|name| path.with_file_name(format!("{name}_enable"))).filter(|enable| enable.exists());
+        let enable = enable.map(|name| path.with_file_name(format!("{name}_enable")));
+        let enable = enable.filter(|enable| enable.exists() && !follows_always(enable));
         let name = path.with_file_name("name");
         let witness = first_line(&name).map(|text| (name, text));
         let mode = |path: &PathBuf| Setting { path: path.clone(), number: 1.0, sort: Sort::Mode };
@@ -101,6 +104,12 @@ impl Files {
             Refusal::new(key, format!("cannot open {}: {error}{remedy}", self.path.display()))
         })
     }
+}
+
+/// Whether `pwmN_enable` is one that nobody can set, and says that the fan follows its value: nothing is to be set then, nor given back.
+fn follows_always(enable: &Path) -> bool {
+    let is_fixed = fs::metadata(enable).is_ok_and(|facts| facts.mode() & 0o222 == 0);
+    is_fixed && text_of(enable).ok().and_then(|text| number(&text)).is_some_and(|mode| !gives_back(mode))
 }
 
 /// The polarity of a PWM channel, as it is now. The duty is the time in which the line is active: it decides what that is.
