@@ -131,14 +131,17 @@ fn a_killed_process_that_cannot_end_is_no_peer() {
     assert!(text.contains(") was killed and has not ended for 5.00 s, so a disk or a device holds it up"), "{text}");
 }
 
+/// Runs a program as another user, with these capabilities.
+fn by_user(capabilities: &str, program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command.arg(format!("--inh-caps={capabilities}")).arg(format!("--ambient-caps={capabilities}")).arg(program);
+    command
+}
+
 /// hertzd as another user, with a capability; the folder has the program. `None`: that cannot be had here.
 fn with_capability(folder: &Path) -> Option<Command> {
-    let by_user = |program: &Path| {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+sys_nice"]);
-        command.arg("--ambient-caps=+sys_nice").arg(program);
-        command
-    };
+    let by_user = |program: &Path| by_user("+sys_nice", program);
     if !program::is_root() || !by_user(Path::new("true")).output().is_ok_and(|output| output.status.success()) {
         program::skip("to run as another user with a capability takes root and CAP_SYS_NICE");
         return None;
@@ -166,6 +169,32 @@ fn root_makes_safe_what_a_killed_process_with_capabilities_has() {
     assert!(disk.thaw());
     assert!(!ended && done.status.success() && fan(running.folder()) == "1\n", "{text}");
     assert!(text.contains(", which was killed and has not ended yet, which keeps nobody out"), "{text}");
+}
+
+/// The next run has no capability, so it may not see what the killed one has open. Another hertzd, which it may not look into either, lives.
+#[test]
+fn a_start_with_fewer_capabilities_has_the_targets_of_one_that_cannot_end() {
+    let place = tempfile::tempdir().unwrap();
+    let config = RESTORES.replace("\"restore\"", "1");
+    let mut other = start_in(tempfile::tempdir().unwrap(), NONE, &[]);
+    other.wait_until_granted();
+    for next in [&*config, NONE] {
+        let Some(mut command) = with_capability(place.path()) else { return };
+        let folder = folder();
+        let files = [folder.path(), &folder.path().join("fan")];
+        files.iter().for_each(|path| chown(path, Some(65534), Some(65534)).unwrap());
+        command.env("RUNTIME_DIRECTORY", folder.path());
+        let Some((mut running, disk)) = held_up(command, folder, &config) else { return };
+        let here = running.folder();
+        fs::write(here.join("next.toml"), next.replace(program::HERE, here.to_str().unwrap())).unwrap();
+        let mut command = by_user("-all", &place.path().join("hertzd"));
+        command.env("RUNTIME_DIRECTORY", here).args(["run", "--for", "3s"]).arg(here.join("next.toml"));
+        let (text, ended) = (said(&command.output().unwrap()), running.has_ended());
+        assert!(disk.thaw());
+        assert!(!ended && fan(running.folder()) == "1\n", "{next}: {text}");
+        assert!(text.contains("fan: ") && text.contains("which was killed and has not ended yet"), "{next}: {text}");
+        assert!(!text.contains("also in use by"), "its lock is asked for every second: {text}");
+    }
 }
 
 /// Its directory is still locked then.

@@ -10,6 +10,7 @@ use hertzd::internals::{
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::Span;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -560,11 +561,17 @@ fn one_target_has_one_writer() {
     let refused = started(would_lose).unwrap_err().to_string();
     assert!(refused.contains("which would be lost") && read(&text) == "1 is what it was\n", "{refused}");
 
-    // `hertzd safe` would leave it alone: its other name may be that of something else.
-    let (twice, again) = (folder.path().join("twice"), folder.path().join("again"));
+    // Where others could have given it the name that is written to, it may be another file. Elsewhere its other name keeps nobody from it.
+    let shared = folder.path().join("shared");
+    let (twice, again) = (shared.join("twice"), folder.path().join("again"));
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o755)).unwrap();
     fs::write(&twice, "1\n").unwrap();
     fs::hard_link(&twice, &again).unwrap();
-    let wanted = "twice has another name too (a hard link); name a file that has only one";
+    looked(&task("a", &by_path(&twice), "1")).unwrap();
+    started(task("a", &by_path(&twice), "1")).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+    let wanted = "twice has another name too (a hard link), in a folder that other users may write to";
     assert!(looked(&task("a", &by_path(&twice), "1")).unwrap_err().contains(wanted));
     assert!(started(task("a", &by_path(&twice), "1")).unwrap_err().to_string().contains(wanted));
     fs::remove_file(&again).unwrap();
@@ -587,6 +594,19 @@ fn one_target_has_one_writer() {
     let safe = says(&task("a", fan, "0.5"));
     assert!(safe.starts_with("0.5: writes 128 to ") && safe.ends_with("/pwm1, then 1 to pwm1_enable"), "{safe}");
     assert!(says(&task("a", fan, "\"restore\"")).ends_with("now that is 77, then 2 to pwm1_enable"));
+    // A mode that nobody can set, and in which the fan follows its value, is not written.
+    let mode = |text: &str, mode| {
+        let path = hwmon.join("pwm1_enable");
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode("1\n", 0o444);
+    assert!(says(&task("a", fan, "0.5")).ends_with("/pwm1"));
+    started(task("a", fan, "0.5")).unwrap();
+    mode("1\n", 0o644);
+    assert!(says(&task("a", fan, "0.5")).ends_with(", then 1 to pwm1_enable"));
+    mode("2\n", 0o644);
+    fs::write(hwmon.join("pwm1"), "77\n").unwrap();
     assert!(says(&task("a", &by_path(&file), "\"hold\"")).contains("keeps what was written last"));
     let duty = says(&task("a", "pwm = \"pwmchip0\"\npwm-period = \"40us\"", "0.25"));
     assert!(duty.starts_with("0.25: writes 10000 to ") && duty.ends_with("pwm0/duty_cycle"), "{duty}");

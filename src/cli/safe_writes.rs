@@ -68,7 +68,7 @@ impl Done {
         match why {
             NoPlan::Missing => {}
             NoPlan::Held(pid) => self.held.push(format!(
-                "the daemon lives that has them (pid {pid}): when it is stopped, they get their safe values"
+                "the daemon lives that has them (pid {pid}): when it is stopped, they get their safe values, but for those with safe = \"hold\""
             )),
             NoPlan::NotOurs(why) => self.held.push(format!("the plan {why}")),
             NoPlan::Unusable(why) => self.failed.push(format!("the plan {why}")),
@@ -249,7 +249,7 @@ fn make_one<'a>(
     text: &mut String,
 ) -> io::Result<Made<'a>> {
     let task = &output.task;
-    let (passed_over, line) = make_in_time(write, planner)?;
+    let (passed_over, line) = make_in_time(write, task, planner)?;
     if let Some(lock) = passed_over {
         // Writing to a String does not fail.
         let _ = writeln!(text, "{task}: {lock}");
@@ -264,13 +264,13 @@ fn make_one<'a>(
 }
 
 /// Makes a write, on a thread of its own: one that does not return holds up no other output. Also what is said of a lock on its file.
-fn make_in_time(write: &PlannedWrite, planner: u32) -> io::Result<(Option<String>, Option<File>)> {
+fn make_in_time(write: &PlannedWrite, task: &str, planner: u32) -> io::Result<(Option<String>, Option<File>)> {
     let (sender, made) = mpsc::channel();
-    let make = move |write: &PlannedWrite| (write.passes_over(planner), write.make_of(Some(planner)));
-    let own = write.clone();
-    if thread::Builder::new().spawn(move || _ = sender.send(make(&own))).is_err() {
+    let make = move |write: &PlannedWrite, task: &str| (write.passes_over(planner), write.make_of(task, Some(planner)));
+    let (own, own_task) = (write.clone(), task.to_owned());
+    if thread::Builder::new().spawn(move || _ = sender.send(make(&own, &own_task))).is_err() {
         // Better one that may hang than none.
-        let (passed_over, made) = make(write);
+        let (passed_over, made) = make(write, task);
         return made.map(|line| (passed_over, line));
     }
     match made.recv_timeout(Duration::from_nanos(RETURNS_WITHIN.nanos().unsigned_abs())) {

@@ -49,6 +49,7 @@ pub(super) struct LeftOutputs {
 #[derive(Debug)]
 struct LeftOutput {
     planned: PlannedOutput,
+    planner: u32, // the process that had its targets
     under_way: Option<(Receiver<io::Result<()>>, Vec<PlannedWrite>)>,
     failed: Option<(String, &'static str)>, // why, and what to do
     next: Option<Instant>,                  // when it is tried again
@@ -85,10 +86,8 @@ impl LeftOutputs {
                 }
             }
         }
-        let writes = left.outputs.iter().flat_map(|output| {
-            let is_written = output.planned.written;
-            output.planned.writes.iter().map(move |write| LeftWrite { write: write.clone(), is_written })
-        });
+        let writes =
+            left.outputs.iter().flat_map(|output| output.planned.writes.iter().map(|write| output.left(write)));
         leave_behind(writes.collect());
         Ok(left)
     }
@@ -98,7 +97,10 @@ impl LeftOutputs {
         for planned in plan.outputs {
             // What no output writes, no output has left.
             match planned.writes.iter().try_for_each(PlannedWrite::check) {
-                Ok(()) => self.outputs.push(LeftOutput { planned, under_way: None, failed: None, next: None }),
+                Ok(()) => {
+                    let planner = plan.pid;
+                    self.outputs.push(LeftOutput { planned, planner, under_way: None, failed: None, next: None });
+                }
                 Err(why) => {
                     let (task, path) = (&planned.task, path.display());
                     error!(
@@ -240,12 +242,15 @@ impl LeftOutput {
             if now.as_ref() != Some(&write) {
                 changed = true;
                 forget_left(&write);
-                let is_written = self.planned.written;
-                leave_behind(now.iter().map(|write| LeftWrite { write: write.clone(), is_written }).collect());
+                leave_behind(now.iter().map(|write| self.left(write)).collect());
             }
             self.planned.writes.extend(now);
         }
         changed
+    }
+
+    fn left(&self, write: &PlannedWrite) -> LeftWrite {
+        LeftWrite { write: write.clone(), is_written: self.planned.written, planner: self.planner }
     }
 
     fn says(&self) -> String {
@@ -254,9 +259,9 @@ impl LeftOutput {
 
     fn begin(&mut self, owed: PlannedOutput) {
         let (reply, answer) = bounded(1);
-        let writes = owed.writes.clone();
+        let (writes, planner) = (owed.writes.clone(), self.planner);
         let write = move || {
-            let _ = reply.send(make_all(&owed.writes));
+            let _ = reply.send(make_all(&owed, planner));
         };
         match helper::spawn("hertzd-left", write) {
             Ok(_) => self.under_way = Some((answer, writes)),
@@ -331,18 +336,21 @@ fn said(writes: &[PlannedWrite]) -> String {
     writes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Makes the writes of one output, and once more what failed: some chips take a value only once they are set to take it.
-fn make_all(writes: &[PlannedWrite]) -> io::Result<()> {
-    let failed = writes.iter().filter(|write| write.make().is_err()).collect();
+/// Makes the writes of one output, and once more what failed: some chips take a value only once they are set to take it. `planner`: the process
+/// that had its targets.
+fn make_all(output: &PlannedOutput, planner: u32) -> io::Result<()> {
+    let writes = &output.writes;
+    let make = |write: &PlannedWrite| write.make_of(&output.task, Some(planner)).map(drop);
+    let failed = writes.iter().filter(|write| make(write).is_err()).collect();
     let mut done = Ok(());
     for write in values_last(failed, writes) {
-        let Err(error) = write.make() else { continue };
+        let Err(error) = make(write) else { continue };
         if write.is_left_to_its_chip(writes) {
             continue;
         }
         done = done.and(match write.at_full_speed(writes) {
             // The value that is still to come is not that of full speed.
-            Some(instead) => return instead.iter().try_for_each(|write| write.make().map(drop)),
+            Some(instead) => return instead.iter().try_for_each(make),
             None => Err(error),
         });
     }

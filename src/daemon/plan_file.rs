@@ -89,9 +89,9 @@ impl PlanFile {
         self.trouble = trouble;
     }
 
-    /// Whether the plan that was written lies there no more, though there are outputs.
+    /// Whether the plan that was written lies there no more, though it says something.
     fn is_gone(&self) -> bool {
-        let written = self.written.as_ref().filter(|(plan, _)| !plan.outputs.is_empty());
+        let written = self.written.as_ref().filter(|(plan, _)| !plan.is_empty());
         self.path.as_ref().zip(written).is_some_and(|(path, (_, file))| !is_at(file, path))
     }
 
@@ -124,7 +124,7 @@ impl PlanFile {
         let unchanged = match &self.written {
             Some((written, _)) => *written == plan && !self.is_gone(),
             // Of a process before this one there may be another.
-            None => plan.outputs.is_empty() && path.symlink_metadata().is_err(),
+            None => plan.is_empty() && path.symlink_metadata().is_err(),
         };
         if unchanged {
             return Ok(());

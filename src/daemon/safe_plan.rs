@@ -11,6 +11,7 @@ use crate::sys::dir::effective_user;
 use crate::sys::lock::{self, Holder, Taken};
 use crate::sys::open::{Mode, without_links};
 use crate::sys::other_user::is_private_group;
+use crate::sys::trust::may_be_planted;
 use crate::time::{Clock, Span};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
@@ -120,6 +121,11 @@ impl FoundPlan {
         let opened = opened.map_err(failed)?;
         let found = Self::of(opened.file, real).map_err(|why| unusable(&why))?;
         let (owner, _) = found.owner;
+        // In a sticky folder of root others may give names to what is not theirs.
+        let facts = found.file.metadata().map_err(|error| unusable(&error))?;
+        if opened.folders.last().is_some_and(|(_, folder)| may_be_planted(&facts, folder, owner)) {
+            return Err(unusable(&"it has another name too, and may be another user's"));
+        }
         if let Some((folder, _)) = opened.folders.iter().find(|(_, folder)| others_may_write(folder, owner, true)) {
             let why = format!(
                 "others than its owner may write to {}, so it may be another user's: `chmod go-w` that folder, or move the plan",
@@ -143,7 +149,6 @@ impl FoundPlan {
         let owner = (facts.uid(), facts.gid());
         match () {
             () if !facts.is_file() => Err("it is no regular file".into()),
-            () if facts.nlink() > 1 => Err("it has another name too, and may be another user's".into()),
             () if others_may_write(&facts, owner.0, false) => Err("others than its owner may write to it".into()),
             () if facts.len() > LARGEST => {
                 Err(format!("it has {} MB, and no plan has more than 16", facts.len() >> 20))
@@ -225,6 +230,11 @@ impl FoundPlan {
 }
 
 impl SafePlan {
+    /// Whether it names no output, not even one that keeps what it has.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.outputs.is_empty() && self.holds.is_empty()
+    }
+
     /// The text of the file.
     ///
     /// # Errors

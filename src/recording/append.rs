@@ -256,6 +256,7 @@ mod tests {
     use super::*;
     use crate::recording::claim::Claim;
     use crate::recording::testing::{in_folder, limits, moment, names};
+    use crate::sys::lock;
     use std::path::Path;
 
     fn file(path: &Path, continued: bool, largest: u64) -> AppendFile {
@@ -366,6 +367,21 @@ mod tests {
                 assert_eq!((file.counts(0).rows, file.counts(0).lost), (1, 1));
             }
         }
+    }
+
+    #[test]
+    fn a_lock_that_a_stranger_had_is_taken_once_it_is_free() {
+        let (_folder, path) = in_folder("x.csv");
+        std::fs::write(&path, "").unwrap();
+        let reader = std::fs::File::open(&path).unwrap();
+        lock::stranger(&reader, false, (0, 0));
+        let mut file = file(&path, true, u64::MAX);
+        file.begin(moment(0));
+        file.begin(moment(1_000));
+        drop(reader);
+        file.begin(moment(2_000));
+        let refused = Claim::take(&path).unwrap_err().to_string();
+        assert!(refused.starts_with("in use by "), "{refused}");
     }
 
     #[test]

@@ -9,13 +9,14 @@ use crate::sys::clock::pause;
 use crate::sys::dir::effective_user;
 use crate::sys::entry::Entry;
 use crate::sys::lock::{self, Holder, Taken};
+use crate::sys::trust::may_be_planted;
 use crate::time::Span;
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use tracing::warn;
+use tracing::{error, warn};
 
 /// How often a lock is tried before its holder is to blame, and the time between. It is tried as often again while no holder
 /// is found: the lock may have been released a moment ago.
@@ -84,6 +85,7 @@ pub(super) struct Claim {
     pub(super) file: File,
     pub(super) entry: Entry,
     made: bool,
+    asks: bool, // for its lock, until it is known to have that
 }
 
 /// What came of trying to lock a file. A file system that knows no locks is used without.
@@ -125,14 +127,14 @@ impl Claim {
             return Ok(Attempt::Locked(holder));
         }
         // Its holder may have given the file another name, and then have closed it.
-        let claim = Self { file, entry: entry.clone(), made: found.is_err() };
+        let claim = Self { file, entry: entry.clone(), made: found.is_err(), asks: true };
         Ok(if claim.has_its_name() { Attempt::Claimed(claim) } else { Attempt::Moved })
     }
 
     /// Makes a new file at `entry` and locks it; something there is an error.
     pub(super) fn make(entry: &Entry) -> io::Result<Self> {
         let file = entry.open(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)?;
-        let made = Self { file, entry: entry.clone(), made: true };
+        let made = Self { file, entry: entry.clone(), made: true, asks: true };
         match locked(entry, &made.file)? {
             Some(holder) => Err(in_use(holder.as_ref())),
             None => Ok(made),
@@ -164,6 +166,23 @@ impl Claim {
     /// The file stays when this is dropped.
     pub(super) const fn keep(&mut self) {
         self.made = false;
+    }
+
+    /// Asks for its lock once more, where a stranger had that: a hertzd that begins once it is free would find nobody.
+    pub(super) fn ask_again(&mut self) {
+        if !self.asks {
+            return;
+        }
+        let taken = lock::take(&self.file);
+        // What cannot be seen may be the stranger still.
+        self.asks = matches!(taken, Ok(Taken::Stranger(_) | Taken::Peer(None)));
+        if let Ok(Taken::Peer(Some(holder))) = taken {
+            let path = self.entry.path();
+            error!(
+                "{} is also recorded to by {holder}, which began while hertzd had no lock of it: stop one of the two",
+                path.display()
+            );
+        }
     }
 
     /// Whether its path still leads to the file.
@@ -205,16 +224,18 @@ fn locked(entry: &Entry, file: &File) -> io::Result<Option<Option<Holder>>> {
     }
 }
 
-/// Refuses what is no file. And for root, in another user's folder, one with a second name: under that it may be one that only root may write.
+/// Refuses what is no file. And for root, in a folder that others may write to, one with a second name: under that it may be one that only root
+/// may write.
 fn is_for_us(entry: &Entry, file: &File) -> io::Result<()> {
     let found = file.metadata()?;
     if !found.is_file() {
         return Err(no_file());
     }
-    if effective_user() != 0 || found.nlink() <= 1 || entry.folder().metadata()?.uid() == 0 {
+    if effective_user() != 0 || !may_be_planted(&found, &entry.folder().metadata()?, 0) {
         return Ok(());
     }
-    let text = "it has another name too (a hard link), in a folder of another user, and root does not write to such a file; move it away";
+    let text = "it has another name too (a hard link), in a folder that other users may write to, and root does not write to such a file; move it \
+                away";
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
@@ -227,7 +248,8 @@ fn cannot_exchange(error: &io::Error) -> bool {
 fn not_kept_out(path: &Path, holder: Option<&Holder>) -> String {
     let holder = holder.map_or_else(|| "another process".to_owned(), Holder::to_string);
     format!(
-        "{} is locked by {holder}, in a way that keeps hertzd from its own lock but not from the file; recording there without the lock",
+        "{} is locked by {holder}, in a way that keeps hertzd from its own lock but not from the file; recording there without the lock, which is asked for again every \
+         second",
         path.display()
     )
 }
@@ -253,7 +275,7 @@ pub(super) fn folder_of(path: &Path) -> &Path {
 mod tests {
     use super::*;
     use crate::sys::dir::effective_user;
-    use std::os::unix::fs::{lchown, symlink};
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
     use std::thread;
 
     #[test]
@@ -292,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn root_writes_to_no_file_of_another_user_that_has_a_second_name() {
+    fn root_writes_to_no_file_that_another_user_may_have_given_its_name() {
         if effective_user() != 0 {
             return crate::sys::emulation::say_skipped("only root can make files of others");
         }
@@ -302,9 +324,13 @@ mod tests {
         fs::write(&victim, "").unwrap();
         fs::hard_link(&victim, &path).unwrap();
         drop(Claim::take(&path).unwrap());
-        std::os::unix::fs::chown(folder.path().join("theirs"), Some(65_534), None).unwrap();
-        let error = Claim::take(&path).unwrap_err().to_string();
-        assert!(error.contains("it has another name too (a hard link)"), "{error}");
+        let theirs = folder.path().join("theirs");
+        for (owner, mode) in [(0, 0o1777), (65_534, 0o755)] {
+            fs::set_permissions(&theirs, fs::Permissions::from_mode(mode)).unwrap();
+            std::os::unix::fs::chown(&theirs, Some(owner), None).unwrap();
+            let error = Claim::take(&path).unwrap_err().to_string();
+            assert!(error.contains("it has another name too (a hard link)"), "{error}");
+        }
     }
 
     #[test]

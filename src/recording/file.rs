@@ -182,13 +182,14 @@ impl RecordingFile {
     /// Whether another program has moved, deleted or replaced the file, or unmounted its disk. A deleted file is noticed at
     /// once; the path is checked once a second.
     pub(super) fn is_gone(&mut self) -> bool {
-        let (now, Some(open)) = (self.at.now, &self.open) else { return false };
-        let deleted = self.is_deleted();
+        let (now, deleted) = (self.at.now, self.is_deleted());
+        let Some(open) = &mut self.open else { return false };
         if !deleted && self.checked.is_some_and(|checked| now - checked < CHECK_EVERY) {
             return false;
         }
         self.checked = Some(now);
         if !deleted && open.claim.is_there() {
+            open.claim.ask_again();
             return false;
         }
         let gone = if deleted { self.ledger.cut(0, |_| 0) } else { WriteCounts::default() };

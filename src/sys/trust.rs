@@ -54,6 +54,20 @@ pub(crate) fn lasting(path: &Path) -> io::Result<PathBuf> {
     Ok(folder.join(name))
 }
 
+/// Whether a file in this folder has another name too (a hard link), and others than root and this user could have given it the one that it has
+/// there, which a sticky bit does not keep them from: it may be a file that they may not write to. Where they could not, nobody has gained anything
+/// by the other name.
+pub(crate) fn may_be_planted(file: &Metadata, folder: &Metadata, user: u32) -> bool {
+    let is_of_others = || ![0, user].contains(&folder.uid()) || folder.mode() & 0o002 != 0;
+    file.nlink() > 1 && (is_of_others() || a_group_may_write(folder, user))
+}
+
+/// Whether it may be written by a group that is not this user's alone. Also by root's: with an access control list these bits are what it grants
+/// to anyone.
+fn a_group_may_write(found: &Metadata, user: u32) -> bool {
+    found.mode() & 0o020 != 0 && !(user != 0 && is_private_group(found.gid(), user))
+}
+
 /// Why only root's code is loaded; `None`: this process has the rights of the user who started it, and no more.
 #[cfg(feature = "plugin")]
 fn privilege() -> Option<&'static str> {
@@ -94,8 +108,7 @@ fn refuse(path: &Path, found: &Metadata, own: u32) -> Result<(), String> {
     let whom = match mode {
         _ if found.is_dir() && mode & STICKY != 0 => return Ok(()),
         _ if mode & 0o002 != 0 => "everyone".to_owned(),
-        _ if mode & 0o020 == 0 || own != 0 && is_private_group(found.gid(), own) => return Ok(()),
-        // Also of root's group: with an access control list these bits are what it grants to anyone.
+        _ if !a_group_may_write(found, own) => return Ok(()),
         _ => format!("the group {}, or users by its access control list", found.gid()),
     };
     Err(format!("{what}{name} may be written by {whom} (mode {:04o}): `sudo chmod go-w {name}`", mode & 0o7777))
@@ -106,6 +119,28 @@ mod tests {
     use super::*;
     use crate::sys::emulation::{OTHER_OWNERS, cannot_be_emulated};
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    #[test]
+    fn a_second_name_counts_where_others_could_have_given_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "1\n").unwrap();
+        let own = effective_user();
+        let is_planted = |mode, user| {
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+            may_be_planted(&fs::metadata(&file).unwrap(), &fs::metadata(folder.path()).unwrap(), user)
+        };
+        assert!(!is_planted(0o1777, own), "it has one name");
+        fs::hard_link(&file, folder.path().join("other")).unwrap();
+        for (mode, planted) in [(0o755, false), (0o1755, false), (0o777, true), (0o1777, true)] {
+            assert_eq!(is_planted(mode, own), planted, "{mode:o}");
+        }
+        if own == 0 {
+            assert!(is_planted(0o775, own), "a group, or a list");
+            chown(folder.path(), Some(64_999), Some(64_999)).unwrap();
+            assert!(is_planted(0o700, 0) && !is_planted(0o700, 64_999));
+        }
+    }
 
     #[test]
     fn only_what_root_alone_can_change_is_loaded_by_root() {

@@ -124,3 +124,22 @@ fn hertzd_safe_says_what_it_leaves_as_it_is() {
     let holds = |name: &str| fs::read_to_string(ended.folder.path().join(name)).unwrap();
     assert_eq!([holds("fan"), holds("valve")], ["1\n", "0.75\n"]);
 }
+
+#[test]
+fn so_it_does_where_no_output_has_a_safe_value() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("valve"), "0.5\n").unwrap();
+    let mut command = Command::new(HERTZD);
+    command.env("RUNTIME_DIRECTORY", folder.path());
+    let mut running = run_in(folder, command, &output("valve", "input = 0.75\nsafe = \"hold\""), &[]);
+    wait_until(&mut running, "valve", "0.75");
+    let plan = running.folder().join("safe-plan.json");
+    fs::remove_file(&plan).unwrap();
+    running.wait_for("the plan is written again", |_| plan.exists());
+    running.signal("KILL");
+    let ended = running.wait();
+    let safe = Command::new(HERTZD).arg("safe").env("RUNTIME_DIRECTORY", ended.folder.path()).output().unwrap();
+    let said = String::from_utf8(safe.stdout).unwrap();
+    assert!(safe.status.success() && said.starts_with("valve: left as it is: by safe = \"hold\" "), "{said}");
+    assert_eq!(fs::read_to_string(ended.folder.path().join("valve")).unwrap(), "0.75\n");
+}

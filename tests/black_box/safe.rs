@@ -164,7 +164,8 @@ fn what_a_reader_has_locked_is_written_all_the_same() {
     let mut running = run_in(folder, command, &config("1h", false), &["--log-format", "json"]);
     wait_until(&mut running, "0.75");
     let said = running.stderr();
-    assert!(said.contains("fan is locked by ") && said.contains("continuing without the lock"), "{said}");
+    let locked = format!("fan: {} is locked by ", running.folder().join("fan").display());
+    assert!(said.contains(&locked) && said.contains("continuing without the lock"), "{said}");
     kill(&mut running);
     let done = safe(&running, &[]);
     let text = String::from_utf8_lossy(&done.stdout);

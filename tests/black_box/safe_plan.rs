@@ -197,15 +197,17 @@ fn plant(folder: &Path) -> Vec<(&'static str, PathBuf, &'static str, &'static st
     fs::write(path("number"), "0.5\n").unwrap();
     std::os::unix::fs::symlink(path("number"), path("link")).unwrap();
     std::os::unix::fs::symlink(folder, path("folder")).unwrap();
-    fs::write(path("twice"), "0.5\n").unwrap();
-    fs::hard_link(path("twice"), path("again")).unwrap();
+    fs::create_dir(path("sticky")).unwrap();
+    fs::set_permissions(path("sticky"), fs::Permissions::from_mode(0o1777)).unwrap();
+    fs::write(path("sticky/twice"), "0.5\n").unwrap();
+    fs::hard_link(path("sticky/twice"), path("again")).unwrap();
     assert!(Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
     fs::write(path("keys"), "ssh-ed25519 AAAA\n").unwrap();
     fs::write(path("large"), vec![b'7'; 13 << 20]).unwrap();
     vec![
         ("link", path("link"), "1\n", "is a symbolic link"),
         ("through", path("folder/number"), "1\n", "is a symbolic link, or no folder"),
-        ("twice", path("twice"), "1\n", "it has another name too"),
+        ("twice", path("sticky/twice"), "1\n", "it has another name too"),
         ("pipe", path("pipe"), "1\n", "it is no file that holds a number"),
         ("keys", path("keys"), "1\n", "it holds something else than a number"),
         ("large", path("large"), "1\n", "it holds more than a number"),
@@ -215,7 +217,7 @@ fn plant(folder: &Path) -> Vec<(&'static str, PathBuf, &'static str, &'static st
 }
 
 fn contents(folder: &Path) -> Vec<(PathBuf, u64, String)> {
-    let files = ["number", "twice", "keys", "large"].map(|name| folder.join(name));
+    let files = ["number", "sticky/twice", "keys", "large"].map(|name| folder.join(name));
     let of = |path: PathBuf| {
         let text: String = read(&path).chars().take(32).collect();
         (path.clone(), fs::metadata(path).unwrap().len(), text)
@@ -269,6 +271,44 @@ fn only_a_number_is_written_and_only_to_what_an_output_writes_to() {
     let done = safe(&["--plan", shared.join("plan.json").to_str().unwrap()]);
     let text = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.code() == Some(1) && text.contains("others than its owner may write to"), "{text}");
+    assert_eq!(read(&fan), "1\n");
+}
+
+/// Anyone may make one, where `fs.protected_hardlinks` is 0. Where others can give a file its name in a folder, it may be one that is not theirs.
+#[test]
+fn a_second_name_keeps_a_plan_and_a_target_from_nobody_in_a_folder_of_their_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    let (plan, fan, others) = (folder.join("plan.json"), folder.join("fan"), folder.join("others"));
+    fs::write(&fan, "0.5\n").unwrap();
+    fs::create_dir(&others).unwrap();
+    fs::set_permissions(&others, fs::Permissions::from_mode(0o1777)).unwrap();
+    fs::write(&plan, plan_of(&[output("fan", &fan, "1\n")])).unwrap();
+    for file in [&plan, &fan] {
+        fs::hard_link(file, others.join(file.file_name().unwrap())).unwrap();
+    }
+    let done = safe(&["--plan", others.join("plan.json").to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&done.stderr);
+    assert!(
+        done.status.code() == Some(1) && text.contains("it has another name too, and may be another user's"),
+        "{text}"
+    );
+    assert_eq!(read(&fan), "0.5\n");
+    let done = safe(&["--plan", plan.to_str().unwrap()]);
+    assert!(done.status.success() && read(&fan) == "1\n", "{done:?}");
+    if !program::is_root() || program::emulation::cannot_be_emulated(program::emulation::OTHER_OWNERS) {
+        return program::skip("only root can make folders of others");
+    }
+    // A file of root that another user has put into a folder of its own.
+    std::os::unix::fs::chown(&others, Some(USER), Some(USER)).unwrap();
+    fs::set_permissions(&others, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(&plan, plan_of(&[output("fan", &others.join("fan"), "2\n")])).unwrap();
+    let done = safe(&["--plan", plan.to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&done.stderr);
+    assert!(
+        done.status.code() == Some(1) && text.contains("fan: 2 to ") && text.contains("another name too"),
+        "{text}"
+    );
     assert_eq!(read(&fan), "1\n");
 }
 

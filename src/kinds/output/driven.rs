@@ -52,7 +52,7 @@ impl Switch {
         let held = match before {
             Some(held) => held,
             None => {
-                let held = take(&target, key)?;
+                let held = take(&target, key, &label.task)?;
                 begin_switch(self.0.clone(), target.clone(), &held, off);
                 held
             }

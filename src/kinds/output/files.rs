@@ -1,19 +1,23 @@
 //! Targets that are files: attributes of `/sys`, and regular files. May block and allocate.
 
+use super::digits::number;
+use super::fan::gives_back;
 use super::identity::Device;
 use super::means::{Kept, Means, ONE_ONLY, PassedOver, keep_others_out};
+use super::pending::planner_of;
 use super::place::{RawScale, is_pwm};
 use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use super::setting::{Setting, Sort};
 use crate::kinds::device::{DeviceId, Refusal, Sight, first_line, hidden};
 use crate::kinds::sensor::{iio_channel, iio_conversion};
-use crate::sys::entry;
+use crate::sys::dir::effective_user;
+use crate::sys::entry::{self, Entry};
 use crate::sys::lock::{self, Taken};
+use crate::sys::trust::may_be_planted;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -37,10 +41,14 @@ impl Files {
             return Err(refuse(format!("{} is no file that holds a number", path.display())));
         }
         let files = if is_attribute(&path, sys) { Self::of_driver(path) } else { Self::regular(path) };
-        // `hertzd safe` leaves such a file alone: its other name may be that of something else.
-        if files.is_regular && facts.nlink() > 1 {
+        // `hertzd safe` leaves such a file alone.
+        let is_planted = |folder| may_be_planted(&facts, &folder, effective_user());
+        if files.is_regular && fs::metadata(folder_of(&files.path)).is_ok_and(is_planted) {
             let path = files.path.display();
-            return Err(refuse(format!("{path} has another name too (a hard link); name a file that has only one")));
+            return Err(refuse(format!(
+                "{path} has another name too (a hard link), in a folder that other users may write to, so it may be another file; name one that has \
+                 only one name, or one in a folder that only root and hertzd's user may write to"
+            )));
         }
         Ok((files.ids(), files))
     }
@@ -52,7 +60,8 @@ impl Files {
     /// An attribute. A fan is the same target whether it is named by its path or by its device: what belongs to it is known by the files.
     fn of_driver(path: PathBuf) -> Self {
         let enable = path.file_name().and_then(|name| name.to_str()).filter(|name| is_pwm(name));
-        let enable = enable.map(|name| path.with_file_name(format!("{name}_enable"))).filter(|enable| enable.exists());
+        let enable = enable.map(|name| path.with_file_name(format!("{name}_enable")));
+        let enable = enable.filter(|enable| enable.exists() && !follows_always(enable));
         let name = path.with_file_name("name");
         let witness = first_line(&name).map(|text| (name, text));
         let mode = |path: &PathBuf| Setting { path: path.clone(), number: 1.0, sort: Sort::Mode };
@@ -77,9 +86,10 @@ impl Files {
             return OpenOptions::new().write(true).open(&self.path);
         }
         // Something else may have taken the place of the file that was looked at: it is neither followed nor waited for.
-        let file = entry::open(&self.path, libc::O_WRONLY)?;
+        let entry = Entry::find(&self.path)?;
+        let file = entry.open(libc::O_WRONLY)?;
         let facts = file.metadata()?;
-        match facts.is_file() && facts.nlink() <= 1 {
+        match facts.is_file() && !may_be_planted(&facts, &entry.folder().metadata()?, effective_user()) {
             true => Ok(file),
             false => Err(io::Error::other("something else has taken its place meanwhile")),
         }
@@ -96,6 +106,12 @@ impl Files {
     }
 }
 
+/// Whether `pwmN_enable` is one that nobody can set, and says that the fan follows its value: nothing is to be set then, nor given back.
+fn follows_always(enable: &Path) -> bool {
+    let is_fixed = fs::metadata(enable).is_ok_and(|facts| facts.mode() & 0o222 == 0);
+    is_fixed && text_of(enable).ok().and_then(|text| number(&text)).is_some_and(|mode| !gives_back(mode))
+}
+
 /// The polarity of a PWM channel, as it is now. The duty is the time in which the line is active: it decides what that is.
 pub(super) fn polarity_beside(duty_cycle: &Path) -> Option<Setting> {
     let path = duty_cycle.with_file_name("polarity");
@@ -103,12 +119,13 @@ pub(super) fn polarity_beside(duty_cycle: &Path) -> Option<Setting> {
     Some(Setting { path, number, sort: Sort::Polarity })
 }
 
-/// Locks a file of a target against other processes of hertzd.
-fn keep_out(file: File, path: &Path, key: &'static str) -> Result<Kept, Refusal> {
+/// Locks a file of a target of a task against other processes of hertzd.
+fn keep_out(file: File, path: &Path, (key, task): (&'static str, &str)) -> Result<Kept, Refusal> {
     let shown = path.display().to_string();
-    let is_passed_over =
-        keep_others_out(&file, &shown, None).map_err(|why| Refusal::new(key, format!("{shown} {why}; {ONE_ONLY}")))?;
-    let lock = if is_passed_over { PassedOver::of(&file, None, shown) } else { None };
+    let planner = planner_of(|left| matches!(left, PlannedWrite::File { path: its, .. } if its == path));
+    let holder = keep_others_out(&file, &shown, planner)
+        .map_err(|why| Refusal::new(key, format!("{shown} {why}; {ONE_ONLY}")))?;
+    let lock = holder.and_then(|holder| PassedOver::of(&file, None, (task, shown), (&holder, planner)));
     Ok(Kept { file, lock })
 }
 
@@ -182,16 +199,16 @@ impl Means for Files {
         }
     }
 
-    fn take(&self, key: &'static str) -> Result<Kept, Refusal> {
-        keep_out(self.open_by(key)?, &self.path, key)
+    fn take(&self, key: &'static str, task: &str) -> Result<Kept, Refusal> {
+        keep_out(self.open_by(key)?, &self.path, (key, task))
     }
 
-    fn take_beside(&self, key: &'static str) -> Result<Vec<Kept>, Refusal> {
+    fn take_beside(&self, key: &'static str, task: &str) -> Result<Vec<Kept>, Refusal> {
         let mut taken = Vec::new();
         for path in self.all().skip(1) {
             // One that may not be written is locked by nobody who writes it.
             let Ok(file) = File::options().write(true).open(path) else { continue };
-            taken.push(keep_out(file, path, key)?);
+            taken.push(keep_out(file, path, (key, task))?);
         }
         Ok(taken)
     }

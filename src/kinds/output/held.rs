@@ -71,7 +71,7 @@ pub(crate) fn ask_for_locks() -> Option<String> {
     let all: Vec<_> = HELD.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
     let ask = |held: Arc<Held>| {
         let mut passed_over = held.passed_over();
-        passed_over.retain_mut(PassedOver::is_still);
+        passed_over.retain_mut(|lock| lock.is_still(held.names()));
         passed_over.iter().filter_map(PassedOver::trouble).collect::<Vec<_>>()
     };
     let troubles: Vec<_> = all.into_iter().flat_map(ask).collect();
@@ -161,9 +161,15 @@ impl Held {
         self.opening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The tasks of the outputs that have it.
+    fn names(&self) -> String {
+        let tasks = self.ends().into_iter().filter_map(|end| Some(end.guard.upgrade()?.task().to_owned()));
+        tasks.collect::<Vec<_>>().join(", ")
+    }
+
     fn tasks(&self) -> String {
-        let tasks: Vec<_> = self.ends().iter().filter_map(|end| Some(end.guard.upgrade()?.task().to_owned())).collect();
-        if tasks.is_empty() { "another task".to_owned() } else { format!("task {}", tasks.join(", ")) }
+        let names = self.names();
+        if names.is_empty() { "another task".to_owned() } else { format!("task {names}") }
     }
 
     fn cannot_become(&self, wanted: &Identity) -> String {

@@ -31,7 +31,7 @@ impl Means for DrivenLine {
         Device { path, name: Some(self.label.clone()) }
     }
 
-    fn take(&self, _: &'static str) -> Result<Kept, Refusal> {
+    fn take(&self, _: &'static str, _: &str) -> Result<Kept, Refusal> {
         Ok(Kept { file: self.request()?, lock: None })
     }
 

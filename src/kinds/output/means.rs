@@ -31,11 +31,11 @@ pub(super) trait Means: fmt::Debug + Send + Sync {
     /// What it is a part of.
     fn device(&self) -> Device;
 
-    /// Takes it: no other process of hertzd has it until all copies of the file are closed that this returns. Nothing is written.
-    fn take(&self, key: &'static str) -> Result<Kept, Refusal>;
+    /// Takes it for a task: no other process of hertzd has it until all copies of the file are closed that this returns. Nothing is written.
+    fn take(&self, key: &'static str, task: &str) -> Result<Kept, Refusal>;
 
     /// Takes the other files that belong to it in the same way: two outputs that write one of them drive one device.
-    fn take_beside(&self, _key: &'static str) -> Result<Vec<Kept>, Refusal> {
+    fn take_beside(&self, _key: &'static str, _task: &str) -> Result<Vec<Kept>, Refusal> {
         Ok(Vec::new())
     }
 
@@ -129,26 +129,42 @@ pub(super) struct PassedOver {
     file: File, // a copy
     registers: Option<(u32, u32)>,
     shown: String,
+    task: String,         // or tasks
+    planner: Option<u32>, // had it before, as a plan says
     peer: Option<String>, // another hertzd had it at the last question
 }
 
 impl PassedOver {
-    /// `registers`: the first, and how many; of a file the one byte that stands for it.
-    pub(super) fn of(file: &File, registers: Option<(u32, u32)>, shown: String) -> Option<Self> {
-        Some(Self { file: file.try_clone().ok()?, registers, shown, peer: None })
+    /// `registers`: the first, and how many; of a file the one byte that stands for it. Says that `task` goes on without it, as `holder` has it.
+    pub(super) fn of(
+        file: &File,
+        registers: Option<(u32, u32)>,
+        (task, shown): (&str, String),
+        (holder, planner): (&str, Option<u32>),
+    ) -> Option<Self> {
+        warn!(
+            task,
+            "{task}: {shown} is locked by {holder}, in a way that keeps hertzd from its own lock but not from the target; continuing without the \
+             lock, which is asked for again every second: make sure that no other program writes to the target"
+        );
+        Some(Self { file: file.try_clone().ok()?, registers, shown, task: task.to_owned(), planner, peer: None })
     }
 
-    /// Asks for it. Whether it is still not held.
-    pub(super) fn is_still(&mut self) -> bool {
+    /// Asks for it. `tasks`: who has the target now, if that is known. Whether it is still not held.
+    pub(super) fn is_still(&mut self, tasks: String) -> bool {
+        if !tasks.is_empty() {
+            self.task = tasks;
+        }
+        let (task, shown) = (&self.task, &self.shown);
         let asked = match self.registers {
             Some((first, count)) => lock::take_register(&self.file, first, count),
             None => lock::take(&self.file),
         };
-        match asked {
+        match asked.map(|taken| taken.once_had_by(self.planner)) {
             Ok(Taken::Peer(holder)) => {
                 let peer = named(holder);
                 if self.peer.as_ref() != Some(&peer) {
-                    error!("{}", not_alone(&self.shown, &peer));
+                    error!(task, "{}", not_alone(task, shown, &peer));
                     self.peer = Some(peer);
                 }
                 true
@@ -158,7 +174,7 @@ impl PassedOver {
                 true
             }
             Ok(Taken::Locked) => {
-                info!("{} is locked now: the process that held its lock has released it", self.shown);
+                info!(task, "{task}: {shown} is locked now: the process that held its lock has released it");
                 false
             }
             Ok(Taken::Unsupported) | Err(_) => false,
@@ -167,24 +183,28 @@ impl PassedOver {
 
     /// What is wrong: another hertzd has the target too.
     pub(super) fn trouble(&self) -> Option<String> {
-        self.peer.as_ref().map(|peer| not_alone(&self.shown, peer))
+        self.peer.as_ref().map(|peer| not_alone(&self.task, &self.shown, peer))
     }
 }
 
-fn not_alone(shown: &str, peer: &str) -> String {
+fn not_alone(task: &str, shown: &str, peer: &str) -> String {
     format!(
-        "{shown} is also in use by {peer}, which locked it after this hertzd had started without the lock: stop one of the two"
+        "{task}: {shown} is also in use by {peer}, which locked it after this hertzd had started without the lock: stop one of the two"
     )
 }
 
 /// Keeps other processes of hertzd from a target, by a file of it that is open to write. Asks again, for a limited time, while another one
 /// has it. `shown` is the target. `planner`: the process that had it, where it was planned by one.
 ///
-/// True: its lock is passed over.
+/// `Some`: its lock is passed over, and who has that.
 ///
 /// # Errors
 /// Who has it, in a clause, or why that cannot be asked.
-pub(super) fn keep_others_out(file: &File, shown: &dyn fmt::Display, planner: Option<u32>) -> Result<bool, String> {
+pub(super) fn keep_others_out(
+    file: &File,
+    shown: &dyn fmt::Display,
+    planner: Option<u32>,
+) -> Result<Option<String>, String> {
     let take = || lock::take(file).map(|taken| taken.once_had_by(planner));
     let taken = in_time(take).map_err(|error| format!("cannot be locked: {error}"))?;
     // Another hertzd that a stranger has kept from its lock has none to be seen.
@@ -197,7 +217,7 @@ pub(super) fn not_a_peer(
     taken: Taken,
     shown: &dyn fmt::Display,
     writer: impl FnOnce() -> Option<Holder>,
-) -> Result<bool, String> {
+) -> Result<Option<String>, String> {
     let in_use = |holder: Option<Holder>| format!("is in use by {}", named(holder));
     match taken {
         Taken::Locked => {}
@@ -205,22 +225,10 @@ pub(super) fn not_a_peer(
         Taken::Peer(holder) => return Err(in_use(holder)),
         Taken::Stranger(holder) => match writer() {
             Some(writer) => return Err(in_use(Some(writer))),
-            None => {
-                warn!("{}", not_kept_out(shown, holder));
-                return Ok(true);
-            }
+            None => return Ok(Some(named(holder))),
         },
     }
-    Ok(false)
-}
-
-/// What is said where a lock keeps nobody out.
-fn not_kept_out(shown: &dyn fmt::Display, holder: Option<Holder>) -> String {
-    format!(
-        "{shown} is locked by {}, in a way that keeps hertzd from its own lock but not from the target; continuing without the \
-         lock, which is asked for again every second: make sure that no other program writes to the target",
-        named(holder)
-    )
+    Ok(None)
 }
 
 /// What messages call a holder that may not be seen.

@@ -63,7 +63,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
             }
             (target.with_polarity(held.polarity()), held, None)
         }
-        None => take_free(&settings, target, sys)?,
+        None => take_free(&settings, target, &label.task, sys)?,
     };
     output.0 = Some(held.clone());
     let refuse =
@@ -225,11 +225,12 @@ impl Drop for Leave {
 fn take_free(
     settings: &OutputSettings,
     target: Target,
+    task: &str,
     sys: &Path,
 ) -> Result<(Target, Arc<Held>, Option<Content>), Refusal> {
     let target = exported(&settings.place, target, sys)?;
-    let held = take(&target, settings.place.key())?;
-    target.settle_overlapping(settings.place.key())?;
+    let held = take(&target, settings.place.key(), task)?;
+    target.settle_overlapping(settings.place.key(), task)?;
     if settings.is_read_at_once() && target.has_init() {
         target.init()?;
     }
@@ -253,10 +254,10 @@ fn take_free(
     Ok((target, held, now.filter(Content::is_number)))
 }
 
-/// Takes a target. Nothing is written, and nothing is changed of what another has.
-pub(super) fn take(target: &Target, key: &'static str) -> Result<Arc<Held>, Refusal> {
+/// Takes a target for a task. Nothing is written, and nothing is changed of what another has.
+pub(super) fn take(target: &Target, key: &'static str, task: &str) -> Result<Arc<Held>, Refusal> {
     target.loses_nothing()?;
-    let taken = target.take(key).map_err(|mut refusal| {
+    let taken = target.take(key, task).map_err(|mut refusal| {
         find_holder(&mut refusal, None);
         refusal
     })?;

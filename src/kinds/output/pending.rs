@@ -33,6 +33,8 @@ pub(crate) struct LeftWrite {
     pub(crate) write: PlannedWrite,
     /// It was made since, so its target was safe at that time.
     pub(crate) is_written: bool,
+    /// That process, which had the target.
+    pub(crate) planner: u32,
 }
 
 /// Who still has to get its safe value.
@@ -52,6 +54,11 @@ pub(crate) fn leave_behind(writes: Vec<LeftWrite>) {
     owed().left.extend(writes);
 }
 
+/// The process before this one that has left such a write.
+pub(super) fn planner_of(is_such: impl Fn(&PlannedWrite) -> bool) -> Option<u32> {
+    owed().left.iter().find(|left| is_such(&left.write)).map(|left| left.planner)
+}
+
 /// This one is over: it was made, or its target has another output that makes it safe.
 pub(crate) fn forget_left(write: &PlannedWrite) {
     let left = &mut owed().left;
@@ -68,14 +75,15 @@ pub(crate) fn forget_left(write: &PlannedWrite) {
 /// One could not be made: why, in a sentence.
 pub(super) fn make_overlapping(
     write: &PlannedWrite,
-    make: impl Fn(&PlannedWrite) -> io::Result<()>,
+    make: impl Fn(&LeftWrite) -> io::Result<()>,
 ) -> Result<(), String> {
     let overlapping = |left: &&LeftWrite| !left.is_written && left.write.overlaps(write);
-    let overlapping: Vec<_> = owed().left.iter().filter(overlapping).map(|left| left.write.clone()).collect();
+    let overlapping: Vec<_> = owed().left.iter().filter(overlapping).cloned().collect();
     for left in overlapping {
         match make(&left) {
-            Ok(()) => owed().left.iter_mut().filter(|it| it.write == left).for_each(|it| it.is_written = true),
+            Ok(()) => owed().left.iter_mut().filter(|it| it.write == left.write).for_each(|it| it.is_written = true),
             Err(error) => {
+                let left = left.write;
                 return Err(format!(
                     "an earlier run has left a safe value that shares bytes with it, {left}, and that could not be written: {error}"
                 ));
@@ -106,7 +114,7 @@ pub(super) fn left_writes(writes: &[PlannedWrite], holds: &[Option<f64>]) -> Vec
 /// those that it holds now, which count where one that was made safe has changed since.
 pub(super) fn left_bytes(write: &PlannedWrite, now: &[u8]) -> Option<Vec<u8>> {
     let (mut bytes, mut is_known) = (now.to_vec(), false);
-    for LeftWrite { write: left, is_written } in &owed().left {
+    for LeftWrite { write: left, is_written, .. } in &owed().left {
         let (own, theirs) = (write.shared_with(left), left.shared_with(write));
         let (PlannedWrite::Register { bytes: safe, .. }, Some(held)) = (left, left.held()) else { continue };
         let Some(place) = bytes.get_mut(own.clone()).filter(|_| !own.is_empty()) else { continue };
@@ -220,10 +228,10 @@ mod tests {
         let register = |first, value: &[u8]| register("/dev/i2c-of-that-test", first, value, &[]);
         let (shared, same) = (register(0x21, &[1, 2, 3, 4]), register(0x30, &[5]));
         let left = [shared.clone(), same.clone()];
-        leave_behind(left.iter().cloned().map(|write| LeftWrite { write, is_written: false }).collect());
+        leave_behind(left.iter().cloned().map(|write| LeftWrite { write, is_written: false, planner: 1 }).collect());
         let made = RefCell::new(Vec::new());
         let make = |first, value: &[u8], result: fn() -> io::Result<()>| {
-            let make = |write: &PlannedWrite| (made.borrow_mut().push(write.clone()), result()).1;
+            let make = |left: &LeftWrite| (made.borrow_mut().push(left.write.clone()), result()).1;
             make_overlapping(&register(first, value), make)
         };
         make(0x30, &[9], || Ok(())).unwrap();
@@ -245,7 +253,9 @@ mod tests {
     fn the_original_of_a_register_in_another_layout_is_put_together() {
         let register = |first: u8, value: &[u8], held: &[u8]| register("/dev/i2c-of-this-test", first, value, held);
         let left = [(register(0x10, &[1, 2, 3], &[11, 12, 13]), false), (register(0x20, &[4], &[14]), true)];
-        leave_behind(left.iter().cloned().map(|(write, is_written)| LeftWrite { write, is_written }).collect());
+        leave_behind(
+            left.iter().cloned().map(|(write, is_written)| LeftWrite { write, is_written, planner: 1 }).collect(),
+        );
         let bytes = |first, now: &[u8]| left_bytes(&register(first, now, &[]), now);
         assert_eq!(bytes(0x10, &[1, 2, 3]), Some(vec![11, 12, 13]));
         assert_eq!(bytes(0x0f, &[7, 9, 9, 9, 8]), Some(vec![7, 11, 12, 13, 8]));

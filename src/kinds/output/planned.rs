@@ -21,6 +21,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use tracing::warn;
 
 impl PlannedWrite {
     /// The same where its device is now: the kernel gives devices new numbers when they come again, so that the chip of `hwmon3` may have become
@@ -54,19 +55,12 @@ impl PlannedWrite {
         }
     }
 
-    /// Makes it. Of a GPIO line it returns what keeps the level: once that is closed, it is up to the chip's driver what becomes of the line.
+    /// Makes it for a task. Of a GPIO line it returns what keeps the level: once that is closed, it is up to the chip's driver what becomes of the
+    /// line. `planner`: where it is of a plan, the process that had the targets. If that was killed and has not ended, its locks keep nobody out.
     ///
     /// # Errors
     /// The kernel refused it, what it names is another device now, or no output writes that.
-    pub(crate) fn make(&self) -> io::Result<Option<File>> {
-        self.make_of(None)
-    }
-
-    /// The same, where it is of a plan: of this process, which had the targets. If that was killed and has not ended, its locks keep nobody out.
-    ///
-    /// # Errors
-    /// See [`make`](Self::make).
-    pub(crate) fn make_of(&self, planner: Option<u32>) -> io::Result<Option<File>> {
+    pub(crate) fn make_of(&self, task: &str, planner: Option<u32>) -> io::Result<Option<File>> {
         self.check()?;
         match self {
             Self::File { path, witness, text, cut, .. } => {
@@ -74,13 +68,13 @@ impl PlannedWrite {
                 if let Some((path, wanted)) = self.polarity() {
                     let put = |path: &Path, text: &str| {
                         let file = open_file(path, false)?;
-                        is_free(&file, path, planner)?;
+                        is_free(&file, path, (task, planner))?;
                         put::attribute(&file, text.as_bytes())
                     };
                     return keep_polarity(path, wanted, text_beside, put).map(|()| None);
                 }
                 let file = open_file(path, *cut)?;
-                is_free(&file, path, planner)?;
+                is_free(&file, path, (task, planner))?;
                 write(&file, text, *cut).map(|()| None)
             }
             Self::Line { chip, label, device, offset, high, .. } => {
@@ -91,7 +85,7 @@ impl PlannedWrite {
             Self::Register { bus, adapter, address, force, bytes, .. } => {
                 is_device(bus, BUS)?;
                 is_still(adapter.as_ref(), "bus")?;
-                register(bus, *address, *force, bytes, planner).map(|()| None)
+                register(bus, *address, *force, bytes, (task, planner)).map(|()| None)
             }
             Self::Can { interface, .. } => can::send_once(interface, &self.frame()?).map(|()| None),
         }
@@ -116,8 +110,16 @@ impl PlannedWrite {
 }
 
 /// Refuses what a process has that lives: it writes its own values there, and would not see that this one has gone.
-fn is_free(file: &File, path: &Path, planner: Option<u32>) -> io::Result<()> {
-    keep_others_out(file, &path.display(), planner).map(drop).map_err(busy)
+fn is_free(file: &File, path: &Path, (task, planner): (&str, Option<u32>)) -> io::Result<()> {
+    let shown = path.display();
+    keep_others_out(file, &shown, planner).map(|holder| pass_over(task, &shown, holder)).map_err(busy)
+}
+
+/// Says that a lock is passed over.
+fn pass_over(task: &str, shown: &dyn fmt::Display, holder: Option<String>) {
+    if let Some(holder) = holder {
+        warn!(task, "{task}: {shown} is locked by {holder}, which keeps nobody out");
+    }
 }
 
 /// Whether a write was refused because a process that lives has the target.
@@ -132,10 +134,13 @@ fn busy(why: String) -> io::Error {
 
 /// The same of a register that was asked for. Another output of this process is none that would not see it.
 #[cfg(feature = "i2c")]
-fn is_free_register(taken: Taken, bus: &Path) -> io::Result<()> {
+fn is_free_register(taken: Taken, bus: &Path, task: &str) -> io::Result<()> {
     match taken {
         Taken::Peer(Some(holder)) if holder.pid == std::process::id() => Ok(()),
-        taken => not_a_peer(taken, &bus.display(), || None).map(drop).map_err(busy),
+        taken => {
+            let shown = bus.display();
+            not_a_peer(taken, &shown, || None).map(|holder| pass_over(task, &shown, holder)).map_err(busy)
+        }
     }
 }
 
@@ -218,15 +223,21 @@ fn drive(_: &Path, _: &str, _: u32, _: bool) -> io::Result<File> {
 }
 
 #[cfg(feature = "i2c")]
-fn register(bus: &Path, address: u8, force: bool, bytes: &[u8], planner: Option<u32>) -> io::Result<()> {
+fn register(
+    bus: &Path,
+    address: u8,
+    force: bool,
+    bytes: &[u8],
+    (task, planner): (&str, Option<u32>),
+) -> io::Result<()> {
     let is_free = |lock: &dyn Fn() -> io::Result<Taken>| {
-        is_free_register(in_time(|| lock().map(|taken| taken.once_had_by(planner)))?, bus)
+        is_free_register(in_time(|| lock().map(|taken| taken.once_had_by(planner)))?, bus, task)
     };
     crate::kinds::i2c::OpenRegister::write_once(bus, address, force, bytes, is_free)
 }
 
 #[cfg(not(feature = "i2c"))]
-fn register(_: &Path, _: u8, _: bool, _: &[u8], _: Option<u32>) -> io::Result<()> {
+fn register(_: &Path, _: u8, _: bool, _: &[u8], _: (&str, Option<u32>)) -> io::Result<()> {
     Err(io::Error::other("this hertzd was built without the feature i2c"))
 }
 
@@ -263,11 +274,11 @@ mod tests {
         use crate::sys::lock::Holder;
         let bus = Path::new("/dev/i2c-1");
         let by = |pid| Taken::Peer(Some(Holder { name: "hertzd".into(), pid }));
-        is_free_register(Taken::Locked, bus).unwrap();
-        is_free_register(Taken::Stranger(None), bus).unwrap();
-        is_free_register(by(std::process::id()), bus).unwrap();
+        is_free_register(Taken::Locked, bus, "fan").unwrap();
+        is_free_register(Taken::Stranger(None), bus, "fan").unwrap();
+        is_free_register(by(std::process::id()), bus, "fan").unwrap();
         for taken in [by(1), Taken::Peer(None)] {
-            let error = is_free_register(taken, bus).unwrap_err();
+            let error = is_free_register(taken, bus, "fan").unwrap_err();
             assert_eq!((error.kind(), error.raw_os_error()), (io::ErrorKind::ResourceBusy, None), "{error}");
         }
     }
@@ -287,10 +298,10 @@ mod tests {
         fs::write(path.with_file_name("enable"), "0\n").unwrap();
         let other = File::options().write(true).open(&path).unwrap();
         assert_eq!(lock::take(&other).unwrap(), Taken::Locked);
-        assert!(is_left_to_another(&write.make().unwrap_err()));
+        assert!(is_left_to_another(&write.make_of("fan", None).unwrap_err()));
         assert_eq!(fs::read_to_string(&path).unwrap(), "inversed\n");
         drop(other);
-        write.make().unwrap();
+        write.make_of("fan", None).unwrap();
         assert!(fs::read_to_string(&path).unwrap().starts_with("normal\n"));
     }
 
@@ -340,7 +351,7 @@ mod tests {
         fs::create_dir(folder("1-0018/hwmon/hwmon8")).unwrap();
         let several = file("chip", "1-0018/hwmon/hwmon3/pwm1");
         assert_eq!(several.clone().followed(), several, "which of the two is not known");
-        let other = file("other", "1-0048/iio:device0/pwm1").followed().make().unwrap_err().to_string();
+        let other = file("other", "1-0048/iio:device0/pwm1").followed().make_of("fan", None).unwrap_err().to_string();
         assert!(other.contains("it is another device"), "{other}");
     }
 }

@@ -4,7 +4,9 @@
 use super::digits::number;
 use super::planned_write::PlannedWrite;
 use super::setting::POLARITIES;
-use crate::sys::open::{Mode, without_links};
+use crate::sys::dir::effective_user;
+use crate::sys::open::{Mode, Opened, without_links};
+use crate::sys::trust::may_be_planted;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
@@ -160,16 +162,17 @@ pub(super) fn open_file(path: &Path, cut: bool) -> io::Result<File> {
         true => without_links(path, Mode::ReadWrite),
         false => without_links(path, Mode::Write),
     };
-    let file = match opened {
-        Err(error) if cut && error.kind() == io::ErrorKind::PermissionDenied => without_links(path, Mode::Write)?.file,
-        opened => opened?.file,
+    let Opened { file, folders } = match opened {
+        Err(error) if cut && error.kind() == io::ErrorKind::PermissionDenied => without_links(path, Mode::Write)?,
+        opened => opened?,
     };
     let facts = file.metadata()?;
+    let is_planted = || folders.last().is_some_and(|(_, folder)| may_be_planted(&facts, folder, effective_user()));
     let refuse = |why: &str| Err(io::Error::other(format!("{why}; it is left alone")));
     match () {
         () if !facts.is_file() => refuse("it is no file that holds a number"),
-        () if cut && facts.nlink() != 1 => {
-            refuse("it has another name too, under which it may belong to something else")
+        () if cut && is_planted() => {
+            refuse("it has another name too, in a folder that other users may write to, so it may be another file")
         }
         () if cut && facts.len() > LONGEST_CONTENT => refuse("it holds more than a number, which would be lost"),
         () if cut && !holds_a_number(&file) => refuse("it holds something else than a number, which would be lost"),
@@ -228,6 +231,7 @@ pub(super) fn beside(path: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
     fn file(path: &str, text: &str, cut: bool) -> PlannedWrite {
@@ -336,14 +340,19 @@ mod tests {
         }
         std::fs::write(path("text"), "ssh-rsa AAAA\n").unwrap();
         std::fs::write(path("large"), vec![b'\n'; 13 << 20]).unwrap();
-        std::fs::write(path("linked"), "1\n").unwrap();
-        std::fs::hard_link(path("linked"), path("other")).unwrap();
+        std::fs::create_dir(path("shared")).unwrap();
+        std::fs::set_permissions(path("shared"), std::fs::Permissions::from_mode(0o1777)).unwrap();
+        for linked in ["linked", "shared/linked"] {
+            std::fs::write(path(linked), "1\n").unwrap();
+            std::fs::hard_link(path(linked), path(linked).with_file_name("other")).unwrap();
+        }
+        open_file(&path("linked"), true).unwrap();
         std::os::unix::fs::symlink(path("number"), path("link")).unwrap();
         assert!(std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
         for (name, why) in [
             ("text", "something else than a number"),
             ("large", "more than a number"),
-            ("linked", "another name"),
+            ("shared/linked", "another name"),
             ("link", "symbolic link"),
             ("pipe", "no file that holds a number"),
         ] {

@@ -236,7 +236,8 @@ mod tests {
     /// The target of an output without `readback`, whose settings were written long ago.
     fn settings_of(place: &Place, sys: &Path, repairs: bool) -> (Target, Arc<LastWritten>, Arc<Readback>) {
         let target = Target::find(place, sys).unwrap().unwrap();
-        let ((Kept { file: taken, .. }, _), last) = (target.take("path").unwrap(), Arc::new(LastWritten::default()));
+        let ((Kept { file: taken, .. }, _), last) =
+            (target.take("path", "fan").unwrap(), Arc::new(LastWritten::default()));
         let readback = Readback::of(&target, &taken, last.clone(), (None, repairs)).unwrap().unwrap();
         (target, last, readback)
     }
@@ -281,7 +282,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         tree(folder.path(), &[("valve", "0\n")]);
         let target = Target::find(&Place::File(folder.path().join("valve")), folder.path()).unwrap().unwrap();
-        let ((Kept { file: taken, .. }, _), every) = (target.take("path").unwrap(), Some(Span::from_seconds(1)));
+        let ((Kept { file: taken, .. }, _), every) = (target.take("path", "fan").unwrap(), Some(Span::from_seconds(1)));
         let readback = Readback::of(&target, &taken, Arc::default(), (every, false)).unwrap().unwrap();
         let guard = super::super::Guard::new("valve", Arc::default(), (every.unwrap(), every.unwrap()), None);
         guard.reads_back(readback);
@@ -327,7 +328,8 @@ mod tests {
         tree(&hwmon, &[("name", "nct6798\n"), ("pwm2", "255\n"), ("pwm2_enable", "0\n")]);
         let place = Place::Hwmon(ByName { name: "nct6798".into(), device: None }, "pwm2".into());
         let target = Target::find(&place, sys.path()).unwrap().unwrap();
-        let ((Kept { file: taken, .. }, _), last) = (target.take("path").unwrap(), Arc::new(LastWritten::default()));
+        let ((Kept { file: taken, .. }, _), last) =
+            (target.take("path", "fan").unwrap(), Arc::new(LastWritten::default()));
         let every = Some(Span::from_seconds(1));
         let readback = Readback::of(&target, &taken, last.clone(), (every, true)).unwrap().unwrap();
         let reads = |mode: f64, value: f64, files: [&str; 2]| {
@@ -372,7 +374,7 @@ mod tests {
                 again.plan(&super::super::port::SafeText { value: "0\n".into(), enable: None, stored: None }, None);
             let polarity = planned.iter().find(|write| write.to_string().contains("polarity")).unwrap();
             polarity.check().unwrap();
-            polarity.make().unwrap();
+            polarity.make_of("fan", None).unwrap();
             assert!(fs::read_to_string(channel.join("polarity")).unwrap().starts_with("inversed\n"));
         }
     }

@@ -2,6 +2,7 @@
 
 use super::identity::Device;
 use super::means::{Kept, Means, ONE_ONLY, PassedOver, in_time, not_a_peer};
+use super::pending::planner_of;
 use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use crate::kinds::device::{Refusal, Sight};
@@ -23,13 +24,16 @@ impl Means for WrittenRegister {
         Device { path, name: adapter.map(|(_, name)| name.clone()) }
     }
 
-    fn take(&self, key: &'static str) -> Result<Kept, Refusal> {
+    fn take(&self, key: &'static str, task: &str) -> Result<Kept, Refusal> {
         let (bus, shown) = (self.open_bus()?, Self::shown(self));
-        let taken = in_time(|| self.lock(&bus))?;
+        let own = self.plan(&SafeText { value: "0\n".into(), enable: None, stored: None }, None);
+        let planner = planner_of(|left| own.iter().any(|own| own.is_had_by(left)));
+        let taken = in_time(|| self.lock(&bus).map(|taken| taken.once_had_by(planner)))?;
         // Every hertzd that has another register has the bus open too.
-        let is_passed_over = not_a_peer(taken, &shown, || None)
+        let holder = not_a_peer(taken, &shown, || None)
             .map_err(|why| Refusal::new(key, format!("{shown} {why}; {ONE_ONLY}")))?;
-        let lock = if is_passed_over { PassedOver::of(&bus, Some(self.bytes()), shown) } else { None };
+        let lock =
+            holder.and_then(|holder| PassedOver::of(&bus, Some(self.bytes()), (task, shown), (&holder, planner)));
         Ok(Kept { file: bus, lock })
     }
 

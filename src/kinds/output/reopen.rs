@@ -245,7 +245,7 @@ impl Reopening {
         let target = exported(place, found, sys)?.with_polarity(held.polarity());
         let refuse = |error: io::Error| Refusal::new(place.key(), format!("cannot open {}: {error}", target.shown()));
         let seen = Seen::of(&target).map_err(refuse)?;
-        let (Kept { file: taken, lock }, beside) = target.take(place.key())?;
+        let (Kept { file: taken, lock }, beside) = target.take(place.key(), &label.task)?;
         target.init()?;
         set_up(place, &target, &held, first)?;
         target.set_up(&taken, first)?;

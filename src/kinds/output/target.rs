@@ -5,7 +5,7 @@ use super::fan;
 use super::files::{Files, holds_a_number, iio_raw, is_makeable, polarity_beside, text_of};
 use super::identity::Identity;
 use super::means::{Kept, Means};
-use super::pending::{left_bytes, left_writes, make_overlapping};
+use super::pending::{LeftWrite, left_bytes, left_writes, make_overlapping};
 use super::place::{Place, RawScale};
 use super::planned_write::PlannedWrite;
 use super::port::{Content, OpenSetting, SafeSetting, SafeText, SafeWriter, Writer};
@@ -130,10 +130,10 @@ impl Target {
         self.means.node()
     }
 
-    /// Takes it: no other process of hertzd has it until all copies of the files are closed that this returns, that of the value and those beside
-    /// it. Nothing is written.
-    pub(super) fn take(&self, key: &'static str) -> Result<(Kept, Vec<Kept>), Refusal> {
-        Ok((self.means.take(key)?, self.means.take_beside(key)?))
+    /// Takes it for a task: no other process of hertzd has it until all copies of the files are closed that this returns, that of the value and those
+    /// beside it. Nothing is written.
+    pub(super) fn take(&self, key: &'static str, task: &str) -> Result<(Kept, Vec<Kept>), Refusal> {
+        Ok((self.means.take(key, task)?, self.means.take_beside(key, task)?))
     }
 
     /// What must be equal where one output takes it over from another.
@@ -265,9 +265,9 @@ impl Target {
         self.plan(&SafeText { value: "0\n".into(), enable, stored: None }, None)
     }
 
-    /// Writes what a process before this one has left of registers that have some of its bytes, and others.
-    pub(super) fn settle_overlapping(&self, key: &'static str) -> Result<(), Refusal> {
-        let make = |write: &PlannedWrite| write.make().map(drop);
+    /// Writes for a task what a process before this one has left of registers that have some of its bytes, and others.
+    pub(super) fn settle_overlapping(&self, key: &'static str, task: &str) -> Result<(), Refusal> {
+        let make = |left: &LeftWrite| left.write.make_of(task, Some(left.planner)).map(drop);
         let refuse = |why: String| Refusal::new(key, format!("{} cannot be taken: {why}", self.shown()));
         self.any_writes().iter().try_for_each(|own| make_overlapping(own, make)).map_err(refuse)
     }
@@ -378,7 +378,7 @@ mod tests {
     use super::*;
     use crate::config::NumberOrName;
     use crate::kinds::layout::TYPES;
-    use crate::kinds::output::pending::{LeftWrite, forget_left, leave_behind};
+    use crate::kinds::output::pending::{forget_left, leave_behind};
     use crate::kinds::register::RegisterSettings;
 
     #[test]
@@ -397,7 +397,7 @@ mod tests {
         let text = SafeText { value: "5\n".into(), enable: None, stored: None };
         let write = target.plan(&text, Some(&before)).remove(0);
         let left = |is_written, now: &Content| {
-            leave_behind(vec![LeftWrite { write: write.clone(), is_written }]);
+            leave_behind(vec![LeftWrite { write: write.clone(), is_written, planner: 1 }]);
             let found = target.left_original(Some(now));
             forget_left(&write);
             found

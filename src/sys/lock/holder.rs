@@ -41,7 +41,7 @@ impl Holder {
 
     /// The process of this number, if it is one of this program and this user that was killed and has not ended.
     pub(super) fn of_killed(pid: u32) -> Option<Self> {
-        let is_own = fs::metadata(format!("/proc/{pid}")).is_ok_and(|facts| facts.uid() == effective_user());
+        let is_own = user_of(pid) == Some(effective_user());
         Self::of(pid).filter(|holder| is_own && holder.is_ours() && holder.is_killed() && !holder.has_ended())
     }
 
@@ -67,6 +67,12 @@ impl Holder {
         threads(self.pid)
             .all(|thread| fs::read_to_string(thread.join("stat")).map_or(true, |text| End::of(&text) == End::Over))
     }
+}
+
+/// The user whose rights a process has. Its folder in `/proc` belongs to root, where its program has capabilities.
+fn user_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// How far a thread is.
@@ -148,7 +154,12 @@ pub(super) fn of_lock(file: &Metadata, is_it: impl Fn(&LockLine<'_>) -> bool) ->
 /// A process of this program that ends, and does not show any more what it has open: it closes that. `None` also where one lives of which this
 /// may not be seen: the file may be that one's.
 pub(super) fn of_the_ending() -> Option<Holder> {
-    let ours = |pid| Holder::of(pid).filter(Holder::is_ours);
+    ending_among(|_| true)
+}
+
+/// The same among the processes that may be it.
+fn ending_among(may_be: impl Fn(u32) -> bool) -> Option<Holder> {
+    let ours = |pid| Holder::of(pid).filter(|holder| holder.is_ours() && may_be(pid));
     let is_hidden = |holder: &Holder| !holder.has_ended() && descriptors(holder.pid).is_empty();
     let mut hidden = processes().filter_map(ours).filter(is_hidden).peekable();
     let first = hidden.peek().cloned();
@@ -179,7 +190,9 @@ pub(crate) fn is_abandoned(socket: &Path) -> bool {
     let mut holders = processes().filter(|pid| descriptors(*pid).iter().any(has_it)).filter_map(Holder::of).peekable();
     match holders.peek() {
         Some(_) => holders.all(|holder| holder.is_killed()),
-        None => !links.is_empty() && of_the_ending().is_some(),
+        // It belongs to the user whose process has made it.
+        None => fs::symlink_metadata(socket)
+            .is_ok_and(|facts| !links.is_empty() && ending_among(|pid| user_of(pid) == Some(facts.uid())).is_some()),
     }
 }
 
