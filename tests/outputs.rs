@@ -256,14 +256,20 @@ fn what_makes_a_value_effective_is_written_again_where_that_was_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let (hwmon, pwm) = machine(folder.path());
     put(&hwmon.join("pwm2_enable"), "2\n");
+    let [file, held] = ["file", "held"].map(|name| folder.path().join(name));
     let sys = folder.path().join("sys");
     let text = format!(
         "[worker.a]\n[worker.b]\n[task.source]\nkind = \"source\"\nworker = \"a\"\nrate = 200\n\
          [task.fan]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\nhwmon = \"fake\"\nfile = \"pwm1\"\nsafe = 1.0\nwrite = \"always\"\n\
          [task.other]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\nhwmon = \"fake\"\nfile = \"pwm2\"\nsafe = 1.0\n\
-         [task.duty]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\npwm = \"pwmchip0\"\nchannel = 1\npwm-period = \"40us\"\nsafe = 0.75\nwrite = \"always\"\n"
+         [task.duty]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\npwm = \"pwmchip0\"\nchannel = 1\npwm-period = \"40us\"\nsafe = 0.75\nwrite = \"always\"\n\
+         [task.file]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\npath = \"{}\"\nsafe = 7\nwrite = \"always\"\n\
+         [task.held]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\npath = \"{}\"\nsafe = 7\nwrite = \"always\"\non-stale = \"hold\"\nhold-max = \"100h\"\n",
+        file.display(),
+        held.display()
     );
     let daemon = Daemon::start(&sys, text, Mode::Good(0.5));
+    daemon.until_file(&held, "0.5");
     let (enable, channel) = (hwmon.join("pwm1_enable"), pwm.join("pwm1"));
     daemon.until_file(&hwmon.join("pwm1"), "128");
     daemon.until_file(&hwmon.join("pwm2"), "128");
@@ -281,6 +287,14 @@ fn what_makes_a_value_effective_is_written_again_where_that_was_asked_for() {
     assert_eq!(first_line(&hwmon.join("pwm2_enable")), "5", "nobody asked for that one");
     daemon.set(Mode::Bad);
     daemon.until_file(&hwmon.join("pwm1"), "255");
+    // Also where the value alone was changed.
+    for (file, safe) in
+        [(&hwmon.join("pwm1"), "255"), (&channel.join("duty_cycle"), "30000"), (&file, "7"), (&held, "0.5")]
+    {
+        daemon.until_file(file, safe);
+        put(file, "3\n");
+        daemon.until_file(file, safe);
+    }
     // A safe value is as good as its effect.
     put(&hwmon.join("pwm1"), "000\n");
     again();

@@ -97,7 +97,7 @@ const WRITE: Key = Key::new(
     "write",
     Value::Choice(&words(&WRITES)),
     "Whether to write at ticks that change nothing: needed where something else may write there, or the device forgets. With \
-     `\"always\"` a safe value, `pwmN_enable`, and the period and `enable` of a PWM channel are written again too, once they are seen to have changed.",
+     `\"always\"` the safe value is written at each tick too; and `pwmN_enable`, and the period and `enable` of a PWM channel, once they are seen to have changed.",
 )
 .default("\"change\"");
 

@@ -291,14 +291,14 @@ fn safe_state(
         Safe::Value(value) => {
             let digits = Digits::of(settings.conversion.raw(value), target.form);
             let text = target.safe_text(&Content { value: text(&digits), enable: None, stored: None });
-            Ok(Some(SafeState { number: number(&text.value).unwrap_or(f64::NAN), text, value }))
+            Ok(Some(SafeState::of(text, value)))
         }
         Safe::Restore => {
             let missing = || Refusal::new("safe", format!("{} held no number before", target.shown()));
             let original = original.ok_or_else(missing)?;
             let value = settings.conversion.back(number(&original.value).unwrap_or(f64::NAN));
             let text = target.safe_text(&original.to_restore(target.form == Form::Any && original.stored.is_none()));
-            Ok(Some(SafeState { number: number(&text.value).unwrap_or(f64::NAN), text, value }))
+            Ok(Some(SafeState::of(text, value)))
         }
     }
 }

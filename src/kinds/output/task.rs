@@ -1,6 +1,7 @@
 //! The task. A tick allocates nothing, and makes no system call but the write. Time comes with the ticks.
 
-use super::digits::{Digits, Form};
+use super::digits::{Digits, Form, number};
+use super::fan;
 use super::guard::Guard;
 use super::held::Held;
 use super::law::{Law, Settings, Step, Wanted};
@@ -50,8 +51,17 @@ pub(super) struct Output {
 /// What makes it safe.
 pub(super) struct SafeState {
     pub(super) text: SafeText,
-    pub(super) value: f64,  // in the unit of the input; NaN: that is not known
-    pub(super) number: f64, // the raw one in the text
+    pub(super) value: f64,       // in the unit of the input; NaN: that is not known
+    pub(super) number: f64,      // the raw one in the text
+    pub(super) gives_back: bool, // a fan to its chip, which sets the value from then on
+}
+
+impl SafeState {
+    pub(super) fn of(text: SafeText, value: f64) -> Self {
+        let number_of = |text: &str| number(text).unwrap_or(f64::NAN);
+        let gives_back = text.enable.as_deref().map(number_of).is_some_and(fan::gives_back);
+        Self { number: number_of(&text.value), text, value, gives_back }
+    }
 }
 
 impl Output {
@@ -100,7 +110,14 @@ impl Output {
         is_new
     }
 
-    /// The target may not be as it was written: writes that once more, where no tick would.
+    /// Whether what was put out is to be written again at a tick that changes nothing.
+    fn writes_again(&self) -> bool {
+        let has_own_value = || self.safe.as_ref().is_some_and(|safe| !safe.gives_back);
+        self.always
+            && (self.guard.written().has_lapsed() || self.law.follows() || self.law.is_safe() && has_own_value())
+    }
+
+    /// Writes what was put out once more, where no tick would: the target may not be as it was written.
     fn repair(&mut self, elapsed: f64) -> Result<(), TickError> {
         if self.law.is_safe() && self.safe.is_some() {
             return self.make_safe(elapsed);
@@ -178,7 +195,7 @@ impl Task for Output {
                 self.write_errors += 1.0;
                 Err(GONE)
             }
-            Wanted::Nothing if again || self.always && self.guard.written().has_lapsed() => self.repair(step.elapsed),
+            Wanted::Nothing if again || self.writes_again() => self.repair(step.elapsed),
             Wanted::Nothing => Ok(()),
             Wanted::Value(value) => {
                 if let Some(seen) = self.seen.take() {
