@@ -306,6 +306,31 @@ fn what_makes_a_value_effective_is_written_again_where_that_was_asked_for() {
 }
 
 #[test]
+fn an_output_whose_worker_hangs_before_its_first_tick_is_made_safe() {
+    let folder = tempfile::tempdir().unwrap();
+    let (hangs, owns) = (folder.path().join("hangs"), folder.path().join("owns"));
+    [&hangs, &owns].iter().for_each(|file| fs::write(file, "3\n").unwrap());
+    let output = |path: &Path, keys: &str| {
+        format!("{TERMS}worker = \"a\"\ninput = \"source.v\"\npath = \"{}\"\nsafe = {keys}\n", path.display())
+    };
+    let text = format!(
+        "[worker.a]\n[task.source]\nkind = \"source\"\nworker = \"a\"\nrate = 200\n[task.hangs]\n{}[task.owns]\n{}",
+        output(&hangs, "7\nstart = \"keep\""),
+        output(&owns, "\"restore\"")
+    );
+    let daemon = Daemon::start(&folder.path().join("sys"), text, Mode::Hangs);
+    daemon.until_file(&hangs, "7");
+    // That one has the safe value from the start: nobody has to write it.
+    fs::write(&owns, "4\n").unwrap();
+    pause(Span::from_millis(500));
+    assert_eq!(first_line(&owns), "4");
+    daemon.set(Mode::Good(0.5));
+    daemon.until_file(&hangs, "0.5");
+    daemon.until_file(&owns, "0.5");
+    daemon.stop();
+}
+
+#[test]
 fn an_output_that_is_disabled_or_stopped_leaves_what_it_should() {
     let folder = tempfile::tempdir().unwrap();
     let (hwmon, _) = machine(folder.path());

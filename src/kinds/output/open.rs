@@ -111,6 +111,9 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         (settings.safe_after, settings.first_after),
         safe_writer.map(|writer| Box::new(writer) as Box<dyn SafeWrite>),
     );
+    if law.is_safe() && !makes_safe {
+        guard.is_safe_as_found();
+    }
     guard.recovers(Terms { ends: settings.recovery(), applied: safe.as_ref().map_or(f64::NAN, |safe| safe.value) });
     if safe.is_none() {
         guard.keeps(target.any_writes());
