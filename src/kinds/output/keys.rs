@@ -69,7 +69,8 @@ const START: Key = Key::new(
 const RECOVER: Key = Key::new(
     "recover",
     Value::Choice(&words(&RECOVERIES)),
-    "What ends the safe state: the input has been good for `recover-after`; or a rising edge of `reset`, or a new start of the task.",
+    "What ends the safe state: the input has been good for `recover-after`; or a rising edge of `reset`, or a new start of the task. A reload \
+     that leaves its section as it is, but for `worker`, is none.",
 )
 .default("\"auto\"");
 const RECOVER_AFTER: Key =
@@ -240,6 +241,7 @@ fn settings(section: &mut Section<'_>) -> Option<OutputSettings> {
     };
     let (input, start, always) = (input?, start?, always?);
     Some(OutputSettings {
+        section: section.says(),
         place,
         input,
         reset,

@@ -76,6 +76,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     let terms = settings.law;
     // One that has ended without its safe value is not gone on from.
     let follows = is_set_up && !held.watched().is_left();
+    let is_same = held.end().is_some_and(|end| end.section == settings.section);
     let (mut makes_safe, mut raw) = (false, f64::NAN);
     let law = match (&safe, settings.start) {
         (Some(safe), Start::Safe) if !follows => {
@@ -125,6 +126,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     let (of_guard, of_claim) = (Arc::downgrade(&guard), Arc::downgrade(&claim));
     let end = End {
         guard: of_guard,
+        section: settings.section.clone(),
         place: settings.place.clone(),
         sys: sys.into(),
         numbers: (target.raw, target.form),
@@ -174,6 +176,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         write_errors: 0.0,
         ticked: false,
         follows,
+        is_same,
         alone: !is_set_up,
         finished: false,
         live: Live::open(&name, settings.safe_after),

@@ -41,6 +41,7 @@ pub(super) struct Output {
     pub(super) write_errors: f64,
     pub(super) ticked: bool,
     pub(super) follows: bool, // it takes the target over from another task
+    pub(super) is_same: bool, // whose section says the same
     pub(super) alone: bool,   // no other task may still write to the target
     pub(super) finished: bool,
     pub(super) live: Live,
@@ -69,6 +70,7 @@ impl Output {
     fn take_over(&mut self) {
         let applied = self.conversion.back(self.held.raw());
         self.law = match self.held.is_safe() {
+            _ if self.is_same && self.held.has_to_recover() => Law::unrecovered(self.terms, applied),
             true => Law::made_safe_by_another(self.terms, applied),
             false => Law::going_on(self.terms, applied),
         };
@@ -207,6 +209,7 @@ impl Task for Output {
             Wanted::Ramp(value) => self.apply(value),
             Wanted::Safe => self.make_safe(step.elapsed),
         };
+        self.held.set_to_recover(self.law.has_to_recover());
         self.live.ticked(self.law.follows() && done.is_ok());
         values.copy_from_slice(&shown(&self.law, self.safe.is_some(), step.input, self.write_errors));
         done
