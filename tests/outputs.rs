@@ -257,14 +257,20 @@ fn what_makes_a_value_effective_is_written_again_where_that_was_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let (hwmon, pwm) = machine(folder.path());
     put(&hwmon.join("pwm2_enable"), "2\n");
+    let [file, held] = ["file", "held"].map(|name| folder.path().join(name));
     let sys = folder.path().join("sys");
     let text = format!(
         "[worker.a]\n[worker.b]\n[task.source]\nkind = \"source\"\nworker = \"a\"\nrate = 200\n\
          [task.fan]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\nhwmon = \"fake\"\nfile = \"pwm1\"\nsafe = 1.0\nwrite = \"always\"\n\
          [task.other]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\nhwmon = \"fake\"\nfile = \"pwm2\"\nsafe = 1.0\n\
-         [task.duty]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\npwm = \"pwmchip0\"\nchannel = 1\npwm-period = \"40us\"\nsafe = 0.75\nwrite = \"always\"\n"
+         [task.duty]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\npwm = \"pwmchip0\"\nchannel = 1\npwm-period = \"40us\"\nsafe = 0.75\nwrite = \"always\"\n\
+         [task.file]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\npath = \"{}\"\nsafe = 7\nwrite = \"always\"\n\
+         [task.held]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\npath = \"{}\"\nsafe = 7\nwrite = \"always\"\non-stale = \"hold\"\nhold-max = \"100h\"\n",
+        file.display(),
+        held.display()
     );
     let daemon = Daemon::start(&sys, text, Mode::Good(0.5));
+    daemon.until_file(&held, "0.5");
     let (enable, channel) = (hwmon.join("pwm1_enable"), pwm.join("pwm1"));
     daemon.until_file(&hwmon.join("pwm1"), "128");
     daemon.until_file(&hwmon.join("pwm2"), "128");
@@ -282,6 +288,14 @@ fn what_makes_a_value_effective_is_written_again_where_that_was_asked_for() {
     assert_eq!(first_line(&hwmon.join("pwm2_enable")), "5", "nobody asked for that one");
     daemon.set(Mode::Bad);
     daemon.until_file(&hwmon.join("pwm1"), "255");
+    // Also where the value alone was changed.
+    for (file, safe) in
+        [(&hwmon.join("pwm1"), "255"), (&channel.join("duty_cycle"), "30000"), (&file, "7"), (&held, "0.5")]
+    {
+        daemon.until_file(file, safe);
+        put(file, "3\n");
+        daemon.until_file(file, safe);
+    }
     // A safe value is as good as its effect.
     put(&hwmon.join("pwm1"), "000\n");
     again();
@@ -290,6 +304,31 @@ fn what_makes_a_value_effective_is_written_again_where_that_was_asked_for() {
     assert_eq!(first_line(&hwmon.join("pwm2_enable")), "1", "the safe value was written with it");
     let tasks = daemon.stop();
     assert!(tasks.iter().all(|(name, _, errors)| name == "source" || *errors == 0), "{tasks:?}");
+}
+
+#[test]
+fn an_output_whose_worker_hangs_before_its_first_tick_is_made_safe() {
+    let folder = tempfile::tempdir().unwrap();
+    let (hangs, owns) = (folder.path().join("hangs"), folder.path().join("owns"));
+    [&hangs, &owns].iter().for_each(|file| fs::write(file, "3\n").unwrap());
+    let output = |path: &Path, keys: &str| {
+        format!("{TERMS}worker = \"a\"\ninput = \"source.v\"\npath = \"{}\"\nsafe = {keys}\n", path.display())
+    };
+    let text = format!(
+        "[worker.a]\n[task.source]\nkind = \"source\"\nworker = \"a\"\nrate = 200\n[task.hangs]\n{}[task.owns]\n{}",
+        output(&hangs, "7\nstart = \"keep\""),
+        output(&owns, "\"restore\"")
+    );
+    let daemon = Daemon::start(&folder.path().join("sys"), text, Mode::Hangs);
+    daemon.until_file(&hangs, "7");
+    // That one has the safe value from the start: nobody has to write it.
+    fs::write(&owns, "4\n").unwrap();
+    pause(Span::from_millis(500));
+    assert_eq!(first_line(&owns), "4");
+    daemon.set(Mode::Good(0.5));
+    daemon.until_file(&hangs, "0.5");
+    daemon.until_file(&owns, "0.5");
+    daemon.stop();
 }
 
 #[test]

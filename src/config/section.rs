@@ -3,6 +3,7 @@
 
 use super::choices::ClockKind;
 use super::error::{self, Origin, Problem};
+use super::identity::identity;
 use super::key::{Key, Value};
 use super::keys::{PERIOD, RATE};
 use super::source::Source;
@@ -57,6 +58,12 @@ impl<'a> Section<'a> {
     /// The clock of the task's worker.
     pub fn clock(&self) -> ClockKind {
         self.clock
+    }
+
+    /// What it says but for the worker, in one order: the same text, and a task may go on where the one before it was.
+    pub(crate) fn says(&self) -> String {
+        let lines = identity(self.table, &[]);
+        lines.split_inclusive('\n').filter(|line| !line.starts_with("worker = ")).collect()
     }
 
     /// Notes that the task puts something out which has a safe value.

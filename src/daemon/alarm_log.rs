@@ -39,7 +39,8 @@ impl AlarmLog {
             *said = Said { since: now, entries: 0, left_out: said.left_out };
         }
         match change {
-            Some(_) if said.entries >= ENTRIES => said.left_out += 1,
+            // The end of an alarm that a reload ends is its last entry.
+            Some(change) if said.entries >= ENTRIES && change.n.is_some() => said.left_out += 1,
             Some(change) => {
                 said.entries += 1;
                 log(alarm, &change, std::mem::take(&mut said.left_out));
@@ -49,13 +50,14 @@ impl AlarmLog {
     }
 }
 
-fn log(alarm: &Alarm, AlarmChange { n, was, is, value }: &AlarmChange, left_out: u64) {
+fn log(alarm: &Alarm, AlarmChange { n, severity, was, is, value }: &AlarmChange, left_out: u64) {
     let (task, word, before) = (alarm.task.as_str(), is.word(), was.word());
     let ends = *is == Level::Normal;
     let message_id = if ends { Message::AlarmEnded } else { Message::AlarmBegan }.id();
     let more =
         if left_out > 0 { format!("; {left_out} changes before it were not logged one by one") } else { String::new() };
     let what = match is {
+        Level::Normal if n.is_none() => format!("ended by the reload; it was {before}"),
         Level::Normal => format!("back to normal after {before}, at {value}"),
         Level::Bad => "no good value".into(),
         Level::On => format!("its condition holds ({value})"),
@@ -63,10 +65,10 @@ fn log(alarm: &Alarm, AlarmChange { n, was, is, value }: &AlarmChange, left_out:
     };
     macro_rules! entry {
         ($level:ident) => {
-            $level!(message_id, task, tick = n, alarm = word, value, left_out, "{task}: {what}{more}")
+            $level!(message_id, task, tick = *n, alarm = word, value, left_out, "{task}: {what}{more}")
         };
     }
-    match alarm.severity {
+    match severity {
         _ if ends => entry!(info),
         Severity::Notice => entry!(info),
         Severity::Warning => entry!(warn),

@@ -25,7 +25,7 @@ pub(super) enum Said {
 /// What the latest looks at an output have shown.
 #[derive(Debug, Default)]
 pub(super) struct Look {
-    beats: u64,
+    beats: Option<u64>,                 // as in `act`
     still: Span,                        // it has not ticked for so long
     pub(super) still_before: Span,      // the same, when the latest write began
     since: Option<Span>,                // the latest write, if there was one since it ticked
@@ -40,8 +40,8 @@ pub(super) struct Look {
 
 impl Look {
     /// Whether its safe value is to be written, after so much time has `passed`. It is `wanted` for another reason than that the task stands
-    /// still; or the process `ends`, and the task may tick, but not recover.
-    pub(super) fn act(&mut self, beats: u64, safe_after: Span, wanted: bool, ends: bool, passed: Span) -> bool {
+    /// still; or the process `ends`, and the task may tick, but not recover. `beats`: `None` while its first tick is not waited for.
+    pub(super) fn act(&mut self, beats: Option<u64>, safe_after: Span, wanted: bool, ends: bool, passed: Span) -> bool {
         self.wanted |= wanted;
         if beats != self.beats {
             (self.beats, self.still) = (beats, Span::ZERO);
@@ -60,8 +60,7 @@ impl Look {
         if self.failed {
             self.tried += passed;
         }
-        // Before the first tick of its target it has the value that it started with.
-        let stands = beats > 0 && self.still > safe_after && self.written < 2;
+        let stands = beats.is_some() && self.still > safe_after && self.written < 2;
         let due = self.since.is_none_or(|since| since >= AGAIN_EVERY) || self.wanted && !self.failed;
         due && (self.wanted || self.failed || stands)
     }
@@ -109,9 +108,11 @@ mod tests {
 
     /// The looks, by number, at which the value is written of a task that ticks at the looks in `ticks`.
     fn writes(ticks: &[u64], looks: u64, safe_after: Span, fails: impl Fn(u64) -> bool) -> Vec<u64> {
-        let (mut look, mut beats) = (Look::default(), 0);
+        let (mut look, mut beats) = (Look::default(), None);
         let acts = |at: u64| {
-            beats += u64::from(ticks.contains(&at));
+            if ticks.contains(&at) {
+                beats = Some(beats.unwrap_or(0) + 1);
+            }
             let acts = look.act(beats, safe_after, false, false, STEP);
             if acts {
                 look.begins(false);
@@ -127,6 +128,9 @@ mod tests {
         let every: Vec<u64> = (0..100).collect();
         assert!(writes(&every, 100, STEP, |_| false).is_empty());
         assert!(writes(&[], 100, STEP, |_| false).is_empty(), "before its first tick");
+        let mut look = Look::default();
+        let acts: Vec<_> = (0..20).map(|_| look.act(Some(0), Span::from_millis(50), false, false, STEP)).collect();
+        assert_eq!(acts.iter().position(|acts| *acts), Some(6), "unless that is waited for");
         // Ticked last at look 3; stands still for more than 50 ms at look 9, and once more 100 ms later.
         assert_eq!(writes(&[0, 1, 2, 3], 100, Span::from_millis(50), |_| false), [9, 19]);
         // It ticks again, and stops again.
@@ -153,7 +157,7 @@ mod tests {
                 look.wrote(if works { Ok(()) } else { Err(io::Error::other("no")) }, overlapped);
                 ending = None;
             }
-            let beats = if ticks { at + 1 } else { 1 };
+            let beats = Some(if ticks { at + 1 } else { 1 });
             if look.act(beats, Span::from_seconds(60), wanted.contains(&at), ends, STEP) {
                 look.begins(false);
                 begun.push(at);

@@ -196,6 +196,8 @@ impl GuardThread {
             let all = latest > taken || second_end.is_some() && taken < u64::MAX;
             taken = if second_end.is_some() { u64::MAX } else { latest };
             let (guards, mut hanging) = (self.guards_unless_locked(&mut known), Vec::new());
+            // No worker begins before the last output has, and a device may take its time for that.
+            let begins = known.iter().filter_map(Weak::upgrade).any(|guard| guard.is_open() && !guard.has_begun());
             looks.retain(|at, look| look.under_way.is_some() || guards.iter().any(|guard| key(guard) == *at));
             for guard in &guards {
                 if ends {
@@ -203,7 +205,8 @@ impl GuardThread {
                 }
                 guard.end_hold();
                 let (look, owed) = (looks.entry(key(guard)).or_default(), guard.is_wanted());
-                if look.act(guard.beats(), guard.safe_after(), owed || all, ends, passed) {
+                let beats = guard.awaited_beats().filter(|beats| *beats > 0 || !begins);
+                if look.act(beats, guard.safe_after(), owed || all, ends, passed) {
                     let for_another = if owed { HeldFor::Owed } else { HeldFor::Still };
                     guard.is_to_be_held(if all { HeldFor::Order } else { for_another });
                     look.begins(guard.tripped().is_some());
@@ -324,10 +327,12 @@ mod tests {
         drop(locked);
         let mut look = Look::default();
         let mut looks = |most: u64| {
-            (0..most).find(|_| look.act(second.beats(), second.safe_after(), false, false, STEP)).inspect(|_| {
-                look.begins(false);
-                look.wrote(Ok(()), false);
-            })
+            (0..most).find(|_| look.act(second.awaited_beats(), second.safe_after(), false, false, STEP)).inspect(
+                |_| {
+                    look.begins(false);
+                    look.wrote(Ok(()), false);
+                },
+            )
         };
         assert_eq!(looks(20), None, "before its first tick it may take its time");
         first.beat();

@@ -1,7 +1,7 @@
 //! Alarms of the real program: what the log says when the value that one watches leaves its range, and when it is back.
 
 use crate::program;
-use crate::program::run_in;
+use crate::program::{Running, run_in};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -47,8 +47,24 @@ safe = 0
 
 /// Sets the sensor's file in one step.
 fn set(folder: &Path, value: &str) {
+    set_file(folder, "level", value);
+}
+
+fn set_file(folder: &Path, file: &str, value: &str) {
     fs::write(folder.join("new"), value).unwrap();
-    fs::rename(folder.join("new"), folder.join("level")).unwrap();
+    fs::rename(folder.join("new"), folder.join(file)).unwrap();
+}
+
+/// The entries of a log that are about this alarm: level and message.
+fn entries(text: &str, task: &str) -> Vec<String> {
+    let entry = |line: &str| {
+        let entry: Value = serde_json::from_str(line).ok()?;
+        let of = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
+        let is_alarm =
+            entry.to_string().contains("\"alarm\"") && entry.to_string().contains(&format!("\"task\":\"{task}\""));
+        is_alarm.then(|| format!("{} {}", of("level"), of("message")))
+    };
+    text.lines().filter_map(entry).collect()
 }
 
 /// How status shows this alarm; null where it does not yet.
@@ -72,16 +88,6 @@ fn an_alarm_has_one_entry_when_it_begins_and_one_when_it_ends() {
     let args = ["--log-format", "json", "--status-socket", socket.to_str().unwrap()];
     let mut running = run_in(folder, Command::new(program::HERTZD), CONFIG, &args);
     running.wait_until_granted();
-    let entries = |text: &str, task: &str| -> Vec<String> {
-        let entry = |line: &str| {
-            let entry: Value = serde_json::from_str(line).ok()?;
-            let of = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
-            let is_alarm =
-                entry.to_string().contains("\"alarm\"") && entry.to_string().contains(&format!("\"task\":\"{task}\""));
-            is_alarm.then(|| format!("{} {}", of("level"), of("message")))
-        };
-        text.lines().filter_map(entry).collect()
-    };
     for (value, count) in [("85\n", 1), ("95\n", 2), ("79\n", 3), ("77\n", 4), ("nothing\n", 5), ("0\n", 6)] {
         set(running.folder(), value);
         running.wait_for(&format!("{count} entries"), |running| entries(&running.stderr(), "full").len() >= count);
@@ -128,4 +134,131 @@ fn an_alarm_has_one_entry_when_it_begins_and_one_when_it_ends() {
     assert_eq!(gone, ["warn gone: no good value"], "{gone:?}");
     let quiet = entries(&ended.stderr, "quiet");
     assert_eq!(quiet.first().map(String::as_str), Some("info quiet: its condition holds (1)"), "{quiet:?}");
+}
+
+const LATCHED: &str = "\
+[worker.main]
+policy = \"other\"
+[worker.other]
+policy = \"other\"
+[task.level]
+kind = \"sensor\"
+worker = \"other\"
+rate = 100
+path = \"@HERE@/level\"
+[task.gate]
+kind = \"sensor\"
+worker = \"other\"
+rate = 100
+path = \"@HERE@/gate\"
+[task.reset]
+kind = \"sensor\"
+worker = \"other\"
+rate = 100
+path = \"@HERE@/reset\"
+[task.beat]
+kind = \"load\"
+worker = \"main\"
+rate = 10
+[task.out]
+kind = \"output\"
+worker = \"main\"
+rate = 100
+input = \"gate.value\"
+max-age = \"1h\"
+safe-after = \"1h\"
+path = \"@HERE@/out\"
+safe = 7
+recover = \"latch\"
+reset = \"reset.value\"
+";
+
+const OVER: &str = "\
+[task.over]
+kind = \"alarm\"
+worker = \"main\"
+rate = 100
+input = \"level.value\"
+max-age = \"1h\"
+high = 3
+latch = true
+reset = \"reset.value\"
+";
+
+/// Reloads with this configuration; all that restarts has ticked by then.
+fn reload(running: &mut Running, config: &str) {
+    let socket = running.folder().join("s");
+    let config = config.replace(program::HERE, running.folder().to_str().unwrap());
+    fs::write(running.folder().join("test.toml"), config).unwrap();
+    let reload = Command::new(program::HERTZD).args(["reload", "--socket"]).arg(&socket).output().unwrap();
+    assert!(reload.status.success(), "{reload:?}\n{}", running.stderr());
+    let has_ticked = |task: &Value| task["ran"].as_u64() > Some(10);
+    running.wait_for("all tick", |_| program::snapshot(&socket)["tasks"].as_array().unwrap().iter().all(has_ticked));
+}
+
+#[test]
+fn a_latch_lasts_over_a_reload_that_restarts_its_task_and_each_alarm_that_has_begun_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    ["level", "gate", "reset"].iter().for_each(|file| set_file(folder.path(), file, "0\n"));
+    fs::write(folder.path().join("out"), "0\n").unwrap();
+    let socket = folder.path().join("s");
+    let args = ["--log-format", "json", "--status-socket", socket.to_str().unwrap()];
+    let config = LATCHED.to_owned() + OVER;
+    let mut running = run_in(folder, Command::new(program::HERTZD), &config, &args);
+    let out = |running: &Running| fs::read_to_string(running.folder().join("out")).unwrap().trim().to_owned();
+    // Before the sensor's first tick there may be none.
+    let said = |running: &Running| -> Vec<String> {
+        entries(&running.stderr(), "over").into_iter().skip_while(|entry| entry.ends_with("no good value")).collect()
+    };
+    // Both latches hold, and would end by a reset.
+    let hold = |running: &mut Running| {
+        set_file(running.folder(), "reset", "0\n");
+        set(running.folder(), "5\n");
+        running.wait_for("the alarm", |_| alarm(&socket, "over")["level"] == "high");
+        set(running.folder(), "1\n");
+        running.wait_for("its latch", |_| alarm(&socket, "over")["latched"] == true);
+        set_file(running.folder(), "gate", "nothing\n");
+        running.wait_for("the safe value", |running| out(running) == "7");
+        set_file(running.folder(), "gate", "1\n");
+        running.wait_for("its input is good", |_| {
+            let snapshot = program::snapshot(&socket);
+            program::task(&snapshot, "out")["values"]["held-back"]["last"] == -1.0
+        });
+    };
+    running.wait_for("the output follows", |running| out(running) == "0");
+    hold(&mut running);
+    let restarted = config.replace("[worker.main]\n", "[worker.main]\nspin = \"off\"\n");
+    let moved = |task: &str, config: &str| {
+        let (before, after) = config.split_once(&format!("[task.{task}]")).unwrap();
+        format!("{before}[task.{task}]{}", after.replacen("worker = \"main\"", "worker = \"other\"", 1))
+    };
+    let moved = moved("over", &moved("out", &restarted));
+    for config in [&restarted, &moved] {
+        reload(&mut running, config);
+        running.wait_for("the latch", |_| alarm(&socket, "over")["latched"] == true);
+        assert_eq!((&alarm(&socket, "over")["level"], &*out(&running)), (&"high".into(), "7"));
+    }
+    set_file(running.folder(), "reset", "1\n");
+    running.wait_for("both end", |running| alarm(&socket, "over")["active"] == false && out(running) == "1");
+    let begun = ["warn over: high at 5", "info over: back to normal after high, at 1"];
+    running.wait_for("it is said", |running| said(running).len() >= begun.len());
+    assert_eq!(said(&running), begun);
+    // Sections that say something else begin anew.
+    hold(&mut running);
+    let changed = moved.replace("high = 3", "high = 4").replace("safe = 7", "safe = 7\nslew = 1000");
+    reload(&mut running, &changed);
+    running.wait_for("both begin anew", |running| alarm(&socket, "over")["active"] == false && out(running) == "1");
+    let again = ["warn over: high at 5", "info over: ended by the reload; it was high"];
+    running.wait_for("it is said", |running| said(running).len() >= 4);
+    assert_eq!(said(&running)[2..], again);
+    // And one that is removed ends.
+    set(running.folder(), "5\n");
+    running.wait_for("the alarm", |_| alarm(&socket, "over")["level"] == "high");
+    let (before, _) = changed.split_once("[task.over]").unwrap();
+    reload(&mut running, before);
+    running.wait_for("it is said", |running| said(running).len() >= 6);
+    assert_eq!(said(&running)[4..], again);
+    running.signal("TERM");
+    let ended = running.wait();
+    assert!(matches!(ended.status.code(), Some(0 | 1)), "{}", ended.describe());
 }

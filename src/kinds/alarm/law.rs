@@ -104,8 +104,17 @@ impl Law {
         Self { settings, level, worst, coming: None, missing: None, reset: true }
     }
 
+    /// Goes on from the level that the same alarm had, and the worst since its latest reset. Delays begin anew.
+    pub(super) fn go_on_from(&mut self, level: Level, worst: Level) {
+        (self.level, self.worst) = (level, worst);
+    }
+
     pub(super) fn level(&self) -> Level {
         self.level
+    }
+
+    pub(super) fn worst(&self) -> Level {
+        self.worst
     }
 
     /// Its level lasts only because it is latched: the value has come back from it, for as long as that takes to count.
@@ -290,6 +299,25 @@ mod tests {
             law.level()
         };
         assert_eq!([at(11.0, false), at(0.0, true), at(6.0, false), at(0.0, false)], [HiHi, Normal, High, High]);
+    }
+
+    #[test]
+    fn one_that_goes_on_has_its_latch_and_its_worst_level() {
+        let latch = Settings { latch: true, ..SETTINGS };
+        let mut before = Law::new(latch);
+        for value in [11.0, f64::NAN, 0.0] {
+            before.step(value, false, 1.0);
+        }
+        let mut law = Law::new(latch);
+        law.go_on_from(before.level(), before.worst());
+        let mut at = |value, reset| (law.step(value, reset, 1.0), law.level());
+        assert_eq!(at(0.0, true), (None, Level::Bad), "a reset that was on before has not risen");
+        assert_eq!(at(11.0, false).1, Level::HiHi);
+        assert_eq!(at(0.0, true), (Some(Change { was: Level::HiHi, is: Level::Normal }), Level::Normal));
+        let mut unlatched = Law::new(SETTINGS);
+        unlatched.go_on_from(Level::High, Level::High);
+        assert_eq!(unlatched.step(9.0, false, 1.0), None, "it has begun already");
+        assert_eq!(unlatched.step(0.0, false, 1.0), Some(Change { was: Level::High, is: Level::Normal }));
     }
 
     #[test]

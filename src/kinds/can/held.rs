@@ -3,7 +3,8 @@
 
 use crate::kinds::device::DeviceId;
 use crate::kinds::output::{Leave, Watched};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::sys::can::LONGEST;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// What the tasks share that send one id one after the other.
@@ -12,6 +13,8 @@ pub(super) struct Held {
     id: DeviceId,
     users: AtomicUsize, // two while one takes over from the other
     watched: Arc<Watched>,
+    sections: Mutex<Vec<Weak<str>>>, // of the tasks that have it, in the order in which they were built
+    to_recover: [AtomicU64; LONGEST * 8 / 64], // a bit of each signal, by its place: as in its law
 }
 
 impl Leave for Held {
@@ -24,7 +27,13 @@ static HELD: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
 
 impl Held {
     pub(super) fn new(id: DeviceId) -> Arc<Self> {
-        let held = Arc::new(Self { id, users: AtomicUsize::new(1), watched: Arc::default() });
+        let held = Arc::new(Self {
+            id,
+            users: AtomicUsize::new(1),
+            watched: Arc::default(),
+            sections: Mutex::default(),
+            to_recover: Default::default(),
+        });
         let mut all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|held| held.strong_count() > 0);
         all.push(Arc::downgrade(&held));
@@ -42,6 +51,31 @@ impl Held {
         Some(held)
     }
 
+    /// A task has it whose section says this. Whether the one before it says the same.
+    pub(super) fn is_of(&self, section: &Arc<str>) -> bool {
+        let mut sections = self.sections.lock().unwrap_or_else(PoisonError::into_inner);
+        sections.retain(|section| section.strong_count() > 0);
+        let before = sections.last().and_then(Weak::upgrade);
+        sections.push(Arc::downgrade(section));
+        before.as_ref() == Some(section)
+    }
+
+    /// Whether the signal at this place has to recover. A frame has at most one for each of its bits.
+    pub(super) fn set_to_recover(&self, place: usize, has_to_recover: bool) {
+        let Some(bits) = self.to_recover.get(place / 64) else { return };
+        let bit = 1 << (place % 64);
+        if has_to_recover {
+            bits.fetch_or(bit, Ordering::Relaxed)
+        } else {
+            bits.fetch_and(!bit, Ordering::Relaxed)
+        };
+    }
+
+    /// As that was said last.
+    pub(super) fn has_to_recover(&self, place: usize) -> bool {
+        self.to_recover.get(place / 64).is_some_and(|bits| bits.load(Ordering::Relaxed) >> (place % 64) & 1 == 1)
+    }
+
     /// What the thread sees that watches over it.
     pub(super) fn watched(&self) -> Arc<Watched> {
         self.watched.clone()
@@ -56,6 +90,20 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_next_task_learns_which_signals_have_to_recover_and_whether_its_section_is_the_same() {
+        let held = Held::new(DeviceId::Named("another id of this test".into()));
+        let [one, same, other]: [Arc<str>; 3] = ["a", "a", "b"].map(Arc::from);
+        assert_eq!([&one, &same, &other].map(|section| held.is_of(section)), [false, true, false]);
+        drop(other); // a reload that was refused
+        assert!(held.is_of(&same));
+        held.set_to_recover(0, true);
+        held.set_to_recover(511, true);
+        held.set_to_recover(512, true);
+        held.set_to_recover(0, false);
+        assert_eq!([0, 64, 511, 512].map(|place| held.has_to_recover(place)), [false, false, true, false]);
+    }
 
     #[test]
     fn the_last_of_two_tasks_is_told() {

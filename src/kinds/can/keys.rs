@@ -66,7 +66,7 @@ const RECOVER: Key = Key::new(
     "recover",
     Value::Choice(&words(&RECOVERIES)),
     "What ends the safe state of a signal: its input has been good for `recover-after`; or a rising edge of `reset`, or a new start of \
-     the task.",
+     the task. A reload that leaves its section as it is, but for `worker`, is none.",
 )
 .default("\"auto\"")
 .rules(SENDING);
@@ -228,6 +228,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let bus = BusSettings { interface: interface.filter(|name| is_interface(name))?, fd: fd? };
     let (frames, columns) = read?;
     let settings = SendSettings {
+        section: section.says().into(),
         bus,
         bit_rate_switch: bit_rate_switch?,
         frames,

@@ -19,9 +19,11 @@ pub(super) struct Outgoing {
     sent: Option<Frame>, // what was sent last; `None`: that is not known, or it is lost
     lost: bool,          // a frame was, and no word has come of a later one
     guard: Arc<Guard>,
-    begun: bool,       // it has ticked
-    seen: Option<u64>, // how often another thread has made it safe, if it has not recovered from that
-    follows: bool,     // it takes the id over from another task
+    begun: bool,        // it has ticked
+    seen: Option<u64>,  // how often another thread has made it safe, if it has not recovered from that
+    follows: bool,      // it takes the id over from another task
+    is_same: bool,      // whose section says the same
+    _section: Arc<str>, // for the task that follows this one
     finished: bool,
     held: Arc<Held>,
 }
@@ -66,13 +68,13 @@ pub(super) fn safe_frame(frame: &SentFrame, fd: bool, bit_rate_switch: bool) -> 
 }
 
 impl Outgoing {
-    /// `task`: its name, and how long it may go without a tick. `follows`: another task has the id, and is about to end.
+    /// `task`: its name, how long it may go without a tick, and what its section says. `follows`: another task has the id, and is about to end.
     pub(super) fn new(
         frame: SentFrame,
         interface: String,
         fd: bool,
         bit_rate_switch: bool,
-        task: (&str, (Span, Span)),
+        task: (&str, (Span, Span), &Arc<str>),
         target: &DeviceId,
         follows: bool,
     ) -> Self {
@@ -81,6 +83,7 @@ impl Outgoing {
         // One that has ended without its safe values is not gone on from.
         let follows = follows && before.is_some();
         let held = before.unwrap_or_else(|| Held::new(target.clone()));
+        let (section, is_same) = (task.2.clone(), held.is_of(task.2));
         let running = |settings: SentSignal| {
             let law = match follows {
                 true => Law::going_on(settings.law, f64::NAN),
@@ -92,7 +95,21 @@ impl Outgoing {
         let guard = Guard::new(task.0, held.watched(), task.1, Some(writer));
         let signals = frame.signals.into_iter().map(running).collect();
         let (sent, seen, begun) = (None, None, false);
-        Self { signals, empty, safe, sent, lost: false, guard, begun, seen, follows, finished: false, held }
+        Self {
+            signals,
+            empty,
+            safe,
+            sent,
+            lost: false,
+            guard,
+            begun,
+            seen,
+            follows,
+            is_same,
+            _section: section,
+            finished: false,
+            held,
+        }
     }
 
     /// Has its safe values sent in the second step of a start or a reload, unless another task sends the id until the first tick.
@@ -115,8 +132,15 @@ impl Outgoing {
         });
     }
 
-    /// At the first tick: they were sent, or the task still has to.
+    /// At the first tick: the safe values were sent, or the task still has to; or it goes on from another one.
     fn take_up_start(&mut self) {
+        if self.follows && self.is_same {
+            for (place, Running { settings, law, .. }) in self.signals.iter_mut().enumerate() {
+                if self.held.has_to_recover(place) {
+                    *law = Law::unrecovered(settings.law, f64::NAN);
+                }
+            }
+        }
         if !self.guard.is_safe_at_first() {
             return;
         }
@@ -140,7 +164,7 @@ impl Outgoing {
         let tripped = new || self.guard.is_sealed();
         self.guard.beat();
         let mut lives = false;
-        for Running { settings, law, raw, wanted } in &mut self.signals {
+        for (place, Running { settings, law, raw, wanted }) in self.signals.iter_mut().enumerate() {
             let step = Step {
                 input: Input::get(&settings.input),
                 is_missing: settings.input.quality() == Quality::Missing,
@@ -149,6 +173,9 @@ impl Outgoing {
                 elapsed: passed.seconds(),
             };
             *wanted = law.step(&step);
+            if self.held.has_to_recover(place) != law.has_to_recover() {
+                self.held.set_to_recover(place, law.has_to_recover());
+            }
             match *wanted {
                 Wanted::Nothing => {}
                 Wanted::Value(value) | Wanted::Ramp(value) => {

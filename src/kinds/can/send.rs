@@ -88,6 +88,7 @@ impl Sender {
     ) -> Self {
         let (columns, ids) = (columns(&settings), ids(&settings).into_boxed_slice());
         let SendSettings {
+            section,
             bus: BusSettings { interface, fd },
             bit_rate_switch,
             frames,
@@ -97,7 +98,7 @@ impl Sender {
             first_after,
             ..
         } = settings;
-        let task = (label.task.as_str(), (safe_after, first_after));
+        let task = (label.task.as_str(), (safe_after, first_after), &section);
         let outgoing = |((frame, target), follows): ((_, _), &bool)| {
             Outgoing::new(frame, interface.clone(), fd, bit_rate_switch, task, target, *follows)
         };

@@ -6,6 +6,7 @@ use crate::kinds::output::law;
 use crate::sys::can::Id;
 use crate::task::{Column, Input};
 use crate::time::Span;
+use std::sync::Arc;
 
 /// Signals of frames that are received.
 #[derive(Clone, Debug)]
@@ -26,6 +27,7 @@ pub(super) struct ReceiveSettings {
 /// Frames that are sent.
 #[derive(Clone, Debug)]
 pub(super) struct SendSettings {
+    pub(super) section: Arc<str>, // what it says but for the worker
     pub(super) bus: BusSettings,
     pub(super) bit_rate_switch: bool,
     pub(super) frames: Vec<SentFrame>,

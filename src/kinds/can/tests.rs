@@ -101,6 +101,11 @@ fn more_than_one_call_brings_is_taken_in_one_tick() {
 
 /// A frame with two signals, of which one takes `input`, in steps of a half, and the other is always 3; safe are 10 and 20.
 fn sender(input: Input, always: bool, test: &str) -> (Sender, Socket) {
+    sender_with(input, always, test, Recover::Auto(0.0), false)
+}
+
+/// The same; `follows`: it takes over from the one before it of this test.
+fn sender_with(input: Input, always: bool, test: &str, recover: Recover, follows: bool) -> (Sender, Socket) {
     let (bus, other) = bus(1);
     let sent = |column, start, scale, input, safe| {
         let law = law::Settings {
@@ -109,13 +114,14 @@ fn sender(input: Input, always: bool, test: &str) -> (Sender, Socket) {
             safe: Some(safe),
             safe_slew: f64::INFINITY,
             on_stale: OnStale::Safe,
-            recover: Recover::Auto(0.0),
+            recover,
             patience: 1.0,
         };
         SentSignal { column, signal: signal(start, scale), input, safe, law }
     };
     let signals = vec![sent(0, 0, 0.5, input, 10.0), sent(1, 16, 1.0, Input::number(3.0), 20.0)];
     let settings = SendSettings {
+        section: "".into(),
         bus: bus_settings(),
         bit_rate_switch: false,
         frames: vec![SentFrame { id: ID, length: 4, signals }],
@@ -126,7 +132,7 @@ fn sender(input: Input, always: bool, test: &str) -> (Sender, Socket) {
         first_after: Span::from_seconds(1),
     };
     let target = DeviceId::Named(test.into());
-    (Sender::new(bus, settings, &Label::new("interface", test), &[target], &[false]), other)
+    (Sender::new(bus, settings, &Label::new("interface", test), &[target], &[follows]), other)
 }
 
 fn came(socket: &Socket) -> Vec<String> {
@@ -211,6 +217,23 @@ fn a_signal_without_an_input_is_safe_and_the_others_go_on() {
     let (mut sender, other) = sender(nothing, true, "a_signal_without_an_input");
     let (done, values) = told(&mut sender, &tick(0, 0));
     assert_eq!((done, values), (Ok(()), [10.0, 3.0, 1.0, 1.0, 0.0].map(Some).to_vec()));
+    assert_eq!(came(&other), ["181#14000300"]);
+}
+
+#[test]
+fn a_latched_signal_stays_safe_after_a_hand_over() {
+    let test = "a_latched_signal_stays_safe";
+    let next = |input, follows| sender_with(input, true, test, Recover::Latch, follows);
+    let nothing = || Input::value_of(ValueName { task: "x".into(), value: "y".into(), previous: None });
+    let _first = next(Input::number(7.0), false);
+    let (mut before, _other) = next(nothing(), true);
+    // Its first value is waited for during a second.
+    for (n, skipped) in [(0, 0), (200, 199), (201, 0)] {
+        _ = told(&mut before, &tick(n, skipped));
+    }
+    let (mut after, other) = next(Input::number(7.0), true);
+    let (done, values) = told(&mut after, &tick(0, 0));
+    assert_eq!((done, &values[..3]), (Ok(()), &[10.0, 3.0, 1.0].map(Some)[..]));
     assert_eq!(came(&other), ["181#14000300"]);
 }
 

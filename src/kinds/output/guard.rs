@@ -95,7 +95,7 @@ pub(crate) struct Guard {
     left: LeftAt,              // its task has ended without its safe value
     holding: Holding,          // another thread keeps it safe
     terms: OnceLock<Terms>,    // of that
-    safe_at_first: AtomicBool, // its safe value was written before its first tick
+    safe_at_first: AtomicBool, // it has its safe value before its first tick
 }
 
 impl std::fmt::Debug for Guard {
@@ -211,6 +211,12 @@ impl Guard {
         self.watched.written()
     }
 
+    /// How often the tasks of its target have ticked; `None`: none has, and until one does the target is safe, or nobody makes it so.
+    pub(crate) fn awaited_beats(&self) -> Option<u64> {
+        let beats = self.beats();
+        (beats > 0 || !self.is_safe_at_first() && !self.keeps_what_it_has()).then_some(beats)
+    }
+
     /// Whether the other one has taken over its target, or will: it was opened later.
     pub(crate) fn has_target_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.watched, &other.watched)
@@ -290,7 +296,12 @@ impl Guard {
         result
     }
 
-    /// Whether that was done, and has succeeded.
+    /// Its target has its safe value already.
+    pub(crate) fn is_safe_as_found(&self) {
+        self.safe_at_first.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether its target has its safe value until the first tick.
     pub(crate) fn is_safe_at_first(&self) -> bool {
         self.safe_at_first.load(Ordering::Relaxed)
     }

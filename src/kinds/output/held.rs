@@ -27,6 +27,7 @@ pub(super) struct Held {
     users: AtomicUsize,          // two while one takes over from another
     raw: AtomicU64,              // what was written last; NaN: not known
     is_safe: AtomicBool,
+    has_to_recover: AtomicBool, // the output that has it, as in its law
     watched: Arc<Watched>,
     taken: File,                         // keeps other processes of hertzd out
     beside: Mutex<Vec<File>>,            // the same for what belongs to it, until it is closed
@@ -39,8 +40,9 @@ pub(super) struct Held {
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) guard: Weak<Guard>,
-    pub(super) place: Place, // what its section names
-    pub(super) sys: PathBuf, // and where devices are found
+    pub(super) section: String, // what it says
+    pub(super) place: Place,    // what its section names
+    pub(super) sys: PathBuf,    // and where devices are found
     pub(super) numbers: (RawScale, Form),
     pub(super) files: OpenFiles, // the task's
     pub(super) safe: Option<SafeEnd>,
@@ -85,7 +87,7 @@ impl Held {
         let passed_over = Mutex::new(passed_over.chain(locks.into_iter().flatten()).collect());
         let taken = taken.file;
         let (users, raw, is_safe) = (AtomicUsize::new(1), AtomicU64::new(f64::NAN.to_bits()), AtomicBool::new(false));
-        let watched = Arc::default();
+        let (watched, has_to_recover) = Default::default();
         let (identity, beside, ends) = (Mutex::new(identity), Mutex::new(beside), Mutex::default());
         let (found, original, ready) = (OnceLock::new(), OnceLock::new(), AtomicBool::new(false));
         let polarity = OnceLock::new();
@@ -99,6 +101,7 @@ impl Held {
             users,
             raw,
             is_safe,
+            has_to_recover,
             watched,
             taken,
             beside,
@@ -296,6 +299,16 @@ impl Held {
     pub(super) fn put_out(&self, raw: f64, is_safe: bool) {
         self.raw.store(raw.to_bits(), Ordering::Relaxed);
         self.is_safe.store(is_safe, Ordering::Relaxed);
+    }
+
+    /// Whether the output that has it has to recover.
+    pub(super) fn set_to_recover(&self, has_to_recover: bool) {
+        self.has_to_recover.store(has_to_recover, Ordering::Relaxed);
+    }
+
+    /// As it said last.
+    pub(super) fn has_to_recover(&self) -> bool {
+        self.has_to_recover.load(Ordering::Relaxed)
     }
 
     pub(super) fn raw(&self) -> f64 {

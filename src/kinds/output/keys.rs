@@ -69,7 +69,8 @@ const START: Key = Key::new(
 const RECOVER: Key = Key::new(
     "recover",
     Value::Choice(&words(&RECOVERIES)),
-    "What ends the safe state: the input has been good for `recover-after`; or a rising edge of `reset`, or a new start of the task.",
+    "What ends the safe state: the input has been good for `recover-after`; or a rising edge of `reset`, or a new start of the task. A reload \
+     that leaves its section as it is, but for `worker`, is none.",
 )
 .default("\"auto\"");
 const RECOVER_AFTER: Key =
@@ -97,7 +98,7 @@ const WRITE: Key = Key::new(
     "write",
     Value::Choice(&words(&WRITES)),
     "Whether to write at ticks that change nothing: needed where something else may write there, or the device forgets. With \
-     `\"always\"` a safe value, `pwmN_enable`, and the period and `enable` of a PWM channel are written again too, once they are seen to have changed.",
+     `\"always\"` the safe value is written at each tick too; and `pwmN_enable`, and the period and `enable` of a PWM channel, once they are seen to have changed.",
 )
 .default("\"change\"");
 
@@ -240,6 +241,7 @@ fn settings(section: &mut Section<'_>) -> Option<OutputSettings> {
     };
     let (input, start, always) = (input?, start?, always?);
     Some(OutputSettings {
+        section: section.says(),
         place,
         input,
         reset,

@@ -100,6 +100,16 @@ impl Law {
         Self { made_safe: false, ..Self::safe(settings, applied) }
     }
 
+    /// One that goes on from an output which has not recovered, by a safe value of its own. How long its input has been good counts anew.
+    pub(in crate::kinds) fn unrecovered(settings: Settings, applied: f64) -> Self {
+        Self { state: State::Safe(None), ..Self::made_safe_by_another(settings, applied) }
+    }
+
+    /// Whether it is safe, or on the way there, and has to recover from that.
+    pub(in crate::kinds) fn has_to_recover(&self) -> bool {
+        matches!(self.state, State::Safe(_))
+    }
+
     /// What was put out last; NaN: not known.
     pub(in crate::kinds) fn applied(&self) -> f64 {
         self.applied
@@ -336,5 +346,18 @@ mod tests {
         assert_eq!(tick(&mut law, Step { is_missing: false, ..missing }), Some(100.0), "a bad value is one");
         let mut law = Law::made_safe_by_another(SETTINGS, 7.0);
         assert_eq!(tick(&mut law, missing), Some(100.0));
+    }
+
+    #[test]
+    fn one_that_goes_on_from_another_recovers_as_that_one_would() {
+        let good = Step { input: 5.0, is_missing: false, tripped: false, reset: false, elapsed: 1.0 };
+        let mut law = Law::unrecovered(SETTINGS, 7.0);
+        assert!(law.has_to_recover());
+        assert_eq!([0; 4].map(|_| tick(&mut law, good)), [Some(100.0), None, Some(5.0), Some(5.0)]);
+        assert!(!law.has_to_recover());
+        let mut law = Law::unrecovered(Settings { recover: Recover::Latch, ..SETTINGS }, 7.0);
+        assert_eq!([0; 4].map(|_| tick(&mut law, good)), [Some(100.0), None, None, None]);
+        assert_eq!(tick(&mut law, Step { reset: true, ..good }), Some(5.0));
+        assert!(!Law::safe(SETTINGS, 7.0).has_to_recover(), "it waits for its first good value");
     }
 }

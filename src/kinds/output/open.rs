@@ -76,6 +76,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     let terms = settings.law;
     // One that has ended without its safe value is not gone on from.
     let follows = is_set_up && !held.watched().is_left();
+    let is_same = held.end().is_some_and(|end| end.section == settings.section);
     let (mut makes_safe, mut raw) = (false, f64::NAN);
     let law = match (&safe, settings.start) {
         (Some(safe), Start::Safe) if !follows => {
@@ -111,6 +112,9 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         (settings.safe_after, settings.first_after),
         safe_writer.map(|writer| Box::new(writer) as Box<dyn SafeWrite>),
     );
+    if law.is_safe() && !makes_safe {
+        guard.is_safe_as_found();
+    }
     guard.recovers(Terms { ends: settings.recovery(), applied: safe.as_ref().map_or(f64::NAN, |safe| safe.value) });
     if safe.is_none() {
         guard.keeps(target.any_writes());
@@ -122,6 +126,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     let (of_guard, of_claim) = (Arc::downgrade(&guard), Arc::downgrade(&claim));
     let end = End {
         guard: of_guard,
+        section: settings.section.clone(),
         place: settings.place.clone(),
         sys: sys.into(),
         numbers: (target.raw, target.form),
@@ -171,6 +176,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         write_errors: 0.0,
         ticked: false,
         follows,
+        is_same,
         alone: !is_set_up,
         finished: false,
         live: Live::open(&name, settings.safe_after),
@@ -292,14 +298,14 @@ fn safe_state(
         Safe::Value(value) => {
             let digits = Digits::of(settings.conversion.raw(value), target.form);
             let text = target.safe_text(&Content { value: text(&digits), enable: None, stored: None });
-            Ok(Some(SafeState { number: number(&text.value).unwrap_or(f64::NAN), text, value }))
+            Ok(Some(SafeState::of(text, value)))
         }
         Safe::Restore => {
             let missing = || Refusal::new("safe", format!("{} held no number before", target.shown()));
             let original = original.ok_or_else(missing)?;
             let value = settings.conversion.back(number(&original.value).unwrap_or(f64::NAN));
             let text = target.safe_text(&original.to_restore(target.form == Form::Any && original.stored.is_none()));
-            Ok(Some(SafeState { number: number(&text.value).unwrap_or(f64::NAN), text, value }))
+            Ok(Some(SafeState::of(text, value)))
         }
     }
 }

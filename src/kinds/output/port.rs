@@ -110,6 +110,7 @@ pub(super) struct Writer {
     length: u64,       // of a regular file, at least
     is_prepared: bool, // the settings were written before the first value, and safe writes leave them so
     is_set: bool,      // they are as the task sets them
+    is_safe: bool,     // they are as its safe state sets them, and it was written last
 }
 
 /// A file that has to be set for the value to have any effect.
@@ -131,7 +132,7 @@ impl SafeText {
 impl Writer {
     pub(super) fn new(port: Port, settings: Vec<OpenSetting>, is_prepared: bool) -> Self {
         // Another task may still write to it, and nothing longer than this.
-        Self { port, settings, length: LONGEST as u64, is_prepared, is_set: is_prepared }
+        Self { port, settings, length: LONGEST as u64, is_prepared, is_set: is_prepared, is_safe: false }
     }
 
     /// What it has open: the value's, and those of its settings.
@@ -142,6 +143,7 @@ impl Writer {
     /// Writes a value: one system call; to a regular file one that asks how long it is, and one or two that write. And what makes it effective,
     /// where that is to be set or has lapsed. The value comes first: the fan does not follow an old one in between.
     pub(super) fn write(&mut self, digits: &Digits, last: &LastWritten) -> io::Result<()> {
+        self.is_safe = false;
         let value = self.put(digits.bytes());
         if self.is_set && !last.has_lapsed() {
             return value;
@@ -152,15 +154,20 @@ impl Writer {
         value.or_else(|_| self.put(digits.bytes()))
     }
 
-    /// Writes the safe state.
+    /// Writes the safe state; where it is written once more, and nothing has lapsed, its value alone.
     pub(super) fn write_safe(&mut self, text: &SafeText, last: &LastWritten) -> io::Result<()> {
+        if std::mem::take(&mut self.is_safe) && !last.has_lapsed() {
+            self.put_safe(text)?;
+            self.is_safe = true;
+            return Ok(());
+        }
         if let (Some(mode), [enable, ..]) = (&text.enable, &self.settings[..]) {
             last.forget_settings(); // should this fail
             let value = |text: &str| self.port.put_safe(text.as_bytes(), None, self.length);
             fan::make_safe(&text.value, mode, value, |text| put::attribute(&*enable.file, text.as_bytes()))?;
             let mode = number(mode).unwrap_or(f64::NAN);
             last.set(std::array::from_fn(|at| if at == 0 { mode } else { f64::NAN }));
-            self.is_set = !fan::gives_back(mode);
+            (self.is_set, self.is_safe) = (!fan::gives_back(mode), true);
             return Ok(());
         }
         let value = self.put_safe(text);
@@ -197,7 +204,7 @@ impl Writer {
 
     /// Another thread has written the safe state: how long a regular file is now is not known.
     pub(super) fn was_made_safe(&mut self) {
-        (self.is_set, self.length) = (self.is_prepared, LONGEST as u64);
+        (self.is_set, self.is_safe, self.length) = (self.is_prepared, false, LONGEST as u64);
     }
 
     fn put(&mut self, text: &[u8]) -> io::Result<()> {

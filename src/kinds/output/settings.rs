@@ -50,6 +50,7 @@ impl Conversion {
 /// What an output does, as its section says.
 #[derive(Clone, Debug)]
 pub(super) struct OutputSettings {
+    pub(super) section: String, // what it says but for the worker
     pub(super) place: Place,
     pub(super) input: Input,
     pub(super) reset: Option<Input>,

@@ -1,6 +1,7 @@
 //! The task. A tick allocates nothing, and makes no system call but the write. Time comes with the ticks.
 
-use super::digits::{Digits, Form};
+use super::digits::{Digits, Form, number};
+use super::fan;
 use super::guard::Guard;
 use super::held::Held;
 use super::law::{Law, Settings, Step, Wanted};
@@ -40,6 +41,7 @@ pub(super) struct Output {
     pub(super) write_errors: f64,
     pub(super) ticked: bool,
     pub(super) follows: bool, // it takes the target over from another task
+    pub(super) is_same: bool, // whose section says the same
     pub(super) alone: bool,   // no other task may still write to the target
     pub(super) finished: bool,
     pub(super) live: Live,
@@ -50,8 +52,17 @@ pub(super) struct Output {
 /// What makes it safe.
 pub(super) struct SafeState {
     pub(super) text: SafeText,
-    pub(super) value: f64,  // in the unit of the input; NaN: that is not known
-    pub(super) number: f64, // the raw one in the text
+    pub(super) value: f64,       // in the unit of the input; NaN: that is not known
+    pub(super) number: f64,      // the raw one in the text
+    pub(super) gives_back: bool, // a fan to its chip, which sets the value from then on
+}
+
+impl SafeState {
+    pub(super) fn of(text: SafeText, value: f64) -> Self {
+        let number_of = |text: &str| number(text).unwrap_or(f64::NAN);
+        let gives_back = text.enable.as_deref().map(number_of).is_some_and(fan::gives_back);
+        Self { number: number_of(&text.value), text, value, gives_back }
+    }
 }
 
 impl Output {
@@ -59,6 +70,7 @@ impl Output {
     fn take_over(&mut self) {
         let applied = self.conversion.back(self.held.raw());
         self.law = match self.held.is_safe() {
+            _ if self.is_same && self.held.has_to_recover() => Law::unrecovered(self.terms, applied),
             true => Law::made_safe_by_another(self.terms, applied),
             false => Law::going_on(self.terms, applied),
         };
@@ -100,7 +112,14 @@ impl Output {
         is_new
     }
 
-    /// The target may not be as it was written: writes that once more, where no tick would.
+    /// Whether what was put out is to be written again at a tick that changes nothing.
+    fn writes_again(&self) -> bool {
+        let has_own_value = || self.safe.as_ref().is_some_and(|safe| !safe.gives_back);
+        self.always
+            && (self.guard.written().has_lapsed() || self.law.follows() || self.law.is_safe() && has_own_value())
+    }
+
+    /// Writes what was put out once more, where no tick would: the target may not be as it was written.
     fn repair(&mut self, elapsed: f64) -> Result<(), TickError> {
         if self.law.is_safe() && self.safe.is_some() {
             return self.make_safe(elapsed);
@@ -178,7 +197,7 @@ impl Task for Output {
                 self.write_errors += 1.0;
                 Err(GONE)
             }
-            Wanted::Nothing if again || self.always && self.guard.written().has_lapsed() => self.repair(step.elapsed),
+            Wanted::Nothing if again || self.writes_again() => self.repair(step.elapsed),
             Wanted::Nothing => Ok(()),
             Wanted::Value(value) => {
                 if let Some(seen) = self.seen.take() {
@@ -190,6 +209,7 @@ impl Task for Output {
             Wanted::Ramp(value) => self.apply(value),
             Wanted::Safe => self.make_safe(step.elapsed),
         };
+        self.held.set_to_recover(self.law.has_to_recover());
         self.live.ticked(self.law.follows() && done.is_ok());
         values.copy_from_slice(&shown(&self.law, self.safe.is_some(), step.input, self.write_errors));
         done
