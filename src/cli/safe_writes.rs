@@ -2,7 +2,7 @@
 
 use super::{runtime, safe_readback};
 use crate::daemon::{FoundPlan, NoPlan, PlannedOutput};
-use crate::kinds::output::{PlannedWrite, values_last};
+use crate::kinds::output::{PlannedWrite, once_more};
 use crate::program;
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
@@ -184,8 +184,7 @@ fn make_all(outputs: &[PlannedOutput], how: (u32, Manner)) -> Vec<OutputDone<'_>
     all.into_iter().map(|(_, output)| output).collect()
 }
 
-/// Makes the writes of one output, and once more what failed: some chips take a value only once they are set to take it. `planner`: the
-/// process that had its targets.
+/// Makes the writes of one output, and once more those that [need it](once_more). `planner`: the process that had its targets.
 fn make<'a>(
     output: &'a PlannedOutput,
     (planner, manner): (u32, Manner),
@@ -222,8 +221,13 @@ fn make<'a>(
         }
     }
     let mut done = Ok(());
-    for write in values_last(again, &output.writes) {
-        let Err(error) = make_one(write, output, (planner, manner), text).map(|one| made.push(one)) else { continue };
+    if manner.dry_run {
+        return done;
+    }
+    for write in once_more(again, &output.writes) {
+        let (said, is_told) = (text.len(), made.iter().any(|it| it.write == *write));
+        let one = make_one(write, output, (planner, manner), text);
+        let Err(error) = one.map(|one| if is_told { text.truncate(said) } else { made.push(one) }) else { continue };
         if write.is_left_to_its_chip(&output.writes) {
             _ = writeln!(text, "{task}: did not write {write}: its chip sets it by itself again");
             continue;

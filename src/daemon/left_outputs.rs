@@ -6,7 +6,7 @@
 use super::failure::Failure;
 use super::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan, is_at, refused};
 use crate::kinds::output::{
-    Guard, LeftWrite, PlannedWrite, forget_left, is_left_to_another, leave_behind, values_last, was_made,
+    Guard, LeftWrite, PlannedWrite, forget_left, is_left_to_another, leave_behind, once_more, was_made,
 };
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::helper;
@@ -29,6 +29,10 @@ const AGAIN_EVERY: Span = Span::from_seconds(2);
 
 /// How often it is looked whether something has ended that is waited for.
 const BETWEEN: Span = Span::from_millis(10);
+
+/// How often, and after what time, what was written is read until it is there: many drivers look at their chip every second or two.
+const LOOKS: u32 = 60;
+const BETWEEN_LOOKS: Span = Span::from_millis(50);
 
 /// What to do about one that failed, and about one whose target another hertzd has.
 const LOOK: &str = "look at the device, or switch off what it drives";
@@ -261,7 +265,12 @@ impl LeftOutput {
         let (reply, answer) = bounded(1);
         let (writes, planner) = (owed.writes.clone(), self.planner);
         let write = move || {
-            let _ = reply.send(make_all(&owed, planner));
+            let made = make_all(&owed, planner);
+            let is_made = made.is_ok();
+            let _ = reply.send(made);
+            if is_made {
+                say_unlike(&owed.task, &owed.writes);
+            }
         };
         match helper::spawn("hertzd-left", write) {
             Ok(_) => self.under_way = Some((answer, writes)),
@@ -336,14 +345,13 @@ fn said(writes: &[PlannedWrite]) -> String {
     writes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Makes the writes of one output, and once more what failed: some chips take a value only once they are set to take it. `planner`: the process
-/// that had its targets.
+/// Makes the writes of one output, and once more those that [need it](once_more). `planner`: the process that had its targets.
 fn make_all(output: &PlannedOutput, planner: u32) -> io::Result<()> {
     let writes = &output.writes;
     let make = |write: &PlannedWrite| write.make_of(&output.task, Some(planner)).map(drop);
     let failed = writes.iter().filter(|write| make(write).is_err()).collect();
     let mut done = Ok(());
-    for write in values_last(failed, writes) {
+    for write in once_more(failed, writes) {
         let Err(error) = make(write) else { continue };
         if write.is_left_to_its_chip(writes) {
             continue;
@@ -355,6 +363,19 @@ fn make_all(output: &PlannedOutput, planner: u32) -> io::Result<()> {
         });
     }
     done
+}
+
+/// Says what a value holds some time after it was written, if it needs others for its effect, and holds something else.
+fn say_unlike(task: &str, writes: &[PlannedWrite]) {
+    for value in once_more(Vec::new(), writes) {
+        let is_like = (0..LOOKS).any(|_| value.amiss(None).is_none() || (pause(BETWEEN_LOOKS), false).1);
+        if let Some(why) = value.amiss(None).filter(|_| !is_like) {
+            warn!(
+                task,
+                "{task}: {why}; either its chip does not keep that number, or something else writes to it: {LOOK}"
+            );
+        }
+    }
 }
 
 /// Takes a plan; one whose process is about to end is waited for.

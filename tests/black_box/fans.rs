@@ -1,5 +1,5 @@
 //! Fans and PWM channels of the real program, in a tree of files in place of /sys/class, which needs root: a fan that its firmware takes back, a chip
-//! that takes a value in one mode only (`tests/program/chip.c`), a fan that is given back to its chip, a channel whose polarity is changed.
+//! that takes a value in one mode only, or drops it in others (`tests/program/chip.c`), a fan that is given back to its chip, a channel whose polarity is changed.
 
 use crate::program;
 use crate::program::{HERTZD, Running, run_in};
@@ -148,6 +148,60 @@ fn a_chip_that_takes_a_value_in_one_mode_only_is_taken_whatever_its_mode() {
         let ended = stop(running);
         assert_eq!(read(ended.folder.path(), "class/hwmon/hwmon0/pwm2_mode"), "1");
     }
+}
+
+const DROPS: &str = "drops 0 1 2";
+const DROPPED: &str = "hwmon = \"nct6798\"\nfile = \"pwm2\"\nsafe = 1.0\n"; // without readback, which would see it
+
+/// The fan is its chip's again, and turns as that likes.
+fn take_back(folder: &Path) {
+    for (file, text) in [("pwm2_mode", "2"), ("pwm2_enable", "2"), ("pwm2", "60")] {
+        put(folder, &format!("class/hwmon/hwmon0/{file}"), text);
+    }
+}
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_value_that_its_chip_drops_is_written_again_once_the_fan_follows_it() {
+    // Neither comes to a second value: an input that is never good, and one that never changes.
+    let never_good =
+        output(&format!("{DROPPED}write = \"always\"\n")).replace("/in\"", "/in\"\nvalid = { value = [2, 3] }");
+    let constant = output(&format!("{DROPPED}start = \"keep\"\n"));
+    for (config, wanted) in [(never_good, "255"), (constant, "128")] {
+        let Some(mut running) = start(&config, "2", Some(DROPS)) else { return };
+        wait_until(&mut running, "class/hwmon/hwmon0/pwm2", wanted);
+        assert_eq!(hwmon(&running, "pwm2_mode"), "1");
+        if wanted == "255" {
+            take_back(running.folder());
+            wait_until(&mut running, "class/hwmon/hwmon0/pwm2", wanted);
+        }
+        // By another process, and by a start without that output.
+        running.signal("KILL");
+        let ended = running.wait();
+        let plan = fs::read(ended.folder.path().join("safe-plan.json")).unwrap();
+        take_back(ended.folder.path());
+        let safe = in_tree(ended.folder.path(), DROPS).args([HERTZD, "safe"]).output().unwrap();
+        let said = String::from_utf8_lossy(&safe.stdout).matches("wrote 255").count();
+        assert!(safe.status.success() && said == 1, "{safe:?}");
+        assert_eq!(read(ended.folder.path(), "class/hwmon/hwmon0/pwm2"), "255");
+        take_back(ended.folder.path());
+        fs::write(ended.folder.path().join("safe-plan.json"), plan).unwrap();
+        let mut command = in_tree(ended.folder.path(), DROPS);
+        command.arg(HERTZD);
+        let mut running = run_in(ended.folder, command, SOURCE, &["--json"]);
+        wait_until(&mut running, "class/hwmon/hwmon0/pwm2", "255");
+        let ended = stop(running);
+        assert!(!ended.stderr.contains("in place of"), "{}", ended.describe());
+    }
+}
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_safe_value_that_its_chip_drops_all_the_same_is_said_at_the_start() {
+    let Some(mut running) = start(&output(DROPPED), "2", Some("deaf 1 2")) else { return };
+    let said = "pwm2 reads 60 after its safe value, 255, was written and pwm2_enable was set to 1";
+    running.wait_for("it is said", |running| running.stderr().contains(said));
+    stop(running);
 }
 
 #[test]

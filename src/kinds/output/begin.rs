@@ -2,18 +2,22 @@
 //! values is written. Until then nothing is, so a start or a reload that is refused leaves all targets as they were. May block; for the thread
 //! that builds tasks.
 
+use super::digits::{Digits, number};
+use super::fan;
 use super::guard::Guard;
 use super::held::Held;
 use super::pending;
 use super::place::Place;
-use super::port::Content;
+use super::port::{Content, READ_AGAIN, READ_TRIES};
 use super::reopen::set_up;
 use super::target::Target;
 use crate::config::BuildError;
 use crate::kinds::device::Refusal;
+use crate::sys::clock::pause;
 use std::cell::RefCell;
 use std::io;
 use std::sync::{Arc, Weak};
+use tracing::warn;
 
 /// What one task writes before its first tick, if it still exists by then.
 pub(crate) struct Beginning(Box<dyn FnOnce() -> Result<(), BuildError> + Send>);
@@ -77,6 +81,7 @@ impl First {
         // A regular file may take two system calls: a write that failed may have changed it.
         let file = || self.target.regular_file().and_then(|_| self.target.read(Some(held.taken())).ok());
         let before = file();
+        let is_taken = self.makes_safe && self.target.has_mode() && is_its_chips(content(&self.target, &held).as_ref());
         let written = pending::begin(&guard, || if self.makes_safe { guard.write_first() } else { Ok(()) });
         let (key, shown) = (self.place.key(), self.target.shown());
         let refuse = |error: io::Error| Refusal::new(key, format!("cannot write the safe value to {shown}: {error}"));
@@ -87,8 +92,34 @@ impl First {
         if self.makes_safe {
             held.put_out(self.safe, true);
         }
+        let wanted = Digits::rounded(self.safe, self.target.form);
+        if let Some(read) = is_taken.then(|| holds_otherwise(&self.target, &held, wanted)).flatten() {
+            let (task, enable) = (guard.task(), self.target.enable_name());
+            warn!(
+                task,
+                "{task}: {shown} reads {read} after its safe value, {wanted}, was written and {enable} was set to 1: its chip keeps fewer steps than \
+                 it takes, or drops what is written; see whether the fan turns as it should, or switch off what it cools. With `readback` hertzd \
+                 watches it"
+            );
+        }
         Ok(())
     }
+}
+
+/// Whether it is a fan that its chip has.
+fn is_its_chips(content: Option<&Content>) -> bool {
+    content.and_then(|content| content.enable.as_deref()).and_then(number).is_some_and(fan::gives_back)
+}
+
+/// What a fan that was taken from its chip holds in place of this, for as long as a driver may show what it saw before; `None`: this, or it is its
+/// chip's again, as was asked for. Some chips keep fewer steps than they take, so it is no failure.
+fn holds_otherwise(target: &Target, held: &Held, wanted: f64) -> Option<String> {
+    let look = || {
+        let now = content(target, held).filter(|now| !is_its_chips(Some(now)))?;
+        number(&now.value).is_some_and(|read| read.total_cmp(&wanted).is_ne()).then(|| now.value.trim().to_owned())
+    };
+    let is_there = (0..READ_TRIES).any(|_| look().is_none() || (pause(READ_AGAIN), false).1);
+    if is_there { None } else { look() }
 }
 
 /// Makes a target ready to be written: a PWM channel gets its period, a GPIO line becomes an output.

@@ -1,10 +1,11 @@
 //! What `pwmN_enable` means for a fan, and how the two files make it safe. Pure: what is written goes through closures.
 //!
 //! By the kernel's `Documentation/ABI/testing/sysfs-class-hwmon` 0 is full speed, at 1 the value is followed, and above that the chip decides.
-//! Chips differ: some take a value only while they follow it (nct6775 says EBUSY in any other mode), some show 0 for a fan that follows 255
-//! (nct6775, it87), and some refuse a mode that they show.
+//! Chips differ: some take a value only while they follow it (in any other mode nct6775 says EBUSY, and adt7475 drops the value and says nothing), some
+//! show 0 for a fan that follows 255 (nct6775, it87), and some refuse a mode that they show.
 
 use super::digits::number;
+use super::setting::in_force;
 use std::io;
 
 /// `pwmN_enable` of a fan that follows its value.
@@ -25,8 +26,8 @@ pub(super) fn is_mode(set: f64, read: f64, holds: impl FnOnce() -> Option<f64>) 
     is(set, read) || (is(set, 1.0) && is(read, 0.0) || is(set, 0.0) && is(read, 1.0)) && is_full()
 }
 
-/// Writes the value, then the mode: a fan that is given back has its value before that, while the chip takes one. `value` writes a text to
-/// `pwmN`, `enable` one to `pwmN_enable`.
+/// Writes the value and the mode: a fan that is given back has its value before that, while the chip takes one; one that is taken has it after that
+/// too. `value` writes a text to `pwmN`, `enable` one to `pwmN_enable`.
 ///
 /// # Errors
 /// What the kernel refused, unless the fan is as it should be without it.
@@ -36,17 +37,15 @@ pub(super) fn make_safe(
     mut value: impl FnMut(&str) -> io::Result<()>,
     mut enable: impl FnMut(&str) -> io::Result<()>,
 ) -> io::Result<()> {
-    let wrote = value(text);
-    let set = enable(mode);
-    match number(mode) {
-        Some(mode) if gives_back(mode) => match set {
-            // A chip that has its fan may refuse a value.
-            Ok(()) => Ok(()),
-            // Full speed, as well as such a chip lets it be said.
-            Err(_) if mode == 0.0 && enable(MANUAL).and_then(|()| value(FULL)).is_ok() => Ok(()),
-            refused => refused,
-        },
-        _ => set.and_then(|()| wrote.or_else(|_| value(text))),
+    let Some(given) = number(mode).filter(|mode| gives_back(*mode)) else {
+        return in_force(|| value(text), || enable(mode));
+    };
+    // A chip that has its fan may refuse a value.
+    _ = value(text);
+    match enable(mode) {
+        // Full speed, as well as such a chip lets it be said.
+        Err(_) if given == 0.0 && enable(MANUAL).and_then(|()| value(FULL)).is_ok() => Ok(()),
+        set => set,
     }
 }
 
@@ -54,8 +53,9 @@ pub(super) fn make_safe(
 mod tests {
     use super::*;
 
-    /// A chip that takes a value only in mode 1, and only some modes.
+    /// A chip that takes a value only in mode 1, and only some modes. In another one it refuses a value, or drops it without a word.
     struct Chip {
+        drops: bool,
         modes: &'static [u8],
         mode: u8,
         value: String,
@@ -66,10 +66,11 @@ mod tests {
             let chip = std::cell::RefCell::new(self);
             let value = |text: &str| {
                 let mut chip = chip.borrow_mut();
-                if chip.mode != 1 {
-                    return Err(io::Error::from_raw_os_error(libc::EBUSY));
+                match chip.mode {
+                    1 => text.trim().clone_into(&mut chip.value),
+                    _ if chip.drops => {}
+                    _ => return Err(io::Error::from_raw_os_error(libc::EBUSY)),
                 }
-                text.trim().clone_into(&mut chip.value);
                 Ok(())
             };
             let enable = |text: &str| {
@@ -87,8 +88,8 @@ mod tests {
 
     #[test]
     fn a_chip_that_takes_values_in_one_mode_only_is_taken_and_given_back() {
-        for original in [0, 2, 3, 4, 5] {
-            let mut chip = Chip { modes: &[0, 1, 2, 3, 4, 5], mode: original, value: "60".into() };
+        for (original, drops) in [0, 2, 3, 4, 5].into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {
+            let mut chip = Chip { drops, modes: &[0, 1, 2, 3, 4, 5], mode: original, value: "60".into() };
             chip.make_safe("255\n", "1\n").unwrap();
             assert_eq!((chip.mode, &*chip.value), (1, "255"), "it is taken");
             for _ in 0..2 {
@@ -100,12 +101,12 @@ mod tests {
 
     #[test]
     fn a_chip_that_refuses_the_mode_it_has_shown_runs_at_full_speed_or_is_a_failure() {
-        let mut chip = Chip { modes: &[1, 2], mode: 1, value: "60".into() };
+        let mut chip = Chip { drops: false, modes: &[1, 2], mode: 1, value: "60".into() };
         chip.make_safe("60\n", "0\n").unwrap();
         assert_eq!((chip.mode, &*chip.value), (1, "255"));
         let refused = chip.make_safe("60\n", "5\n").unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EINVAL));
-        let mut chip = Chip { modes: &[], mode: 5, value: "60".into() };
+        let mut chip = Chip { drops: false, modes: &[], mode: 5, value: "60".into() };
         assert!(chip.make_safe("255\n", "1\n").is_err());
     }
 

@@ -27,8 +27,8 @@ pub(super) struct Files {
     pub(super) path: PathBuf,                      // as the kernel names it: no symbolic link
     pub(super) is_regular: bool, // it is no attribute of a driver: it holds any number, and nothing behind it
     pub(super) enable: Option<PathBuf>, // `pwmN_enable`
-    pub(super) settings: Vec<Setting>, // what gives the value its effect: that file; or of a PWM channel `period`, `polarity` and `enable`
-    pub(super) beside: Vec<PathBuf>, // what else decides what the value does: of a PWM channel these two and its polarity
+    pub(super) settings: Vec<Setting>, // what gives the value its effect: that file; of a PWM channel `period`, `polarity` and `enable`; of a converter `powerdown`
+    pub(super) beside: Vec<PathBuf>,   // what else decides what the value does, and belongs to nobody else
     pub(super) witness: Option<(PathBuf, String)>, // shows that the path still leads to this device
 }
 
@@ -66,8 +66,11 @@ impl Files {
         let witness = first_line(&name).map(|text| (name, text));
         let mode = |path: &PathBuf| Setting { path: path.clone(), number: 1.0, sort: Sort::Mode };
         let polarity = Some(&path).filter(|path| path.ends_with("duty_cycle")).and_then(|path| polarity_beside(path));
-        let beside = polarity.iter().map(|polarity| polarity.path.clone()).collect();
-        let settings = enable.iter().map(mode).chain(polarity).collect();
+        let power = power_beside(&path);
+        let own = power.iter().filter_map(|(power, is_shared)| (!is_shared).then(|| power.path.clone()));
+        let beside = polarity.iter().map(|polarity| polarity.path.clone()).chain(own).collect();
+        let power = power.map(|(power, _)| power);
+        let settings = enable.iter().map(mode).chain(polarity).chain(power).collect();
         Self { path, is_regular: false, enable, settings, beside, witness }
     }
 
@@ -117,6 +120,16 @@ pub(super) fn polarity_beside(duty_cycle: &Path) -> Option<Setting> {
     let path = duty_cycle.with_file_name("polarity");
     let number = Sort::Polarity.number(&text_of(&path).ok()?)?;
     Some(Setting { path, number, sort: Sort::Polarity })
+}
+
+/// What must be 0 for a channel of a converter to put anything out: many take values while they are powered down. And whether it is that of all
+/// channels: their outputs share it.
+fn power_beside(raw: &Path) -> Option<(Setting, bool)> {
+    let channel = raw.file_name()?.to_str()?.strip_suffix("_raw").filter(|channel| channel.starts_with("out_"))?;
+    let of = |channel: &str| raw.with_file_name(format!("{channel}_powerdown"));
+    let all = channel.trim_end_matches(|it: char| it.is_ascii_digit());
+    let (path, is_shared) = [(of(channel), false), (of(all), true)].into_iter().find(|(path, _)| path.exists())?;
+    Some((Setting { path, number: 0.0, sort: Sort::Power }, is_shared))
 }
 
 /// Locks a file of a target of a task against other processes of hertzd.
@@ -307,4 +320,54 @@ pub(super) fn is_makeable(path: &Path) -> bool {
 
 pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::digits::Digits;
+    use super::super::guard::SafeWrite;
+    use super::super::place::Place;
+    use super::super::target::Target;
+    use super::super::written::LastWritten;
+    use super::*;
+    use crate::kinds::sensor::ByName;
+
+    #[test]
+    fn a_converter_that_is_powered_down_is_switched_on_by_whoever_writes_its_value() {
+        for (power, files) in [("out_voltage0_powerdown", 2), ("out_voltage_powerdown", 1)] {
+            let sys = tempfile::tempdir().unwrap();
+            let folder = sys.path().canonicalize().unwrap().join("bus/iio/devices/iio:device0");
+            fs::create_dir_all(&folder).unwrap();
+            let put = |file: &str, text: &str| fs::write(folder.join(file), format!("{text}\n")).unwrap();
+            [("name", "ad5504"), ("out_voltage0_raw", "100"), ("out_voltage0_scale", "1"), (power, "1")]
+                .iter()
+                .for_each(|(file, text)| put(file, text));
+            let place = Place::Iio(ByName { name: "ad5504".into(), device: None }, "out_voltage0_raw".into());
+            let target = Target::find(&place, sys.path()).unwrap().unwrap();
+            assert_eq!(target.ids.len(), files, "what all channels have belongs to none of their outputs");
+            let (Kept { file: taken, .. }, beside) = target.take("file").unwrap();
+            let is = |value: &str| {
+                let holds = ["out_voltage0_raw", power].map(|file| fs::read_to_string(folder.join(file)).unwrap());
+                assert_eq!(holds, [format!("{value}\n"), "0\n".to_owned()]);
+                put(power, "1");
+            };
+            let (mut writer, last) = (target.writer(&taken).unwrap(), LastWritten::default());
+            writer.write(&Digits::of(300.0, target.form), &last).unwrap();
+            is("300");
+            writer.write(&Digits::of(400.0, target.form), &last).unwrap();
+            assert_eq!(fs::read_to_string(folder.join(power)).unwrap(), "1\n", "once is enough");
+            last.lapse();
+            writer.write(&Digits::of(500.0, target.form), &last).unwrap();
+            is("500");
+            let text = SafeText { value: "250\n".into(), enable: None, stored: None };
+            writer.was_made_safe();
+            writer.write_safe(&text, &last).unwrap();
+            is("250");
+            target.safe_writer(&taken, text.clone(), None).unwrap().write_safe().unwrap();
+            is("250");
+            drop((taken, beside));
+            target.plan(&text, None).iter().for_each(|write| drop(write.make().unwrap()));
+            is("250");
+        }
+    }
 }

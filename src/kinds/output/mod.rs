@@ -81,7 +81,7 @@ pub(crate) use pending::{
     LeftWrite, cancel_takeovers, close_settled, finish_takeovers, forget_left, leave_behind, was_made,
 };
 pub(crate) use planned::is_left_to_another;
-pub(crate) use planned_fan::values_last;
+pub(crate) use planned_fan::once_more;
 pub(crate) use planned_write::PlannedWrite;
 pub(crate) use reading::{Lapse, ReadBack, Reading};
 pub(crate) use reopen::reopened;

@@ -13,13 +13,13 @@ fn mode_of(value: &Path) -> PathBuf {
     value.with_file_name(format!("{}_enable", value.file_name().unwrap_or_default().to_string_lossy()))
 }
 
-/// The order in which writes of an output are made again that failed: the value, with which `writes` begins, may be taken only by what the others
-/// set.
-pub(crate) fn values_last<'a>(failed: Vec<&'a PlannedWrite>, writes: &[PlannedWrite]) -> Vec<&'a PlannedWrite> {
-    let is_value = |write: &&PlannedWrite| writes.first() == Some(*write);
-    let (values, mut sorted): (Vec<_>, Vec<_>) = failed.into_iter().partition(is_value);
-    sorted.extend(values);
-    sorted
+/// The writes of an output that are made once more when all were made, in that order: those that failed, and behind them the value, with which
+/// `writes` begins, where others give it its effect: see [`in_force`](super::setting::in_force). The value of a fan that is given back only if it failed.
+pub(crate) fn once_more<'a>(failed: Vec<&'a PlannedWrite>, writes: &'a [PlannedWrite]) -> Vec<&'a PlannedWrite> {
+    let Some((value, others)) = writes.split_first() else { return failed };
+    let is_set = !others.is_empty() && !others.iter().any(|other| other.gives_back(value));
+    let value = Some(value).filter(|value| is_set || failed.contains(value));
+    failed.into_iter().filter(|write| Some(*write) != writes.first()).chain(value).collect()
 }
 
 impl PlannedWrite {
@@ -39,6 +39,12 @@ impl PlannedWrite {
             _ => false,
         };
         writes.iter().any(by_chip)
+    }
+
+    /// Whether it gives a fan back to its chip that has this value.
+    fn gives_back(&self, value: &Self) -> bool {
+        let (Self::File { path, text, .. }, Self::File { path: value, .. }) = (self, value) else { return false };
+        *path == mode_of(value) && number(text).is_some_and(fan::gives_back)
     }
 
     /// Whether it is the mode of a fan that is in force, where it reads so.
@@ -89,7 +95,26 @@ mod tests {
             original: None,
         };
         let all = ["/duty_cycle", "/period", "/enable"].map(file);
-        assert_eq!(values_last(all.iter().collect(), &all), [&all[1], &all[2], &all[0]]);
-        assert_eq!(values_last(all[1..].iter().collect(), &all), [&all[1], &all[2]]);
+        assert_eq!(once_more(all.iter().collect(), &all), [&all[1], &all[2], &all[0]]);
+        assert_eq!(once_more(all[1..2].iter().collect(), &all), [&all[1], &all[0]]);
+        assert_eq!(once_more(Vec::new(), &all[..1]), [&all[0]; 0], "nothing else is set");
+    }
+
+    #[test]
+    fn the_value_of_a_fan_is_written_again_behind_its_mode_unless_that_gives_it_back() {
+        let fan = |mode: &str| {
+            [("/pwm1", "60\n"), ("/pwm1_enable", mode)].map(|(path, text)| PlannedWrite::File {
+                path: path.into(),
+                witness: None,
+                text: text.into(),
+                cut: false,
+                original: None,
+            })
+        };
+        for (mode, is_taken) in [("1\n", true), ("2\n", false), ("0\n", false)] {
+            let all = fan(mode);
+            assert_eq!(once_more(Vec::new(), &all), all.iter().take(usize::from(is_taken)).collect::<Vec<_>>());
+            assert_eq!(once_more(vec![&all[0]], &all), [&all[0]], "what has failed is tried again");
+        }
     }
 }

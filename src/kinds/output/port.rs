@@ -6,7 +6,7 @@ use super::fan;
 use super::guard::SafeWrite;
 use super::planned_write::PlannedWrite;
 use super::put;
-use super::setting::Sort;
+use super::setting::{Sort, in_force};
 use super::written::{LastWritten, SETTINGS};
 use crate::sys::clock::pause;
 use crate::time::Span;
@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 /// How often a setting is read again until it shows what was written, and after what time.
-const READ_TRIES: u32 = 60;
-const READ_AGAIN: Span = Span::from_millis(50);
+pub(super) const READ_TRIES: u32 = 60;
+pub(super) const READ_AGAIN: Span = Span::from_millis(50);
 
 /// What a text goes to.
 #[derive(Debug)]
@@ -141,24 +141,17 @@ impl Writer {
     }
 
     /// Writes a value: one system call; to a regular file one that asks how long it is, and one or two that write. And what makes it effective,
-    /// where that is to be set or has lapsed. The value comes first: the fan does not follow an old one in between.
+    /// where that is to be set or has lapsed: that, and the value once more.
     pub(super) fn write(&mut self, digits: &Digits, last: &LastWritten) -> io::Result<()> {
         self.is_safe = false;
-        let value = self.put(digits.bytes());
-        if self.is_set && !last.has_lapsed() {
-            return value;
-        }
-        self.set(last)?;
-        self.is_set = true;
-        // Some chips take a value only when it is set by hand, and a PWM channel none that is longer than its period.
-        value.or_else(|_| self.put(digits.bytes()))
+        self.put(digits.bytes().len(), last, |port, had| port.put(digits.bytes(), had))
     }
 
     /// Writes the safe state; where it is written once more, and nothing has lapsed, its value alone.
     pub(super) fn write_safe(&mut self, text: &SafeText, last: &LastWritten) -> io::Result<()> {
         if std::mem::take(&mut self.is_safe) && !last.has_lapsed() {
-            self.put_safe(text)?;
-            self.is_safe = true;
+            self.port.put_safe(text.value.as_bytes(), text.stored.as_deref(), self.length)?;
+            (self.length, self.is_safe) = (text.value.len() as u64, true);
             return Ok(());
         }
         if let (Some(mode), [enable, ..]) = (&text.enable, &self.settings[..]) {
@@ -170,54 +163,51 @@ impl Writer {
             (self.is_set, self.is_safe) = (!fan::gives_back(mode), true);
             return Ok(());
         }
-        let value = self.put_safe(text);
-        if !last.has_lapsed() {
-            return value;
-        }
-        self.set(last)?;
-        self.is_set = true;
-        value.or_else(|_| self.put_safe(text))
+        let value = text.value.as_bytes();
+        self.put(value.len(), last, |port, had| port.put_safe(value, text.stored.as_deref(), had))
     }
 
-    /// Writes the settings.
-    fn set(&self, last: &LastWritten) -> io::Result<()> {
-        let mut numbers = [f64::NAN; SETTINGS];
-        last.forget_settings(); // should one of these writes fail
-        for (at, (setting, wrote)) in self.settings.iter().zip(&mut numbers).enumerate() {
-            let put = || put::attribute(&*setting.file, setting.text.as_bytes());
-            match (setting.sort, self.settings.get(at + 1)) {
-                // Some drivers change the polarity only of a channel that is off; the next setting switches it on. Whether it has changed is read.
-                (Sort::Polarity, Some(enable)) => {
-                    _ = put().or_else(|error| match error.raw_os_error() {
-                        Some(libc::EBADF) => Err(error), // it may only be read
-                        _ => put::attribute(&*enable.file, b"0\n").and_then(|()| put()),
-                    });
-                }
-                (Sort::Polarity, None) => _ = put(),
-                (Sort::Number | Sort::Mode, _) => put()?,
-            }
-            *wrote = setting.number;
+    /// Writes a value of this length by `put`, and what makes it effective, where that is to be set or has lapsed.
+    fn put(&mut self, length: usize, last: &LastWritten, put: impl Fn(&Port, u64) -> io::Result<()>) -> io::Result<()> {
+        let mut value = || {
+            put(&self.port, self.length)?;
+            self.length = length as u64;
+            Ok(())
+        };
+        match &self.settings[..] {
+            _ if self.is_set && !last.has_lapsed() => value(),
+            [] => value().map(|()| last.repaired()),
+            settings => in_force(value, || set(settings, last).map(|()| self.is_set = true)),
         }
-        last.set(numbers);
-        Ok(())
     }
 
     /// Another thread has written the safe state: how long a regular file is now is not known.
     pub(super) fn was_made_safe(&mut self) {
         (self.is_set, self.is_safe, self.length) = (self.is_prepared, false, LONGEST as u64);
     }
+}
 
-    fn put(&mut self, text: &[u8]) -> io::Result<()> {
-        self.port.put(text, self.length)?;
-        self.length = text.len() as u64;
-        Ok(())
+/// Writes the settings.
+fn set(settings: &[OpenSetting], last: &LastWritten) -> io::Result<()> {
+    let mut numbers = [f64::NAN; SETTINGS];
+    last.forget_settings(); // should one of these writes fail
+    for (at, (setting, wrote)) in settings.iter().zip(&mut numbers).enumerate() {
+        let put = || put::attribute(&*setting.file, setting.text.as_bytes());
+        match (setting.sort, settings.get(at + 1)) {
+            // Some drivers change the polarity only of a channel that is off; the next setting switches it on. Whether it has changed is read.
+            (Sort::Polarity, Some(enable)) => {
+                _ = put().or_else(|error| match error.raw_os_error() {
+                    Some(libc::EBADF) => Err(error), // it may only be read
+                    _ => put::attribute(&*enable.file, b"0\n").and_then(|()| put()),
+                });
+            }
+            (Sort::Polarity, None) => _ = put(),
+            (Sort::Number | Sort::Mode | Sort::Power, _) => put()?,
+        }
+        *wrote = setting.number;
     }
-
-    fn put_safe(&mut self, text: &SafeText) -> io::Result<()> {
-        self.port.put_safe(text.value.as_bytes(), text.stored.as_deref(), self.length)?;
-        self.length = text.value.len() as u64;
-        Ok(())
-    }
+    last.set(numbers);
+    Ok(())
 }
 
 /// The safe state of a target, by descriptors of its own: the kernel lets one write at a time through each.
@@ -319,13 +309,7 @@ impl SafeWrite for SafeWriter {
             [mode] if mode.sort == Sort::Mode => {
                 fan::make_safe(&self.text, &mode.text, put, |text| mode.write_text(text))
             }
-            settings => {
-                let value = put(&self.text);
-                let set = write_all(settings);
-                // A channel takes no duty that is longer than its period.
-                value.or_else(|_| put(&self.text))?;
-                set
-            }
+            settings => in_force(|| put(&self.text), || write_all(settings)),
         }
     }
 
@@ -377,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_polarity_that_may_only_be_read_does_not_switch_its_channel_off() {
-        let [port, mut polarity, enable] = [(); 3].map(|()| tempfile::NamedTempFile::new().unwrap());
+        let [mut polarity, enable] = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
         polarity.write_all(b"normal\n").unwrap();
         let setting =
             |file: File, text: &str, sort| OpenSetting { file: Arc::new(file), text: text.into(), number: 1.0, sort };
@@ -385,8 +369,7 @@ mod tests {
             setting(File::open(polarity.path()).unwrap(), "inversed\n", Sort::Polarity),
             setting(enable.reopen().unwrap(), "1", Sort::Number),
         ];
-        let writer = Writer::new(Port::Regular(Arc::new(port.into_file())), settings, true);
-        writer.set(&LastWritten::default()).unwrap();
+        set(&settings, &LastWritten::default()).unwrap();
         // A newline would be left of what switches it off.
         assert_eq!(std::fs::read_to_string(enable.path()).unwrap(), "1");
     }

@@ -115,7 +115,9 @@ impl Readback {
                 "the firmware takes fans back after a resume; so do the BIOS and programs such as fancontrol",
                 format!("{shown} does not follow hertzd"),
             ),
-            Sort::Number => ("another program uses the channel", format!("{shown} does not follow hertzd")),
+            Sort::Number | Sort::Power => {
+                ("another program uses the channel", format!("{shown} does not follow hertzd"))
+            }
             Sort::Polarity => (
                 "another program uses the channel",
                 format!("{shown} does the opposite of what it did when hertzd started: full is off, and off is full"),
@@ -148,7 +150,7 @@ fn is_in_force(target: &Target, setting: &Setting, set: f64, (read, number): (&s
         // A fan at full speed that was told otherwise is not.
         Sort::Mode if !fan::gives_back(set) => fan::is_mode(set, read, || holds().filter(|holds| same(*holds, number))),
         Sort::Mode => fan::is_mode(set, read, holds),
-        Sort::Number | Sort::Polarity => same(read, set),
+        Sort::Number | Sort::Power | Sort::Polarity => same(read, set),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The files beside a target that decide what effect its value has: what they say, and how a PWM channel keeps its polarity. Blocks only by what
-//! it is told to read and write.
+//! The files beside a target that decide what effect its value has: what they say, how a value is written together with them, and how a PWM
+//! channel keeps its polarity. Blocks only by what it is told to read and write.
 
 use super::digits::number;
 use std::io;
@@ -20,6 +20,8 @@ pub(super) enum Sort {
     Number,
     /// That of `pwmN_enable`.
     Mode,
+    /// That of a converter's `powerdown`. It is set together with the value.
+    Power,
     /// One of the [`POLARITIES`], by its place. It stays as it was found.
     Polarity,
 }
@@ -31,7 +33,7 @@ impl Sort {
     /// The number that a text stands for.
     pub(super) fn number(self, text: &str) -> Option<f64> {
         match self {
-            Self::Number | Self::Mode => number(text),
+            Self::Number | Self::Mode | Self::Power => number(text),
             Self::Polarity => [0.0, 1.0].into_iter().find(|at| text.lines().next() == Some(&*self.text(*at))),
         }
     }
@@ -39,7 +41,7 @@ impl Sort {
     /// The text of a number, without a newline.
     pub(super) fn text(self, number: f64) -> String {
         match self {
-            Self::Number | Self::Mode => number.to_string(),
+            Self::Number | Self::Mode | Self::Power => number.to_string(),
             Self::Polarity => POLARITIES[usize::from(number > 0.0)].to_owned(),
         }
     }
@@ -50,6 +52,20 @@ impl Setting {
     pub(super) fn text(&self) -> String {
         self.sort.text(self.number) + "\n"
     }
+}
+
+/// Writes a value, what gives it its effect, and the value once more, whatever came of it at first: until it is set to follow its value a device may
+/// refuse that (nct6775), keep it for later, or drop it without a word (adt7475). It comes first too, so that nothing follows an old one in between.
+///
+/// # Errors
+/// What the kernel refused, of what was set or else of the value.
+pub(super) fn in_force(
+    mut value: impl FnMut() -> io::Result<()>,
+    set: impl FnOnce() -> io::Result<()>,
+) -> io::Result<()> {
+    _ = value();
+    let (set, value) = (set(), value());
+    set.and(value)
 }
 
 /// Gives a channel its polarity back, where another program has changed it. One that has it is not written: who may write the duty need not be

@@ -235,7 +235,7 @@ impl Target {
 
     /// Whether that is set before its first value is written, and not with it.
     pub(super) fn is_prepared(&self) -> bool {
-        self.means.enable().is_none()
+        !self.settings().iter().any(|setting| matches!(setting.sort, Sort::Mode | Sort::Power))
     }
 
     /// What others make it safe with.

@@ -119,5 +119,5 @@ bind_iio_dummy
 check "  plugged in again, the service reads it" buffer in_unit
 
 same "the service may write nothing else in /sys" "" "$(find /sys/devices -type f -group hertzd \
-    ! -path '*/iio:device*/buffer*' ! -path '*/iio:device*/scan_elements/*' ! -path '*/iio:device*/trigger/*' ! -name '*sampling_frequency' ! -name current_timestamp_clock ! -name 'out_*_raw')"
+    ! -path '*/iio:device*/buffer*' ! -path '*/iio:device*/scan_elements/*' ! -path '*/iio:device*/trigger/*' ! -name '*sampling_frequency' ! -name current_timestamp_clock ! -name 'out_*_raw' ! -name 'out_*_powerdown')"
 quiet_kernel

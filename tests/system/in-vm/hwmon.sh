@@ -6,8 +6,8 @@
 reads() { [ "$(task "$1" values."$2".last)" = "$3" ]; }
 errors_above() { [ "$(task "$1" errors)" -gt "$2" ]; }
 
-# With addresses for a second chip, a fan's and a PWM's.
-modprobe i2c-stub chip_addr=0x48,0x49,0x18,0x40
+# With addresses for a second chip, two fans' and a PWM's.
+modprobe i2c-stub chip_addr=0x48,0x49,0x18,0x40,0x2e
 check "lm75 is loaded" load_lm75 25.5
 i2cset -f -y "$I2C_BUS" 0x48 3 0x0050 w # its limit: 80 degrees
 i2cset -f -y "$I2C_BUS" 0x48 2 0x004b w # and its hysteresis: 75
@@ -140,3 +140,73 @@ echo 10000000 >"$PWM/pwm3/period"
 check "  and gives it its period" within 60 is "$PWM/pwm3/period" 5000000
 check "  then all is in force" within 60 in_force
 systemctl stop hertzd
+
+echo "# a driver that drops a value in automatic mode, and says nothing"
+modprobe adt7475
+adt7475_set() { i2cset -f -y "$I2C_BUS" 0x2e "$@"; }
+duty_is()     { [ "$(i2cget -f -y "$I2C_BUS" 0x2e 0x30)" = "$1" ]; }
+# Its own control, by a temperature, has the first fan at 64.
+take_back()   { adt7475_set 0x30 0x40; adt7475_set 0x5c 0x02; }
+# The driver looks at its chip every few seconds.
+its_chips()   { take_back; check "its chip has the fan" within 60 is "$DROPS/pwm1_enable" 2; }
+# Who it is, its least speeds by temperature, and the most that each may be.
+while read -r register value; do adt7475_set "$register" "$value"; done <<END
+0x3d 0x75
+0x3e 0x41
+0x3f 0x69
+0x40 0x05
+0x5f 0xc4
+0x60 0xc4
+0x61 0xc4
+0x38 0xff
+0x39 0xff
+0x3a 0xff
+0x30 0x40
+0x31 0x40
+0x32 0x40
+0x5c 0x02
+0x5d 0x02
+0x5e 0x02
+END
+echo adt7475 0x2e >"/sys/bus/i2c/devices/i2c-$I2C_BUS/new_device"
+udevadm settle
+DROPS=$(dirname "$(grep -lx adt7475 /sys/class/hwmon/hwmon*/name)")
+its_chips
+echo 200 >"$DROPS/pwm1"
+same "  it drops a value then, without an error" 64 "$(cat "$DROPS/pwm1")"
+echo 9 >/run/drops && chmod 644 /run/drops
+drops() {
+    setup Restart=no <<END
+[task.source]
+kind = "sensor"
+rate = "2 Hz"
+path = "/run/drops"
+valid = { value = [0, 1] }
+
+[task.fan]
+kind = "output"
+rate = "2 Hz"
+input = "source.value"
+hwmon = "adt7475"
+file = "pwm1"
+safe = 1.0
+safe-after = "60s"
+$1
+END
+}
+drops 'write = "always"'
+check "an input that is bad from the start: it has its safe value" within 60 is "$DROPS/pwm1" 255
+same "  by hand" 1 "$(cat "$DROPS/pwm1_enable")"
+lacks "  and the journal knows of no other value" "$(messages)" "after its safe value"
+sleep $((4 + PATIENCE))
+take_back
+check "the chip takes it back: hertzd takes it again, with its safe value" within 60 duty_is 0xff
+systemctl stop hertzd
+echo 0.4 >/run/drops
+its_chips
+drops 'start = "keep"'
+check "one value that never changes, and nothing before it" within 60 is "$DROPS/pwm1" 102
+its_chips
+systemctl kill --signal=KILL hertzd
+check "killed meanwhile, hertzd safe takes it with its safe value" within 60 is "$DROPS/pwm1" 255
+same "  by hand" 1 "$(cat "$DROPS/pwm1_enable")"
