@@ -360,6 +360,36 @@ fn what_a_device_owes_that_is_away_is_not_forgotten() {
     }
 }
 
+/// The kernel gives a device that comes back another number, and its old one to another device.
+#[test]
+fn what_a_device_is_left_with_is_written_under_its_new_number() {
+    let start = |folder: &Path| {
+        fs::write(folder.join("test.toml"), NONE).unwrap();
+        let run = ["run", "test.toml", "--for", "100ms", "--json"];
+        Command::new(HERTZD).current_dir(folder).env("RUNTIME_DIRECTORY", folder).args(run).output().unwrap()
+    };
+    let ways: [fn(&Path) -> Output; 2] = [safe, start];
+    for carry_out in ways {
+        let folder = tempfile::tempdir().unwrap();
+        let chip = |chip: &str| folder.path().canonicalize().unwrap().join("usb1").join(chip);
+        for (at, name) in [("hwmon3", "other"), ("hwmon7", "fan")] {
+            fs::create_dir_all(chip(at)).unwrap();
+            fs::write(chip(at).join("name"), format!("{name}\n")).unwrap();
+            fs::write(chip(at).join("pwm1"), "100\n").unwrap();
+        }
+        let (path, name) = (chip("hwmon3").join("pwm1"), chip("hwmon3").join("name"));
+        let write = json!({"to": "file", "path": path, "witness": [name, "fan"], "text": "255\n", "cut": false});
+        let outputs = json!([{"task": "fan", "writes": [write]}]);
+        let plan = json!({"version": 1, "pid": 4_000_000_001_u32, "outputs": outputs});
+        let at = folder.path().join("safe-plan.json");
+        fs::write(&at, plan.to_string()).unwrap();
+        fs::set_permissions(&at, fs::Permissions::from_mode(0o600)).unwrap();
+        let text = said(&carry_out(folder.path()));
+        let held = ["hwmon3", "hwmon7"].map(|at| fs::read_to_string(chip(at).join("pwm1")).unwrap());
+        assert_eq!(held, ["100\n", "255\n"], "{text}");
+    }
+}
+
 #[test]
 fn all_plans_that_cannot_be_read_are_named() {
     let place = tempfile::tempdir().unwrap();

@@ -139,8 +139,8 @@ fn with_output(name: &str, rate: usize) -> String {
     std::fs::write(&path, "0").unwrap();
     let path = path.display();
     format!(
-        "[worker.main]\npolicy = \"other\"\n[task.s{name}]\nkind = \"sensor\"\nrate = 100\npath = \"/proc/uptime\"\nname = \"v\"\n\
-         [task.o{name}]\nkind = \"output\"\nrate = 100\npath = \"{path}\"\ninput = \"s{name}.v\"\nsafe = 0\n\
+        "[worker.main]\npolicy = \"other\"\n[task.s{name}]\nkind = \"sensor\"\nrate = 10\npath = \"/proc/uptime\"\nname = \"v\"\n\
+         [task.o{name}]\nkind = \"output\"\nrate = 10\npath = \"{path}\"\ninput = \"s{name}.v\"\nsafe = 0\n\
          [task.l]\nkind = \"load\"\nrate = {rate}\n"
     )
 }
@@ -150,17 +150,17 @@ fn with_output(name: &str, rate: usize) -> String {
 #[test]
 fn reloads_keep_little_memory() {
     let _one = ONE_AT_A_TIME.lock();
-    let last = std::env::var("HERTZD_RELOADS").map_or(120, |text| text.parse().unwrap());
+    let last = std::env::var("HERTZD_RELOADS").map_or(60, |text| text.parse().unwrap());
     for (what, most, config) in [
-        ("the same", 1_200, (|_| with_output("", 100)) as fn(usize) -> String),
-        ("another rate", 1_200, |n| with_output("", 100 + n % 2)),
-        ("other names", 1_200, |n| with_output(["a", "b"][n % 2], 100)),
-        ("new names", 4_000, |n| with_output(&n.to_string(), 100)),
+        ("the same", 1_200, (|_| with_output("", 10)) as fn(usize) -> String),
+        ("another rate", 1_200, |n| with_output("", 10 + n % 2)),
+        ("other names", 1_200, |n| with_output(["a", "b"][n % 2], 10)),
+        ("new names", 4_000, |n| with_output(&n.to_string(), 10)),
     ] {
         // The least of several: while a busy machine makes ticks late, the history of what was missed grows too.
-        let looks: Vec<_> = (1..=6).map(|part| last * part / 6).collect();
+        let looks: Vec<_> = (1..=4).map(|part| last * part / 4).collect();
         let used = used_after(&looks, config);
-        let each = used.windows(2).map(|pair| pair[1].saturating_sub(pair[0]) / (last / 6)).min().unwrap();
+        let each = used.windows(2).map(|pair| pair[1].saturating_sub(pair[0]) / (last / 4)).min().unwrap();
         println!("{what}: {used:?}, {each} bytes a reload");
         assert!(each <= most, "{what}: {each} bytes a reload");
     }

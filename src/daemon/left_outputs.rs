@@ -96,6 +96,13 @@ impl LeftOutputs {
         Ok(left)
     }
 
+    /// Looks where their devices are now.
+    pub(super) fn follow(&mut self) {
+        for output in self.outputs.iter_mut().filter(|output| output.under_way.is_none()) {
+            output.has_become(|write| Some(write.clone().followed()));
+        }
+    }
+
     fn add(&mut self, plan: SafePlan, path: &Path, file: File) {
         self.plans.push((path.into(), file));
         for planned in plan.outputs {

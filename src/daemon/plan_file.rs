@@ -36,13 +36,15 @@ impl PlanFile {
         Self { path, readers, written: None, folder: None, missing_is_said: false, left: None, others, trouble: None }
     }
 
-    /// Takes what processes before this one have left, unless that was done.
+    /// Takes what processes before this one have left, unless that was done: then it looks where the devices are now.
     ///
     /// # Errors
     /// See [`LeftOutputs::take`].
     pub(super) fn take_left(&mut self) -> Result<(), Failure> {
-        if let (Some(path), None) = (&self.path, &self.left) {
-            self.left = Some(LeftOutputs::take(path, &self.others)?);
+        match (&self.path, &mut self.left) {
+            (_, Some(left)) => left.follow(),
+            (Some(path), None) => self.left = Some(LeftOutputs::take(path, &self.others)?),
+            (None, None) => {}
         }
         Ok(())
     }

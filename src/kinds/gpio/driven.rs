@@ -69,6 +69,11 @@ impl DrivenLine {
         })
     }
 
+    /// What a chip is called, if it may be asked.
+    pub(in crate::kinds) fn label_of(node: &Path) -> Option<String> {
+        Some(String::from(&get_chip_info(&access::open(node).ok()?).ok()?.label))
+    }
+
     /// Requests it as an output of this level from the first instant on, if the chip is still the one with this label.
     pub(in crate::kinds) fn request_driven(node: &Path, label: &str, offset: u32, high: bool) -> io::Result<File> {
         let chip = access::open(node).map_err(io::Error::other)?;

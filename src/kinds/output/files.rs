@@ -253,7 +253,11 @@ impl Means for Files {
         let value = file(&self.path, &text.value, self.is_regular, found.map(|found| &*found.value));
         // What a channel needs besides, which no other program may have left as it was.
         let prepared = self.settings.iter().filter(|_| self.enable.is_none());
-        let prepared = prepared.map(|setting| file(&setting.path, &setting.text(), false, None));
+        let period_found = found.and_then(|found| found.period.as_deref());
+        let prepared = prepared.map(|setting| {
+            let found = period_found.filter(|_| setting.path.ends_with("period"));
+            file(&setting.path, &setting.text(), false, found)
+        });
         [value].into_iter().chain(enable).chain(prepared).collect()
     }
 
@@ -366,7 +370,7 @@ mod tests {
             target.safe_writer(&taken, text.clone(), None).unwrap().write_safe().unwrap();
             is("250");
             drop((taken, beside));
-            target.plan(&text, None).iter().for_each(|write| drop(write.make().unwrap()));
+            target.plan(&text, None).iter().for_each(|write| drop(write.make_of("fan", None).unwrap()));
             is("250");
         }
     }

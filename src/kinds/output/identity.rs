@@ -48,13 +48,18 @@ pub(super) fn same_place(one: &Path, other: &Path) -> bool {
 }
 
 /// The name of a device's folder without the number that the kernel has given it: `hwmon3`, `iio:device0`, `gpiochip1`, and `0003:1B1C:0C10.0004` of a fan
-/// controller on USB. What is numbered by its place, such as `1-0048`, is another device.
+/// controller on USB. What is numbered by its place, such as `1-0048` or a function of a PCI card, is another device.
 pub(super) fn kind_of(name: &str) -> Option<&str> {
     let by_class = ["hwmon", "iio:device", "pwmchip", "gpiochip", "i2c-"].into_iter().find(|class| {
         name.strip_prefix(class)
             .is_some_and(|number| !number.is_empty() && number.bytes().all(|it| it.is_ascii_digit()))
     });
-    by_class.or_else(|| Some(name.rsplit_once('.')?.0).filter(|kind| kind.matches(':').count() == 2))
+    by_class.or_else(|| Some(name.rsplit_once('.')?.0).filter(|kind| is_of_hid(kind)))
+}
+
+/// Whether it is the bus, the vendor and the product of a device like a keyboard: `0003:1B1C:0C10`.
+fn is_of_hid(name: &str) -> bool {
+    name.split(':').count() == 3 && name.split(':').all(|part| part.len() == 4)
 }
 
 impl Identity {
@@ -121,6 +126,7 @@ mod tests {
             ("/sys/a/hwmon/hwmon3/pwm1", "/sys/a/hwmon/hwmon3/pwm2", false),
             ("/sys/a/1-0018/hwmon/hwmon3/pwm1", "/sys/a/1-0019/hwmon/hwmon3/pwm1", false),
             ("/sys/a/0003:1E71:170E.0004/hwmon/hwmon3", "/sys/a/0003:1E71:170E.000A/hwmon/hwmon5", true),
+            ("/sys/a/0000:00:15.0/i2c-1/name", "/sys/a/0000:00:15.1/i2c-1/name", false),
             ("/sys/a/gpiochip1/line 3", "/sys/a/gpiochip2/line 3", true),
             ("/sys/a/gpiochip1/line 3", "/sys/a/gpiochip2", false),
         ] {

@@ -17,7 +17,7 @@
 //! | `reopen` | a target that goes away and comes back |
 //! | `readback`, `reading`, `written` | what the target holds, against what was written to it last |
 //! | `pending` | outputs that have ended without their safe value, until it is written |
-//! | `guard`, `planned_write`, `planned_check`, `planned`, `planned_fan`, `planned_readback` | the safe value, as other threads and processes can write it, and read it back |
+//! | `guard`, `planned_write`, `planned_check`, `planned`, `planned_place`, `planned_fan`, `planned_readback` | the safe value, as other threads and processes can write it, and read it back |
 //!
 //! Time comes with the ticks. A tick allocates nothing and makes one system call where something is to be written; that blocks for as
 //! long as the file's driver takes, so put slow ones on a worker of their own. Opening, and writing the safe value from other
@@ -46,6 +46,7 @@ mod place;
 mod planned;
 mod planned_check;
 mod planned_fan;
+mod planned_place;
 mod planned_readback;
 mod planned_write;
 mod port;

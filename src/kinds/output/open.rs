@@ -297,7 +297,7 @@ fn safe_state(
         Safe::Hold => Ok(None),
         Safe::Value(value) => {
             let digits = Digits::of(settings.conversion.raw(value), target.form);
-            let text = target.safe_text(&Content { value: text(&digits), enable: None, stored: None });
+            let text = target.safe_text(&Content { value: text(&digits), enable: None, stored: None, period: None });
             Ok(Some(SafeState::of(text, value)))
         }
         Safe::Restore => {

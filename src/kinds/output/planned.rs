@@ -1,8 +1,5 @@
 //! The writes of a plan, made by a process that finds nothing open. May block.
 
-use super::identity::kind_of;
-#[cfg(feature = "gpio")]
-use super::identity::same_place;
 #[cfg(feature = "i2c")]
 use super::means::{in_time, not_a_peer};
 use super::means::{keep_others_out, named};
@@ -17,25 +14,13 @@ use crate::kinds::device::in_sys;
 use crate::sys::can::{self, Frame, Id};
 use crate::sys::lock::{self, Taken};
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
 impl PlannedWrite {
-    /// The same where its device is now: the kernel gives devices new numbers when they come again, so that the chip of `hwmon3` may have become
-    /// `hwmon7`. What stands beside the file is compared when it is written.
-    pub(crate) fn followed(mut self) -> Self {
-        if let Self::File { path, witness: Some((beside, _)), cut: false, .. } = &mut self
-            && let Some(now) = renumbered(path)
-        {
-            *beside = now.with_file_name(beside.file_name().unwrap_or_default());
-            *path = now;
-        }
-        self
-    }
-
     /// Whether it was to a regular file, which is not there any more. A device may come back, and still do what it did.
     pub(crate) fn is_gone_for_good(&self) -> bool {
         let is_gone = |path: &Path| path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
@@ -62,6 +47,10 @@ impl PlannedWrite {
     /// The kernel refused it, what it names is another device now, or no output writes that.
     pub(crate) fn make_of(&self, task: &str, planner: Option<u32>) -> io::Result<Option<File>> {
         self.check()?;
+        self.make_there(task, planner).map_err(|error| self.unless_known(error))
+    }
+
+    fn make_there(&self, task: &str, planner: Option<u32>) -> io::Result<Option<File>> {
         match self {
             Self::File { path, witness, text, cut, .. } => {
                 is_still(witness.as_ref(), "device")?;
@@ -154,20 +143,6 @@ impl PlannedWrite {
     }
 }
 
-/// Where a path leads that leads nowhere any more, but for the numbers of devices in it: to the one of its kind in the folder where each was.
-fn renumbered(path: &Path) -> Option<PathBuf> {
-    let mut now = path.to_owned();
-    while !now.exists() {
-        let gone = now.ancestors().take_while(|part| !part.exists()).last()?;
-        let kind = kind_of(gone.file_name()?.to_str()?)?;
-        let names = fs::read_dir(gone.parent()?).ok()?.flatten().map(|entry| entry.file_name());
-        let mut others = names.filter(|name| name.to_str().and_then(kind_of) == Some(kind));
-        let (Some(other), None) = (others.next(), others.next()) else { return None };
-        now = gone.with_file_name(other).join(now.strip_prefix(gone).ok()?);
-    }
-    (now != path).then_some(now)
-}
-
 /// Writes a number, and for a regular file (`cut`) what ends it: no reader finds it empty, or old digits behind the number.
 fn write(file: &File, text: &str, cut: bool) -> io::Result<()> {
     if !cut {
@@ -199,7 +174,7 @@ pub(super) fn is_still(witness: Option<&(PathBuf, String)>, what: &str) -> io::R
 #[cfg(feature = "gpio")]
 fn is_at(chip: &Path, wanted: Option<&Path>) -> io::Result<()> {
     match (in_sys(chip), wanted) {
-        (Some(found), Some(wanted)) if !same_place(&found, wanted) => {
+        (Some(found), Some(wanted)) if found != wanted => {
             let (found, wanted) = (found.display(), wanted.display());
             Err(io::Error::other(format!("{} is {found} now, and not {wanted}: it is another chip", chip.display())))
         }
@@ -267,6 +242,7 @@ impl fmt::Display for PlannedWrite {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[cfg(feature = "i2c")]
     #[test]
@@ -320,38 +296,5 @@ mod tests {
         file.set_len(1 << 30).unwrap();
         write(&file, "5\n", true).unwrap();
         assert_eq!(file.metadata().unwrap().len(), 2);
-    }
-
-    #[test]
-    fn a_fan_is_found_under_the_new_number_of_its_chip() {
-        let sys = tempfile::tempdir().unwrap();
-        let folder = |name: &str| sys.path().join(name);
-        let file = |name: &str, path: &str| PlannedWrite::File {
-            path: folder(path),
-            witness: Some((folder(path).with_file_name("name"), name.into())),
-            text: "255\n".into(),
-            cut: false,
-            original: None,
-        };
-        for chip in ["1-0018/hwmon/hwmon7", "usb1/0003:1E71:170E.000A/hwmon/hwmon5", "1-0048/iio:device2"] {
-            fs::create_dir_all(folder(chip)).unwrap();
-            ["name", "pwm1"].iter().for_each(|name| fs::write(folder(chip).join(name), "chip\n").unwrap());
-        }
-        for (old, new) in [
-            ("1-0018/hwmon/hwmon3/pwm1", "1-0018/hwmon/hwmon7/pwm1"),
-            ("1-0018/hwmon/hwmon7/pwm1", "1-0018/hwmon/hwmon7/pwm1"),
-            ("usb1/0003:1E71:170E.0004/hwmon/hwmon3/pwm1", "usb1/0003:1E71:170E.000A/hwmon/hwmon5/pwm1"),
-            ("1-0048/iio:device0/pwm1", "1-0048/iio:device2/pwm1"),
-            // A chip at another place is another one, and so is another file.
-            ("1-0019/hwmon/hwmon3/pwm1", "1-0019/hwmon/hwmon3/pwm1"),
-            ("1-0018/hwmon/hwmon3/pwm2", "1-0018/hwmon/hwmon3/pwm2"),
-        ] {
-            assert_eq!(file("chip", old).followed(), file("chip", new));
-        }
-        fs::create_dir(folder("1-0018/hwmon/hwmon8")).unwrap();
-        let several = file("chip", "1-0018/hwmon/hwmon3/pwm1");
-        assert_eq!(several.clone().followed(), several, "which of the two is not known");
-        let other = file("other", "1-0048/iio:device0/pwm1").followed().make_of("fan", None).unwrap_err().to_string();
-        assert!(other.contains("it is another device"), "{other}");
     }
 }

@@ -75,16 +75,13 @@ impl PlannedWrite {
     /// Whether this writes to the same bytes, files or lines as the other one, and to no others.
     pub(crate) fn has_target_of(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::File { path, .. }, Self::File { path: theirs, .. }) => path == theirs,
-            (Self::Line { chip, offset, .. }, Self::Line { chip: its_chip, offset: its_offset, .. }) => {
-                (chip, offset) == (its_chip, its_offset)
+            (Self::File { path, .. }, Self::File { path: theirs, .. }) => path == theirs && self.is_on_device_of(other),
+            (Self::Line { offset, .. }, Self::Line { offset: its_offset, .. }) => {
+                offset == its_offset && self.is_on_device_of(other)
             }
-            (
-                Self::Register { bus, address, bytes, .. },
-                Self::Register { bus: its_bus, address: its_address, bytes: its_bytes, .. },
-            ) => {
+            (Self::Register { address, bytes, .. }, Self::Register { address: its_address, bytes: its_bytes, .. }) => {
                 let same_bytes = bytes.first() == its_bytes.first() && bytes.len() == its_bytes.len();
-                (bus, address) == (its_bus, its_address) && same_bytes
+                address == its_address && same_bytes && self.is_on_device_of(other)
             }
             _ => self.sends().is_some() && self.sends() == other.sends(),
         }
@@ -92,14 +89,12 @@ impl PlannedWrite {
 
     /// Which bytes of a register's value the other one writes too.
     pub(super) fn shared_with(&self, other: &Self) -> Range<usize> {
-        let (
-            Self::Register { bus, address, bytes, .. },
-            Self::Register { bus: its_bus, address: its_address, bytes: its_bytes, .. },
-        ) = (self, other)
+        let (Self::Register { address, bytes, .. }, Self::Register { address: its_address, bytes: its_bytes, .. }) =
+            (self, other)
         else {
             return 0..0;
         };
-        if (bus, address) != (its_bus, its_address) {
+        if address != its_address || !self.is_on_device_of(other) {
             return 0..0;
         }
         let [(begin, end), (its_begin, its_end)] = [bytes, its_bytes].map(|bytes| {

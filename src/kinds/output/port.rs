@@ -77,6 +77,8 @@ pub(super) struct Content {
     pub(super) enable: Option<String>,
     /// The bytes that the value is stored in, with those of their bits that do not belong to it; of a register alone.
     pub(super) stored: Option<Vec<u8>>,
+    /// The period that the value is a part of; of a PWM channel's duty alone.
+    pub(super) period: Option<String>,
 }
 
 impl Content {
@@ -89,7 +91,7 @@ impl Content {
     pub(super) fn to_restore(&self, is_regular: bool) -> Self {
         let line = |text: &String| format!("{}\n", text.trim());
         let value = if is_regular { self.value.clone() } else { line(&self.value) };
-        Self { value, enable: self.enable.as_ref().map(line), stored: self.stored.clone() }
+        Self { value, enable: self.enable.as_ref().map(line), ..self.clone() }
     }
 }
 

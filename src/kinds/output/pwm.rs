@@ -119,8 +119,13 @@ fn refuse(doing: &str) -> impl Fn(io::Error) -> Refusal + use<> {
 pub(super) fn kept_duty(duty_cycle: &Path, period: Span) -> Result<u64, Refusal> {
     let (had_period, had_duty) = (read(&duty_cycle.with_file_name("period"))?, read(duty_cycle)?);
     let period = period.nanos().unsigned_abs();
+    Ok(share(had_duty, had_period, period))
+}
+
+/// The duty that is of one period what this one is of the period that the channel had.
+pub(super) fn share(had_duty: u64, had_period: u64, period: u64) -> u64 {
     let share = u128::from(had_duty) * u128::from(period) / u128::from(had_period.max(1));
-    Ok(u64::try_from(share).unwrap_or(period).min(period))
+    u64::try_from(share).unwrap_or(period).min(period)
 }
 
 fn read(file: &Path) -> Result<u64, Refusal> {
@@ -159,6 +164,10 @@ pub(super) fn set_up(duty_cycle: &Path, period: Span, duty: Option<u64>) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::output::pending::{LeftWrite, forget_left, leave_behind};
+    use crate::kinds::output::place::Place;
+    use crate::kinds::output::port::SafeText;
+    use crate::kinds::output::target::Target;
 
     #[test]
     fn the_folder_of_a_channel_has_either_name() {
@@ -172,6 +181,39 @@ mod tests {
         assert!(refused.message.contains("pwmchip4/pwm-4:1, where this kernel puts it; start"), "{}", refused.message);
         fs::create_dir_all(chip.join("pwm1")).unwrap();
         assert_eq!(folder_of(&chip, 1), chip.join("pwm1"));
+    }
+
+    #[test]
+    fn what_a_killed_run_has_found_is_restored_by_the_period_that_it_has_left() {
+        let sys = tempfile::tempdir().unwrap();
+        let chip = sys.path().join("class/pwm/pwmchip0");
+        let channel = chip.join("pwm0");
+        fs::create_dir_all(&channel).unwrap();
+        fs::write(chip.join("npwm"), "1\n").unwrap();
+        let put = |period: &str, duty: &str| {
+            [("period", period), ("duty_cycle", duty)].map(|(file, text)| fs::write(channel.join(file), text).unwrap());
+        };
+        put("1000000\n", "500000\n");
+        let place = Place::Pwm { chip: "pwmchip0".into(), channel: 0, period: Span::from_nanos(40_000) };
+        let killed = Target::find(&place, sys.path()).unwrap().unwrap();
+        let found = killed.read(None).unwrap();
+        let safe = SafeText { value: "30000\n".into(), enable: None, stored: None };
+        let writes = killed.plan(&safe, Some(&found));
+        let leave =
+            || leave_behind(writes.iter().map(|write| LeftWrite { write: write.clone(), is_written: false }).collect());
+        let originals: Vec<_> = writes.iter().filter_map(|write| write.original()).collect();
+        assert_eq!(originals, ["500000", "1000000"], "as it was found");
+        let by_path = Target::find(&Place::File(channel.join("duty_cycle")), sys.path()).unwrap().unwrap();
+        for (period, original) in [("40000\n", "20000\n"), ("1000000\n", "500000\n")] {
+            put(period, "10000\n");
+            for target in [&by_path, &killed] {
+                let now = target.read(None).unwrap();
+                leave();
+                let left = target.left_original(Some(&now));
+                writes.iter().for_each(forget_left);
+                assert_eq!(left.map(|left| left.value).as_deref(), Some(original), "{period}");
+            }
+        }
     }
 
     #[test]

@@ -165,7 +165,14 @@ impl Target {
     pub(super) fn read(&self, taken: Option<&File>) -> io::Result<Content> {
         let enable = self.means.enable().map(text_of).transpose()?;
         let (value, stored) = self.means.stored(taken)?;
-        Ok(Content { value, enable, stored })
+        let period = self.period().and_then(|period| text_of(&period).ok());
+        Ok(Content { value, enable, stored, period })
+    }
+
+    /// The file of its period, if it is the duty of a PWM channel.
+    fn period(&self) -> Option<PathBuf> {
+        let duty = self.file().filter(|path| path.ends_with("duty_cycle") && self.form != Form::Any)?;
+        Some(duty.with_file_name("period"))
     }
 
     /// The text of the number that it holds. `None`: it was not taken, and is only looked at.
@@ -279,11 +286,12 @@ impl Target {
         // Of a register whose bytes are known each byte counts for itself.
         if let Some(now) = now.and_then(|now| now.stored.as_ref()) {
             let stored = left_bytes(planned.first()?, now)?;
-            return Some(Content { value: self.means.text_of(&stored)?, enable: None, stored: Some(stored) });
+            let value = self.means.text_of(&stored)?;
+            return Some(Content { value, enable: None, stored: Some(stored), period: None });
         }
         let numbers = now.map(|now| [number(&now.value), now.enable.as_deref().and_then(number)]).unwrap_or_default();
         let mut left = left_writes(&planned, &numbers).into_iter();
-        let (value, enable) = (left.next().flatten(), left.next().flatten());
+        let (value, enable) = (left.next().flatten(), left.next().flatten().filter(|_| self.has_mode()));
         if value.is_none() && enable.is_none() {
             return None;
         }
@@ -293,11 +301,24 @@ impl Target {
             None => now.cloned(),
         };
         let (now_value, now_enable) = (now.map(|now| &now.value), now.and_then(|now| now.enable.as_ref()));
+        let period = now.and_then(|now| now.period.clone());
+        let duty = original(value.as_ref(), now_value)?;
         Some(Content {
-            value: original(value.as_ref(), now_value)?,
+            value: period.as_ref().and_then(|period| self.left_duty(&duty, period)).unwrap_or(duty),
             enable: original(enable.as_ref(), now_enable),
             stored: value.and_then(|value| value.held()),
+            period,
         })
+    }
+
+    /// The same share of the period that a PWM channel has now, of a duty from before an output that a process before this one has left gave it
+    /// another period.
+    fn left_duty(&self, duty: &str, period: &str) -> Option<String> {
+        let text = period.to_owned();
+        let write = PlannedWrite::File { path: self.period()?, witness: None, text, cut: false, original: None };
+        let left = left_writes(&[write], &[number(period)]).pop().flatten()?;
+        let [duty, had, has] = [duty, left.raw_original()?, period].map(|text| text.trim().parse().ok());
+        Some(format!("{}\n", pwm::share(duty?, had?, has?)))
     }
 
     /// What can be seen of it without taking it.
@@ -392,6 +413,7 @@ mod tests {
             value: format!("{number}\n"),
             enable: None,
             stored: Some(bytes.into()),
+            period: None,
         };
         let before = held([0x12, 0x30], "291");
         let text = SafeText { value: "5\n".into(), enable: None, stored: None };

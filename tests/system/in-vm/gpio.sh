@@ -244,5 +244,52 @@ for kind in output gpio heartbeat; do
     has "a name of two lines is refused by check, of the kind $kind" "$(hertzd check /tmp/$kind.toml 2>&1 || :)" "$several"
     has "  and by run" "$(hertzd run /tmp/$kind.toml --for 1s 2>&1 || :)" "$several"
 done
+
+echo "# two chips that come back with each other's number after a kill"
+node() { echo "/dev/$(cat "$1/bank/chip_name")"; }
+line() { echo "/sys/devices/platform/$(cat "$1/dev_name")/$(cat "$1/bank/chip_name")/sim_gpio2"; }
+# live FIRST SECOND: the first gets the lower number. Line 2 of the chip testbed is pulled up, that of the other one down.
+live() {
+    local chip
+    for chip; do [ "$(cat "$chip/live")" = 0 ] || echo 0 >"$chip/live"; done
+    for chip; do echo 1 >"$chip/live"; wait_for_nodes "$(node "$chip")"; done
+    echo pull-up >"$(line "$GPIO_SIM")/pull"
+    echo pull-down >"$(line $TWIN)/pull"
+}
+levels() { [ "$(cat "$(line "$GPIO_SIM")/value") $(cat "$(line $TWIN)/value")" = "$1" ]; }
+of() { printf '%s\n' "[task.$1]" 'kind = "output"' 'rate = 5' "chip = \"$2\"" 'line = 2' "input = $3" 'safe = "restore"' 'safe-after = "60s"'; }
+planned() { jq -r '.outputs[] | .writes[0] as $w | "\(.task) \($w.chip) \($w.high) \($w.original)"' /root/two/safe-plan.json; }
+echo 0 >$TWIN/live
+echo leds >$TWIN/bank/label
+mkdir -m 700 /root/two
+export RUNTIME_DIRECTORY=/root/two
+of led leds 1 >/tmp/led.toml
+{ of relay testbed 0; cat /tmp/led.toml; } >/tmp/two.toml
+live "$GPIO_SIM" $TWIN
+before="$(node "$GPIO_SIM") $(node $TWIN)"
+hertzd run /tmp/two.toml >/tmp/two.log 2>&1 & running=$!
+check "a run drives both against their pulls" within 60 levels "0 1"
+kill -KILL $running
+wait $running || :
+cp /root/two/safe-plan.json /tmp/left.json
+live $TWIN "$GPIO_SIM"
+same "they have each other's number" "$before" "$(node $TWIN) $(node "$GPIO_SIM")"
+said=$(hertzd safe 2>&1 || :)
+has "hertzd safe writes to where the one is now" "$said" "relay: wrote high to line 2 of $(node "$GPIO_SIM")"
+has "  and the other one" "$said" "led: wrote low to line 2 of $(node $TWIN)"
+cp /tmp/left.json /root/two/safe-plan.json
+hertzd run /tmp/two.toml >/tmp/two.log 2>&1 & running=$!
+check "a start drives both again" within 60 levels "0 1"
+same "  and each goes back to its own level" "relay $(node "$GPIO_SIM") true 1
+led $(node $TWIN) false 0" "$(planned)"
+kill -KILL $running
+wait $running || :
+cp /tmp/left.json /root/two/safe-plan.json
+hertzd run /tmp/led.toml >/tmp/two.log 2>&1 & running=$!
+check "a start with one of the two writes what the other one has left" \
+    within 60 grep -q "relay: wrote its safe value, high to line 2 of $(node "$GPIO_SIM")" /tmp/two.log
+same "  and its own goes back to its own level" "led $(node $TWIN) false 0" "$(planned)"
+kill -TERM $running
+wait $running || :
 # This kernel always warns when a chip is removed whose lines have interrupts.
 quiet_kernel 'WARNING: .* remove_proc_entry'
