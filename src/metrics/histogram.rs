@@ -96,43 +96,6 @@ impl Histogram {
         self.buckets.counts().map(|(bucket, count)| (exact(self.buckets.upper_edge(bucket)), count)).collect()
     }
 
-    /// What was entered, as numbers that [`add_numbers`](Self::add_numbers) understands: minimum, maximum and sum, then the pairs
-    /// of [`counts`](Self::counts). Nothing where nothing was entered.
-    #[cfg(any(test, feature = "mcap"))]
-    pub(crate) fn numbers(&self) -> Vec<i64> {
-        if self.count == 0 {
-            return Vec::new();
-        }
-        let ends = [self.min.nanos(), self.max.nanos(), Span::from_wide(self.sum).nanos()];
-        let pairs = self.counts();
-        ends.into_iter().chain(pairs.into_iter().flat_map(|(edge, count)| [edge, count.cast_signed()])).collect()
-    }
-
-    /// Enters what [`numbers`](Self::numbers) of one with the same digits says, and returns whether it says anything that can be
-    /// entered. Only counts at fixed bounds get less exact by that: by the width of a bucket.
-    #[cfg(any(test, feature = "mcap"))]
-    pub(crate) fn add_numbers(&mut self, numbers: &[i64]) -> bool {
-        let [min, max, sum, pairs @ ..] = numbers else { return numbers.is_empty() };
-        let (pairs, []) = pairs.as_chunks::<2>() else { return false };
-        if min > max || pairs.is_empty() || pairs.iter().any(|[_, count]| *count <= 0) {
-            return false;
-        }
-        for [edge, count] in pairs {
-            self.buckets.add(u64::try_from(*edge).unwrap_or(0), count.cast_unsigned());
-            self.count = self.count.saturating_add(count.cast_unsigned());
-        }
-        self.min = self.min.min(Span::from_nanos(*min));
-        self.max = self.max.max(Span::from_nanos(*max));
-        self.sum = self.sum.saturating_add((*sum).into());
-        true
-    }
-
-    /// The largest span that was entered, and one below all spans if none was.
-    #[cfg(feature = "mcap")]
-    pub(crate) const fn max(&self) -> Span {
-        self.max
-    }
-
     /// How many spans were entered.
     pub(crate) const fn count(&self) -> u64 {
         self.count
@@ -326,28 +289,6 @@ mod tests {
         let counts = one.counts();
         assert_eq!(counts.iter().map(|(_, count)| count).sum::<u64>(), 5_000);
         assert!(counts.is_sorted() && counts.last().unwrap().0 == one.distribution().max, "{counts:?}");
-    }
-
-    #[test]
-    fn numbers_say_what_was_entered() {
-        for digits in [1, 2, 3] {
-            let (mut one, mut both) = (Histogram::new(digits), Histogram::new(digits));
-            assert!(one.numbers().is_empty() && both.add_numbers(&[]));
-            for n in 0..5_000_i64 {
-                one.add(Span::from_nanos(n * n * 7 % 90_001 - 30));
-            }
-            assert!(both.add_numbers(&one.numbers()));
-            assert_eq!(both.numbers(), one.numbers());
-            assert!(both.add_numbers(&one.numbers()));
-            one.merge(&one.clone());
-            let plain =
-                |histogram: &Histogram| Distribution { at_most: AtMostPairs::default(), ..histogram.distribution() };
-            assert_eq!((plain(&both), both.counts()), (plain(&one), one.counts()));
-            for wrong in [&[1, 2][..], &[1, 2, 3], &[2, 1, 3, 1, 1], &[1, 2, 3, 1], &[1, 2, 3, 1, 0], &[1, 2, 3, 1, -1]]
-            {
-                assert!(!both.add_numbers(wrong), "{wrong:?}");
-            }
-        }
     }
 
     #[test]
