@@ -168,15 +168,9 @@ impl Buckets {
         }
     }
 
-    /// Counts `times` more times what was counted between `from` and `to`, two earlier states of these.
-    pub(super) fn repeat(&mut self, from: &Self, to: &Self, times: u64) {
-        for (bucket, count) in to.all() {
-            let place = from.chunks.binary_search_by_key(&(bucket / CHUNK), |chunk| chunk.number.into());
-            let before = place.map_or(0, |position| from.count(from.chunks[position], bucket % CHUNK));
-            if count > before {
-                self.add_to(bucket, (count - before).saturating_mul(times));
-            }
-        }
+    /// Counts what others have counted, too.
+    pub(super) fn merge(&mut self, other: &Self) {
+        other.all().for_each(|(bucket, count)| self.add_to(bucket, count));
     }
 
     /// The buckets that hold something, in ascending order, each with its count.

@@ -73,17 +73,9 @@ impl Histogram {
         self.sum += i128::from(span.nanos()) * i128::from(count);
     }
 
-    /// Enters `times` more times what was entered between `from` and `to`, two earlier states of this histogram. Minimum and
-    /// maximum do not change by that.
-    pub(super) fn repeat(&mut self, from: &Self, to: &Self, times: u64) {
-        self.buckets.repeat(&from.buckets, &to.buckets, times);
-        self.count = self.count.saturating_add((to.count - from.count).saturating_mul(times));
-        self.sum += (to.sum - from.sum) * i128::from(times);
-    }
-
     /// Enters what was entered in another one of the same digits.
     pub(crate) fn merge(&mut self, other: &Self) {
-        self.buckets.repeat(&Buckets::new(0), &other.buckets, 1);
+        self.buckets.merge(&other.buckets);
         self.count = self.count.saturating_add(other.count);
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
@@ -218,7 +210,9 @@ mod tests {
             for (index, value) in values.iter().enumerate() {
                 histogram.add(Span::from_nanos(i64::try_from(*value).unwrap()));
                 if index == values.len() / 2 {
-                    histogram.repeat(&Histogram::new(digits), &histogram.clone(), 2);
+                    let half = histogram.clone();
+                    histogram.merge(&half);
+                    histogram.merge(&half);
                 }
             }
             let half = values[..=values.len() / 2].to_vec();
@@ -250,25 +244,6 @@ mod tests {
         assert_eq!(week.count(), 604_800_000);
         let got = week.distribution();
         assert!(got.p50 > 295_000_000_000_000 && got.p50 < 310_000_000_000_000, "{got:?}");
-    }
-
-    #[test]
-    fn a_repetition_is_what_entering_it_again_would_be() {
-        let mut first = Histogram::new(3);
-        first.add(Span::from_nanos(7));
-        let mut second = first.clone();
-        let cycle = |histogram: &mut Histogram| {
-            for nanos in [-3, 7, 7, 12_345, 9_876_543_210] {
-                histogram.add(Span::from_nanos(nanos));
-            }
-        };
-        cycle(&mut second);
-        let (mut repeated, mut entered) = (second.clone(), second.clone());
-        repeated.repeat(&first, &second, 1_000);
-        (0..1_000).for_each(|_| cycle(&mut entered));
-        assert_eq!(repeated.distribution(), entered.distribution());
-        let counts = |histogram: &Histogram| histogram.buckets.counts().collect::<Vec<_>>();
-        assert_eq!((counts(&repeated), repeated.sum), (counts(&entered), entered.sum));
     }
 
     #[test]
