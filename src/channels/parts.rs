@@ -65,10 +65,6 @@ pub(super) struct Rare {
 }
 
 impl Part {
-    /// The task of a tick that ends here.
-    pub(crate) fn task(&self) -> Option<u32> {
-        if let Self::Tick(_, task, _) = self { Some(*task) } else { None }
-    }
 }
 
 /// Puts together what was sent from its parts, which come in order.

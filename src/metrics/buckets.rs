@@ -5,7 +5,6 @@
 //! each. Pure arithmetic. Allocates where a bucket is entered for the first time, or its count outgrows its bytes.
 
 use super::bounds::{self, AtMost, BOUNDS};
-use super::machine::Caches;
 use std::ops::Range;
 
 /// Buckets that share a width, and lie side by side: few enough that a lone value costs little, enough to share a directory
@@ -67,12 +66,6 @@ impl Buckets {
         if value <= bound && value >> shift == bound >> shift && bound & ((1 << shift) - 1) != (1 << shift) - 1 {
             self.add_to(DIVIDED + power as usize, count);
         }
-    }
-
-    /// Loads what adding to them touches.
-    pub(super) fn warm(&self, caches: &impl Caches) {
-        caches.warm(&*self.chunks);
-        caches.warm(&*self.bytes);
     }
 
     /// How many values are at most as large as each of [`BOUNDS`].

@@ -4,7 +4,6 @@
 
 use super::bounds::{self, AtMostPairs};
 use super::buckets::Buckets;
-use super::machine::Caches;
 use super::steps::coarse;
 use crate::time::Span;
 use serde::Serialize;
@@ -44,11 +43,6 @@ impl Histogram {
         }
         self.count = self.count.saturating_add(nanos.len() as u64);
         self.buckets.add_few(nanos);
-    }
-
-    /// Loads what entering a span touches beside this value itself.
-    pub(super) fn warm(&self, caches: &impl Caches) {
-        self.buckets.warm(caches);
     }
 
     /// Enters releases that never ran, at the lateness each had when it was given up: `oldest`, then one `period` less

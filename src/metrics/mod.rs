@@ -3,7 +3,6 @@
 //! Here records meet: the judge sees those of all workers, and each task ([`task`]) gets its own with the verdicts. Time comes with the records and as an argument. Nothing here waits; it may allocate. Runs on the metrics thread, or
 //! inside `hertzd simulate`.
 
-mod ahead;
 mod before;
 mod bounds;
 mod buckets;
@@ -42,7 +41,7 @@ pub(crate) use health::{Ailment, Progress, TaskHealth, exceeds};
 pub(crate) use histogram::{Distribution, Histogram};
 pub(crate) use last_misses::RecentMiss;
 pub(crate) use machine::{
-    Accuser, Bandwidth, Caches, Certainty, Instants, MONOTONIC, NoAccuser, REALTIME, Stall, TAI, WorkerFacts,
+    Accuser, Bandwidth, Certainty, Instants, MONOTONIC, NoAccuser, REALTIME, Stall, TAI, WorkerFacts,
 };
 #[cfg(test)]
 pub(crate) use missed::LateTick;

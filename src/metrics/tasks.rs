@@ -64,12 +64,7 @@ impl Tasks {
         self.by_number.get_mut(id as usize)?.as_deref_mut()
     }
 
-    /// The latest ticks of a task.
-    pub(super) fn latest(&self, id: u32) -> Option<&Recent> {
-        self.recent.get(*self.places.get(id as usize)? as usize)
-    }
-
-    /// The same, to be changed.
+    /// The latest ticks of a task, to be changed.
     pub(super) fn recent(&mut self, id: u32) -> Option<&mut Recent> {
         self.recent.get_mut(*self.places.get(id as usize)? as usize)
     }
