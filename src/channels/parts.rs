@@ -64,9 +64,6 @@ pub(super) struct Rare {
     evidence: Option<Evidence>,
 }
 
-impl Part {
-}
-
 /// Puts together what was sent from its parts, which come in order.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly(Option<Rare>); // of what ends next

@@ -63,7 +63,7 @@ use terminal::{print, print_json};
         hertzd run --for 10s                         run the demo for ten seconds\n  \
         hertzd check my.toml && hertzd run my.toml   check it, then run it\n  \
         hertzd simulate my.toml --for 1h             an hour in seconds\n  \
-        hertzd plan my.toml > planned.toml           workers, CPUs and phases\n  \
+        hertzd plan my.toml                          workers, CPUs and phases\n  \
         hertzd measure                               how punctual is this machine?\n\n\
         Without CONFIG, /etc/hertzd/hertzd.toml is used, or the embedded demo if \
         that is missing. Exit codes: 0 everything that was asked for happened; 1 it \
