@@ -64,13 +64,6 @@ pub(super) struct Rare {
     evidence: Option<Evidence>,
 }
 
-impl Part {
-    /// The task of a tick that ends here.
-    pub(crate) fn task(&self) -> Option<u32> {
-        if let Self::Tick(_, task, _) = self { Some(*task) } else { None }
-    }
-}
-
 /// Puts together what was sent from its parts, which come in order.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly(Option<Rare>); // of what ends next

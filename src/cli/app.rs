@@ -93,13 +93,18 @@ impl App {
         self.demo
     }
 
-    /// Reads a configuration from its text, which belongs into the folder of `source`.
-    pub(super) fn parse_beside(&self, source: &Source, text: &str, name: &str) -> Result<Config, Problems> {
+    /// Reads a configuration from texts by name, which belong into the folder of `source`, without the sections of some workers.
+    pub(super) fn parse_beside(
+        &self,
+        source: &Source,
+        texts: &[(String, &[u8])],
+        without: &[String],
+    ) -> Result<Config, Problems> {
         let folder = match source {
             Source::File(path) => base_folder(path),
             Source::StandardInput | Source::Demo => PathBuf::new(),
         };
-        Config::parse_in(&folder, text, name, &self.kinds, &facts())
+        Config::parse_merged(&folder, texts, without, &self.kinds, &facts())
     }
 
     pub(super) fn load(&self, source: &Source) -> Result<Config, Problems> {

@@ -12,7 +12,6 @@ mod exporter;
 mod fail_if;
 mod follow;
 mod generate;
-mod habits;
 mod journal;
 mod log;
 mod measure;
@@ -34,6 +33,7 @@ mod schema;
 mod simulate;
 mod socket;
 mod stop;
+mod stop_command;
 mod terminal;
 #[cfg(feature = "top")]
 mod top;
@@ -63,7 +63,7 @@ use terminal::{print, print_json};
         hertzd run --for 10s                         run the demo for ten seconds\n  \
         hertzd check my.toml && hertzd run my.toml   check it, then run it\n  \
         hertzd simulate my.toml --for 1h             an hour in seconds\n  \
-        hertzd plan my.toml > planned.toml           workers, CPUs and phases\n  \
+        hertzd plan my.toml                          workers, CPUs and phases\n  \
         hertzd measure                               how punctual is this machine?\n\n\
         Without CONFIG, /etc/hertzd/hertzd.toml is used, or the embedded demo if \
         that is missing. Exit codes: 0 everything that was asked for happened; 1 it \
@@ -116,7 +116,7 @@ enum Command {
     /// Make a project of your own in Rust: a daemon with its own kind of task, its test, service and package
     New(new::NewArgs),
     /// Say how the running daemon is stopped: by a signal
-    Stop(habits::StopArgs),
+    Stop(stop_command::StopArgs),
     /// Print the version
     Version,
     /// Write the manual pages and shell completions into a folder, for packages
@@ -147,11 +147,7 @@ impl App {
                     let printed = print(&(self.version_line() + "\n"));
                     return printed.map_or_else(|stop| terminal::report(&stop), |()| ExitCode::SUCCESS);
                 }
-                let words: Vec<_> = std::env::args_os().skip(1).collect();
-                match habits::advice(&words).filter(|_| error.use_stderr()) {
-                    Some(advice) => habits::print(&error, &advice),
-                    None => terminal::report_usage(&error),
-                }
+                terminal::report_usage(&error);
                 return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
             }
         };
@@ -177,7 +173,7 @@ impl App {
             Command::Devices(args) => devices::devices(&self, &args),
             Command::Schema(args) => schema::schema(&self.kinds, &args),
             Command::New(args) => new::new(&args),
-            Command::Stop(args) => habits::stop(&args),
+            Command::Stop(args) => stop_command::stop(&args),
             Command::Version => print(&(self.version_line() + "\n")),
             Command::Generate(args) => {
                 generate::generate(&self, &named::called_by_its_name(CommandLine::command()), &args)

@@ -183,9 +183,9 @@ impl Checkout {
         }
     }
 
-    /// The line of Cargo.toml.
+    /// The line of Cargo.toml. A text has the same quotes and escapes in JSON.
     fn line(&self) -> String {
-        format!("hertzd = {{ path = {} }}", toml_edit::Value::from(self.path.as_str()))
+        format!("hertzd = {{ path = {} }}", serde_json::Value::from(self.path.as_str()))
     }
 
     /// For people.

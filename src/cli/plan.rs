@@ -1,7 +1,7 @@
-//! `hertzd plan`: the layout of workers, CPUs and phases that keeps each task's worst response lowest, as TOML.
+//! `hertzd plan`: the layout of workers, CPUs and phases that keeps each task's worst response lowest, as the sections that change.
 
 mod chains;
-mod document;
+mod changes;
 mod input;
 mod places;
 mod planned;
@@ -16,22 +16,22 @@ use crate::daemon::{Models, capacities};
 use crate::sys::host::Host;
 use crate::time::Span;
 use chains::too_old;
+use changes::texts;
 use clap::Args;
-use document::{Document, texts};
 use input::{Written, list};
 use planned::Planning;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    hertzd plan my.toml > planned.toml && hertzd check planned.toml\n  \
+    hertzd plan my.toml > my.d/99-plan.toml && hertzd check my.toml\n  \
     hertzd plan my.toml --runs day.mcap    by run times that were recorded\n  \
     hertzd plan my.toml --oversleep m.json by what `hertzd measure --save` found\n  \
     hertzd plan my.toml --cpus 2,3         on two CPUs only\n  \
     hertzd plan --free                     the demo, with nothing pinned\n\n\
-    Prints the configuration with other workers, CPUs, priorities and phases; all \
-    else stays, and so do phases and CPUs that are written in it, unless --free \
-    is given. Tasks that take values from each other stay on one worker, and in \
+    Prints the sections whose workers, CPUs, priorities and phases change, with \
+    the keys that do: to write into the configuration, or to save as a drop-in. \
+    Phases and CPUs that are written in it stay, unless --free is given. Tasks that take values from each other stay on one worker, and in \
     phase, unless --split-chains is given. Comments at the top show the worst \
     response of each task, the age of each chain and the load of each CPU before \
     and after, and what the plan does not know. The same input gives the same \
@@ -109,17 +109,18 @@ pub(super) fn plan(app: &App, args: &PlanArgs) -> Result<(), Stop> {
     // CPUs that were not measured come last.
     let p99 = |cpu: &usize| late.iter().find(|(on, _)| on == cpu).map_or(Span::MAX, |(_, [_, p99, _])| *p99);
     cpus.sort_by_key(|cpu| (p99(cpu), *cpu));
-    let document = Document::parse(&texts(app, &source, &config)?).map_err(Stop::Fault)?;
-    let written = if args.free { Written::default() } else { Written::of(&config, |task| document.has_phase(task)) };
-    let planning = Planning { app, source: &source, config: &config, models: &models, late: &late, cpus: &cpus };
-    let mut planned = planning.planned(document.clone(), written.clone(), false)?;
+    let texts = texts(app, &source, &config)?;
+    let written = if args.free { Written::default() } else { Written::of(&config) };
+    let planning =
+        Planning { app, source: &source, texts: &texts, config: &config, models: &models, late: &late, cpus: &cpus };
+    let mut planned = planning.planned(written.clone(), false)?;
     let mut notes = Vec::new();
     if let Some(reason) = planned.objection(&config) {
         notes.push(format!("The best layout that was found is not used: {reason}."));
-        planned = planning.unchanged(&document, planned)?;
+        planned = planning.unchanged(planned)?;
     }
     if args.split_chains {
-        let split = planning.planned(document, written, true)?;
+        let split = planning.planned(written, true)?;
         match split.is_worse_than(&planned, &config) {
             None => planned = split,
             Some(reason) => {
@@ -131,7 +132,7 @@ pub(super) fn plan(app: &App, args: &PlanArgs) -> Result<(), Stop> {
     let ages = [planned.ages(&config, &planned.before), planned.ages(&planned.config, &planned.after)];
     let report =
         report::Report { source: &source, config: &config, planned: &planned, late: &late, notes: &notes, ages: &ages };
-    Shown::document(&(report.text(&before, &after) + &planned.toml)).print()?;
+    Shown::document(&(report.text(&before, &after) + &planned.changes.toml)).print()?;
     let fails: Vec<_> = after.iter().filter_map(too_much).collect();
     match (fails.is_empty(), too_old(&ages[1])) {
         (true, None) => Ok(()),

@@ -3,12 +3,13 @@
 mod recorded;
 mod source;
 
-use super::Stop;
 use super::fail_if::FailIf;
 use super::output::{ForceArg, OutputFile};
 use super::socket::SocketArg;
 use super::terminal::Shown;
+use super::{Stop, span};
 use crate::report::{Comparison, Run, compared, page, page_of_two, verdict};
+use crate::time::Span;
 use clap::Args;
 use serde::Serialize;
 use source::Told;
@@ -22,6 +23,7 @@ const WRITTEN_BY: &str = concat!("hertzd ", env!("CARGO_PKG_VERSION"));
     hertzd report                             the running daemon, so far\n  \
     hertzd report /run/hertzd/flight.prev     the process before it, to its end\n  \
     hertzd report day.mcap -o day.html        a recording of ticks\n  \
+    hertzd report day.mcap --from 2h --for 10m   ten minutes of it\n  \
     hertzd run --for 1m --json > a.json && hertzd report a.json -o a.html\n  \
     hertzd report --compare before.mcap after.mcap\n\n\
     The page is one file that loads nothing: mail it, print it, keep it. What a \
@@ -35,6 +37,12 @@ pub(super) struct ReportArgs {
     /// Show two beside each other, each of them as SOURCE, with what is significant and what is noise; --fail-if judges B
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "source")]
     compare: Vec<PathBuf>,
+    /// Of a recording only what was released from so long after its first tick, such as 2h
+    #[arg(long, value_name = "DURATION", value_parser = span, requires = "source")]
+    from: Option<Span>,
+    /// Of a recording only so much, such as 10m
+    #[arg(long = "for", value_name = "DURATION", value_parser = span, requires = "source")]
+    length: Option<Span>,
     /// Write the page here; - for standard output
     #[arg(short, long, value_name = "FILE", default_value = "hertzd-report.html")]
     output: PathBuf,
@@ -85,6 +93,7 @@ pub(super) fn report(args: &ReportArgs) -> Result<(), Stop> {
         return compare(args, output, &source::of_file(a)?, &source::of_file(b)?);
     }
     let told = match &args.source {
+        Some(path) if args.from.is_some() || args.length.is_some() => source::of_part(path, args.from, args.length)?,
         Some(path) => source::of_file(path)?,
         None => source::of_daemon(&args.socket)?,
     };

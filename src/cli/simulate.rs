@@ -7,7 +7,7 @@ use super::output::{ForceArg, OutputFile};
 use super::terminal::{self, Shown, stderr_is_terminal, stdout_is_terminal, write_json};
 use super::{App, ConfigArg, Source, Stop, log, span, stop};
 use crate::config::Config;
-use crate::daemon::{self, Graph, ModelError, Models, Repeats, SimulateOptions, SimulatedTick, Simulation};
+use crate::daemon::{self, Graph, ModelError, Models, SimulateOptions, SimulatedTick, Simulation};
 use crate::metrics::{PastSummary, Summary};
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     hertzd simulate my.toml --for 200ms              each tick, then the summary\n  \
-    hertzd simulate my.toml --for 1w --summary-only  only the summary\n  \
+    hertzd simulate my.toml --for 1h --summary-only  only the summary\n  \
     hertzd simulate --first-tick 1000000000000       the demo far in the future\n  \
     hertzd simulate my.toml --runs day.mcap --oversleep day.mcap --for 1h\n                                                   \
         with measured times\n  \
@@ -34,9 +34,7 @@ use std::path::{Path, PathBuf};
     [task.NAME.simulate] run = [\"18ms\", \"3ms\"] sets how long ticks take, used in \
     turn, cyclically; [worker.NAME.simulate] oversleep = [\"60us\"] how late each \
     sleep ends. Instants count from the epoch. Workers are independent, and \
-    simulated one after the other, unless values flow between them. With \
-    --summary-only, what a worker does over and over is run once and counted; \
-    the numbers are the same.\n\n\
+    simulated one after the other, unless values flow between them.\n\n\
     Tasks that only compute, such as pid, are run. In place of a sensor, \
     [task.NAME.simulate] values = \"FILE.csv\" plays a recording, and plant a model \
     that a controller can be tuned on. docs/planning.md says more.")]
@@ -60,9 +58,6 @@ pub(super) struct SimulateArgs {
     csv: Option<PathBuf>,
     #[command(flatten)]
     force: ForceArg,
-    /// With --summary-only: run every tick, also what repeats itself
-    #[arg(long, requires = "summary_only")]
-    in_full: bool,
     /// Let sleeps end as late as FILE says: an MCAP recording, or JSON that `measure --save` or `run --json` wrote
     #[arg(long, value_name = "FILE")]
     oversleep: Option<PathBuf>,
@@ -136,12 +131,9 @@ pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
     };
     let options = SimulateOptions { length, first_tick: args.first_tick };
     let simulation = Simulation { config: &config, options, models: &models, graph: &graph };
-    let simulated = match args.summary_only && !args.in_full {
-        true => simulation.sum_up(&mut line),
-        false => simulation.play(&mut line).map(|summary| (summary, Vec::new())),
-    };
+    let simulated = simulation.play(&mut line);
     progress.clear();
-    let (mut summary, repeats) = simulated.map_err(|error| args.fail_if.unjudged(csv::stop(error)))?;
+    let mut summary = simulated.map_err(|error| args.fail_if.unjudged(csv::stop(error)))?;
     if let Some(csv) = csv {
         csv.end().map_err(|error| args.fail_if.unjudged(csv::stop(error)))?;
     }
@@ -149,7 +141,7 @@ pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
     if csv_alone {
         return stop::ended(Ok(()), summary.reason);
     }
-    let after = after_the_table(&summary, &repeats);
+    let after = after_the_table(&summary);
     stop::ended(print_summary(args, stdout, &summary, &after), summary.reason)
 }
 
@@ -175,22 +167,13 @@ fn models(args: &SimulateArgs, config: &Config) -> Result<Models, ModelError> {
     }
 }
 
-/// What was recorded beside what was replayed, and what was counted without being run.
-fn after_the_table(summary: &Summary, repeats: &[Option<Repeats>]) -> String {
+/// What was recorded beside what was replayed.
+fn after_the_table(summary: &Summary) -> String {
     let mut text = String::new();
     for task in &summary.tasks {
         if let Some(PastSummary { due, missed }) = task.as_recorded {
             let (task, now, of) = (&task.task, task.missed, task.due);
             let _ = writeln!(text, "{task}: missed {missed} of {due} when it was recorded, {now} of {of} as replayed");
-        }
-    }
-    for (worker, repeats) in summary.workers.iter().zip(repeats) {
-        if let Some(Repeats { from, every, counted }) = repeats {
-            let worker = &worker.worker;
-            let _ = writeln!(
-                text,
-                "worker {worker}: from {from} on it does the same every {every}; {counted} times of that were counted, not run"
-            );
         }
     }
     text

@@ -13,7 +13,8 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use toml::de::DeTable;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 impl Config {
     /// Reads a configuration from a file (or pipe) of at most 1 MiB and, when its name ends in `.toml`, from its
@@ -24,7 +25,7 @@ impl Config {
     pub fn load(path: &Path, kinds: &Kinds, facts: &Facts) -> Result<Self, Problems> {
         let (read, problems) = files::read(path);
         let texts: Vec<_> = read.iter().map(|(path, bytes)| (path.display().to_string(), bytes.as_slice())).collect();
-        let config = understand(&files::base_folder(path), &texts, problems, kinds, facts)?;
+        let config = understand(&files::base_folder(path), &texts, &[], problems, kinds, facts)?;
         let files = read.into_iter().map(|(path, _)| path).collect();
         Ok(Self { files, ..config })
     }
@@ -37,7 +38,7 @@ impl Config {
         match files::limited(reader) {
             Ok(bytes) => Self::parse(bytes, name, kinds, facts),
             Err(reason) => {
-                understand(Path::new(""), &[], vec![files::unreadable(Path::new(name), &reason)], kinds, facts)
+                understand(Path::new(""), &[], &[], vec![files::unreadable(Path::new(name), &reason)], kinds, facts)
             }
         }
     }
@@ -47,32 +48,37 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn parse(text: impl AsRef<[u8]>, name: &str, kinds: &Kinds, facts: &Facts) -> Result<Self, Problems> {
-        Self::parse_in(Path::new(""), text, name, kinds, facts)
+        understand(Path::new(""), &[(name.to_owned(), text.as_ref())], &[], Vec::new(), kinds, facts)
     }
 
-    /// As [`parse`](Self::parse), of a text that belongs into this folder; empty: the working directory.
-    pub(crate) fn parse_in(
+    /// As [`parse`](Self::parse), of texts by name which belong into this folder (empty: the working directory), merged like drop-ins,
+    /// and without the sections of some workers.
+    pub(crate) fn parse_merged(
         folder: &Path,
-        text: impl AsRef<[u8]>,
-        name: &str,
+        texts: &[(String, &[u8])],
+        without: &[String],
         kinds: &Kinds,
         facts: &Facts,
     ) -> Result<Self, Problems> {
-        understand(folder, &[(name.to_owned(), text.as_ref())], Vec::new(), kinds, facts)
+        understand(folder, texts, without, Vec::new(), kinds, facts)
     }
 }
 
-/// The texts, by name, as one configuration. With `problems` from before it is refused, but only after
+/// The texts, by name, as one configuration, `without` the sections of these workers. With `problems` from before it is refused, but only after
 /// each text has been parsed; rules are not checked then, since what is missing may be in a text that could not be read.
 fn understand(
     folder: &Path,
     texts: &[(String, &[u8])],
+    without: &[String],
     mut problems: Vec<Problem>,
     kinds: &Kinds,
     facts: &Facts,
 ) -> Result<Config, Problems> {
     let (source, spans) = put_together(folder, texts);
-    let root = merged(&source, texts, spans, &mut problems);
+    let mut root = merged(&source, texts, spans, &mut problems);
+    if let Some(DeValue::Table(workers)) = root.get_mut("worker").map(Spanned::get_mut) {
+        without.iter().for_each(|name| drop(workers.remove(name.as_str())));
+    }
     let judged = match problems.is_empty() {
         true => judge(&source, &root, kinds, facts),
         false => Err(problems),

@@ -107,13 +107,6 @@ pub(super) struct Lines<'a> {
     pub(super) shown: BTreeMap<u32, Shown>,
 }
 
-impl Lines<'_> {
-    /// Ends the run before its next tick.
-    pub(super) fn stop(&self) {
-        self.control.stop();
-    }
-}
-
 impl TickSink for Lines<'_> {
     fn offer(&mut self, record: TickRecord) {
         let shown = self.shown.get(&record.task).map(|shown| shown.lock().unwrap_or_else(PoisonError::into_inner));

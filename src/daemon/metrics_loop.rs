@@ -15,8 +15,7 @@ use super::witnesses::Witnesses;
 use crate::channels::{Assembly, Part, Sent};
 use crate::kinds::alarm;
 use crate::log::{Output, PanicEvent, journal};
-use crate::metrics::{Caches, Metrics, Totals};
-use crate::sys::cache::warm;
+use crate::metrics::{Metrics, Totals};
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
 use crate::worker::{Ended, Panic};
@@ -92,15 +91,6 @@ struct WorkerFeed {
     judged: Assembly,
     dropped: u64,
     reported: Option<Instant>,
-}
-
-/// Those of the processor that the thread runs on.
-struct ProcessorCaches;
-
-impl Caches for ProcessorCaches {
-    fn warm<T: ?Sized>(&self, value: &T) {
-        warm(value);
-    }
 }
 
 impl MetricsLoop {
@@ -309,11 +299,7 @@ impl MetricsLoop {
         for tasks in self.tasks.chunk_by(|(_, clock), (_, next)| clock == next) {
             for tasks in tasks.chunks(BY_A_READING) {
                 let now = tasks[0].1.now();
-                for (index, (id, _)) in tasks.iter().enumerate() {
-                    let coming = |turns| tasks.get(index + turns).map(|(id, _)| *id);
-                    self.metrics.warm_samples(coming, &ProcessorCaches);
-                    self.metrics.sample(*id, now);
-                }
+                tasks.iter().for_each(|(id, _)| self.metrics.sample(*id, now));
             }
         }
     }
@@ -330,7 +316,6 @@ impl MetricsLoop {
             if index % PROGRESS_EVERY == 0 {
                 goes_on(&self.progress);
             }
-            self.metrics.warm_records(|turns| taken.get(index + turns)?.1.task(), &ProcessorCaches);
             let number = *number;
             let Some(worker) = self.workers.get_mut(&number) else { continue };
             let Some(sent) = worker.judged.add(part) else { continue };

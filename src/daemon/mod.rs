@@ -26,7 +26,7 @@
 //! | `plan`, `simulate` | schedules; the same on the virtual clock |
 //! | `layout` | which workers, CPUs and phases keep responses lowest |
 //! | `virtual_tasks`, `plant` | what makes values on the virtual clock: tasks that compute, recordings, models of what is measured |
-//! | `models`, `repeat` | what the virtual clock plays; how a schedule that repeats itself is counted |
+//! | `models` | what the virtual clock plays |
 //! | `look` | before the start: what it would open |
 //! | `capacity` | before the start: whether the deadlines can hold |
 //! | `trial`, `examination` | before the start: what the kernel would grant; what is known of the machine |
@@ -83,7 +83,6 @@ mod readback_record;
 mod readback_thread;
 mod recorder_thread;
 mod reloads;
-mod repeat;
 mod requests;
 mod run;
 mod running;
@@ -118,7 +117,6 @@ pub(crate) use ledger::SimulatedTick;
 pub use loader::Loader;
 pub(crate) use look::{Looked, look};
 pub(crate) use models::{ModelError, Models};
-pub(crate) use repeat::Repeats;
 pub use requests::Requests;
 pub use run::run;
 pub(crate) use safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan};

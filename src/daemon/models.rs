@@ -170,28 +170,6 @@ impl Models {
         Runs::Cycled(task.simulated_run.clone().unwrap_or_else(known))
     }
 
-    /// After how many uses the script of each task of a worker, and that of its sleeps, begins again; `None`: never.
-    pub(super) fn script_lengths(&self, config: &Config, worker: usize) -> Option<Vec<usize>> {
-        let tasks = config.tasks.iter().filter(|task| task.worker == worker);
-        let runs = tasks.map(|task| match self.runs(task) {
-            Runs::Cycled(runs) => Some(runs.len()),
-            Runs::Recorded(..) => None,
-        });
-        let sleeps = match self.oversleeps(config, worker) {
-            Oversleeps::Cycled(sleeps) => Some(sleeps.len()),
-            Oversleeps::Recorded(_) => None,
-        };
-        runs.chain([sleeps]).collect()
-    }
-
-    /// Whether every sleep of a worker ends when it is to end.
-    pub(super) fn sleeps_end_on_time(&self, config: &Config, worker: usize) -> bool {
-        match self.oversleeps(config, worker) {
-            Oversleeps::Cycled(sleeps) => sleeps.iter().all(|late| *late == Span::ZERO),
-            Oversleeps::Recorded(_) => false,
-        }
-    }
-
     /// What the recording that is replayed tells of a task.
     pub(super) fn as_recorded(&self, task: &str) -> Option<PastSummary> {
         let (due, missed) = self.replay.as_ref()?.task(task)?.due_and_missed();

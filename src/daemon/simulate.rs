@@ -69,9 +69,6 @@ pub(crate) struct Simulation<'a> {
     pub(crate) graph: &'a Graph,
 }
 
-/// A virtual worker's loop.
-pub(super) type VirtualRunner<'a> = Runner<SimClock, Lines<'a>>;
-
 impl Simulation<'_> {
     /// Runs all of it and hands every tick to `line`.
     ///
@@ -83,7 +80,7 @@ impl Simulation<'_> {
         let mut reports = BTreeMap::new();
         for group in self.graph.groups() {
             if let [worker] = group[..] {
-                let (report, played) = self.worker(worker, self.options.length, &mut metrics, &mut *line, |_| {})?;
+                let (report, played) = self.worker(worker, &mut metrics, &mut *line)?;
                 records.sent += played.sent;
                 reports.insert(worker, report);
             } else {
@@ -96,7 +93,7 @@ impl Simulation<'_> {
     }
 
     /// With nothing entered yet.
-    pub(super) fn metrics(&self) -> Metrics {
+    fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::default();
         for (index, worker) in self.config.workers.iter().enumerate() {
             metrics.add_worker(index, worker.name.clone(), WorkerFacts::default());
@@ -108,37 +105,35 @@ impl Simulation<'_> {
     }
 
     /// The indices of a worker's tasks.
-    pub(super) fn tasks(&self, worker: usize) -> impl Iterator<Item = usize> {
+    fn tasks(&self, worker: usize) -> impl Iterator<Item = usize> {
         plan::of_worker(&self.config.tasks, worker)
     }
 
-    /// Runs one worker for `length`; `watch` sees its loop before each tick and each rest.
-    pub(super) fn worker<'a>(
-        &'a self,
+    /// Runs one worker, all of it.
+    fn worker(
+        &self,
         index: usize,
-        length: Span,
-        metrics: &'a mut Metrics,
-        line: &'a mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,
-        watch: impl FnMut(&mut VirtualRunner<'a>),
+        metrics: &mut Metrics,
+        line: &mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,
     ) -> io::Result<(Report, Played)> {
-        let ready = self.make_ready(index, length);
+        let ready = self.make_ready(index);
         let control = Arc::new(Control::default());
         let ledger = Ledger::new(self.config, metrics, line);
         let sink = Lines { worker: index, ledger, control: control.clone(), shown: ready.shown };
         let tail = self.config.workers[index].spin.tail();
         let runner = Runner::new(ready.clock, ready.set, Sleeps::new(tail), sink, control);
-        let (report, sink, _) = runner.with_evidence(Box::new(NeverPreempted), false).run_watched(watch);
+        let (report, sink, _) = runner.with_evidence(Box::new(NeverPreempted), false).run();
         Ok((report, sink.ledger.finish()?))
     }
 
     /// Runs workers between which values flow, all of it.
-    pub(super) fn together(
+    fn together(
         &self,
         workers: &[usize],
         metrics: &mut Metrics,
         line: &mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,
     ) -> io::Result<(Vec<(usize, Report)>, Played)> {
-        let ready: Vec<_> = workers.iter().map(|index| self.make_ready(*index, self.options.length)).collect();
+        let ready: Vec<_> = workers.iter().map(|index| self.make_ready(*index)).collect();
         let clocks: Vec<_> = ready.iter().map(|ready| ready.clock.clone()).collect();
         SimClock::in_one_order(&clocks);
         let controls: Vec<_> = workers.iter().map(|_| Arc::new(Control::default())).collect();
@@ -176,10 +171,10 @@ impl Simulation<'_> {
         Ok((workers.iter().copied().zip(reports).collect(), ledger.finish()?))
     }
 
-    /// A worker's tasks, ready to run on a virtual clock for `length`.
-    fn make_ready(&self, index: usize, length: Span) -> ReadyWorker {
+    /// A worker's tasks, ready to run on a virtual clock.
+    fn make_ready(&self, index: usize) -> ReadyWorker {
         let Self { config, options, models, graph } = *self;
-        let window = Window { first_tick: options.first_tick, length: Some(length) };
+        let window = Window { first_tick: options.first_tick, length: Some(options.length) };
         let terms: Vec<_> = self.tasks(index).map(|task| TaskTerms::of(&config.tasks[task])).collect();
         let schedule = plan::schedule(terms.iter(), Epoch::At(Instant::ZERO), window);
         // An epoch is where a run begins; with a first tick the wait from there until its release is passed over.
@@ -203,7 +198,7 @@ impl Simulation<'_> {
     }
 
     /// Sums up what the workers did, each with its report.
-    pub(super) fn summary(&self, metrics: &mut Metrics, reports: &[Report], records: RecordsSummary) -> Summary {
+    fn summary(&self, metrics: &mut Metrics, reports: &[Report], records: RecordsSummary) -> Summary {
         let Self { config, models, .. } = self;
         for (id, given_up) in reports.iter().flat_map(|report| &report.given_up) {
             metrics.take_given_up(*id, *given_up);

@@ -129,11 +129,6 @@ impl Graph {
         self.parts().values().any(|part| part.flow.is_some() || !part.drives.is_empty())
     }
 
-    /// Whether this worker has a task that has a state of its own.
-    pub(super) fn has_state(&self, config: &Config, worker: usize) -> bool {
-        self.parts().keys().any(|task| config.tasks[*task].worker == worker)
-    }
-
     /// The values of the tasks that have some, by the index of the task.
     pub(crate) fn columns(&self) -> &BTreeMap<usize, Vec<Column>> {
         &self.columns

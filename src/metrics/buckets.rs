@@ -5,7 +5,6 @@
 //! each. Pure arithmetic. Allocates where a bucket is entered for the first time, or its count outgrows its bytes.
 
 use super::bounds::{self, AtMost, BOUNDS};
-use super::machine::Caches;
 use std::ops::Range;
 
 /// Buckets that share a width, and lie side by side: few enough that a lone value costs little, enough to share a directory
@@ -67,12 +66,6 @@ impl Buckets {
         if value <= bound && value >> shift == bound >> shift && bound & ((1 << shift) - 1) != (1 << shift) - 1 {
             self.add_to(DIVIDED + power as usize, count);
         }
-    }
-
-    /// Loads what adding to them touches.
-    pub(super) fn warm(&self, caches: &impl Caches) {
-        caches.warm(&*self.chunks);
-        caches.warm(&*self.bytes);
     }
 
     /// How many values are at most as large as each of [`BOUNDS`].
@@ -168,15 +161,9 @@ impl Buckets {
         }
     }
 
-    /// Counts `times` more times what was counted between `from` and `to`, two earlier states of these.
-    pub(super) fn repeat(&mut self, from: &Self, to: &Self, times: u64) {
-        for (bucket, count) in to.all() {
-            let place = from.chunks.binary_search_by_key(&(bucket / CHUNK), |chunk| chunk.number.into());
-            let before = place.map_or(0, |position| from.count(from.chunks[position], bucket % CHUNK));
-            if count > before {
-                self.add_to(bucket, (count - before).saturating_mul(times));
-            }
-        }
+    /// Counts what others have counted, too.
+    pub(super) fn merge(&mut self, other: &Self) {
+        other.all().for_each(|(bucket, count)| self.add_to(bucket, count));
     }
 
     /// The buckets that hold something, in ascending order, each with its count.

@@ -4,7 +4,6 @@
 
 use super::facts::TaskFacts;
 use super::last_misses::{LastMisses, RecentMiss};
-use super::machine::Caches;
 use super::window::{LONG, SHORT, Tally, Window, Windows};
 use crate::channels::{Counts, Live, LiveCounts, Outcome, TickRecord};
 use crate::pacing::{Grid, Rate};
@@ -107,12 +106,6 @@ impl Health {
         let TaskFacts { rate, deadline, grid_moves, .. } = *facts;
         let (windows, live) = (Windows::default(), facts.live.clone());
         Self { rate, deadline, grid_moves, live, windows, failures: None, misses: None, given_up: None }
-    }
-
-    /// Loads what a sample touches beside this value itself.
-    pub(super) fn warm(&self, caches: &impl Caches) {
-        caches.warm(&*self.live);
-        self.windows.warm(caches);
     }
 
     /// Lets go of its windows, after the last look at them.

@@ -4,7 +4,6 @@
 
 use super::bounds::{self, AtMostPairs};
 use super::buckets::Buckets;
-use super::machine::Caches;
 use super::steps::coarse;
 use crate::time::Span;
 use serde::Serialize;
@@ -46,11 +45,6 @@ impl Histogram {
         self.buckets.add_few(nanos);
     }
 
-    /// Loads what entering a span touches beside this value itself.
-    pub(super) fn warm(&self, caches: &impl Caches) {
-        self.buckets.warm(caches);
-    }
-
     /// Enters releases that never ran, at the lateness each had when it was given up: `oldest`, then one `period` less
     /// from each to the next.
     pub(crate) fn add_missed(&mut self, oldest: Span, period: Span, count: u64) {
@@ -73,17 +67,9 @@ impl Histogram {
         self.sum += i128::from(span.nanos()) * i128::from(count);
     }
 
-    /// Enters `times` more times what was entered between `from` and `to`, two earlier states of this histogram. Minimum and
-    /// maximum do not change by that.
-    pub(super) fn repeat(&mut self, from: &Self, to: &Self, times: u64) {
-        self.buckets.repeat(&from.buckets, &to.buckets, times);
-        self.count = self.count.saturating_add((to.count - from.count).saturating_mul(times));
-        self.sum += (to.sum - from.sum) * i128::from(times);
-    }
-
     /// Enters what was entered in another one of the same digits.
     pub(crate) fn merge(&mut self, other: &Self) {
-        self.buckets.repeat(&Buckets::new(0), &other.buckets, 1);
+        self.buckets.merge(&other.buckets);
         self.count = self.count.saturating_add(other.count);
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
@@ -94,43 +80,6 @@ impl Histogram {
     pub(crate) fn counts(&self) -> Vec<(i64, u64)> {
         let exact = |edge: u64| i64::try_from(edge).unwrap_or(i64::MAX).clamp(self.min.nanos(), self.max.nanos());
         self.buckets.counts().map(|(bucket, count)| (exact(self.buckets.upper_edge(bucket)), count)).collect()
-    }
-
-    /// What was entered, as numbers that [`add_numbers`](Self::add_numbers) understands: minimum, maximum and sum, then the pairs
-    /// of [`counts`](Self::counts). Nothing where nothing was entered.
-    #[cfg(any(test, feature = "mcap"))]
-    pub(crate) fn numbers(&self) -> Vec<i64> {
-        if self.count == 0 {
-            return Vec::new();
-        }
-        let ends = [self.min.nanos(), self.max.nanos(), Span::from_wide(self.sum).nanos()];
-        let pairs = self.counts();
-        ends.into_iter().chain(pairs.into_iter().flat_map(|(edge, count)| [edge, count.cast_signed()])).collect()
-    }
-
-    /// Enters what [`numbers`](Self::numbers) of one with the same digits says, and returns whether it says anything that can be
-    /// entered. Only counts at fixed bounds get less exact by that: by the width of a bucket.
-    #[cfg(any(test, feature = "mcap"))]
-    pub(crate) fn add_numbers(&mut self, numbers: &[i64]) -> bool {
-        let [min, max, sum, pairs @ ..] = numbers else { return numbers.is_empty() };
-        let (pairs, []) = pairs.as_chunks::<2>() else { return false };
-        if min > max || pairs.is_empty() || pairs.iter().any(|[_, count]| *count <= 0) {
-            return false;
-        }
-        for [edge, count] in pairs {
-            self.buckets.add(u64::try_from(*edge).unwrap_or(0), count.cast_unsigned());
-            self.count = self.count.saturating_add(count.cast_unsigned());
-        }
-        self.min = self.min.min(Span::from_nanos(*min));
-        self.max = self.max.max(Span::from_nanos(*max));
-        self.sum = self.sum.saturating_add((*sum).into());
-        true
-    }
-
-    /// The largest span that was entered, and one below all spans if none was.
-    #[cfg(feature = "mcap")]
-    pub(crate) const fn max(&self) -> Span {
-        self.max
     }
 
     /// How many spans were entered.
@@ -255,7 +204,9 @@ mod tests {
             for (index, value) in values.iter().enumerate() {
                 histogram.add(Span::from_nanos(i64::try_from(*value).unwrap()));
                 if index == values.len() / 2 {
-                    histogram.repeat(&Histogram::new(digits), &histogram.clone(), 2);
+                    let half = histogram.clone();
+                    histogram.merge(&half);
+                    histogram.merge(&half);
                 }
             }
             let half = values[..=values.len() / 2].to_vec();
@@ -290,25 +241,6 @@ mod tests {
     }
 
     #[test]
-    fn a_repetition_is_what_entering_it_again_would_be() {
-        let mut first = Histogram::new(3);
-        first.add(Span::from_nanos(7));
-        let mut second = first.clone();
-        let cycle = |histogram: &mut Histogram| {
-            for nanos in [-3, 7, 7, 12_345, 9_876_543_210] {
-                histogram.add(Span::from_nanos(nanos));
-            }
-        };
-        cycle(&mut second);
-        let (mut repeated, mut entered) = (second.clone(), second.clone());
-        repeated.repeat(&first, &second, 1_000);
-        (0..1_000).for_each(|_| cycle(&mut entered));
-        assert_eq!(repeated.distribution(), entered.distribution());
-        let counts = |histogram: &Histogram| histogram.buckets.counts().collect::<Vec<_>>();
-        assert_eq!((counts(&repeated), repeated.sum), (counts(&entered), entered.sum));
-    }
-
-    #[test]
     fn merged_ones_are_what_entering_all_would_be_and_their_counts_add_up() {
         let (mut one, mut other, mut both) = (Histogram::new(3), Histogram::new(3), Histogram::new(3));
         for n in 0..5_000_i64 {
@@ -326,28 +258,6 @@ mod tests {
         let counts = one.counts();
         assert_eq!(counts.iter().map(|(_, count)| count).sum::<u64>(), 5_000);
         assert!(counts.is_sorted() && counts.last().unwrap().0 == one.distribution().max, "{counts:?}");
-    }
-
-    #[test]
-    fn numbers_say_what_was_entered() {
-        for digits in [1, 2, 3] {
-            let (mut one, mut both) = (Histogram::new(digits), Histogram::new(digits));
-            assert!(one.numbers().is_empty() && both.add_numbers(&[]));
-            for n in 0..5_000_i64 {
-                one.add(Span::from_nanos(n * n * 7 % 90_001 - 30));
-            }
-            assert!(both.add_numbers(&one.numbers()));
-            assert_eq!(both.numbers(), one.numbers());
-            assert!(both.add_numbers(&one.numbers()));
-            one.merge(&one.clone());
-            let plain =
-                |histogram: &Histogram| Distribution { at_most: AtMostPairs::default(), ..histogram.distribution() };
-            assert_eq!((plain(&both), both.counts()), (plain(&one), one.counts()));
-            for wrong in [&[1, 2][..], &[1, 2, 3], &[2, 1, 3, 1, 1], &[1, 2, 3, 1], &[1, 2, 3, 1, 0], &[1, 2, 3, 1, -1]]
-            {
-                assert!(!both.add_numbers(wrong), "{wrong:?}");
-            }
-        }
     }
 
     #[test]

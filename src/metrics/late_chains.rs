@@ -45,14 +45,3 @@ impl LateChains {
         [SHORT, LONG].map(|seconds| self.windows.over(seconds, now).tally.missed)
     }
 }
-
-impl LateCounts {
-    /// Enters what came to these between two instants so many more times.
-    pub(super) fn repeat(&mut self, from: &Self, to: &Self, times: u64) {
-        self.all += (to.all - from.all) * times;
-        for (name, count) in &to.by {
-            let before = from.by.get(name).copied().unwrap_or(0);
-            *self.by.entry(name.clone()).or_default() += (count - before) * times;
-        }
-    }
-}

@@ -60,12 +60,6 @@ pub(crate) struct Stall {
     pub certainty: Certainty,
 }
 
-/// Loads memory into the processor's caches.
-pub(crate) trait Caches {
-    /// Begins to load `value`, or the first part of a large one, and does not wait for it.
-    fn warm<T: ?Sized>(&self, value: &T);
-}
-
 /// Finds out who took the processor from a worker, beside the other workers.
 pub(crate) trait Accuser {
     /// Who kept the worker from `cpu` for `time` just now; `None`: there is no evidence against anyone. `priority` is the

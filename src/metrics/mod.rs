@@ -3,7 +3,6 @@
 //! Here records meet: the judge sees those of all workers, and each task ([`task`]) gets its own with the verdicts. Time comes with the records and as an argument. Nothing here waits; it may allocate. Runs on the metrics thread, or
 //! inside `hertzd simulate`.
 
-mod ahead;
 mod before;
 mod bounds;
 mod buckets;
@@ -22,7 +21,6 @@ mod missed;
 mod parts;
 mod pasts;
 mod recent;
-mod repeat;
 mod steps;
 mod summary;
 mod task;
@@ -42,14 +40,12 @@ pub(crate) use facts::TaskFacts;
 pub(crate) use health::{Ailment, Progress, TaskHealth, exceeds};
 pub(crate) use histogram::{Distribution, Histogram};
 pub(crate) use last_misses::RecentMiss;
-pub(crate) use late_chains::LateCounts;
 pub(crate) use machine::{
-    Accuser, Bandwidth, Caches, Certainty, Instants, MONOTONIC, NoAccuser, REALTIME, Stall, TAI, WorkerFacts,
+    Accuser, Bandwidth, Certainty, Instants, MONOTONIC, NoAccuser, REALTIME, Stall, TAI, WorkerFacts,
 };
 #[cfg(test)]
 pub(crate) use missed::LateTick;
 pub(crate) use missed::{Missed, Share};
-pub(crate) use repeat::{Mark, REMEMBERED};
 pub(crate) use summary::{
     AskedSummary, ClockStepSummary, CoolSummary, EndedRecordingSummary, FlightSummary, GrantedSummary, GuardSummary,
     HeldSummary, HostSummary, JournalSummary, LatencySummary, MissSummary, PastSummary, ReadbackSummary,
@@ -129,7 +125,7 @@ impl Metrics {
         }
         self.tasks.remove(id);
         if self.pasts.are_many(self.tasks.len()) {
-            let running = self.tasks.iter().map(|(_, task, _)| task.facts.name.as_str()).collect();
+            let running = self.tasks.iter().map(|task| task.facts.name.as_str()).collect();
             self.pasts.drop_oldest(&running);
         }
     }

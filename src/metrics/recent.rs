@@ -55,11 +55,6 @@ impl Recent {
         usize::from(self.count) == TICKS
     }
 
-    /// Whether there is room for one more.
-    pub(super) fn is_nearly_full(&self) -> bool {
-        usize::from(self.count) == TICKS - 1
-    }
-
     /// Takes plain ticks from now on.
     pub(super) fn open(&mut self, quiet: Quiet) {
         let nanos = |at: Instant| i64::try_from(at.nanos());

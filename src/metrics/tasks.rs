@@ -64,12 +64,7 @@ impl Tasks {
         self.by_number.get_mut(id as usize)?.as_deref_mut()
     }
 
-    /// The latest ticks of a task.
-    pub(super) fn latest(&self, id: u32) -> Option<&Recent> {
-        self.recent.get(*self.places.get(id as usize)? as usize)
-    }
-
-    /// The same, to be changed.
+    /// The latest ticks of a task, to be changed.
     pub(super) fn recent(&mut self, id: u32) -> Option<&mut Recent> {
         self.recent.get_mut(*self.places.get(id as usize)? as usize)
     }
@@ -109,22 +104,9 @@ impl Tasks {
         }
     }
 
-    /// Every task with its number, and its latest ticks, which have not been entered.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &TaskMetrics, &Recent)> {
-        (0..)
-            .zip(&self.by_number)
-            .zip(&self.places)
-            .filter_map(|((id, task), place)| Some((id, task.as_deref()?, self.recent.get(*place as usize)?)))
-    }
-
-    /// Takes the tasks of a worker from `other`, where they have the same numbers.
-    pub(super) fn take_over(&mut self, worker: usize, mut other: Self) {
-        for id in (0..).take(self.by_number.len()) {
-            if other.entered(id).is_some_and(|task| task.facts.worker == worker) {
-                self.entered(id);
-                self.by_number[id as usize] = other.by_number[id as usize].take();
-            }
-        }
+    /// Every task; its latest ticks may not have been entered.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &TaskMetrics> {
+        self.by_number.iter().flatten().map(|task| &**task)
     }
 
     fn enter_recent(&mut self, id: u32) {

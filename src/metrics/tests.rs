@@ -154,17 +154,17 @@ type Happening = (i64, i64, i64, u8);
 fn happening() -> impl Strategy<Value = Happening> {
     let late = prop_oneof![20 => 0..12_000_000_i64, 1 => -9..0_i64, 1 => 4_294_967_290..4_294_967_300_i64];
     let periods = prop_oneof![40 => Just(1_i64), 1 => 90..120_i64, 1 => Just(-3_i64)];
-    (periods, late, 0..9_000_000_i64, prop_oneof![30 => Just(0_u8), 10 => 1..14_u8])
+    (periods, late, 0..9_000_000_i64, prop_oneof![30 => Just(0_u8), 10 => 1..13_u8])
 }
 
-/// All that shows of a task after this, with a mark of it on the way; with `singly`, no ticks are entered together.
+/// All that shows of a task after this; with `singly`, no ticks are entered together.
 fn shown(happenings: &[Happening], grid_moves: bool, singly: bool) -> Vec<String> {
     let mut metrics = Metrics::default();
     metrics.add_worker(0, "main".into(), WorkerFacts::default());
     let facts = TaskFacts { grid_moves, ..TaskFacts::at(Rate::new(100, 1).unwrap()) };
     let (live, mut counts) = (facts.live.clone(), Counts::default());
     metrics.add_task(0, facts);
-    let (mut release, mut shown, mut mark) = (Instant::ZERO, Vec::new(), None);
+    let (mut release, mut shown) = (Instant::ZERO, Vec::new());
     for (n, &(periods, lateness, run, kind)) in (0..).zip(happenings) {
         release = release.plus_nanos(i128::from(periods) * 10_000_000);
         metrics.drains_at(release);
@@ -185,8 +185,7 @@ fn shown(happenings: &[Happening], grid_moves: bool, singly: bool) -> Vec<String
                 let given_up = GivenUp { task: 0, count: 3, oldest, at: release, jumped, disabled: false };
                 metrics.take_given_up(0, given_up);
             }
-            11 => mark = mark.or(metrics.mark(0)),
-            12 if n % 8 == 0 => metrics.give_up(0, release, None),
+            11 if n % 8 == 0 => metrics.give_up(0, release, None),
             _ => {}
         }
         counts.ran += 1;
@@ -196,9 +195,6 @@ fn shown(happenings: &[Happening], grid_moves: bool, singly: bool) -> Vec<String
         if singly {
             metrics.tasks.entered(0);
         }
-    }
-    if let (Some(from), Some(to)) = (mark, metrics.mark(0)) {
-        metrics.repeat(0, &from, &to, 3);
     }
     metrics.tell(release, true, |event| shown.push(format!("{event:?}")));
     let (health, snapshot) = (metrics.health(0, release), metrics.snapshot(0));

@@ -155,34 +155,6 @@ impl Timeline {
         position.checked_sub(1).map(|before| self.pieces[before].finished()).or(self.history.end())
     }
 
-    /// Whether verdicts on it are those on `other`, `by` later: the same ticks, and the same readings but for the instants of
-    /// those that are older than all ticks. History, which grows, was not asked for in between.
-    pub(super) fn is(&self, other: &Self, by: Span) -> bool {
-        self.judged == other.judged
-            && self.asked == other.asked
-            && self.history.end() == other.history.end().map(|end| end + by)
-            && self.readings(Span::ZERO).eq(other.readings(by))
-            && self.pieces_later(Span::ZERO).eq(other.pieces_later(by))
-    }
-
-    /// The readings, `by` later; `None`: from before the oldest tick.
-    fn readings(&self, by: Span) -> impl Iterator<Item = (Option<Instant>, Span)> {
-        let begins = |piece: Piece| piece.sleep.map_or(piece.started, |(asked, _)| asked);
-        let oldest = self.pieces.front().map(Stored::piece).map_or(Instant::ZERO, begins);
-        self.queue.iter().map(move |&(known, waited)| ((known >= oldest).then_some(known + by), waited))
-    }
-
-    /// The ticks, `by` later, with the first of them as number 0.
-    fn pieces_later(&self, by: Span) -> impl Iterator<Item = Piece> {
-        self.pieces.iter().map(Stored::piece).map(move |piece| Piece {
-            sleep: piece.sleep.map(|(asked, woke)| (asked + by, woke + by)),
-            started: piece.started + by,
-            finished: piece.finished + by,
-            wake: piece.wake.and_then(|wake| wake.checked_sub(self.first)),
-            ..piece
-        })
-    }
-
     pub(super) fn len(&self) -> usize {
         self.pieces.len()
     }

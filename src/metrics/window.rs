@@ -2,7 +2,6 @@
 //!
 //! Time is an argument, on a clock that goes on. What is entered after a gap belongs to the second of its entry.
 
-use super::machine::Caches;
 use crate::time::{Instant, NANOS_PER_SECOND, Span};
 
 /// The two windows, in seconds.
@@ -59,14 +58,6 @@ enum Seconds {
 }
 
 impl Seconds {
-    fn warm(&self, slot: usize, caches: &impl Caches) {
-        match self {
-            Self::Narrow(seconds) => caches.warm(&seconds[slot]),
-            Self::Wide(seconds) => caches.warm(&seconds[slot]),
-            Self::Closed => {}
-        }
-    }
-
     fn at(&self, slot: usize) -> Second {
         match self {
             Self::Narrow(seconds) => wide(seconds[slot]),
@@ -117,11 +108,6 @@ impl Default for Windows {
 }
 
 impl Windows {
-    /// Loads the second of the latest entry, and the next.
-    pub(crate) fn warm(&self, caches: &impl Caches) {
-        [self.latest, self.latest + 1].into_iter().for_each(|number| self.slots.warm(slot(number), caches));
-    }
-
     /// A tick was this late.
     #[expect(clippy::cast_precision_loss, reason = "seven digits are enough for a maximum")]
     pub(crate) fn late(&mut self, lateness: Span) {

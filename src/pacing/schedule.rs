@@ -3,11 +3,8 @@
 //! Of the tasks that are due, the one with the earliest deadline runs; of several, the one whose latest run is longest ago, so that overload
 //! starves none, else the one declared first. Tasks are never interrupted. A step costs at most log(tasks). Time is an argument; nothing blocks, and nothing allocates after construction.
 
-mod ahead;
 #[cfg(test)]
 mod tests;
-
-pub(crate) use ahead::Ahead;
 
 use super::credit::{Account, Settled};
 use super::queue::Queue;

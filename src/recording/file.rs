@@ -256,18 +256,7 @@ impl RecordingFile {
 
     /// Whether a file of `bytes` would be too large, and another one can begin.
     pub(super) fn is_full(&self, bytes: u64) -> bool {
-        self.exceeds(bytes) && self.may_try()
-    }
-
-    /// Whether a file of `bytes` would be too large.
-    pub(super) fn exceeds(&self, bytes: u64) -> bool {
-        self.limits.max_size.is_some_and(|size| bytes > size)
-    }
-
-    /// The size that it must not exceed.
-    #[cfg(feature = "mcap")]
-    pub(super) const fn largest(&self) -> Option<u64> {
-        self.limits.max_size
+        self.limits.max_size.is_some_and(|size| bytes > size) && self.may_try()
     }
 
     /// Whether it is time to try again what has failed.

@@ -37,13 +37,6 @@ pub(super) struct McapFile {
     buffer: Vec<u8>,
 }
 
-impl At {
-    /// Where its record begins and ends.
-    pub(super) const fn bounds(&self) -> (u64, u64) {
-        (self.begin - HEAD as u64, self.begin + self.length)
-    }
-}
-
 impl McapFile {
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         let name = path.display().to_string();
@@ -112,30 +105,6 @@ impl McapFile {
         let Some(from) = self.length.checked_sub(16) else { return Ok(false) };
         self.read_at(&mut magic, from + 8)?;
         Ok(magic == MAGIC)
-    }
-
-    /// The attachment at that place, if it has this name and is undamaged.
-    pub(super) fn attachment(&mut self, at: At, name: &str) -> Result<Option<Vec<u8>>, String> {
-        // Its times, the length of its name, and its name.
-        let mut begin = vec![0; usize::try_from(at.length).unwrap_or(usize::MAX).min(20 + name.len())];
-        self.read_at(&mut begin, at.begin)?;
-        let named = begin.get(16..20) == Some(&u32::try_from(name.len()).unwrap_or(u32::MAX).to_le_bytes()[..]);
-        if !named || begin.get(20..) != Some(name.as_bytes()) {
-            return Ok(None);
-        }
-        self.load(at)?;
-        let Some((content, crc)) = self.buffer.split_last_chunk::<4>() else { return Ok(None) };
-        if crc32fast::hash(content) != u32::from_le_bytes(*crc) {
-            return Ok(None);
-        }
-        let data = |content: &[u8]| {
-            let (_, rest) = content.split_at_checked(begin.len())?;
-            let (kind, rest) = rest.split_first_chunk::<4>()?;
-            let (_, rest) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*kind)).ok()?)?;
-            let (length, data) = rest.split_first_chunk::<8>()?;
-            (u64::from_le_bytes(*length) == data.len() as u64).then(|| data.to_vec())
-        };
-        Ok(data(content))
     }
 
     /// Hands out the records of a chunk, or the record at that place.

@@ -7,7 +7,6 @@ pub(super) mod op {
     pub(in crate::recording) const CHANNEL: u8 = 0x04;
     pub(in crate::recording) const MESSAGE: u8 = 0x05;
     pub(in crate::recording) const CHUNK: u8 = 0x06;
-    pub(in crate::recording) const ATTACHMENT: u8 = 0x09;
     pub(in crate::recording) const DATA_END: u8 = 0x0f;
 
     /// The name of a record in a sentence.
@@ -17,7 +16,6 @@ pub(super) mod op {
             CHANNEL => "channel",
             MESSAGE => "message",
             CHUNK => "chunk",
-            ATTACHMENT => "attachment",
             _ => "record",
         }
     }

@@ -47,7 +47,7 @@ mod writer;
 pub(crate) use claim::{Identity, in_use};
 pub(crate) use content::{Content, RecordedTick, Why, Whys};
 #[cfg(feature = "mcap")]
-pub(crate) use digest::{Bin, Digest, Digested, Miss, TaskDigest, WorstSecond, digest};
+pub(crate) use digest::{Bin, Digest, Digested, Miss, Part, TaskDigest, WorstSecond, digest};
 pub(crate) use look::{Seen, look};
 pub(crate) use output::{OutputState, PastLoss, TaskOutput};
 #[cfg(any(test, feature = "mcap"))]

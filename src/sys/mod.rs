@@ -20,7 +20,6 @@ pub(crate) mod emulation;
 pub(crate) mod entry;
 pub(crate) mod fd;
 #[cfg(feature = "plugin")]
-mod float;
 pub(crate) mod grant;
 pub(crate) mod host;
 #[cfg(feature = "i2c")]

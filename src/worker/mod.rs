@@ -22,7 +22,6 @@ pub(crate) use control::{Activity, Doing};
 pub use evidence::ThreadEvidence;
 pub(crate) use flow::Flow;
 pub(crate) use panic::Panic;
-pub(crate) use run::LoopState;
 pub use run::{Report, Runner};
 pub use set::TaskSet;
 pub(crate) use set::{Ended, NextTask, Pace};

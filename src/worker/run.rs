@@ -10,9 +10,6 @@
 //! panic is the one exception. The report after the last tick may allocate.
 
 mod rest;
-mod state;
-
-pub(crate) use state::LoopState;
 
 use super::clock::ReleaseClock;
 use super::control::Control;
@@ -107,18 +104,9 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
 
     /// Runs until no release is left or a stop is asked for. Returns its tasks as well, and with the exchange those that it
     /// has not taken, to be dropped where closing a file may take its time.
-    pub fn run(self) -> (Report, S, (Box<TaskSet>, Option<Exchange>)) {
-        self.run_watched(|_| {})
-    }
-
-    /// The same; `watch` sees it before each tick and before each rest.
-    pub(crate) fn run_watched(
-        mut self,
-        mut watch: impl FnMut(&mut Self),
-    ) -> (Report, S, (Box<TaskSet>, Option<Exchange>)) {
+    pub fn run(mut self) -> (Report, S, (Box<TaskSet>, Option<Exchange>)) {
         let began = self.clock.monotonic(self.clock.now());
         loop {
-            watch(&mut self);
             if self.control.asks_for_something() {
                 if self.control.stopping() {
                     break;

@@ -35,11 +35,6 @@ impl Witness {
         self.since = now;
     }
 
-    /// Since when evidence counts, relative to an instant, and whether the thread has slept since.
-    pub(super) fn state(&self, at: Instant) -> (Span, bool) {
-        (self.since - at, self.slept)
-    }
-
     /// The clock was stepped.
     pub(super) fn step(&mut self, by: Span) {
         self.since = self.since + by;

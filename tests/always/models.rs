@@ -1,60 +1,25 @@
-//! `hertzd simulate` with what was measured, and what repeats itself: the built binary, on the virtual clock.
+//! `hertzd simulate` with what was measured: the built binary, on the virtual clock.
 
 use crate::on_virtual_clock::{MEETING, file, hertzd, text, word};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// The summary as text, without what differs where the tail learns.
-fn summary(path: &Path, length: &str, more: &[&str], learns: bool) -> Value {
+fn summary(path: &Path, length: &str, more: &[&str]) -> Value {
     let output = hertzd(&[&["simulate", word(path), "--for", length, "--summary-only", "--json"], more].concat());
-    let mut summary: Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
-    for worker in summary["workers"].as_array_mut().unwrap().iter_mut().filter(|_| learns) {
-        for key in ["cpu_share", "spin_share", "wakes", "oversleep_ns"] {
-            worker[key].take();
-        }
-    }
-    summary
-}
-
-#[test]
-fn what_is_counted_is_what_runs_in_full() {
-    for (config, learns) in
-        [(MEETING.to_owned(), false), (MEETING.replace("priority = 70", "priority = 70\nspin = \"auto\""), true)]
-    {
-        let (_folder, path) = file("my.toml", &config);
-        for (length, more) in [("100s", &[][..]), ("99990001us", &["--first-tick", "1000000000000"]), ("30ms", &[])] {
-            let counted = summary(&path, length, more, learns);
-            assert_eq!(counted, summary(&path, length, &[more, &["--in-full"]].concat(), learns), "{length} {more:?}");
-        }
-    }
-}
-
-#[test]
-fn most_of_a_long_run_is_counted_and_not_run() {
-    let (_folder, path) = file("my.toml", MEETING);
-    let output = hertzd(&["simulate", word(&path), "--for", "1w", "--summary-only"]);
-    let table = text(&output.stdout);
-    assert!(table.contains(" times of that were counted, not run"), "{table}");
-    let row = table.lines().find(|line| line.starts_with("middle")).unwrap();
-    assert!(row.contains("60480000"), "{table}");
-    // A year has no more ticks that are run than a week.
-    let output = hertzd(&["simulate", word(&path), "--for", "365days", "--summary-only", "--json"]);
-    let year: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(year["tasks"][0]["due"], 365 * 86_400_u64 * 1_000);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
 #[test]
 fn oversleeps_of_a_file_end_the_sleeps() {
     let (_folder, path) = file("my.toml", MEETING);
     let (_models, model) = file("late.json", r#"{"version": 1, "oversleep_ns": {"counts": [[5000, 3], [250000, 1]]}}"#);
-    let played = summary(&path, "1s", &["--oversleep", word(&model)], false);
+    let played = summary(&path, "1s", &["--oversleep", word(&model)]);
     let oversleep = &played["workers"][0]["oversleep_ns"];
     assert_eq!((&oversleep["min"], &oversleep["max"]), (&5_000.into(), &250_000.into()), "{played}");
     // What `run --json` and `simulate --json` print is such a file, too.
     let (_again, again) = file("summary.json", &played.to_string());
-    let again = summary(&path, "20s", &["--oversleep", word(&again)], false);
+    let again = summary(&path, "20s", &["--oversleep", word(&again)]);
     assert_eq!(again["workers"][0]["oversleep_ns"]["max"], 250_000);
     let output = hertzd(&["simulate", word(&path), "--oversleep", word(&path)]);
     assert!(
@@ -83,7 +48,7 @@ fn a_recording_sets_run_times_and_oversleeps_and_is_replayed() {
     config("");
     let ran = run["ran"].as_u64().unwrap();
     let length = format!("{}ms", 10 * ran);
-    let played = summary(&path, &length, &["--runs", word(&recording), "--oversleep", word(&recording)], false);
+    let played = summary(&path, &length, &["--runs", word(&recording), "--oversleep", word(&recording)]);
     let simulated = &played["tasks"][0];
     if simulated["ran"] == run["ran"] {
         assert_eq!(simulated["run_ns"], run["run_ns"]);

@@ -33,37 +33,11 @@ fn stderr(output: &Output) -> String {
 }
 
 #[test]
-fn commands_of_other_programs_are_answered_with_ours() {
-    for (args, advice) in [
-        (&["--config", "my.toml"][..], "`hertzd run my.toml` runs it"),
-        (&["--config=my.toml"], "`hertzd run my.toml` runs it"),
-        (&["my.toml"], "`hertzd check my.toml` checks it"),
-        (&["status", "--config", "my.toml"], "`hertzd status --socket PATH`"),
-        (&["reload", "-c", "my.toml"], "`hertzd reload --socket PATH`"),
-        (&["stop", "my.toml"], "`hertzd stop --socket PATH`"),
-        (&["start"], "`sudo systemctl start hertzd`"),
-        (&["restart"], "`hertzd reload`"),
-        (&["kill"], "`sudo systemctl stop hertzd`"),
-        (&["kill", "1234"], "`hertzd stop --socket PATH`"),
-        (&["stats"], "`hertzd top`"),
-        (&["logs"], "`hertzd log`"),
-        (&["metrics"], "`hertzd exporter`"),
-        (&["cyclictest"], "`hertzd measure`"),
-        (&["diagnose"], "`hertzd doctor [CONFIG]`"),
-        (&["-d"], "`hertzd run [CONFIG]`"),
-        (&["validate", "my.toml"], "`hertzd check [CONFIG]`"),
-        (&["--for", "10s"], "`hertzd run --for 10s`"),
-        (&["run", "--verbose"], "`--log-level debug`"),
-        (&["run", "--duration", "10s"], "`--for 10s`"),
-        (&["run", "my.toml", "-d"], "`hertzd run` stays in the foreground"),
-    ] {
-        let output = hertzd(args);
-        let text = stderr(&output);
-        assert_eq!(output.status.code(), Some(64), "{args:?}: {text}");
-        assert!(text.contains(advice) && text.matches("tip:").count() == 1, "{args:?}: {text}");
-    }
-    let text = stderr(&hertzd(&["stat"]));
-    assert!(text.contains("'status'"), "a slip gets clap's own tip: {text}");
+fn a_slip_in_a_command_gets_a_tip() {
+    let output = hertzd(&["stat"]);
+    assert_eq!(output.status.code(), Some(64));
+    let text = stderr(&output);
+    assert!(text.contains("'status'"), "{text}");
 }
 
 /// Every command, and none: what the help of hertzd lists.

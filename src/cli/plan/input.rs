@@ -48,9 +48,9 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// `has_phase` says which tasks have one.
-    pub(super) fn of(config: &Config, has_phase: impl Fn(&str) -> bool) -> Self {
-        let tasks = config.tasks.iter().filter(|task| has_phase(&task.name));
+    pub(super) fn of(config: &Config) -> Self {
+        let has_phase = |task: &&TaskConfig| task.identity.lines().any(|line| line.starts_with("phase = "));
+        let tasks = config.tasks.iter().filter(has_phase);
         let workers = config.workers.iter().filter(|worker| !worker.cpus.is_empty() && priority(worker).is_some());
         Self {
             phases: tasks.map(|task| task.name.clone()).collect(),

@@ -1,6 +1,6 @@
 //! Where each task runs, and its worst response there, before a plan and after it. Pure.
 
-use super::document::NamedWorker;
+use super::changes::NamedWorker;
 use super::input::Input;
 use crate::config::Config;
 use crate::daemon::layout::{CpuLayout, Layout, MANY_TICKS, Placed, on_cpu};

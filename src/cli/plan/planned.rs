@@ -1,11 +1,11 @@
 //! One plan of a configuration: its layout, its text, and what that means. Parses the text, so it may read what that names.
 
 use super::chains::{Age, ages, new_warnings, too_old};
-use super::document::{Document, NamedWorker, as_it_is};
+use super::changes::{Changes, as_it_is, changes};
 use super::input::{Input, Written};
 use super::places::Places;
 use crate::cli::{App, Source, Stop};
-use crate::config::Config;
+use crate::config::{Config, Problems};
 use crate::daemon::Models;
 use crate::daemon::layout::{CpuLayout, Layout, plan as lay_out};
 use crate::program;
@@ -15,26 +15,26 @@ use crate::time::Span;
 pub(super) struct Planning<'a> {
     pub(super) app: &'a App,
     pub(super) source: &'a Source,
+    pub(super) texts: &'a [(String, String)],
     pub(super) config: &'a Config,
     pub(super) models: &'a Models,
     pub(super) late: &'a [(usize, [Span; 3])],
     pub(super) cpus: &'a [usize],
 }
 
-/// A plan, and the configuration that it makes.
+/// A plan, what it changes, and the configuration that it makes.
 pub(super) struct Planned {
     pub(super) input: Input,
     pub(super) layout: Layout,
-    pub(super) named: Vec<Vec<NamedWorker>>,
-    pub(super) toml: String,
+    pub(super) changes: Changes,
     pub(super) config: Config,
     pub(super) before: Places,
     pub(super) after: Places,
 }
 
 impl Planning<'_> {
-    pub(super) fn planned(&self, mut document: Document, written: Written, split: bool) -> Result<Planned, Stop> {
-        let Self { app, source, config, models, late, cpus } = *self;
+    pub(super) fn planned(&self, written: Written, split: bool) -> Result<Planned, Stop> {
+        let Self { source, config, models, late, cpus, .. } = *self;
         let input = Input::of(config, models, cpus, written, split)
             .map_err(|reason| Stop::Usage(format!("{source}: {reason}")))?;
         let mut layout = lay_out(&input.placed, cpus.len(), input.now_on_these(config));
@@ -46,29 +46,34 @@ impl Planning<'_> {
             };
             layout.cpus.sort_by_key(shortest);
         }
-        let named = match layout.changed {
-            true => document.lay_out(config, &input, &layout),
+        let changes = match layout.changed {
+            true => changes(config, &input, &layout),
             false => as_it_is(config, &input),
         };
-        let toml = document.text();
-        let planned = app.parse_beside(source, &toml, "the planned configuration").map_err(|problems| {
+        let planned = self.with(&changes).map_err(|problems| {
             // The text is ours: a problem in it is a fault of this program, or the file changed meanwhile.
             Stop::Fault(format!("the plan is no valid configuration: {}", problems.render(false)))
         })?;
         let before = Places::before(config, &input, late);
-        let after = Places::after(&input, &layout, &named, late);
-        Ok(Planned { input, layout, named, toml, config: planned, before, after })
+        let after = Places::after(&input, &layout, &changes.named, late);
+        Ok(Planned { input, layout, changes, config: planned, before, after })
     }
 }
 
 impl Planning<'_> {
     /// The configuration as it is.
-    pub(super) fn unchanged(&self, document: &Document, planned: Planned) -> Result<Planned, Stop> {
-        let toml = document.text();
-        let config = self.app.parse_beside(self.source, &toml, "the configuration")?;
+    pub(super) fn unchanged(&self, planned: Planned) -> Result<Planned, Stop> {
         let Planned { input, layout, before, .. } = planned;
-        let (named, layout) = (as_it_is(self.config, &input), Layout { changed: false, ..layout });
-        Ok(Planned { input, layout, named, toml, config, after: before.clone(), before })
+        let (changes, layout) = (as_it_is(self.config, &input), Layout { changed: false, ..layout });
+        let config = self.with(&changes)?;
+        Ok(Planned { input, layout, changes, config, after: before.clone(), before })
+    }
+
+    /// The configuration with these changes.
+    fn with(&self, changes: &Changes) -> Result<Config, Problems> {
+        let own = self.texts.iter().map(|(name, text)| (name.clone(), text.as_bytes()));
+        let plan = ("the plan".to_owned(), changes.toml.as_bytes());
+        self.app.parse_beside(self.source, &own.chain([plan]).collect::<Vec<_>>(), &changes.removed)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The comments above a plan: worst responses and loads, before and after, and what is not known. Pure.
 
 use super::chains::{Age, warnings};
+use super::changes::Changes;
 use super::input::{From, list};
 use super::planned::Planned;
 use crate::cli::Source;
@@ -26,7 +27,8 @@ pub(super) struct Report<'a> {
 
 impl Report<'_> {
     pub(super) fn text(&self, before: &[Capacity], after: &[Capacity]) -> String {
-        let Self { source, config, planned: Planned { input, layout, before: old, after: new, .. }, .. } = self;
+        let Self { source, config, planned, .. } = self;
+        let Planned { input, layout, changes, before: old, after: new, .. } = planned;
         let only = [old.only, new.only].into_iter().flatten().min();
         let mut text = String::new();
         // Writing to a String does not fail, here and below.
@@ -38,18 +40,24 @@ impl Report<'_> {
         let _ = match layout.changed {
             true => writeln!(
                 text,
-                "# Below is the whole configuration as planned, to paste or to save in place of that one."
+                "# Below are the sections that change, with the keys that do: to write into that configuration, or to save as a\n# drop-in beside it."
             ),
-            false => writeln!(
-                text,
-                "# Nothing that was tried is better than this layout, so below is the configuration as it is."
-            ),
+            false => {
+                writeln!(text, "# Nothing that was tried is better than this layout, so nothing is to be changed.")
+            }
         };
+        if !changes.removed.is_empty() {
+            let names = list(&changes.removed);
+            let _ = writeln!(
+                text,
+                "# No task is left on these workers, so remove their sections if they have any: {names}."
+            );
+        }
         if config.files.len() > 1 {
             let drop_ins = config.files[1..].iter().map(|path| path.display()).collect::<Vec<_>>();
             let _ = writeln!(
                 text,
-                "# It includes what its drop-ins say, which would override the plan: {}.",
+                "# It includes what its drop-ins say; one behind the plan may override it: {}.",
                 list(&drop_ins)
             );
         }
@@ -115,7 +123,7 @@ impl Report<'_> {
     }
 
     fn unknown(&self, only: Option<Span>) -> Vec<String> {
-        let Self { config, planned: Planned { input, named, .. }, .. } = self;
+        let Self { config, planned: Planned { input, changes: Changes { named, .. }, .. }, .. } = self;
         let names = |of: &dyn Fn(From) -> bool| -> String {
             let wanted = input.tasks.iter().zip(&input.from).filter(|(_, from)| of(**from));
             wanted.map(|(task, _)| config.tasks[*task].name.as_str()).collect::<Vec<_>>().join(", ")

@@ -1,5 +1,6 @@
 //! What a plan promises, against the simulation of the text that it prints.
 
+use super::changes::{Changes, changes};
 use super::input::Input;
 use super::*;
 use crate::config::{Config, Facts, Kinds};
@@ -16,37 +17,36 @@ fn lists_of_cpus() {
     assert!(cpu_list("").is_err());
 }
 
-fn parsed(text: &str) -> Config {
+/// These texts as one configuration.
+fn parsed(texts: &[&str]) -> Config {
     let facts = Facts { online_cpus: vec![0, 1, 2], cpu_set_size: 1_024 };
-    let parsed = Config::parse(text, "test", &Kinds::builtin(), &facts);
-    parsed.unwrap_or_else(|problems| panic!("{}\n{text}", problems.render(false)))
+    let named: Vec<_> = texts.iter().map(|text| ("test".to_owned(), text.as_bytes())).collect();
+    let parsed = Config::parse_merged(Path::new(""), &named, &[], &Kinds::builtin(), &facts);
+    parsed.unwrap_or_else(|problems| panic!("{}\n{texts:?}", problems.render(false)))
 }
 
-/// The configuration as planned, and the worst response that each task is promised if nothing interrupts its worker.
-fn planned(text: &str, cpus: &[usize], free: bool) -> (String, Vec<(String, Span)>) {
-    let config = parsed(text);
-    let mut document = Document::parse(&[text.to_owned()]).unwrap();
-    let written = if free { Written::default() } else { Written::of(&config, |task| document.has_phase(task)) };
+/// What the plan changes, and the worst response that each task is promised if nothing interrupts its worker.
+fn planned(texts: &[&str], cpus: &[usize], free: bool) -> (String, Vec<(String, Span)>) {
+    let config = parsed(texts);
+    let written = if free { Written::default() } else { Written::of(&config) };
     let input = Input::of(&config, &Models::default(), cpus, written, false).unwrap();
     let layout = lay_out(&input.placed, cpus.len(), input.now_on_these(&config));
-    if layout.changed {
-        document.lay_out(&config, &input, &layout);
-    }
+    let changes = if layout.changed { changes(&config, &input, &layout) } else { Changes::default() };
     let mut promised = Vec::new();
     for cpu in &layout.cpus {
         let responses = on_cpu(&input.placed, cpu, Span::ZERO, MANY_TICKS);
-        assert_eq!(responses.only, None, "{text}");
+        assert_eq!(responses.only, None, "{texts:?}");
         for (worker, worst) in cpu.workers.iter().zip(&responses.worst).take(1) {
             let name = |task: usize| config.tasks[input.tasks[task]].name.clone();
             promised.extend(worker.tasks.iter().zip(worst).map(|((task, _), worst)| (name(*task), *worst)));
         }
     }
-    (document.text(), promised)
+    (changes.toml, promised)
 }
 
 /// The worst response of each task, in every tick of a run.
-fn simulated(text: &str, length: Span) -> Vec<(String, Span)> {
-    let config = parsed(text);
+fn simulated(texts: &[&str], length: Span) -> Vec<(String, Span)> {
+    let config = parsed(texts);
     let options = SimulateOptions { length, first_tick: 0 };
     let (models, graph) = (&Models::default(), &Graph::scripts(&config));
     let summary = Simulation { config: &config, options, models, graph }.play(&mut |_| Ok(())).unwrap();
@@ -75,11 +75,12 @@ fn a_simulation_of_every_tick_shows_the_worst_responses_that_were_promised() {
         }
         let cpus = &[0, 1, 2][..=below(3)];
         let free = below(2) == 0;
-        let (toml, promised) = planned(&text, cpus, free);
-        let (again, _) = planned(&toml, cpus, free);
-        assert_eq!(toml, again, "a plan of a plan finds nothing better");
-        let seen = simulated(&toml, Span::from_millis(300));
-        let period = |name: &str| parsed(&toml).tasks.iter().find(|task| task.name == name).unwrap().rate.period();
+        let (toml, promised) = planned(&[&text], cpus, free);
+        let both = [&*text, &*toml];
+        let (again, _) = planned(&both, cpus, free);
+        assert_eq!(again, "", "a plan of a plan finds nothing better: {toml}");
+        let seen = simulated(&both, Span::from_millis(300));
+        let period = |name: &str| parsed(&both).tasks.iter().find(|task| task.name == name).unwrap().rate.period();
         // With a response above its period a task would skip releases, as its policy says.
         if promised.iter().all(|(name, worst)| *worst <= period(name)) {
             for promise in promised {

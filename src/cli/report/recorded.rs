@@ -1,24 +1,32 @@
-//! What a recording tells, for a report: its digest. Blocks on the file.
+//! What a recording tells, for a report: what its ticks add up to. Blocks on the file.
 
 use crate::cli::trace;
 use crate::report::Run;
+use crate::time::Span;
 use std::path::Path;
 
-/// The run that was recorded.
+/// The run that was recorded, or the part of it that begins `from` after its first tick and is so long.
 ///
 /// # Errors
 /// What is wrong with the file, and what to do.
 #[cfg(feature = "mcap")]
-pub(super) fn run(path: &Path) -> Result<Run, String> {
+pub(super) fn run(path: &Path, from: Option<Span>, length: Option<Span>) -> Result<Run, String> {
     trace::refuse_csv(path)?;
     let mut shown = progress::Shown::new(path);
-    let digested = crate::recording::digest(path, &mut |read, all| shown.note(read, all));
+    let part = crate::recording::Part { from: from.unwrap_or(Span::ZERO), length: length.unwrap_or(Span::MAX) };
+    let digested = crate::recording::digest(path, part, &mut |read, all| shown.note(read, all));
     shown.end();
-    Ok(told::run(&digested?, path))
+    let mut run = told::run(&digested?, path);
+    if from.is_some() || length.is_some() {
+        let length = length.map_or("to its end".to_owned(), |length| format!("for {length}"));
+        run.notes
+            .insert(0, format!("This is a part of the recording: from {} after its first tick, {length}.", part.from));
+    }
+    Ok(run)
 }
 
 #[cfg(not(feature = "mcap"))]
-pub(super) fn run(path: &Path) -> Result<Run, String> {
+pub(super) fn run(path: &Path, _: Option<Span>, _: Option<Span>) -> Result<Run, String> {
     let timeline = trace::of_recording(path)?;
     Ok(crate::report::of_ticks(
         &timeline,
@@ -52,7 +60,7 @@ mod progress {
             if now - self.latest >= LONG {
                 (self.latest, self.any) = (now, true);
                 let (mega, share) = (all / 1_000_000, read * 100 / all.max(1));
-                self.say(&format!("reading its ticks, as no digest sums them up: {share} % of {mega} MB"));
+                self.say(&format!("reading its ticks: {share} % of {mega} MB; --from and --for choose a part"));
             }
         }
 

@@ -6,6 +6,7 @@ use crate::cli::socket::{SocketArg, fetch};
 use crate::flight;
 use crate::report::{Run, as_summary, of_flight, of_summary};
 use crate::sys::limited;
+use crate::time::Span;
 use serde_json::{Deserializer, Value};
 use std::cell::Cell;
 use std::fs::File;
@@ -69,6 +70,11 @@ impl<R: Read> Read for Portioned<R> {
     }
 }
 
+/// Reads a part of a recording.
+pub(super) fn of_part(path: &Path, from: Option<Span>, length: Option<Span>) -> Result<Told, Stop> {
+    recorded::run(path, from, length).map(Told::of_one).map_err(Stop::Usage)
+}
+
 /// Reads a file of any kind that a report can be made from; `-` is a summary on standard input.
 pub(super) fn of_file(path: &Path) -> Result<Told, Stop> {
     if path == Path::new("-") {
@@ -87,7 +93,7 @@ pub(super) fn of_file(path: &Path) -> Result<Told, Stop> {
         return Ok(Told::of_one(of_flight(&flight::read(path).map_err(Stop::Fault)?, &name)));
     }
     if first == MCAP || path.extension().is_some_and(|ending| ending == "csv" || ending == "mcap") {
-        return recorded::run(path).map(Told::of_one).map_err(Stop::Usage);
+        return of_part(path, None, None);
     }
     of_summaries(File::open(path).map_err(wrong)?, &name).map_err(Stop::Usage)
 }

@@ -1,7 +1,7 @@
-//! All pieces of a recording, summed up: what a reader gets. Its size does not depend on the recording's. Pure.
+//! The ticks of a recording, summed up: what a reader gets. Its size does not depend on the recording's. Pure.
 
-use super::piece::{Piece, Stretch};
 use super::tally::{Bin, Tally};
+use crate::recording::content::RecordedTick;
 use crate::time::{NANOS_PER_SECOND, Span};
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(crate) struct Digest {
     pub(crate) tasks: Vec<TaskDigest>,
     places: BTreeMap<String, usize>, // of these, by name
     grid: Option<BinGrid>,
-    worst: Option<WorstStretch>,
+    worst: Option<TaskSecond>,
 }
 
 /// One task of it.
@@ -29,6 +29,7 @@ pub(crate) struct TaskDigest {
     pub(crate) name: String,
     pub(crate) tally: Tally,
     bins: BTreeMap<i64, Bin>,
+    second: Option<TaskSecond>, // that of its latest tick
 }
 
 /// Where the bins of all tasks begin.
@@ -40,13 +41,12 @@ struct BinGrid {
     last: i64,
 }
 
-/// Where most was missed.
+/// A second of a task.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WorstStretch {
+struct TaskSecond {
     rank: (u64, i64), // releases missed, and the largest lateness
-    pub(super) task: usize,
-    pub(super) from: i64,
-    pub(super) until: i64,
+    task: usize,
+    from: i64,
 }
 
 impl Digest {
@@ -62,46 +62,33 @@ impl Digest {
         task.bins.iter().map(move |(key, bin)| (key - first, bin))
     }
 
-    /// The task with this name.
-    pub(super) fn task(&self, name: &str) -> Option<&TaskDigest> {
-        self.places.get(name).map(|place| &self.tasks[*place])
+    /// The whole second of UTC in which a task missed most, or was latest if nothing was missed, and the task.
+    pub(super) fn worst(&self) -> Option<(i64, &str)> {
+        self.worst.map(|TaskSecond { task, from, .. }| (from, &*self.tasks[task].name))
     }
 
-    pub(super) fn worst(&self) -> Option<WorstStretch> {
-        self.worst
-    }
-
-    /// Enters the next piece.
-    pub(super) fn add(&mut self, piece: &Piece) {
-        for (name, told) in piece.told() {
-            let place = self.places.get(name).copied().unwrap_or_else(|| {
-                self.places.insert(name.clone(), self.tasks.len());
-                self.tasks.push(TaskDigest { name: name.clone(), ..TaskDigest::default() });
-                self.tasks.len() - 1
-            });
-            self.tasks[place].tally.add(&told.tally);
-            for stretch in &told.stretches {
-                self.add_stretch(place, stretch);
-            }
+    /// Enters the next tick of a task, released at `at`.
+    pub(super) fn tick(&mut self, task: &str, tick: &RecordedTick, at: i64) {
+        let place = self.places.get(task).copied().unwrap_or_else(|| {
+            self.places.insert(task.to_owned(), self.tasks.len());
+            self.tasks.push(TaskDigest { name: task.to_owned(), ..TaskDigest::default() });
+            self.tasks.len() - 1
+        });
+        let from = at.div_euclid(NANOS_PER_SECOND) * NANOS_PER_SECOND;
+        let grid = self.grid.get_or_insert(BinGrid { origin: from, width: NARROWEST, first: i64::MAX, last: i64::MIN });
+        let key = at.saturating_sub(grid.origin).div_euclid(grid.width);
+        (grid.first, grid.last) = (grid.first.min(key), grid.last.max(key));
+        let task = &mut self.tasks[place];
+        task.tally.enter(tick, at);
+        task.bins.entry(key).or_default().enter(tick);
+        let before = task.second.filter(|second| second.from == from).map_or((0, i64::MIN), |second| second.rank);
+        let missed = tick.skipped + u64::from(tick.overrun().is_some());
+        let second = TaskSecond { rank: (before.0 + missed, before.1.max(tick.lateness.nanos())), task: place, from };
+        task.second = Some(second);
+        if self.worst.is_none_or(|worst| second.rank > worst.rank) {
+            self.worst = Some(second);
         }
         self.widen();
-    }
-
-    fn add_stretch(&mut self, place: usize, stretch: &Stretch) {
-        let origin = stretch.from.div_euclid(NANOS_PER_SECOND) * NANOS_PER_SECOND;
-        let new = BinGrid { origin, width: NARROWEST, first: i64::MAX, last: i64::MIN };
-        let grid = self.grid.get_or_insert(new);
-        // A bin is at least as long as what is put into it, in whole seconds.
-        while grid.width <= stretch.length().nanos().min(i64::MAX / 2) {
-            double(grid, &mut self.tasks);
-        }
-        let key = stretch.from.saturating_sub(grid.origin).div_euclid(grid.width);
-        (grid.first, grid.last) = (grid.first.min(key), grid.last.max(key));
-        self.tasks[place].bins.entry(key).or_default().add(&stretch.bin);
-        let rank = (stretch.bin.missed(), stretch.bin.lateness.max().nanos());
-        if self.worst.is_none_or(|worst| rank > worst.rank) {
-            self.worst = Some(WorstStretch { rank, task: place, from: stretch.from, until: stretch.until });
-        }
     }
 
     /// Makes bins so wide that there are few enough.

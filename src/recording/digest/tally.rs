@@ -80,14 +80,14 @@ impl Tally {
         self.missed().saturating_sub(self.causes.iter().sum())
     }
 
-    /// Enters the next tick, released at `at`; the one before is `before`, if any is known.
-    pub(super) fn enter(&mut self, tick: &RecordedTick, at: i64, before: Option<Known>) {
+    /// Enters the next tick, released at `at`.
+    pub(super) fn enter(&mut self, tick: &RecordedTick, at: i64) {
         let none = Whys::default();
         let whys = tick.missed.as_deref().unwrap_or(&none);
         let count = |why: &Option<crate::recording::content::Why>| why.as_ref().map_or(0, |why| why.count);
         let (skipped_before, after) = (count(&whys.before), count(&whys.after));
         let mut period = 0;
-        match before {
+        match self.last {
             Some(before) if tick.n <= before.n => {
                 self.restarts += 1;
                 self.grid = (0, 0);
@@ -126,27 +126,6 @@ impl Tally {
             self.worst.note(|| Miss { n: tick.n, at, lateness, response, whys: whys.clone(), worst }, worst);
         }
     }
-
-    /// Enters what came after all this.
-    pub(super) fn add(&mut self, next: &Self) {
-        self.ticks += next.ticks;
-        self.overruns += next.overruns;
-        self.skipped += next.skipped;
-        self.unrecorded += next.unrecorded;
-        self.grid = match next.restarts {
-            0 => (self.grid.0 + next.grid.0, self.grid.1.saturating_add(next.grid.1)),
-            _ => next.grid,
-        };
-        self.restarts += next.restarts;
-        self.causes.iter_mut().zip(next.causes).for_each(|(sum, more)| *sum += more);
-        next.blockers.iter().for_each(|(by, count)| *self.blockers.entry(by.clone()).or_default() += count);
-        self.first = self.first.or(next.first);
-        self.last = next.last.or(self.last);
-        self.lateness.merge(&next.lateness);
-        self.run.merge(&next.run);
-        self.response.merge(&next.response);
-        next.worst.0.iter().for_each(|miss| self.worst.note(|| miss.clone(), miss.worst));
-    }
 }
 
 /// A tick in which releases were missed. Times are those of the recording.
@@ -164,10 +143,10 @@ pub(crate) struct Miss {
 
 /// The worst misses, the worst first, and of equal ones the first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Worst(pub(super) Vec<Miss>);
+pub(crate) struct Worst(Vec<Miss>);
 
 impl Worst {
-    pub(super) fn note(&mut self, miss: impl FnOnce() -> Miss, worst: Span) {
+    fn note(&mut self, miss: impl FnOnce() -> Miss, worst: Span) {
         let place = self.0.partition_point(|known| known.worst >= worst);
         if place < WORST {
             self.0.truncate(WORST - 1);

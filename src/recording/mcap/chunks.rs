@@ -1,14 +1,11 @@
 //! The chunks of an MCAP file. Each is put together in memory and written whole, so that the file ends with a whole chunk at
 //! every moment. One that the disk does not take waits and is tried again. May block; time is an argument.
 
-use crate::recording::content::RecordedTick;
-use crate::recording::digest::{self, Channels, Piece};
 use crate::recording::file::RecordingFile;
 use crate::time::{Instant, Span};
 use mcap::records::MessageHeader;
 use mcap::write::NoSeek;
-use mcap::{Attachment, McapError, WriteOptions, Writer};
-use std::borrow::Cow;
+use mcap::{McapError, WriteOptions, Writer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
@@ -17,20 +14,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A chunk is finished at this size, or at this age.
 const LARGEST_CHUNK: u64 = 1 << 20;
 const OLDEST_CHUNK: Span = Span::from_seconds(1);
-
-/// What was recorded since the last digest is summed up when there is so much of it, or at this age: a reader has to read no more
-/// than that of a file without an end.
-const LARGEST_PIECE: u64 = 64 << 20;
-const OLDEST_PIECE: Span = Span::from_seconds(60);
-
-/// The share of the largest size of a file that is kept free for its last digest.
-const DIGEST_SHARE: u64 = 32;
-
-/// More than a channel's part of a digest usually takes.
-const DIGEST_OF_CHANNEL: u64 = 64 << 10;
-
-/// Bytes that an attachment takes beside its data and twice its name, with its entry in the index.
-const PER_ATTACHMENT: u64 = 160;
 
 /// Bytes that a message takes beside its data: its record's header, and its entry in the index.
 const PER_MESSAGE: u64 = 47;
@@ -56,14 +39,6 @@ impl Write for Spool {
     }
 }
 
-/// What was put into a file since its last digest.
-#[derive(Debug, Default)]
-struct Undigested {
-    piece: Piece,
-    since: Option<Instant>, // its first message
-    bytes: u64,
-}
-
 pub(super) struct Chunks {
     writer: Writer<NoSeek<Spool>>,
     spool: Spool,
@@ -74,10 +49,6 @@ pub(super) struct Chunks {
     repeated: u64, // bytes of schemas and channels, which the summary repeats
     channels: u64,
     topics: BTreeMap<String, Schema>, // a topic has one schema in a file
-    undigested: Undigested,
-    ticks: Channels,  // with ticks and overruns
-    digested: u64,    // where the last digest ends
-    attachments: u64, // digests
 }
 
 impl fmt::Debug for Chunks {
@@ -105,10 +76,6 @@ impl Chunks {
             repeated: 0,
             channels: 0,
             topics: BTreeMap::new(),
-            undigested: Undigested::default(),
-            ticks: Channels::new(),
-            digested: 0,
-            attachments: 0,
         })
     }
 
@@ -121,11 +88,7 @@ impl Chunks {
         let id = self.writer.add_schema(&schema.name, schema_encoding, &schema.data).map_err(reason)?;
         self.channels += 1;
         self.repeated += (schema.data.len() + schema.name.len() + topic.len() + 100) as u64;
-        let channel = self.writer.add_channel(id, topic, encoding, &BTreeMap::new()).map_err(reason)?;
-        if topic.ends_with("/ticks") || topic.ends_with("/overruns") {
-            self.ticks.insert(channel, topic.to_owned());
-        }
-        Ok(Some(channel))
+        self.writer.add_channel(id, topic, encoding, &BTreeMap::new()).map(Some).map_err(reason)
     }
 
     /// Puts a message into the chunk.
@@ -138,26 +101,14 @@ impl Chunks {
         self.pending += data.len() as u64 + PER_MESSAGE;
         self.messages += 1;
         self.since.get_or_insert(now);
-        self.undigested.since.get_or_insert(now);
-        self.undigested.bytes += data.len() as u64 + PER_MESSAGE;
         Ok(())
-    }
-
-    /// Sums up a tick of this task, which was put in.
-    pub(super) fn sum_up(&mut self, task: &str, tick: &RecordedTick, utc: i128) {
-        self.undigested.piece.tick(task, tick, i64::try_from(utc.max(0)).unwrap_or(i64::MAX));
     }
 
     /// An upper bound of the file's size if it were finished with one more message of `bytes`.
     pub(super) fn size_with(&self, file: &RecordingFile, bytes: usize) -> u64 {
-        let index = (self.chunks + 1) * (100 + 30 * self.channels) + self.attachments * PER_ATTACHMENT;
+        let index = (self.chunks + 1) * (100 + 30 * self.channels);
         let waiting = self.spool.bytes().len() as u64 + self.pending + self.repeated;
         file.length() + waiting + bytes as u64 + PER_MESSAGE + index + self.repeated + 1_000
-    }
-
-    /// Bytes that are kept free for the last digest of a file whose size is limited.
-    pub(super) fn reserve(&self, file: &RecordingFile) -> u64 {
-        file.largest().map_or(0, |largest| (largest / DIGEST_SHARE).min(self.channels * DIGEST_OF_CHANNEL))
     }
 
     pub(super) const fn is_large(&self) -> bool {
@@ -173,51 +124,12 @@ impl Chunks {
         !self.spool.bytes().is_empty()
     }
 
-    /// Finishes the chunk and writes it, after what the disk has not taken before; whole, or nothing. A digest follows it if it
-    /// is time.
+    /// Finishes the chunk and writes it, after what the disk has not taken before; whole, or nothing.
     pub(super) fn write(&mut self, file: &mut RecordingFile) -> io::Result<()> {
-        self.finish_chunk()?;
-        let Undigested { since, bytes, .. } = self.undigested;
-        let old = since.is_some_and(|since| file.at.now - since >= OLDEST_PIECE);
-        if bytes >= LARGEST_PIECE || old {
-            self.digest(file)?;
-        }
-        self.hand_over(file)
-    }
-
-    /// The same at the end of a file.
-    pub(super) fn write_last(&mut self, file: &mut RecordingFile) -> io::Result<()> {
-        self.finish_chunk()?;
-        if self.undigested.bytes > 0 {
-            self.digest(file)?;
-        }
-        self.hand_over(file)
-    }
-
-    fn finish_chunk(&mut self) -> io::Result<()> {
         self.writer.flush().map_err(reason)?;
         self.chunks += u64::from(self.pending > 0);
         (self.pending, self.since) = (0, None);
-        Ok(())
-    }
-
-    /// Sums up what was put in since the last digest, unless the file would get too large by that.
-    fn digest(&mut self, file: &RecordingFile) -> io::Result<()> {
-        let begin = file.length() + self.spool.bytes().len() as u64;
-        let text = digest::write(&self.undigested.piece, self.ticks.clone(), (self.digested, begin));
-        let bytes = text.len() as u64 + PER_ATTACHMENT;
-        if file.exceeds(self.size_with(file, 0) + bytes) {
-            return Ok(());
-        }
-        let time = u64::try_from(file.at.utc()).unwrap_or_default();
-        let (name, media_type) = (digest::NAME.to_owned(), "application/json".to_owned());
-        let attachment = Attachment { log_time: time, create_time: time, data: Cow::Owned(text), name, media_type };
-        self.writer.attach(&attachment).map_err(reason)?;
-        self.attachments += 1;
-        self.digested = file.length() + self.spool.bytes().len() as u64;
-        self.undigested.piece.turn();
-        (self.undigested.since, self.undigested.bytes) = (None, 0);
-        Ok(())
+        self.hand_over(file)
     }
 
     /// Writes what belongs at the end of a file.

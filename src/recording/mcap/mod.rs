@@ -82,7 +82,7 @@ impl Mcap {
                 let text = format!("another program has made the file shorter: {gone} are gone; a new one begins");
                 Err(io::Error::other(text))
             }
-            false => chunks.write_last(&mut self.file),
+            false => chunks.write(&mut self.file),
         };
         let end = self.file.length();
         self.file.ledger.settle((written.is_ok() && !self.file.is_deleted()).then_some(end));
@@ -120,8 +120,7 @@ impl Mcap {
         self.message.clear();
         write(task, &mut self.message);
         let too_large = |chunks: &Chunks| {
-            let bytes = chunks.size_with(&self.file, self.message.len() + more) + chunks.reserve(&self.file);
-            chunks.messages > 0 && self.file.is_full(bytes)
+            chunks.messages > 0 && self.file.is_full(chunks.size_with(&self.file, self.message.len() + more))
         };
         // A topic has one schema in a file: the first message with another one begins the next.
         let clashes = task.topics.iter().any(|topic| topic.kind == kind && topic.channel.is_none());
@@ -256,16 +255,12 @@ impl Writer for Mcap {
     fn tick(&mut self, tick: &RecordedTick, utc: i128) {
         let head = MessageHead { id: tick.task, kind: Kind::Ticks, sequence: tick.n, utc };
         let counts = WriteCounts { ticks: 1, ..WriteCounts::default() };
-        // Both messages go into one chunk: a reader of its digest must find there what that sums up.
+        // Both messages go into one file, so that the cause of an overrun is beside it.
         let more = if tick.overrun().is_some() { LARGEST_OVERRUN } else { 0 };
         let is_in = self.put_with(head, counts, more, |_, message| json::tick(message, tick));
         if is_in && tick.overrun().is_some() {
             let head = MessageHead { kind: Kind::Overruns, ..head };
             self.put_with(head, WriteCounts::default(), 0, |_, message| json::overrun(message, tick));
-        }
-        let task = self.tasks.get(&tick.task).map(|task| task.name.as_str());
-        if let (true, Some(chunks), Some(task)) = (is_in, &mut self.chunks, task) {
-            chunks.sum_up(task, tick, utc);
         }
         self.write_large();
     }

@@ -1,8 +1,6 @@
 //! Which call of a user's library each thread is in. Marked by one store before the call and one after it; a signal handler reads it.
 
 use crate::program;
-#[cfg(feature = "plugin")]
-use crate::sys::float;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -73,11 +71,10 @@ pub(super) fn current() -> Option<(&'static Note, Function)> {
 
 impl Note {
     /// Calls `work`, which is code of this library. A panic or an exception that leaves it leaves the mark in place, as it ends the process.
-    /// What it changes of the modes of floating point is put back.
     #[cfg(feature = "plugin")]
     pub(crate) fn during<T>(&'static self, function: Function, work: impl FnOnce() -> T) -> T {
         INSIDE.set(Some((self, function)));
-        let done = float::keeping(work);
+        let done = work();
         INSIDE.set(None);
         done
     }

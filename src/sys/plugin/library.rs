@@ -1,11 +1,12 @@
 //! A library that is loaded, and how it comes to be. May block and allocate.
 
 use super::abi::{self, Functions};
-use super::elf;
 use super::table::{self, Described};
 use crate::sys::crash::{self, Function, Note};
 use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW, Symbol};
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
@@ -37,7 +38,10 @@ impl Library {
     /// # Errors
     /// Why it is no plugin for this hertzd.
     pub(crate) fn open(from: &Path, path: &Path) -> Result<Self, Refused> {
-        elf::refuse_other(from).map_err(Refused::NotLoaded)?;
+        if let Some(has) = is_cut(from) {
+            let text = format!("it is not whole: its file is cut off after {has} bytes; was it copied to its end?");
+            return Err(Refused::NotLoaded(text));
+        }
         // The process is to outlive nothing that crashes from here on without saying whose fault it was.
         crash::watch_plugins();
         let note = crash::note("", path);
@@ -95,9 +99,29 @@ pub(crate) enum Refused {
     NotAPlugin(String),
 }
 
-/// What the dynamic linker says, without the name of the file in front.
+/// What the dynamic linker says, without the name of the file in front. It passes over a library for another machine as if it was not there.
 fn linker_says(error: &libloading::Error, from: &Path) -> String {
     let text = std::error::Error::source(error).map_or_else(|| error.to_string(), |reason| reason.to_string());
-    let name = format!("{}: ", from.display());
-    text.replacen(&name, "", 1)
+    let text = text.replacen(&format!("{}: ", from.display()), "", 1);
+    match text.starts_with("cannot open shared object file: No such file") && from.exists() {
+        true => "the linker passes over it: it was built for another machine or another ABI (see `file`)".into(),
+        false => text,
+    }
+}
+
+/// The bytes of a file that ends before its table of sections, which linkers write last. The dynamic linker maps such a file all the same,
+/// and who touches what is not there is ended by SIGBUS: a reload would end the daemon while a library is still being copied.
+fn is_cut(path: &Path) -> Option<u64> {
+    let mut head = [0; 64];
+    let mut file = File::open(path).ok()?;
+    let has = file.metadata().ok()?.len();
+    file.read_exact(&mut head).ok()?;
+    // The table's place in the file. Of a file that is none of this machine, the linker has the word.
+    let word = if usize::BITS == 64 { &head[40..48] } else { &head[32..36] };
+    let mut place = [0; size_of::<usize>()];
+    place.copy_from_slice(word);
+    let place = usize::from_ne_bytes(place) as u64;
+    let own = [if usize::BITS == 64 { 2 } else { 1 }, if cfg!(target_endian = "big") { 2 } else { 1 }];
+    let is_own = head[..4] == *b"\x7fELF" && head[4..6] == own;
+    (is_own && place > has).then_some(has)
 }

@@ -5,7 +5,6 @@
 //! is read. Each call of a function is [marked](super::crash), so that a crash in it names its task.
 
 mod abi;
-mod elf;
 mod instance;
 mod library;
 mod table;
