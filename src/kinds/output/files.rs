@@ -67,7 +67,7 @@ impl Files {
         let mode = |path: &PathBuf| Setting { path: path.clone(), number: 1.0, sort: Sort::Mode };
         let polarity = Some(&path).filter(|path| path.ends_with("duty_cycle")).and_then(|path| polarity_beside(path));
         let power = power_beside(&path);
-        let own = power.iter().filter_map(|(power, is_shared)| (!is_shared).then(|| power.path.clone()));
+        let own = power.iter().filter(|(_, is_shared)| !is_shared).map(|(power, _)| power.path.clone());
         let beside = polarity.iter().map(|polarity| polarity.path.clone()).chain(own).collect();
         let power = power.map(|(power, _)| power);
         let settings = enable.iter().map(mode).chain(polarity).chain(power).collect();

@@ -145,9 +145,8 @@ echo "# a driver that drops a value in automatic mode, and says nothing"
 modprobe adt7475
 adt7475_set() { i2cset -f -y "$I2C_BUS" 0x2e "$@"; }
 duty_is()     { [ "$(i2cget -f -y "$I2C_BUS" 0x2e 0x30)" = "$1" ]; }
-# Its own control, by a temperature, has the first fan at 64.
-take_back()   { adt7475_set 0x30 0x40; adt7475_set 0x5c 0x02; }
-# The driver looks at its chip every few seconds.
+# Its own control, by a temperature, has the first fan at 64. The driver looks at the mode in its chip once a minute only: it is told.
+take_back()   { echo 2 >"$DROPS/pwm1_enable"; adt7475_set 0x30 0x40; }
 its_chips()   { take_back; check "its chip has the fan" within 60 is "$DROPS/pwm1_enable" 2; }
 # Who it is, its least speeds by temperature, and the most that each may be.
 while read -r register value; do adt7475_set "$register" "$value"; done <<END
