@@ -172,8 +172,7 @@ fn make_all(outputs: &[PlannedOutput], how: (u32, Manner)) -> Vec<OutputDone<'_>
     };
     let others = if how.1.dry_run { 0 } else { outputs.len().min(AT_ONCE).saturating_sub(1) };
     let mut all = thread::scope(|scope| {
-        let others: Vec<_> =
-            (0..others).map_while(|_| thread::Builder::new().spawn_scoped(scope, some).ok()).collect();
+        let others: Vec<_> = (0..others).map_while(|_| thread::Builder::new().spawn_scoped(scope, some).ok()).collect();
         let mut all = some();
         for other in others {
             all.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));

@@ -116,12 +116,20 @@ fn writes_that_do_not_return_are_named_and_hold_up_no_other() {
     fs::create_dir(&faults).unwrap();
     slow.iter().for_each(|name| fs::write(faults.join(name).with_extension("hangs"), "").unwrap());
     let plan = folder.path().join("plan.json");
-    let outputs: Vec<_> =
-        slow.iter().map(String::as_str).chain(["quick"]).zip(&paths).map(|(task, path)| output(task, path, "1\n")).collect();
+    let outputs: Vec<_> = slow
+        .iter()
+        .map(String::as_str)
+        .chain(["quick"])
+        .zip(&paths)
+        .map(|(task, path)| output(task, path, "1\n"))
+        .collect();
     fs::write(&plan, plan_of(&outputs)).unwrap();
     // One after the other, they would take 40 s.
     let mut command = Command::new("timeout");
-    command.args(["25", HERTZD]).env("DEVICE_FAULTS", &faults).env("LD_PRELOAD", program::preload(folder.path(), "device"));
+    command
+        .args(["25", HERTZD])
+        .env("DEVICE_FAULTS", &faults)
+        .env("LD_PRELOAD", program::preload(folder.path(), "device"));
     let done = command.args(["safe", "--plan"]).arg(&plan).output().unwrap();
     let text = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(1), "{done:?}");
@@ -146,7 +154,10 @@ fn an_output_of_a_configuration_that_does_not_return_holds_up_no_other() {
     };
     fs::write(&config, of("slow", &hangs) + &of("quick", &takes)).unwrap();
     let mut command = Command::new("timeout");
-    command.args(["60", HERTZD]).env("DEVICE_FAULTS", &faults).env("LD_PRELOAD", program::preload(folder.path(), "device"));
+    command
+        .args(["60", HERTZD])
+        .env("DEVICE_FAULTS", &faults)
+        .env("LD_PRELOAD", program::preload(folder.path(), "device"));
     let done = command.arg("safe").arg(&config).env("RUNTIME_DIRECTORY", folder.path()).output().unwrap();
     let (text, wrote) = (String::from_utf8_lossy(&done.stderr), String::from_utf8_lossy(&done.stdout));
     assert_eq!(done.status.code(), Some(1), "{done:?}");

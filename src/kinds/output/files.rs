@@ -349,7 +349,7 @@ mod tests {
             let place = Place::Iio(ByName { name: "ad5504".into(), device: None }, "out_voltage0_raw".into());
             let target = Target::find(&place, sys.path()).unwrap().unwrap();
             assert_eq!(target.ids.len(), files, "what all channels have belongs to none of their outputs");
-            let (Kept { file: taken, .. }, beside) = target.take("file").unwrap();
+            let (Kept { file: taken, .. }, beside) = target.take("file", "fan").unwrap();
             let is = |value: &str| {
                 let holds = ["out_voltage0_raw", power].map(|file| fs::read_to_string(folder.join(file)).unwrap());
                 assert_eq!(holds, [format!("{value}\n"), "0\n".to_owned()]);

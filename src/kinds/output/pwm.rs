@@ -191,7 +191,9 @@ mod tests {
         fs::create_dir_all(&channel).unwrap();
         fs::write(chip.join("npwm"), "1\n").unwrap();
         let put = |period: &str, duty: &str| {
-            [("period", period), ("duty_cycle", duty)].map(|(file, text)| fs::write(channel.join(file), text).unwrap());
+            [("period", period), ("duty_cycle", duty)]
+                .into_iter()
+                .for_each(|(file, text)| fs::write(channel.join(file), text).unwrap());
         };
         put("1000000\n", "500000\n");
         let place = Place::Pwm { chip: "pwmchip0".into(), channel: 0, period: Span::from_nanos(40_000) };
@@ -199,8 +201,11 @@ mod tests {
         let found = killed.read(None).unwrap();
         let safe = SafeText { value: "30000\n".into(), enable: None, stored: None };
         let writes = killed.plan(&safe, Some(&found));
-        let leave =
-            || leave_behind(writes.iter().map(|write| LeftWrite { write: write.clone(), is_written: false }).collect());
+        let leave = || {
+            leave_behind(
+                writes.iter().map(|write| LeftWrite { write: write.clone(), is_written: false, planner: 0 }).collect(),
+            )
+        };
         let originals: Vec<_> = writes.iter().filter_map(|write| write.original()).collect();
         assert_eq!(originals, ["500000", "1000000"], "as it was found");
         let by_path = Target::find(&Place::File(channel.join("duty_cycle")), sys.path()).unwrap().unwrap();
