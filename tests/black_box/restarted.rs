@@ -84,3 +84,33 @@ fn a_controller_and_the_output_that_it_tracks_restart_without_a_jump() {
         assert_eq!(row[..2], [0.25, 0.25], "{rows:?}");
     }
 }
+
+/// Filters that take hours to follow, and a sum.
+fn filters(worker: &str) -> String {
+    let filter = |name: &str, keys: &str| {
+        format!("[task.{name}]\nkind = \"filter\"\nrate = 200\nmax-age = \"100h\"\ninput = \"level.value\"\n{keys}\n")
+    };
+    format!("[worker.main]\n{worker}\n[task.level]\nkind = \"sensor\"\nrate = 200\npath = \"@HERE@/level\"\n")
+        + &filter("slew", "type = \"slew-limit\"\nrate-limit = 0.0001")
+        + &filter("low", "type = \"low-pass\"\ncutoff = 0.0001")
+        + &filter("sum", "type = \"integral\"")
+        + "[task.seen]\nkind = \"expr\"\nrate = 200\nmax-age = \"100h\"\nrecord = \"@HERE@/seen.csv\"\n\
+           inputs = { level = \"level.value\", slew = \"slew.out\", low = \"low.out\", sum = \"sum.out\" }\n"
+        + &["level", "slew", "low", "sum"]
+            .map(|name| format!("[[task.seen.value]]\nname = \"{name}\"\nexpression = \"{name}\"\n"))
+            .concat()
+}
+
+#[test]
+fn a_filter_restarts_from_what_it_put_out() {
+    let mut running = start(&filters(""), &[("level", "1\n")]);
+    wait_for(&mut running, "sum", "out", |sum| sum > 0.0);
+    fs::write(running.folder().join("level"), "5\n").unwrap();
+    wait_for(&mut running, "seen", "level", |level| level == 5.0);
+    let before = last(&running, "sum", "out").unwrap();
+    reload(&running, &filters("spin = \"off\""));
+    wait_for(&mut running, "sum", "out", |sum| sum > before);
+    let rows = seen(running);
+    assert!(rows.iter().all(|row| (1.0..2.0).contains(&row[1]) && (1.0..2.0).contains(&row[2])), "{rows:?}");
+    assert!(rows.is_sorted_by(|a, b| a[3] <= b[3]), "{rows:?}");
+}
