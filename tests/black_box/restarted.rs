@@ -114,3 +114,61 @@ fn a_filter_restarts_from_what_it_put_out() {
     assert!(rows.iter().all(|row| (1.0..2.0).contains(&row[1]) && (1.0..2.0).contains(&row[2])), "{rows:?}");
     assert!(rows.is_sorted_by(|a, b| a[3] <= b[3]), "{rows:?}");
 }
+
+/// Sensors of files, and an output with a slew that takes hours.
+fn slewed(keys: &str, slew: &str) -> String {
+    "[worker.main]\n[task.source]\nkind = \"sensor\"\nrate = 100\npath = \"@HERE@/in\"\n".to_owned()
+        + "[task.fan]\nkind = \"output\"\nrate = 100\nmax-age = \"100h\"\nsafe-after = \"100h\"\nrecover-after = \"0s\"\npath = \"@HERE@/fan\"\n"
+        + &format!("input = \"source.value\"\n{keys}\n{slew}\n")
+}
+
+const SLEW: &str = "slew = 0.0001";
+
+/// Waits until it has left this value, and has not jumped.
+#[track_caller]
+fn leaves(running: &mut Running, value: f64) {
+    wait_for(running, "fan", "applied", |applied| applied != value);
+    let applied = last(running, "fan", "applied").unwrap();
+    assert!((applied - value).abs() < 1.0, "{applied}, from {value}");
+}
+
+#[test]
+fn an_output_that_was_disabled_and_holds_what_it_has_is_slewed_from_there() {
+    let keys = "safe = \"hold\"\non-error = \"disable\"\nscale = 10";
+    let mut running = start(&slewed(keys, ""), &[("in", "10\n"), ("fan", "0\n")]);
+    wait_for(&mut running, "fan", "applied", |applied| applied == 10.0);
+    fs::write(running.folder().join("in"), "1e308\n").unwrap(); // ten times that is no number
+    running.wait_for("it is disabled", |running| {
+        let snapshot = program::snapshot(&running.folder().join("s"));
+        program::task(&snapshot, "fan")["disabled"] == true
+    });
+    fs::write(running.folder().join("in"), "5\n").unwrap();
+    wait_for(&mut running, "source", "value", |value| value == 5.0);
+    reload(&running, &slewed(keys, SLEW));
+    leaves(&mut running, 10.0);
+}
+
+#[test]
+fn an_output_that_has_had_no_value_yet_is_slewed_from_what_is_there() {
+    let keys = "safe = 7\nstart = \"keep\"";
+    let config = |slew: &str| slewed(keys, slew);
+    // The first value comes in hours.
+    let late = config(SLEW)
+        .replace("rate = 100\npath = \"@HERE@/in\"", "period = \"10h\"\nphase = \"9h\"\npath = \"@HERE@/in\"");
+    let mut running = start(&late, &[("in", "5\n"), ("fan", "100\n")]);
+    wait_for(&mut running, "fan", "applied", |applied| applied == 100.0);
+    reload(&running, &config("slew = 0.0002"));
+    leaves(&mut running, 100.0);
+}
+
+#[test]
+fn an_output_that_takes_over_from_a_heartbeat_is_slewed_from_what_that_has_left() {
+    let beats = "[worker.main]\n[task.other]\nkind = \"output\"\nrate = 100\ninput = 1\npath = \"@HERE@/other\"\nsafe = 0\n\
+                 [task.fan]\nkind = \"heartbeat\"\nrate = 100\npath = \"@HERE@/fan\"\n";
+    let mut running = start(beats, &[("in", "100\n")]);
+    wait_for(&mut running, "fan", "beating", |beating| beating == 1.0);
+    reload(&running, &slewed("safe = 7", SLEW));
+    wait_for(&mut running, "fan", "applied", |applied| applied != 0.0 && applied != 1.0);
+    let applied = last(&running, "fan", "applied").unwrap();
+    assert!((0.0..2.0).contains(&applied), "{applied}");
+}
