@@ -21,6 +21,7 @@ mod profile;
 mod register;
 pub(crate) mod sensor;
 mod slope;
+mod succession;
 
 #[cfg(test)]
 mod references;

@@ -49,6 +49,7 @@ mod reload;
 mod reopened;
 #[cfg(feature = "mcap")]
 mod report;
+mod restarted;
 mod runtime_directory;
 mod safe;
 mod safe_pairs;

@@ -112,14 +112,16 @@ pub(in crate::kinds) fn kind() -> Kind {
 fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let (input, reset) = (section.input(&INPUT), section.input(&RESET));
     let periods = Periods::of(section, &MAX_GAP, MOST_GAP);
-    let shape = shape(section, periods);
+    let chosen = section.choice(&TYPE, &TYPES)?;
+    let (shape, name) = (shape(section, chosen, periods), section.name().to_owned());
+    let word = TYPES.iter().find(|(_, of)| *of == chosen).map_or("", |(word, _)| *word);
     let filter = Filter::new(Law::new(shape?), periods?, input?, reset?);
     let preview = Preview { columns: Some(filter.columns()), ..Preview::default() };
-    Some(Blueprint::new(move || Ok(Box::new(filter))).looking(move || Ok(preview)).computing())
+    Some(Blueprint::new(move || Ok(Box::new(filter.going_on(word, &name)))).looking(move || Ok(preview)).computing())
 }
 
-fn shape(section: &mut Section<'_>, periods: Option<Periods>) -> Option<Shape> {
-    Some(match section.choice(&TYPE, &TYPES)? {
+fn shape(section: &mut Section<'_>, chosen: Type, periods: Option<Periods>) -> Option<Shape> {
+    Some(match chosen {
         Type::LowPass => pass(section, Response::LowPass)?,
         Type::HighPass => pass(section, Response::HighPass)?,
         Type::Notch => notch(section)?,

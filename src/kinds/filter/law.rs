@@ -1,7 +1,8 @@
 //! The law of a filter: what it puts out at a tick, from numbers alone. Pure; nothing is allocated after construction.
 //!
 //! Between two ticks a value is held: each tick that was skipped, or had no value, counts as one with the value of the tick before.
-//! Nothing that is not finite enters the state. A filter begins in the steady state of its first value: as if it had always been that.
+//! Nothing that is not finite enters the state. A filter begins in the steady state of its first value: as if it had always been that. One that
+//! goes on from another begins in the state in which it puts out what that one did.
 
 mod integral;
 mod median;
@@ -49,11 +50,25 @@ pub(super) enum Shape {
 pub(super) struct Law {
     shape: Shape,
     held: Option<f64>, // the latest input; `None`: it begins at the next one
+    from: Option<f64>, // there it goes on from what another filter put out
 }
 
 impl Law {
     pub(super) fn new(shape: Shape) -> Self {
-        Self { shape, held: None }
+        Self { shape, held: None, from: None }
+    }
+
+    /// Goes on from what another filter of this shape put out last.
+    pub(super) fn go_on_from(&mut self, out: f64) {
+        match &mut self.shape {
+            Shape::Integral(integral) => integral.go_on_from(out),
+            _ => self.from = Some(out),
+        }
+    }
+
+    /// Whether what it puts out next depends on what was put out before.
+    pub(super) fn remembers(&self) -> bool {
+        self.held.is_some() || self.from.is_some() || matches!(self.shape, Shape::Integral(_))
     }
 
     /// One tick; NaN: nothing to put out.
@@ -62,12 +77,16 @@ impl Law {
             self.shape.reset();
         }
         if !step.input.is_finite() {
-            self.held = self.held.filter(|_| step.elapsed.may_wait);
+            let may_wait = |_: &f64| step.elapsed.may_wait;
+            (self.held, self.from) = (self.held.filter(may_wait), self.from.filter(may_wait));
             return f64::NAN;
         }
         match self.held.replace(step.input) {
             Some(held) if !step.elapsed.gap => self.shape.hold(held, step.elapsed.skipped),
-            _ => self.shape.settle(step.input),
+            _ => match self.from.take() {
+                Some(out) => self.shape.settle_at(out, step.input),
+                None => self.shape.settle(step.input),
+            },
         }
         let out = self.shape.step(step.input, step.row);
         if out.is_finite() {
@@ -90,6 +109,16 @@ impl Shape {
             Self::SlewLimit { out, .. } => *out = input,
             Self::Derivative { slope, .. } => slope.restart(),
             Self::Integral(integral) => integral.pause(),
+        }
+    }
+
+    /// As if the input had always been what makes it put out this, and is now another one. A slope has no such state.
+    fn settle_at(&mut self, out: f64, input: f64) {
+        match self {
+            Self::FirstOrder(filter) => filter.settle(filter.level_for(out, input)),
+            Self::SecondOrder(filter) => filter.settle(filter.level_for(out, input)),
+            Self::MovingAverage(_) | Self::Median(_) | Self::SlewLimit { .. } => self.settle(out),
+            Self::Derivative { .. } | Self::Integral(_) => self.settle(input),
         }
     }
 
@@ -131,6 +160,44 @@ impl Shape {
     fn reset(&mut self) {
         if let Self::Integral(integral) = self {
             integral.reset();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ELAPSED: Elapsed = Elapsed { skipped: 0, seconds: 1.0, gap: false, may_wait: true };
+
+    fn step(law: &mut Law, input: f64, may_wait: bool) -> f64 {
+        law.step(&Step { input, row: Row::Next(1.0), elapsed: Elapsed { may_wait, ..ELAPSED }, reset: false })
+    }
+
+    #[test]
+    fn one_that_goes_on_begins_where_the_other_one_was() {
+        let slow = 1e-9;
+        for (shape, wanted) in [
+            (Shape::FirstOrder(FirstOrder::new(Response::LowPass, slow)), 3.0),
+            (Shape::FirstOrder(FirstOrder::new(Response::HighPass, slow)), 3.0),
+            (Shape::SecondOrder(SecondOrder::butterworth(Response::LowPass, slow)), 3.0),
+            (Shape::SecondOrder(SecondOrder::butterworth(Response::HighPass, slow)), 3.0),
+            (Shape::MovingAverage(MovingAverage::new(4)), 3.5),
+            (Shape::Median(Median::new(3)), 3.0),
+            (Shape::SlewLimit { out: 0.0, change: 0.25 }, 3.25),
+            (Shape::Derivative { slope: Slope::default(), time_constant: 0.0 }, 0.0),
+            (Shape::Integral(Integral::new(1.0)), 3.0),
+        ] {
+            let shown = format!("{shape:?}");
+            let mut law = Law::new(shape);
+            law.go_on_from(3.0);
+            assert!(step(&mut law, f64::NAN, true).is_nan() && law.remembers(), "{shown}");
+            let mut late = law.clone();
+            let out = step(&mut law, 5.0, true);
+            assert!((out - wanted).abs() < 1e-6, "{out} of {shown}");
+            // Without a value for too long it begins anew.
+            step(&mut late, f64::NAN, false);
+            assert_eq!(late.remembers(), shown.starts_with("Integral"), "{shown}");
         }
     }
 }

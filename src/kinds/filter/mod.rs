@@ -1,6 +1,7 @@
 //! The kind `filter`: one value made from another over time. Its [`law`] is pure; this feeds it what a tick knows.
 //!
-//! Time comes with the ticks and the rows. A tick makes no system call and allocates nothing.
+//! Time comes with the ticks and the rows. A tick makes no system call and allocates nothing. What a filter put out last is kept where the
+//! one of its type finds it that follows it at a reload.
 
 mod keys;
 mod law;
@@ -8,11 +9,12 @@ mod law;
 pub(super) use keys::kind;
 
 use super::elapsed::{Periods, Rows};
+use super::succession::Succession;
 use crate::task::{Column, Input, Task, Tick, TickError};
 use law::{Law, Step};
 
 /// A filter that runs.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Filter {
     law: Law,
     periods: Periods,
@@ -20,11 +22,17 @@ struct Filter {
     reset: Input,
     rows: Rows,  // of the input
     waited: u64, // ticks since the latest one that had a value
+    succession: Succession,
 }
 
 impl Filter {
     fn new(law: Law, periods: Periods, input: Input, reset: Input) -> Self {
-        Self { law, periods, input, reset, rows: Rows::default(), waited: 0 }
+        Self { law, periods, input, reset, rows: Rows::default(), waited: 0, succession: Succession::default() }
+    }
+
+    /// One that goes on from what the filter of this type and name puts out until it takes over, if there is one.
+    fn going_on(self, word: &'static str, name: &str) -> Self {
+        Self { succession: Succession::of(word, name), ..self }
     }
 }
 
@@ -34,13 +42,22 @@ impl Task for Filter {
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        if let Some(out) = self.succession.takes_over() {
+            self.law.go_on_from(out);
+        }
         let elapsed = self.periods.elapsed(tick, self.waited);
         let row = self.rows.look(&self.input, elapsed);
         let reset = self.reset.get();
         // While it is not known whether to begin again, there is nothing to put out.
         let input = if reset.is_finite() { self.input.get() } else { f64::NAN };
-        values[0] = self.law.step(&Step { input, row, elapsed, reset: reset.is_finite() && reset != 0.0 });
+        let reset = reset.is_finite() && reset != 0.0;
+        values[0] = self.law.step(&Step { input, row, elapsed, reset });
         self.waited = if values[0].is_finite() { 0 } else { elapsed.waited() };
+        if values[0].is_finite() || !self.law.remembers() {
+            self.succession.puts_out(values[0]);
+        } else if reset {
+            self.succession.puts_out(0.0); // without a value that shows it
+        }
         Ok(())
     }
 }

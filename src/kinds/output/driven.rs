@@ -54,6 +54,7 @@ impl Switch {
             None => {
                 let held = take(&target, key, &label.task)?;
                 begin_switch(self.0.clone(), target.clone(), &held, off);
+                held.put_out(off, false);
                 held
             }
         };
@@ -62,8 +63,9 @@ impl Switch {
             Refusal::new(key, format!("cannot open {}: {error}", target.shown()))
         })?;
         let claim = Claim::new(held.ids(), &label.task);
-        let texts = [false, true].map(|on| Digits::of(self.raw(on), target.form));
-        Ok(Switched { writer, texts, written: held.watched().written().clone(), held, _claim: claim })
+        let raw = [false, true].map(|on| self.raw(on));
+        let texts = raw.map(|raw| Digits::of(raw, target.form));
+        Ok(Switched { writer, raw, texts, written: held.watched().written().clone(), held, _claim: claim })
     }
 
     /// What that would find; nothing is changed.
@@ -86,7 +88,8 @@ impl Switch {
 /// One that is open.
 pub(in crate::kinds) struct Switched {
     writer: Writer,
-    texts: [Digits; 2], // off, on
+    raw: [f64; 2],      // off, on
+    texts: [Digits; 2], // the same
     written: Arc<LastWritten>,
     held: Arc<Held>,
     _claim: Claim,
@@ -95,7 +98,9 @@ pub(in crate::kinds) struct Switched {
 impl Switched {
     /// Switches it. Allocates nothing; blocks for as long as its driver takes.
     pub(in crate::kinds) fn set(&mut self, on: bool) -> io::Result<()> {
-        self.writer.write(&self.texts[usize::from(on)], &self.written)
+        self.writer.write(&self.texts[usize::from(on)], &self.written)?;
+        self.held.put_out(self.raw[usize::from(on)], false); // an output that takes it over goes on from that
+        Ok(())
     }
 }
 

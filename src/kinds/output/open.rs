@@ -91,10 +91,13 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         }
         _ if is_set_up && !follows => Law::going_on(terms, settings.conversion.back(held.raw())),
         // What another task did last is known at the first tick.
-        _ => Law::going_on(
-            terms,
-            settings.conversion.back(now_there(&settings.place, &target, now.as_ref().or(original))?),
-        ),
+        _ => {
+            let there = now_there(&settings.place, &target, now.as_ref().or(original))?;
+            if !is_set_up {
+                held.put_out(there, false); // for the task that follows, should this one write nothing
+            }
+            Law::going_on(terms, settings.conversion.back(there))
+        }
     };
     let writer = target.writer(held.taken()).map_err(|error| refuse("open", error))?;
     let how = (settings.readback, settings.always);

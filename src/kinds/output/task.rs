@@ -219,7 +219,8 @@ impl Task for Output {
         self.live.ended();
         // If it fails, another thread goes on with it.
         self.finished = self.guard.end();
-        self.held.put_out(self.safe.as_ref().map_or(f64::NAN, |safe| self.conversion.raw(safe.value)), self.finished);
+        let safe = self.safe.as_ref().filter(|_| self.finished).map(|safe| safe.value);
+        self.held.put_out(self.conversion.raw(safe.unwrap_or(self.law.applied())), self.finished);
     }
 
     fn ended(&mut self) {

@@ -194,11 +194,9 @@ impl Law {
         }
     }
 
-    /// Goes on from what another controller put out last, so that the output does not jump; NaN: it put out nothing.
+    /// Goes on from what another controller put out last, so that the output does not jump.
     pub(super) fn go_on_from(&mut self, out: f64) {
-        if out.is_finite() {
-            (self.out, self.takes_over) = (Some(out), Some(Follows::Other));
-        }
+        (self.out, self.takes_over) = (Some(out), Some(Follows::Other));
     }
 
     /// One tick.

@@ -12,12 +12,10 @@ mod tests;
 pub(super) use keys::kind;
 
 use super::elapsed::{Periods, Rows};
-use crate::task::{Column, Input, Task, Tick, TickError};
+use super::succession::Succession;
+use crate::task::{Column, Input, InputSource, Task, Tick, TickError};
 use crate::time::Instant;
 use law::{Held, Law, Mode, Output, Settings, Step};
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// What a controller takes.
 #[derive(Clone, Debug)]
@@ -37,6 +35,13 @@ impl Inputs {
         let taken = [&self.input, &self.setpoint, &self.feed_forward];
         taken.into_iter().filter_map(Input::origin).min().or_else(|| self.input.release())
     }
+
+    /// What the output really did last. The `initial` of a link that has no row yet is for a first start only.
+    fn applied(&self, goes_on: bool) -> Option<f64> {
+        let track = self.track.as_ref()?;
+        let is_initial = matches!(track.source(), InputSource::Value(_)) && track.release().is_none();
+        Some(track.get()).filter(|applied| applied.is_finite() && !(goes_on && is_initial))
+    }
 }
 
 /// A controller that runs.
@@ -47,23 +52,13 @@ struct Pid {
     rows: Rows,                // of the input
     waited: u64,               // ticks since the latest one that lacked nothing, whose output they hold
     measured: Option<Instant>, // the oldest measurement behind that one
-    ticked: bool,
-    unit: String, // of what it puts out
-    put_out: Arc<PutOut>,
-    before: Option<Arc<PutOut>>, // of the one that it follows; kept, since a tick frees no memory
+    unit: String,              // of what it puts out
+    succession: Succession,
+    goes_on: bool, // from what another controller put out
 }
-
-/// What a controller put out last; NaN: nothing yet.
-#[derive(Debug)]
-struct PutOut(AtomicU64);
-
-/// What the controllers of this process put out, by the names of their sections: read where tasks are built, never at a tick.
-/// Of several with one name the last one runs, unless it is dropped before its first tick: its reload was given up.
-static RUNNING: Mutex<BTreeMap<String, Vec<Weak<PutOut>>>> = Mutex::new(BTreeMap::new());
 
 impl Pid {
     fn new(settings: Settings, periods: Periods, inputs: Inputs) -> Self {
-        let put_out = Arc::new(PutOut(AtomicU64::new(f64::NAN.to_bits())));
         Self {
             law: Law::new(settings),
             periods,
@@ -71,10 +66,9 @@ impl Pid {
             rows: Rows::default(),
             waited: 0,
             measured: None,
-            ticked: false,
             unit: String::new(),
-            put_out,
-            before: None,
+            succession: Succession::default(),
+            goes_on: false,
         }
     }
 
@@ -84,15 +78,7 @@ impl Pid {
 
     /// One that goes on from what the controller of this name puts out until it takes over, if there is one.
     fn going_on(self, name: &str) -> Self {
-        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        running.retain(|_, of_name| {
-            of_name.retain(|put_out| put_out.strong_count() > 0);
-            !of_name.is_empty()
-        });
-        let of_name = running.entry(name.to_owned()).or_default();
-        let before = of_name.last().and_then(Weak::upgrade);
-        of_name.push(Arc::downgrade(&self.put_out));
-        Self { before, ..self }
+        Self { succession: Succession::of("pid", name), ..self }
     }
 
     fn mode(&self) -> Mode {
@@ -127,15 +113,15 @@ impl Task for Pid {
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
-        if !std::mem::replace(&mut self.ticked, true)
-            && let Some(before) = &self.before
-        {
-            self.law.go_on_from(f64::from_bits(before.0.load(Ordering::Relaxed)));
+        if let Some(out) = self.succession.takes_over() {
+            self.law.go_on_from(out);
+            self.goes_on = true;
         }
         let elapsed = self.periods.elapsed(tick, self.waited);
         let mut rows = self.rows;
         let row = rows.look(&self.inputs.input, elapsed);
-        let Inputs { input, setpoint, feed_forward, track, held, .. } = &self.inputs;
+        let Inputs { input, setpoint, feed_forward, held, .. } = &self.inputs;
+        let applied = self.inputs.applied(self.goes_on);
         let step = Step {
             mode: self.mode(),
             elapsed,
@@ -143,7 +129,7 @@ impl Task for Pid {
             row,
             setpoint: setpoint.get(),
             feed_forward: feed_forward.get(),
-            applied: track.as_ref().map(Input::get).filter(|applied| applied.is_finite()),
+            applied,
             held: Held::of(held.as_ref().map_or(0.0, Input::get)),
         };
         let Output { out, error, p, i, d, ff, saturated, saturated_for, waits } = self.law.step(&step);
@@ -153,7 +139,9 @@ impl Task for Pid {
             (self.waited, self.measured, self.rows) = (0, self.inputs.measured(), rows);
         }
         if out.is_finite() {
-            self.put_out.0.store(out.to_bits(), Ordering::Relaxed);
+            self.succession.puts_out(out);
+        } else if let Some(applied) = applied.filter(|_| self.succession.has_put_out()) {
+            self.succession.puts_out(applied);
         }
         values.copy_from_slice(&[out, error, p, i, d, ff, saturated, saturated_for]);
         Ok(())

@@ -15,6 +15,11 @@ impl Integral {
         Self { period, sum: 0.0, lost: 0.0, held: 0.0 }
     }
 
+    /// Goes on from this sum.
+    pub(super) fn go_on_from(&mut self, sum: f64) {
+        (self.sum, self.lost, self.held) = (sum, 0.0, 0.0);
+    }
+
     /// What was held before does not count: for how long, nobody knows.
     pub(super) fn pause(&mut self) {
         self.held = 0.0;
@@ -38,6 +43,6 @@ impl Integral {
 
     /// Begins again at zero.
     pub(super) fn reset(&mut self) {
-        (self.sum, self.lost, self.held) = (0.0, 0.0, 0.0);
+        self.go_on_from(0.0);
     }
 }

@@ -14,6 +14,16 @@ pub(in super::super) enum Response {
     Notch,
 }
 
+impl Response {
+    /// The level that was passed so far, where from this input on `out` is to be put out: a high-pass puts out how far the input is from it.
+    fn level_for(self, out: f64, input: f64) -> f64 {
+        match self {
+            Self::LowPass | Self::Notch => out,
+            Self::HighPass => input - out,
+        }
+    }
+}
+
 /// A filter of first order.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct FirstOrder {
@@ -27,6 +37,10 @@ impl FirstOrder {
     pub(in super::super) fn new(response: Response, cutoff: f64) -> Self {
         let gain = (PI * cutoff).tan();
         Self { response, share: gain / (1.0 + gain), low: 0.0 }
+    }
+
+    pub(super) fn level_for(&self, out: f64, input: f64) -> f64 {
+        self.response.level_for(out, input)
     }
 
     pub(super) fn settle(&mut self, input: f64) {
@@ -66,6 +80,10 @@ impl SecondOrder {
     fn new(response: Response, gain: f64, damping: f64) -> Self {
         let first = 1.0 / (1.0 + gain * (gain + damping));
         Self { response, damping, gains: [first, gain * first, gain * gain * first], band: 0.0, low: 0.0 }
+    }
+
+    pub(super) fn level_for(&self, out: f64, input: f64) -> f64 {
+        self.response.level_for(out, input)
     }
 
     pub(super) fn settle(&mut self, input: f64) {

@@ -1,0 +1,99 @@
+//! What a task put out last, for the one of its name that a reload starts in its place. A mutex guards the names: it is used where tasks are
+//! built, never at a tick.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// A number that outlives its task; NaN: none yet.
+#[derive(Debug)]
+struct PutOut(AtomicU64);
+
+/// By what the tasks are, and the names of their sections. Of several with one name the last one runs, unless it is dropped before its first tick:
+/// its reload was given up.
+type Running = BTreeMap<(&'static str, String), Vec<Weak<PutOut>>>;
+
+/// Those of the tasks of this process.
+static RUNNING: Mutex<Running> = Mutex::new(BTreeMap::new());
+
+/// A task between the one before it and the one after it.
+#[derive(Debug)]
+pub(super) struct Succession {
+    own: Arc<PutOut>,
+    before: Option<Arc<PutOut>>, // kept after its use, since a tick frees no memory
+    begun: bool,
+}
+
+impl Default for Succession {
+    /// Of a task that nobody goes on from.
+    fn default() -> Self {
+        Self { own: Arc::new(PutOut(AtomicU64::new(f64::NAN.to_bits()))), before: None, begun: false }
+    }
+}
+
+impl Succession {
+    /// Of the task of this name. `what` is the same for all that may go on from each other.
+    pub(super) fn of(what: &'static str, task: &str) -> Self {
+        let new = Self::default();
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        running.retain(|_, of_name| {
+            of_name.retain(|put_out| put_out.strong_count() > 0);
+            !of_name.is_empty()
+        });
+        let of_name = running.entry((what, task.to_owned())).or_default();
+        let before = of_name.last().and_then(Weak::upgrade);
+        of_name.push(Arc::downgrade(&new.own));
+        Self { before, ..new }
+    }
+
+    /// To be asked at each tick: at the first one, what the task before this one put out last, if there was one and it did. From then on it counts
+    /// as this one's.
+    pub(super) fn takes_over(&mut self) -> Option<f64> {
+        if std::mem::replace(&mut self.begun, true) {
+            return None;
+        }
+        let last = self.before.as_ref()?.get()?;
+        self.puts_out(last);
+        Some(last)
+    }
+
+    /// This was put out; NaN: nothing is to be gone on from any more.
+    pub(super) fn puts_out(&self, value: f64) {
+        self.own.0.store(value.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Whether there is anything to go on from.
+    pub(super) fn has_put_out(&self) -> bool {
+        self.own.get().is_some()
+    }
+}
+
+impl PutOut {
+    fn get(&self) -> Option<f64> {
+        Some(f64::from_bits(self.0.load(Ordering::Relaxed))).filter(|value| value.is_finite())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_task_of_a_name_learns_what_was_put_out_last() {
+        let of = |what| Succession::of(what, "a task of this test");
+        let mut first = of("one");
+        assert_eq!(first.takes_over(), None, "it is the first");
+        let (mut second, mut other) = (of("one"), of("another"));
+        first.puts_out(3.0);
+        assert_eq!((second.takes_over(), second.takes_over(), other.takes_over()), (Some(3.0), None, None));
+        drop(of("one")); // a reload that was given up
+        // One that has put out nothing itself hands on what it was handed.
+        let mut third = of("one");
+        assert_eq!(third.takes_over(), Some(3.0));
+        third.puts_out(f64::NAN);
+        assert_eq!((of("one").takes_over(), third.has_put_out()), (None, false));
+        [second, third].into_iter().for_each(drop);
+        drop(first);
+        assert_eq!(of("one").takes_over(), None, "all have ended");
+    }
+}
