@@ -477,3 +477,185 @@ fn an_output_that_no_other_process_could_make_safe_is_refused() {
         );
     }
 }
+
+/// An output of the file with its name, which is safe at 1 and follows 0.75.
+fn output(name: &str) -> String {
+    format!("[task.{name}]\nkind = \"output\"\nrate = 100\ninput = 0.75\npath = \"@HERE@/{name}\"\nsafe = 1\n")
+}
+
+/// As [`start_in`], with devices that misbehave by the files in its folder "faults", and a log of what the builder does.
+fn start_with_faults(folder: TempDir, config: &str) -> Running {
+    let mut command = Command::new(HERTZD);
+    command.env("RUNTIME_DIRECTORY", folder.path()).env("DEVICE_FAULTS", folder.path().join("faults"));
+    command.env("LD_PRELOAD", program::preload(folder.path(), "device"));
+    run_in(folder, command, config, &["--log-level", "debug"])
+}
+
+/// A folder with faults, and with these files, which hold 0.75; a killed run has left the first.
+fn left_with_faults(files: &[&str], faults: &[&str]) -> TempDir {
+    let folder = killed(folder(), &output("fan"));
+    files.iter().for_each(|file| fs::write(folder.path().join(file), "0.75\n").unwrap());
+    fs::create_dir(folder.path().join("faults")).unwrap();
+    faults.iter().for_each(|fault| fs::write(folder.path().join("faults").join(fault), "").unwrap());
+    folder
+}
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_stop_during_a_start_makes_safe_what_is_left_or_says_that_it_is_not() {
+    let folder = left_with_faults(&["fan", "slow"], &["slow.hangs"]);
+    let mut running = start_with_faults(folder, &(output("fan") + &output("slow")));
+    running.wait_for("it opens the slow one", |running| running.stderr().contains("opening what task slow uses"));
+    running.signal("TERM");
+    fs::remove_file(running.folder().join("faults/slow.hangs")).unwrap();
+    let ended = running.wait();
+    // On a machine that has no time for it, it may be given up.
+    let is_safe = fan(ended.folder.path()) == "1\n" && ended.status.success();
+    let is_said = ended.status.code() == Some(1) && ended.stderr.contains("still owed, those of fan: `hertzd safe`");
+    assert!(is_safe || is_said, "{}", ended.describe());
+}
+
+/// Its configuration is one that nobody writes.
+#[test]
+fn a_stop_says_what_is_left_also_before_the_configuration_is_read() {
+    let folder = killed(folder(), &output("fan"));
+    let path = folder.path().join("config");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let mut command = Command::new(HERTZD);
+    command.env("RUNTIME_DIRECTORY", folder.path()).arg("run").arg(&path);
+    let mut running = program::start(folder, command);
+    let _writer = program::block_reader(&mut running, &path);
+    running.signal("TERM");
+    let ended = running.wait();
+    let owed = "still owed, those of fan: `hertzd safe` writes them, or the next start";
+    assert!(ended.status.code() == Some(1) && ended.stderr.contains(owed), "{}", ended.describe());
+    let done = safe(ended.folder.path());
+    assert!(done.status.success() && fan(ended.folder.path()) == "1\n", "{}", said(&done));
+}
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn an_output_that_hangs_at_the_start_holds_up_no_other_and_a_stop_says_what_is_owed() {
+    let folder = left_with_faults(&["fan", "valve"], &["fan.takes", "fan.held"]);
+    let mut running = start_with_faults(folder, &(output("fan") + &output("valve")));
+    let valve = |folder: &Path| fs::read_to_string(folder.join("valve")).unwrap();
+    running.wait_for("the other one is safe", |running| valve(running.folder()) == "1\n");
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!((ended.status.code(), valve(ended.folder.path())), (Some(1), "1\n".into()), "{}", ended.describe());
+    let owed = "still owed, those of fan: `hertzd safe` writes them, or the next start";
+    assert!(ended.stderr.contains(owed) && ended.stderr.contains("is stuck while"), "{}", ended.describe());
+    let done = safe(ended.folder.path());
+    assert!(done.status.success() && fan(ended.folder.path()) == "1\n", "{}", said(&done));
+}
+
+#[test]
+fn a_start_that_is_refused_says_what_is_left() {
+    let folder = killed(folder(), &output("fan"));
+    let ended = start_in(folder, "[task.t]\nkind = \"nonsense\"\nrate = 1\n", &[]).wait();
+    assert_eq!((ended.status.code(), fan(ended.folder.path())), (Some(78), "0.75\n".into()), "{}", ended.describe());
+    assert!(ended.stderr.contains("are still owed, those of fan: `hertzd safe` writes them"), "{}", ended.describe());
+    let done = safe(ended.folder.path());
+    assert!(done.status.success() && fan(ended.folder.path()) == "1\n", "{}", said(&done));
+    let ended = start_in(ended.folder, "[task.t]\nkind = \"nonsense\"\nrate = 1\n", &[]).wait();
+    assert!(ended.status.code() == Some(78) && !ended.stderr.contains("owed"), "{}", ended.describe());
+}
+
+#[test]
+fn a_target_that_a_heartbeat_has_now_is_not_owed() {
+    let folder = killed(folder(), &output("fan"));
+    let pulse = "[task.pulse]\nkind = \"heartbeat\"\nrate = 100\npath = \"@HERE@/fan\"\n";
+    let mut running = start_in(folder, &(output("other") + pulse), &[]);
+    for wanted in ["1\n", "0\n", "1\n"] {
+        running.wait_for(&format!("it beats: {wanted:?}"), |running| fan(running.folder()) == wanted);
+    }
+    let planned = |folder: &Path| plan(folder)["outputs"].as_array().map(Vec::len);
+    running.wait_for("one output is planned", |running| planned(running.folder()) == Some(1));
+    assert!(!reason(running.folder()).contains("owed"), "{}", reason(running.folder()));
+    running.signal("TERM");
+    let ended = running.wait();
+    assert!(ended.status.success() && !ended.stderr.contains("owed"), "{}", ended.describe());
+}
+
+/// The file of a left output that is missing: because its folder is, or has nothing in it, as one on which nothing is mounted; or it alone.
+#[test]
+fn a_file_on_a_file_system_that_is_away_is_owed_and_one_that_was_deleted_is_not() {
+    let away: [fn(&Path); 3] = [
+        |folder| fs::remove_dir_all(folder).unwrap(),
+        |folder| fs::remove_file(folder.join("fan")).unwrap(),
+        |folder| fs::rename(folder.join("fan"), folder.join("other")).unwrap(),
+    ];
+    for (is_owed, away) in [true, true, false].into_iter().zip(away) {
+        let folder = tempfile::tempdir().unwrap();
+        let mounted = folder.path().join("mounted");
+        fs::create_dir(&mounted).unwrap();
+        let config = output("fan").replace("@HERE@/fan", "@HERE@/mounted/fan");
+        let mut running = start_in(folder, &config, &[]);
+        running.wait_for("it is live", |_| fan(&mounted) == "0.75\n");
+        let folder = kill(running);
+        away(&mounted);
+        let ended = start_in(folder, NONE, &["--for", "100ms"]).wait();
+        let is_planned = plan(ended.folder.path())["outputs"] != json!([]);
+        assert_eq!((is_planned, ended.status.success()), (is_owed, !is_owed), "{}", ended.describe());
+        fs::create_dir_all(&mounted).unwrap();
+        fs::write(mounted.join("fan"), "0.75\n").unwrap();
+        let done = safe(ended.folder.path());
+        let holds = if is_owed { "1\n" } else { "0.75\n" };
+        assert_eq!((fan(&mounted).as_str(), done.status.code()), (holds, Some(0)), "{}", said(&done));
+    }
+}
+
+/// By a run that was killed, or by a reload that has removed it.
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_heartbeat_stands_still_while_a_safe_value_is_owed() {
+    let folder = left_with_faults(&["fan"], &["fan.broken"]);
+    let pulse = "[worker.main]\n[worker.pulse]\n[task.pulse]\nkind = \"heartbeat\"\nrate = 100\npath = \"@HERE@/pulse\"\nworker = \"pulse\"\n";
+    let mains = |name: &str| output(name) + "worker = \"main\"\n";
+    let config = pulse.to_owned() + &mains("valve");
+    let mut running = start_with_faults(folder, &config);
+    let pulse = |folder: &Path| fs::read_to_string(folder.join("pulse")).unwrap_or_default();
+    // Its values: whether it beats, and how many outputs are not live.
+    let values = |folder: &Path| {
+        let snapshot = program::snapshot(&folder.join("status.sock"));
+        let tasks = snapshot["tasks"].as_array().cloned().unwrap_or_default();
+        let task = tasks.into_iter().find(|task| task["task"] == "pulse").unwrap_or_default();
+        ["beating", "not-live"].map(|name| task["values"][name]["last"].as_f64().unwrap_or(f64::NAN))
+    };
+    let stands = |running: &mut Running| {
+        let valve = |folder: &Path| fs::read_to_string(folder.join("valve")).unwrap_or_default();
+        running.wait_for("the other output follows", |running| valve(running.folder()) == "0.75\n");
+        running.wait_for("it stands still", |running| values(running.folder()) == [0.0, 1.0]);
+    };
+    let beats = |running: &mut Running| {
+        for wanted in ["1\n", "0\n", "1\n"] {
+            running.wait_for(&format!("it beats: {wanted:?}"), |running| pulse(running.folder()) == wanted);
+        }
+    };
+    running.wait_for("it is owed", |running| reason(running.folder()).contains("owed since an earlier run"));
+    stands(&mut running);
+    fs::remove_file(running.folder().join("faults/fan.broken")).unwrap();
+    running.wait_for("it is safe", |running| fan(running.folder()) == "1\n");
+    beats(&mut running);
+    // The same by a reload.
+    let reload = |running: &Running, config: &str| {
+        let here = running.folder();
+        fs::write(here.join("test.toml"), config.replace(program::HERE, here.to_str().unwrap())).unwrap();
+        let socket = here.join("status.sock");
+        let done = Command::new(HERTZD).args(["reload", "--socket"]).arg(socket).output().unwrap();
+        assert!(done.status.success(), "{}", said(&done));
+    };
+    reload(&running, &(config.clone() + &mains("fan")));
+    running.wait_for("it is live", |running| fan(running.folder()) == "0.75\n");
+    beats(&mut running);
+    fs::write(running.folder().join("faults/fan.broken"), "").unwrap();
+    reload(&running, &config);
+    running.wait_for("it is owed", |running| reason(running.folder()).contains("was closed by a reload"));
+    stands(&mut running);
+    fs::remove_file(running.folder().join("faults/fan.broken")).unwrap();
+    running.wait_for("it is safe", |running| fan(running.folder()) == "1\n");
+    beats(&mut running);
+    running.signal("TERM");
+    let ended = running.wait();
+    assert!(ended.status.success(), "{}", ended.describe());
+}

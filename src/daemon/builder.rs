@@ -42,6 +42,9 @@ use tracing::{debug, error, info, warn};
 /// How often it looks whether the plan of safe values is still there.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// How much longer the end of a start waits that writes what runs before it have left.
+const LEFT_PATIENCE: Duration = Duration::from_secs(3);
+
 /// What the builder does first.
 const READING: &str = "reading the configuration";
 
@@ -72,6 +75,7 @@ struct Shared {
     busy: Mutex<Option<Busy>>,
     plan_trouble: Mutex<Option<String>>,
     owed: Mutex<Option<String>>,
+    left: Mutex<Option<String>>, // by processes before this one, until the start is known not to be refused
 }
 
 impl Shared {
@@ -180,19 +184,29 @@ impl Builder {
         self.shared.owed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until everything is done, for `patience` at most.
-    pub(super) fn finish(mut self, patience: Duration) -> BuilderEnd {
+    /// Waits until everything is done, for `patience` at most, and for longer where a start was stopped and has still to write what runs before it have
+    /// left. Also returns what is [owed](Self::owed), with what of that is not written.
+    pub(super) fn finish(mut self, patience: Duration) -> (BuilderEnd, Option<String>) {
+        let patience = if self.left().is_some() { patience + LEFT_PATIENCE } else { patience };
         let (reply, answer) = bounded(1);
         let prepared = std::mem::replace(&mut self.prepared, never());
         self.close(prepared); // and what is left in it
         self.send(Job::Finish(reply));
-        match answer.recv_timeout(patience) {
+        let end = match answer.recv_timeout(patience) {
             Ok(()) => BuilderEnd::Finished,
             Err(RecvTimeoutError::Disconnected) => BuilderEnd::Died,
             Err(RecvTimeoutError::Timeout) => {
                 BuilderEnd::HeldUp(self.busy().map(|busy| busy.activity).unwrap_or_default())
             }
-        }
+        };
+        let left = self.left().map(|tasks| format!("the start was stopped, and {}", still_owed(&tasks)));
+        let all: Vec<_> = self.owed().into_iter().chain(left).collect();
+        (end, (!all.is_empty()).then(|| all.join("; ")))
+    }
+
+    /// The tasks whose safe values a start has still to deal with; `None`: it has started, or there are none.
+    fn left(&self) -> Option<String> {
+        self.shared.left.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn send(&self, job: Job) {
@@ -239,7 +253,7 @@ impl BuilderLoop {
                 Job::Prepare(running, joints, held) => {
                     let result = self.answer(|builder| builder.prepare(&running, &joints, &held));
                     if result.as_ref().is_ok_and(Prepared::is_written) {
-                        self.plan.has_started();
+                        self.has_started();
                         self.update_plan("still has outputs of an earlier run that were made safe");
                     }
                     // Without a receiver the result is dropped here.
@@ -249,7 +263,7 @@ impl BuilderLoop {
                     self.shared.begin("writing what outputs begin with".into());
                     let result = self.answer(|_| write(*wanted));
                     if result.is_ok() {
-                        self.plan.has_started();
+                        self.has_started();
                     }
                     // What has begun to have a target of an earlier run has taken that over.
                     self.update_plan("does not follow what has become of the targets");
@@ -266,11 +280,17 @@ impl BuilderLoop {
                 }
                 Job::UpdatePlan => self.update_plan("does not follow what has become of the targets"),
                 Job::Finish(reply) => {
+                    self.make_left_safe();
                     let _ = reply.send(());
                     return;
                 }
             }
         }
+    }
+
+    fn has_started(&mut self) {
+        self.plan.has_started();
+        self.show_left();
     }
 
     /// Makes a set, or what is left of it. What was refused is not to be written by another process.
@@ -282,8 +302,28 @@ impl BuilderLoop {
         if result.is_err() && self.plan.is_written() {
             self.update_plan("still has outputs of a configuration that was refused");
         }
+        if let (Err(_), Some(tasks)) = (&result, self.plan.left_by_start()) {
+            warn!("{}", still_owed(&tasks));
+        }
         shared.set(None);
         result
+    }
+
+    /// The process ends: if it never started, nobody else has what runs before this one have left.
+    fn make_left_safe(&mut self) {
+        if self.plan.left_by_start().is_none() {
+            return;
+        }
+        self.shared.begin("writing the safe values that an earlier run has left".into());
+        if self.plan.write_left(&self.guard.planned(), true) {
+            self.update_plan("still has outputs of an earlier run that were written");
+        }
+        self.show_left();
+    }
+
+    /// Shows main what a start has still to deal with.
+    fn show_left(&self) {
+        *self.shared.left.lock().unwrap_or_else(PoisonError::into_inner) = self.plan.left_by_start();
     }
 
     /// Writes the plan of safe values anew. `but`: what is wrong with the one that there is, should that fail.
@@ -302,8 +342,11 @@ impl BuilderLoop {
     fn prepare(&mut self, running: &Sections, joined: &Joints, held: &Held) -> Result<Prepared, Failure> {
         output::close_settled();
         self.shared.begin(READING.into());
+        // First: it is known what is left also where the configuration is refused, or cannot be read to its end.
+        let taken = self.plan.take_left();
+        self.show_left();
         let mut config = self.load.load()?;
-        self.plan.take_left()?;
+        taken?;
         let anywhere = self.allowed.prepare(&config.workers, self.next_worker == 0);
         let sections = Arc::new(Sections::of(&config));
         let diff = Diff::between(running, &sections);
@@ -420,6 +463,13 @@ impl BuilderLoop {
         self.shared.memory_locked.store(locked.is_ok() && memory::locked_bytes() > 0, Ordering::Relaxed);
         self.locked = Some(locked);
     }
+}
+
+/// That a start leaves what runs before it have left of these tasks.
+fn still_owed(tasks: &str) -> String {
+    format!(
+        "safe values that an earlier run has left are still owed, those of {tasks}: `hertzd safe` writes them, or the next start"
+    )
 }
 
 /// Has a set write what it begins with; one whose device refuses that is closed.

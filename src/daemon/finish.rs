@@ -112,11 +112,12 @@ pub(super) fn finish(
     summary.flight = flight.summary();
     summary.guard = guard.summary().map(Box::new);
     summary.readbacks = guard.readbacks().summary(&summary::names(&set), now);
-    summary.object(builder.owed());
     builder.close(set);
-    if let BuilderEnd::HeldUp(activity) = builder.finish(BUILDER_PATIENCE) {
+    let (end, owed) = builder.finish(BUILDER_PATIENCE);
+    if let BuilderEnd::HeldUp(activity) = end {
         warn!("the builder thread is stuck while {activity}; exiting without it");
     }
+    summary.object(owed);
     faults.extend(helper::deaths().try_iter().map(|death| watch::report_death(&death)));
     let fault = (!faults.is_empty()).then(|| faults.join("; "));
     summary.object(fault.clone());

@@ -6,7 +6,7 @@
 use super::failure::Failure;
 use super::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan, is_at, refused};
 use crate::kinds::output::{
-    Guard, LeftWrite, PlannedWrite, forget_left, is_left_to_another, leave_behind, once_more, was_made,
+    Guard, LeftWrite, Owing, PlannedWrite, forget_left, is_left_to_another, leave_behind, once_more, switched, was_made,
 };
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::helper;
@@ -54,6 +54,7 @@ pub(super) struct LeftOutputs {
 struct LeftOutput {
     planned: PlannedOutput,
     planner: u32, // the process that had its targets
+    _owing: Option<Owing>, // unless it was made safe
     under_way: Option<(Receiver<io::Result<()>>, Vec<PlannedWrite>)>,
     failed: Option<(String, &'static str)>, // why, and what to do
     next: Option<Instant>,                  // when it is tried again
@@ -109,8 +110,9 @@ impl LeftOutputs {
             // What no output writes, no output has left.
             match planned.writes.iter().try_for_each(PlannedWrite::check) {
                 Ok(()) => {
+                    let _owing = (!planned.written).then(|| Owing::of(&planned.task));
                     let planner = plan.pid;
-                    self.outputs.push(LeftOutput { planned, planner, under_way: None, failed: None, next: None });
+                    self.outputs.push(LeftOutput { planned, planner, _owing, under_way: None, failed: None, next: None });
                 }
                 Err(why) => {
                     let (task, path) = (&planned.task, path.display());
@@ -126,8 +128,7 @@ impl LeftOutputs {
     /// What is to stand in the plan of this process, beside its own outputs. Those that have begun to have a target owe its safe value from now on.
     pub(super) fn still_owed(&mut self, guards: &[Arc<Guard>]) -> Vec<PlannedOutput> {
         self.note_made();
-        let begun: Vec<PlannedWrite> =
-            guards.iter().filter(|guard| guard.has_begun()).flat_map(|guard| guard.writes()).collect();
+        let begun = had(guards.iter().filter(|guard| guard.has_begun()), true);
         self.outputs.retain_mut(|output| {
             output.has_become(|write| beside(write, &begun));
             !output.planned.writes.is_empty()
@@ -139,6 +140,7 @@ impl LeftOutputs {
             let written: Vec<LeftOutput> = written;
             written.iter().flat_map(|output| &output.planned.writes).for_each(forget_left);
         }
+        // What is only switched has no plan that would stand for it until it has begun.
         let planned: Vec<PlannedWrite> = guards.iter().flat_map(|guard| guard.writes()).collect();
         self.outputs.iter().filter_map(|output| output.beside(&planned)).collect()
     }
@@ -146,6 +148,11 @@ impl LeftOutputs {
     /// The start was not refused: what its outputs had to know of those that were made safe, they know.
     pub(super) const fn has_started(&mut self) {
         self.has_started = true;
+    }
+
+    /// Whether it is not known so far that it is not refused.
+    pub(super) const fn is_starting(&self) -> bool {
+        !self.has_started
     }
 
     /// What was left is in the plan of this process now: the plans that it is from are over.
@@ -162,7 +169,7 @@ impl LeftOutputs {
     /// time. True: something has become of one.
     pub(super) fn write(&mut self, guards: &[Arc<Guard>], waits: bool) -> bool {
         self.note_made();
-        let planned: Vec<PlannedWrite> = guards.iter().flat_map(|guard| guard.writes()).collect();
+        let planned = had(guards, false);
         let clock = KernelClock::monotonic();
         let (began, mut changed) = (clock.now(), false);
         for output in &mut self.outputs {
@@ -200,12 +207,19 @@ impl LeftOutputs {
 
     /// Notes what outputs have written that share bytes with it: they did so before they were opened.
     fn note_made(&mut self) {
-        for LeftOutput { planned, failed, .. } in &mut self.outputs {
+        for LeftOutput { planned, failed, _owing, .. } in &mut self.outputs {
             if !planned.written && !planned.writes.is_empty() && planned.writes.iter().all(was_made) {
-                (planned.written, *failed) = (true, None);
+                (planned.written, *failed, *_owing) = (true, None, None);
                 say_written(&planned.task, &planned.writes);
             }
         }
+    }
+
+    /// The tasks of those that are not written; `None`: there is none.
+    pub(super) fn tasks(&self) -> Option<String> {
+        let owed = self.outputs.iter().filter(|output| !output.planned.written);
+        let tasks: Vec<_> = owed.map(|output| output.planned.task.as_str()).collect();
+        (!tasks.is_empty()).then(|| tasks.join(", "))
     }
 
     /// What is still owed and why, for those who ask whether all is well.
@@ -337,6 +351,11 @@ impl LeftOutput {
             self.failed = Some((why, advice));
         }
     }
+}
+
+/// Writes to the targets that tasks of this process have: these outputs, and what is only switched on and off. `are_ready`: those that were set up.
+fn had<'a>(guards: impl IntoIterator<Item = &'a Arc<Guard>>, are_ready: bool) -> Vec<PlannedWrite> {
+    guards.into_iter().flat_map(|guard| guard.writes()).chain(switched(are_ready)).collect()
 }
 
 /// A write, if its target is none of these, nor shares a part with one.

@@ -56,6 +56,12 @@ impl PlanFile {
         }
     }
 
+    /// Of a start that is refused, or was stopped: the tasks of processes before this one whose safe values are still owed, separated by commas; `None`:
+    /// there is none, or it has started.
+    pub(super) fn left_by_start(&self) -> Option<String> {
+        self.left.as_ref().filter(|left| left.is_starting()).and_then(LeftOutputs::tasks)
+    }
+
     /// Writes the safe values that are still owed, and that none of these outputs has to write. `waits`: for a while. True: something has become of
     /// them.
     pub(super) fn write_left(&mut self, guards: &[Arc<Guard>], waits: bool) -> bool {

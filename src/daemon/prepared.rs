@@ -6,12 +6,19 @@ use super::joints::Joints;
 use super::metrics_thread::{Feed, NewTask};
 use super::plan;
 use super::running::{WaitingWorker, WantedTask};
-use crate::config::{Origin, Problems, WorkerConfig};
+use crate::config::{BuildError, Origin, Problems, WorkerConfig};
 use crate::kinds::output::Beginning;
 use crate::recording::TaskOutput;
+use crate::sys::thread::helper;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a write of the [second step](Prepared::write) may hold up those behind it.
+const HOLDS_UP_FOR: Duration = Duration::from_millis(100);
 
 /// A worker of the set that is wanted.
 pub(super) struct WantedWorker {
@@ -41,14 +48,31 @@ impl Prepared {
         self.beginnings.is_empty()
     }
 
-    /// The second step: writes that. May block.
+    /// The second step: writes that, one after the other. One that does not return holds up the end, but not for long those behind it, which another
+    /// thread makes then. May block.
     ///
     /// # Errors
     /// What a device refused; what comes after it is not written.
     pub(super) fn write(&mut self) -> Result<(), Failure> {
-        self.beginnings.drain(..).try_for_each(|(section, beginning)| {
-            beginning.write().map_err(|error| Failure::Config(Problems::at(&section, error.key, error.message)))
-        })
+        let ((give, waiting), (report, ended)) = (unbounded(), unbounded());
+        for beginning in self.beginnings.drain(..) {
+            let _ = give.send(beginning);
+        }
+        drop(give);
+        if !has_made(&waiting, &report) {
+            make(&waiting, &report);
+        }
+        let (mut spare, mut done) = (Some(report), Ok(()));
+        loop {
+            spare = spare.filter(|_| !waiting.is_empty());
+            match (ended.recv_timeout(HOLDS_UP_FOR), &spare) {
+                (Ok(result), _) => done = done.and(result),
+                (Err(RecvTimeoutError::Disconnected), _) => return done,
+                // Where there is no thread, they wait for the one that there is.
+                (Err(RecvTimeoutError::Timeout), Some(report)) => _ = has_made(&waiting, report),
+                (Err(RecvTimeoutError::Timeout), None) => {}
+            }
+        }
     }
 
     /// The tasks that begin, as the metrics have to know them. `numbers` are those of the workers, in their order.
@@ -67,4 +91,23 @@ impl Prepared {
             })
             .collect()
     }
+}
+
+/// Makes what waits, until nothing does or one was refused.
+fn make(waiting: &Receiver<(Origin, Beginning)>, report: &Sender<Result<(), Failure>>) {
+    while let Ok((section, beginning)) = waiting.try_recv() {
+        let refused = |error: BuildError| Failure::Config(Problems::at(&section, error.key, error.message));
+        let panicked = |text| Failure::System("writing what an output begins with", io::Error::other(text));
+        let made = helper::caught(|| beginning.write()).map_err(panicked).and_then(|made| made.map_err(refused));
+        if made.is_err() {
+            waiting.try_iter().for_each(drop);
+        }
+        let _ = report.send(made);
+    }
+}
+
+/// Has another thread do that. Whether there is one.
+fn has_made(waiting: &Receiver<(Origin, Beginning)>, report: &Sender<Result<(), Failure>>) -> bool {
+    let (waiting, report) = (waiting.clone(), report.clone());
+    helper::spawn("hertzd-begin", move || make(&waiting, &report)).is_ok()
 }

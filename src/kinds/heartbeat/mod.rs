@@ -19,7 +19,7 @@ const MOST: usize = 1_024;
 /// A task that switches.
 struct Heartbeat {
     switched: Option<Switched>,   // `None`: in a shadow run
-    wanted: Option<Box<[Named]>>, // `None`: all that are open
+    wanted: Option<Box<[Named]>>, // `None`: all that are open, or owe their safe values
     watches: Box<[Watch]>,        // one for each output, by its place in the list
     is_on: bool,
 }
@@ -43,7 +43,7 @@ impl Heartbeat {
         match &self.wanted {
             Some(wanted) => wanted.iter().zip(&mut self.watches).for_each(|(output, watch)| count(Some(watch), output)),
             None => {
-                let all = outputs().enumerate().filter(|(_, output)| output.is_open());
+                let all = outputs().enumerate().filter(|(_, output)| output.counts());
                 all.for_each(|(at, output)| count(self.watches.get_mut(at), output));
             }
         }

@@ -58,6 +58,7 @@ impl Switch {
                 held
             }
         };
+        held.is_switched(target.any_writes());
         let writer = target.writer(held.taken()).map_err(|error| {
             held.leave();
             Refusal::new(key, format!("cannot open {}: {error}", target.shown()))

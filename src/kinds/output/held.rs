@@ -29,10 +29,11 @@ pub(super) struct Held {
     is_safe: AtomicBool,
     has_to_recover: AtomicBool, // the output that has it, as in its law
     watched: Arc<Watched>,
-    taken: File,                         // keeps other processes of hertzd out
-    beside: Mutex<Vec<File>>,            // the same for what belongs to it, until it is closed
-    passed_over: Mutex<Vec<PassedOver>>, // locks of these that are still to be had
-    ends: Mutex<Vec<Arc<End>>>,          // of the outputs that have it
+    taken: File,                           // keeps other processes of hertzd out
+    beside: Mutex<Vec<File>>,              // the same for what belongs to it, until it is closed
+    passed_over: Mutex<Vec<PassedOver>>,   // locks of these that are still to be had
+    ends: Mutex<Vec<Arc<End>>>,            // of the outputs that have it
+    switched: OnceLock<Vec<PlannedWrite>>, // any writes to it, if a task has it that only switches it
     opening: Mutex<()>,
 }
 
@@ -80,6 +81,13 @@ pub(crate) fn ask_for_locks() -> Option<String> {
     (!troubles.is_empty()).then(|| troubles.join("; "))
 }
 
+/// Writes to the targets that tasks of this process only switch on and off: to all, or to those that were set up.
+pub(crate) fn switched(are_ready: bool) -> Vec<PlannedWrite> {
+    let all: Vec<_> = HELD.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
+    let is_had = |held: &Arc<Held>| held.users.load(Ordering::SeqCst) > 0 && (held.is_ready() || !are_ready);
+    all.iter().filter(|held| is_had(held)).filter_map(|held| held.switched.get()).flatten().cloned().collect()
+}
+
 impl Held {
     pub(super) fn new(identity: Identity, (taken, beside): (Kept, Vec<Kept>)) -> Arc<Self> {
         let passed_over = taken.lock.into_iter();
@@ -91,7 +99,7 @@ impl Held {
         let (identity, beside, ends) = (Mutex::new(identity), Mutex::new(beside), Mutex::default());
         let (found, original, ready) = (OnceLock::new(), OnceLock::new(), AtomicBool::new(false));
         let polarity = OnceLock::new();
-        let opening = Mutex::new(());
+        let (opening, switched) = (Mutex::new(()), OnceLock::new());
         let held = Arc::new(Self {
             identity,
             found,
@@ -107,6 +115,7 @@ impl Held {
             beside,
             passed_over,
             ends,
+            switched,
             opening,
         });
         let mut all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
@@ -279,6 +288,11 @@ impl Held {
         if let Some(polarity) = polarity {
             _ = self.polarity.set(polarity);
         }
+    }
+
+    /// A task has it that only switches it on and off, by writes like these.
+    pub(super) fn is_switched(&self, writes: Vec<PlannedWrite>) {
+        _ = self.switched.set(writes);
     }
 
     /// The target was set up: from now on it may be written.

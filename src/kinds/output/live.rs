@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 #[derive(Debug)]
 pub(in crate::kinds) struct Liveness {
     outputs: AtomicU32,    // open now; two while one takes over from another
+    owing: AtomicU32,      // closed, and without their safe values
     ticks: AtomicU64,      // of all outputs that it has been
     follows: AtomicBool,   // at the latest tick
     safe_after: AtomicI64, // in nanoseconds
@@ -62,6 +63,7 @@ fn new() -> &'static Liveness {
     place.get_or_init(|| {
         Box::new(Liveness {
             outputs: AtomicU32::new(0),
+            owing: AtomicU32::new(0),
             ticks: AtomicU64::new(0),
             follows: AtomicBool::new(false),
             safe_after: AtomicI64::new(0),
@@ -94,10 +96,19 @@ impl Liveness {
         self.outputs.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether at its latest tick it followed its input, and nothing failed. At that of the latest [tick](Self::ticks) that was seen before, or at
-    /// a later one.
+    /// Whether it has to be live: it is open, or owes its safe value.
+    pub(in crate::kinds) fn counts(&self) -> bool {
+        self.is_open() || self.owes()
+    }
+
+    fn owes(&self) -> bool {
+        self.owing.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether at its latest tick it followed its input, nothing failed, and none of its name owes its safe value. At that of the latest
+    /// [tick](Self::ticks) that was seen before, or at a later one.
     pub(in crate::kinds) fn follows(&self) -> bool {
-        self.is_open() && self.follows.load(Ordering::Relaxed)
+        self.is_open() && !self.owes() && self.follows.load(Ordering::Relaxed)
     }
 
     /// How often it has ticked.
@@ -143,6 +154,24 @@ impl Drop for Live {
     }
 }
 
+/// One that a reload has closed, or a process before this one has left, for as long as it owes its safe value.
+#[derive(Debug)]
+pub(crate) struct Owing(Named);
+
+impl Owing {
+    pub(crate) fn of(task: &str) -> Self {
+        let output = output(task);
+        output.owing.fetch_add(1, Ordering::Relaxed);
+        Self(output)
+    }
+}
+
+impl Drop for Owing {
+    fn drop(&mut self) {
+        self.0.owing.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,8 +193,13 @@ mod tests {
         next.ticked(true);
         next.ended();
         assert!(!seen.follows());
+        next.ticked(true);
+        let owing = Owing::of("live-test-a");
+        assert!(!seen.follows(), "the one before it owes its safe value");
         drop(next);
-        assert!(!seen.is_open());
+        assert!(!seen.is_open() && seen.counts());
+        drop(owing);
+        assert!(!seen.counts());
         let other = output("live-test-b");
         let all = || names().iter().map(|entry| entry.name.clone()).collect::<Vec<_>>();
         let mut names: Vec<_> = all().into_iter().filter(|name| name.starts_with("live-test")).collect();

@@ -72,9 +72,10 @@ pub(crate) use guard::{Guard, HeldFor, MadeSafe, opened, was_replaced};
 pub(crate) use guard::{SafeWrite, Watched};
 #[cfg(not(test))]
 pub(super) use guard::{SafeWrite, Watched};
-pub(crate) use held::ask_for_locks;
+pub(crate) use held::{ask_for_locks, switched};
 pub(super) use keys::{TAKES_OVER_WITHIN, kind, refuse_within_a_period};
 pub(super) use list::list;
+pub(crate) use live::Owing;
 pub(super) use live::{Live, Liveness, Named, output, outputs};
 pub(super) use named::SWITCH_KEYS;
 pub(super) use pending::{Leave, begin, keep};

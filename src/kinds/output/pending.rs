@@ -4,10 +4,10 @@
 //! lists: they are used where tasks are built and closed, never at a tick. Reads the monotonic clock.
 
 use super::guard::Guard;
+use super::live::Owing;
 use super::planned_write::PlannedWrite;
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Span};
-use std::cell::RefCell;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::warn;
@@ -25,6 +25,7 @@ pub(in crate::kinds) trait Leave: Send + Sync {
 struct Pending {
     guard: Arc<Guard>,
     target: Arc<dyn Leave>,
+    _owing: Owing,
 }
 
 /// A write that a process before this one has left.
@@ -41,9 +42,11 @@ pub(crate) struct LeftWrite {
 struct Owed {
     pending: Vec<Pending>, // in the order in which they ended
     left: Vec<LeftWrite>,
+    /// Takeovers of this start or reload, with the tasks that had the targets before, until it is known whether it is refused.
+    taken_over: Vec<(Arc<Guard>, String)>,
 }
 
-static OWED: Mutex<Owed> = Mutex::new(Owed { pending: Vec::new(), left: Vec::new() });
+static OWED: Mutex<Owed> = Mutex::new(Owed { pending: Vec::new(), left: Vec::new(), taken_over: Vec::new() });
 
 fn owed() -> MutexGuard<'static, Owed> {
     OWED.lock().unwrap_or_else(PoisonError::into_inner)
@@ -130,7 +133,8 @@ pub(super) fn left_bytes(write: &PlannedWrite, now: &[u8]) -> Option<Vec<u8>> {
 /// Has others write the safe value of an output that ends without it.
 pub(in crate::kinds) fn keep(guard: &Arc<Guard>, target: Arc<dyn Leave>) {
     guard.leave_unsafe(KernelClock::monotonic().now());
-    owed().pending.push(Pending { guard: guard.clone(), target });
+    let _owing = Owing::of(guard.task());
+    owed().pending.push(Pending { guard: guard.clone(), target, _owing });
 }
 
 /// Closes the targets of those that have their safe values, or that others have taken over. May block.
@@ -139,7 +143,7 @@ pub(crate) fn close_settled() {
     let (left, settled): (Vec<_>, Vec<_>) = owed.pending.drain(..).partition(|pending| pending.guard.is_owed());
     owed.pending = left;
     drop(owed);
-    for Pending { guard, target } in settled {
+    for Pending { guard, target, .. } in settled {
         guard.clear_left();
         target.leave();
     }
@@ -152,13 +156,8 @@ fn names(guard: &Guard) -> String {
     theirs.map(|pending| pending.guard.task()).collect::<Vec<_>>().join(", ")
 }
 
-thread_local! {
-    /// Takeovers of this start or reload, with the tasks that had the targets before, until it is known whether it is refused.
-    static TAKEN_OVER: RefCell<Vec<(Arc<Guard>, String)>> = const { RefCell::new(Vec::new()) };
-}
-
 /// Has an output begin, by `write`. One that has left its target without its safe value is over then, unless that fails, or the start or the
-/// reload is refused: whoever calls this calls [`finish_takeovers`] or [`cancel_takeovers`] on the same thread.
+/// reload is refused: whoever calls this calls [`finish_takeovers`] or [`cancel_takeovers`] after it.
 ///
 /// # Errors
 /// What `write` said, or that a write of the safe value does not return.
@@ -183,13 +182,15 @@ pub(in crate::kinds) fn begin(guard: &Arc<Guard>, write: impl FnOnce() -> io::Re
     }
     guard.has_target();
     guard.begins();
-    TAKEN_OVER.with_borrow_mut(|all| all.push((guard.clone(), names(guard))));
+    let before = names(guard);
+    owed().taken_over.push((guard.clone(), before));
     Ok(())
 }
 
 /// The start or the reload is not refused any more: the outputs that had left their targets are over.
 pub(crate) fn finish_takeovers() {
-    for (guard, before) in TAKEN_OVER.take() {
+    let taken_over = std::mem::take(&mut owed().taken_over);
+    for (guard, before) in taken_over {
         let task = guard.task();
         guard.finish_takeover();
         warn!(
@@ -201,7 +202,8 @@ pub(crate) fn finish_takeovers() {
 
 /// It was refused, and what it had built is closed: the outputs that had left their targets still owe them their safe values.
 pub(crate) fn cancel_takeovers() {
-    for (guard, _) in TAKEN_OVER.take() {
+    let taken_over = std::mem::take(&mut owed().taken_over);
+    for (guard, _) in taken_over {
         guard.cancel_takeover();
     }
 }
@@ -209,6 +211,7 @@ pub(crate) fn cancel_takeovers() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
 
     fn register(bus: &str, first: u8, value: &[u8], held: &[u8]) -> PlannedWrite {
         PlannedWrite::Register {

@@ -21,9 +21,13 @@ use std::path::{Path, PathBuf};
 use tracing::warn;
 
 impl PlannedWrite {
-    /// Whether it was to a regular file, which is not there any more. A device may come back, and still do what it did.
+    /// Whether it was to a regular file, which is not there any more. A device may come back, and still do what it did. So may a file system: while it
+    /// is not mounted, the folder is not there either, or is empty.
     pub(crate) fn is_gone_for_good(&self) -> bool {
-        let is_gone = |path: &Path| path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        let is_missing =
+            |path: &Path| path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        let is_there = |folder: &Path| folder.read_dir().is_ok_and(|mut others| others.next().is_some());
+        let is_gone = |path: &Path| is_missing(path) && path.parent().is_some_and(is_there);
         matches!(self, Self::File { path, cut: true, .. } if is_gone(path))
     }
 
