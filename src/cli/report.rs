@@ -37,10 +37,10 @@ pub(super) struct ReportArgs {
     /// Show two beside each other, each of them as SOURCE, with what is significant and what is noise; --fail-if judges B
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "source")]
     compare: Vec<PathBuf>,
-    /// Of a recording only what was released from so long after its first tick, such as 2h
+    /// Read a recording from this long after its first tick on, such as 2h
     #[arg(long, value_name = "DURATION", value_parser = span, requires = "source")]
     from: Option<Span>,
-    /// Of a recording only so much, such as 10m
+    /// Read only this much of a recording, such as 10m
     #[arg(long = "for", value_name = "DURATION", value_parser = span, requires = "source")]
     length: Option<Span>,
     /// Write the page here; - for standard output

@@ -19,7 +19,6 @@ pub(crate) mod dir;
 pub(crate) mod emulation;
 pub(crate) mod entry;
 pub(crate) mod fd;
-#[cfg(feature = "plugin")]
 pub(crate) mod grant;
 pub(crate) mod host;
 #[cfg(feature = "i2c")]
