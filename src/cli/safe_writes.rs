@@ -227,7 +227,10 @@ fn make_one<'a>(
 fn make_in_time(write: &PlannedWrite, task: &str, planner: u32) -> io::Result<(Option<String>, Option<File>)> {
     let (sender, made) = mpsc::channel();
     let (own, task) = (write.clone(), task.to_owned());
-    let make = move || (own.passes_over(planner), own.make_of(&task, Some(planner)));
+    let make = move || {
+        let made = own.make_of(&task, Some(planner));
+        (own.passes_over(planner), made)
+    };
     thread::Builder::new().spawn(move || _ = sender.send(make()))?;
     match made.recv_timeout(Duration::from_nanos(RETURNS_WITHIN.nanos().unsigned_abs())) {
         Ok((passed_over, made)) => made.map(|line| (passed_over, line)),
