@@ -5,7 +5,7 @@ use super::{App, Source, Stop, print, runtime, runtime_places, safe_anew, safe_o
 use crate::daemon::{FoundPlan, NoPlan};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::dir::effective_user;
-use crate::sys::signals::end_flag;
+use crate::sys::signals::{catch_interrupts, end_flag};
 use crate::time::{Clock, Span};
 use clap::Args;
 use std::collections::HashMap;
@@ -62,6 +62,8 @@ pub(super) struct SafeArgs {
 }
 
 pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
+    // A file that may not be longer is a write that fails, as any other, and not the end of this process.
+    let _ = catch_interrupts();
     let manner = Manner { dry_run: args.dry_run, hold: args.hold };
     if let (Some(owner), Some(plan)) = (args.as_owner, &args.plan) {
         let done = safe_owner::answer_for_root(owner, plan, manner)?;
