@@ -24,6 +24,7 @@ mod run;
 mod running;
 mod runtime;
 mod runtime_lock;
+mod runtime_places;
 mod safe;
 mod safe_anew;
 mod safe_owner;

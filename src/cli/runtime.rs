@@ -12,6 +12,7 @@
 
 use super::Stop;
 use super::runtime_lock::{DirectoryLock, NotLocked};
+use super::runtime_places::{is_number, others, own_place, own_places, places, places_of_others};
 use crate::daemon::{NoPlan, SafePlan};
 use crate::flight::{FLIGHT, FLIGHT_BEFORE};
 use crate::kinds::output::PlannedWrite;
@@ -120,6 +121,7 @@ impl RuntimeDirectory {
                     let mut directory = Self { dir, readers, _lock, _lock_of_before: lock_of_before, left_plans };
                     if !is_shadow {
                         directory.take_over(place, &name);
+                        directory.look_elsewhere(place);
                     }
                     return Ok(directory);
                 }
@@ -152,6 +154,21 @@ impl RuntimeDirectory {
             } else {
                 self.left_plans.push(plan);
             }
+        }
+    }
+
+    /// Takes the plans that processes of this user have left in its other places. What else is there is for the next process in that place.
+    fn look_elsewhere(&mut self, own: &Dir) {
+        for place in own_places().into_iter().filter(|place| place != own.path()) {
+            let Ok(place) = trust::lasting(&place).and_then(|path| Dir::open(&path)) else { continue };
+            if place.must_be_own().is_err() {
+                continue;
+            }
+            let names: Vec<_> = place.names().filter(|name| is_number(name)).collect();
+            await_ends(&names);
+            let is_left = |name: &String| killed(name).is_some() || dead(&place, name).is_some();
+            let plans = names.iter().filter(|name| is_left(name)).map(|name| place.path().join(name).join(SAFE_PLAN));
+            self.left_plans.extend(plans.filter(|plan| !is_settled(plan)));
         }
     }
 
@@ -200,32 +217,6 @@ fn given() -> Option<PathBuf> {
     given.map(|folders| PathBuf::from(folders.to_string_lossy().split(':').next().unwrap_or_default()))
 }
 
-/// Where processes of this user have their directories in the foreground: a folder, and the name of the place in it.
-fn own_place() -> Option<(PathBuf, String)> {
-    let is_root = effective_user() == 0;
-    // Root may have kept the environment of another user, whose directory is not for root's files.
-    let is_lasting = |folder: &PathBuf| trust::lasting(folder).and_then(|path| Dir::open(&path)?.must_be_own()).is_ok();
-    let is_ours = |folder: &PathBuf| !is_root || is_lasting(folder);
-    let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
-    match given.filter(is_ours) {
-        Some(folder) => Some((folder, program::name().to_owned())),
-        None => is_root.then(|| ("/run".into(), format!("{}-root", program::name()))),
-    }
-}
-
-/// Every place where one may find directories of the foreground: that of this user, that of root, and the service's, where root's were in
-/// earlier versions.
-fn places() -> Vec<PathBuf> {
-    let own = own_place().map(|(folder, name)| folder.join(name));
-    let mut places: Vec<_> = own.into_iter().collect();
-    for place in [program::root_directory(), program::runtime_directory()] {
-        if !places.contains(&place) {
-            places.push(place);
-        }
-    }
-    places
-}
-
 /// The status sockets in directories of the foreground. Whether anyone listens there is not looked at.
 pub(super) fn foreground_sockets() -> Vec<PathBuf> {
     let sockets = |place: &PathBuf| others(place).map(|folder| folder.join(SOCKET)).collect::<Vec<_>>();
@@ -242,7 +233,7 @@ pub(super) fn flight_files() -> Vec<PathBuf> {
 }
 
 /// All plans of safe values that can be found without a daemon: that of the service, or of what systemd has started, and those of processes
-/// in the foreground.
+/// in the foreground; not those of other users' logins.
 pub(super) fn safe_plans() -> Vec<PathBuf> {
     // One that cannot be looked at may be there. Where nobody has named the folder, it is another user's.
     let is_another_users = effective_user() != 0 && given().is_none();
@@ -255,11 +246,24 @@ pub(super) fn safe_plans() -> Vec<PathBuf> {
     plan_folders().into_iter().map(|folder| folder.join(SAFE_PLAN)).filter(may_be_there).collect()
 }
 
+/// The plans of other users' logins, for root. What cannot be looked at there is not one that hertzd has written: root could.
+pub(super) fn safe_plans_of_others() -> Vec<PathBuf> {
+    let plans = folders_of_others().into_iter().map(|folder| folder.join(SAFE_PLAN));
+    plans.filter(|plan| plan.symlink_metadata().is_ok()).collect()
+}
+
+/// The directories in the foreground of other users' logins.
+fn folders_of_others() -> Vec<PathBuf> {
+    let places = if given().is_none() { places_of_others() } else { Vec::new() };
+    places.iter().flat_map(|place| others(place)).collect()
+}
+
 /// Plans that a start could not read, and has kept beside its own: of root those of all users.
 pub(super) fn kept_plans() -> Vec<PathBuf> {
     let user = effective_user();
     let is_ours = |path: &PathBuf| path.symlink_metadata().is_ok_and(|facts| user == 0 || facts.uid() == user);
-    let entries = plan_folders().into_iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+    let folders = plan_folders().into_iter().chain(folders_of_others());
+    let entries = folders.flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
     entries
         .filter(|entry| is_kept_plan(&entry.file_name().to_string_lossy()))
         .map(|entry| entry.path())
@@ -276,17 +280,6 @@ fn is_kept_plan(name: &str) -> bool {
 fn plan_folders() -> Vec<PathBuf> {
     let of = |place: PathBuf| [place.clone()].into_iter().chain(others(&place)).collect::<Vec<_>>();
     given().map_or_else(|| places().into_iter().flat_map(of).collect(), |folder| vec![folder])
-}
-
-/// The directories of processes in the foreground: those that are a number. No links: the service's user could make them.
-fn others(place: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    let entries = fs::read_dir(place).into_iter().flatten().flatten();
-    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    folders.filter(|folder| folder.file_name().to_str().is_some_and(is_number)).map(|folder| folder.path())
-}
-
-fn is_number(name: &str) -> bool {
-    name.parse::<u32>().is_ok()
 }
 
 /// Waits for the ends of those that were killed, for a limited time: until then their directories are locked.

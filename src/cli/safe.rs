@@ -1,13 +1,14 @@
 //! `hertzd safe`: writes the safe values of outputs whose daemon was killed.
 
 use super::safe_writes::{Done, Manner};
-use super::{App, Source, Stop, print, runtime, safe_anew, safe_owner};
+use super::{App, Source, Stop, print, runtime, runtime_places, safe_anew, safe_owner};
 use crate::daemon::{FoundPlan, NoPlan};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::dir::effective_user;
-use crate::sys::signals::end_flag;
+use crate::sys::signals::{catch_interrupts, end_flag};
 use crate::time::{Clock, Span};
 use clap::Args;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
@@ -46,7 +47,7 @@ pub(super) struct SafeArgs {
     /// The configuration whose outputs get their safe values, in place of a plan
     #[arg(conflicts_with_all = ["plan", "hold"])]
     config: Option<PathBuf>,
-    /// The plan [default: those in the runtime directories of the service and of processes in the foreground]
+    /// The plan [default: those in the runtime directories of the service and of processes in the foreground; for root those of all users]
     #[arg(long, value_name = "PATH")]
     plan: Option<PathBuf>,
     /// Print what would be written, and write nothing
@@ -61,6 +62,8 @@ pub(super) struct SafeArgs {
 }
 
 pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
+    // A file that may not be longer is a write that fails, as any other, and not the end of this process.
+    let _ = catch_interrupts();
     let manner = Manner { dry_run: args.dry_run, hold: args.hold };
     if let (Some(owner), Some(plan)) = (args.as_owner, &args.plan) {
         let done = safe_owner::answer_for_root(owner, plan, manner)?;
@@ -69,15 +72,21 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
     if let Some(config) = &args.config {
         return safe_anew::safe(app, &Source::File(config.clone()), args.dry_run);
     }
-    let plans = args.plan.as_ref().map_or_else(runtime::safe_plans, |plan| vec![plan.clone()]);
+    let all_plans = || runtime::safe_plans().into_iter().chain(runtime::safe_plans_of_others()).collect();
+    let plans = args.plan.as_ref().map_or_else(all_plans, |plan| vec![plan.clone()]);
     let (mut done, mut owners) = (Done::default(), Vec::new());
-    let clock = KernelClock::monotonic();
-    let began = clock.now();
+    // For each user: none decides how long root waits for the plans of the others.
+    let (clock, mut spent) = (KernelClock::monotonic(), HashMap::new());
     for path in &plans {
         match FoundPlan::open(path) {
+            Ok(found) if !runtime_places::may_be_of(found.owner.0, path) => {
+                let path = path.display();
+                done.refuse(NoPlan::Unusable(format!("{path}: a link leads to a plan of user {}", found.owner.0)));
+            }
             Ok(found) if !found.is_own() && effective_user() == 0 => {
-                let (theirs, owner) =
-                    safe_owner::carry_out(found, manner, safe_owner::PATIENCE - (clock.now() - began));
+                let (spent, began) = (spent.entry(found.owner.0).or_insert(Span::ZERO), clock.now());
+                let (theirs, owner) = safe_owner::carry_out(found, manner, safe_owner::PATIENCE - *spent);
+                *spent += clock.now() - began;
                 done.add(theirs);
                 owners.extend(owner);
             }
@@ -100,6 +109,9 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
     }
     if is_asked && done.is_empty() {
         done.text = "no daemon has left a plan of safe values behind: nothing to do\n".into();
+        if effective_user() != 0 && args.plan.is_none() {
+            done.text += "the plans of root and of other users were not looked for: `sudo hertzd safe` does that\n";
+        }
     }
     print(&done.text)?;
     if done.holds {

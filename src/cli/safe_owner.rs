@@ -25,7 +25,7 @@ use std::time::Duration;
 /// Bytes of an answer.
 const LONGEST: u64 = 16 << 20;
 
-/// How long the answers of all owners are waited for, together: no user decides how long root waits.
+/// How long the answers of an owner are waited for, for all its plans together.
 pub(super) const PATIENCE: Span = Span::from_seconds(60);
 
 /// How often, and after what time, it is looked whether a process that was asked to end has ended.
@@ -63,6 +63,9 @@ pub(super) fn carry_out(found: FoundPlan, manner: Manner, left: Span) -> (Done, 
         );
         (Done::failed(text), None)
     };
+    if left <= Span::ZERO {
+        return failed(format!("its other plans have taken {PATIENCE}; run this again with --plan"));
+    }
     let mut child = match start(found, manner) {
         Ok(child) => child,
         Err(error) => return failed(format!("this program cannot be started: {error}")),
@@ -102,9 +105,9 @@ fn answer(stdout: Option<ChildStdout>, patience: Duration) -> Result<Done, Strin
         _ = sender.send(read.map(|_| line));
     };
     thread::Builder::new().spawn(read).map_err(|error| error.to_string())?;
-    let line = line
-        .recv_timeout(patience)
-        .map_err(|_| format!("it has not answered in time ({PATIENCE} for all plans); run this again with --plan"))?;
+    let line = line.recv_timeout(patience).map_err(|_| {
+        format!("it has not answered in time ({PATIENCE} for all plans of a user); run this again with --plan")
+    })?;
     let line = line.map_err(|error| error.to_string())?;
     if line.is_empty() {
         return Err("it has ended without an answer".into());

@@ -269,7 +269,10 @@ fn make_one<'a>(
 /// Makes a write, on a thread of its own: one that does not return holds up no other output. Also what is said of a lock on its file.
 fn make_in_time(write: &PlannedWrite, task: &str, planner: u32) -> io::Result<(Option<String>, Option<File>)> {
     let (sender, made) = mpsc::channel();
-    let make = move |write: &PlannedWrite, task: &str| (write.passes_over(planner), write.make_of(task, Some(planner)));
+    let make = move |write: &PlannedWrite, task: &str| {
+        let made = write.make_of(task, Some(planner));
+        (write.passes_over(planner), made)
+    };
     let (own, own_task) = (write.clone(), task.to_owned());
     if thread::Builder::new().spawn(move || _ = sender.send(make(&own, &own_task))).is_err() {
         // Better one that may hang than none.

@@ -48,7 +48,12 @@ pub(super) struct Client {
 impl Clients {
     pub(super) fn new() -> Self {
         let most = descriptors::limit().map_or(FEWEST, |limit| (limit / 8).clamp(FEWEST, MOST));
-        Self { most: usize::try_from(most).unwrap_or(usize::MAX), by_user: Mutex::default() }
+        Self::of(usize::try_from(most).unwrap_or(usize::MAX))
+    }
+
+    /// With so many places.
+    pub(super) fn of(most: usize) -> Self {
+        Self { most, by_user: Mutex::default() }
     }
 
     /// Gives the connection a place; `None`: it is closed, since there is none left, or none for its user.

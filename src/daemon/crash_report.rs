@@ -67,7 +67,7 @@ fn report(crash: &Crash, guard: &GuardThread) {
 /// The process that has sent a signal, for people.
 fn sender_name(sender: i32, signal: &str) -> String {
     if sender == 0 {
-        return "a process that cannot be seen from here".into();
+        return "the kernel, or by a process that cannot be seen from here".into();
     }
     let name = fs::read_to_string(format!("/proc/{sender}/comm")).unwrap_or_default();
     let name = name.trim_end();

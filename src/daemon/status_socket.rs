@@ -3,7 +3,7 @@
 //! Its thread waits in `accept`, asks main for the snapshot, writes it as JSON and closes. All who have connected by then get the
 //! same. A reader that is slow gets the rest from a thread of its own, so that it holds up no other. [`Clients`] limits how many there are.
 
-use super::clients::Clients;
+use super::clients::{Client, Clients};
 use crate::sys::clock::pause;
 use crate::sys::dir::{Readers, effective_user};
 use crate::sys::entry::Entry;
@@ -26,6 +26,9 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Connections that are taken at once: those without a [place](Clients::take) are closed as fast as a flood of them comes.
 const AT_ONCE: usize = 64;
+
+/// How often as many are taken before those are answered that have a place: in a flood there are always more.
+const ROUNDS: usize = 8;
 
 /// The status socket and its thread; dropped, it is gone. Snapshots are of type `S`.
 #[derive(Debug)]
@@ -84,15 +87,7 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
                     pause(Span::from_millis(100));
                     continue;
                 };
-                let mut readers: Vec<_> = places.take(first).into_iter().collect();
-                loop {
-                    let more = waiting(&listener);
-                    let all = more.len() < AT_ONCE;
-                    readers.extend(more.into_iter().filter_map(|stream| places.take(stream)));
-                    if all || readers.len() >= AT_ONCE {
-                        break;
-                    }
-                }
+                let readers = gathered(&places, first, || waiting(&listener));
                 if readers.is_empty() {
                     continue;
                 }
@@ -113,6 +108,20 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
         helper::spawn("hertzd-status", body)?;
         Ok(Self { entry, own, ending, queries })
     }
+}
+
+/// All who get the same answer: the first, and who waits beside it, of whom a part at a time is taken.
+fn gathered(places: &Arc<Clients>, first: UnixStream, mut waiting: impl FnMut() -> Vec<UnixStream>) -> Vec<Client> {
+    let mut readers: Vec<_> = places.take(first).into_iter().collect();
+    for _ in 0..ROUNDS {
+        let more = waiting();
+        let all = more.len() < AT_ONCE;
+        readers.extend(more.into_iter().filter_map(|stream| places.take(stream)));
+        if all || readers.len() >= AT_ONCE {
+            break;
+        }
+    }
+    readers
 }
 
 /// Who has connected as well, and waits.
@@ -151,6 +160,8 @@ mod tests {
 
     /// Readers of one user that may be slow at a time.
     const SLOW: usize = 16;
+    /// Places for clients.
+    const FEW: usize = 8;
 
     #[test]
     fn each_connection_gets_one_snapshot_and_a_stale_socket_is_no_obstacle() {
@@ -198,6 +209,15 @@ mod tests {
             { reader }.read_to_string(&mut text).unwrap();
             assert_eq!(text, format!("\"{answer}\"\n"));
         }
+    }
+
+    /// A user who has all of its places, and connects without a pause, keeps nobody from an answer for ever.
+    #[test]
+    fn a_flood_without_places_does_not_keep_those_who_have_one_waiting() {
+        let stream = || UnixStream::pair().unwrap().0;
+        let places = Arc::new(Clients::of(FEW));
+        let readers = gathered(&places, stream(), || std::iter::repeat_with(stream).take(AT_ONCE).collect());
+        assert_eq!(readers.len(), FEW / 2);
     }
 
     #[test]

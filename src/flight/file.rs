@@ -4,7 +4,7 @@
 use super::record::{Entry, Mark, Packed, is_blank, unseal};
 use super::text::WhoIsWho;
 use super::{HEADER, MAGIC, RECORD, VERSION};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -49,12 +49,17 @@ fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a regular file. What else is there is looked at and not opened: a daemon's answer may have named it, and to open a device may do something.
+/// Opens a regular file, and none of the kernel's. What else is there is looked at and not opened: a daemon's answer may have named it, and to open a
+/// device may do something, or to read the kernel's messages take them away.
 fn opened(path: &Path) -> io::Result<File> {
     let there = File::options().read(true).custom_flags(libc::O_PATH).open(path)?;
+    let by_descriptor = format!("/proc/self/fd/{}", there.as_raw_fd());
+    let real = fs::read_link(&by_descriptor)?;
+    let refused = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     match there.metadata()?.is_file() {
-        true => File::open(format!("/proc/self/fd/{}", there.as_raw_fd())),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+        true if real.starts_with("/proc") || real.starts_with("/sys") => refused("it is a file of the kernel's"),
+        true => File::open(by_descriptor),
+        false => refused("it is no regular file"),
     }
 }
 
@@ -184,6 +189,10 @@ mod tests {
     #[test]
     fn what_is_no_regular_file_is_not_opened() {
         let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/proc/version", folder.path().join("link")).unwrap();
+        for path in [&folder.path().join("link"), Path::new("/proc/version")] {
+            assert!(read(path).unwrap_err().ends_with("it is a file of the kernel's"));
+        }
         let pipe = folder.path().join("flight");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         // Once somebody reads from it, a writer that does not wait finds it open.

@@ -374,7 +374,7 @@ mod tests {
         let (_folder, path) = in_folder("x.csv");
         std::fs::write(&path, "").unwrap();
         let reader = std::fs::File::open(&path).unwrap();
-        lock::stranger(&reader, false, (0, 0));
+        lock::lock_as_stranger(&reader, false, (0, 0));
         let mut file = file(&path, true, u64::MAX);
         file.begin(moment(0));
         file.begin(moment(1_000));

@@ -217,6 +217,7 @@ fn locked(entry: &Entry, file: &File) -> io::Result<Option<Option<Holder>>> {
         Taken::Stranger(holder) => match lock::writer(file) {
             Some(writer) => Ok(Some(Some(writer))),
             None => {
+                let holder = holder.or_else(|| lock::stranger(file, None));
                 warn!("{}", not_kept_out(&entry.path(), holder.as_ref()));
                 Ok(None)
             }
@@ -285,7 +286,7 @@ mod tests {
         fs::write(&path, "").unwrap();
         let reader = File::open(&path).unwrap();
         reader.try_lock().unwrap();
-        lock::stranger(&reader, false, (0, 0));
+        lock::lock_as_stranger(&reader, false, (0, 0));
         let claim = Claim::take(&path).unwrap();
         assert!(claim.is_there());
         drop((claim, reader));

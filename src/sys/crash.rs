@@ -1,4 +1,5 @@
-//! Signals that end the process: a crash, in code of users which task it was and of which library; or that somebody has sent one.
+//! Signals that end the process: a crash, in code of users which task it was and of which library; or that somebody has sent one, also one that has
+//! nothing to do with a crash.
 //!
 //! Each call of a library is marked on its thread ([`inside`]). The handler runs on the crashed thread, on the
 //! stack that the standard library gives each thread for signals. It notes what happened, has a thread wake up that does what no handler
@@ -33,6 +34,17 @@ const SIGNALS: [(i32, &str, &str); 7] = [
     // How compilers for AArch64 end a program, among them Rust's for a panic that may go no further.
     (libc::SIGTRAP, "SIGTRAP", "it ended itself: a trap or a breakpoint"),
     (libc::SIGSYS, "SIGSYS", "a system call that a filter (seccomp) forbids"),
+];
+
+/// Other signals that end a process unless it handles them, where somebody sends them or a timer does.
+const ENDS: [(i32, &str, &str); 7] = [
+    (libc::SIGQUIT, "SIGQUIT", "it was to end at once"),
+    (libc::SIGUSR1, "SIGUSR1", "hertzd knows no use of it"),
+    (libc::SIGUSR2, "SIGUSR2", "hertzd knows no use of it"),
+    (libc::SIGVTALRM, "SIGVTALRM", "a timer ran out"),
+    (libc::SIGPROF, "SIGPROF", "a timer ran out"),
+    (libc::SIGIO, "SIGIO", "a file is ready"),
+    (libc::SIGPWR, "SIGPWR", "the power fails"),
 ];
 
 /// What SIGBUS means where its code is `BUS_ADRALN`: most often on ARM, where the instructions for several words or of floating point want
@@ -155,8 +167,8 @@ pub(crate) fn install_all() {
         OWN.get_or_init(|| format!("{}: ", program::name()));
         // SAFETY: takes nothing and touches no memory.
         PROCESS.store(unsafe { libc::getpid() }, Ordering::SeqCst);
-        for (signal, ..) in SIGNALS {
-            install(signal);
+        for (signal, ..) in SIGNALS.iter().chain(&ENDS) {
+            install(*signal);
         }
         // SAFETY: the function is there for as long as the process. Without memory for it there is none: then `exit` is not told.
         unsafe { libc::atexit(at_exit) };
@@ -222,7 +234,13 @@ fn named(signal: i32, code: i32) -> (&'static str, &'static str) {
         (libc::SIGBUS, libc::BUS_ADRALN) => return ("SIGBUS", UNALIGNED),
         _ => {}
     }
-    SIGNALS.iter().find(|(number, ..)| *number == signal).map_or(("a signal", ""), |(_, name, meaning)| (name, meaning))
+    let mut all = SIGNALS.iter().chain(&ENDS);
+    all.find(|(number, ..)| *number == signal).map_or(("a signal", ""), |(_, name, meaning)| (name, meaning))
+}
+
+/// Whether no crash brings this signal.
+fn is_sent(signal: i32) -> bool {
+    ENDS.iter().any(|(number, ..)| *number == signal)
 }
 
 /// What runs on the crashed thread. Async-signal-safe.
@@ -244,7 +262,8 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut li
     // SAFETY: the kernel passes a siginfo_t to a handler with SA_SIGINFO.
     let code = unsafe { (*info).si_code };
     // The service manager's watchdog sends SIGABRT: then no plugin has crashed, though one may hang.
-    let sender = sender(info);
+    // A terminal or a timer of the kernel's is no process.
+    let sender = sender(info).or_else(|| is_sent(signal).then_some(0));
     SENDER.store(sender.unwrap_or(NOBODY), Ordering::SeqCst);
     tell(signal, code, if sender.is_some() { None } else { inside::current() });
     let_all_end();
@@ -357,7 +376,7 @@ fn end_by(signal: i32, info: *mut libc::siginfo_t) {
     unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
     // SAFETY: the kernel passes a siginfo_t to a handler with SA_SIGINFO.
     let code = unsafe { (*info).si_code };
-    if code <= 0 || [libc::SIGTRAP, libc::SIGSYS].contains(&signal) {
+    if code <= 0 || [libc::SIGTRAP, libc::SIGSYS].contains(&signal) || is_sent(signal) {
         // SAFETY: takes a number; the signal is blocked until the handler returns.
         unsafe { libc::raise(signal) };
     }

@@ -31,7 +31,8 @@ pub(crate) enum Taken {
     Locked,
     /// Another hertzd has it, if it can be seen which process that is.
     Peer(Option<Holder>),
-    /// It cannot be had, but who is in the way is no hertzd that lives: a lock of another kind, or of a process that was killed.
+    /// It cannot be had, but who is in the way is no hertzd that lives: a process that was killed; or, `None`, a lock of another kind, whose holder
+    /// is [looked for](stranger) only to be named.
     Stranger(Option<Holder>),
     /// The file system has no locks.
     Unsupported,
@@ -85,6 +86,13 @@ pub(crate) fn probe(file: &File) -> io::Result<Taken> {
     probe_register(file, BYTE)
 }
 
+/// Who has a lock of another kind, which is in the way of a file's own byte or of these registers: a search, for messages. `None`: it is not found,
+/// or nobody.
+pub(crate) fn stranger(file: &File, registers: Option<(u32, u32)>) -> Option<Holder> {
+    let bytes = registers.map_or(BYTE..BYTE + 1, |(first, count)| first..first + count);
+    { bytes }.find_map(|byte| holder(file, &conflict(file, byte).ok()??))
+}
+
 /// Another process of hertzd that has the file open to write: the second means, where a stranger keeps the lock from being had.
 pub(crate) fn writer(file: &File) -> Option<Holder> {
     holder::of_writer(&file.metadata().ok()?)
@@ -126,24 +134,34 @@ fn found(file: &File, bytes: Range<u32>) -> io::Result<Option<Taken>> {
     Ok(stranger)
 }
 
-/// Who has this lock.
+/// Whether this lock keeps hertzd out. Who has one that does not is not looked for: any user can have it, and would decide how long that takes.
 fn who(file: &File, lock: &libc::flock) -> Taken {
-    let is_write = libc::c_int::from(lock.l_type) == libc::F_WRLCK as libc::c_int;
     let (start, length) = (i128::from(lock.l_start), i128::from(lock.l_len));
     let within = |agreed: &Range<u32>| {
         length > 0 && start >= i128::from(agreed.start) && start + length <= i128::from(agreed.end)
     };
-    let is_agreed = is_write && (within(&(BYTE..BYTE + 1)) || within(&REGISTERS));
+    if !is_write(lock) || !(within(&(BYTE..BYTE + 1)) || within(&REGISTERS)) {
+        return Taken::Stranger(None);
+    }
+    match holder(file, lock) {
+        Some(killed) if killed.is_killed() => Taken::Stranger(Some(killed)),
+        holder => Taken::Peer(holder),
+    }
+}
+
+fn is_write(lock: &libc::flock) -> bool {
+    libc::c_int::from(lock.l_type) == libc::F_WRLCK as libc::c_int
+}
+
+/// Who has this lock.
+fn holder(file: &File, lock: &libc::flock) -> Option<Holder> {
     // One that belongs to a process, and not to a descriptor, says to which.
     let named = u32::try_from(lock.l_pid).ok().filter(|pid| *pid > 0).and_then(Holder::of);
-    let holder = named.or_else(|| {
+    named.or_else(|| {
+        let (is_write, start) = (is_write(lock), i128::from(lock.l_start));
         let is_it = |line: &holder::LockLine<'_>| line.is_write == is_write && i128::from(line.start) == start;
         holder::of_lock(&file.metadata().ok()?, is_it).or_else(holder::of_the_ending)
-    });
-    match is_agreed && !holder.as_ref().is_some_and(Holder::is_killed) {
-        true => Taken::Peer(holder),
-        false => Taken::Stranger(holder),
-    }
+    })
 }
 
 fn wanted(bytes: &Range<u32>) -> io::Result<libc::flock> {
@@ -178,7 +196,7 @@ fn conflict(file: &File, byte: u32) -> io::Result<Option<libc::flock>> {
 
 /// Locks a part of a file as a stranger would, for tests: to read, or to write.
 #[cfg(test)]
-pub(crate) fn stranger(file: &File, is_write: bool, (start, length): (u32, u32)) {
+pub(crate) fn lock_as_stranger(file: &File, is_write: bool, (start, length): (u32, u32)) {
     let mut lock = wanted(&(start..start + length)).unwrap();
     #[expect(clippy::cast_possible_truncation, reason = "the kernel's constants are small")]
     let read = libc::F_RDLCK as libc::c_short;
@@ -223,10 +241,12 @@ mod tests {
         for (is_write, bytes) in [(false, (0, 0)), (false, (BYTE, 1)), (true, (0, 0)), (true, (BYTE - 1, 2))] {
             let file = NamedTempFile::new().unwrap();
             let (held, own) = (opened(&file, is_write), opened(&file, true));
-            stranger(&held, is_write, bytes);
-            assert_eq!(take(&own).unwrap(), Taken::Stranger(this_process()), "{is_write} {bytes:?}");
-            assert_eq!(probe(&own).unwrap(), Taken::Stranger(this_process()));
+            lock_as_stranger(&held, is_write, bytes);
+            assert_eq!(take(&own).unwrap(), Taken::Stranger(None), "{is_write} {bytes:?}: nobody was looked for");
+            assert_eq!(probe(&own).unwrap(), Taken::Stranger(None));
+            assert_eq!(stranger(&own, None), this_process());
             drop(held);
+            assert_eq!(stranger(&own, None), None);
             assert_eq!(take(&own).unwrap(), Taken::Locked);
         }
         let file = NamedTempFile::new().unwrap();
@@ -243,9 +263,10 @@ mod tests {
         assert_eq!(take_register(&one, 0x4810, 2).unwrap(), Taken::Locked);
         assert_eq!(take_register(&other, 0x4812, 2).unwrap(), Taken::Locked);
         assert_eq!(take_register(&other, 0x480f, 3).unwrap(), Taken::Peer(this_process()), "two of its bytes");
-        stranger(&reader, false, (0x4820, 4));
-        assert_eq!(take_register(&other, 0x4820, 2).unwrap(), Taken::Stranger(this_process()));
-        stranger(&reader, false, (0x480f, 1));
+        lock_as_stranger(&reader, false, (0x4820, 4));
+        assert_eq!(take_register(&other, 0x4820, 2).unwrap(), Taken::Stranger(None));
+        assert_eq!(stranger(&other, Some((0x4820, 2))), this_process());
+        lock_as_stranger(&reader, false, (0x480f, 1));
         assert_eq!(take_register(&other, 0x480f, 3).unwrap(), Taken::Peer(this_process()), "behind a stranger");
     }
 

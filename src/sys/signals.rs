@@ -150,7 +150,7 @@ const HEARD_WITHIN: Duration = Duration::from_secs(1);
 
 impl StopSignals {
     /// From here on the first SIGINT or SIGTERM is a request to stop, and the second of either ends the process at once
-    /// with status 130 or 143, so that a stop that hangs can be cut short. SIGHUP and SIGXCPU, which would end the
+    /// with status 130 or 143, so that a stop that hangs can be cut short. A SIGALRM means nothing before that. SIGHUP and SIGXCPU, which would end the
     /// process otherwise, are requests too.
     pub(crate) fn install() -> io::Result<Self> {
         // In this order no signal goes missing, and the flag is looked at before it is raised.
@@ -185,6 +185,10 @@ impl StopSignals {
             flag::register(signal, Arc::clone(&asked))?;
         }
         let late = || {
+            // Somebody else's: sent, or of a timer that was set before this program was executed.
+            if SECOND_END.load(Ordering::SeqCst) == 0 {
+                return;
+            }
             let_all_end();
             low_level::exit(128 + SECOND_END.load(Ordering::SeqCst));
         };
@@ -242,6 +246,7 @@ mod tests {
     fn the_first_signal_asks_and_the_second_ends() {
         if std::env::var_os(IN_CHILD).is_some() {
             let mut signals = StopSignals::install().unwrap();
+            raise(SIGALRM).unwrap();
             raise(SIGHUP).unwrap();
             assert_eq!(signals.wait(), Some(Request::Reload));
             raise(SIGTERM).unwrap();

@@ -32,6 +32,7 @@ mod handed_over;
 mod heartbeat;
 mod held_outputs;
 mod log_formats;
+mod login_plans;
 mod measure;
 mod monitoring;
 #[cfg(feature = "plugin")]

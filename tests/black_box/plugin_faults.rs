@@ -285,6 +285,10 @@ fn a_signal_that_was_sent_ends_it_at_once_and_leaves_outputs_safe() {
         (libc::SIGABRT, "ABRT"),
         (libc::SIGTRAP, "TRAP"),
         (libc::SIGSYS, "SYS"),
+        // These are of no crash.
+        (libc::SIGQUIT, "QUIT"),
+        (libc::SIGUSR1, "USR1"),
+        (libc::SIGIO, "IO"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
@@ -294,6 +298,7 @@ fn a_signal_that_was_sent_ends_it_at_once_and_leaves_outputs_safe() {
         running.wait_until_granted();
         let out = running.folder().join("out");
         running.wait_for("the output is live", |_| fs::read_to_string(&out).is_ok_and(|text| text == "7\n"));
+        running.signal("ALRM");
         running.signal(name);
         let ended = running.wait();
         assert_eq!(ended.status.signal(), Some(number), "{}", ended.describe());

@@ -41,7 +41,7 @@ fn text(output: &Output) -> String {
 }
 
 /// Whether this process can have a place of its own for mounts, and be several users.
-fn can_be_others() -> bool {
+pub(crate) fn can_be_others() -> bool {
     let there = Command::new("unshare").args(["-m", "setpriv", "--reuid=65534", "true"]).output();
     let can = is_root() && there.is_ok_and(|output| output.status.success());
     if !can {

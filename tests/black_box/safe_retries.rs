@@ -287,3 +287,18 @@ fn what_does_not_change_is_not_written_again() {
     assert_eq!(writes(&running, "still"), before + 1);
     stop(running);
 }
+
+/// As any other write that fails: it does not end the process, and the plan stays.
+#[test]
+fn safe_names_what_a_limit_of_the_length_of_files_keeps_it_from() {
+    let config = "[task.fan]\nkind = \"output\"\nrate = 100\npath = \"@HERE@/fan\"\ninput = 0.75\nsafe = 1\n";
+    let mut running = start(config, &["fan"], &[], &[]);
+    running.wait_for("it is live", |running| read(running, "fan") == "0.75\n");
+    running.signal("KILL");
+    let ended = running.wait();
+    let plan = ended.folder.path().join("safe-plan.json");
+    let done = Command::new("prlimit").args(["--fsize=0", HERTZD, "safe", "--plan"]).arg(&plan).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.code() == Some(1) && said.contains("File too large"), "{done:?}");
+    assert!(plan.exists());
+}

@@ -138,7 +138,7 @@ fn keep_out(file: File, path: &Path, (key, task): (&'static str, &str)) -> Resul
     let planner = planner_of(|left| matches!(left, PlannedWrite::File { path: its, .. } if its == path));
     let holder = keep_others_out(&file, &shown, planner)
         .map_err(|why| Refusal::new(key, format!("{shown} {why}; {ONE_ONLY}")))?;
-    let lock = holder.and_then(|holder| PassedOver::of(&file, None, (task, shown), (&holder, planner)));
+    let lock = holder.and_then(|holder| PassedOver::of(&file, None, (task, shown), (holder, planner)));
     Ok(Kept { file, lock })
 }
 

@@ -140,8 +140,9 @@ impl PassedOver {
         file: &File,
         registers: Option<(u32, u32)>,
         (task, shown): (&str, String),
-        (holder, planner): (&str, Option<u32>),
+        (holder, planner): (Option<Holder>, Option<u32>),
     ) -> Option<Self> {
+        let holder = named(holder.or_else(|| lock::stranger(file, registers)));
         warn!(
             task,
             "{task}: {shown} is locked by {holder}, in a way that keeps hertzd from its own lock but not from the target; continuing without the \
@@ -196,7 +197,7 @@ fn not_alone(task: &str, shown: &str, peer: &str) -> String {
 /// Keeps other processes of hertzd from a target, by a file of it that is open to write. Asks again, for a limited time, while another one
 /// has it. `shown` is the target. `planner`: the process that had it, where it was planned by one.
 ///
-/// `Some`: its lock is passed over, and who has that.
+/// `Some`: its lock is passed over, and who has that, if that was looked for.
 ///
 /// # Errors
 /// Who has it, in a clause, or why that cannot be asked.
@@ -204,7 +205,7 @@ pub(super) fn keep_others_out(
     file: &File,
     shown: &dyn fmt::Display,
     planner: Option<u32>,
-) -> Result<Option<String>, String> {
+) -> Result<Option<Option<Holder>>, String> {
     let take = || lock::take(file).map(|taken| taken.once_had_by(planner));
     let taken = in_time(take).map_err(|error| format!("cannot be locked: {error}"))?;
     // Another hertzd that a stranger has kept from its lock has none to be seen.
@@ -217,7 +218,7 @@ pub(super) fn not_a_peer(
     taken: Taken,
     shown: &dyn fmt::Display,
     writer: impl FnOnce() -> Option<Holder>,
-) -> Result<Option<String>, String> {
+) -> Result<Option<Option<Holder>>, String> {
     let in_use = |holder: Option<Holder>| format!("is in use by {}", named(holder));
     match taken {
         Taken::Locked => {}
@@ -225,7 +226,7 @@ pub(super) fn not_a_peer(
         Taken::Peer(holder) => return Err(in_use(holder)),
         Taken::Stranger(holder) => match writer() {
             Some(writer) => return Err(in_use(Some(writer))),
-            None => return Ok(Some(named(holder))),
+            None => return Ok(Some(holder)),
         },
     }
     Ok(None)

@@ -12,7 +12,7 @@ use super::setting::keep_polarity;
 #[cfg(feature = "gpio")]
 use crate::kinds::device::in_sys;
 use crate::sys::can::{self, Frame, Id};
-use crate::sys::lock::{self, Taken};
+use crate::sys::lock::{self, Holder, Taken};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -61,14 +61,17 @@ impl PlannedWrite {
                 if let Some((path, wanted)) = self.polarity() {
                     let put = |path: &Path, text: &str| {
                         let file = open_file(path, false)?;
-                        is_free(&file, path, (task, planner))?;
+                        let lock = is_free(&file, path, planner)?;
                         put::attribute(&file, text.as_bytes())
+                            .inspect(|()| pass_over(task, &path.display(), lock, || lock::stranger(&file, None)))
                     };
                     return keep_polarity(path, wanted, text_beside, put).map(|()| None);
                 }
                 let file = open_file(path, *cut)?;
-                is_free(&file, path, (task, planner))?;
-                write(&file, text, *cut).map(|()| None)
+                let lock = is_free(&file, path, planner)?;
+                write(&file, text, *cut)?;
+                pass_over(task, &path.display(), lock, || lock::stranger(&file, None));
+                Ok(None)
             }
             Self::Line { chip, label, device, offset, high, .. } => {
                 is_device(chip, CHIP)?;
@@ -102,15 +105,21 @@ impl PlannedWrite {
     }
 }
 
-/// Refuses what a process has that lives: it writes its own values there, and would not see that this one has gone.
-fn is_free(file: &File, path: &Path, (task, planner): (&str, Option<u32>)) -> io::Result<()> {
-    let shown = path.display();
-    keep_others_out(file, &shown, planner).map(|holder| pass_over(task, &shown, holder)).map_err(busy)
+/// Refuses what a process has that lives: it writes its own values there, and would not see that this one has gone. `Some`: a lock that is passed
+/// over.
+fn is_free(file: &File, path: &Path, planner: Option<u32>) -> io::Result<Option<Option<Holder>>> {
+    keep_others_out(file, &path.display(), planner).map_err(busy)
 }
 
-/// Says that a lock is passed over.
-fn pass_over(task: &str, shown: &dyn fmt::Display, holder: Option<String>) {
-    if let Some(holder) = holder {
+/// Says that a lock is passed over. Once the write was made: it does not wait until `search` has found who has the lock.
+fn pass_over(
+    task: &str,
+    shown: &dyn fmt::Display,
+    lock: Option<Option<Holder>>,
+    search: impl FnOnce() -> Option<Holder>,
+) {
+    if let Some(holder) = lock {
+        let holder = named(holder.or_else(search));
         warn!(task, "{task}: {shown} is locked by {holder}, which keeps nobody out");
     }
 }
@@ -132,18 +141,19 @@ fn is_free_register(taken: Taken, bus: &Path, task: &str) -> io::Result<()> {
         Taken::Peer(Some(holder)) if holder.pid == std::process::id() => Ok(()),
         taken => {
             let shown = bus.display();
-            not_a_peer(taken, &shown, || None).map(|holder| pass_over(task, &shown, holder)).map_err(busy)
+            not_a_peer(taken, &shown, || None).map(|holder| pass_over(task, &shown, holder, || None)).map_err(busy)
         }
     }
 }
 
 impl PlannedWrite {
-    /// What is said of a lock on its file that does not keep it from being written.
+    /// What is said of a lock on its file that did not keep it from being written: after that, as its holder is looked for.
     pub(crate) fn passes_over(&self, planner: u32) -> Option<String> {
         let Self::File { path, cut, .. } = self else { return None };
-        let taken = lock::probe(&open_file(path, *cut).ok()?).ok()?.once_had_by(Some(planner));
-        let Taken::Stranger(holder) = taken else { return None };
-        Some(format!("{} is locked by {}, which keeps nobody out", path.display(), named(holder)))
+        let file = open_file(path, *cut).ok()?;
+        let Taken::Stranger(holder) = lock::probe(&file).ok()?.once_had_by(Some(planner)) else { return None };
+        let holder = named(holder.or_else(|| lock::stranger(&file, None)));
+        Some(format!("{} is locked by {holder}, which keeps nobody out", path.display()))
     }
 }
 
@@ -251,7 +261,6 @@ mod tests {
     #[cfg(feature = "i2c")]
     #[test]
     fn a_register_that_a_living_hertzd_has_is_left_to_it() {
-        use crate::sys::lock::Holder;
         let bus = Path::new("/dev/i2c-1");
         let by = |pid| Taken::Peer(Some(Holder { name: "hertzd".into(), pid }));
         is_free_register(Taken::Locked, bus, "fan").unwrap();

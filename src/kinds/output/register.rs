@@ -32,8 +32,7 @@ impl Means for WrittenRegister {
         // Every hertzd that has another register has the bus open too.
         let holder = not_a_peer(taken, &shown, || None)
             .map_err(|why| Refusal::new(key, format!("{shown} {why}; {ONE_ONLY}")))?;
-        let lock =
-            holder.and_then(|holder| PassedOver::of(&bus, Some(self.bytes()), (task, shown), (&holder, planner)));
+        let lock = holder.and_then(|holder| PassedOver::of(&bus, Some(self.bytes()), (task, shown), (holder, planner)));
         Ok(Kept { file: bus, lock })
     }
 

@@ -3,8 +3,10 @@
 
 use crate::program;
 use crate::sys::dir::effective_user;
+use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +18,9 @@ const ENDS: u64 = 0x4 | 0x400;
 
 /// How a descriptor is open, of the `flags` in its `fdinfo`.
 const ACCESS: libc::c_int = libc::O_ACCMODE;
+
+/// How many descriptors are looked at of all processes of a user that is another one: who may have millions would decide how long that takes.
+const OF_OTHERS: usize = 4_096;
 
 /// A process that has locked a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +46,7 @@ impl Holder {
 
     /// The process of this number, if it is one of this program and this user that was killed and has not ended.
     pub(super) fn of_killed(pid: u32) -> Option<Self> {
-        let is_own = user_of(pid) == Some(effective_user());
+        let is_own = user_of(pid, EFFECTIVE) == Some(effective_user());
         Self::of(pid).filter(|holder| is_own && holder.is_ours() && holder.is_killed() && !holder.has_ended())
     }
 
@@ -69,10 +74,14 @@ impl Holder {
     }
 }
 
-/// The user whose rights a process has. Its folder in `/proc` belongs to root, where its program has capabilities.
-fn user_of(pid: u32) -> Option<u32> {
+/// The user whose rights a process has, and the one who has started it: of a program such as `sudo` another one.
+const EFFECTIVE: usize = 1;
+const REAL: usize = 0;
+
+/// One of the users of a process. Its folder in `/proc` belongs to root, where its program has capabilities.
+fn user_of(pid: u32, which: usize) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(1)?.parse().ok()
+    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(which)?.parse().ok()
 }
 
 /// How far a thread is.
@@ -137,15 +146,13 @@ fn shifted<'a>(mut words: [&'a str; 9], next: &'a str) -> [&'a str; 9] {
 pub(super) fn of_lock(file: &Metadata, is_it: impl Fn(&LockLine<'_>) -> bool) -> Option<Holder> {
     let device = format!("{:02x}:{:02x}", libc::major(file.dev()), libc::minor(file.dev()));
     let mut similar = None;
-    for pid in processes() {
-        for descriptor in descriptors(pid) {
-            let Ok(text) = fs::read_to_string(&descriptor) else { continue };
-            let mut locks = text.lines().filter_map(LockLine::of);
-            match locks.find(|lock| lock.inode == file.ino() && is_it(lock)) {
-                Some(lock) if lock.device == device => return Holder::of(pid),
-                Some(_) => similar = similar.or_else(|| Holder::of(pid)),
-                None => {}
-            }
+    for (pid, descriptor) in descriptors_of(processes()) {
+        let Ok(text) = fs::read_to_string(&descriptor) else { continue };
+        let mut locks = text.lines().filter_map(LockLine::of);
+        match locks.find(|lock| lock.inode == file.ino() && is_it(lock)) {
+            Some(lock) if lock.device == device => return Holder::of(pid),
+            Some(_) => similar = similar.or_else(|| Holder::of(pid)),
+            None => {}
         }
     }
     similar
@@ -160,7 +167,7 @@ pub(super) fn of_the_ending() -> Option<Holder> {
 /// The same among the processes that may be it.
 fn ending_among(may_be: impl Fn(u32) -> bool) -> Option<Holder> {
     let ours = |pid| Holder::of(pid).filter(|holder| holder.is_ours() && may_be(pid));
-    let is_hidden = |holder: &Holder| !holder.has_ended() && descriptors(holder.pid).is_empty();
+    let is_hidden = |holder: &Holder| !holder.has_ended() && descriptors(holder.pid, OF_OTHERS).is_empty();
     let mut hidden = processes().filter_map(ours).filter(is_hidden).peekable();
     let first = hidden.peek().cloned();
     first.filter(|_| hidden.all(|holder| holder.is_killed()))
@@ -168,13 +175,14 @@ fn ending_among(may_be: impl Fn(u32) -> bool) -> Option<Holder> {
 
 /// Another process of this program that has the file open to write, and was not killed.
 pub(super) fn of_writer(file: &Metadata) -> Option<Holder> {
-    let ours = |pid| Holder::of(pid).filter(Holder::is_ours);
-    let has_it = |descriptor: &PathBuf| {
+    let ours = |pid: &u32| Holder::of(*pid).is_some_and(|holder| holder.is_ours());
+    let has_it = |(_, descriptor): &(u32, PathBuf)| {
         let Some((folder, number)) = descriptor.parent().zip(descriptor.file_name()) else { return false };
         let open = fs::metadata(folder.with_file_name("fd").join(number));
         open.is_ok_and(|open| (open.dev(), open.ino()) == (file.dev(), file.ino())) && is_open_to_write(descriptor)
     };
-    processes().filter_map(ours).find(|it| descriptors(it.pid).iter().any(has_it) && !it.is_killed())
+    let all = descriptors_of(processes().filter(ours)).filter(has_it).filter_map(|(pid, _)| Holder::of(pid));
+    { all }.find(|holder| !holder.is_killed())
 }
 
 /// Whether all processes that have a Unix socket of this path were killed, and have not ended yet: nobody answers there.
@@ -183,16 +191,17 @@ pub(crate) fn is_abandoned(socket: &Path) -> bool {
     let ends = format!(" {}", socket.display());
     let inodes = text.lines().filter(|line| line.ends_with(&ends)).filter_map(|line| line.split_whitespace().nth(6));
     let links: Vec<_> = inodes.map(|inode| PathBuf::from(format!("socket:[{inode}]"))).collect();
-    let has_it = |descriptor: &PathBuf| {
+    let has_it = |(_, descriptor): &(u32, PathBuf)| {
         let Some((folder, number)) = descriptor.parent().zip(descriptor.file_name()) else { return false };
         fs::read_link(folder.with_file_name("fd").join(number)).is_ok_and(|link| links.contains(&link))
     };
-    let mut holders = processes().filter(|pid| descriptors(*pid).iter().any(has_it)).filter_map(Holder::of).peekable();
+    let mut holders = descriptors_of(processes()).filter(has_it).filter_map(|(pid, _)| Holder::of(pid)).peekable();
     match holders.peek() {
         Some(_) => holders.all(|holder| holder.is_killed()),
         // It belongs to the user whose process has made it.
-        None => fs::symlink_metadata(socket)
-            .is_ok_and(|facts| !links.is_empty() && ending_among(|pid| user_of(pid) == Some(facts.uid())).is_some()),
+        None => fs::symlink_metadata(socket).is_ok_and(|facts| {
+            !links.is_empty() && ending_among(|pid| user_of(pid, EFFECTIVE) == Some(facts.uid())).is_some()
+        }),
     }
 }
 
@@ -213,17 +222,44 @@ fn threads(pid: u32) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().map(|thread| thread.path())
 }
 
-/// What `/proc` says of each descriptor of a process: as one of its threads has them that has not ended. Its main thread may have.
-fn descriptors(pid: u32) -> Vec<PathBuf> {
-    let of = |thread: PathBuf| -> Vec<PathBuf> {
-        fs::read_dir(thread.join("fdinfo")).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
-    };
-    threads(pid).map(of).find(|all| !all.is_empty()).unwrap_or_default()
+/// What `/proc` says of each descriptor of these processes: first all of this user's own, then some of each other user's.
+fn descriptors_of(pids: impl Iterator<Item = u32>) -> impl Iterator<Item = (u32, PathBuf)> {
+    let own = effective_user();
+    let (own, others): (Vec<_>, Vec<_>) =
+        pids.filter_map(|pid| Some((user_of(pid, REAL)?, pid))).partition(|(user, _)| *user == own);
+    let mut left = HashMap::new();
+    let others = others.into_iter().flat_map(move |(user, pid)| {
+        let left = left.entry(user).or_insert(OF_OTHERS);
+        let some = descriptors(pid, *left);
+        *left = left.saturating_sub(some.len().max(1));
+        some.into_iter().map(move |descriptor| (pid, descriptor))
+    });
+    let of = |(_, pid)| descriptors(pid, usize::MAX).into_iter().map(move |descriptor| (pid, descriptor));
+    own.into_iter().flat_map(of).chain(others)
+}
+
+/// The same of one process, as one of its threads has them that has not ended: its main thread may have. `most`: so many threads and descriptors.
+fn descriptors(pid: u32, most: usize) -> Vec<PathBuf> {
+    for thread in threads(pid).take(most) {
+        match fs::read_dir(thread.join("fdinfo")) {
+            // Nor may those of its other threads be seen.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => break,
+            Err(_) => {}
+            Ok(entries) => {
+                let all: Vec<_> = entries.flatten().map(|entry| entry.path()).take(most).collect();
+                if !all.is_empty() {
+                    return all;
+                }
+            }
+        }
+    }
+    Vec::new()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
 
     #[test]
     fn a_line_of_fdinfo_is_read() {
@@ -232,6 +268,33 @@ mod tests {
         assert!(!LockLine::of("lock:\t2: POSIX  ADVISORY  READ  12 fe:01:42 0 EOF").unwrap().is_write);
         assert_eq!(LockLine::of("lock:\t1: FLOCK  ADVISORY  WRITE 11 fd:01:42 0 EOF"), None);
         assert_eq!(LockLine::of("flags:\t0100002"), None);
+    }
+
+    /// Else any user could decide how long a search takes, and so a start or a safe value.
+    #[test]
+    fn of_other_users_a_limited_number_of_descriptors_is_looked_at() {
+        if effective_user() != 0 {
+            return crate::sys::emulation::say_skipped("only root can be another user");
+        }
+        let script = "ulimit -n 20000; exec perl -e 'for (1..9000) { open(my $f, q(<), q(/dev/null)) or exit; push @f, $f } sleep 1000'";
+        let hoards = || {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65533", "--regid=65533", "--clear-groups", "sh", "-c", script]).spawn()
+        };
+        let Ok(mut child) = hoards() else { return crate::sys::emulation::say_skipped("setpriv is missing") };
+        let pid = child.id();
+        let all = || descriptors(pid, usize::MAX).len();
+        while all() < 9_000 && child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            crate::sys::clock::pause(crate::time::Span::from_millis(5));
+        }
+        let looked_at = descriptors_of([pid, pid].into_iter()).count();
+        let has = all();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        match has {
+            9_000.. => assert_eq!(looked_at, OF_OTHERS),
+            _ => crate::sys::emulation::say_skipped("perl is missing, or it may not open as many files"),
+        }
     }
 
     #[test]
@@ -249,7 +312,7 @@ mod tests {
         assert_eq!(End::of(&stat("S", 0x0040_0140)), End::Lives);
         assert_eq!([End::of(&stat("D", 0x0040_0104)), End::of(&stat("R", 0x0040_0500))], [End::Begun, End::Begun]);
         assert_eq!([End::of(&stat("Z", 0x4)), End::of(&stat("X", 0))], [End::Over, End::Over]);
-        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let mut child = Command::new("true").spawn().unwrap();
         let holder = Holder { name: "true".into(), pid: child.id() };
         while !holder.has_ended() {
             crate::sys::clock::pause(crate::time::Span::from_millis(1));
