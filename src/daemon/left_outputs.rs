@@ -53,7 +53,7 @@ pub(super) struct LeftOutputs {
 #[derive(Debug)]
 struct LeftOutput {
     planned: PlannedOutput,
-    planner: u32, // the process that had its targets
+    planner: u32,          // the process that had its targets
     _owing: Option<Owing>, // unless it was made safe
     under_way: Option<(Receiver<io::Result<()>>, Vec<PlannedWrite>)>,
     failed: Option<(String, &'static str)>, // why, and what to do
@@ -112,7 +112,14 @@ impl LeftOutputs {
                 Ok(()) => {
                     let _owing = (!planned.written).then(|| Owing::of(&planned.task));
                     let planner = plan.pid;
-                    self.outputs.push(LeftOutput { planned, planner, _owing, under_way: None, failed: None, next: None });
+                    self.outputs.push(LeftOutput {
+                        planned,
+                        planner,
+                        _owing,
+                        under_way: None,
+                        failed: None,
+                        next: None,
+                    });
                 }
                 Err(why) => {
                     let (task, path) = (&planned.task, path.display());
