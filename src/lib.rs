@@ -76,6 +76,7 @@
 //! | `sys` | the kernel: clocks, threads, signals, memory, devices; the only room with `unsafe` |
 //! | [`config`] | from TOML files to valid values, or every problem with its line |
 //! | `kinds` | what tasks do: `sensor`, `i2c`, `gpio`, `audio`, `video`, `pid`, `filter`, `profile`, `expr`, `alarm`, `output`, `heartbeat`, `can`, `process`, `load` |
+//! | `safety` | targets with a safe value: who writes it when the task does not |
 //! | `worker` | the hot thread: its set-up, its loop, and the exchange of its tasks on a reload |
 //! | `metrics` | from tick records to histograms, causes, events and the summary |
 //! | `recording` | CSV, WAV and MCAP files |
@@ -112,6 +113,7 @@ pub mod pacing;
 pub(crate) mod program;
 pub(crate) mod recording;
 pub(crate) mod report;
+pub(crate) mod safety;
 pub(crate) mod sim;
 pub(crate) mod sys;
 pub mod task;

@@ -3,8 +3,8 @@
 use super::{App, Source, Stop, print, runtime, safe_readback};
 use crate::config::{BuildError, Problems, TaskConfig};
 use crate::daemon::{FoundPlan, NoPlan, SafePlan};
-use crate::kinds::output::{Guard, PlannedWrite};
 use crate::kinds::{can, output};
+use crate::safety::{self, Guard, PlannedWrite};
 use std::fmt::Write as _;
 use std::sync::{Arc, Weak};
 
@@ -108,7 +108,7 @@ fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
         };
         return Became::Well(safe.iter().map(by).collect());
     }
-    output::opened();
+    safety::opened();
     output::beginnings();
     let opened = match task.blueprint.build() {
         Ok(opened) => opened,
@@ -120,7 +120,7 @@ fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
         }
     }
     let (mut wrote, mut failed, mut looks) = (Vec::new(), Vec::new(), Vec::new());
-    for guard in output::opened().iter().filter_map(Weak::upgrade) {
+    for guard in safety::opened().iter().filter_map(Weak::upgrade) {
         match guard.trip() {
             Ok(()) => {
                 wrote.push(format!("wrote {}", guard.says()));
@@ -129,7 +129,7 @@ fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
             Err(error) => failed.push(format!("{}: {error}", guard.says())),
         }
     }
-    let look = |(guard, write): &(Arc<Guard>, PlannedWrite)| guard.amiss(write);
+    let look = |(guard, write): &(Arc<Guard>, PlannedWrite)| write.amiss(guard.line());
     failed.extend(safe_readback::amiss(looks.iter().map(|it| (None, || look(it))).collect()));
     drop(opened);
     match (&failed[..], &wrote[..]) {

@@ -24,6 +24,7 @@ use crate::config::{Config, Scheduling, WorkerConfig};
 use crate::kinds::output;
 use crate::log::Message;
 use crate::recording::Recordings;
+use crate::safety;
 use crate::sys::clock::KernelClock;
 use crate::sys::memory;
 use crate::sys::thread::{Bandwidth, helper};
@@ -314,7 +315,7 @@ impl BuilderLoop {
         let building = |task: &str| shared.begin(format!("opening what task {task} uses"));
         let begins = |task: &str| diff.tasks.get(task) != Some(&Change::Kept);
         let built = assemble(&mut config, begins, &mut self.next_task, &mut self.recordings, building);
-        self.guard.add(output::opened());
+        self.guard.add(safety::opened());
         let mut built = built?;
         let new = built.iter_mut().map(|(index, built)| (*index, std::mem::take(&mut built.joint))).collect();
         let joints = Arc::new(joints(&config, new, joined));

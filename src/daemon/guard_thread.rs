@@ -11,9 +11,9 @@ use super::held_output;
 use super::readback_thread::ReadbackThread;
 use super::safe_orders::{Ordered, SafeOrders};
 use super::safe_writers::{Wrote, safe_writers};
-use crate::kinds::output::{Guard, HeldFor, MadeSafe};
 use crate::log::Message;
 use crate::metrics::{GuardSummary, TaskSummary};
+use crate::safety::{Guard, HeldFor, MadeSafe};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::signals;
 use crate::sys::thread::{helper, let_all_end};
@@ -285,7 +285,7 @@ fn say_it_hangs(guard: &Guard) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::output::{PlannedWrite, SafeWrite, Watched};
+    use crate::safety::{PlannedWrite, SafeWrite, Watched};
 
     const STEP: Span = Span::from_millis(10);
 

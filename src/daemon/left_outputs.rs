@@ -5,9 +5,8 @@
 
 use super::failure::Failure;
 use super::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan, is_at, refused};
-use crate::kinds::output::{
-    Guard, LeftWrite, PlannedWrite, forget_left, is_left_to_another, leave_behind, values_last, was_made,
-};
+use crate::kinds::output::{LeftWrite, forget_left, is_left_to_another, leave_behind, values_last, was_made};
+use crate::safety::{Guard, PlannedWrite};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::helper;
 use crate::time::{Clock, Instant, Span};

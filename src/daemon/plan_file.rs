@@ -4,7 +4,7 @@
 use super::failure::Failure;
 use super::left_outputs::LeftOutputs;
 use super::safe_plan::{PlannedOutput, SafePlan, VERSION, is_at};
-use crate::kinds::output::Guard;
+use crate::safety::Guard;
 use crate::sys::dir::{Dir, Readers};
 use crate::sys::lock;
 use std::ffi::OsStr;

@@ -31,6 +31,7 @@ use super::watch::{self, ServiceNotices};
 use crate::kinds::output;
 use crate::log::LogOutput;
 use crate::metrics::{Summary, is_troubled};
+use crate::safety;
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::thread::helper::{self, Death};
@@ -415,7 +416,7 @@ impl<'a> Daemon<'a> {
 
 /// How often a target of an output was opened again, or has got the safe value that a task that was closed had left owing.
 fn changed_targets() -> u64 {
-    output::reopened() + output::settled()
+    output::reopened() + safety::settled()
 }
 
 /// The sentence for the service manager; empty where there is none, as summing up ten thousand tasks takes milliseconds.

@@ -2,7 +2,8 @@
 //! built, never at a tick.
 
 use crate::kinds::device::DeviceId;
-use crate::kinds::output::{Leave, Watched};
+use crate::kinds::output::Leave;
+use crate::safety::Watched;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 

@@ -8,7 +8,7 @@ use crate::config::{BuildError, Preview};
 use crate::kinds::device::{
     Claim, DeviceId, Holder, Label, Missing, Reconnecting, Refusal, Sight, find_holder, preview,
 };
-use crate::kinds::output::Live;
+use crate::safety::Live;
 use crate::sys::can::{BATCH, Frame, Id, LONGEST, Received};
 use crate::task::{Column, Input, Task, Tick, TickError};
 use crate::time::Span;

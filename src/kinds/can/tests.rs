@@ -7,7 +7,8 @@ use super::settings::{ReceiveSettings, Received, SendSettings, SentFrame, SentSi
 use super::signal::{ByteOrder, Layout, Signal};
 use crate::kinds::device::{Claim, DeviceId, Label, Missing, Reconnecting, Refusal};
 use crate::kinds::output::law::{self, OnStale, Recover};
-use crate::kinds::output::{opened, output};
+use crate::safety::opened;
+use crate::safety::output;
 use crate::sys::can::{self, Frame, Id, Socket};
 use crate::task::{Column, Input, Task, Tick, TickError, ValueName};
 use crate::time::{Instant, Span};

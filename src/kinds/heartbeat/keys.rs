@@ -2,7 +2,8 @@
 
 use super::Heartbeat;
 use crate::config::{Blueprint, Key, Kind, Section, Value};
-use crate::kinds::output::{SWITCH_KEYS, Switch, output};
+use crate::kinds::output::{SWITCH_KEYS, Switch};
+use crate::safety::output;
 use crate::task::Task;
 use serde_json::json;
 use std::path::Path;

@@ -9,7 +9,8 @@ mod watch;
 pub(super) use keys::kind;
 
 use crate::kinds::elapsed::seconds_since_last;
-use crate::kinds::output::{Liveness, Named, Switched, outputs};
+use crate::kinds::output::Switched;
+use crate::safety::{Liveness, Named, outputs};
 use crate::task::{Column, Task, Tick, TickError};
 use watch::Watch;
 

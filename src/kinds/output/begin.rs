@@ -2,7 +2,6 @@
 //! values is written. Until then nothing is, so a start or a reload that is refused leaves all targets as they were. May block; for the thread
 //! that builds tasks.
 
-use super::guard::Guard;
 use super::held::Held;
 use super::pending;
 use super::place::Place;
@@ -11,6 +10,7 @@ use super::reopen::set_up;
 use super::target::Target;
 use crate::config::BuildError;
 use crate::kinds::device::Refusal;
+use crate::safety::Guard;
 use std::cell::RefCell;
 use std::io;
 use std::sync::{Arc, Weak};

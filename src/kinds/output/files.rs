@@ -3,11 +3,11 @@
 use super::identity::Device;
 use super::means::{Kept, Means, ONE_ONLY, PassedOver, keep_others_out};
 use super::place::{RawScale, is_pwm};
-use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use super::setting::{Setting, Sort};
 use crate::kinds::device::{DeviceId, Refusal, Sight, first_line, hidden};
 use crate::kinds::sensor::{iio_channel, iio_conversion};
+use crate::safety::PlannedWrite;
 use crate::sys::entry;
 use crate::sys::lock::{self, Taken};
 use std::fs::{self, File, OpenOptions};

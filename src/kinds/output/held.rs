@@ -2,15 +2,15 @@
 //! list: it is used where tasks are built, never at a tick.
 
 use super::digits::Form;
-use super::guard::{Guard, Watched};
 use super::identity::Identity;
 use super::means::{Kept, PassedOver};
 use super::pending::Leave;
 use super::place::{Place, RawScale};
-use super::planned_write::PlannedWrite;
 use super::port::{Content, OpenFiles, SafeText};
 use super::readback::Readback;
 use crate::kinds::device::{Claim, DeviceId};
+use crate::safety::PlannedWrite;
+use crate::safety::{Guard, Watched};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -2,11 +2,11 @@
 
 use super::identity::Device;
 use super::means::{Kept, Means};
-use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use crate::config::NumberOrName;
 use crate::kinds::device::{Refusal, Sight};
 use crate::kinds::gpio::{DrivenLine, LineId};
+use crate::safety::PlannedWrite;
 use std::fs::File;
 use std::io;
 use std::path::Path;

@@ -2,11 +2,11 @@
 //! block and allocate.
 
 use super::identity::Device;
-use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use super::setting::Setting;
 use crate::kinds::device::{Refusal, Sight};
 use crate::kinds::layout::SampleLayout;
+use crate::safety::PlannedWrite;
 use crate::sys::clock::pause;
 use crate::sys::lock::{self, Holder, Taken};
 use crate::time::Span;

@@ -3,8 +3,8 @@
 //! before this one has left: an output that has such a target needs to know what was there before hertzd wrote to it. A mutex guards the
 //! lists: they are used where tasks are built and closed, never at a tick. Reads the monotonic clock.
 
-use super::guard::Guard;
-use super::planned_write::PlannedWrite;
+use crate::safety::Guard;
+use crate::safety::PlannedWrite;
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Span};
 use std::cell::RefCell;

@@ -3,11 +3,11 @@
 
 use super::digits::{Digits, LONGEST, number};
 use super::fan;
-use super::guard::SafeWrite;
-use super::planned_write::PlannedWrite;
 use super::put;
 use super::setting::Sort;
-use super::written::{LastWritten, SETTINGS};
+use crate::safety::PlannedWrite;
+use crate::safety::SafeWrite;
+use crate::safety::{LastWritten, SETTINGS};
 use crate::sys::clock::pause;
 use crate::time::Span;
 use std::fs::File;
@@ -365,7 +365,7 @@ impl SafeWrite for SafeWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::output::Guard;
+    use crate::safety::Guard;
     use std::io::Write;
 
     #[test]

@@ -4,11 +4,11 @@
 use super::digits;
 use super::fan;
 use super::files::text_of;
-use super::reading::{Lapse, ReadBack, Reading};
 use super::setting::{Setting, Sort};
 use super::target::Target;
-use super::written::LastWritten;
 use crate::kinds::device::Refusal;
+use crate::safety::LastWritten;
+use crate::safety::{Lapse, ReadBack, Reading};
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
 use std::fs::{self, File};
@@ -283,7 +283,7 @@ mod tests {
         let target = Target::find(&Place::File(folder.path().join("valve")), folder.path()).unwrap().unwrap();
         let ((Kept { file: taken, .. }, _), every) = (target.take("path").unwrap(), Some(Span::from_seconds(1)));
         let readback = Readback::of(&target, &taken, Arc::default(), (every, false)).unwrap().unwrap();
-        let guard = super::super::Guard::new("valve", Arc::default(), (every.unwrap(), every.unwrap()), None);
+        let guard = crate::safety::Guard::new("valve", Arc::default(), (every.unwrap(), every.unwrap()), None);
         guard.reads_back(readback);
         assert!(guard.readback().is_some());
         guard.end();

@@ -2,11 +2,11 @@
 
 use super::identity::Device;
 use super::means::{Kept, Means, ONE_ONLY, PassedOver, in_time, not_a_peer};
-use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use crate::kinds::device::{Refusal, Sight};
 use crate::kinds::i2c::WrittenRegister;
 use crate::kinds::layout::SampleLayout;
+use crate::safety::PlannedWrite;
 use std::fs::File;
 use std::io;
 use std::path::Path;

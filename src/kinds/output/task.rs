@@ -1,15 +1,15 @@
 //! The task. A tick allocates nothing, and makes no system call but the write. Time comes with the ticks.
 
 use super::digits::{Digits, Form};
-use super::guard::Guard;
 use super::held::Held;
 use super::law::{Law, Settings, Step, Wanted};
-use super::live::Live;
 use super::pending::keep;
 use super::port::{SafeText, Writer};
 use super::settings::Conversion;
 use crate::kinds::device::Claim;
 use crate::kinds::elapsed::seconds_since_last;
+use crate::safety::Guard;
+use crate::safety::Live;
 use crate::task::{Column, Input, Quality, Task, Tick, TickError};
 use std::sync::Arc;
 

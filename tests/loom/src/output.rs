@@ -1,6 +1,6 @@
 //! Outputs: which are live, what was written to a target last, and how a value is kept from coming after a safe value.
 
-use super::guard::{Guard, SafeWrite, Watched, left::settled, opened};
+use super::guard::{Guard, SafeWrite, Watched, opened, settled};
 use super::live::{Live, output};
 use super::planned_write::PlannedWrite;
 use super::written::LastWritten;

@@ -5,7 +5,7 @@
 
 mod held;
 mod holding;
-pub(super) mod left;
+mod left;
 mod watched;
 
 use super::planned_write::PlannedWrite;
@@ -16,7 +16,8 @@ use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Span};
 pub(crate) use holding::HeldFor;
 use holding::Holding;
-pub(super) use holding::Terms;
+pub(crate) use holding::Terms;
+pub(crate) use left::settled;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
@@ -173,7 +174,7 @@ impl Guard {
     }
 
     /// Has its target read back.
-    pub(super) fn reads_back(&self, readback: Arc<dyn ReadBack>) {
+    pub(crate) fn reads_back(&self, readback: Arc<dyn ReadBack>) {
         _ = self.readback.set(readback);
     }
 
@@ -183,7 +184,7 @@ impl Guard {
     }
 
     /// Its target is gone: from now on nothing is written, until it was found again.
-    pub(super) fn lose(&self) {
+    pub(crate) fn lose(&self) {
         self.watched.set_lost(true);
         self.watched.block();
         let write = self.written().begin();
@@ -195,19 +196,19 @@ impl Guard {
     ///
     /// # Errors
     /// What the kernel said of the safe write.
-    pub(super) fn find(&self) -> io::Result<()> {
+    pub(crate) fn find(&self) -> io::Result<()> {
         self.watched.set_lost(false);
         // A value that comes after it all the same is repaired by the task's next tick. One that was replaced is another output's to be made safe.
         self.make_safe().result.or_else(|error| if was_replaced(&error) { Ok(()) } else { Err(error) })
     }
 
     /// Whether its target is gone.
-    pub(super) fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.watched.is_lost()
     }
 
     /// What its target was given last.
-    pub(super) fn written(&self) -> &LastWritten {
+    pub(crate) fn written(&self) -> &LastWritten {
         self.watched.written()
     }
 
@@ -399,9 +400,9 @@ impl Guard {
         plan.map_or_else(|| "its safe value".to_owned(), |plan| format!("its safe value, {},", listed(&plan)))
     }
 
-    /// What is wrong with what one of these writes has led to, read back; `None`: nothing is known to be.
-    pub(crate) fn amiss(&self, write: &PlannedWrite) -> Option<String> {
-        write.amiss(self.writer.as_ref().and_then(|writer| writer.line()))
+    /// The GPIO line that it writes to, requested, if it is one.
+    pub(crate) fn line(&self) -> Option<&File> {
+        self.writer.as_ref().and_then(|writer| writer.line())
     }
 
     /// What another process would have to write.

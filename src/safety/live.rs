@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// An output by the name of its task, of the kind `output`, or `can` with what it sends. One that is replaced by a reload and the one that replaces it share it.
 #[derive(Debug)]
-pub(in crate::kinds) struct Liveness {
+pub(crate) struct Liveness {
     outputs: AtomicU32,    // open now; two while one takes over from another
     ticks: AtomicU64,      // of all outputs that it has been
     follows: AtomicBool,   // at the latest tick
@@ -36,12 +36,12 @@ fn names() -> MutexGuard<'static, Vec<Name>> {
 }
 
 /// All entries, in the order in which they were made. Where no output is open there may have been one.
-pub(in crate::kinds) fn outputs() -> impl Iterator<Item = &'static Liveness> {
+pub(crate) fn outputs() -> impl Iterator<Item = &'static Liveness> {
     std::iter::successors(LIST.first.get().map(|first| &**first), |output| output.next.get().map(|next| &**next))
 }
 
 /// The output of a task, also if it is opened later only. May allocate, and waits for others who name one.
-pub(in crate::kinds) fn output(name: &str) -> Named {
+pub(crate) fn output(name: &str) -> Named {
     let mut names = names();
     let place = names.iter().position(|entry| entry.users > 0 && entry.name == name);
     let place = place.or_else(|| names.iter().position(|entry| entry.users == 0)).unwrap_or(names.len());
@@ -72,7 +72,7 @@ fn new() -> &'static Liveness {
 
 /// An output that keeps its name for as long as somebody has this.
 #[derive(Debug)]
-pub(in crate::kinds) struct Named(&'static Liveness, usize);
+pub(crate) struct Named(&'static Liveness, usize);
 
 impl Deref for Named {
     type Target = Liveness;
@@ -90,33 +90,33 @@ impl Drop for Named {
 
 impl Liveness {
     /// Whether there is such an output now.
-    pub(in crate::kinds) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.outputs.load(Ordering::Relaxed) > 0
     }
 
     /// Whether at its latest tick it followed its input, and nothing failed. At that of the latest [tick](Self::ticks) that was seen before, or at
     /// a later one.
-    pub(in crate::kinds) fn follows(&self) -> bool {
+    pub(crate) fn follows(&self) -> bool {
         self.is_open() && self.follows.load(Ordering::Relaxed)
     }
 
     /// How often it has ticked.
-    pub(in crate::kinds) fn ticks(&self) -> u64 {
+    pub(crate) fn ticks(&self) -> u64 {
         self.ticks.load(Ordering::Acquire)
     }
 
     /// After how long without a tick it is not live.
-    pub(in crate::kinds) fn safe_after(&self) -> Span {
+    pub(crate) fn safe_after(&self) -> Span {
         Span::from_nanos(self.safe_after.load(Ordering::Relaxed))
     }
 }
 
 /// An output that is open, as it tells how it is.
 #[derive(Debug)]
-pub(in crate::kinds) struct Live(Named);
+pub(crate) struct Live(Named);
 
 impl Live {
-    pub(in crate::kinds) fn open(task: &str, safe_after: Span) -> Self {
+    pub(crate) fn open(task: &str, safe_after: Span) -> Self {
         let output = output(task);
         output.safe_after.store(safe_after.nanos(), Ordering::Relaxed);
         output.outputs.fetch_add(1, Ordering::Relaxed);
@@ -124,13 +124,13 @@ impl Live {
     }
 
     /// It has ticked.
-    pub(in crate::kinds) fn ticked(&self, follows: bool) {
+    pub(crate) fn ticked(&self, follows: bool) {
         self.0.follows.store(follows, Ordering::Relaxed);
         self.0.ticks.fetch_add(1, Ordering::Release);
     }
 
     /// It does not follow its input any more.
-    pub(in crate::kinds) fn ended(&self) {
+    pub(crate) fn ended(&self) {
         self.0.follows.store(false, Ordering::Relaxed);
     }
 }
