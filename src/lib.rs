@@ -76,6 +76,7 @@
 //! | `sys` | the kernel: clocks, threads, signals, memory, devices; the only room with `unsafe` |
 //! | [`config`] | from TOML files to valid values, or every problem with its line |
 //! | `kinds` | what tasks do: `sensor`, `i2c`, `gpio`, `audio`, `video`, `pid`, `filter`, `profile`, `expr`, `alarm`, `output`, `heartbeat`, `can`, `process`, `load` |
+//! | `site` | what a task may ask of the daemon while it is built, and what it brings: [`Site`] and [`Built`] |
 //! | `safety` | targets with a safe value: who writes it when the task does not |
 //! | `worker` | the hot thread: its set-up, its loop, and the exchange of its tasks on a reload |
 //! | `metrics` | from tick records to histograms, causes, events and the summary |
@@ -115,6 +116,7 @@ pub(crate) mod recording;
 pub(crate) mod report;
 pub(crate) mod safety;
 pub(crate) mod sim;
+pub(crate) mod site;
 pub(crate) mod sys;
 pub mod task;
 pub mod time;
@@ -125,6 +127,7 @@ pub(crate) mod worker;
 
 pub use cli::App;
 pub use config::Kinds;
+pub use site::{Built, Site};
 #[cfg(any(test, target_env = "musl"))]
 pub use sys::arena::Arena;
 pub use task::{Column, Task, Tick, TickError};

@@ -146,14 +146,14 @@ fn calls_while(config: impl Fn(usize) -> String + Send + 'static, until: Until) 
     let kinds = Kinds::builtin()
         .add(Kind::new("probe", "Counts allocations.", &[], move |_: &mut hertzd::config::Section<'_>| {
             let probe = probe();
-            Some(Blueprint::new(move || Ok(Box::new(probe) as Box<dyn Task>)))
+            Some(Blueprint::new(move |_| Ok(probe.into())))
         }))
         .add(Kind::new("imu", "A buffer on a made-up /sys.", IMU_KEYS, |section: &mut hertzd::config::Section<'_>| {
             let (sys, dev) = (section.path(&IMU_KEYS[0])?, section.path(&IMU_KEYS[1])?);
-            Some(Blueprint::new(move || open_sensor_under(imu(), "imu", [&sys, &dev])))
+            Some(Blueprint::new(move |site| open_sensor_under(site, imu(), "imu", [&sys, &dev])))
         }))
         .add(Kind::new("allocating", "Allocates.", &[], |_: &mut hertzd::config::Section<'_>| {
-            Some(Blueprint::new(|| Ok(Box::new(Allocating) as Box<dyn Task>)))
+            Some(Blueprint::new(|_| Ok(Allocating.into())))
         }));
     // With this policy the probe misses no release, no matter how busy the machine is.
     let probe = "kind = \"probe\"\nrate = \"1 kHz\"\noverrun = \"credit\"\nmax-debt = \"1h\"\n";

@@ -2,6 +2,7 @@
 //! is disabled, removed, kept and exchanged by a reload, and at the end. The trees of hwmon and PWM are made of plain files that
 //! are named as in `/sys`; no driver is behind them, and a number that got shorter leaves old digits behind its newline.
 
+use hertzd::Site;
 use hertzd::config::{Blueprint, Config, Facts, Kind, Kinds, Section};
 use hertzd::internals::{
     Connections, Host, Loader, Options, Request, Requests, cpu_set_size, lock_as_hertzd, output_kind_under, pause,
@@ -483,7 +484,8 @@ fn one_target_has_one_writer() {
         let mode = Arc::new(Mutex::new(Mode::Bad));
         let mut config = Config::parse(text, "test.toml", &kinds(&sys, &mode), &facts())
             .unwrap_or_else(|problems| panic!("{problems}"));
-        let mut looks: Vec<_> = config.tasks.iter_mut().map(|task| task.blueprint.look().unwrap()).collect();
+        let mut site = Site::default();
+        let mut looks: Vec<_> = config.tasks.iter_mut().map(|task| task.blueprint.look(&mut site).unwrap()).collect();
         looks.pop().unwrap().map(|preview| preview.safe).map_err(|error| format!("{}: {}", error.key, error.message))
     };
     // The same file by another name, and by the class that it belongs to.
@@ -648,7 +650,7 @@ fn an_output_whose_own_tick_panics_is_made_safe_at_once_and_others_go_on() {
     let parse = move |section: &mut Section<'_>| {
         let mut blueprint = (of_output.parse)(section)?;
         let asked = its_asked.clone();
-        Some(Blueprint::new(move || Ok(Box::new(Panicking(blueprint.build()?, asked)))))
+        Some(Blueprint::new(move |site| Ok(blueprint.build(site)?.map(|task| Panicking(task, asked)))))
     };
     let kinds = kinds(&sys, &mode).add(Kind::new("panicking", "An output that panics.", keys, parse));
     let output = |name: &str, kind: &str, path: &Path| {

@@ -3,8 +3,9 @@
 use super::{App, Source, Stop, print, runtime, safe_readback};
 use crate::config::{BuildError, Problems, TaskConfig};
 use crate::daemon::{FoundPlan, NoPlan, SafePlan};
-use crate::kinds::{can, output};
-use crate::safety::{self, Guard, PlannedWrite};
+use crate::kinds::can;
+use crate::safety::{Guard, PlannedWrite};
+use crate::site::{Built, Site};
 use std::fmt::Write as _;
 use std::sync::{Arc, Weak};
 
@@ -21,11 +22,11 @@ enum Became {
 /// Writes them, one after the other; a failure keeps none of the others from it.
 pub(super) fn safe(app: &App, source: &Source, dry_run: bool) -> Result<(), Stop> {
     let config = app.load(source).map_err(|problems: Problems| problems.ending_in("nothing was written"))?;
-    let mut live = Live::found();
+    let (mut live, mut site) = (Live::found(), Site::default());
     let (mut text, mut failed, mut held) = (std::mem::take(&mut live.waited), Vec::new(), Vec::new());
     for mut task in config.tasks.into_iter().filter(|task| task.acts) {
         let task_name = task.name.clone();
-        match make(&mut task, &live, dry_run) {
+        match make(&mut task, &mut site, &live, dry_run) {
             // Writing to a String does not fail.
             Became::Well(lines) => lines.iter().for_each(|line| _ = writeln!(text, "{task_name}: {line}")),
             Became::Failed(why) => failed.push(format!("{task_name}: {why}")),
@@ -75,9 +76,9 @@ impl Live {
 }
 
 /// Opens an output, and writes its safe values, unless another daemon has it.
-fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
+fn make(task: &mut TaskConfig, site: &mut Site, live: &Live, dry_run: bool) -> Became {
     let refused = |error: BuildError| Became::Failed(format!("{}: {}", error.key, error.message));
-    let preview = match task.blueprint.look() {
+    let preview = match task.blueprint.look(site) {
         Some(Ok(preview)) => preview,
         Some(Err(error)) => return refused(error),
         None => return Became::Failed("there is nothing to look at".into()),
@@ -87,7 +88,7 @@ fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
         let is_unseen = task.kind == "can" && !live.unseen.is_empty();
         is_unseen.then(|| format!("a daemon whose plan cannot be read may be sending it: {}", live.unseen.join("; ")))
     };
-    if let Some(by) = preview.taken.first().cloned().or_else(|| sender(&live.plans)).or_else(unseen) {
+    if let Some(by) = preview.taken.first().cloned().or_else(|| sender(site, &live.plans)).or_else(unseen) {
         return Became::Held(by);
     }
     let safe = preview.safe.clone();
@@ -108,19 +109,17 @@ fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
         };
         return Became::Well(safe.iter().map(by).collect());
     }
-    safety::opened();
-    output::beginnings();
-    let opened = match task.blueprint.build() {
-        Ok(opened) => opened,
+    let Built { task, beginnings, guards } = match task.blueprint.build(site) {
+        Ok(built) => built,
         Err(error) => return refused(error),
     };
-    for beginning in output::beginnings() {
+    for beginning in beginnings {
         if let Err(error) = beginning.write() {
             return refused(error);
         }
     }
     let (mut wrote, mut failed, mut looks) = (Vec::new(), Vec::new(), Vec::new());
-    for guard in safety::opened().iter().filter_map(Weak::upgrade) {
+    for guard in guards.iter().filter_map(Weak::upgrade) {
         match guard.trip() {
             Ok(()) => {
                 wrote.push(format!("wrote {}", guard.says()));
@@ -131,7 +130,7 @@ fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
     }
     let look = |(guard, write): &(Arc<Guard>, PlannedWrite)| write.amiss(guard.line());
     failed.extend(safe_readback::amiss(looks.iter().map(|it| (None, || look(it))).collect()));
-    drop(opened);
+    drop(task);
     match (&failed[..], &wrote[..]) {
         ([], []) => Became::Failed("it cannot be made safe by another than its task".into()),
         ([], _) => Became::Well(wrote),
@@ -140,9 +139,10 @@ fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
 }
 
 /// Which of these daemons sends a frame that the task being looked at sends too. Nothing locks the id of a frame.
-fn sender(live: &[SafePlan]) -> Option<String> {
+fn sender(site: &Site, live: &[SafePlan]) -> Option<String> {
     let writes = |plan: &SafePlan| plan.outputs.iter().flat_map(|output| output.writes.clone()).collect::<Vec<_>>();
-    let is_sent_here = |write: &PlannedWrite| write.sends().is_some_and(|(interface, id)| can::sends(interface, id));
+    let is_sent_here =
+        |write: &PlannedWrite| write.sends().is_some_and(|(interface, id)| can::sends(site, interface, id));
     live.iter().find_map(|plan| {
         let write = writes(plan).into_iter().find(is_sent_here)?;
         Some(format!("the daemon with pid {} sends it: in its plan is {write}", plan.pid))

@@ -13,7 +13,7 @@ use super::tick_trace;
 use super::view::{Depth, View};
 use super::witnesses::Witnesses;
 use crate::channels::{Assembly, Part, Sent};
-use crate::kinds::alarm;
+use crate::kinds::alarm::Alarms;
 use crate::log::{Output, PanicEvent, journal};
 use crate::metrics::{Caches, Metrics, Totals};
 use crate::sys::cache::warm;
@@ -110,6 +110,7 @@ impl MetricsLoop {
         output: Box<dyn Output>,
         recorder: TickFeed,
         flight: FlightFeed,
+        alarms: Arc<Alarms>,
         commands: Receiver<Command>,
         published: Arc<Mutex<Totals>>,
         progress: Arc<AtomicU64>,
@@ -126,7 +127,7 @@ impl MetricsLoop {
             taken: Vec::new(),
             workers: BTreeMap::new(),
             panics: BTreeMap::new(),
-            alarms: AlarmLog::default(),
+            alarms: AlarmLog::new(alarms),
             before: (0, 0),
             tasks: Vec::new(),
             sampled: 0,
@@ -420,7 +421,7 @@ impl MetricsLoop {
             tasks,
             before_reload_dropped: self.metrics.before_reload_dropped(),
             oversleeps: self.workers.keys().map(|worker| (*worker, self.metrics.oversleep(*worker))).collect(),
-            alarms: alarm::states(KernelClock::monotonic().now()),
+            alarms: self.alarms.all.states(KernelClock::monotonic().now()),
             sent,
             dropped,
         }

@@ -4,6 +4,7 @@
 use super::failure::Failure;
 use super::left_outputs::LeftOutputs;
 use super::safe_plan::{PlannedOutput, SafePlan, VERSION, is_at};
+use crate::kinds::output::Owed;
 use crate::safety::Guard;
 use crate::sys::dir::{Dir, Readers};
 use crate::sys::lock;
@@ -26,14 +27,25 @@ pub(super) struct PlanFile {
     /// What processes before this one have left; `None`: nobody has looked.
     left: Option<LeftOutputs>,
     others: Vec<PathBuf>,
+    owed: Arc<Owed>,
     /// What is wrong with the plan that lies there, for those who ask whether all is well.
     pub(super) trouble: Option<String>,
 }
 
 impl PlanFile {
-    /// `others`: the plans of processes that have died, which this one deals with as well.
-    pub(super) fn at(path: Option<PathBuf>, readers: Readers, others: Vec<PathBuf>) -> Self {
-        Self { path, readers, written: None, folder: None, missing_is_said: false, left: None, others, trouble: None }
+    /// `others`: the plans of processes that have died, which this one deals with as well. `owed`: by the outputs of this daemon.
+    pub(super) fn at(path: Option<PathBuf>, readers: Readers, others: Vec<PathBuf>, owed: Arc<Owed>) -> Self {
+        Self {
+            path,
+            readers,
+            written: None,
+            folder: None,
+            missing_is_said: false,
+            left: None,
+            others,
+            owed,
+            trouble: None,
+        }
     }
 
     /// Takes what processes before this one have left, unless that was done.
@@ -42,7 +54,7 @@ impl PlanFile {
     /// See [`LeftOutputs::take`].
     pub(super) fn take_left(&mut self) -> Result<(), Failure> {
         if let (Some(path), None) = (&self.path, &self.left) {
-            self.left = Some(LeftOutputs::take(path, &self.others)?);
+            self.left = Some(LeftOutputs::take(path, &self.others, self.owed.clone())?);
         }
         Ok(())
     }

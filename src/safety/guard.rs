@@ -1,7 +1,7 @@
 //! The safe value of each output, as others than its own task can write it: the thread that watches for workers that hang, main before
 //! the process ends, and another process after it was killed.
 //!
-//! A write may block for as long as the device takes. A daemon takes the guards over from the thread that builds its tasks.
+//! A write may block for as long as the device takes.
 
 mod held;
 mod holding;
@@ -17,11 +17,9 @@ use crate::time::{Clock, Span};
 pub(crate) use holding::HeldFor;
 use holding::Holding;
 pub(crate) use holding::Terms;
-pub(crate) use left::settled;
-use std::cell::RefCell;
 use std::fs::File;
 use std::io;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use watched::LeftAt;
 pub(crate) use watched::{Watched, Writing};
 
@@ -105,16 +103,6 @@ impl std::fmt::Debug for Guard {
     }
 }
 
-thread_local! {
-    /// Those of the outputs that were opened on this thread, until a daemon takes them.
-    static OPENED: RefCell<Vec<Weak<Guard>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The guards of the outputs that were opened on this thread since this was last called.
-pub(crate) fn opened() -> Vec<Weak<Guard>> {
-    OPENED.take()
-}
-
 impl Guard {
     /// Guards the output of a task. Outputs that have the same `watched` have its target one after the other. Should it take its target over,
     /// its first tick may come `first_after` the last one of the output before it. `None` in place of a writer: it keeps what it has, whatever happens.
@@ -126,7 +114,7 @@ impl Guard {
     ) -> Arc<Self> {
         let (own_beats, readback, kept, closed, ended, begun, safe_at_first, left) = Default::default();
         let (holding, terms) = Default::default();
-        let guard = Arc::new(Self {
+        Arc::new(Self {
             task: task.to_owned(),
             watched,
             safe_after,
@@ -142,9 +130,7 @@ impl Guard {
             left,
             holding,
             terms,
-        });
-        OPENED.with_borrow_mut(|opened| opened.push(Arc::downgrade(&guard)));
-        guard
+        })
     }
 
     /// Whether it keeps what it has, whatever happens: nobody writes anything in place of its task.

@@ -14,8 +14,8 @@ mod planned_write;
 mod reading;
 mod written;
 
-pub(crate) use guard::{Guard, HeldFor, MadeSafe, SafeWrite, Terms, Watched, Writing, opened, settled, was_replaced};
-pub(crate) use live::{Live, Liveness, Named, output, outputs};
+pub(crate) use guard::{Guard, HeldFor, MadeSafe, SafeWrite, Terms, Watched, Writing, was_replaced};
+pub(crate) use live::{Live, LiveOutputs, Liveness, Named};
 pub(crate) use planned_write::PlannedWrite;
 pub(crate) use reading::{Lapse, ReadBack, Reading};
 pub(crate) use written::{LastWritten, SETTINGS};

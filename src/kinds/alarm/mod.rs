@@ -11,13 +11,14 @@ pub(crate) use law::Level;
 
 use crate::channels::Latest;
 use crate::kinds::elapsed::seconds_since_last;
+use crate::site::Site;
 use crate::task::{Column, Input, Task, Tick, TickError};
 use crate::time::Instant;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use law::{Change, Law, Settings};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How many changes wait to be told, at most; more are counted.
 const ROOM: usize = 256;
@@ -120,6 +121,7 @@ pub(crate) struct AlarmState {
 }
 
 /// An alarm, and when it was first seen to be active.
+#[derive(Debug)]
 struct Watched {
     alarm: Arc<Alarm>,
     since: Option<Instant>,
@@ -135,48 +137,55 @@ impl Watched {
     }
 }
 
-/// Those of the tasks that there are, and of those that have ended and whose last changes are still to be told. Locked where tasks are
+/// Those of the tasks that a daemon has, and of those that have ended and whose last changes are still to be told. Locked where tasks are
 /// built, and by the metrics thread; never at a tick.
-static ALARMS: Mutex<Vec<Watched>> = Mutex::new(Vec::new());
+#[derive(Debug, Default)]
+pub(crate) struct Alarms(Mutex<Vec<Watched>>);
 
-/// Hands `told` each change of each alarm since this was last called, and how many were lost for want of room; without a change only where
-/// some were. Waits for no tick.
-pub(crate) fn take_changes(now: Instant, mut told: impl FnMut(&Alarm, Option<AlarmChange>, u64)) {
-    let mut alarms = ALARMS.lock().unwrap_or_else(PoisonError::into_inner);
-    for watched in alarms.iter_mut() {
-        let alarm = &watched.alarm;
-        let lost = alarm.lost.swap(0, Ordering::Relaxed);
-        if lost > 0 {
-            told(alarm, None, lost);
-        }
-        for change in alarm.changes.try_iter() {
-            if change.is == Level::Normal {
-                watched.since = None;
-            }
-            told(alarm, Some(change), 0);
-        }
-        watched.look(now);
+impl Alarms {
+    fn all(&self) -> MutexGuard<'_, Vec<Watched>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    alarms.retain(|Watched { alarm, .. }| {
-        let is_used = Arc::strong_count(alarm) > 1;
-        fence(Ordering::Acquire); // a task that is gone has made its changes before
-        is_used || !alarm.changes.is_empty()
-    });
-}
 
-/// How all alarms are whose tasks have ticked, by the names of these; `None`: there is no task of this kind. For the metrics thread.
-pub(crate) fn states(now: Instant) -> Option<Vec<AlarmState>> {
-    let mut alarms = ALARMS.lock().unwrap_or_else(PoisonError::into_inner);
-    // Of a task that a reload restarts there are two for a moment: the newer one is meant once it ticks.
-    let mut names = BTreeSet::new();
-    let state = |watched: &mut Watched| {
-        let Shown { level, is_latched, value } = watched.look(now)?;
-        let (task, severity, since) = (watched.alarm.task.clone(), watched.alarm.severity, watched.since);
-        names.insert(task.clone()).then_some(AlarmState { task, severity, level, value, is_latched, since })
-    };
-    let mut states: Vec<_> = alarms.iter_mut().rev().filter_map(state).collect();
-    states.sort_unstable_by(|a, b| a.task.cmp(&b.task));
-    (!alarms.is_empty()).then_some(states)
+    /// Hands `told` each change of each alarm since this was last called, and how many were lost for want of room; without a change only where
+    /// some were. Waits for no tick.
+    pub(crate) fn take_changes(&self, now: Instant, mut told: impl FnMut(&Alarm, Option<AlarmChange>, u64)) {
+        let mut alarms = self.all();
+        for watched in alarms.iter_mut() {
+            let alarm = &watched.alarm;
+            let lost = alarm.lost.swap(0, Ordering::Relaxed);
+            if lost > 0 {
+                told(alarm, None, lost);
+            }
+            for change in alarm.changes.try_iter() {
+                if change.is == Level::Normal {
+                    watched.since = None;
+                }
+                told(alarm, Some(change), 0);
+            }
+            watched.look(now);
+        }
+        alarms.retain(|Watched { alarm, .. }| {
+            let is_used = Arc::strong_count(alarm) > 1;
+            fence(Ordering::Acquire); // a task that is gone has made its changes before
+            is_used || !alarm.changes.is_empty()
+        });
+    }
+
+    /// How all alarms are whose tasks have ticked, by the names of these; `None`: there is no task of this kind. For the metrics thread.
+    pub(crate) fn states(&self, now: Instant) -> Option<Vec<AlarmState>> {
+        let mut alarms = self.all();
+        // Of a task that a reload restarts there are two for a moment: the newer one is meant once it ticks.
+        let mut names = BTreeSet::new();
+        let state = |watched: &mut Watched| {
+            let Shown { level, is_latched, value } = watched.look(now)?;
+            let (task, severity, since) = (watched.alarm.task.clone(), watched.alarm.severity, watched.since);
+            names.insert(task.clone()).then_some(AlarmState { task, severity, level, value, is_latched, since })
+        };
+        let mut states: Vec<_> = alarms.iter_mut().rev().filter_map(state).collect();
+        states.sort_unstable_by(|a, b| a.task.cmp(&b.task));
+        (!alarms.is_empty()).then_some(states)
+    }
 }
 
 /// An alarm that runs.
@@ -189,7 +198,14 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(task: &str, severity: Severity, settings: Settings, input: Input, reset: Option<Input>) -> Self {
+    fn new(
+        site: &Site,
+        task: &str,
+        severity: Severity,
+        settings: Settings,
+        input: Input,
+        reset: Option<Input>,
+    ) -> Self {
         let (sender, changes) = bounded(ROOM);
         let alarm = Arc::new(Alarm {
             task: task.to_owned(),
@@ -198,7 +214,7 @@ impl Watch {
             lost: AtomicU64::new(0),
             shown: Latest::default(),
         });
-        ALARMS.lock().unwrap_or_else(PoisonError::into_inner).push(Watched { alarm: alarm.clone(), since: None });
+        site.common::<Alarms>().all().push(Watched { alarm: alarm.clone(), since: None });
         Self { law: Law::new(settings), input, reset, changes: sender, alarm }
     }
 }

@@ -1,11 +1,11 @@
-//! Which ids the tasks of this process send, so that a reload can hand one over. A mutex guards the list: it is used where tasks are
+//! Which ids the tasks of a daemon send, so that a reload can hand one over. A mutex guards the list: it is used where tasks are
 //! built, never at a tick.
 
-use crate::kinds::device::DeviceId;
 use crate::kinds::output::Leave;
 use crate::safety::Watched;
+use crate::site::DeviceId;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// What the tasks share that send one id one after the other.
 #[derive(Debug)]
@@ -21,28 +21,35 @@ impl Leave for Held {
     }
 }
 
-static HELD: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
+/// The ids that the tasks of a daemon send.
+#[derive(Debug, Default)]
+pub(super) struct Sent(Mutex<Vec<Weak<Held>>>);
 
-impl Held {
-    pub(super) fn new(id: DeviceId) -> Arc<Self> {
-        let held = Arc::new(Self { id, users: AtomicUsize::new(1), watched: Arc::default() });
-        let mut all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+impl Sent {
+    fn all(&self) -> MutexGuard<'_, Vec<Weak<Held>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One that no task sends so far.
+    pub(super) fn add(&self, id: DeviceId) -> Arc<Held> {
+        let held = Arc::new(Held { id, users: AtomicUsize::new(1), watched: Arc::default() });
+        let mut all = self.all();
         all.retain(|held| held.strong_count() > 0);
         all.push(Arc::downgrade(&held));
         held
     }
 
     /// That of the task which sends it now, and will end, or has ended without its safe values.
-    pub(super) fn join(id: &DeviceId) -> Option<Arc<Self>> {
-        let all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-        let held = all.iter().filter_map(Weak::upgrade).find(|held| {
+    pub(super) fn join(&self, id: &DeviceId) -> Option<Arc<Held>> {
+        self.all().iter().filter_map(Weak::upgrade).find(|held| {
             // One whose last task is about to leave it has none.
             let more = |users: usize| (users > 0).then_some(users + 1);
             held.id == *id && held.users.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
-        })?;
-        Some(held)
+        })
     }
+}
 
+impl Held {
     /// What the thread sees that watches over it.
     pub(super) fn watched(&self) -> Arc<Watched> {
         self.watched.clone()
@@ -60,12 +67,12 @@ mod tests {
 
     #[test]
     fn the_last_of_two_tasks_is_told() {
-        let id = DeviceId::Named("an id of this test".into());
-        assert!(Held::join(&id).is_none());
-        let old = Held::new(id.clone());
-        let new = Held::join(&id).unwrap();
+        let (id, sent) = (DeviceId::Named("an id".into()), Sent::default());
+        assert!(sent.join(&id).is_none());
+        let old = sent.add(id.clone());
+        let new = sent.join(&id).unwrap();
         assert!(Arc::ptr_eq(&old, &new));
         assert_eq!((old.leave(), new.leave()), (false, true));
-        assert!(Held::join(&id).is_none(), "nobody has it any more");
+        assert!(sent.join(&id).is_none(), "nobody has it any more");
     }
 }

@@ -115,7 +115,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let shape = shape(section, periods);
     let filter = Filter::new(Law::new(shape?), periods?, input?, reset?);
     let preview = Preview { columns: Some(filter.columns()), ..Preview::default() };
-    Some(Blueprint::new(move || Ok(Box::new(filter))).looking(move || Ok(preview)).computing())
+    Some(Blueprint::new(move |_| Ok(filter.into())).looking(move |_| Ok(preview)).computing())
 }
 
 fn shape(section: &mut Section<'_>, periods: Option<Periods>) -> Option<Shape> {

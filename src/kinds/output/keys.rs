@@ -6,6 +6,7 @@ use super::named;
 use super::open::{look, open};
 use super::settings::{Conversion, OutputSettings, Safe, Start};
 use crate::config::{Blueprint, Key, Kind, Rule, Section, Value, words};
+use crate::site::Site;
 use crate::time::Span;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -175,8 +176,8 @@ fn parse(section: &mut Section<'_>, sys: &Path) -> Option<Blueprint> {
     if section.is_shadow() {
         return Some(Blueprint::built(AtTheDesk::new(settings)));
     }
-    let build = move || open(settings, &task, &sys).map(|output| Box::new(output) as Box<dyn crate::task::Task>);
-    let look = move || look(&of_look, &its_task, &its_sys);
+    let build = move |site: &mut Site| open(site, settings, &task, &sys);
+    let look = move |site: &mut Site| look(site, &of_look, &its_task, &its_sys);
     Some(Blueprint::new(build).looking(look).at_the_desk(move || Box::new(AtTheDesk::new(at_the_desk))))
 }
 

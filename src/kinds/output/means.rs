@@ -4,9 +4,10 @@
 use super::identity::Device;
 use super::port::{Content, Port, SafeText};
 use super::setting::Setting;
-use crate::kinds::device::{Refusal, Sight};
+use crate::kinds::device::Sight;
 use crate::kinds::layout::SampleLayout;
 use crate::safety::PlannedWrite;
+use crate::site::Refusal;
 use crate::sys::clock::pause;
 use crate::sys::lock::{self, Holder, Taken};
 use crate::time::Span;

@@ -57,18 +57,15 @@ mod settings;
 mod target;
 mod task;
 
-pub(crate) use begin::{Beginning, beginnings};
 pub(super) use driven::{Switch, Switched};
-pub(crate) use held::ask_for_locks;
+pub(crate) use held::Targets;
 pub(super) use keys::{TAKES_OVER_WITHIN, kind, refuse_within_a_period};
 pub(super) use list::list;
 pub(super) use named::SWITCH_KEYS;
-pub(super) use pending::{Leave, begin, keep};
-pub(crate) use pending::{
-    LeftWrite, cancel_takeovers, close_settled, finish_takeovers, forget_left, leave_behind, was_made,
-};
+pub(super) use pending::Leave;
+pub(crate) use pending::{LeftWrite, Owed};
 pub(crate) use planned::is_left_to_another;
 pub(crate) use planned_fan::values_last;
-pub(crate) use reopen::reopened;
+pub(crate) use reopen::Reopened;
 
 pub use keys::kind_under;

@@ -3,11 +3,10 @@
 //! before this one has left: an output that has such a target needs to know what was there before hertzd wrote to it. A mutex guards the
 //! lists: they are used where tasks are built and closed, never at a tick. Reads the monotonic clock.
 
-use crate::safety::Guard;
-use crate::safety::PlannedWrite;
+use crate::safety::{Guard, PlannedWrite};
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Span};
-use std::cell::RefCell;
+use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::warn;
@@ -36,171 +35,186 @@ pub(crate) struct LeftWrite {
 }
 
 /// Who still has to get its safe value.
-struct Owed {
+#[derive(Default)]
+struct Lists {
     pending: Vec<Pending>, // in the order in which they ended
     left: Vec<LeftWrite>,
+    /// Takeovers of this start or reload, with the tasks that had the targets before, until it is known whether it is refused.
+    taken_over: Vec<(Arc<Guard>, String)>,
 }
 
-static OWED: Mutex<Owed> = Mutex::new(Owed { pending: Vec::new(), left: Vec::new() });
+/// What the outputs of a daemon owe, and those of processes before it.
+#[derive(Default)]
+pub(crate) struct Owed(Mutex<Lists>);
 
-fn owed() -> MutexGuard<'static, Owed> {
-    OWED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A process before this one has left these writes.
-pub(crate) fn leave_behind(writes: Vec<LeftWrite>) {
-    owed().left.extend(writes);
-}
-
-/// This one is over: it was made, or its target has another output that makes it safe.
-pub(crate) fn forget_left(write: &PlannedWrite) {
-    let left = &mut owed().left;
-    if let Some(at) = left.iter().position(|left| left.write.has_target_of(write)) {
-        left.remove(at);
+impl fmt::Debug for Owed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owed").finish_non_exhaustive()
     }
 }
 
-/// Makes, each whole, the writes that a process before this one has left of other registers which share bytes with the one of `write`: some chips
-/// keep each register as a whole, and take a write of its further bytes for one of another register. Before an output of `write` has read it, or
-/// writes to it.
-///
-/// # Errors
-/// One could not be made: why, in a sentence.
-pub(super) fn make_overlapping(
-    write: &PlannedWrite,
-    make: impl Fn(&PlannedWrite) -> io::Result<()>,
-) -> Result<(), String> {
-    let overlapping = |left: &&LeftWrite| !left.is_written && left.write.overlaps(write);
-    let overlapping: Vec<_> = owed().left.iter().filter(overlapping).map(|left| left.write.clone()).collect();
-    for left in overlapping {
-        match make(&left) {
-            Ok(()) => owed().left.iter_mut().filter(|it| it.write == left).for_each(|it| it.is_written = true),
-            Err(error) => {
-                return Err(format!(
-                    "an earlier run has left a safe value that shares bytes with it, {left}, and that could not be written: {error}"
-                ));
+impl Owed {
+    fn lists(&self) -> MutexGuard<'_, Lists> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A process before this one has left these writes.
+    pub(crate) fn leave_behind(&self, writes: Vec<LeftWrite>) {
+        self.lists().left.extend(writes);
+    }
+
+    /// This one is over: it was made, or its target has another output that makes it safe.
+    pub(crate) fn forget_left(&self, write: &PlannedWrite) {
+        let left = &mut self.lists().left;
+        if let Some(at) = left.iter().position(|left| left.write.has_target_of(write)) {
+            left.remove(at);
+        }
+    }
+
+    /// Makes, each whole, the writes that a process before this one has left of other registers which share bytes with the one of `write`: some chips
+    /// keep each register as a whole, and take a write of its further bytes for one of another register. Before an output of `write` has read it, or
+    /// writes to it.
+    ///
+    /// # Errors
+    /// One could not be made: why, in a sentence.
+    pub(super) fn make_overlapping(
+        &self,
+        write: &PlannedWrite,
+        make: impl Fn(&PlannedWrite) -> io::Result<()>,
+    ) -> Result<(), String> {
+        let overlapping = |left: &&LeftWrite| !left.is_written && left.write.overlaps(write);
+        let overlapping: Vec<_> = self.lists().left.iter().filter(overlapping).map(|left| left.write.clone()).collect();
+        for left in overlapping {
+            match make(&left) {
+                Ok(()) => {
+                    self.lists().left.iter_mut().filter(|it| it.write == left).for_each(|it| it.is_written = true)
+                }
+                Err(error) => {
+                    return Err(format!(
+                        "an earlier run has left a safe value that shares bytes with it, {left}, and that could not be written: {error}"
+                    ));
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
-}
 
-/// Whether this one, which a process before this one has left, was made since.
-pub(crate) fn was_made(write: &PlannedWrite) -> bool {
-    owed().left.iter().any(|left| left.is_written && left.write == *write)
-}
+    /// Whether this one, which a process before this one has left, was made since.
+    pub(crate) fn was_made(&self, write: &PlannedWrite) -> bool {
+        self.lists().left.iter().any(|left| left.is_written && left.write == *write)
+    }
 
-/// What a process before this one has left of targets like these, which tells what they held before hertzd wrote to them. `holds`: what each
-/// holds now. One that was made safe and has changed since is left out: what it holds now counts.
-pub(super) fn left_writes(writes: &[PlannedWrite], holds: &[Option<f64>]) -> Vec<Option<PlannedWrite>> {
-    let left = &owed().left;
-    let of = |(write, holds): (&PlannedWrite, &Option<f64>)| {
-        let left = left.iter().find(|left| left.write.has_target_of(write))?;
-        let is_changed = left.is_written && left.write.number().is_some_and(|safe| *holds != Some(safe));
-        (!is_changed).then(|| left.write.clone())
-    };
-    writes.iter().zip(holds).map(of).collect()
-}
+    /// What a process before this one has left of targets like these, which tells what they held before hertzd wrote to them. `holds`: what each
+    /// holds now. One that was made safe and has changed since is left out: what it holds now counts.
+    pub(super) fn left_writes(&self, writes: &[PlannedWrite], holds: &[Option<f64>]) -> Vec<Option<PlannedWrite>> {
+        let left = &self.lists().left;
+        let of = |(write, holds): (&PlannedWrite, &Option<f64>)| {
+            let left = left.iter().find(|left| left.write.has_target_of(write))?;
+            let is_changed = left.is_written && left.write.number().is_some_and(|safe| *holds != Some(safe));
+            (!is_changed).then(|| left.write.clone())
+        };
+        writes.iter().zip(holds).map(of).collect()
+    }
 
-/// The bytes that a register like this held before hertzd wrote to it, if a process before this one has left some of them, in whatever layout. `now`:
-/// those that it holds now, which count where one that was made safe has changed since.
-pub(super) fn left_bytes(write: &PlannedWrite, now: &[u8]) -> Option<Vec<u8>> {
-    let (mut bytes, mut is_known) = (now.to_vec(), false);
-    for LeftWrite { write: left, is_written } in &owed().left {
-        let (own, theirs) = (write.shared_with(left), left.shared_with(write));
-        let (PlannedWrite::Register { bytes: safe, .. }, Some(held)) = (left, left.held()) else { continue };
-        let Some(place) = bytes.get_mut(own.clone()).filter(|_| !own.is_empty()) else { continue };
-        let is_as_written = |(own, theirs): (usize, usize)| (now[own] ^ safe[1 + theirs]) & left.bits_of(theirs) == 0;
-        if !is_written || own.zip(theirs.clone()).all(is_as_written) {
-            place.copy_from_slice(&held[theirs]);
-            is_known = true;
+    /// The bytes that a register like this held before hertzd wrote to it, if a process before this one has left some of them, in whatever layout. `now`:
+    /// those that it holds now, which count where one that was made safe has changed since.
+    pub(super) fn left_bytes(&self, write: &PlannedWrite, now: &[u8]) -> Option<Vec<u8>> {
+        let (mut bytes, mut is_known) = (now.to_vec(), false);
+        for LeftWrite { write: left, is_written } in &self.lists().left {
+            let (own, theirs) = (write.shared_with(left), left.shared_with(write));
+            let (PlannedWrite::Register { bytes: safe, .. }, Some(held)) = (left, left.held()) else { continue };
+            let Some(place) = bytes.get_mut(own.clone()).filter(|_| !own.is_empty()) else { continue };
+            let is_as_written =
+                |(own, theirs): (usize, usize)| (now[own] ^ safe[1 + theirs]) & left.bits_of(theirs) == 0;
+            if !is_written || own.zip(theirs.clone()).all(is_as_written) {
+                place.copy_from_slice(&held[theirs]);
+                is_known = true;
+            }
+        }
+        is_known.then_some(bytes)
+    }
+
+    /// Has others write the safe value of an output that ends without it.
+    pub(in crate::kinds) fn keep(&self, guard: &Arc<Guard>, target: Arc<dyn Leave>) {
+        guard.leave_unsafe(KernelClock::monotonic().now());
+        self.lists().pending.push(Pending { guard: guard.clone(), target });
+    }
+
+    /// Closes the targets of those that have their safe values, or that others have taken over. May block.
+    pub(crate) fn close_settled(&self) {
+        let mut lists = self.lists();
+        let (left, settled): (Vec<_>, Vec<_>) = lists.pending.drain(..).partition(|pending| pending.guard.is_owed());
+        lists.pending = left;
+        drop(lists);
+        for Pending { guard, target } in settled {
+            guard.clear_left();
+            target.leave();
         }
     }
-    is_known.then_some(bytes)
-}
 
-/// Has others write the safe value of an output that ends without it.
-pub(in crate::kinds) fn keep(guard: &Arc<Guard>, target: Arc<dyn Leave>) {
-    guard.leave_unsafe(KernelClock::monotonic().now());
-    owed().pending.push(Pending { guard: guard.clone(), target });
-}
-
-/// Closes the targets of those that have their safe values, or that others have taken over. May block.
-pub(crate) fn close_settled() {
-    let mut owed = owed();
-    let (left, settled): (Vec<_>, Vec<_>) = owed.pending.drain(..).partition(|pending| pending.guard.is_owed());
-    owed.pending = left;
-    drop(owed);
-    for Pending { guard, target } in settled {
-        guard.clear_left();
-        target.leave();
+    /// The tasks that had the target of this output, and left it without its safe value.
+    fn names(&self, guard: &Guard) -> String {
+        let lists = self.lists();
+        let theirs = lists.pending.iter().filter(|pending| pending.guard.has_target_of(guard));
+        theirs.map(|pending| pending.guard.task()).collect::<Vec<_>>().join(", ")
     }
-}
 
-/// The tasks that had the target of this output, and left it without its safe value.
-fn names(guard: &Guard) -> String {
-    let owed = owed();
-    let theirs = owed.pending.iter().filter(|pending| pending.guard.has_target_of(guard));
-    theirs.map(|pending| pending.guard.task()).collect::<Vec<_>>().join(", ")
-}
-
-thread_local! {
-    /// Takeovers of this start or reload, with the tasks that had the targets before, until it is known whether it is refused.
-    static TAKEN_OVER: RefCell<Vec<(Arc<Guard>, String)>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Has an output begin, by `write`. One that has left its target without its safe value is over then, unless that fails, or the start or the
-/// reload is refused: whoever calls this calls [`finish_takeovers`] or [`cancel_takeovers`] on the same thread.
-///
-/// # Errors
-/// What `write` said, or that a write of the safe value does not return.
-pub(in crate::kinds) fn begin(guard: &Arc<Guard>, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-    if !guard.begin_takeover() {
-        write()?;
+    /// Has an output begin, by `write`. One that has left its target without its safe value is over then, unless that fails, or the start or the
+    /// reload is refused: whoever calls this calls [`finish_takeovers`](Self::finish_takeovers) or [`cancel_takeovers`](Self::cancel_takeovers) after it.
+    ///
+    /// # Errors
+    /// What `write` said, or that a write of the safe value does not return.
+    pub(in crate::kinds) fn begin(&self, guard: &Arc<Guard>, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        if !guard.begin_takeover() {
+            write()?;
+            guard.begins();
+            return Ok(());
+        }
+        let quiet = || guard.written().is_quiet();
+        let is_quiet = quiet() || (0..LOOKS).any(|_| (pause(BETWEEN), quiet()).1);
+        let written = match is_quiet {
+            true => write(),
+            false => Err(io::Error::other(format!(
+                "the write of the safe value of {}, which had it, does not return",
+                self.names(guard)
+            ))),
+        };
+        if let Err(error) = written {
+            guard.cancel_takeover();
+            return Err(error);
+        }
+        guard.has_target();
         guard.begins();
-        return Ok(());
+        let before = self.names(guard);
+        self.lists().taken_over.push((guard.clone(), before));
+        Ok(())
     }
-    let quiet = || guard.written().is_quiet();
-    let is_quiet = quiet() || (0..LOOKS).any(|_| (pause(BETWEEN), quiet()).1);
-    let written = match is_quiet {
-        true => write(),
-        false => Err(io::Error::other(format!(
-            "the write of the safe value of {}, which had it, does not return",
-            names(guard)
-        ))),
-    };
-    if let Err(error) = written {
-        guard.cancel_takeover();
-        return Err(error);
-    }
-    guard.has_target();
-    guard.begins();
-    TAKEN_OVER.with_borrow_mut(|all| all.push((guard.clone(), names(guard))));
-    Ok(())
-}
 
-/// The start or the reload is not refused any more: the outputs that had left their targets are over.
-pub(crate) fn finish_takeovers() {
-    for (guard, before) in TAKEN_OVER.take() {
-        let task = guard.task();
-        guard.finish_takeover();
-        warn!(
-            task,
-            "{task}: has the target now that {before} left without its safe value, which is not written any more"
-        );
+    /// The start or the reload is not refused any more: the outputs that had left their targets are over.
+    pub(crate) fn finish_takeovers(&self) {
+        let taken_over = std::mem::take(&mut self.lists().taken_over);
+        for (guard, before) in taken_over {
+            let task = guard.task();
+            warn!(
+                task,
+                "{task}: has the target now that {before} left without its safe value, which is not written any more"
+            );
+        }
     }
-}
 
-/// It was refused, and what it had built is closed: the outputs that had left their targets still owe them their safe values.
-pub(crate) fn cancel_takeovers() {
-    for (guard, _) in TAKEN_OVER.take() {
-        guard.cancel_takeover();
+    /// It was refused, and what it had built is closed: the outputs that had left their targets still owe them their safe values.
+    pub(crate) fn cancel_takeovers(&self) {
+        let taken_over = std::mem::take(&mut self.lists().taken_over);
+        for (guard, _) in taken_over {
+            guard.cancel_takeover();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
 
     fn register(bus: &str, first: u8, value: &[u8], held: &[u8]) -> PlannedWrite {
         PlannedWrite::Register {
@@ -218,13 +232,14 @@ mod tests {
     #[test]
     fn a_left_register_is_written_whole_before_another_one_has_a_part_of_it() {
         let register = |first, value: &[u8]| register("/dev/i2c-of-that-test", first, value, &[]);
+        let owed = Owed::default();
         let (shared, same) = (register(0x21, &[1, 2, 3, 4]), register(0x30, &[5]));
         let left = [shared.clone(), same.clone()];
-        leave_behind(left.iter().cloned().map(|write| LeftWrite { write, is_written: false }).collect());
+        owed.leave_behind(left.iter().cloned().map(|write| LeftWrite { write, is_written: false }).collect());
         let made = RefCell::new(Vec::new());
         let make = |first, value: &[u8], result: fn() -> io::Result<()>| {
             let make = |write: &PlannedWrite| (made.borrow_mut().push(write.clone()), result()).1;
-            make_overlapping(&register(first, value), make)
+            owed.make_overlapping(&register(first, value), make)
         };
         make(0x30, &[9], || Ok(())).unwrap();
         make(0x25, &[9], || Ok(())).unwrap();
@@ -233,26 +248,27 @@ mod tests {
         assert!(failed.contains("0x01 0x02 0x03 0x04 to register 0x21") && failed.ends_with("no answer"), "{failed}");
         let by_another = || io::Result::<()>::Err(io::Error::new(io::ErrorKind::ResourceBusy, "another hertzd has it"));
         assert!(make(0x20, &[9, 9, 9], by_another).unwrap_err().ends_with("another hertzd has it"));
-        assert!(!was_made(&shared), "it is owed");
+        assert!(!owed.was_made(&shared), "it is owed");
         make(0x20, &[9, 9, 9], || Ok(())).unwrap();
-        assert!(was_made(&shared) && !was_made(&same));
+        assert!(owed.was_made(&shared) && !owed.was_made(&same));
         make(0x23, &[9], || Ok(())).unwrap();
         assert_eq!(made.into_inner(), [shared.clone(), shared.clone(), shared], "whole, and no more once it was made");
-        left.iter().for_each(forget_left);
+        left.iter().for_each(|write| owed.forget_left(write));
     }
 
     #[test]
     fn the_original_of_a_register_in_another_layout_is_put_together() {
+        let owed = Owed::default();
         let register = |first: u8, value: &[u8], held: &[u8]| register("/dev/i2c-of-this-test", first, value, held);
         let left = [(register(0x10, &[1, 2, 3], &[11, 12, 13]), false), (register(0x20, &[4], &[14]), true)];
-        leave_behind(left.iter().cloned().map(|(write, is_written)| LeftWrite { write, is_written }).collect());
-        let bytes = |first, now: &[u8]| left_bytes(&register(first, now, &[]), now);
+        owed.leave_behind(left.iter().cloned().map(|(write, is_written)| LeftWrite { write, is_written }).collect());
+        let bytes = |first, now: &[u8]| owed.left_bytes(&register(first, now, &[]), now);
         assert_eq!(bytes(0x10, &[1, 2, 3]), Some(vec![11, 12, 13]));
         assert_eq!(bytes(0x0f, &[7, 9, 9, 9, 8]), Some(vec![7, 11, 12, 13, 8]));
         assert_eq!(bytes(0x12, &[9, 9]), Some(vec![13, 9]));
         assert_eq!(bytes(0x20, &[4, 5]), Some(vec![14, 5]), "it was made safe, and still is");
         assert_eq!(bytes(0x20, &[6, 5]), None, "it has changed since");
         assert_eq!(bytes(0x30, &[1]), None);
-        left.iter().for_each(|(write, _)| forget_left(write));
+        left.iter().for_each(|(write, _)| owed.forget_left(write));
     }
 }

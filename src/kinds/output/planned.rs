@@ -11,9 +11,9 @@ use super::planned_check::{
 };
 use super::put;
 use super::setting::keep_polarity;
-#[cfg(feature = "gpio")]
-use crate::kinds::device::in_sys;
 use crate::safety::PlannedWrite;
+#[cfg(feature = "gpio")]
+use crate::site::in_sys;
 use crate::sys::can::{self, Frame, Id};
 use crate::sys::lock::{self, Taken};
 use std::fmt;

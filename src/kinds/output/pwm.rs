@@ -3,7 +3,8 @@
 
 use super::files::text_of;
 use super::setting::Setting;
-use crate::kinds::device::{Refusal, first_line, numbered};
+use crate::kinds::device::{first_line, numbered};
+use crate::site::Refusal;
 use crate::sys::clock::pause;
 use crate::time::Span;
 use std::fs;

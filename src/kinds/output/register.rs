@@ -3,10 +3,11 @@
 use super::identity::Device;
 use super::means::{Kept, Means, ONE_ONLY, PassedOver, in_time, not_a_peer};
 use super::port::{Content, Port, SafeText};
-use crate::kinds::device::{Refusal, Sight};
+use crate::kinds::device::Sight;
 use crate::kinds::i2c::WrittenRegister;
 use crate::kinds::layout::SampleLayout;
 use crate::safety::PlannedWrite;
+use crate::site::Refusal;
 use std::fs::File;
 use std::io;
 use std::path::Path;

@@ -5,15 +5,15 @@ use super::fan;
 use super::files::{Files, holds_a_number, iio_raw, is_makeable, polarity_beside, text_of};
 use super::identity::Identity;
 use super::means::{Kept, Means};
-use super::pending::{left_bytes, left_writes, make_overlapping};
+use super::pending::Owed;
 use super::place::{Place, RawScale};
 use super::port::{Content, OpenSetting, SafeSetting, SafeText, SafeWriter, Writer};
 use super::pwm;
 use super::setting::{Setting, Sort};
-use crate::kinds::device::{DeviceId, Refusal, Sight, hidden};
+use crate::kinds::device::{Sight, hidden};
 use crate::kinds::sensor::{Class, find, is_iio_raw};
-use crate::safety::PlannedWrite;
-use crate::safety::SETTINGS;
+use crate::safety::{PlannedWrite, SETTINGS};
+use crate::site::{DeviceId, Refusal};
 use crate::sys::entry::resolve;
 use crate::sys::host::missing_folder;
 use std::fs::File;
@@ -266,23 +266,23 @@ impl Target {
     }
 
     /// Writes what a process before this one has left of registers that have some of its bytes, and others.
-    pub(super) fn settle_overlapping(&self, key: &'static str) -> Result<(), Refusal> {
+    pub(super) fn settle_overlapping(&self, owed: &Owed, key: &'static str) -> Result<(), Refusal> {
         let make = |write: &PlannedWrite| write.make().map(drop);
         let refuse = |why: String| Refusal::new(key, format!("{} cannot be taken: {why}", self.shown()));
-        self.any_writes().iter().try_for_each(|own| make_overlapping(own, make)).map_err(refuse)
+        self.any_writes().iter().try_for_each(|own| owed.make_overlapping(own, make)).map_err(refuse)
     }
 
     /// What it held before hertzd wrote to it for the first time, if a process before this one has left it without its safe value. `now`: what it
     /// holds now.
-    pub(super) fn left_original(&self, now: Option<&Content>) -> Option<Content> {
+    pub(super) fn left_original(&self, owed: &Owed, now: Option<&Content>) -> Option<Content> {
         let planned = self.any_writes();
         // Of a register whose bytes are known each byte counts for itself.
         if let Some(now) = now.and_then(|now| now.stored.as_ref()) {
-            let stored = left_bytes(planned.first()?, now)?;
+            let stored = owed.left_bytes(planned.first()?, now)?;
             return Some(Content { value: self.means.text_of(&stored)?, enable: None, stored: Some(stored) });
         }
         let numbers = now.map(|now| [number(&now.value), now.enable.as_deref().and_then(number)]).unwrap_or_default();
-        let mut left = left_writes(&planned, &numbers).into_iter();
+        let mut left = owed.left_writes(&planned, &numbers).into_iter();
         let (value, enable) = (left.next().flatten(), left.next().flatten());
         if value.is_none() && enable.is_none() {
             return None;
@@ -378,13 +378,12 @@ mod tests {
     use super::*;
     use crate::config::NumberOrName;
     use crate::kinds::layout::TYPES;
-    use crate::kinds::output::pending::{LeftWrite, forget_left, leave_behind};
+    use crate::kinds::output::pending::LeftWrite;
     use crate::kinds::register::RegisterSettings;
 
     #[test]
     fn a_register_that_was_made_safe_and_has_changed_since_has_what_it_holds_as_its_original() {
         let layout = TYPES.iter().find(|(name, _)| *name == "u16be").unwrap().1.part(4, None).unwrap();
-        // No test but this one has a register there.
         let (bus, init) = (NumberOrName::Name("/dev/null".into()), Vec::new());
         let wanted = RegisterSettings { bus, address: 0x33, force: false, init, register: 0x50, layout };
         let target = Target::find(&Place::Register(wanted), Path::new("/sys")).unwrap().unwrap();
@@ -396,10 +395,11 @@ mod tests {
         let before = held([0x12, 0x30], "291");
         let text = SafeText { value: "5\n".into(), enable: None, stored: None };
         let write = target.plan(&text, Some(&before)).remove(0);
+        let owed = Owed::default();
         let left = |is_written, now: &Content| {
-            leave_behind(vec![LeftWrite { write: write.clone(), is_written }]);
-            let found = target.left_original(Some(now));
-            forget_left(&write);
+            owed.leave_behind(vec![LeftWrite { write: write.clone(), is_written }]);
+            let found = target.left_original(&owed, Some(now));
+            owed.forget_left(&write);
             found
         };
         let (safe, changed) = (held([0x00, 0x50], "5"), held([0x10, 0x50], "261"));

@@ -12,6 +12,7 @@ mod tests;
 pub(super) use keys::kind;
 
 use super::elapsed::{Periods, Rows};
+use crate::site::Site;
 use crate::task::{Column, Input, Task, Tick, TickError};
 use crate::time::Instant;
 use law::{Held, Law, Mode, Output, Settings, Step};
@@ -57,9 +58,10 @@ struct Pid {
 #[derive(Debug)]
 struct PutOut(AtomicU64);
 
-/// What the controllers of this process put out, by the names of their sections: read where tasks are built, never at a tick.
+/// What the controllers of a daemon put out, by the names of their sections: read where tasks are built, never at a tick.
 /// Of several with one name the last one runs, unless it is dropped before its first tick: its reload was given up.
-static RUNNING: Mutex<BTreeMap<String, Vec<Weak<PutOut>>>> = Mutex::new(BTreeMap::new());
+#[derive(Debug, Default)]
+struct Controllers(Mutex<BTreeMap<String, Vec<Weak<PutOut>>>>);
 
 impl Pid {
     fn new(settings: Settings, periods: Periods, inputs: Inputs) -> Self {
@@ -83,8 +85,9 @@ impl Pid {
     }
 
     /// One that goes on from what the controller of this name puts out until it takes over, if there is one.
-    fn going_on(self, name: &str) -> Self {
-        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    fn going_on(self, site: &Site, name: &str) -> Self {
+        let controllers = site.common::<Controllers>();
+        let mut running = controllers.0.lock().unwrap_or_else(PoisonError::into_inner);
         running.retain(|_, of_name| {
             of_name.retain(|put_out| put_out.strong_count() > 0);
             !of_name.is_empty()
@@ -92,6 +95,7 @@ impl Pid {
         let of_name = running.entry(name.to_owned()).or_default();
         let before = of_name.last().and_then(Weak::upgrade);
         of_name.push(Arc::downgrade(&self.put_out));
+        drop(running);
         Self { before, ..self }
     }
 

@@ -1,7 +1,8 @@
 //! Devices of `/sys` by their names: the numbers in `hwmon3` and `iio:device0` change from boot to boot, and when a device
 //! comes back. Reads small files; may block; not for a hot thread.
 
-use crate::kinds::device::{Refusal, first_line, numbered};
+use crate::kinds::device::{first_line, numbered};
+use crate::site::Refusal;
 use std::io;
 use std::path::{Path, PathBuf};
 use tracing::debug;

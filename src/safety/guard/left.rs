@@ -2,16 +2,8 @@
 //! blocks.
 
 use super::{Guard, PlannedWrite};
+use crate::atomic::Ordering;
 use crate::time::Instant;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// How many outputs that had ended without their safe values have these now, or are replaced.
-static SETTLED: AtomicU64 = AtomicU64::new(0);
-
-/// How many outputs that had ended without their safe values have these now, or are replaced: their targets are to be closed.
-pub(crate) fn settled() -> u64 {
-    SETTLED.load(Ordering::SeqCst)
-}
 
 impl Guard {
     /// It keeps what its target has, whatever happens; these would write to that.
@@ -35,18 +27,18 @@ impl Guard {
         !self.closed.load(Ordering::Relaxed) || self.is_owed()
     }
 
-    /// The safe value was written after this `trip`, and nothing has come since. If that was left to others, the target is to be closed.
-    pub(crate) fn settle(&self, trip: u64) {
+    /// The safe value was written after this `trip`, and nothing has come since. True: that was left to others, and the target is to be closed.
+    pub(crate) fn settle(&self, trip: u64) -> bool {
         // A task that has recovered since, and could not make it safe at its end, wants it again.
         if self.watched.trips() != trip {
-            return;
+            return false;
         }
         let was_wanted = self.watched.take_wanted();
         if was_wanted && self.watched.trips() != trip {
             self.watched.set_wanted(true);
-        } else if was_wanted && self.left.get().is_some() {
-            SETTLED.fetch_add(1, Ordering::SeqCst);
+            return false;
         }
+        was_wanted && self.left.get().is_some()
     }
 
     /// Its task has ended without its safe value, which others have to write.
@@ -86,11 +78,6 @@ impl Guard {
         }
         self.set_hanging(false);
         self.made_safe(None);
-    }
-
-    /// The other one is over: its target is to be closed.
-    pub(crate) fn finish_takeover(&self) {
-        SETTLED.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Its task has ended without its safe value, and another output has its target.

@@ -11,6 +11,7 @@ use super::*;
 use crate::channels::Shape;
 use crate::config::BuildError;
 use crate::kinds::device::Missing;
+use crate::site::Site;
 use crate::sys::clock::pause;
 use crate::task::{Task, Tick, TickError};
 use crate::time::{Instant, Span};
@@ -81,9 +82,10 @@ impl Sys {
         let dev = self.root().join("dev");
         let roots = [self.root(), &dev];
         let before = self.content();
-        let looked = look_under(settings.clone(), "test", roots);
+        let site = Site::default();
+        let looked = look_under(&site, settings.clone(), "test", roots);
         assert_eq!(self.content(), before);
-        let opened = open_under(settings, "test", roots);
+        let opened = open_under(&site, settings, "test", roots).map(|built| built.task);
         match (&looked, &opened) {
             (Ok(preview), Ok(task)) => {
                 assert_eq!(preview.columns, Some(task.columns()));
