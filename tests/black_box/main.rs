@@ -58,6 +58,7 @@ mod shadow;
 mod status;
 mod top;
 mod trace;
+mod two_daemons;
 mod two_steps;
 mod walk;
 mod watched;

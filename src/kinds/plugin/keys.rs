@@ -2,11 +2,10 @@
 //!
 //! To know the keys the library is loaded: this may block, and runs the library's initialisers.
 
-use super::libraries;
 use super::{Plugin, columns, described};
 use crate::config::{Blueprint, BuildError, ClockKind, Key, Kind, Preview, Section, Value};
 use crate::site::Built;
-use crate::sys::plugin::{DescribedKey, Instance, KeyKind, Library, Refused, Setting, Start};
+use crate::sys::plugin::{DescribedKey, Instance, KeyKind, Library, Refused, Setting, Start, libraries};
 use crate::task::{Input, Task};
 use serde_json::{Map, Value as Json};
 use std::path::{Path, PathBuf};

@@ -7,6 +7,7 @@
 mod abi;
 mod elf;
 mod instance;
+pub(crate) mod libraries;
 mod library;
 mod table;
 mod text;
