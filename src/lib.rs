@@ -127,7 +127,7 @@ pub(crate) mod worker;
 
 pub use cli::App;
 pub use config::Kinds;
-pub use site::{Built, Site};
+pub use site::{Built, SafeOutput, Site};
 #[cfg(any(test, target_env = "musl"))]
 pub use sys::arena::Arena;
 pub use task::{Column, Task, Tick, TickError};

@@ -5,7 +5,7 @@
 
 use super::failure::Failure;
 use super::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan, is_at, refused};
-use crate::kinds::output::{LeftWrite, Owed, is_left_to_another, values_last};
+use crate::kinds::output::{LeftWrite, LeftWrites, is_left_to_another, values_last};
 use crate::safety::{Guard, PlannedWrite};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::helper;
@@ -43,7 +43,7 @@ pub(super) struct LeftOutputs {
     plans: Vec<(PathBuf, File)>,    // locked
     unread: Vec<(PathBuf, String)>, // plans that cannot be carried out, and why
     has_started: bool,
-    owed: Arc<Owed>,
+    writes: Arc<LeftWrites>, // all of them, as outputs have to know them
 }
 
 #[derive(Debug)]
@@ -59,13 +59,13 @@ impl LeftOutputs {
     ///
     /// # Errors
     /// The process lives whose plan is at `own`, or another one has that locked; or a plan could not be kept aside.
-    pub(super) fn take(own: &Path, others: &[PathBuf], owed: Arc<Owed>) -> Result<Self, Failure> {
+    pub(super) fn take(own: &Path, others: &[PathBuf], known: Arc<LeftWrites>) -> Result<Self, Failure> {
         let mut left = Self {
             outputs: Vec::new(),
             plans: Vec::new(),
             unread: kept_aside(own).collect(),
             has_started: false,
-            owed,
+            writes: known,
         };
         match take_when_free(own) {
             Ok((plan, file)) => left.add(plan, own, file),
@@ -94,7 +94,7 @@ impl LeftOutputs {
             let is_written = output.planned.written;
             output.planned.writes.iter().map(move |write| LeftWrite { write: write.clone(), is_written })
         });
-        left.owed.leave_behind(writes.collect());
+        left.writes.leave_behind(writes.collect());
         Ok(left)
     }
 
@@ -121,7 +121,7 @@ impl LeftOutputs {
         let begun: Vec<PlannedWrite> =
             guards.iter().filter(|guard| guard.has_begun()).flat_map(|guard| guard.writes()).collect();
         self.outputs.retain_mut(|output| {
-            output.has_become(&self.owed, |write| beside(write, &begun));
+            output.has_become(&self.writes, |write| beside(write, &begun));
             !output.planned.writes.is_empty()
         });
         // Those that were made safe are known for the outputs of the start alone: from then on what is there is what was there before.
@@ -129,7 +129,7 @@ impl LeftOutputs {
             let (written, owed) = self.outputs.drain(..).partition(|output| output.planned.written);
             self.outputs = owed;
             let written: Vec<LeftOutput> = written;
-            written.iter().flat_map(|output| &output.planned.writes).for_each(|write| self.owed.forget_left(write));
+            written.iter().flat_map(|output| &output.planned.writes).for_each(|write| self.writes.forget_left(write));
         }
         let planned: Vec<PlannedWrite> = guards.iter().flat_map(|guard| guard.writes()).collect();
         self.outputs.iter().filter_map(|output| output.beside(&planned)).collect()
@@ -161,14 +161,14 @@ impl LeftOutputs {
             if output.under_way.is_some() || output.next.is_some_and(|next| began < next) {
                 continue;
             }
-            changed |= output.has_become(&self.owed, |write| Some(write.clone().followed()));
+            changed |= output.has_become(&self.writes, |write| Some(write.clone().followed()));
             if let Some(owed) = output.beside(&planned).filter(|owed| !owed.written) {
                 output.begin(owed);
             }
         }
         loop {
-            let (now, owed) = (clock.now(), &self.owed);
-            self.outputs.retain_mut(|output| match output.has_ended(now, owed) {
+            let (now, known) = (clock.now(), &self.writes);
+            self.outputs.retain_mut(|output| match output.has_ended(now, known) {
                 None => true,
                 Some(is_over) => {
                     changed = true;
@@ -195,7 +195,7 @@ impl LeftOutputs {
         for LeftOutput { planned, failed, .. } in &mut self.outputs {
             if !planned.written
                 && !planned.writes.is_empty()
-                && planned.writes.iter().all(|write| self.owed.was_made(write))
+                && planned.writes.iter().all(|write| self.writes.was_made(write))
             {
                 (planned.written, *failed) = (true, None);
                 say_written(&planned.task, &planned.writes);
@@ -228,7 +228,7 @@ impl LeftOutputs {
 
 impl Drop for LeftOutputs {
     fn drop(&mut self) {
-        self.outputs.iter().flat_map(|output| &output.planned.writes).for_each(|write| self.owed.forget_left(write));
+        self.outputs.iter().flat_map(|output| &output.planned.writes).for_each(|write| self.writes.forget_left(write));
     }
 }
 
@@ -240,16 +240,16 @@ impl LeftOutput {
     }
 
     /// Has other writes in the place of its own, or none. True: one has changed.
-    fn has_become(&mut self, owed: &Owed, now: impl Fn(&PlannedWrite) -> Option<PlannedWrite>) -> bool {
+    fn has_become(&mut self, known: &LeftWrites, now: impl Fn(&PlannedWrite) -> Option<PlannedWrite>) -> bool {
         let before = std::mem::take(&mut self.planned.writes);
         let mut changed = false;
         for write in before {
             let now = now(&write);
             if now.as_ref() != Some(&write) {
                 changed = true;
-                owed.forget_left(&write);
+                known.forget_left(&write);
                 let is_written = self.planned.written;
-                owed.leave_behind(now.iter().map(|write| LeftWrite { write: write.clone(), is_written }).collect());
+                known.leave_behind(now.iter().map(|write| LeftWrite { write: write.clone(), is_written }).collect());
             }
             self.planned.writes.extend(now);
         }
@@ -273,7 +273,7 @@ impl LeftOutput {
     }
 
     /// Whether a write of it has ended since, and nothing is owed any more; `None`: nothing has ended.
-    fn has_ended(&mut self, now: Instant, owed: &Owed) -> Option<bool> {
+    fn has_ended(&mut self, now: Instant, known: &LeftWrites) -> Option<bool> {
         let result = match self.under_way.as_ref()?.0.try_recv() {
             Ok(result) => result,
             Err(TryRecvError::Empty) => return None,
@@ -284,14 +284,14 @@ impl LeftOutput {
         match result {
             Ok(()) => {
                 say_written(&task, &writes);
-                Some(self.is_over(owed, &writes))
+                Some(self.is_over(known, &writes))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_gone_for_good() => {
                 warn!(
                     task,
                     "{task}: its safe value, {says}, was left by an earlier run, and there is no such file any more"
                 );
-                Some(self.is_over(owed, &writes))
+                Some(self.is_over(known, &writes))
             }
             Err(error) => {
                 // Another hertzd that has it may hold it, or give it back what it has found there: what the earlier run wrote.
@@ -303,8 +303,8 @@ impl LeftOutput {
     }
 
     /// These are not owed any more. Whether none is.
-    fn is_over(&mut self, owed: &Owed, writes: &[PlannedWrite]) -> bool {
-        self.has_become(owed, |write| beside(write, writes));
+    fn is_over(&mut self, known: &LeftWrites, writes: &[PlannedWrite]) -> bool {
+        self.has_become(known, |write| beside(write, writes));
         self.planned.writes.is_empty()
     }
 

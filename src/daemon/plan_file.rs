@@ -4,7 +4,7 @@
 use super::failure::Failure;
 use super::left_outputs::LeftOutputs;
 use super::safe_plan::{PlannedOutput, SafePlan, VERSION, is_at};
-use crate::kinds::output::Owed;
+use crate::kinds::output::LeftWrites;
 use crate::safety::Guard;
 use crate::sys::dir::{Dir, Readers};
 use crate::sys::lock;
@@ -27,14 +27,19 @@ pub(super) struct PlanFile {
     /// What processes before this one have left; `None`: nobody has looked.
     left: Option<LeftOutputs>,
     others: Vec<PathBuf>,
-    owed: Arc<Owed>,
+    left_writes: Arc<LeftWrites>,
     /// What is wrong with the plan that lies there, for those who ask whether all is well.
     pub(super) trouble: Option<String>,
 }
 
 impl PlanFile {
-    /// `others`: the plans of processes that have died, which this one deals with as well. `owed`: by the outputs of this daemon.
-    pub(super) fn at(path: Option<PathBuf>, readers: Readers, others: Vec<PathBuf>, owed: Arc<Owed>) -> Self {
+    /// `others`: the plans of processes that have died, which this one deals with as well. `left_writes`: as outputs have to know them.
+    pub(super) fn at(
+        path: Option<PathBuf>,
+        readers: Readers,
+        others: Vec<PathBuf>,
+        left_writes: Arc<LeftWrites>,
+    ) -> Self {
         Self {
             path,
             readers,
@@ -43,7 +48,7 @@ impl PlanFile {
             missing_is_said: false,
             left: None,
             others,
-            owed,
+            left_writes,
             trouble: None,
         }
     }
@@ -54,7 +59,7 @@ impl PlanFile {
     /// See [`LeftOutputs::take`].
     pub(super) fn take_left(&mut self) -> Result<(), Failure> {
         if let (Some(path), None) = (&self.path, &self.left) {
-            self.left = Some(LeftOutputs::take(path, &self.others, self.owed.clone())?);
+            self.left = Some(LeftOutputs::take(path, &self.others, self.left_writes.clone())?);
         }
         Ok(())
     }

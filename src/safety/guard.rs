@@ -56,7 +56,12 @@ pub(crate) trait SafeWrite: Send + Sync {
     /// The same, for another process that finds nothing open.
     fn plan(&self) -> Vec<PlannedWrite>;
 
-    /// The same without waiting for who is about to change it.
+    /// What is written, for people, where the plan does not say it.
+    fn shown(&self) -> String {
+        String::new()
+    }
+
+    /// The same as [`plan`](Self::plan) without waiting for who is about to change it.
     fn plan_unless_locked(&self) -> Option<Vec<PlannedWrite>> {
         Some(self.plan())
     }
@@ -377,13 +382,20 @@ impl Guard {
 
     /// What is written to make it safe, for people.
     pub(crate) fn says(&self) -> String {
-        listed(&self.plan())
+        self.listed(&self.plan())
+    }
+
+    fn listed(&self, plan: &[PlannedWrite]) -> String {
+        match (plan, &self.writer) {
+            ([], Some(writer)) => writer.shown(),
+            (plan, _) => plan.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        }
     }
 
     /// The same in a sentence, for a thread that must not wait for who is about to change it.
     pub(crate) fn says_unless_locked(&self) -> String {
         let plan = self.writer.as_ref().map_or_else(|| Some(Vec::new()), |writer| writer.plan_unless_locked());
-        plan.map_or_else(|| "its safe value".to_owned(), |plan| format!("its safe value, {},", listed(&plan)))
+        plan.map_or_else(|| "its safe value".to_owned(), |plan| format!("its safe value, {},", self.listed(&plan)))
     }
 
     /// The GPIO line that it writes to, requested, if it is one.
@@ -395,10 +407,6 @@ impl Guard {
     pub(crate) fn plan(&self) -> Vec<PlannedWrite> {
         self.writer.as_ref().map_or_else(Vec::new, |writer| writer.plan())
     }
-}
-
-fn listed(plan: &[PlannedWrite]) -> String {
-    plan.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// What is written to is not there.

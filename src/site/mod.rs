@@ -3,7 +3,9 @@
 //! | file | what it holds |
 //! | --- | --- |
 //! | `built` | the task and what it brings: who makes it safe, what it writes first |
+//! | `guarded` | an output to hardware of a user's own |
 //! | `claims`, `device`, `refusal` | which task has which device, and why another one cannot have it |
+//! | `target` | what only its id is known of, as tasks have it one after the other |
 //! | `common` | what the tasks of one daemon share from one start or reload to the next |
 //!
 //! Off the hot thread; no clock is read.
@@ -13,7 +15,9 @@ mod claims;
 mod common;
 mod device;
 mod error;
+mod guarded;
 mod refusal;
+mod target;
 
 pub(crate) use built::Beginning;
 pub use built::Built;
@@ -23,7 +27,9 @@ pub(crate) use common::Common;
 pub(crate) use device::in_sys;
 pub(crate) use device::{DeviceId, OpenDevice};
 pub use error::BuildError;
+pub use guarded::SafeOutput;
 pub(crate) use refusal::{Label, Refusal};
+pub(crate) use target::{Target, Targets};
 
 use std::any::Any;
 use std::sync::Arc;

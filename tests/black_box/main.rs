@@ -34,6 +34,7 @@ mod held_outputs;
 mod log_formats;
 mod measure;
 mod monitoring;
+mod own_output;
 #[cfg(feature = "plugin")]
 mod plugin_faults;
 #[cfg(all(feature = "mcap", feature = "plugin"))]

@@ -1,11 +1,9 @@
 //! One frame that a task sends: what its signals put out, and how others than the task can make it safe. A tick allocates nothing.
 
-use super::held::{Held, Sent};
 use super::settings::{SentFrame, SentSignal};
-use crate::kinds::output::Owed;
 use crate::kinds::output::law::{Law, Step, Wanted};
-use crate::safety::{Guard, PlannedWrite, SafeWrite, Writing};
-use crate::site::{Beginning, DeviceId, Refusal, Site};
+use crate::safety::{Guard, Owed, PlannedWrite, SafeWrite, Writing};
+use crate::site::{Beginning, DeviceId, Refusal, Site, Target, Targets};
 use crate::sys::can::{self, Frame};
 use crate::task::{Input, Quality};
 use crate::time::Span;
@@ -24,7 +22,7 @@ pub(super) struct Outgoing {
     seen: Option<u64>, // how often another thread has made it safe, if it has not recovered from that
     follows: bool,     // it takes the id over from another task
     finished: bool,
-    held: Arc<Held>,
+    held: Arc<Target>,
     owed: Arc<Owed>,
 }
 
@@ -78,7 +76,7 @@ impl Outgoing {
         follows: bool,
     ) -> Self {
         let (empty, safe) = (empty_frame(&frame, fd, bit_rate_switch), safe_frame(&frame, fd, bit_rate_switch));
-        let sent_ids = site.common::<Sent>();
+        let sent_ids = site.common::<Targets>();
         let before = sent_ids.join(target);
         // One that has ended without its safe values is not gone on from.
         let follows = follows && before.is_some();

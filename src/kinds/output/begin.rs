@@ -3,12 +3,11 @@
 //! that builds tasks.
 
 use super::held::Held;
-use super::pending::Owed;
 use super::place::Place;
 use super::port::Content;
 use super::reopen::set_up;
 use super::target::Target;
-use crate::safety::Guard;
+use crate::safety::{Guard, Owed};
 use crate::site::{Beginning, Refusal};
 use std::io;
 use std::sync::{Arc, Weak};

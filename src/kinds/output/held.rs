@@ -4,11 +4,10 @@
 use super::digits::Form;
 use super::identity::Identity;
 use super::means::{Kept, PassedOver};
-use super::pending::Leave;
 use super::place::{Place, RawScale};
 use super::port::{Content, OpenFiles, SafeText};
 use super::readback::Readback;
-use crate::safety::{Guard, PlannedWrite, Watched};
+use crate::safety::{Guard, Leave, PlannedWrite, Watched};
 use crate::site::{Claim, DeviceId};
 use std::fs::File;
 use std::path::{Path, PathBuf};

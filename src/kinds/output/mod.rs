@@ -16,7 +16,7 @@
 //! | `driven` | for the kind heartbeat: a target that is switched on and off |
 //! | `reopen` | a target that goes away and comes back |
 //! | `readback` | what the target holds, against what was written to it last |
-//! | `pending` | outputs that have ended without their safe value, until it is written |
+//! | `left_writes` | safe values that an earlier process has left |
 //! | `planned_check`, `planned`, `planned_fan`, `planned_readback` | the safe value, as other threads and processes can write it, and read it back |
 //!
 //! Time comes with the ticks. A tick allocates nothing and makes one system call where something is to be written; that blocks for as
@@ -33,13 +33,13 @@ mod held;
 mod identity;
 mod keys;
 pub(super) mod law;
+mod left_writes;
 #[cfg(feature = "gpio")]
 mod line;
 mod list;
 mod means;
 mod named;
 mod open;
-mod pending;
 mod place;
 mod planned;
 mod planned_check;
@@ -60,10 +60,9 @@ mod task;
 pub(super) use driven::{Switch, Switched};
 pub(crate) use held::Targets;
 pub(super) use keys::{TAKES_OVER_WITHIN, kind, refuse_within_a_period};
+pub(crate) use left_writes::{LeftWrite, LeftWrites};
 pub(super) use list::list;
 pub(super) use named::SWITCH_KEYS;
-pub(super) use pending::Leave;
-pub(crate) use pending::{LeftWrite, Owed};
 pub(crate) use planned::is_left_to_another;
 pub(crate) use planned_fan::values_last;
 pub(crate) use reopen::Reopened;

@@ -6,7 +6,7 @@ use super::digits::{Digits, Form, number};
 use super::files::folder_of;
 use super::held::{End, Held, SafeEnd, Targets};
 use super::law::Law;
-use super::pending::Owed;
+use super::left_writes::LeftWrites;
 use super::place::Place;
 use super::port::{Content, SafeText};
 use super::pwm;
@@ -17,7 +17,7 @@ use super::target::{Target, hidden_place};
 use super::task::{Output, SafeState, columns};
 use crate::config::{BuildError, Preview};
 use crate::kinds::device::{Missing, Sight, preview};
-use crate::safety::{Guard, LiveOutputs, SafeWrite, Terms};
+use crate::safety::{Guard, LiveOutputs, Owed, SafeWrite, Terms};
 use crate::site::{Built, DeviceId, Holder, Label, Refusal, Site};
 use crate::sys::clock::pause;
 use crate::time::Span;
@@ -234,9 +234,9 @@ fn take_free(
     sys: &Path,
 ) -> Result<(Target, Arc<Held>, Option<Content>), Refusal> {
     let target = exported(&settings.place, target, sys)?;
-    let owed = site.common::<Owed>();
+    let left = site.common::<LeftWrites>();
     let held = take(site, &target, settings.place.key())?;
-    target.settle_overlapping(&owed, settings.place.key())?;
+    target.settle_overlapping(&left, settings.place.key())?;
     if settings.is_read_at_once() && target.has_init() {
         target.init()?;
     }
@@ -244,7 +244,7 @@ fn take_free(
     let mut now = None;
     if settings.is_read_at_once() || !target.has_init() {
         now = target.read(Some(held.taken())).ok();
-        let left = target.left_original(&owed, now.as_ref());
+        let left = target.left_original(&left, now.as_ref());
         if left.is_some() {
             held.remember(|| left.clone().filter(Content::is_number));
         }

@@ -4,8 +4,8 @@ use super::digits::{Digits, Form, number};
 use super::fan;
 use super::files::{Files, holds_a_number, iio_raw, is_makeable, polarity_beside, text_of};
 use super::identity::Identity;
+use super::left_writes::LeftWrites;
 use super::means::{Kept, Means};
-use super::pending::Owed;
 use super::place::{Place, RawScale};
 use super::port::{Content, OpenSetting, SafeSetting, SafeText, SafeWriter, Writer};
 use super::pwm;
@@ -266,24 +266,24 @@ impl Target {
     }
 
     /// Writes what a process before this one has left of registers that have some of its bytes, and others.
-    pub(super) fn settle_overlapping(&self, owed: &Owed, key: &'static str) -> Result<(), Refusal> {
+    pub(super) fn settle_overlapping(&self, left: &LeftWrites, key: &'static str) -> Result<(), Refusal> {
         let make = |write: &PlannedWrite| write.make().map(drop);
         let refuse = |why: String| Refusal::new(key, format!("{} cannot be taken: {why}", self.shown()));
-        self.any_writes().iter().try_for_each(|own| owed.make_overlapping(own, make)).map_err(refuse)
+        self.any_writes().iter().try_for_each(|own| left.make_overlapping(own, make)).map_err(refuse)
     }
 
     /// What it held before hertzd wrote to it for the first time, if a process before this one has left it without its safe value. `now`: what it
     /// holds now.
-    pub(super) fn left_original(&self, owed: &Owed, now: Option<&Content>) -> Option<Content> {
+    pub(super) fn left_original(&self, left: &LeftWrites, now: Option<&Content>) -> Option<Content> {
         let planned = self.any_writes();
         // Of a register whose bytes are known each byte counts for itself.
         if let Some(now) = now.and_then(|now| now.stored.as_ref()) {
-            let stored = owed.left_bytes(planned.first()?, now)?;
+            let stored = left.left_bytes(planned.first()?, now)?;
             return Some(Content { value: self.means.text_of(&stored)?, enable: None, stored: Some(stored) });
         }
         let numbers = now.map(|now| [number(&now.value), now.enable.as_deref().and_then(number)]).unwrap_or_default();
-        let mut left = owed.left_writes(&planned, &numbers).into_iter();
-        let (value, enable) = (left.next().flatten(), left.next().flatten());
+        let mut found = left.left_writes(&planned, &numbers).into_iter();
+        let (value, enable) = (found.next().flatten(), found.next().flatten());
         if value.is_none() && enable.is_none() {
             return None;
         }
@@ -378,7 +378,7 @@ mod tests {
     use super::*;
     use crate::config::NumberOrName;
     use crate::kinds::layout::TYPES;
-    use crate::kinds::output::pending::LeftWrite;
+    use crate::kinds::output::left_writes::LeftWrite;
     use crate::kinds::register::RegisterSettings;
 
     #[test]
@@ -395,11 +395,11 @@ mod tests {
         let before = held([0x12, 0x30], "291");
         let text = SafeText { value: "5\n".into(), enable: None, stored: None };
         let write = target.plan(&text, Some(&before)).remove(0);
-        let owed = Owed::default();
+        let all = LeftWrites::default();
         let left = |is_written, now: &Content| {
-            owed.leave_behind(vec![LeftWrite { write: write.clone(), is_written }]);
-            let found = target.left_original(&owed, Some(now));
-            owed.forget_left(&write);
+            all.leave_behind(vec![LeftWrite { write: write.clone(), is_written }]);
+            let found = target.left_original(&all, Some(now));
+            all.forget_left(&write);
             found
         };
         let (safe, changed) = (held([0x00, 0x50], "5"), held([0x10, 0x50], "261"));

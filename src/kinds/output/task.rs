@@ -3,11 +3,10 @@
 use super::digits::{Digits, Form};
 use super::held::Held;
 use super::law::{Law, Settings, Step, Wanted};
-use super::pending::Owed;
 use super::port::{SafeText, Writer};
 use super::settings::Conversion;
 use crate::kinds::elapsed::seconds_since_last;
-use crate::safety::{Guard, Live};
+use crate::safety::{Guard, Live, Owed};
 use crate::site::Claim;
 use crate::task::{Column, Input, Quality, Task, Tick, TickError};
 use std::sync::Arc;

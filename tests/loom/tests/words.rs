@@ -14,7 +14,7 @@ const NOT_TRIED: [(&str, &str); 12] = [
     ("src/daemon/spare_threads.rs", "a count of idle threads, beside a channel"),
     ("src/daemon/status_socket.rs", "a flag that ends a thread"),
     ("src/kinds/alarm/mod.rs", "a fence after the count of references, which is the standard library's"),
-    ("src/kinds/can/held.rs", "a count of users, under a lock where they are added"),
+    ("src/site/target.rs", "a count of users, under a lock where they are added"),
     ("src/kinds/output/held.rs", "a count of users, under a lock where they are added; a flag of one thread"),
     ("src/kinds/output/reopen.rs", "a count that main polls"),
     ("src/kinds/sensor/follow.rs", "a flag, beside the descriptor of sys/fd.rs"),

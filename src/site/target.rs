@@ -1,46 +1,45 @@
-//! Which ids the tasks of a daemon send, so that a reload can hand one over. A mutex guards the list: it is used where tasks are
-//! built, never at a tick.
+//! Targets that are known by their ids alone, so that a reload can hand one over: there is nothing to be kept open. A mutex guards the list: it
+//! is used where tasks are built, never at a tick.
 
-use crate::kinds::output::Leave;
-use crate::safety::Watched;
-use crate::site::DeviceId;
+use super::device::DeviceId;
+use crate::safety::{Leave, Watched};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// What the tasks share that send one id one after the other.
+/// What the tasks share that have one target one after the other.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(crate) struct Target {
     id: DeviceId,
     users: AtomicUsize, // two while one takes over from the other
     watched: Arc<Watched>,
 }
 
-impl Leave for Held {
+impl Leave for Target {
     fn leave(&self) {
         Self::leave(self);
     }
 }
 
-/// The ids that the tasks of a daemon send.
+/// Those of the tasks of a daemon.
 #[derive(Debug, Default)]
-pub(super) struct Sent(Mutex<Vec<Weak<Held>>>);
+pub(crate) struct Targets(Mutex<Vec<Weak<Target>>>);
 
-impl Sent {
-    fn all(&self) -> MutexGuard<'_, Vec<Weak<Held>>> {
+impl Targets {
+    fn all(&self) -> MutexGuard<'_, Vec<Weak<Target>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One that no task sends so far.
-    pub(super) fn add(&self, id: DeviceId) -> Arc<Held> {
-        let held = Arc::new(Held { id, users: AtomicUsize::new(1), watched: Arc::default() });
+    /// One that no task has so far.
+    pub(crate) fn add(&self, id: DeviceId) -> Arc<Target> {
+        let held = Arc::new(Target { id, users: AtomicUsize::new(1), watched: Arc::default() });
         let mut all = self.all();
         all.retain(|held| held.strong_count() > 0);
         all.push(Arc::downgrade(&held));
         held
     }
 
-    /// That of the task which sends it now, and will end, or has ended without its safe values.
-    pub(super) fn join(&self, id: &DeviceId) -> Option<Arc<Held>> {
+    /// That of the task which has it now, and will end, or has ended without its safe values.
+    pub(crate) fn join(&self, id: &DeviceId) -> Option<Arc<Target>> {
         self.all().iter().filter_map(Weak::upgrade).find(|held| {
             // One whose last task is about to leave it has none.
             let more = |users: usize| (users > 0).then_some(users + 1);
@@ -49,14 +48,14 @@ impl Sent {
     }
 }
 
-impl Held {
+impl Target {
     /// What the thread sees that watches over it.
-    pub(super) fn watched(&self) -> Arc<Watched> {
+    pub(crate) fn watched(&self) -> Arc<Watched> {
         self.watched.clone()
     }
 
     /// A task has it no more. Whether no other one has.
-    pub(super) fn leave(&self) -> bool {
+    pub(crate) fn leave(&self) -> bool {
         self.users.fetch_sub(1, Ordering::SeqCst) == 1
     }
 }
@@ -67,7 +66,7 @@ mod tests {
 
     #[test]
     fn the_last_of_two_tasks_is_told() {
-        let (id, sent) = (DeviceId::Named("an id".into()), Sent::default());
+        let (id, sent) = (DeviceId::Named("an id".into()), Targets::default());
         assert!(sent.join(&id).is_none());
         let old = sent.add(id.clone());
         let new = sent.join(&id).unwrap();
