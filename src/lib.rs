@@ -137,13 +137,12 @@ pub use task::{Column, Task, Tick, TickError};
 pub mod internals {
     pub use crate::cli::EXIT_CODES;
     pub use crate::daemon::{Connections, Loader, Options, Requests, SimulateOptions, run as run_daemon, simulate};
-    pub use crate::kinds::output::kind_under as output_kind_under;
-    pub use crate::kinds::sensor::{BufferSettings, ByName, SensorSettings, Source, open_under as open_sensor_under};
     #[cfg(feature = "video")]
     pub use crate::kinds::video::{cameras, modes};
     pub use crate::log::{Advice, Message, Output, PanicEvent, advice};
     pub use crate::metrics::{Event, Summary, TaskState, TaskSummary};
     pub use crate::sim::{NeverPreempted, Scripted, SimClock};
+    pub use crate::site::Roots;
     pub use crate::sys::clock::{KernelClock, pause, thread_cpu_time};
     pub use crate::sys::fd::writable;
     pub use crate::sys::host::{Host, cpu_set_size};

@@ -10,7 +10,7 @@ use crate::config::{
 use crate::pacing::LeakyBucket;
 use crate::recording::{Content, Identity, Recordings, TaskOutput};
 use crate::safety::Guard;
-use crate::site::{Beginning, Built, Common, Site};
+use crate::site::{Beginning, Built, Site};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::missing_folder;
 use crate::task::Column;
@@ -34,7 +34,7 @@ pub(super) struct Assembled {
 /// already, and hand over the devices of those that end. Numbers are taken from `next_id`. `building` hears of each task before it is built.
 pub(super) fn assemble(
     config: &mut Config,
-    common: &Arc<Common>,
+    site: Site,
     begins: impl Fn(&str) -> bool,
     next_id: &mut u32,
     recordings: &mut Recordings,
@@ -44,7 +44,7 @@ pub(super) fn assemble(
     let mut problems = share_recordings(&mut config.tasks);
     let workers = &config.workers;
     let running = config.tasks.iter().filter(|task| !begins(&task.name));
-    let mut site = Site::of(common.clone()).beside(running.map(|task| task.name.clone()));
+    let mut site = site.beside(running.map(|task| task.name.clone()));
     for (index, task) in config.tasks.iter_mut().enumerate().filter(|(_, task)| begins(&task.name)) {
         building(&task.name);
         let clock = plan::clock(workers[task.worker].clock);

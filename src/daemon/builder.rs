@@ -25,7 +25,7 @@ use crate::kinds::output::Targets;
 use crate::log::Message;
 use crate::recording::Recordings;
 use crate::safety::Owed;
-use crate::site::Common;
+use crate::site::Site;
 use crate::sys::clock::KernelClock;
 use crate::sys::memory;
 use crate::sys::thread::{Bandwidth, helper};
@@ -113,7 +113,7 @@ impl Builder {
     /// Makes the thread. Its workers send on `done` when they end.
     pub(super) fn spawn(
         load: Loader,
-        common: Arc<Common>,
+        site: Site,
         guard: Arc<GuardThread>,
         plan: PlanFile,
         allowed: Arc<AllowedCpus>,
@@ -124,10 +124,10 @@ impl Builder {
         // The start asks for nothing else.
         let shared = Arc::new(Shared::default());
         shared.begin(READING.into());
-        let (owed, targets) = (common.of(), common.of());
+        let (owed, targets) = (site.common(), site.common());
         let builder = BuilderLoop {
             load,
-            common,
+            site,
             owed,
             targets,
             guard,
@@ -212,7 +212,7 @@ impl Builder {
 
 struct BuilderLoop {
     load: Loader,
-    common: Arc<Common>, // of the tasks of all starts and reloads
+    site: Site, // a copy of which is lent for each start and reload
     owed: Arc<Owed>,
     targets: Arc<Targets>,
     guard: Arc<GuardThread>,
@@ -323,7 +323,8 @@ impl BuilderLoop {
         let shared = &self.shared;
         let building = |task: &str| shared.begin(format!("opening what task {task} uses"));
         let begins = |task: &str| diff.tasks.get(task) != Some(&Change::Kept);
-        let built = assemble(&mut config, &self.common, begins, &mut self.next_task, &mut self.recordings, building);
+        let built =
+            assemble(&mut config, self.site.clone(), begins, &mut self.next_task, &mut self.recordings, building);
         let mut built = built?;
         self.guard.add(built.values_mut().flat_map(|built| std::mem::take(&mut built.guards)).collect());
         let new = built.iter_mut().map(|(index, built)| (*index, std::mem::take(&mut built.joint))).collect();

@@ -31,7 +31,7 @@ use super::watch::{self, ServiceNotices};
 use crate::kinds::output::Reopened;
 use crate::log::LogOutput;
 use crate::metrics::{Summary, is_troubled};
-use crate::site::Common;
+use crate::site::{Common, Site};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::thread::helper::{self, Death};
@@ -175,8 +175,15 @@ impl<'a> Daemon<'a> {
                 metrics: MetricsThread::spawn(output, feed, flies, common.of())
                     .map_err(failed("the metrics thread"))?,
                 recorder: RecorderThread::spawn(fed).map_err(failed("the recorder thread"))?,
-                builder: Builder::spawn(load, common.clone(), guard.clone(), plan(), allowed.clone(), done)
-                    .map_err(failed("the builder thread"))?,
+                builder: Builder::spawn(
+                    load,
+                    Site::of(common.clone(), options.roots.clone()),
+                    guard.clone(),
+                    plan(),
+                    allowed.clone(),
+                    done,
+                )
+                .map_err(failed("the builder thread"))?,
                 guard,
                 relays: common.of(),
             })

@@ -80,7 +80,7 @@ impl Drop for Claim {
 }
 
 /// Tasks are built to replace others: devices of tasks that do not go on are handed over.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Exchange {
     latest: u64, // claim, when it began
     stay: BTreeSet<String>,

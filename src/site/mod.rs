@@ -6,6 +6,7 @@
 //! | `guarded` | an output to hardware of a user's own |
 //! | `claims`, `device`, `refusal` | which task has which device, and why another one cannot have it |
 //! | `target` | what only its id is known of, as tasks have it one after the other |
+//! | `roots` | where the trees of devices are |
 //! | `common` | what the tasks of one daemon share from one start or reload to the next |
 //!
 //! Off the hot thread; no clock is read.
@@ -17,6 +18,7 @@ mod device;
 mod error;
 mod guarded;
 mod refusal;
+mod roots;
 mod target;
 
 pub(crate) use built::Beginning;
@@ -29,22 +31,40 @@ pub(crate) use device::{DeviceId, OpenDevice};
 pub use error::BuildError;
 pub use guarded::SafeOutput;
 pub(crate) use refusal::{Label, Refusal};
+pub use roots::Roots;
 pub(crate) use target::{Target, Targets};
 
 use std::any::Any;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Lent to each task of one start or reload while it is built, or is looked at. One that was made by itself has nothing in common with others.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Site {
     common: Arc<Common>,
+    roots: Roots,
     exchange: Option<Exchange>,
 }
 
 impl Site {
     /// For tasks of the daemon that has this.
-    pub(crate) fn of(common: Arc<Common>) -> Self {
-        Self { common, exchange: None }
+    pub(crate) fn of(common: Arc<Common>, roots: Roots) -> Self {
+        Self { common, roots, exchange: None }
+    }
+
+    /// One by itself, where the trees of devices are these.
+    pub fn under(roots: Roots) -> Self {
+        Self { roots, ..Self::default() }
+    }
+
+    /// The tree that the kernel shows its devices in: `/sys`, but in a test.
+    pub fn sys(&self) -> &Path {
+        &self.roots.sys
+    }
+
+    /// The folder of device files: `/dev`, but in a test.
+    pub fn dev(&self) -> &Path {
+        &self.roots.dev
     }
 
     /// For tasks that replace others: all that hold a device now will end, but for those that go on. Their devices are handed over.

@@ -97,7 +97,7 @@ impl Running {
 fn an_output_of_ones_own_is_made_safe_wherever_those_of_hertzd_are() {
     let folder = tempfile::tempdir().unwrap();
     let (port, other) = (folder.path().join("port"), folder.path().join("other"));
-    [&port, &other].map(|file| fs::write(file, "").unwrap());
+    [&port, &other].into_iter().for_each(|file| fs::write(file, "").unwrap());
     let text = config(&lamp("lamp", &port));
     let daemon = Running::start(text.clone(), 50);
     daemon.until_lamp_is(&port, "050");

@@ -3,7 +3,7 @@
 use super::program;
 use hertzd::config::{Blueprint, Config, Facts, Kind, Kinds, Section};
 use hertzd::internals::{Connections, Host, Loader, Options, Request, Requests, cpu_set_size};
-use hertzd::internals::{output_kind_under, pause, run_daemon};
+use hertzd::internals::{Roots, pause, run_daemon};
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::Span;
 use serde_json::Value;
@@ -81,16 +81,12 @@ impl Running {
             fs::write(fan.join(file), text).unwrap();
         }
         let source = move |_: &mut Section<'_>| Some(Blueprint::built(Source(gives)));
-        let kinds = Kinds::builtin().add(output_kind_under(&folder.join("sys"))).add(Kind::new(
-            "source",
-            "Gives two numbers.",
-            &[],
-            source,
-        ));
+        let kinds = Kinds::builtin().add(Kind::new("source", "Gives two numbers.", &[], source));
         let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
         let text = TASKS.replace("@HERE@", folder.to_str().unwrap());
         let load = Loader::new(move || Config::parse(text.clone(), "test.toml", &kinds, &facts));
-        let options = Options { status_socket: Some(folder.join("s")), ..Options::default() };
+        let roots = Roots { sys: folder.join("sys"), ..Roots::default() };
+        let options = Options { status_socket: Some(folder.join("s")), roots, ..Options::default() };
         let requests = Requests::default();
         let connections = requests.clone();
         let thread = std::thread::spawn(move || {

@@ -13,7 +13,7 @@ use tracing::debug;
 
 /// What to do where the device is not there at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Missing {
+pub(crate) enum Missing {
     /// Refuse to start.
     #[default]
     Refuse,
@@ -25,7 +25,7 @@ impl Missing {
     const CHOICES: [(&str, Self); 2] = [("refuse", Self::Refuse), ("wait", Self::Wait)];
 
     /// The key of every kind that has a device.
-    pub const KEY: Key = Key::new(
+    pub(crate) const KEY: Key = Key::new(
         "missing",
         Value::Choice(&words(&Self::CHOICES)),
         "What to do if the device is not there at the start: refuse to start, or start and keep looking for it. A device \
@@ -34,7 +34,7 @@ impl Missing {
     .default("\"refuse\"");
 
     /// What the section says.
-    pub fn of(section: &mut Section<'_>) -> Self {
+    pub(crate) fn of(section: &mut Section<'_>) -> Self {
         section.choice(&Self::KEY, &Self::CHOICES).unwrap_or_default()
     }
 }
@@ -157,7 +157,7 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::site::{Common, DeviceId};
+    use crate::site::{Common, DeviceId, Roots};
     use crate::sys::clock::pause;
     use crate::time::Span;
     use std::sync::Arc;
@@ -240,12 +240,12 @@ mod tests {
         };
         let begin = |site: &Site, task| Reconnecting::open(site, label(task), Missing::Wait, open());
         let common = Arc::<Common>::default();
-        let site = Site::of(common.clone());
+        let site = Site::of(common.clone(), Roots::default());
         let mut old = begin(&site, "a").unwrap();
         let refused = begin(&site, "b").unwrap_err().message;
         assert_eq!(refused, "the toy is in use by task a; only one task at a time can have it");
 
-        let exchanging = Site::of(common).beside([]);
+        let exchanging = Site::of(common, Roots::default()).beside([]);
         let wrong = || Err::<Alone, _>(Refusal::new("device", "it has no such line"));
         assert!(
             Reconnecting::open(&exchanging, label("b"), Missing::Refuse, wrong).is_err(),

@@ -6,7 +6,6 @@ use crate::kinds::output::{SWITCH_KEYS, Switch};
 use crate::safety::LiveOutputs;
 use crate::site::{Built, Site};
 use serde_json::json;
-use std::path::Path;
 use std::sync::Arc;
 
 const OUTPUTS: Key = Key::new(
@@ -37,7 +36,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let build = move |site: &mut Site| {
         let outputs = site.common::<LiveOutputs>();
         let wanted = names.map(|names| names.iter().map(|name| outputs.named(name)).collect());
-        let (switched, beginning) = switch.open(site, &task, Path::new("/sys"))?;
+        let (switched, beginning) = switch.open(site, &task)?;
         let built = Built::from(Heartbeat::new(Some(switched), outputs, wanted));
         Ok(match beginning {
             Some(beginning) => built.beginning(|| beginning.write()),
@@ -45,7 +44,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         })
     };
     Some(Blueprint::new(build).looking(move |site| {
-        let preview = looked.look(site, &its_task, Path::new("/sys"))?;
+        let preview = looked.look(site, &its_task)?;
         Ok(crate::config::Preview { columns: Some(super::columns()), ..preview })
     }))
 }

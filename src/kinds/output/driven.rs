@@ -14,7 +14,6 @@ use crate::kinds::device::{Missing, Sight, preview};
 use crate::safety::LastWritten;
 use crate::site::{Beginning, Claim, DeviceId, Holder, Label, Refusal, Site};
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 /// What a section names.
@@ -33,12 +32,8 @@ impl Switch {
     }
 
     /// Opens it. In the second step it is switched off, unless another task hands it over: then it is as that has left it.
-    pub(in crate::kinds) fn open(
-        self,
-        site: &Site,
-        task: &str,
-        sys: &Path,
-    ) -> Result<(Switched, Option<Beginning>), BuildError> {
+    pub(in crate::kinds) fn open(self, site: &Site, task: &str) -> Result<(Switched, Option<Beginning>), BuildError> {
+        let sys = site.sys();
         let (key, off) = (self.0.key(), self.raw(false));
         let label = Label::new(self.0.to_string(), task);
         let target = match Target::find(&self.0, sys)? {
@@ -75,9 +70,9 @@ impl Switch {
     }
 
     /// What that would find; nothing is changed.
-    pub(in crate::kinds) fn look(&self, site: &Site, task: &str, sys: &Path) -> Result<Preview, BuildError> {
+    pub(in crate::kinds) fn look(&self, site: &Site, task: &str) -> Result<Preview, BuildError> {
         let (key, label) = (self.0.key(), Label::new(self.0.to_string(), task));
-        let sight = match Target::find(&self.0, sys) {
+        let sight = match Target::find(&self.0, site.sys()) {
             Err(refusal) => hidden_place(&self.0).ok_or(refusal)?,
             Ok(Some(target)) => target.look(key)?,
             Ok(None) => {

@@ -66,5 +66,3 @@ pub(super) use named::SWITCH_KEYS;
 pub(crate) use planned::is_left_to_another;
 pub(crate) use planned_fan::values_last;
 pub(crate) use reopen::Reopened;
-
-pub use keys::kind_under;

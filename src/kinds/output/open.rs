@@ -31,7 +31,8 @@ const LOOKS: u32 = 160;
 const BETWEEN_LOOKS: Span = Span::from_millis(25);
 
 /// Opens an output; nothing is written to its target before its beginning. `task` names its section.
-pub(super) fn open(site: &Site, settings: OutputSettings, task: &str, sys: &Path) -> Result<Built, BuildError> {
+pub(super) fn open(site: &Site, settings: OutputSettings, task: &str) -> Result<Built, BuildError> {
+    let sys = site.sys();
     let (targets, owed) = (site.common::<Targets>(), site.common::<Owed>());
     let key = settings.place.key();
     let label = Label::new(settings.label(), task);
@@ -311,7 +312,8 @@ fn safe_state(
 }
 
 /// What [`open`] would find; nothing is changed.
-pub(super) fn look(site: &Site, settings: &OutputSettings, task: &str, sys: &Path) -> Result<Preview, BuildError> {
+pub(super) fn look(site: &Site, settings: &OutputSettings, task: &str) -> Result<Preview, BuildError> {
+    let sys = site.sys();
     let key = settings.place.key();
     let label = Label::new(settings.label(), task);
     let found = match Target::find(&settings.place, sys) {

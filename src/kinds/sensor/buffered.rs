@@ -18,7 +18,7 @@ use crate::task::{Column, Task, Tick, TickError};
 use crate::time::{Clock, Instant};
 use std::io::{self, Read};
 use std::mem;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tracing::warn;
 
 /// Reads of one tick: a second one only if the first found the buffer full.
@@ -60,10 +60,9 @@ impl Buffered {
         wanted: ByName,
         mut settings: BufferSettings,
         missing: Missing,
-        [sys, dev]: [&Path; 2],
         label: Label,
     ) -> Result<Self, BuildError> {
-        let (sys, dev): (PathBuf, PathBuf) = (sys.into(), dev.into());
+        let (sys, dev) = (site.sys().to_owned(), site.dev().to_owned());
         let first = First::of(site, &label, missing, Buffer::open(&wanted, &settings, &sys, &dev))?;
         let there: Vec<(String, usize)> = match &first {
             First::Opened(buffer) => {
@@ -118,10 +117,9 @@ impl Buffered {
         wanted: &ByName,
         settings: BufferSettings,
         missing: Missing,
-        [sys, dev]: [&Path; 2],
         label: &Label,
     ) -> Result<Preview, BuildError> {
-        let looked = buffer::look(wanted, &settings, sys, dev);
+        let looked = buffer::look(wanted, &settings, site.sys(), site.dev());
         let there = match &looked {
             Ok((_, channels)) => channels.iter().map(|(channel, layout)| (channel.clone(), layout.repeat)).collect(),
             Err(_) => usual(&settings),

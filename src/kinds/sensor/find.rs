@@ -9,12 +9,12 @@ use tracing::debug;
 
 /// Which device is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ByName {
+pub(crate) struct ByName {
     /// The content of its file `name` or, for IIO, `label`.
-    pub name: String,
+    pub(crate) name: String,
     /// Which of several with that name: the kernel's name of its parent device (`0-0048`, `PCI0`), or its own (`hwmon3`)
     /// if it has none.
-    pub device: Option<String>,
+    pub(crate) device: Option<String>,
 }
 
 /// One class of devices.
