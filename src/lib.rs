@@ -76,6 +76,8 @@
 //! | `sys` | the kernel: clocks, threads, signals, memory, devices; the only room with `unsafe` |
 //! | [`config`] | from TOML files to valid values, or every problem with its line |
 //! | `kinds` | what tasks do: `sensor`, `i2c`, `gpio`, `audio`, `video`, `pid`, `filter`, `profile`, `expr`, `alarm`, `output`, `heartbeat`, `can`, `process`, `load` |
+//! | `site` | what a task may ask of the daemon while it is built, and what it brings: [`Site`] and [`Built`] |
+//! | `safety` | targets with a safe value: who writes it when the task does not |
 //! | `worker` | the hot thread: its set-up, its loop, and the exchange of its tasks on a reload |
 //! | `metrics` | from tick records to histograms, causes, events and the summary |
 //! | `recording` | CSV, WAV and MCAP files |
@@ -112,7 +114,9 @@ pub mod pacing;
 pub(crate) mod program;
 pub(crate) mod recording;
 pub(crate) mod report;
+pub(crate) mod safety;
 pub(crate) mod sim;
+pub(crate) mod site;
 pub(crate) mod sys;
 pub mod task;
 pub mod time;
@@ -123,6 +127,7 @@ pub(crate) mod worker;
 
 pub use cli::App;
 pub use config::Kinds;
+pub use site::{Built, SafeOutput, Site};
 #[cfg(any(test, target_env = "musl"))]
 pub use sys::arena::Arena;
 pub use task::{Column, Task, Tick, TickError};
@@ -132,13 +137,12 @@ pub use task::{Column, Task, Tick, TickError};
 pub mod internals {
     pub use crate::cli::EXIT_CODES;
     pub use crate::daemon::{Connections, Loader, Options, Requests, SimulateOptions, run as run_daemon, simulate};
-    pub use crate::kinds::output::kind_under as output_kind_under;
-    pub use crate::kinds::sensor::{BufferSettings, ByName, SensorSettings, Source, open_under as open_sensor_under};
     #[cfg(feature = "video")]
     pub use crate::kinds::video::{cameras, modes};
     pub use crate::log::{Advice, Message, Output, PanicEvent, advice};
     pub use crate::metrics::{Event, Summary, TaskState, TaskSummary};
     pub use crate::sim::{NeverPreempted, Scripted, SimClock};
+    pub use crate::site::Roots;
     pub use crate::sys::clock::{KernelClock, pause, thread_cpu_time};
     pub use crate::sys::fd::writable;
     pub use crate::sys::host::{Host, cpu_set_size};

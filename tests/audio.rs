@@ -5,6 +5,7 @@
 
 mod program;
 
+use hertzd::Site;
 use hertzd::channels::{AudioFormat, Format, Head, Queue, SampleFormat, blocks};
 use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts};
@@ -258,7 +259,8 @@ fn no_sample_rate_makes_a_tick_panic() {
         let facts = Facts { online_cpus: vec![0], cpu_set_size: 1024 };
         let mut config =
             Config::parse(&text, "null.toml", &Kinds::builtin(), &facts).unwrap_or_else(|no| panic!("{no}"));
-        let Ok(mut task) = config.tasks[0].blueprint.build() else { continue };
+        let Ok(built) = config.tasks[0].blueprint.build(&mut Site::default()) else { continue };
+        let mut task = built.task;
         let mut values = vec![f64::NAN; task.columns().len()];
         for n in 0..20 {
             let at = KernelClock::monotonic().now();
@@ -329,7 +331,7 @@ fn build_task(keys: &str) -> Box<dyn Task> {
     let facts = Facts { online_cpus: vec![0], cpu_set_size: 1024 };
     let config = format!("[task.tone]\nkind = \"audio\"\n{keys}");
     let mut config = Config::parse(config, "test.toml", &Kinds::builtin(), &facts).unwrap_or_else(|no| panic!("{no}"));
-    config.tasks[0].blueprint.build().unwrap_or_else(|no| panic!("{no}"))
+    config.tasks[0].blueprint.build(&mut Site::default()).unwrap_or_else(|no| panic!("{no}")).task
 }
 
 /// Ticks until `frames` frames were captured; returns all blocks and their bytes.

@@ -7,10 +7,9 @@
 mod plugin;
 
 use hertzd::config::{Blueprint, Kind, Kinds};
-use hertzd::config::{Config, Facts, Key, Value};
+use hertzd::config::{Config, Facts};
 use hertzd::internals::pause;
-use hertzd::internals::{BufferSettings, ByName, SensorSettings, Source, open_sensor_under};
-use hertzd::internals::{Connections, Loader, Options, Requests, run_daemon};
+use hertzd::internals::{Connections, Loader, Options, Requests, Roots, run_daemon};
 use hertzd::internals::{Event, TaskSummary};
 use hertzd::internals::{Host, cpu_set_size};
 use hertzd::internals::{Output, PanicEvent, Request};
@@ -136,6 +135,15 @@ enum Until {
 
 /// As [`calls_on_the_hot_thread`], while the configuration is edited: `config(n)` is the text after `n` edits.
 fn calls_while(config: impl Fn(usize) -> String + Send + 'static, until: Until) -> (u64, u64, Vec<TaskSummary>) {
+    calls_under(Roots::default(), config, until)
+}
+
+/// The same with other trees of devices.
+fn calls_under(
+    roots: Roots,
+    config: impl Fn(usize) -> String + Send + 'static,
+    until: Until,
+) -> (u64, u64, Vec<TaskSummary>) {
     let (length, reloads) = match until {
         Until::Length(length) => (Some(length), 0),
         Until::Reloads(reloads) => (None, reloads),
@@ -146,14 +154,10 @@ fn calls_while(config: impl Fn(usize) -> String + Send + 'static, until: Until) 
     let kinds = Kinds::builtin()
         .add(Kind::new("probe", "Counts allocations.", &[], move |_: &mut hertzd::config::Section<'_>| {
             let probe = probe();
-            Some(Blueprint::new(move || Ok(Box::new(probe) as Box<dyn Task>)))
-        }))
-        .add(Kind::new("imu", "A buffer on a made-up /sys.", IMU_KEYS, |section: &mut hertzd::config::Section<'_>| {
-            let (sys, dev) = (section.path(&IMU_KEYS[0])?, section.path(&IMU_KEYS[1])?);
-            Some(Blueprint::new(move || open_sensor_under(imu(), "imu", [&sys, &dev])))
+            Some(Blueprint::new(move |_| Ok(probe.into())))
         }))
         .add(Kind::new("allocating", "Allocates.", &[], |_: &mut hertzd::config::Section<'_>| {
-            Some(Blueprint::new(|| Ok(Box::new(Allocating) as Box<dyn Task>)))
+            Some(Blueprint::new(|_| Ok(Allocating.into())))
         }));
     // With this policy the probe misses no release, no matter how busy the machine is.
     let probe = "kind = \"probe\"\nrate = \"1 kHz\"\noverrun = \"credit\"\nmax-debt = \"1h\"\n";
@@ -181,7 +185,7 @@ fn calls_while(config: impl Fn(usize) -> String + Send + 'static, until: Until) 
             ask.ask(if done < reloads + 2 { Request::Reload } else { Request::Stop(libc::SIGTERM) });
         }
     });
-    let options = Options { length, ..Options::default() };
+    let options = Options { length, roots, ..Options::default() };
     let outcome =
         run_daemon(load, &options, Connections { requests, output: Box::new(Quiet), ..Connections::default() });
     let outcome = outcome.unwrap_or_else(|failure| panic!("{failure}"));
@@ -287,14 +291,6 @@ fn a_task_that_is_a_program_allocates_nothing() {
     assert!(last("silent", "missing") > 0.0 && last("ending", "restarts") > 0.0);
 }
 
-const IMU_KEYS: &[Key] = &[Key::new("sys", Value::Path, ""), Key::new("dev", Value::Path, "")];
-
-fn imu() -> SensorSettings {
-    let wanted = ByName { name: "imu".into(), device: None };
-    let buffer = BufferSettings { trigger: None, channels: Vec::new(), length: 16, sampling_frequency: Some(1_000.0) };
-    SensorSettings { source: Source::Buffer(wanted, buffer), values: Vec::new(), ..SensorSettings::file("") }
-}
-
 /// A fake `/sys` with an IIO device and its buffer, and a fake `/dev` with its node.
 fn fake_machine(folder: &Path) -> (PathBuf, PathBuf) {
     let (sys, dev) = (folder.join("sys"), folder.join("dev"));
@@ -346,10 +342,12 @@ fn sensors_with_several_values_and_buffers_allocate_nothing() {
         per-second = true
 
         [task.imu]
-        kind = "imu"
+        kind = "sensor"
         rate = "200 Hz"
-        sys = "@/sys"
-        dev = "@/dev"
+        iio = "imu"
+        buffered = true
+        buffer-length = 16
+        sampling-frequency = 1000
         record = "@/imu.csv"
 
         [task.beat]
@@ -398,7 +396,8 @@ fn sensors_with_several_values_and_buffers_allocate_nothing() {
         }
         f64::from(u32::try_from(written).unwrap())
     });
-    let (ticks, calls, tasks) = calls_on_the_hot_thread(&config, Span::from_seconds(5));
+    let length = Until::Length(Span::from_seconds(5));
+    let (ticks, calls, tasks) = calls_under(Roots::under(folder.path()), move |_| config.clone(), length);
     let written = device.join().unwrap();
     assert_eq!(ticks, 5_000);
     assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks");

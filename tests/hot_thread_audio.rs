@@ -8,6 +8,7 @@
 #[allow(dead_code, reason = "what is skipped is all that these tests use of it")]
 mod emulation;
 
+use hertzd::Site;
 use hertzd::channels::{Queue, blocks};
 use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts};
@@ -70,7 +71,7 @@ fn allocations(keys: &str) -> (u64, u64) {
     let config = format!("[task.a]\nkind = \"audio\"\nrate = 100\ndevice = \"null\"\nbuffer = \"40ms\"\n{keys}");
     let mut config = Config::parse(config, "test.toml", &Kinds::builtin(), &facts).unwrap_or_else(|no| panic!("{no}"));
     let before = CALLS.get();
-    let mut task = config.tasks[0].blueprint.build().unwrap_or_else(|no| panic!("{no}"));
+    let mut task = config.tasks[0].blueprint.build(&mut Site::default()).unwrap_or_else(|no| panic!("{no}")).task;
     let opening = CALLS.get() - before;
     let (sender, mut receiver) = blocks(Queue::Fifo, &task.stream().unwrap());
     task.connect(sender);

@@ -2,10 +2,10 @@
 //! is disabled, removed, kept and exchanged by a reload, and at the end. The trees of hwmon and PWM are made of plain files that
 //! are named as in `/sys`; no driver is behind them, and a number that got shorter leaves old digits behind its newline.
 
+use hertzd::Site;
 use hertzd::config::{Blueprint, Config, Facts, Kind, Kinds, Section};
 use hertzd::internals::{
-    Connections, Host, Loader, Options, Request, Requests, cpu_set_size, lock_as_hertzd, output_kind_under, pause,
-    run_daemon,
+    Connections, Host, Loader, Options, Request, Requests, Roots, cpu_set_size, lock_as_hertzd, pause, run_daemon,
 };
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::Span;
@@ -53,10 +53,14 @@ impl Task for Source {
     }
 }
 
-fn kinds(sys: &Path, mode: &Arc<Mutex<Mode>>) -> Kinds {
+fn kinds(mode: &Arc<Mutex<Mode>>) -> Kinds {
     let mode = mode.clone();
     let source = move |_: &mut Section<'_>| Some(Blueprint::built(Source(mode.clone())));
-    Kinds::empty().add(output_kind_under(sys)).add(Kind::new("source", "A value that the test controls.", &[], source))
+    Kinds::builtin().add(Kind::new("source", "A value that the test controls.", &[], source))
+}
+
+fn roots(sys: &Path) -> Roots {
+    Roots { sys: sys.to_owned(), ..Roots::default() }
 }
 
 fn facts() -> Facts {
@@ -78,20 +82,20 @@ struct Daemon {
 impl Daemon {
     fn start(sys: &Path, text: String, first: Mode) -> Self {
         let mode = Arc::new(Mutex::new(first));
-        Self::start_with(kinds(sys, &mode), text, mode)
+        Self::start_with(sys, kinds(&mode), text, mode)
     }
 
-    fn start_with(kinds: Kinds, text: String, mode: Arc<Mutex<Mode>>) -> Self {
+    fn start_with(sys: &Path, kinds: Kinds, text: String, mode: Arc<Mutex<Mode>>) -> Self {
         let (text, loads, requests) = (Arc::new(Mutex::new(text)), Arc::new(AtomicUsize::new(0)), Requests::default());
         let (loaded, count, asked) = (text.clone(), loads.clone(), requests.clone());
+        let options = Options { roots: roots(sys), ..Options::default() };
         let thread = std::thread::spawn(move || {
             let load = Loader::new(move || {
                 let config = Config::parse(loaded.lock().unwrap().clone(), "test.toml", &kinds, &facts());
                 count.fetch_add(1, Ordering::SeqCst);
                 config
             });
-            let ended =
-                run_daemon(load, &Options::default(), Connections { requests: asked, ..Connections::default() });
+            let ended = run_daemon(load, &options, Connections { requests: asked, ..Connections::default() });
             let outcome = ended.map_err(|failure| failure.to_string())?;
             Ok(outcome.summary.tasks.iter().map(|task| (task.task.clone(), task.ran, task.errors)).collect())
         });
@@ -521,9 +525,10 @@ fn one_target_has_one_writer() {
     let sys = folder.path().join("sys");
     let looked = |text: &str| {
         let mode = Arc::new(Mutex::new(Mode::Bad));
-        let mut config = Config::parse(text, "test.toml", &kinds(&sys, &mode), &facts())
-            .unwrap_or_else(|problems| panic!("{problems}"));
-        let mut looks: Vec<_> = config.tasks.iter_mut().map(|task| task.blueprint.look().unwrap()).collect();
+        let mut config =
+            Config::parse(text, "test.toml", &kinds(&mode), &facts()).unwrap_or_else(|problems| panic!("{problems}"));
+        let mut site = Site::under(roots(&sys));
+        let mut looks: Vec<_> = config.tasks.iter_mut().map(|task| task.blueprint.look(&mut site).unwrap()).collect();
         looks.pop().unwrap().map(|preview| preview.safe).map_err(|error| format!("{}: {}", error.key, error.message))
     };
     // The same file by another name, and by the class that it belongs to.
@@ -536,13 +541,11 @@ fn one_target_has_one_writer() {
     let twice = task("a", &by_path(&hwmon.join("pwm1")), "1") + &task("b", fan, "1");
     assert!(looked(&twice).unwrap_err().contains("is in use by task a"));
     let started = |text: String| {
-        let load = {
-            let sys = sys.clone();
-            Loader::new(move || {
-                Config::parse(text.clone(), "test.toml", &kinds(&sys, &Arc::new(Mutex::new(Mode::Bad))), &facts())
-            })
-        };
-        run_daemon(load, &Options { length: Some(Span::from_millis(50)), ..Options::default() }, Connections::default())
+        let load = Loader::new(move || {
+            Config::parse(text.clone(), "test.toml", &kinds(&Arc::new(Mutex::new(Mode::Bad))), &facts())
+        });
+        let options = Options { length: Some(Span::from_millis(50)), roots: roots(&sys), ..Options::default() };
+        run_daemon(load, &options, Connections::default())
     };
     let refused = started(twice).unwrap_err().to_string();
     assert!(refused.contains("is in use by task a"), "{refused}");
@@ -702,21 +705,21 @@ fn an_output_whose_own_tick_panics_is_made_safe_at_once_and_others_go_on() {
     let sys = folder.path().join("sys");
     let (panics, beside) = (folder.path().join("panics"), folder.path().join("beside"));
     let (mode, asked) = (Arc::new(Mutex::new(Mode::Good(0.5))), Arc::new(AtomicBool::new(false)));
-    let (of_output, its_asked) = (output_kind_under(&sys), asked.clone());
-    let keys = of_output.keys.clone();
+    let (builtin, its_asked) = (Kinds::builtin(), asked.clone());
+    let keys = builtin.get("output").unwrap().keys.clone();
     let parse = move |section: &mut Section<'_>| {
-        let mut blueprint = (of_output.parse)(section)?;
+        let mut blueprint = (builtin.get("output").unwrap().parse)(section)?;
         let asked = its_asked.clone();
-        Some(Blueprint::new(move || Ok(Box::new(Panicking(blueprint.build()?, asked)))))
+        Some(Blueprint::new(move |site| Ok(blueprint.build(site)?.map(|task| Panicking(task, asked)))))
     };
-    let kinds = kinds(&sys, &mode).add(Kind::new("panicking", "An output that panics.", keys, parse));
+    let kinds = kinds(&mode).add(Kind::new("panicking", "An output that panics.", keys, parse));
     let output = |name: &str, kind: &str, path: &Path| {
         let terms = TERMS.replace("\"output\"", &format!("\"{kind}\""));
         format!("[task.{name}]\n{terms}input = \"source.v\"\npath = \"{}\"\nsafe = 42\n", path.display())
     };
     let source = "[task.source]\nkind = \"source\"\nrate = 200\n".to_owned();
     let text = source + &output("panics", "panicking", &panics) + &output("beside", "output", &beside);
-    let daemon = Daemon::start_with(kinds, text, mode);
+    let daemon = Daemon::start_with(&sys, kinds, text, mode);
     daemon.until_file(&panics, "0.5");
     daemon.until_file(&beside, "0.5");
     asked.store(true, Ordering::SeqCst);

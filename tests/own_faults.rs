@@ -51,7 +51,7 @@ fn kinds(shared: &Arc<Shared>) -> Kinds {
         let shared = shared.clone();
         move |_: &mut hertzd::config::Section<'_>| {
             let shared = shared.clone();
-            Some(Blueprint::new(move || Ok(Box::new(Own { shared, waits, panics }) as Box<dyn Task>)))
+            Some(Blueprint::new(move |_| Ok(Own { shared, waits, panics }.into())))
         }
     };
     Kinds::empty()
@@ -59,7 +59,7 @@ fn kinds(shared: &Arc<Shared>) -> Kinds {
         .add(Kind::new("waits", "Waits.", &[], own(true, false)))
         .add(Kind::new("panics", "Panics when it is dropped.", &[], own(false, true)))
         .add(Kind::new("unbuilt", "Cannot be made.", &[], |_: &mut hertzd::config::Section<'_>| {
-            Some(Blueprint::new(|| panic!("a constructor that panics")))
+            Some(Blueprint::new(|_| panic!("a constructor that panics")))
         }))
 }
 

@@ -5,8 +5,7 @@ mod program;
 
 use hertzd::config::{Config, Facts, Kinds};
 use hertzd::internals::{
-    Connections, Host, KernelClock, Loader, Options, Request, Requests, cpu_set_size, output_kind_under, pause,
-    run_daemon,
+    Connections, Host, KernelClock, Loader, Options, Request, Requests, Roots, cpu_set_size, pause, run_daemon,
 };
 use hertzd::time::{Clock, Span};
 use program::{HERE, PATIENCE};
@@ -41,9 +40,9 @@ impl Machine {
     fn start(output: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self::device(folder.path(), 3, "fake");
-        let options = Options { safe_plan: Some(folder.path().join("plan.json")), ..Options::default() };
-        let (requests, kinds) =
-            (Requests::default(), Kinds::empty().add(output_kind_under(&folder.path().join("sys"))));
+        let roots = Roots { sys: folder.path().join("sys"), ..Roots::default() };
+        let options = Options { safe_plan: Some(folder.path().join("plan.json")), roots, ..Options::default() };
+        let (requests, kinds) = (Requests::default(), Kinds::builtin());
         let (asked, text) = (requests.clone(), Arc::new(Mutex::new(Self::section(folder.path(), output))));
         let loaded = text.clone();
         let thread = std::thread::spawn(move || {

@@ -46,7 +46,7 @@ pub(crate) fn kind() -> Kind {
 fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let plant = Plant { force: section.input(&FORCE)?, world: World::new(), steps: 0, free: 0 };
     let preview = Preview { columns: Some(plant.columns()), ..Preview::default() };
-    Some(Blueprint::new(move || Ok(Box::new(plant))).looking(move || Ok(preview)).computing())
+    Some(Blueprint::new(move |_| Ok(plant.into())).looking(move |_| Ok(preview)).computing())
 }
 
 /// The plant as a task: a step for each of its periods.

@@ -99,6 +99,7 @@ fn run_logged(app: App, args: RunArgs, log: Log, held: Option<Held>) -> Result<(
         left_plans: directory.as_ref().map(|directory| directory.left_plans.clone()).unwrap_or_default(),
         shadow: args.shadow,
         stop_timeout: args.stop_timeout,
+        ..Options::default()
     };
     let app = if args.shadow { app.in_shadow() } else { app };
     let fail_if = Arc::new(args.fail_if);

@@ -3,8 +3,9 @@
 use super::{App, Source, Stop, print, runtime, safe_readback};
 use crate::config::{BuildError, Problems, TaskConfig};
 use crate::daemon::{FoundPlan, NoPlan, SafePlan};
-use crate::kinds::output::{Guard, PlannedWrite};
-use crate::kinds::{can, output};
+use crate::kinds::can;
+use crate::safety::{Guard, PlannedWrite};
+use crate::site::{Built, Site};
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Span};
 use std::fmt::Write as _;
@@ -121,10 +122,11 @@ fn make_all(tasks: Vec<TaskConfig>, live: Live, dry_run: bool) -> Vec<Became> {
     all.into_iter().map(|became| became.unwrap_or_else(late)).collect()
 }
 
-/// Opens an output, and writes its safe values, unless another daemon has it.
+/// Opens an output, and writes its safe values, unless another daemon has it. It has a site by itself: others are made safe meanwhile.
 fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
+    let mut site = Site::default();
     let refused = |error: BuildError| Became::Failed(format!("{}: {}", error.key, error.message));
-    let preview = match task.blueprint.look() {
+    let preview = match task.blueprint.look(&mut site) {
         Some(Ok(preview)) => preview,
         Some(Err(error)) => return refused(error),
         None => return Became::Failed("there is nothing to look at".into()),
@@ -134,7 +136,7 @@ fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
         let is_unseen = task.kind == "can" && !live.unseen.is_empty();
         is_unseen.then(|| format!("a daemon whose plan cannot be read may be sending it: {}", live.unseen.join("; ")))
     };
-    if let Some(by) = preview.taken.first().cloned().or_else(|| sender(&live.plans)).or_else(unseen) {
+    if let Some(by) = preview.taken.first().cloned().or_else(|| sender(&site, &live.plans)).or_else(unseen) {
         return Became::Held(by);
     }
     let safe = preview.safe.clone();
@@ -155,19 +157,17 @@ fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
         };
         return Became::Well(safe.iter().map(by).collect());
     }
-    output::opened();
-    output::beginnings();
-    let opened = match task.blueprint.build() {
-        Ok(opened) => opened,
+    let Built { task, beginnings, guards } = match task.blueprint.build(&mut site) {
+        Ok(built) => built,
         Err(error) => return refused(error),
     };
-    for beginning in output::beginnings() {
+    for beginning in beginnings {
         if let Err(error) = beginning.write() {
             return refused(error);
         }
     }
     let (mut wrote, mut failed, mut looks) = (Vec::new(), Vec::new(), Vec::new());
-    for guard in output::opened().iter().filter_map(Weak::upgrade) {
+    for guard in guards.iter().filter_map(Weak::upgrade) {
         match guard.trip() {
             Ok(()) => {
                 wrote.push(format!("wrote {}", guard.says()));
@@ -176,9 +176,9 @@ fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
             Err(error) => failed.push(format!("{}: {error}", guard.says())),
         }
     }
-    let look = |(guard, write): &(Arc<Guard>, PlannedWrite)| guard.amiss(write);
+    let look = |(guard, write): &(Arc<Guard>, PlannedWrite)| write.amiss(guard.line());
     failed.extend(safe_readback::amiss(looks.iter().map(|it| (None, || look(it))).collect()));
-    drop(opened);
+    drop(task);
     match (&failed[..], &wrote[..]) {
         ([], []) => Became::Failed("it cannot be made safe by another than its task".into()),
         ([], _) => Became::Well(wrote),
@@ -187,9 +187,10 @@ fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
 }
 
 /// Which of these daemons sends a frame that the task being looked at sends too. Nothing locks the id of a frame.
-fn sender(live: &[SafePlan]) -> Option<String> {
+fn sender(site: &Site, live: &[SafePlan]) -> Option<String> {
     let writes = |plan: &SafePlan| plan.outputs.iter().flat_map(|output| output.writes.clone()).collect::<Vec<_>>();
-    let is_sent_here = |write: &PlannedWrite| write.sends().is_some_and(|(interface, id)| can::sends(interface, id));
+    let is_sent_here =
+        |write: &PlannedWrite| write.sends().is_some_and(|(interface, id)| can::sends(site, interface, id));
     live.iter().find_map(|plan| {
         let write = writes(plan).into_iter().find(is_sent_here)?;
         Some(format!("the daemon with pid {} sends it: in its plan is {write}", plan.pid))

@@ -2,8 +2,9 @@
 
 use super::{runtime, safe_readback};
 use crate::daemon::{FoundPlan, NoPlan, PlannedOutput};
-use crate::kinds::output::{PlannedWrite, once_more};
+use crate::kinds::output::once_more;
 use crate::program;
+use crate::safety::PlannedWrite;
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;

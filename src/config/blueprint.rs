@@ -3,6 +3,7 @@
 //! Building and looking may block, and so may the look at a file's state; all are called off the hot thread. No clock is read here.
 
 use crate::channels::Shape;
+use crate::site::{BuildError, Built, Site};
 use crate::task::{Column, Task};
 use crate::time::Span;
 use std::any::Any;
@@ -11,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::{fmt, fs};
 
 /// What makes a task: files are opened and buffers allocated here.
-type Build = Box<dyn FnOnce() -> Result<Box<dyn Task>, BuildError> + Send>;
+type Build = Box<dyn FnOnce(&mut Site) -> Result<Built, BuildError> + Send>;
 
 /// What makes the task that runs in its place on the virtual clock; nothing is opened.
-type BuildAtTheDesk = Build;
+type BuildAtTheDesk = Box<dyn FnOnce() -> Result<Box<dyn Task>, BuildError> + Send>;
 
 /// What looks at what that would open, and changes nothing.
-type Look = Box<dyn FnOnce() -> Result<Preview, BuildError> + Send>;
+type Look = Box<dyn FnOnce(&mut Site) -> Result<Preview, BuildError> + Send>;
 
 /// What tells the unit of a value by its name, as far as the section says it.
 type Units = Box<dyn Fn(&str) -> String + Send>;
@@ -48,8 +49,8 @@ pub struct Exceptional {
 }
 
 impl Blueprint {
-    /// A blueprint that `build` turns into a task.
-    pub fn new(build: impl FnOnce() -> Result<Box<dyn Task>, BuildError> + Send + 'static) -> Self {
+    /// A blueprint that `build` turns into a task, and what that brings. A task that brings nothing is returned by `Ok(task.into())`.
+    pub fn new(build: impl FnOnce(&mut Site) -> Result<Built, BuildError> + Send + 'static) -> Self {
         Self {
             build: Some(Box::new(build)),
             look: None,
@@ -69,13 +70,13 @@ impl Blueprint {
     /// A blueprint of a task that exists already and opens nothing.
     pub fn built(task: impl Task + 'static) -> Self {
         let preview = Preview::of(&task);
-        Self::new(move || Ok(Box::new(task))).looking(move || Ok(preview))
+        Self::new(move |_| Ok(task.into())).looking(move |_| Ok(preview))
     }
 
     /// Says how `hertzd check` finds out whether the task can be built. `look` must change nothing: it writes to no device,
     /// takes none that only one task can have, and opens none where that alone has an effect.
     #[must_use]
-    pub fn looking(self, look: impl FnOnce() -> Result<Preview, BuildError> + Send + 'static) -> Self {
+    pub fn looking(self, look: impl FnOnce(&mut Site) -> Result<Preview, BuildError> + Send + 'static) -> Self {
         Self { look: Some(Box::new(look)), ..self }
     }
 
@@ -188,10 +189,10 @@ impl Blueprint {
     ///
     /// # Errors
     /// Why the task could not be built.
-    pub fn build_at_the_desk(&mut self) -> Option<Result<Box<dyn Task>, BuildError>> {
+    pub fn build_at_the_desk(&mut self, site: &mut Site) -> Option<Result<Box<dyn Task>, BuildError>> {
         match self.at_the_desk.take() {
             Some(build) => Some(build()),
-            None => self.computes.then(|| self.build()),
+            None => self.computes.then(|| self.build(site).map(|built| built.task)),
         }
     }
 
@@ -210,18 +211,18 @@ impl Blueprint {
     ///
     /// # Errors
     /// What could not be opened now, and why.
-    pub fn look(&mut self) -> Option<Result<Preview, BuildError>> {
-        self.look.take().map(|look| look())
+    pub fn look(&mut self, site: &mut Site) -> Option<Result<Preview, BuildError>> {
+        self.look.take().map(|look| look(site))
     }
 
     /// Builds the task; once.
     ///
     /// # Errors
     /// What could not be opened, and why; or that it has been built before.
-    pub fn build(&mut self) -> Result<Box<dyn Task>, BuildError> {
+    pub fn build(&mut self, site: &mut Site) -> Result<Built, BuildError> {
         self.look = None; // what it would have opened is open now
         match self.build.take() {
-            Some(build) => build(),
+            Some(build) => build(site),
             None => Err(BuildError { key: "kind", message: "this task has been built already".into() }),
         }
     }
@@ -258,20 +259,3 @@ impl Preview {
         Self { columns: Some(task.columns()), stream: task.stream(), ..Self::default() }
     }
 }
-
-/// Why a task could not be built. It is reported at `key` in the task's section.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BuildError {
-    /// The key of the section that is to blame.
-    pub key: &'static str,
-    /// What was attempted, on what, the system's reason, the remedy.
-    pub message: String,
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.key, self.message)
-    }
-}
-
-impl std::error::Error for BuildError {}

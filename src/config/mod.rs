@@ -49,7 +49,8 @@ mod types;
 mod value;
 mod worker;
 
-pub use blueprint::{Blueprint, BuildError, Exceptional, Preview};
+pub use crate::site::BuildError;
+pub use blueprint::{Blueprint, Exceptional, Preview};
 pub use choices::{ClockKind, LimitAction, OnError, TakeEvidence};
 pub use error::{Origin, Problem, Problems};
 #[cfg(feature = "plugin")]

@@ -67,7 +67,7 @@ impl<'a> Section<'a> {
     }
 
     /// Notes that the task puts something out which has a safe value.
-    pub(crate) fn acts(&mut self) {
+    pub fn acts(&mut self) {
         self.acts = true;
     }
 

@@ -1,9 +1,10 @@
 //! What the alarms have to say, into the log: on the metrics thread, which may block and allocate.
 
-use crate::kinds::alarm::{Alarm, AlarmChange, Level, Severity, take_changes};
+use crate::kinds::alarm::{Alarm, AlarmChange, Alarms, Level, Severity};
 use crate::log::Message;
 use crate::time::{Instant, Span};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use tracing::{error, info, warn};
 
 /// An alarm that comes and goes faster has so many entries in this time; the others are counted.
@@ -13,6 +14,7 @@ const WITHIN: Span = Span::from_seconds(1);
 /// How much was said of each alarm lately, by the name of its task.
 #[derive(Debug, Default)]
 pub(super) struct AlarmLog {
+    pub(super) all: Arc<Alarms>,
     said: BTreeMap<String, Said>,
 }
 
@@ -24,9 +26,14 @@ struct Said {
 }
 
 impl AlarmLog {
+    pub(super) fn new(all: Arc<Alarms>) -> Self {
+        Self { all, said: BTreeMap::new() }
+    }
+
     /// Says what has changed since this was last called, and calls `said` after each change.
     pub(super) fn tell(&mut self, now: Instant, said: impl Fn()) {
-        take_changes(now, |alarm, change, lost| {
+        let all = self.all.clone();
+        all.take_changes(now, |alarm, change, lost| {
             self.say(alarm, change, lost, now);
             said();
         });

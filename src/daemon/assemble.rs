@@ -7,46 +7,48 @@ use crate::channels::{self, RowSender, Shape};
 use crate::config::{
     Config, Conflict, OnError, Problems, RecordConfig, RecordFormat, TaskConfig, refuse_value_name, share,
 };
-use crate::kinds::device::Exchange;
-use crate::kinds::output::{Beginning, beginnings};
 use crate::pacing::LeakyBucket;
 use crate::recording::{Content, Identity, Recordings, TaskOutput};
+use crate::safety::Guard;
+use crate::site::{Beginning, Built, Site};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::missing_folder;
 use crate::task::Column;
 use crate::worker::Slot;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-/// A task that has been built and does not run yet.
-pub(super) struct Built {
+/// A task that has been built, with its queues, and does not run yet.
+pub(super) struct Assembled {
     pub(super) slot: Slot,
     pub(super) output: Option<TaskOutput>,
     pub(super) joint: Joint,
     /// What it writes before its first tick.
     pub(super) beginnings: Vec<Beginning>,
+    /// What others make safe when the task does not.
+    pub(super) guards: Vec<Weak<Guard>>,
 }
 
 /// Builds those tasks of `config` that `begins` chooses by name, and returns them by their index there; the others run
-/// already. Numbers are taken from `next_id`. `building` hears of each task before it is built.
+/// already, and hand over the devices of those that end. Numbers are taken from `next_id`. `building` hears of each task before it is built.
 pub(super) fn assemble(
     config: &mut Config,
+    site: Site,
     begins: impl Fn(&str) -> bool,
     next_id: &mut u32,
     recordings: &mut Recordings,
     building: impl Fn(&str),
-) -> Result<BTreeMap<usize, Built>, Failure> {
+) -> Result<BTreeMap<usize, Assembled>, Failure> {
     let mut built = BTreeMap::new();
     let mut problems = share_recordings(&mut config.tasks);
     let workers = &config.workers;
     let running = config.tasks.iter().filter(|task| !begins(&task.name));
-    // Devices of the tasks that end are handed over to those that begin.
-    let _exchange = Exchange::beside(running.map(|task| task.name.clone()));
+    let mut site = site.beside(running.map(|task| task.name.clone()));
     for (index, task) in config.tasks.iter_mut().enumerate().filter(|(_, task)| begins(&task.name)) {
         building(&task.name);
         let clock = plan::clock(workers[task.worker].clock);
-        match assemble_one(task, *next_id, clock, recordings) {
+        match assemble_one(task, &mut site, *next_id, clock, recordings) {
             Ok(one) => {
                 built.insert(index, one);
             }
@@ -93,13 +95,14 @@ pub(super) fn not_recorded(config: &TaskConfig, record: &RecordConfig, error: &i
 
 fn assemble_one(
     config: &mut TaskConfig,
+    site: &mut Site,
     id: u32,
     clock: KernelClock,
     recordings: &mut Recordings,
-) -> Result<Built, Problems> {
-    let built = config.blueprint.build();
-    let beginnings = beginnings();
-    let mut task = built.map_err(|error| Problems::at(&config.section, error.key, error.message))?;
+) -> Result<Assembled, Problems> {
+    let built = config.blueprint.build(site);
+    let Built { mut task, beginnings, guards } =
+        built.map_err(|error| Problems::at(&config.section, error.key, error.message))?;
     let (columns, shape) = (task.columns(), task.stream());
     let content = content(config, columns, shape.as_ref())?;
     let open =
@@ -137,5 +140,5 @@ fn assemble_one(
         flow: None,
         live: Arc::default(),
     };
-    Ok(Built { slot, output, joint, beginnings })
+    Ok(Assembled { slot, output, joint, beginnings, guards })
 }

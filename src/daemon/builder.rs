@@ -4,7 +4,7 @@
 //! Its threads inherit its signal mask: all signals are left to others. Main waits for it nowhere; at the end, for a limited
 //! time. Whatever it is doing then ends with the process.
 
-use super::assemble::{Built, assemble};
+use super::assemble::{Assembled, assemble};
 use super::busy::Busy;
 use super::cpu_places::AllowedCpus;
 use super::diff::{Change, Diff, Sections};
@@ -21,9 +21,11 @@ use super::running::{WaitingWorker, WantedTask};
 use super::spare_descriptors;
 use crate::channels;
 use crate::config::{Config, Scheduling, WorkerConfig};
-use crate::kinds::output;
+use crate::kinds::output::Targets;
 use crate::log::Message;
 use crate::recording::Recordings;
+use crate::safety::Owed;
+use crate::site::Site;
 use crate::sys::clock::KernelClock;
 use crate::sys::memory;
 use crate::sys::thread::{Bandwidth, helper};
@@ -115,6 +117,7 @@ impl Builder {
     /// Makes the thread. Its workers send on `done` when they end.
     pub(super) fn spawn(
         load: Loader,
+        site: Site,
         guard: Arc<GuardThread>,
         plan: PlanFile,
         allowed: Arc<AllowedCpus>,
@@ -125,8 +128,12 @@ impl Builder {
         // The start asks for nothing else.
         let shared = Arc::new(Shared::default());
         shared.begin(READING.into());
+        let (owed, targets) = (site.common(), site.common());
         let builder = BuilderLoop {
             load,
+            site,
+            owed,
+            targets,
             guard,
             plan,
             allowed,
@@ -219,6 +226,9 @@ impl Builder {
 
 struct BuilderLoop {
     load: Loader,
+    site: Site, // a copy of which is lent for each start and reload
+    owed: Arc<Owed>,
+    targets: Arc<Targets>,
     guard: Arc<GuardThread>,
     plan: PlanFile,
     allowed: Arc<AllowedCpus>,
@@ -243,7 +253,7 @@ impl BuilderLoop {
                     if self.plan.is_amiss() || is_written {
                         self.update_plan("is gone, or does not have all outputs");
                     }
-                    self.contended = output::ask_for_locks();
+                    self.contended = self.targets.ask_for_locks();
                     self.say_what_is_owed();
                     continue;
                 }
@@ -261,7 +271,7 @@ impl BuilderLoop {
                 }
                 Job::Write(wanted) => {
                     self.shared.begin("writing what outputs begin with".into());
-                    let result = self.answer(|_| write(*wanted));
+                    let result = self.answer(|builder| builder.write(*wanted));
                     if result.is_ok() {
                         self.has_started();
                     }
@@ -328,7 +338,7 @@ impl BuilderLoop {
 
     /// Writes the plan of safe values anew. `but`: what is wrong with the one that there is, should that fail.
     fn update_plan(&mut self, but: &str) {
-        output::close_settled();
+        self.owed.close_settled();
         self.plan.try_update(&self.guard.planned(), but);
         self.shared.plan_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.plan.trouble);
         self.say_what_is_owed();
@@ -340,7 +350,7 @@ impl BuilderLoop {
     }
 
     fn prepare(&mut self, running: &Sections, joined: &Joints, held: &Held) -> Result<Prepared, Failure> {
-        output::close_settled();
+        self.owed.close_settled();
         self.shared.begin(READING.into());
         // First: it is known what is left also where the configuration is refused, or cannot be read to its end.
         let taken = self.plan.take_left();
@@ -356,9 +366,10 @@ impl BuilderLoop {
         let shared = &self.shared;
         let building = |task: &str| shared.begin(format!("opening what task {task} uses"));
         let begins = |task: &str| diff.tasks.get(task) != Some(&Change::Kept);
-        let built = assemble(&mut config, begins, &mut self.next_task, &mut self.recordings, building);
-        self.guard.add(output::opened());
+        let built =
+            assemble(&mut config, self.site.clone(), begins, &mut self.next_task, &mut self.recordings, building);
         let mut built = built?;
+        self.guard.add(built.values_mut().flat_map(|built| std::mem::take(&mut built.guards)).collect());
         let new = built.iter_mut().map(|(index, built)| (*index, std::mem::take(&mut built.joint))).collect();
         let joints = Arc::new(joints(&config, new, joined));
         let mut flows = flows(&config, &joints, joined, &diff).map_err(Failure::Config)?;
@@ -385,7 +396,7 @@ impl BuilderLoop {
         // From here on nothing is refused, but by devices in the second step.
         for (index, config) in tasks.into_iter().enumerate() {
             let mut flow = flows.remove(&index);
-            let slot = built.remove(&index).map(|Built { slot, output, beginnings: first, .. }| {
+            let slot = built.remove(&index).map(|Assembled { slot, output, beginnings: first, .. }| {
                 outputs.extend(output);
                 beginnings.extend(first.into_iter().map(|first| (config.section.clone(), first)));
                 Slot { flow: flow.take(), ..slot }
@@ -455,6 +466,24 @@ impl BuilderLoop {
         Ok(fresh)
     }
 
+    /// Has a set write what it begins with; one whose device refuses that is closed.
+    fn write(&self, mut wanted: Prepared) -> Result<Prepared, Failure> {
+        let written = wanted.write();
+        match written {
+            Ok(()) => {
+                self.owed.finish_takeovers();
+                spare_descriptors::report();
+                Ok(wanted)
+            }
+            Err(failure) => {
+                // First: what it makes safe at its end is not to come after what is still owed.
+                drop(wanted);
+                self.owed.cancel_takeovers();
+                Err(failure)
+            }
+        }
+    }
+
     fn lock_memory(&mut self) {
         let locked = grants::lock_memory().map(drop);
         if let Err(refusal) = &locked {
@@ -470,24 +499,6 @@ fn still_owed(tasks: &str) -> String {
     format!(
         "safe values that an earlier run has left are still owed, those of {tasks}: `hertzd safe` writes them, or the next start"
     )
-}
-
-/// Has a set write what it begins with; one whose device refuses that is closed.
-fn write(mut wanted: Prepared) -> Result<Prepared, Failure> {
-    let written = wanted.write();
-    match written {
-        Ok(()) => {
-            output::finish_takeovers();
-            spare_descriptors::report();
-            Ok(wanted)
-        }
-        Err(failure) => {
-            // First: what it makes safe at its end is not to come after what is still owed.
-            drop(wanted);
-            output::cancel_takeovers();
-            Err(failure)
-        }
-    }
 }
 
 /// Makes a worker's thread, which then waits; and what it sends, up to this many records ahead of the metrics thread. `anywhere`: the CPUs

@@ -16,6 +16,7 @@ use super::recorder_thread::RecorderThread;
 use super::running::{LEAD, Running};
 use crate::channels::Counts;
 use crate::config::Scheduling;
+use crate::kinds::process::Relays;
 use crate::log;
 use crate::metrics::Progress;
 use crate::sys::clock::KernelClock;
@@ -37,6 +38,8 @@ pub(super) struct Threads {
     pub(super) flight: FlightThread,
     pub(super) builder: Builder,
     pub(super) guard: Arc<GuardThread>,
+    /// Between tasks and their programs.
+    pub(super) relays: Arc<Relays>,
 }
 
 /// The set that runs; empty at first.

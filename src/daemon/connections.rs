@@ -5,6 +5,7 @@ use super::flight_thread::FlightOptions;
 use super::requests::Requests;
 use crate::log::{LogOutput, Output};
 use crate::metrics::Totals;
+use crate::site::Roots;
 use crate::sys::dir::Readers;
 use crate::time::Span;
 use std::path::PathBuf;
@@ -24,6 +25,8 @@ pub struct Options {
     pub safe_plan: Option<PathBuf>,
     /// Plans that processes which died have left elsewhere: what they still owe is written at the start, or goes into this one's plan.
     pub left_plans: Vec<PathBuf>,
+    /// Where the trees of devices are.
+    pub roots: Roots,
     /// The tasks were made to write nothing, by [`Kinds::in_shadow`](crate::Kinds::in_shadow): said in the log, the status and the summary.
     pub shadow: bool,
     /// How long a stop, or the end of the length, waits for a worker that does not advance; then the run ends with a fault.
@@ -40,6 +43,7 @@ impl Default for Options {
             flight,
             safe_plan,
             left_plans: Vec::new(),
+            roots: Roots::default(),
             shadow: false,
             stop_timeout: TICK_PATIENCE,
         }

@@ -48,7 +48,7 @@ pub(super) fn finish(
     mut faults: Vec<String>,
 ) -> Outcome {
     let now = KernelClock::monotonic().now();
-    let Threads { metrics, mut recorder, flight, builder, guard } = threads;
+    let Threads { metrics, mut recorder, flight, builder, guard, relays: _ } = threads;
     // Of a worker that was given up no task will write its own.
     faults.extend(guard.make_safe_and_wait());
     guard.readbacks().end();

@@ -1,7 +1,7 @@
 //! When the guard thread has the safe value of an output written, by what its looks at the output have shown. Pure: time comes in as what
 //! has passed between two looks.
 
-use crate::kinds::output::was_replaced;
+use crate::safety::was_replaced;
 use crate::time::Span;
 use std::io;
 

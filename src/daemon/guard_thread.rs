@@ -11,16 +11,16 @@ use super::held_output;
 use super::readback_thread::ReadbackThread;
 use super::safe_orders::{Ordered, SafeOrders};
 use super::safe_writers::{Wrote, safe_writers};
-use crate::kinds::output::{Guard, HeldFor, MadeSafe};
 use crate::log::Message;
 use crate::metrics::{GuardSummary, TaskSummary};
+use crate::safety::{Guard, HeldFor, MadeSafe};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::signals;
 use crate::sys::thread::{helper, let_all_end};
 use crate::time::{Clock, Instant, Span};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 use tracing::{error, warn};
 
@@ -42,6 +42,7 @@ pub(super) struct GuardThread {
     guards: Mutex<Vec<Weak<Guard>>>, // of the outputs of this daemon
     orders: SafeOrders,
     running: AtomicBool, // there is a thread
+    settled: AtomicU64,
     grant: Arc<GuardGrant>,
     readbacks: Arc<ReadbackThread>,
 }
@@ -91,6 +92,11 @@ impl GuardThread {
     /// Of each output that does not hold its safe value though it should: why.
     pub(super) fn troubles(&self) -> Vec<String> {
         self.guards().iter().filter_map(|guard| guard.trouble()).collect()
+    }
+
+    /// How many outputs that had ended without their safe values have these now: their targets are to be closed.
+    pub(super) fn settled(&self) -> u64 {
+        self.settled.load(Ordering::SeqCst)
     }
 
     /// A start was refused: says which of its outputs are left without their safe values.
@@ -186,7 +192,7 @@ impl GuardThread {
                     guard.is_held_now(now);
                 }
                 if result.is_ok() && !overlapped {
-                    guard.settle(trip);
+                    self.settled.fetch_add(guard.settle(trip).into(), Ordering::SeqCst);
                 }
                 let still = if look.expected { Span::ZERO } else { look.still_before };
                 said.push((guard, still, look.wrote(result, overlapped)));
@@ -288,7 +294,7 @@ fn say_it_hangs(guard: &Guard) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::output::{PlannedWrite, SafeWrite, Watched};
+    use crate::safety::{PlannedWrite, SafeWrite, Watched};
 
     const STEP: Span = Span::from_millis(10);
 

@@ -5,9 +5,9 @@
 
 use super::failure::Failure;
 use super::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan, is_at, refused};
-use crate::kinds::output::{
-    Guard, LeftWrite, Owing, PlannedWrite, forget_left, is_left_to_another, leave_behind, once_more, switched, was_made,
-};
+use crate::kinds::output::{LeftWrite, LeftWrites, Targets, is_left_to_another, once_more};
+use crate::safety::{Guard, LiveOutputs, Owing, PlannedWrite};
+use crate::site::Common;
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::helper;
 use crate::time::{Clock, Instant, Span};
@@ -48,6 +48,9 @@ pub(super) struct LeftOutputs {
     plans: Vec<(PathBuf, File)>,    // locked
     unread: Vec<(PathBuf, String)>, // plans that cannot be carried out, and why
     has_started: bool,
+    writes: Arc<LeftWrites>, // all of them, as outputs have to know them
+    live: Arc<LiveOutputs>,  // which are not live meanwhile
+    targets: Arc<Targets>,
 }
 
 #[derive(Debug)]
@@ -65,9 +68,16 @@ impl LeftOutputs {
     ///
     /// # Errors
     /// The process lives whose plan is at `own`, or another one has that locked; or a plan could not be kept aside.
-    pub(super) fn take(own: &Path, others: &[PathBuf]) -> Result<Self, Failure> {
-        let mut left =
-            Self { outputs: Vec::new(), plans: Vec::new(), unread: kept_aside(own).collect(), has_started: false };
+    pub(super) fn take(own: &Path, others: &[PathBuf], common: &Common) -> Result<Self, Failure> {
+        let mut left = Self {
+            outputs: Vec::new(),
+            plans: Vec::new(),
+            unread: kept_aside(own).collect(),
+            has_started: false,
+            writes: common.of(),
+            live: common.of(),
+            targets: common.of(),
+        };
         match take_when_free(own) {
             Ok((plan, file)) => left.add(plan, own, file),
             Err(NoPlan::Missing) => {}
@@ -93,14 +103,14 @@ impl LeftOutputs {
         }
         let writes =
             left.outputs.iter().flat_map(|output| output.planned.writes.iter().map(|write| output.left(write)));
-        leave_behind(writes.collect());
+        left.writes.leave_behind(writes.collect());
         Ok(left)
     }
 
     /// Looks where their devices are now.
     pub(super) fn follow(&mut self) {
         for output in self.outputs.iter_mut().filter(|output| output.under_way.is_none()) {
-            output.has_become(|write| Some(write.clone().followed()));
+            output.has_become(&self.writes, |write| Some(write.clone().followed()));
         }
     }
 
@@ -110,7 +120,7 @@ impl LeftOutputs {
             // What no output writes, no output has left.
             match planned.writes.iter().try_for_each(PlannedWrite::check) {
                 Ok(()) => {
-                    let _owing = (!planned.written).then(|| Owing::of(&planned.task));
+                    let _owing = (!planned.written).then(|| self.live.owing(&planned.task));
                     let planner = plan.pid;
                     self.outputs.push(LeftOutput {
                         planned,
@@ -135,9 +145,9 @@ impl LeftOutputs {
     /// What is to stand in the plan of this process, beside its own outputs. Those that have begun to have a target owe its safe value from now on.
     pub(super) fn still_owed(&mut self, guards: &[Arc<Guard>]) -> Vec<PlannedOutput> {
         self.note_made();
-        let begun = had(guards.iter().filter(|guard| guard.has_begun()), true);
+        let begun = self.had(guards.iter().filter(|guard| guard.has_begun()), true);
         self.outputs.retain_mut(|output| {
-            output.has_become(|write| beside(write, &begun));
+            output.has_become(&self.writes, |write| beside(write, &begun));
             !output.planned.writes.is_empty()
         });
         // Those that were made safe are known for the outputs of the start alone: from then on what is there is what was there before.
@@ -145,7 +155,7 @@ impl LeftOutputs {
             let (written, owed) = self.outputs.drain(..).partition(|output| output.planned.written);
             self.outputs = owed;
             let written: Vec<LeftOutput> = written;
-            written.iter().flat_map(|output| &output.planned.writes).for_each(forget_left);
+            written.iter().flat_map(|output| &output.planned.writes).for_each(|write| self.writes.forget_left(write));
         }
         // What is only switched has no plan that would stand for it until it has begun.
         let planned: Vec<PlannedWrite> = guards.iter().flat_map(|guard| guard.writes()).collect();
@@ -176,21 +186,21 @@ impl LeftOutputs {
     /// time. True: something has become of one.
     pub(super) fn write(&mut self, guards: &[Arc<Guard>], waits: bool) -> bool {
         self.note_made();
-        let planned = had(guards, false);
+        let planned = self.had(guards, false);
         let clock = KernelClock::monotonic();
         let (began, mut changed) = (clock.now(), false);
         for output in &mut self.outputs {
             if output.under_way.is_some() || output.next.is_some_and(|next| began < next) {
                 continue;
             }
-            changed |= output.has_become(|write| Some(write.clone().followed()));
+            changed |= output.has_become(&self.writes, |write| Some(write.clone().followed()));
             if let Some(owed) = output.beside(&planned).filter(|owed| !owed.written) {
                 output.begin(owed);
             }
         }
         loop {
-            let now = clock.now();
-            self.outputs.retain_mut(|output| match output.has_ended(now) {
+            let (now, known) = (clock.now(), &self.writes);
+            self.outputs.retain_mut(|output| match output.has_ended(now, known) {
                 None => true,
                 Some(is_over) => {
                     changed = true;
@@ -212,10 +222,18 @@ impl LeftOutputs {
         changed
     }
 
+    /// Writes to the targets that tasks of this daemon have: these outputs, and what is only switched on and off. `are_ready`: those that were set up.
+    fn had<'a>(&self, guards: impl IntoIterator<Item = &'a Arc<Guard>>, are_ready: bool) -> Vec<PlannedWrite> {
+        guards.into_iter().flat_map(|guard| guard.writes()).chain(self.targets.switched(are_ready)).collect()
+    }
+
     /// Notes what outputs have written that share bytes with it: they did so before they were opened.
     fn note_made(&mut self) {
         for LeftOutput { planned, failed, _owing, .. } in &mut self.outputs {
-            if !planned.written && !planned.writes.is_empty() && planned.writes.iter().all(was_made) {
+            if !planned.written
+                && !planned.writes.is_empty()
+                && planned.writes.iter().all(|write| self.writes.was_made(write))
+            {
                 (planned.written, *failed, *_owing) = (true, None, None);
                 say_written(&planned.task, &planned.writes);
             }
@@ -254,7 +272,7 @@ impl LeftOutputs {
 
 impl Drop for LeftOutputs {
     fn drop(&mut self) {
-        self.outputs.iter().flat_map(|output| &output.planned.writes).for_each(forget_left);
+        self.outputs.iter().flat_map(|output| &output.planned.writes).for_each(|write| self.writes.forget_left(write));
     }
 }
 
@@ -266,15 +284,15 @@ impl LeftOutput {
     }
 
     /// Has other writes in the place of its own, or none. True: one has changed.
-    fn has_become(&mut self, now: impl Fn(&PlannedWrite) -> Option<PlannedWrite>) -> bool {
+    fn has_become(&mut self, known: &LeftWrites, now: impl Fn(&PlannedWrite) -> Option<PlannedWrite>) -> bool {
         let before = std::mem::take(&mut self.planned.writes);
         let mut changed = false;
         for write in before {
             let now = now(&write);
             if now.as_ref() != Some(&write) {
                 changed = true;
-                forget_left(&write);
-                leave_behind(now.iter().map(|write| self.left(write)).collect());
+                known.forget_left(&write);
+                known.leave_behind(now.iter().map(|write| self.left(write)).collect());
             }
             self.planned.writes.extend(now);
         }
@@ -307,7 +325,7 @@ impl LeftOutput {
     }
 
     /// Whether a write of it has ended since, and nothing is owed any more; `None`: nothing has ended.
-    fn has_ended(&mut self, now: Instant) -> Option<bool> {
+    fn has_ended(&mut self, now: Instant, known: &LeftWrites) -> Option<bool> {
         let result = match self.under_way.as_ref()?.0.try_recv() {
             Ok(result) => result,
             Err(TryRecvError::Empty) => return None,
@@ -318,14 +336,14 @@ impl LeftOutput {
         match result {
             Ok(()) => {
                 say_written(&task, &writes);
-                Some(self.is_over(&writes))
+                Some(self.is_over(known, &writes))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_gone_for_good() => {
                 warn!(
                     task,
                     "{task}: its safe value, {says}, was left by an earlier run, and there is no such file any more"
                 );
-                Some(self.is_over(&writes))
+                Some(self.is_over(known, &writes))
             }
             Err(error) => {
                 // Another hertzd that has it may hold it, or give it back what it has found there: what the earlier run wrote.
@@ -337,8 +355,8 @@ impl LeftOutput {
     }
 
     /// These are not owed any more. Whether none is.
-    fn is_over(&mut self, writes: &[PlannedWrite]) -> bool {
-        self.has_become(|write| beside(write, writes));
+    fn is_over(&mut self, known: &LeftWrites, writes: &[PlannedWrite]) -> bool {
+        self.has_become(known, |write| beside(write, writes));
         self.planned.writes.is_empty()
     }
 
@@ -358,11 +376,6 @@ impl LeftOutput {
             self.failed = Some((why, advice));
         }
     }
-}
-
-/// Writes to the targets that tasks of this process have: these outputs, and what is only switched on and off. `are_ready`: those that were set up.
-fn had<'a>(guards: impl IntoIterator<Item = &'a Arc<Guard>>, are_ready: bool) -> Vec<PlannedWrite> {
-    guards.into_iter().flat_map(|guard| guard.writes()).chain(switched(are_ready)).collect()
 }
 
 /// A write, if its target is none of these, nor shares a part with one.

@@ -4,6 +4,7 @@ use super::assemble::{content, not_recorded, share_recordings};
 use super::joints::misfits;
 use crate::config::{Config, Preview, Problems, TaskConfig};
 use crate::recording::{self, Seen};
+use crate::site::Site;
 use crate::task::{Column, ValueName};
 use std::collections::BTreeMap;
 
@@ -40,15 +41,15 @@ pub(crate) fn look(config: &mut Config, begins: impl Fn(&str) -> bool, daemon: O
     // What they hold is held until all have been looked at. Nothing else matters of a task that
     // runs: it has opened what it wants.
     let (begin, run): (Vec<_>, Vec<_>) = config.tasks.iter_mut().partition(|task| begins(&task.name));
-    let mut previews = Vec::new();
+    let (mut previews, mut site) = (Vec::new(), Site::default());
     for task in run {
-        if let Some(Ok(preview)) = task.blueprint.look() {
+        if let Some(Ok(preview)) = task.blueprint.look(&mut site) {
             looked.columns.extend(preview.columns.clone().map(|columns| (task.name.clone(), columns)));
             previews.push(preview);
         }
     }
     for task in begin {
-        let found = look_at(task, daemon).unwrap_or_else(|problems| {
+        let found = look_at(task, &mut site, daemon).unwrap_or_else(|problems| {
             looked.refuse(problems);
             Preview::default()
         });
@@ -80,8 +81,8 @@ pub(crate) fn look(config: &mut Config, begins: impl Fn(&str) -> bool, daemon: O
     looked
 }
 
-fn look_at(task: &mut TaskConfig, daemon: Option<u32>) -> Result<Preview, Problems> {
-    let mut preview = match task.blueprint.look() {
+fn look_at(task: &mut TaskConfig, site: &mut Site, daemon: Option<u32>) -> Result<Preview, Problems> {
+    let mut preview = match task.blueprint.look(site) {
         Some(Ok(preview)) => preview,
         Some(Err(error)) => return Err(Problems::at(&task.section, error.key, error.message)),
         None => {
@@ -108,15 +109,16 @@ fn look_at(task: &mut TaskConfig, daemon: Option<u32>) -> Result<Preview, Proble
 mod tests {
     use super::*;
     use crate::config::{Blueprint, Facts, Kind, Kinds, Section};
-    use crate::kinds::device::{DeviceId, Label, Missing, Sight, preview};
+    use crate::kinds::device::{Missing, Sight, preview};
+    use crate::site::{DeviceId, Label};
 
     /// Tasks of the kind `toy` all want one device; those of the kind `own` do not say what they open.
     fn kinds() -> Kinds {
-        let build = || unreachable!("a look builds nothing");
+        let build = |_: &mut Site| unreachable!("a look builds nothing");
         let toy = move |section: &mut Section<'_>| {
             let label = Label::new("toy", section.name());
             let sight = || Sight::of("kind", vec![DeviceId::Named("toy of this test".into())]);
-            Some(Blueprint::new(build).looking(move || Ok(preview(&label, Missing::Refuse, Ok(sight()))?)))
+            Some(Blueprint::new(build).looking(move |site| Ok(preview(site, &label, Missing::Refuse, Ok(sight()))?)))
         };
         let own = move |_: &mut Section<'_>| Some(Blueprint::new(build));
         Kinds::empty().add(Kind::new("toy", "", &[], toy)).add(Kind::new("own", "", &[], own))

@@ -13,7 +13,7 @@ use super::tick_trace;
 use super::view::{Depth, View};
 use super::witnesses::Witnesses;
 use crate::channels::{Assembly, Part, Sent};
-use crate::kinds::alarm;
+use crate::kinds::alarm::Alarms;
 use crate::log::{Output, PanicEvent, journal};
 use crate::metrics::{Metrics, Totals};
 use crate::sys::clock::{KernelClock, pause};
@@ -100,6 +100,7 @@ impl MetricsLoop {
         output: Box<dyn Output>,
         recorder: TickFeed,
         flight: FlightFeed,
+        alarms: Arc<Alarms>,
         commands: Receiver<Command>,
         published: Arc<Mutex<Totals>>,
         progress: Arc<AtomicU64>,
@@ -116,7 +117,7 @@ impl MetricsLoop {
             taken: Vec::new(),
             workers: BTreeMap::new(),
             panics: BTreeMap::new(),
-            alarms: AlarmLog::default(),
+            alarms: AlarmLog::new(alarms),
             before: (0, 0),
             tasks: Vec::new(),
             sampled: 0,
@@ -405,7 +406,7 @@ impl MetricsLoop {
             tasks,
             before_reload_dropped: self.metrics.before_reload_dropped(),
             oversleeps: self.workers.keys().map(|worker| (*worker, self.metrics.oversleep(*worker))).collect(),
-            alarms: alarm::states(KernelClock::monotonic().now()),
+            alarms: self.alarms.all.states(KernelClock::monotonic().now()),
             sent,
             dropped,
         }

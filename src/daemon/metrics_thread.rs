@@ -7,6 +7,7 @@ use super::metrics_command::Command;
 use super::metrics_loop::{MetricsLoop, goes_on};
 use super::patience::Patience;
 use super::tick_feed::TickFeed;
+use crate::kinds::alarm::Alarms;
 use crate::log::{Output, PanicEvent};
 use crate::metrics::{Event, Totals};
 use crate::sys::clock::{KernelClock, pause};
@@ -36,13 +37,18 @@ pub(super) struct MetricsThread {
 }
 
 impl MetricsThread {
-    pub(super) fn spawn(output: Box<dyn Output>, recorder: TickFeed, flight: FlightFeed) -> io::Result<Self> {
+    pub(super) fn spawn(
+        output: Box<dyn Output>,
+        recorder: TickFeed,
+        flight: FlightFeed,
+        alarms: Arc<Alarms>,
+    ) -> io::Result<Self> {
         let (commands, receiver) = unbounded();
         let totals = Arc::new(Mutex::new(Totals::default()));
         let progress = Arc::<AtomicU64>::default();
         let (published, shown) = (totals.clone(), progress.clone());
         let output = Box::new(Followed { output, progress: progress.clone() });
-        let body = move || MetricsLoop::new(output, recorder, flight, receiver, published, shown).run();
+        let body = move || MetricsLoop::new(output, recorder, flight, alarms, receiver, published, shown).run();
         let thread = helper::spawn("hertzd-metrics", body)?;
         Ok(Self { commands, totals, progress, thread })
     }

@@ -4,7 +4,8 @@
 use super::failure::Failure;
 use super::left_outputs::LeftOutputs;
 use super::safe_plan::{PlannedOutput, SafePlan, VERSION, is_at};
-use crate::kinds::output::Guard;
+use crate::safety::Guard;
+use crate::site::Common;
 use crate::sys::dir::{Dir, Readers};
 use crate::sys::lock;
 use std::ffi::OsStr;
@@ -26,14 +27,25 @@ pub(super) struct PlanFile {
     /// What processes before this one have left; `None`: nobody has looked.
     left: Option<LeftOutputs>,
     others: Vec<PathBuf>,
+    common: Arc<Common>, // with the tasks
     /// What is wrong with the plan that lies there, for those who ask whether all is well.
     pub(super) trouble: Option<String>,
 }
 
 impl PlanFile {
-    /// `others`: the plans of processes that have died, which this one deals with as well.
-    pub(super) fn at(path: Option<PathBuf>, readers: Readers, others: Vec<PathBuf>) -> Self {
-        Self { path, readers, written: None, folder: None, missing_is_said: false, left: None, others, trouble: None }
+    /// `others`: the plans of processes that have died, which this one deals with as well. `common`: with the tasks.
+    pub(super) fn at(path: Option<PathBuf>, readers: Readers, others: Vec<PathBuf>, common: Arc<Common>) -> Self {
+        Self {
+            path,
+            readers,
+            written: None,
+            folder: None,
+            missing_is_said: false,
+            left: None,
+            others,
+            common,
+            trouble: None,
+        }
     }
 
     /// Takes what processes before this one have left, unless that was done: then it looks where the devices are now.
@@ -43,7 +55,7 @@ impl PlanFile {
     pub(super) fn take_left(&mut self) -> Result<(), Failure> {
         match (&self.path, &mut self.left) {
             (_, Some(left)) => left.follow(),
-            (Some(path), None) => self.left = Some(LeftOutputs::take(path, &self.others)?),
+            (Some(path), None) => self.left = Some(LeftOutputs::take(path, &self.others, &self.common)?),
             (None, None) => {}
         }
         Ok(())

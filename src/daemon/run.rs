@@ -28,9 +28,10 @@ use super::summary::{self, Answer, BusySummary, DaemonSummary, Snapshot};
 use super::tick_feed;
 use super::views::Views;
 use super::watch::{self, ServiceNotices};
-use crate::kinds::output;
+use crate::kinds::output::Reopened;
 use crate::log::LogOutput;
 use crate::metrics::{Summary, is_troubled};
+use crate::site::{Common, Site};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::thread::helper::{self, Death};
@@ -98,7 +99,8 @@ struct Daemon<'a> {
     wait: Span, // main's latest, at most
     deaths: Receiver<Death>,
     faults: Vec<String>, // each ends the run
-    changed: u64,        // targets of outputs
+    reopened: Arc<Reopened>,
+    changed: u64, // targets of outputs
 }
 
 /// Runs what `load` reads until its end, or until a stop is asked for.
@@ -155,6 +157,7 @@ impl<'a> Daemon<'a> {
         signals::catch_interrupts().map_err(|reason| Failure::System("handling signals", reason))?;
         let output = std::mem::replace(&mut connections.output, Box::new(LogOutput));
         let (done, ended) = unbounded();
+        let common = Arc::<Common>::default();
         let allowed = AllowedCpus::of_this_process();
         // These threads, and those that the builder makes, leave signals to main.
         let spawn = || {
@@ -164,14 +167,30 @@ impl<'a> Daemon<'a> {
             super::crash_report::watch(guard.clone());
             let (flight, flies) =
                 FlightThread::spawn(options.flight.as_ref()).map_err(failed("the flight recorder's thread"))?;
-            let plan = || PlanFile::at(options.safe_plan.clone(), options.status_readers, options.left_plans.clone());
+            let plan = || {
+                PlanFile::at(
+                    options.safe_plan.clone(),
+                    options.status_readers,
+                    options.left_plans.clone(),
+                    common.clone(),
+                )
+            };
             Ok::<_, Failure>(Threads {
                 flight,
-                metrics: MetricsThread::spawn(output, feed, flies).map_err(failed("the metrics thread"))?,
+                metrics: MetricsThread::spawn(output, feed, flies, common.of())
+                    .map_err(failed("the metrics thread"))?,
                 recorder: RecorderThread::spawn(fed).map_err(failed("the recorder thread"))?,
-                builder: Builder::spawn(load, guard.clone(), plan(), allowed.clone(), done)
-                    .map_err(failed("the builder thread"))?,
+                builder: Builder::spawn(
+                    load,
+                    Site::of(common.clone(), options.roots.clone()),
+                    guard.clone(),
+                    plan(),
+                    allowed.clone(),
+                    done,
+                )
+                .map_err(failed("the builder thread"))?,
                 guard,
+                relays: common.of(),
             })
         };
         let threads = thread::with_signals_blocked(spawn);
@@ -200,7 +219,8 @@ impl<'a> Daemon<'a> {
             wait: Span::ZERO,
             deaths: helper::deaths(),
             faults: Vec::new(),
-            changed: changed_targets(),
+            reopened: common.of(),
+            changed: 0,
         })
     }
 
@@ -313,6 +333,11 @@ impl<'a> Daemon<'a> {
         Ok(())
     }
 
+    /// How often a target of an output was opened again, or has got the safe value that a task that was closed had left owing.
+    fn changed_targets(&self) -> u64 {
+        self.reopened.count() + self.threads.guard.settled()
+    }
+
     /// Goes on with the change, the stop or the reload that is under way.
     fn advance(&mut self) {
         let starting = self.set.epoch.is_none();
@@ -336,7 +361,7 @@ impl<'a> Daemon<'a> {
             self.threads.guard.make_safe();
             self.cpu_limit.reached(&mut self.set);
         }
-        let changed = changed_targets();
+        let changed = self.changed_targets();
         if std::mem::replace(&mut self.changed, changed) != changed {
             self.threads.builder.update_plan();
         }
@@ -411,11 +436,6 @@ impl<'a> Daemon<'a> {
         };
         Answer::Snapshot(Box::new(Snapshot { summary, alarms, daemon }))
     }
-}
-
-/// How often a target of an output was opened again, or has got the safe value that a task that was closed had left owing.
-fn changed_targets() -> u64 {
-    output::reopened() + output::settled()
 }
 
 /// The sentence for the service manager; empty where there is none, as summing up ten thousand tasks takes milliseconds.

@@ -5,7 +5,7 @@
 //! there. May block.
 
 use super::failure::Failure;
-use crate::kinds::output::PlannedWrite;
+use crate::safety::PlannedWrite;
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::dir::effective_user;
 use crate::sys::lock::{self, Holder, Taken};

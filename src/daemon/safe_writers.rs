@@ -3,7 +3,7 @@
 
 use super::guard_grant::GuardGrant;
 use super::spare_threads::SpareThreads;
-use crate::kinds::output::{Guard, MadeSafe};
+use crate::safety::{Guard, MadeSafe};
 use std::sync::Arc;
 
 /// So many to begin with: one may hang before a further one has to be made.

@@ -10,6 +10,7 @@ use super::plant::Plant;
 use crate::channels::{Column, InputSource};
 use crate::config::{Config, Failing, Problems, StandIn, TaskConfig, Valid};
 use crate::sim::Scripted;
+use crate::site::Site;
 use crate::task::{Task, Tick, TickError};
 use crate::time::{Instant, Span};
 use crate::worker::Flow;
@@ -72,10 +73,10 @@ impl Graph {
     /// # Errors
     /// A file that cannot be used, or a value that its task does not have.
     pub(crate) fn build(config: &mut Config) -> Result<Self, Problems> {
-        let mut sources = BTreeMap::new();
+        let (mut sources, mut site) = (BTreeMap::new(), Site::default());
         let mut problems = Vec::new();
         for index in 0..config.tasks.len() {
-            match source(&mut config.tasks[index]) {
+            match source(&mut config.tasks[index], &mut site) {
                 Ok((source, columns)) => drop(sources.insert(index, (source, columns))),
                 Err(problem) => problems.push(problem),
             }
@@ -186,7 +187,7 @@ impl fmt::Display for Missing {
 type Sources = BTreeMap<usize, (Source, Vec<Column>)>;
 
 /// What makes the values of a task, and their names.
-fn source(task: &mut TaskConfig) -> Result<(Source, Vec<Column>), Problems> {
+fn source(task: &mut TaskConfig, site: &mut Site) -> Result<(Source, Vec<Column>), Problems> {
     Ok(match task.stand_in.as_deref() {
         Some(StandIn::Recording { path, section }) => {
             let values = RecordedValues::read(path).map_err(|reason| Problems::at(section, "values", reason))?;
@@ -197,7 +198,7 @@ fn source(task: &mut TaskConfig) -> Result<(Source, Vec<Column>), Problems> {
             let columns = vec![Column { name: config.value.clone(), unit: task.blueprint.unit(&config.value) }];
             (Source::Plant(Arc::new(Mutex::new(Plant::new(config)))), columns)
         }
-        None => match task.blueprint.build_at_the_desk() {
+        None => match task.blueprint.build_at_the_desk(site) {
             Some(built) => {
                 let built = built.map_err(|error| Problems::at(&task.section, error.key, error.message))?;
                 let columns = built.columns();

@@ -37,7 +37,8 @@ mod i2c;
 pub(crate) mod video;
 
 use crate::config::Kinds;
-use device::{FoundDevice, Roots};
+use crate::site::Roots;
+use device::FoundDevice;
 
 /// What the machine has for the kinds, in the order in which `hertzd devices` prints it. May block.
 pub(crate) fn found_devices(roots: &Roots) -> Vec<FoundDevice> {

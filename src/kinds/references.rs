@@ -4,6 +4,7 @@
 use crate::channels::{Input, InputSource, LinkReceiver, LinkSender, Origin, RowHead, link};
 use crate::config::{Config, Facts, Kinds};
 use crate::pacing::Rate;
+use crate::site::Site;
 use crate::task::{Task, Tick};
 use crate::time::{Instant, Span};
 
@@ -46,7 +47,7 @@ impl Bench {
         let config = Config::parse(&text, "case.toml", &Kinds::builtin(), &facts)
             .unwrap_or_else(|problems| panic!("{problems}"));
         let mut config = config.tasks.into_iter().find(|task| task.name == "t").unwrap();
-        let task = config.blueprint.build().unwrap();
+        let task = config.blueprint.build(&mut Site::default()).unwrap().task;
         let columns = task.columns().into_iter().map(|column| column.name).collect();
         let source = |input: &Input, name: &str| {
             let (sender, receiver) = link(1, [(0, input)], Span::MAX);

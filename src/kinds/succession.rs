@@ -1,6 +1,7 @@
 //! What a task put out last, for the one of its name that a reload starts in its place. A mutex guards the names: it is used where tasks are
 //! built, never at a tick.
 
+use crate::site::Site;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -9,12 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 #[derive(Debug)]
 struct PutOut(AtomicU64);
 
-/// By what the tasks are, and the names of their sections. Of several with one name the last one runs, unless it is dropped before its first tick:
-/// its reload was given up.
-type Running = BTreeMap<(&'static str, String), Vec<Weak<PutOut>>>;
+/// Those of the tasks of a daemon, by what they are and the names of their sections. Of several with one name the last one runs, unless it is
+/// dropped before its first tick: its reload was given up.
+#[derive(Debug, Default)]
+struct Running(Mutex<BTreeMap<Names, Vec<Weak<PutOut>>>>);
 
-/// Those of the tasks of this process.
-static RUNNING: Mutex<Running> = Mutex::new(BTreeMap::new());
+type Names = (&'static str, String);
 
 /// A task between the one before it and the one after it.
 #[derive(Debug)]
@@ -33,9 +34,9 @@ impl Default for Succession {
 
 impl Succession {
     /// Of the task of this name. `what` is the same for all that may go on from each other.
-    pub(super) fn of(what: &'static str, task: &str) -> Self {
-        let new = Self::default();
-        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn of(site: &Site, what: &'static str, task: &str) -> Self {
+        let (new, running) = (Self::default(), site.common::<Running>());
+        let mut running = running.0.lock().unwrap_or_else(PoisonError::into_inner);
         running.retain(|_, of_name| {
             of_name.retain(|put_out| put_out.strong_count() > 0);
             !of_name.is_empty()
@@ -80,7 +81,8 @@ mod tests {
 
     #[test]
     fn the_next_task_of_a_name_learns_what_was_put_out_last() {
-        let of = |what| Succession::of(what, "a task of this test");
+        let site = Site::default();
+        let of = |what| Succession::of(&site, what, "task");
         let mut first = of("one");
         assert_eq!(first.takes_over(), None, "it is the first");
         let (mut second, mut other) = (of("one"), of("another"));

@@ -53,7 +53,7 @@ fn kinds() -> Kinds {
     const STEP: Key = Key::new("step", Value::Integer { min: 1, max: 10 }, "Counts by this.").default("1");
     let parse = |section: &mut Section<'_>| {
         let step = section.integer(&STEP)?;
-        Some(Blueprint::new(|| Ok(Box::new(Count))).taking(vec![Span::from_micros(step)]))
+        Some(Blueprint::new(|_| Ok(Count.into())).taking(vec![Span::from_micros(step)]))
     };
     Kinds::empty()
         .add(Kind::new("count", "Counts.", &[STEP], parse))

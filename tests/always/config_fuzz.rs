@@ -112,7 +112,7 @@ fn kinds() -> Kinds {
     Kinds::empty().add(Kind::new("any", "", KEYS, |section: &mut Section<'_>| {
         let (_, _, _) = (section.number(&KEYS[0]), section.text(&KEYS[1]), section.durations(&KEYS[2]));
         let (_, _) = (section.integer::<i64>(&KEYS[3]), section.path(&KEYS[1]));
-        Some(Blueprint::new(|| Err(BuildError { key: "kind", message: "only read".to_owned() })))
+        Some(Blueprint::new(|_| Err(BuildError { key: "kind", message: "only read".to_owned() })))
     }))
 }
 

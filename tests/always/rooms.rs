@@ -1,5 +1,6 @@
 //! Compares the table of rooms in docs/architecture.md with the imports of the code: a room uses only the rooms that its
-//! row allows and no path that its row forbids, and no files import each other in a circle.
+//! row allows and no path that its row forbids, no files import each other in a circle, and no state is kept by the process where each daemon has
+//! its own.
 
 use crate::imports::{Sources, Table, circles, table, uses, violations};
 use std::collections::BTreeSet;
@@ -67,6 +68,40 @@ fn every_room_uses_only_what_its_row_allows() {
 fn no_files_import_each_other_in_a_circle() {
     let found: Vec<_> = circles(&sources()).into_iter().map(|circle| circle.join(" -> ")).collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// Rooms without statics and thread-locals: what their tasks share belongs to the daemon that builds them, and two daemons may live in one process.
+const WITHOUT_STATICS: [&str; 4] = ["kinds/", "site/", "safety/", "io/"];
+
+/// Where a file keeps something in the process in its code, its tests left out.
+fn keeps(text: &str) -> Option<&str> {
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let is_static = |line: &str| {
+        let line = line.trim_start();
+        let rest = line.strip_prefix("pub").map_or(line, |rest| match rest.strip_prefix('(') {
+            Some(rest) => rest.split_once(')').map_or("", |(_, rest)| rest).trim_start(),
+            None => rest.trim_start(),
+        });
+        rest.starts_with("static ") || rest.starts_with("thread_local!") || rest.starts_with("std::thread_local!")
+    };
+    code.lines().find(|line| is_static(line))
+}
+
+#[test]
+fn what_tasks_share_belongs_to_their_daemon() {
+    for (path, text) in sources() {
+        let is_of_them = WITHOUT_STATICS.iter().any(|room| path.starts_with(room)) && !path.contains("tests");
+        assert!(!is_of_them || keeps(&text).is_none(), "{path}: {:?}; keep it in `Site::common`", keeps(&text));
+    }
+    for way in [
+        "static A: u8 = 0;",
+        "pub(in crate::kinds) static A: u8 = 0;",
+        "    thread_local! {",
+        "pub static mut A: u8 = 0;",
+    ] {
+        assert!(keeps(&format!("fn f() {{\n{way}\n}}")).is_some(), "{way}");
+    }
+    assert_eq!(keeps("fn f(_: &'static str) {}\n// static\n#[cfg(test)]\nmod tests {\n static A: u8 = 0; }"), None);
 }
 
 /// The files that may write to stdout and stderr, and why.

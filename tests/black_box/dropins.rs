@@ -2,6 +2,7 @@
 //! problem is shown in the file that caused it.
 
 use crate::program::emulation;
+use hertzd::Site;
 use hertzd::config::{Blueprint, BuildError, Kind, Kinds};
 use hertzd::config::{Config, Facts, Key, Problems, Section, Value};
 use hertzd::pacing::Rate;
@@ -19,7 +20,7 @@ fn kinds() -> Kinds {
     const STEP: Key = Key::new("step", Value::Integer { min: 1, max: 10 }, "").default("1");
     Kinds::empty().add(Kind::new("count", "Counts.", &[STEP], |section: &mut Section<'_>| {
         let step = section.integer(&STEP)?;
-        let build = || Err(BuildError { key: "step", message: "only read".to_owned() });
+        let build = |_: &mut Site| Err(BuildError { key: "step", message: "only read".to_owned() });
         Some(Blueprint::new(build).taking(vec![Span::from_micros(step)]))
     }))
 }

@@ -35,6 +35,7 @@ mod log_formats;
 mod login_plans;
 mod measure;
 mod monitoring;
+mod own_output;
 #[cfg(feature = "plugin")]
 mod plugin_faults;
 #[cfg(all(feature = "mcap", feature = "plugin"))]
@@ -60,6 +61,7 @@ mod shadow;
 mod status;
 mod top;
 mod trace;
+mod two_daemons;
 mod two_steps;
 mod walk;
 mod watched;

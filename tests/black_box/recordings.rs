@@ -427,11 +427,11 @@ fn program() {
     let (config, length) = (std::env::var("TEST_CONFIG").unwrap(), std::env::var("TEST_SECONDS").unwrap());
     let kind = |name: &'static str| {
         let parse = move |_: &mut Section<'_>| {
-            Some(Blueprint::new(move || Ok(Box::new(Streaming { shape: shape(name), blocks: None, index: 0 }))))
+            Some(Blueprint::new(move |_| Ok(Streaming { shape: shape(name), blocks: None, index: 0 }.into())))
         };
         Kind::new(name, "Streams.", vec![], parse)
     };
-    let failing = Kind::new("failing", "Fails.", vec![], |_| Some(Blueprint::new(|| Ok(Box::new(Failing)))));
+    let failing = Kind::new("failing", "Fails.", vec![], |_| Some(Blueprint::new(|_| Ok(Failing.into()))));
     let kinds = Kinds::empty().add(failing);
     let kinds = ["tone", "pictures", "film", "steps"].map(kind).into_iter().fold(kinds, Kinds::add);
     let facts = Facts { online_cpus: vec![0], cpu_set_size: 1_024 };

@@ -66,8 +66,8 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let input = input?;
     let preview = Preview { columns: Some(columns()), ..Preview::default() };
     Some(
-        Blueprint::new(move || Ok(Box::new(Watch::new(&task, severity, settings, input, reset))))
-            .looking(move || Ok(preview))
+        Blueprint::new(move |site| Ok(Watch::new(site, &task, severity, settings, input, reset).into()))
+            .looking(move |_| Ok(preview))
             .computing(),
     )
 }

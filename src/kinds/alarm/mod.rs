@@ -12,13 +12,14 @@ pub(crate) use law::Level;
 
 use crate::channels::Latest;
 use crate::kinds::elapsed::seconds_since_last;
+use crate::site::Site;
 use crate::task::{Column, Input, InputSource, Task, Tick, TickError};
 use crate::time::Instant;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use law::{Change, Law, Limits, Settings};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How many changes wait to be told, at most; more are counted.
 const ROOM: usize = 256;
@@ -150,6 +151,7 @@ pub(crate) struct AlarmState {
 }
 
 /// An alarm, and when it was first seen to be active.
+#[derive(Debug)]
 struct Watched {
     alarm: Arc<Alarm>,
     since: Option<Instant>,
@@ -165,48 +167,54 @@ impl Watched {
     }
 }
 
-/// Those of the tasks that there are, and of those that have ended and whose last changes are still to be told. Locked where tasks are
+/// Those of the tasks that a daemon has, and of those that have ended and whose last changes are still to be told. Locked where tasks are
 /// built, and by the metrics thread; never at a tick.
-static ALARMS: Mutex<Vec<Watched>> = Mutex::new(Vec::new());
+#[derive(Debug, Default)]
+pub(crate) struct Alarms(Mutex<Vec<Watched>>);
 
-/// Hands `told` each change of each alarm since this was last called, and how many were lost for want of room; without a change only where
-/// some were. Alarms that a reload has ended end here: those of a run that ends are not looked at any more. Waits for no tick.
-pub(crate) fn take_changes(now: Instant, mut told: impl FnMut(&Alarm, Option<AlarmChange>, u64)) {
-    let mut alarms = ALARMS.lock().unwrap_or_else(PoisonError::into_inner);
-    alarms.retain_mut(|watched| {
-        let alarm = &watched.alarm;
-        let is_over = alarm.is_over();
-        let lost = alarm.lost.swap(0, Ordering::Relaxed);
-        if lost > 0 {
-            told(alarm, None, lost);
-        }
-        for change in alarm.changes.try_iter() {
-            if change.is == Level::Normal {
-                watched.since = None;
+impl Alarms {
+    fn all(&self) -> MutexGuard<'_, Vec<Watched>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands `told` each change of each alarm since this was last called, and how many were lost for want of room; without a change only where
+    /// some were. Alarms that a reload has ended end here: those of a run that ends are not looked at any more. Waits for no tick.
+    pub(crate) fn take_changes(&self, now: Instant, mut told: impl FnMut(&Alarm, Option<AlarmChange>, u64)) {
+        self.all().retain_mut(|watched| {
+            let alarm = &watched.alarm;
+            let is_over = alarm.is_over();
+            let lost = alarm.lost.swap(0, Ordering::Relaxed);
+            if lost > 0 {
+                told(alarm, None, lost);
             }
-            told(alarm, Some(change), 0);
-        }
-        if is_over && let Some(end) = alarm.end() {
-            told(alarm, Some(end), 0);
-        }
-        watched.look(now);
-        !is_over
-    });
-}
+            for change in alarm.changes.try_iter() {
+                if change.is == Level::Normal {
+                    watched.since = None;
+                }
+                told(alarm, Some(change), 0);
+            }
+            if is_over && let Some(end) = alarm.end() {
+                told(alarm, Some(end), 0);
+            }
+            watched.look(now);
+            !is_over
+        });
+    }
 
-/// How all alarms are whose tasks have ticked, by the names of these; `None`: there is no task of this kind. For the metrics thread.
-pub(crate) fn states(now: Instant) -> Option<Vec<AlarmState>> {
-    let mut alarms = ALARMS.lock().unwrap_or_else(PoisonError::into_inner);
-    // Of a task that a reload restarts there are two for a moment: the newer one is meant once it ticks.
-    let mut names = BTreeSet::new();
-    let state = |watched: &mut Watched| {
-        let Shown { level, severity, is_latched, value, .. } = watched.look(now)?;
-        let (task, since) = (watched.alarm.task.clone(), watched.since);
-        names.insert(task.clone()).then_some(AlarmState { task, severity, level, value, is_latched, since })
-    };
-    let mut states: Vec<_> = alarms.iter_mut().rev().filter_map(state).collect();
-    states.sort_unstable_by(|a, b| a.task.cmp(&b.task));
-    (!alarms.is_empty()).then_some(states)
+    /// How all alarms are whose tasks have ticked, by the names of these; `None`: there is no task of this kind. For the metrics thread.
+    pub(crate) fn states(&self, now: Instant) -> Option<Vec<AlarmState>> {
+        let mut alarms = self.all();
+        // Of a task that a reload restarts there are two for a moment: the newer one is meant once it ticks.
+        let mut names = BTreeSet::new();
+        let state = |watched: &mut Watched| {
+            let Shown { level, severity, is_latched, value, .. } = watched.look(now)?;
+            let (task, since) = (watched.alarm.task.clone(), watched.since);
+            names.insert(task.clone()).then_some(AlarmState { task, severity, level, value, is_latched, since })
+        };
+        let mut states: Vec<_> = alarms.iter_mut().rev().filter_map(state).collect();
+        states.sort_unstable_by(|a, b| a.task.cmp(&b.task));
+        (!alarms.is_empty()).then_some(states)
+    }
 }
 
 /// An alarm that runs.
@@ -221,9 +229,17 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(task: &str, severity: Severity, settings: Settings, input: Input, reset: Option<Input>) -> Self {
+    fn new(
+        site: &Site,
+        task: &str,
+        severity: Severity,
+        settings: Settings,
+        input: Input,
+        reset: Option<Input>,
+    ) -> Self {
         let of = (input.source().clone(), settings.limits);
-        let mut alarms = ALARMS.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = site.common::<Alarms>();
+        let mut alarms = all.all();
         let running =
             alarms.iter().rev().map(|watched| &watched.alarm).find(|alarm| alarm.task == task && alarm.is_used());
         let (alarm, before) = match running.cloned() {
@@ -236,6 +252,7 @@ impl Watch {
                 (alarm, before)
             }
         };
+        drop(alarms);
         Self { law: Law::new(settings), input, reset, severity, begun: false, alarm, before }
     }
 

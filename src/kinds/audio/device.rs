@@ -9,7 +9,8 @@
 
 use super::settings::AudioSettings;
 use super::supported;
-use crate::kinds::device::{DeviceId, OpenDevice, Refusal, Sight, hidden};
+use crate::kinds::device::{Sight, hidden};
+use crate::site::{DeviceId, OpenDevice, Refusal};
 use crate::sys::lock::Holder;
 use alsa::pcm::{Access, Frames, HwParams, IO, PCM};
 use alsa::{Direction, Output, ValueOr};

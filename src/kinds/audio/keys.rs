@@ -4,8 +4,8 @@ use super::Audio;
 use super::settings::{AudioSettings, FORMATS};
 use crate::channels::AudioFormat;
 use crate::config::{Blueprint, Key, Kind, Section, Value, words};
-use crate::kinds::device::{Label, Missing};
-use crate::task::Task;
+use crate::kinds::device::Missing;
+use crate::site::{Label, Site};
 use crate::time::Span;
 
 /// Periods of the task that the device's buffer has to hold at least: less, and one late tick costs sound.
@@ -90,6 +90,6 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     }
     let label = Label::new(format!("audio device {}", settings.device), section.name());
     let looked = (label.clone(), settings.clone());
-    let build = move || Ok(Box::new(Audio::open(label, settings)?) as Box<dyn Task>);
-    Some(Blueprint::new(build).looking(move || Audio::look(&looked.0, &looked.1)))
+    let build = move |site: &mut Site| Ok(Audio::open(site, label, settings)?.into());
+    Some(Blueprint::new(build).looking(move |site| Audio::look(site, &looked.0, &looked.1)))
 }

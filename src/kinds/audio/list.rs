@@ -1,7 +1,8 @@
 //! Sound cards that capture, for `hertzd devices`; read from `/proc/asound`, without the ALSA library. May block; not for
 //! a hot thread.
 
-use crate::kinds::device::{FoundDevice, Roots, access, first_line, quoted, task_name};
+use crate::kinds::device::{FoundDevice, access, first_line, quoted, task_name};
+use crate::site::Roots;
 use crate::sys::host::may_open;
 
 /// The devices of sound cards that capture. Sections name the card by its id, which only one card has, and let ALSA

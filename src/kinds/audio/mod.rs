@@ -19,7 +19,8 @@ pub(super) use list::list;
 
 use crate::channels::{BlockSender, Format, Head, Shape};
 use crate::config::{BuildError, Preview};
-use crate::kinds::device::{Label, Reconnecting, Stalled, is_gone, preview};
+use crate::kinds::device::{Reconnecting, Stalled, is_gone, preview};
+use crate::site::{Label, Site};
 use crate::sys::clock::KernelClock;
 use crate::task::{Column, Task, Tick, TickError};
 use crate::time::{Clock, Instant, Span};
@@ -58,9 +59,9 @@ pub(super) struct Audio {
 }
 
 impl Audio {
-    fn open(label: Label, settings: AudioSettings) -> Result<Self, BuildError> {
+    fn open(site: &Site, label: Label, settings: AudioSettings) -> Result<Self, BuildError> {
         let wanted = settings.clone();
-        let device = Reconnecting::open(label, settings.missing, move || Device::open(&wanted))?;
+        let device = Reconnecting::open(site, label, settings.missing, move || Device::open(&wanted))?;
         let rate = settings.format.rate;
         let clock = KernelClock::monotonic();
         Ok(Self {
@@ -79,8 +80,8 @@ impl Audio {
     }
 
     /// What `open` would find.
-    fn look(label: &Label, settings: &AudioSettings) -> Result<Preview, BuildError> {
-        let preview = preview(label, settings.missing, Device::look(settings))?;
+    fn look(site: &Site, label: &Label, settings: &AudioSettings) -> Result<Preview, BuildError> {
+        let preview = preview(site, label, settings.missing, Device::look(settings))?;
         Ok(Preview { columns: Some(columns()), stream: Some(shape(settings)), ..preview })
     }
 

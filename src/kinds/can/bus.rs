@@ -1,6 +1,6 @@
 //! An interface that is open: the socket, and what is known of frames on their way. Opening may block; for cool threads.
 
-use crate::kinds::device::{OpenDevice, Refusal};
+use crate::site::{OpenDevice, Refusal};
 use crate::sys::can::{Id, Socket, Wanted};
 use crate::time::Span;
 use std::io;

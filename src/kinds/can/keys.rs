@@ -8,11 +8,11 @@ use super::settings::{ReceiveSettings, SendSettings};
 use super::signal::{ByteOrder, WIDEST};
 use super::tables;
 use crate::config::{Blueprint, Key, Kind, Rule, Section, Value, words};
-use crate::kinds::device::{Label, Missing};
+use crate::kinds::device::Missing;
 use crate::kinds::output::law::Recover;
 use crate::kinds::output::{TAKES_OVER_WITHIN, refuse_within_a_period};
+use crate::site::{Label, Site};
 use crate::sys::can::{LONGEST, MOST_IDS};
-use crate::task::Task;
 use crate::time::Span;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -247,8 +247,8 @@ fn receiver(section: &Section<'_>, settings: ReceiveSettings, missing: Missing) 
     let timeout = settings.received.frames.iter().map(|(_, timeout)| *timeout).max()?;
     let held = timeout + section.period()?;
     let looked = (label.clone(), settings.clone());
-    let build = move || Ok(Box::new(Receiver::open(label, settings, missing)?) as Box<dyn Task>);
-    Some(Blueprint::new(build).looking(move || Receiver::look(&looked.0, &looked.1, missing)).holding(held))
+    let build = move |site: &mut Site| Ok(Receiver::open(site, label, settings, missing)?.into());
+    Some(Blueprint::new(build).looking(move |site| Receiver::look(site, &looked.0, &looked.1, missing)).holding(held))
 }
 
 fn sender(section: &Section<'_>, settings: SendSettings, missing: Missing) -> Option<Blueprint> {
@@ -257,10 +257,10 @@ fn sender(section: &Section<'_>, settings: SendSettings, missing: Missing) -> Op
         return Some(Blueprint::built(AtTheDesk::new(settings)));
     }
     let (looked, at_the_desk) = ((label.clone(), settings.clone()), settings.clone());
-    let build = move || Ok(Box::new(Sender::open(&label, settings, missing)?) as Box<dyn Task>);
+    let build = move |site: &mut Site| Sender::open(site, &label, settings, missing);
     Some(
         Blueprint::new(build)
-            .looking(move || send::look(&looked.0, &looked.1, missing))
+            .looking(move |site| send::look(site, &looked.0, &looked.1, missing))
             .at_the_desk(move || Box::new(AtTheDesk::new(at_the_desk))),
     )
 }

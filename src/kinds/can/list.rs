@@ -1,6 +1,7 @@
 //! CAN interfaces: which there are, for `hertzd devices`. Reads small files; may block; not for a hot thread.
 
-use crate::kinds::device::{FoundDevice, Roots, file_names, first_line, quoted};
+use crate::kinds::device::{FoundDevice, file_names, first_line, quoted};
+use crate::site::Roots;
 
 /// What the kernel calls CAN in an interface's file `type`.
 const TYPE: &str = "280"; // ARPHRD_CAN

@@ -16,7 +16,6 @@
 
 mod bus;
 mod desk;
-mod held;
 mod keys;
 mod latest;
 mod list;

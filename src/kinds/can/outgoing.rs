@@ -1,10 +1,9 @@
 //! One frame that a task sends: what its signals put out, and how others than the task can make it safe. A tick allocates nothing.
 
-use super::held::Held;
 use super::settings::{SentFrame, SentSignal};
-use crate::kinds::device::{DeviceId, Refusal};
 use crate::kinds::output::law::{Law, Step, Wanted};
-use crate::kinds::output::{Beginning, Guard, PlannedWrite, SafeWrite, Writing, begin, keep};
+use crate::safety::{Guard, LiveOutputs, Owed, PlannedWrite, SafeWrite, Writing};
+use crate::site::{Beginning, DeviceId, Refusal, Site, Target, Targets};
 use crate::sys::can::{self, Frame};
 use crate::task::{Input, Quality};
 use crate::time::Span;
@@ -25,7 +24,9 @@ pub(super) struct Outgoing {
     is_same: bool,      // whose section says the same
     _section: Arc<str>, // for the task that follows this one
     finished: bool,
-    held: Arc<Held>,
+    held: Arc<Target>,
+    owed: Arc<Owed>,
+    outputs: Arc<LiveOutputs>,
 }
 
 /// A signal of it.
@@ -70,19 +71,19 @@ pub(super) fn safe_frame(frame: &SentFrame, fd: bool, bit_rate_switch: bool) -> 
 impl Outgoing {
     /// `task`: its name, how long it may go without a tick, and what its section says. `follows`: another task has the id, and is about to end.
     pub(super) fn new(
+        site: &Site,
         frame: SentFrame,
-        interface: String,
-        fd: bool,
-        bit_rate_switch: bool,
+        (interface, fd, bit_rate_switch): (String, bool, bool),
         task: (&str, (Span, Span), &Arc<str>),
         target: &DeviceId,
         follows: bool,
     ) -> Self {
         let (empty, safe) = (empty_frame(&frame, fd, bit_rate_switch), safe_frame(&frame, fd, bit_rate_switch));
-        let before = Held::join(target);
+        let sent_ids = site.common::<Targets>();
+        let before = sent_ids.join(target);
         // One that has ended without its safe values is not gone on from.
         let follows = follows && before.is_some();
-        let held = before.unwrap_or_else(|| Held::new(target.clone()));
+        let held = before.unwrap_or_else(|| sent_ids.add(target.clone()));
         let (section, is_same) = (task.2.clone(), held.is_of(task.2));
         let running = |settings: SentSignal| {
             let law = match follows {
@@ -109,14 +110,21 @@ impl Outgoing {
             _section: section,
             finished: false,
             held,
+            owed: site.common(),
+            outputs: site.common(),
         }
+    }
+
+    /// Who makes it safe when the task does not.
+    pub(super) fn guard(&self) -> &Arc<Guard> {
+        &self.guard
     }
 
     /// Has its safe values sent in the second step of a start or a reload, unless another task sends the id until the first tick.
     /// `interface`: what is refused where they cannot be sent; `None`: the first tick that finds the interface sends them.
-    pub(super) fn begins(&self, interface: Option<String>) {
-        let (guard, follows) = (Arc::downgrade(&self.guard), self.follows);
-        Beginning::add(move || {
+    pub(super) fn begins(&self, interface: Option<String>) -> Beginning {
+        let (guard, follows, owed) = (Arc::downgrade(&self.guard), self.follows, self.owed.clone());
+        Beginning::new(move || {
             let Some(guard) = guard.upgrade() else { return Ok(()) };
             let write = || match (follows, &interface) {
                 (true, _) => Ok(()),
@@ -128,8 +136,8 @@ impl Outgoing {
             };
             let shown = interface.as_deref().unwrap_or_default();
             let refuse = |error| format!("cannot send the safe values to {shown}: {error}");
-            Ok(begin(&guard, write).map_err(|error| Refusal::new("interface", refuse(error)))?)
-        });
+            Ok(owed.begin(&guard, write).map_err(|error| Refusal::new("interface", refuse(error)))?)
+        })
     }
 
     /// At the first tick: the safe values were sent, or the task still has to; or it goes on from another one.
@@ -286,7 +294,8 @@ impl Drop for Outgoing {
     fn drop(&mut self) {
         // Of one that has not begun, nothing was sent, and nothing is. What cannot be sent now is, when it can be.
         if self.guard.leaves() && !self.finished && self.guard.trip().is_err() {
-            keep(&self.guard, self.held.clone());
+            let owing = self.outputs.owing(self.guard.task());
+            self.owed.keep(&self.guard, self.held.clone(), owing);
         } else {
             self.held.leave();
         }

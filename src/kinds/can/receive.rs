@@ -6,7 +6,8 @@ use super::latest::Latest;
 use super::settings::{ReceiveSettings, Received};
 use super::signal::Signal;
 use crate::config::{BuildError, Preview};
-use crate::kinds::device::{Label, Missing, Reconnecting, Refusal, Sight, preview};
+use crate::kinds::device::{Missing, Reconnecting, Sight, preview};
+use crate::site::{Label, Refusal, Site};
 use crate::sys::can::{self, BATCH, Id};
 use crate::task::{Column, Task, Tick, TickError};
 use crate::time::Span;
@@ -43,9 +44,14 @@ pub(super) fn columns(settings: &ReceiveSettings) -> Vec<Column> {
 }
 
 impl Receiver {
-    pub(super) fn open(label: Label, settings: ReceiveSettings, missing: Missing) -> Result<Self, BuildError> {
+    pub(super) fn open(
+        site: &Site,
+        label: Label,
+        settings: ReceiveSettings,
+        missing: Missing,
+    ) -> Result<Self, BuildError> {
         let (bus, ids) = (settings.bus.clone(), ids(&settings));
-        let bus = Reconnecting::open(label, missing, move || open(&bus, &ids))?;
+        let bus = Reconnecting::open(site, label, missing, move || open(&bus, &ids))?;
         Ok(Self::new(bus, settings))
     }
 
@@ -59,9 +65,14 @@ impl Receiver {
     }
 
     /// What `open` would find.
-    pub(super) fn look(label: &Label, settings: &ReceiveSettings, missing: Missing) -> Result<Preview, BuildError> {
+    pub(super) fn look(
+        site: &Site,
+        label: &Label,
+        settings: &ReceiveSettings,
+        missing: Missing,
+    ) -> Result<Preview, BuildError> {
         let looked = open(&settings.bus, &ids(settings)).map(|_| Sight::default());
-        Ok(Preview { columns: Some(columns(settings)), ..preview(label, missing, looked)? })
+        Ok(Preview { columns: Some(columns(settings)), ..preview(site, label, missing, looked)? })
     }
 }
 

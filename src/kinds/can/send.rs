@@ -5,10 +5,9 @@ use super::bus::{Bus, BusSettings, Purpose, is_lost};
 use super::outgoing::Outgoing;
 use super::settings::SendSettings;
 use crate::config::{BuildError, Preview};
-use crate::kinds::device::{
-    Claim, DeviceId, Holder, Label, Missing, Reconnecting, Refusal, Sight, find_holder, preview,
-};
-use crate::kinds::output::Live;
+use crate::kinds::device::{Missing, Reconnecting, Sight, preview};
+use crate::safety::{Live, LiveOutputs};
+use crate::site::{Built, Claim, DeviceId, Holder, Label, Refusal, Site};
 use crate::sys::can::{BATCH, Frame, Id, LONGEST, Received};
 use crate::task::{Column, Input, Task, Tick, TickError};
 use crate::time::Span;
@@ -35,7 +34,7 @@ const LOST: TickError = TickError::new(
 pub(super) struct Sender {
     bus: Reconnecting<Bus>,
     ids: Box<[Id]>, // of the frames
-    frames: Vec<Outgoing>,
+    pub(super) frames: Vec<Outgoing>,
     columns: Vec<Column>,
     reset: Option<Input>,
     always: bool,
@@ -57,29 +56,38 @@ pub(super) fn target(interface: &str, id: Id) -> DeviceId {
 }
 
 impl Sender {
-    pub(super) fn open(label: &Label, settings: SendSettings, missing: Missing) -> Result<Self, BuildError> {
+    pub(super) fn open(
+        site: &Site,
+        label: &Label,
+        settings: SendSettings,
+        missing: Missing,
+    ) -> Result<Built, BuildError> {
         let interface = &settings.bus.interface;
         let ids = ids(&settings);
         let targets: Vec<DeviceId> = ids.iter().map(|id| target(interface, *id)).collect();
         let mut follows = Vec::with_capacity(ids.len());
         for (id, target) in ids.iter().zip(&targets) {
             let mut in_use = Refusal::in_use("send", format!("id {id} on {interface}"), [target.clone()]);
-            match find_holder(&mut in_use, None) {
+            match site.find_holder(&mut in_use) {
                 Some(Holder::Task) => return Err(in_use.into()),
                 holder => follows.push(holder == Some(Holder::Ending)),
             }
         }
         let bus = settings.bus.clone();
-        let bus = Reconnecting::open(label.clone(), missing, move || open(&bus, &ids))?;
+        let bus = Reconnecting::open(site, label.clone(), missing, move || open(&bus, &ids))?;
         let interface = interface.clone();
-        let sender = Self::new(bus, settings, label, &targets, &follows);
+        let sender = Self::new(site, bus, settings, label, &targets, &follows);
         // What waits for its interface sends its safe values at the first tick that finds it.
         let refused = (missing == Missing::Refuse).then_some(interface);
-        sender.frames.iter().for_each(|frame| frame.begins(refused.clone()));
-        Ok(sender)
+        let begins = |frame: &Outgoing| (frame.guard().clone(), frame.begins(refused.clone()));
+        let brings: Vec<_> = sender.frames.iter().map(begins).collect();
+        Ok(brings.into_iter().fold(Built::from(sender), |built, (guard, beginning)| {
+            built.guarded_by(&guard).beginning(|| beginning.write())
+        }))
     }
 
     pub(super) fn new(
+        site: &Site,
         bus: Reconnecting<Bus>,
         settings: SendSettings,
         label: &Label,
@@ -100,7 +108,7 @@ impl Sender {
         } = settings;
         let task = (label.task.as_str(), (safe_after, first_after), &section);
         let outgoing = |((frame, target), follows): ((_, _), &bool)| {
-            Outgoing::new(frame, interface.clone(), fd, bit_rate_switch, task, target, *follows)
+            Outgoing::new(site, frame, (interface.clone(), fd, bit_rate_switch), task, target, *follows)
         };
         let id = Id { number: 0, extended: false };
         let none = Frame { id, fd, bit_rate_switch, length: 0, data: [0; LONGEST] };
@@ -114,8 +122,8 @@ impl Sender {
             always,
             sent: 0.0,
             write_errors: 0.0,
-            live: Live::open(&label.task, safe_after),
-            _claim: Claim::new(targets.iter().cloned(), &label.task),
+            live: site.common::<LiveOutputs>().open(&label.task, safe_after),
+            _claim: site.claim(targets.iter().cloned(), &label.task),
         }
     }
 
@@ -289,26 +297,31 @@ impl Task for Sender {
     }
 }
 
-/// Whether a task of this process sends frames with this id on this interface, or is being looked at.
-pub(crate) fn sends(interface: &str, id: Id) -> bool {
+/// Whether a task of this daemon sends frames with this id on this interface, or is being looked at.
+pub(crate) fn sends(site: &Site, interface: &str, id: Id) -> bool {
     let mut in_use = Refusal::in_use("send", String::new(), [target(interface, id)]);
-    find_holder(&mut in_use, None) == Some(Holder::Task)
+    site.find_holder(&mut in_use) == Some(Holder::Task)
 }
 
 /// What [`Sender::open`] would find; nothing is sent.
-pub(super) fn look(label: &Label, settings: &SendSettings, missing: Missing) -> Result<Preview, BuildError> {
+pub(super) fn look(
+    site: &Site,
+    label: &Label,
+    settings: &SendSettings,
+    missing: Missing,
+) -> Result<Preview, BuildError> {
     let interface = &settings.bus.interface;
     let ids = ids(settings);
     let targets: Vec<DeviceId> = ids.iter().map(|id| target(interface, *id)).collect();
     for (id, target) in ids.iter().zip(&targets) {
         let mut in_use = Refusal::in_use("send", format!("id {id} on {interface}"), [target.clone()]);
-        if find_holder(&mut in_use, None) == Some(Holder::Task) {
+        if site.find_holder(&mut in_use) == Some(Holder::Task) {
             return Err(in_use.into());
         }
     }
-    let claim = Claim::new(targets, &label.task);
+    let claim = site.claim(targets, &label.task);
     let looked = open(&settings.bus, &ids).map(|_| Sight::default());
-    let mut preview = preview(label, missing, looked)?;
+    let mut preview = preview(site, label, missing, looked)?;
     preview.held = Some(Box::new((preview.held.take(), claim)));
     let safe = |frame: &_| {
         format!(

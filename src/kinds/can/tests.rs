@@ -5,9 +5,10 @@ use super::receive::Receiver;
 use super::send::{Sender, target};
 use super::settings::{ReceiveSettings, Received, SendSettings, SentFrame, SentSignal};
 use super::signal::{ByteOrder, Layout, Signal};
-use crate::kinds::device::{Claim, DeviceId, Label, Missing, Reconnecting, Refusal};
+use crate::kinds::device::{Missing, Reconnecting};
 use crate::kinds::output::law::{self, OnStale, Recover};
-use crate::kinds::output::{opened, output};
+use crate::safety::LiveOutputs;
+use crate::site::{DeviceId, Label, Refusal, Site};
 use crate::sys::can::{self, Frame, Id, Socket};
 use crate::task::{Column, Input, Task, Tick, TickError, ValueName};
 use crate::time::{Instant, Span};
@@ -38,7 +39,7 @@ fn bus(sent: usize) -> (Reconnecting<Bus>, Socket) {
     let (own, other) = Socket::pair();
     let mut bus = Some(Bus::new(own, sent));
     let open = move || bus.take().ok_or_else(|| Refusal::new("interface", "gone"));
-    (Reconnecting::open(Label::new("interface", "test"), Missing::Refuse, open).unwrap(), other)
+    (Reconnecting::open(&Site::default(), Label::new("interface", "test"), Missing::Refuse, open).unwrap(), other)
 }
 
 fn frame(id: Id, bytes: &[u8]) -> Frame {
@@ -101,11 +102,21 @@ fn more_than_one_call_brings_is_taken_in_one_tick() {
 
 /// A frame with two signals, of which one takes `input`, in steps of a half, and the other is always 3; safe are 10 and 20.
 fn sender(input: Input, always: bool, test: &str) -> (Sender, Socket) {
-    sender_with(input, always, test, Recover::Auto(0.0), false)
+    sender_at(&Site::default(), input, always, test)
+}
+
+fn sender_at(site: &Site, input: Input, always: bool, test: &str) -> (Sender, Socket) {
+    sender_with(site, input, (always, Recover::Auto(0.0)), test, false)
 }
 
 /// The same; `follows`: it takes over from the one before it of this test.
-fn sender_with(input: Input, always: bool, test: &str, recover: Recover, follows: bool) -> (Sender, Socket) {
+fn sender_with(
+    site: &Site,
+    input: Input,
+    (always, recover): (bool, Recover),
+    test: &str,
+    follows: bool,
+) -> (Sender, Socket) {
     let (bus, other) = bus(1);
     let sent = |column, start, scale, input, safe| {
         let law = law::Settings {
@@ -132,7 +143,7 @@ fn sender_with(input: Input, always: bool, test: &str, recover: Recover, follows
         first_after: Span::from_seconds(1),
     };
     let target = DeviceId::Named(test.into());
-    (Sender::new(bus, settings, &Label::new("interface", test), &[target], &[follows]), other)
+    (Sender::new(site, bus, settings, &Label::new("interface", test), &[target], &[follows]), other)
 }
 
 fn came(socket: &Socket) -> Vec<String> {
@@ -188,10 +199,9 @@ fn a_frame_that_is_lost_is_sent_again_though_nothing_has_changed() {
 
 #[test]
 fn safe_values_that_are_lost_are_trouble() {
-    let _ = opened();
     let nothing = Input::value_of(ValueName { task: "x".into(), value: "y".into(), previous: None });
     let (mut sender, _other) = sender(nothing, true, "safe_values_that_are_lost");
-    let guard = opened().pop().and_then(|guard| guard.upgrade()).unwrap();
+    let guard = sender.frames[0].guard().clone();
     assert_eq!((told(&mut sender, &tick(0, 0)).0, guard.trouble()), (Ok(()), None));
     for n in [100, 150, 200] {
         assert!(told(&mut sender, &tick(n, if n == 100 { 99 } else { 49 })).0.is_err());
@@ -222,8 +232,8 @@ fn a_signal_without_an_input_is_safe_and_the_others_go_on() {
 
 #[test]
 fn a_latched_signal_stays_safe_after_a_hand_over() {
-    let test = "a_latched_signal_stays_safe";
-    let next = |input, follows| sender_with(input, true, test, Recover::Latch, follows);
+    let (site, test) = (Site::default(), "can");
+    let next = |input, follows| sender_with(&site, input, (true, Recover::Latch), test, follows);
     let nothing = || Input::value_of(ValueName { task: "x".into(), value: "y".into(), previous: None });
     let _first = next(Input::number(7.0), false);
     let (mut before, _other) = next(nothing(), true);
@@ -239,25 +249,24 @@ fn a_latched_signal_stays_safe_after_a_hand_over() {
 
 #[test]
 fn a_heartbeat_sees_whether_all_signals_follow_and_their_frames_leave() {
-    let test = "a_heartbeat_sees_whether";
-    let seen = output(test);
-    let before = seen.ticks(); // of another test's output, perhaps
-    let (mut following, other) = sender(Input::number(7.0), true, test);
+    let (site, test) = (Site::default(), "can");
+    let seen = site.common::<LiveOutputs>().named(test);
+    let (mut following, other) = sender_at(&site, Input::number(7.0), true, test);
     assert!(seen.is_open() && !seen.follows(), "it has not ticked");
     assert_eq!(told(&mut following, &tick(0, 0)).0, Ok(()));
-    assert_eq!((seen.follows(), seen.ticks() - before, seen.safe_after()), (true, 1, Span::from_seconds(1)));
+    assert_eq!((seen.follows(), seen.ticks(), seen.safe_after()), (true, 1, Span::from_seconds(1)));
     told(&mut following, &tick(1, 0)).0.unwrap_err();
-    assert_eq!((seen.follows(), seen.ticks() - before), (false, 2), "the frame before it has not left");
+    assert_eq!((seen.follows(), seen.ticks()), (false, 2), "the frame before it has not left");
     drop((following, other));
     assert!(!seen.is_open());
-    let (mut unchanged, other) = sender(Input::number(7.0), false, test);
+    let (mut unchanged, other) = sender_at(&site, Input::number(7.0), false, test);
     assert_eq!([0, 1].map(|n| told(&mut unchanged, &tick(n, 0)).0), [Ok(()), Ok(())]);
-    assert_eq!((seen.follows(), seen.ticks() - before), (true, 4), "there is nothing to be sent");
+    assert_eq!((seen.follows(), seen.ticks()), (true, 4), "there is nothing to be sent");
     unchanged.disabled();
     assert!(!seen.follows());
     drop((unchanged, other));
     let nothing = Input::value_of(ValueName { task: "x".into(), value: "y".into(), previous: None });
-    let (mut half_safe, _other) = sender(nothing, true, test);
+    let (mut half_safe, _other) = sender_at(&site, nothing, true, test);
     assert_eq!(told(&mut half_safe, &tick(0, 0)).0, Ok(()));
     assert!(seen.is_open() && !seen.follows(), "one of its signals is safe");
 }
@@ -265,9 +274,10 @@ fn a_heartbeat_sees_whether_all_signals_follow_and_their_frames_leave() {
 #[test]
 fn who_sends_an_id_is_known_while_it_has_it() {
     let other = Id { number: 0x181, extended: true };
-    let claim = Claim::new([target("can-of-this-test", ID)], "one");
-    assert!(super::sends("can-of-this-test", ID) && !super::sends("can-of-this-test", other));
-    assert!(!super::sends("another-can", ID));
+    let site = Site::default();
+    let claim = site.claim([target("can-of-this-test", ID)], "one");
+    assert!(super::sends(&site, "can-of-this-test", ID) && !super::sends(&site, "can-of-this-test", other));
+    assert!(!super::sends(&site, "another-can", ID));
     drop(claim);
-    assert!(!super::sends("can-of-this-test", ID));
+    assert!(!super::sends(&site, "can-of-this-test", ID));
 }

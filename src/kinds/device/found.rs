@@ -3,22 +3,7 @@
 
 use serde_json::Value;
 use std::io;
-use std::path::{Path, PathBuf};
-
-/// Where devices are listed.
-#[derive(Clone, Debug)]
-pub(crate) struct Roots {
-    pub(crate) sys: PathBuf,
-    pub(crate) dev: PathBuf,
-    pub(crate) proc: PathBuf,
-}
-
-impl Roots {
-    /// Those of this machine are under `/`.
-    pub(crate) fn under(root: &Path) -> Self {
-        Self { sys: root.join("sys"), dev: root.join("dev"), proc: root.join("proc") }
-    }
-}
+use std::path::Path;
 
 /// One device.
 #[derive(Clone, Debug, Default)]

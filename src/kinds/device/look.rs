@@ -1,11 +1,9 @@
 //! A look at a device before a start: what `hertzd check` does in place of opening it. Changes nothing; may block; reads no
 //! clock.
 
-use super::held::{Claim, Holder, find_holder};
-use super::id::DeviceId;
 use super::reconnecting::Missing;
-use super::refusal::{Label, Refusal};
 use crate::config::Preview;
+use crate::site::{DeviceId, Holder, Label, Refusal, Site};
 use crate::sys::user::{Access, access, service_user};
 use std::any::Any;
 use std::path::Path;
@@ -53,20 +51,25 @@ pub(crate) fn hidden(path: &Path, write: bool) -> Option<Sight> {
 ///
 /// # Errors
 /// A start would be refused.
-pub(crate) fn preview(label: &Label, missing: Missing, looked: Result<Sight, Refusal>) -> Result<Preview, Refusal> {
+pub(crate) fn preview(
+    site: &Site,
+    label: &Label,
+    missing: Missing,
+    looked: Result<Sight, Refusal>,
+) -> Result<Preview, Refusal> {
     let mut preview = Preview::default();
     match looked {
         Ok(sight) => {
             let mut wanted = Refusal::in_use(sight.key, &label.device, &*sight.devices);
-            if sight.open.is_none() && find_holder(&mut wanted, None) == Some(Holder::Task) {
+            if sight.open.is_none() && site.find_holder(&mut wanted) == Some(Holder::Task) {
                 return Err(wanted);
             }
-            preview.held = Some(Box::new((sight.open, Claim::new(sight.devices, &label.task))));
+            preview.held = Some(Box::new((sight.open, site.claim(sight.devices, &label.task))));
             preview.warnings.extend(sight.hidden);
             preview.taken.extend(sight.taken);
             preview.unknown.extend(sight.unknown);
         }
-        Err(mut refusal) => match find_holder(&mut refusal, None) {
+        Err(mut refusal) => match site.find_holder(&mut refusal) {
             holder if missing == Missing::Refuse || holder == Some(Holder::Task) => return Err(refusal),
             _ => preview.warnings.push(format!("{}; the task would wait for it", refusal.message)),
         },
@@ -80,29 +83,31 @@ mod tests {
 
     #[test]
     fn two_tasks_cannot_both_have_a_device() {
+        let site = Site::default();
         let sight = || Ok::<_, Refusal>(Sight::of("device", vec![DeviceId::Named("seen by this test".into())]));
         let label = |task| Label { device: "toy".into(), task: String::from(task) };
-        let first = preview(&label("a"), Missing::Refuse, sight()).unwrap();
-        let refused = preview(&label("b"), Missing::Wait, sight()).unwrap_err();
+        let first = preview(&site, &label("a"), Missing::Refuse, sight()).unwrap();
+        let refused = preview(&site, &label("b"), Missing::Wait, sight()).unwrap_err();
         let wanted = "toy is in use by task a; only one task at a time can have it";
         assert_eq!((refused.key, &*refused.message), ("device", wanted));
         // One that is kept open may be shared. If it cannot, opening it again is refused.
         let shared = || Ok(Sight { open: Some(Box::new(())), ..sight().unwrap() });
-        preview(&label("b"), Missing::Refuse, shared()).unwrap();
+        preview(&site, &label("b"), Missing::Refuse, shared()).unwrap();
         let busy = Refusal::in_use("device", "toy", [DeviceId::Named("seen by this test".into())]);
-        assert_eq!(preview(&label("b"), Missing::Wait, Err(busy)).unwrap_err().message, wanted);
+        assert_eq!(preview(&site, &label("b"), Missing::Wait, Err(busy)).unwrap_err().message, wanted);
         drop(first);
-        preview(&label("b"), Missing::Refuse, sight()).unwrap();
+        preview(&site, &label("b"), Missing::Refuse, sight()).unwrap();
     }
 
     #[test]
     fn what_may_still_come_is_a_warning() {
+        let site = Site::default();
         let label = Label { device: "toy".into(), task: "a".into() };
         let refusal = || Err(Refusal::new("device", "there is none"));
-        assert_eq!(preview(&label, Missing::Refuse, refusal()).err(), refusal().err());
-        let waiting = preview(&label, Missing::Wait, refusal()).unwrap();
+        assert_eq!(preview(&site, &label, Missing::Refuse, refusal()).err(), refusal().err());
+        let waiting = preview(&site, &label, Missing::Wait, refusal()).unwrap();
         assert_eq!(waiting.warnings, ["there is none; the task would wait for it"]);
         let hidden = Sight { hidden: Some("hidden".into()), ..Sight::default() };
-        assert_eq!(preview(&label, Missing::Refuse, Ok(hidden)).unwrap().warnings, ["hidden"]);
+        assert_eq!(preview(&site, &label, Missing::Refuse, Ok(hidden)).unwrap().warnings, ["hidden"]);
     }
 }

@@ -3,23 +3,15 @@
 
 pub(crate) mod access;
 mod found;
-mod held;
-mod id;
 mod look;
 mod reconnecting;
-mod refusal;
 mod reopen;
 mod stalled;
 
-pub(crate) use found::{FoundDevice, Roots, file_names, first_line, numbered, quoted, task_name};
-pub(crate) use held::{Claim, Exchange, Holder, find_holder};
-#[cfg(feature = "gpio")]
-pub(crate) use id::in_sys;
-pub(crate) use id::{DeviceId, OpenDevice};
+pub(crate) use found::{FoundDevice, file_names, first_line, numbered, quoted, task_name};
 pub(crate) use look::{Sight, hidden, preview};
 #[cfg(feature = "audio")]
 pub(crate) use reconnecting::is_gone;
 pub(crate) use reconnecting::{First, Missing, Reconnecting};
-pub(crate) use refusal::{Label, Refusal};
-pub(in crate::kinds) use reopen::{Reopen, reopen_thread};
+pub(in crate::kinds) use reopen::{Reopen, ReopenThread};
 pub(super) use stalled::Stalled;

@@ -4,18 +4,16 @@
 //! `hertzd-devices` polls all such rings, and closes and reopens each lost device on a thread of its own, so none delays
 //! another. The reopened device comes back over another ring at the next tick. No clock is read here.
 
-use super::held::{Claim, Claimed, Holder, claimed_by_another, find_holder};
-use super::id::OpenDevice;
-use super::refusal::{Label, Refusal};
-use super::reopen::{Reopening, reopen_thread};
+use super::reopen::{ReopenThread, Reopening};
 use crate::config::{Key, Section, Value, words};
+use crate::site::{Claim, Claimed, Holder, Label, OpenDevice, Refusal, Site};
 use crate::task::TickError;
 use std::io;
 use tracing::debug;
 
 /// What to do where the device is not there at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Missing {
+pub(crate) enum Missing {
     /// Refuse to start.
     #[default]
     Refuse,
@@ -27,7 +25,7 @@ impl Missing {
     const CHOICES: [(&str, Self); 2] = [("refuse", Self::Refuse), ("wait", Self::Wait)];
 
     /// The key of every kind that has a device.
-    pub const KEY: Key = Key::new(
+    pub(crate) const KEY: Key = Key::new(
         "missing",
         Value::Choice(&words(&Self::CHOICES)),
         "What to do if the device is not there at the start: refuse to start, or start and keep looking for it. A device \
@@ -36,7 +34,7 @@ impl Missing {
     .default("\"refuse\"");
 
     /// What the section says.
-    pub fn of(section: &mut Section<'_>) -> Self {
+    pub(crate) fn of(section: &mut Section<'_>) -> Self {
         section.choice(&Self::KEY, &Self::CHOICES).unwrap_or_default()
     }
 }
@@ -54,15 +52,20 @@ pub(crate) enum First<D> {
 
 impl<D: OpenDevice> First<D> {
     /// Whether a task may start with this result of opening its device.
-    pub(crate) fn of(label: &Label, missing: Missing, opened: Result<D, Refusal>) -> Result<Self, Refusal> {
+    pub(crate) fn of(
+        site: &Site,
+        label: &Label,
+        missing: Missing,
+        opened: Result<D, Refusal>,
+    ) -> Result<Self, Refusal> {
         let mut refusal = match opened {
             Ok(device) => {
-                return claimed_by_another(label, &device, None).map_or(Ok(Self::Opened(device)), Err);
+                return site.claimed_by_another(label, &device).map_or(Ok(Self::Opened(device)), Err);
             }
             Err(refusal) => refusal,
         };
-        match find_holder(&mut refusal, None) {
-            Some(Holder::Ending) => Ok(Self::HandedOver(Claim::new(refusal.in_use, &label.task))),
+        match site.find_holder(&mut refusal) {
+            Some(Holder::Ending) => Ok(Self::HandedOver(site.claim(refusal.in_use, &label.task))),
             Some(Holder::Task) => Err(refusal),
             _ if missing == Missing::Refuse => Err(refusal),
             _ => Ok(Self::Missing), // the thread that tries again logs why
@@ -81,16 +84,16 @@ pub(crate) struct Reconnecting<D> {
 impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
     /// Opens the device, and reopens it whenever it has been lost. May block; not for a hot thread. `open` says why it
     /// could not.
-    pub(crate) fn open<F>(label: Label, missing: Missing, mut open: F) -> Result<Self, Refusal>
+    pub(crate) fn open<F>(site: &Site, label: Label, missing: Missing, mut open: F) -> Result<Self, Refusal>
     where
         F: FnMut() -> Result<D, Refusal> + Send + 'static,
     {
-        let first = First::of(&label, missing, open())?;
-        Self::new(label, first, open)
+        let first = First::of(site, &label, missing, open())?;
+        Self::new(site, label, first, open)
     }
 
     /// The same, for a task that had to look at the result of the first attempt itself.
-    pub(crate) fn new<F>(label: Label, first: First<D>, open: F) -> Result<Self, Refusal>
+    pub(crate) fn new<F>(site: &Site, label: Label, first: First<D>, open: F) -> Result<Self, Refusal>
     where
         F: FnMut() -> Result<D, Refusal> + Send + 'static,
     {
@@ -99,19 +102,15 @@ impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
         let (device, awaited) = match first {
             First::Opened(device) => {
                 debug!("{label} opened");
-                (Some(Claimed::new(device, &label.task)), None)
+                (Some(Claimed::new(device, site.claims(), &label.task)), None)
             }
             First::HandedOver(claim) => (None, Some(claim)),
             First::Missing => (None, None),
         };
-        let reopening = Reopening::new(label, (lost_end, found_end), device.is_none(), awaited, open);
-        match reopen_thread() {
-            Ok(thread) => _ = thread.send(Box::new(reopening)),
-            Err(error) => {
-                let message = format!("cannot start the thread that reopens devices: {error}");
-                return Err(Refusal::new("kind", message));
-            }
-        }
+        let reopening = Reopening::new(label, site.claims(), (lost_end, found_end), device.is_none(), awaited, open);
+        site.common::<ReopenThread>()
+            .watch(Box::new(reopening))
+            .map_err(|error| Refusal::new("kind", format!("cannot start the thread that reopens devices: {error}")))?;
         Ok(Self { device, lost, found })
     }
 
@@ -157,9 +156,8 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::held::Exchange;
-    use super::super::id::DeviceId;
     use super::*;
+    use crate::site::{Common, DeviceId, Roots};
     use crate::sys::clock::pause;
     use crate::time::Span;
     use std::sync::Arc;
@@ -189,6 +187,7 @@ mod tests {
 
     #[test]
     fn a_device_comes_and_goes() {
+        let site = Site::default();
         let (there, opened) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
         let open = {
             let (there, opened) = (there.clone(), opened.clone());
@@ -197,8 +196,8 @@ mod tests {
                 false => missing(),
             }
         };
-        assert_eq!(Reconnecting::open(label("a"), Missing::Refuse, open.clone()).err(), missing::<Toy>().err());
-        let mut device = Reconnecting::open(label("a"), Missing::Wait, open).unwrap();
+        assert_eq!(Reconnecting::open(&site, label("a"), Missing::Refuse, open.clone()).err(), missing::<Toy>().err());
+        let mut device = Reconnecting::open(&site, label("a"), Missing::Wait, open).unwrap();
         assert_eq!(device.device().err(), Some(GONE));
         there.store(true, Ordering::Relaxed);
         for number in 0..3 {
@@ -239,25 +238,30 @@ mod tests {
                 false => Ok(Alone(taken.clone())),
             }
         };
-        let begin = |task| Reconnecting::open(label(task), Missing::Wait, open());
-        let mut old = begin("a").unwrap();
-        let refused = begin("b").unwrap_err().message;
+        let begin = |site: &Site, task| Reconnecting::open(site, label(task), Missing::Wait, open());
+        let common = Arc::<Common>::default();
+        let site = Site::of(common.clone(), Roots::default());
+        let mut old = begin(&site, "a").unwrap();
+        let refused = begin(&site, "b").unwrap_err().message;
         assert_eq!(refused, "the toy is in use by task a; only one task at a time can have it");
 
-        let exchange = Exchange::beside([]);
+        let exchanging = Site::of(common, Roots::default()).beside([]);
         let wrong = || Err::<Alone, _>(Refusal::new("device", "it has no such line"));
-        assert!(Reconnecting::open(label("b"), Missing::Refuse, wrong).is_err(), "waiting does not help here");
-        let mut new = begin("b").unwrap();
-        assert!(begin("c").is_err(), "two that begin cannot both have it");
-        drop(exchange);
+        assert!(
+            Reconnecting::open(&exchanging, label("b"), Missing::Refuse, wrong).is_err(),
+            "waiting does not help here"
+        );
+        let mut new = begin(&exchanging, "b").unwrap();
+        assert!(begin(&exchanging, "c").is_err(), "two that begin cannot both have it");
         assert!(old.device().is_ok() && new.device().is_err());
         drop(old);
         until(|| new.device().is_ok().then_some(()));
-        assert!(begin("c").unwrap_err().message.contains("by task b;"));
+        assert!(begin(&site, "c").unwrap_err().message.contains("by task b;"));
     }
 
     #[test]
     fn a_device_that_is_away_is_still_its_task_s() {
+        let site = Site::default();
         let (taken, there) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)));
         let id = || DeviceId::Named("one that is away".into());
         struct Away {
@@ -276,7 +280,7 @@ mod tests {
                 true if taken.swap(true, Ordering::Relaxed) => Err(Refusal::in_use("device", "toy", [id()])),
                 true => Ok(Away { device: id(), _alone: Alone(taken.clone()) }),
             };
-            Reconnecting::open(label(task), Missing::Wait, open)
+            Reconnecting::open(&site, label(task), Missing::Wait, open)
         };
         let mut first = begin("a", &there).unwrap();
         there.store(false, Ordering::Relaxed);
@@ -313,7 +317,7 @@ mod tests {
                 _ => Ok(tries),
             }
         };
-        let mut device = Reconnecting::open(label("panicking"), Missing::Wait, open).unwrap();
+        let mut device = Reconnecting::open(&Site::default(), label("panicking"), Missing::Wait, open).unwrap();
         assert_eq!(until(|| device.device().ok().copied()), 3_u32);
     }
 }

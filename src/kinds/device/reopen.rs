@@ -2,15 +2,13 @@
 //!
 //! They read the monotonic clock, and may block and allocate.
 
-use super::held::{Claim, Claimed, claimed_by_another, find_holder};
-use super::id::OpenDevice;
-use super::refusal::{Label, Refusal};
+use crate::site::{Claim, Claimed, Claims, Label, OpenDevice, Refusal};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::{helper, with_signals_blocked};
 use crate::time::{Clock, Instant, Span};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use tracing::{info, warn};
 
 /// How often all devices are polled.
@@ -39,6 +37,7 @@ pub(in crate::kinds) trait Reopen: Send {
 /// The cool end of a `D`, which `open` opens.
 pub(super) struct Reopening<D, F> {
     label: Label,
+    claims: Arc<Claims>,
     lost: rtrb::Consumer<Claimed<D>>,
     found: rtrb::Producer<Claimed<D>>,
     missing: bool,           // it was not there at the start
@@ -51,12 +50,13 @@ pub(super) struct Reopening<D, F> {
 impl<D, F> Reopening<D, F> {
     pub(super) fn new(
         label: Label,
+        claims: Arc<Claims>,
         (lost, found): (rtrb::Consumer<Claimed<D>>, rtrb::Producer<Claimed<D>>),
         missing: bool,
         awaited: Option<Claim>,
         open: F,
     ) -> Self {
-        Self { label, lost, found, missing, awaited, steady: None, wait: FIRST_WAIT, open }
+        Self { label, claims, lost, found, missing, awaited, steady: None, wait: FIRST_WAIT, open }
     }
 
     /// Waits for the next attempt, for longer each time.
@@ -107,9 +107,10 @@ impl<D: OpenDevice + Send, F: FnMut() -> Result<D, Refusal> + Send> Reopen for R
                 |text| Err(Refusal::new("kind", format!("the attempt to open it {text}; please report this")));
             let own = self.awaited.as_ref().or(kept.as_ref());
             let opened = opened.unwrap_or_else(panicked);
-            match opened.and_then(|device| claimed_by_another(&self.label, &device, own).map_or(Ok(device), Err)) {
+            let by_another = |device: &D| self.claims.claimed_by_another(&self.label, device, own, None);
+            match opened.and_then(|device| by_another(&device).map_or(Ok(device), Err)) {
                 Ok(device) => {
-                    let device = Claimed::new(device, &self.label.task);
+                    let device = Claimed::new(device, self.claims.clone(), &self.label.task);
                     let took = (clock.now() - began).seconds();
                     match self.awaited.take() {
                         Some(_) => info!("{} was taken over from the task that ended", self.label),
@@ -121,7 +122,7 @@ impl<D: OpenDevice + Send, F: FnMut() -> Result<D, Refusal> + Send> Reopen for R
                     return true;
                 }
                 Err(mut refusal) => {
-                    find_holder(&mut refusal, own);
+                    self.claims.find_holder(&mut refusal, own, None);
                     if refusal.message != logged {
                         warn!("{} cannot be {verb} yet; hertzd keeps trying: {}", self.label, refusal.message);
                         logged = refusal.message;
@@ -134,30 +135,48 @@ impl<D: OpenDevice + Send, F: FnMut() -> Result<D, Refusal> + Send> Reopen for R
     }
 }
 
-/// The way to the thread that polls all devices of the process; the first call starts it.
-pub(in crate::kinds) fn reopen_thread() -> io::Result<Sender<Box<dyn Reopen>>> {
-    static THREAD: OnceLock<Sender<Box<dyn Reopen>>> = OnceLock::new();
-    if let Some(thread) = THREAD.get() {
-        return Ok(thread.clone());
-    }
-    let (sender, new) = channel();
-    let again = sender.clone();
-    let body = move || poll(&new, &again);
-    with_signals_blocked(|| helper::spawn("hertzd-devices", body))??;
-    Ok(THREAD.get_or_init(|| sender).clone())
+/// The thread that polls all devices of a daemon, and ends with that.
+#[derive(Debug, Default)]
+pub(in crate::kinds) struct ReopenThread {
+    sender: OnceLock<Sender<Box<dyn Reopen>>>,
+    lives: Arc<()>,
 }
 
-fn poll(new: &Receiver<Box<dyn Reopen>>, again: &Sender<Box<dyn Reopen>>) {
+impl ReopenThread {
+    /// Has it see to this one, too; the first call starts it.
+    pub(in crate::kinds) fn watch(&self, device: Box<dyn Reopen>) -> io::Result<()> {
+        let sender = match self.sender.get() {
+            Some(sender) => sender,
+            None => {
+                let (sender, new) = channel();
+                let (again, daemon) = (sender.clone(), Arc::downgrade(&self.lives));
+                let body = move || poll(&new, &again, &daemon);
+                with_signals_blocked(|| helper::spawn("hertzd-devices", body))??;
+                self.sender.get_or_init(|| sender)
+            }
+        };
+        _ = sender.send(device);
+        Ok(())
+    }
+}
+
+fn poll(new: &Receiver<Box<dyn Reopen>>, again: &Sender<Box<dyn Reopen>>, daemon: &Weak<()>) {
     let mut devices: Vec<Box<dyn Reopen>> = Vec::new();
+    let out = Arc::new(()); // shared with the threads that open one
     let mut warned = false; // that no thread could be started
     loop {
+        // Before what was sent is taken.
+        let is_over = daemon.strong_count() == 0 && Arc::strong_count(&out) == 1;
         devices.extend(new.try_iter());
         devices.retain(|device| !device.is_abandoned());
+        if is_over && devices.is_empty() {
+            return;
+        }
         let lost: Vec<_> = devices.extract_if(.., |device| device.is_lost()).collect();
         for device in lost {
             // It stays here until the thread takes it: without one, it is tried again in the next round.
             let shared = Arc::new(Mutex::new(Some(device)));
-            let (taken, again) = (shared.clone(), again.clone());
+            let (taken, again, out) = (shared.clone(), again.clone(), out.clone());
             let reopen = move || {
                 let device = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
                 if let Some(mut device) = device
@@ -165,6 +184,7 @@ fn poll(new: &Receiver<Box<dyn Reopen>>, again: &Sender<Box<dyn Reopen>>) {
                 {
                     let _ = again.send(device);
                 }
+                drop(out);
             };
             if let Err(error) = helper::spawn("hertzd-device", reopen) {
                 devices.extend(shared.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -188,7 +208,7 @@ mod tests {
         let (mut lost, lost_end) = rtrb::RingBuffer::new(1);
         let (found_end, mut found) = rtrb::RingBuffer::new(1);
         let label = Label { device: "flapping toy".into(), task: "a".into() };
-        let mut reopening = Reopening::new(label, (lost_end, found_end), true, None, || Ok(7));
+        let mut reopening = Reopening::new(label, Arc::default(), (lost_end, found_end), true, None, || Ok(7));
         let mut waits = Vec::new();
         for _ in 0..4 {
             assert!(reopening.reopen());

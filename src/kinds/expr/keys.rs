@@ -5,6 +5,7 @@ use super::parse::{parse, reserved};
 use super::program::{Program, Step};
 use super::tokens::is_name;
 use crate::config::{Blueprint, Key, Kind, Preview, Rule, Section, Value};
+use crate::site::Site;
 use crate::task::{Column, Input};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -73,12 +74,14 @@ fn section_to_task(section: &mut Section<'_>) -> Option<Blueprint> {
     }
     let columns: Vec<Column> = values.iter().map(|value| value.column.clone()).collect();
     let inputs: Vec<Input> = inputs.into_iter().map(|(_, input)| input).collect();
-    let build = move || {
+    let build = move |_: &mut Site| {
         let program = |Computed { column, steps }: Computed| (column, Program::new(&steps));
-        Ok(Box::new(Expr::new(inputs, values.into_iter().map(program).collect())) as Box<_>)
+        Ok(Expr::new(inputs, values.into_iter().map(program).collect()).into())
     };
     Some(
-        Blueprint::new(build).looking(move || Ok(Preview { columns: Some(columns), ..Preview::default() })).computing(),
+        Blueprint::new(build)
+            .looking(move |_| Ok(Preview { columns: Some(columns), ..Preview::default() }))
+            .computing(),
     )
 }
 

@@ -117,7 +117,11 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let word = TYPES.iter().find(|(_, of)| *of == chosen).map_or("", |(word, _)| *word);
     let filter = Filter::new(Law::new(shape?), periods?, input?, reset?);
     let preview = Preview { columns: Some(filter.columns()), ..Preview::default() };
-    Some(Blueprint::new(move || Ok(Box::new(filter.going_on(word, &name)))).looking(move || Ok(preview)).computing())
+    Some(
+        Blueprint::new(move |site| Ok(filter.going_on(site, word, &name).into()))
+            .looking(move |_| Ok(preview))
+            .computing(),
+    )
 }
 
 fn shape(section: &mut Section<'_>, chosen: Type, periods: Option<Periods>) -> Option<Shape> {

@@ -10,6 +10,7 @@ pub(super) use keys::kind;
 
 use super::elapsed::{Periods, Rows};
 use super::succession::Succession;
+use crate::site::Site;
 use crate::task::{Column, Input, Task, Tick, TickError};
 use law::{Law, Step};
 
@@ -31,8 +32,8 @@ impl Filter {
     }
 
     /// One that goes on from what the filter of this type and name puts out until it takes over, if there is one.
-    fn going_on(self, word: &'static str, name: &str) -> Self {
-        Self { succession: Succession::of(word, name), ..self }
+    fn going_on(self, site: &Site, word: &'static str, name: &str) -> Self {
+        Self { succession: Succession::of(site, word, name), ..self }
     }
 }
 

@@ -4,7 +4,8 @@
 use super::chip::{self, label, number};
 use super::lines::{CONSUMER, find_lines, hidden_chip, in_use, io_error, taken, used_by_others};
 use super::settings::LineId;
-use crate::kinds::device::{DeviceId, Refusal, Sight, access, in_sys};
+use crate::kinds::device::{Sight, access};
+use crate::site::{DeviceId, Refusal, in_sys};
 use gpiocdev_uapi::v2::{
     LineConfig, LineFlags, LineRequest, LineValues, Offsets, get_chip_info, get_line, get_line_values, set_line_config,
     set_line_values,

@@ -3,8 +3,8 @@
 use super::settings::{GpioSettings, LineId};
 use super::{Gpio, columns};
 use crate::config::{Blueprint, Key, Kind, NumberOrName, Rule, Section, Value, refuse_value_name, words};
-use crate::kinds::device::{Label, Missing};
-use crate::task::Task;
+use crate::kinds::device::Missing;
+use crate::site::{Label, Site};
 use crate::time::Span;
 use gpiocdev::line::{Bias, EdgeDetection};
 use serde_json::json;
@@ -96,8 +96,8 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let wanted = GpioSettings { chip, lines, edges, bias: bias?, active_low: active_low?, debounce, room: room? };
     let label = Label::new("GPIO lines", section.name());
     let looked = (label.clone(), names.clone(), wanted.clone());
-    let build = move || Ok(Box::new(Gpio::open(label, names, wanted, missing)?) as Box<dyn Task>);
-    Some(Blueprint::new(build).looking(move || Gpio::look(&looked.0, &looked.1, &looked.2, missing)))
+    let build = move |site: &mut Site| Ok(Gpio::open(site, label, names, wanted, missing)?.into());
+    Some(Blueprint::new(build).looking(move |site| Gpio::look(site, &looked.0, &looked.1, &looked.2, missing)))
 }
 
 fn lines(section: &mut Section<'_>) -> Option<Vec<LineId>> {

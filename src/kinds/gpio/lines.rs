@@ -3,7 +3,9 @@
 use super::chip::{errno, label, number, open};
 use super::list::chips;
 use super::settings::{GpioSettings, LineId};
-use crate::kinds::device::{DeviceId, OpenDevice, Refusal, Roots, Sight, hidden};
+use crate::kinds::device::{Sight, hidden};
+use crate::site::Roots;
+use crate::site::{DeviceId, OpenDevice, Refusal};
 use crate::sys::fd::set_nonblocking;
 use gpiocdev::Request;
 use gpiocdev::chip::Chip;

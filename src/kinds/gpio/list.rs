@@ -4,7 +4,8 @@
 #[cfg(feature = "gpio")]
 use super::chip::{ChipFacts, facts};
 use crate::config::refuse_value_name;
-use crate::kinds::device::{FoundDevice, Roots, access, numbered, quoted, task_name};
+use crate::kinds::device::{FoundDevice, access, numbered, quoted, task_name};
+use crate::site::Roots;
 use crate::sys::host::may_open;
 use std::path::{Path, PathBuf};
 

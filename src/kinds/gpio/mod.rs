@@ -19,7 +19,8 @@ pub(super) use settings::LineId;
 
 use crate::channels::{BlockSender, Format, Shape};
 use crate::config::{BuildError, Preview};
-use crate::kinds::device::{Label, Missing, Reconnecting, preview};
+use crate::kinds::device::{Missing, Reconnecting, preview};
+use crate::site::{Label, Site};
 use crate::task::{Column, Task, Tick, TickError};
 use edges::{Edges, SAMPLE};
 use lines::LineRequest;
@@ -37,15 +38,27 @@ struct Gpio {
 const EDGES_PER_SECOND: f64 = 2_000.0;
 
 impl Gpio {
-    fn open(label: Label, names: Vec<String>, wanted: GpioSettings, missing: Missing) -> Result<Self, BuildError> {
+    fn open(
+        site: &Site,
+        label: Label,
+        names: Vec<String>,
+        wanted: GpioSettings,
+        missing: Missing,
+    ) -> Result<Self, BuildError> {
         let edges = wanted.edges.is_some().then(|| Edges::new(names.len()));
-        let lines = Reconnecting::open(label, missing, move || LineRequest::open(&wanted))?;
+        let lines = Reconnecting::open(site, label, missing, move || LineRequest::open(&wanted))?;
         Ok(Self { lines, names, edges, blocks: None })
     }
 
     /// What `open` would find.
-    fn look(label: &Label, names: &[String], wanted: &GpioSettings, missing: Missing) -> Result<Preview, BuildError> {
-        let (edges, preview) = (wanted.edges.is_some(), preview(label, missing, lines::look(wanted))?);
+    fn look(
+        site: &Site,
+        label: &Label,
+        names: &[String],
+        wanted: &GpioSettings,
+        missing: Missing,
+    ) -> Result<Preview, BuildError> {
+        let (edges, preview) = (wanted.edges.is_some(), preview(site, label, missing, lines::look(wanted))?);
         Ok(Preview { columns: Some(all_columns(names, edges)), stream: edges.then(stream), ..preview })
     }
 }

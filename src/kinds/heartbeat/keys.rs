@@ -2,10 +2,11 @@
 
 use super::Heartbeat;
 use crate::config::{Blueprint, Key, Kind, Section, Value};
-use crate::kinds::output::{SWITCH_KEYS, Switch, output};
-use crate::task::Task;
+use crate::kinds::output::{SWITCH_KEYS, Switch};
+use crate::safety::LiveOutputs;
+use crate::site::{Built, Site};
 use serde_json::json;
-use std::path::Path;
+use std::sync::Arc;
 
 const OUTPUTS: Key = Key::new(
     "outputs",
@@ -29,16 +30,21 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let names = section.acting_tasks(&OUTPUTS);
     let (switch, task) = (Switch::of(section)?, section.name().to_owned());
     if section.is_shadow() {
-        return Some(Blueprint::built(Heartbeat::new(None, Some(Box::default()))));
+        return Some(Blueprint::built(Heartbeat::new(None, Arc::default(), Some(Box::default()))));
     }
     let (looked, its_task) = (switch.clone(), task.clone());
-    let build = move || {
-        let names = names.map(|names| names.iter().map(|name| output(name)).collect());
-        let switched = switch.open(&task, Path::new("/sys"))?;
-        Ok(Box::new(Heartbeat::new(Some(switched), names)) as Box<dyn Task>)
+    let build = move |site: &mut Site| {
+        let outputs = site.common::<LiveOutputs>();
+        let wanted = names.map(|names| names.iter().map(|name| outputs.named(name)).collect());
+        let (switched, beginning) = switch.open(site, &task)?;
+        let built = Built::from(Heartbeat::new(Some(switched), outputs, wanted));
+        Ok(match beginning {
+            Some(beginning) => built.beginning(|| beginning.write()),
+            None => built,
+        })
     };
-    Some(Blueprint::new(build).looking(move || {
-        let preview = looked.look(&its_task, Path::new("/sys"))?;
+    Some(Blueprint::new(build).looking(move |site| {
+        let preview = looked.look(site, &its_task)?;
         Ok(crate::config::Preview { columns: Some(super::columns()), ..preview })
     }))
 }

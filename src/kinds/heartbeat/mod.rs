@@ -9,8 +9,10 @@ mod watch;
 pub(super) use keys::kind;
 
 use crate::kinds::elapsed::seconds_since_last;
-use crate::kinds::output::{Liveness, Named, Switched, outputs};
+use crate::kinds::output::Switched;
+use crate::safety::{LiveOutputs, Liveness, Named};
 use crate::task::{Column, Task, Tick, TickError};
+use std::sync::Arc;
 use watch::Watch;
 
 /// Outputs that one of these can watch; more of them are never live.
@@ -18,16 +20,17 @@ const MOST: usize = 1_024;
 
 /// A task that switches.
 struct Heartbeat {
-    switched: Option<Switched>,   // `None`: in a shadow run
+    switched: Option<Switched>, // `None`: in a shadow run
+    outputs: Arc<LiveOutputs>,
     wanted: Option<Box<[Named]>>, // `None`: all that are open, or owe their safe values
     watches: Box<[Watch]>,        // one for each output, by its place in the list
     is_on: bool,
 }
 
 impl Heartbeat {
-    fn new(switched: Option<Switched>, wanted: Option<Box<[Named]>>) -> Self {
+    fn new(switched: Option<Switched>, outputs: Arc<LiveOutputs>, wanted: Option<Box<[Named]>>) -> Self {
         let most = wanted.as_ref().map_or(MOST, |wanted| wanted.len());
-        Self { switched, wanted, watches: vec![Watch::default(); most].into(), is_on: false }
+        Self { switched, outputs, wanted, watches: vec![Watch::default(); most].into(), is_on: false }
     }
 
     /// How many outputs there are, and how many of them are live.
@@ -43,7 +46,7 @@ impl Heartbeat {
         match &self.wanted {
             Some(wanted) => wanted.iter().zip(&mut self.watches).for_each(|(output, watch)| count(Some(watch), output)),
             None => {
-                let all = outputs().enumerate().filter(|(_, output)| output.counts());
+                let all = self.outputs.iter().enumerate().filter(|(_, output)| output.counts());
                 all.for_each(|(at, output)| count(self.watches.get_mut(at), output));
             }
         }

@@ -4,10 +4,10 @@ use super::bus::Bus;
 use super::register::Register;
 use super::{ChipSettings, I2c};
 use crate::config::{Blueprint, Key, Kind, Rule, Section, Value, words};
-use crate::kinds::device::{Label, Missing};
+use crate::kinds::device::Missing;
 use crate::kinds::layout::TYPES;
 use crate::kinds::register::seven_bits;
-use crate::task::Task;
+use crate::site::{Label, Site};
 use std::collections::BTreeSet;
 
 const REGISTER: Key =
@@ -124,8 +124,8 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         let column = written.iter().find(|column| column.name == value);
         column.map_or_else(String::new, |column| column.unit.clone())
     };
-    let build = move || Ok(Box::new(I2c::open(label, settings, missing)?) as Box<dyn Task>);
-    Some(Blueprint::new(build).looking(move || I2c::look(&looked.0, &looked.1, missing)).with_units(unit))
+    let build = move |site: &mut Site| Ok(I2c::open(site, label, settings, missing)?.into());
+    Some(Blueprint::new(build).looking(move |site| I2c::look(site, &looked.0, &looked.1, missing)).with_units(unit))
 }
 
 /// The values that the tables of a section describe.

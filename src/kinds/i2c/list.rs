@@ -1,7 +1,8 @@
 //! I²C buses: which there are, for tasks and for `hertzd devices`. No bus is probed: to some chips a read is a command.
 //! Reads small files; may block; not for a hot thread.
 
-use crate::kinds::device::{FoundDevice, Roots, access, file_names, first_line, numbered, quoted};
+use crate::kinds::device::{FoundDevice, access, file_names, first_line, numbered, quoted};
+use crate::site::Roots;
 use crate::sys::host::may_open;
 use std::path::Path;
 

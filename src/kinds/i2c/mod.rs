@@ -15,7 +15,8 @@ pub(super) use list::list;
 pub(super) use written::{OpenRegister, WrittenRegister};
 
 use crate::config::{BuildError, Preview};
-use crate::kinds::device::{Label, Missing, OpenDevice, Reconnecting, Refusal, Sight, access, hidden, preview};
+use crate::kinds::device::{Missing, Reconnecting, Sight, access, hidden, preview};
+use crate::site::{Label, OpenDevice, Refusal, Site};
 use crate::sys::i2c::{self, Functions, Piece};
 use crate::task::{Column, Task, Tick, TickError};
 use bus::Bus;
@@ -54,16 +55,16 @@ struct I2c {
 }
 
 impl I2c {
-    fn open(label: Label, settings: ChipSettings, missing: Missing) -> Result<Self, BuildError> {
+    fn open(site: &Site, label: Label, settings: ChipSettings, missing: Missing) -> Result<Self, BuildError> {
         let values = settings.values.clone();
         let open = move || Chip::open(&settings).map_err(|message| Refusal::new("bus", message));
-        Ok(Self { chip: Reconnecting::open(label, missing, open)?, values })
+        Ok(Self { chip: Reconnecting::open(site, label, missing, open)?, values })
     }
 
     /// What `open` would find.
-    fn look(label: &Label, settings: &ChipSettings, missing: Missing) -> Result<Preview, BuildError> {
+    fn look(site: &Site, label: &Label, settings: &ChipSettings, missing: Missing) -> Result<Preview, BuildError> {
         let looked = Chip::look(settings).map_err(|message| Refusal::new("bus", message));
-        Ok(Preview { columns: Some(columns(&settings.values)), ..preview(label, missing, looked)? })
+        Ok(Preview { columns: Some(columns(&settings.values)), ..preview(site, label, missing, looked)? })
     }
 }
 
@@ -192,7 +193,7 @@ mod tests {
         let refused = |bus| {
             let (init, values) = (Vec::new(), Vec::new());
             let settings = ChipSettings { bus, address: 0x48, force: false, auto_increment: false, init, values };
-            I2c::open(Label::new("chip", "test"), settings, Missing::Refuse).err().unwrap().message
+            I2c::open(&Site::default(), Label::new("chip", "test"), settings, Missing::Refuse).err().unwrap().message
         };
         let gone = refused(Bus::Path("/nonexistent/i2c-1".into()));
         assert!(gone.contains("No such file") && gone.contains("modprobe i2c-dev"), "{gone}");

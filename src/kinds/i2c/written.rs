@@ -4,9 +4,10 @@
 use super::bus::Bus;
 use super::register::Register;
 use super::{Chip, ChipSettings};
-use crate::kinds::device::{DeviceId, Refusal, Sight, access, first_line, hidden};
+use crate::kinds::device::{Sight, access, first_line, hidden};
 use crate::kinds::layout::{Number, SampleLayout};
 use crate::kinds::register::RegisterSettings;
+use crate::site::{DeviceId, Refusal};
 use crate::sys::i2c::{self, Functions};
 use crate::sys::lock::{Taken, take_register};
 use std::fs::File;

@@ -3,8 +3,8 @@
 use super::Load;
 use super::settings::{Effect, Fault, LoadSettings, Mode};
 use crate::config::{Blueprint, Exceptional, Key, Kind, Preview, Rule, Section, Value, words};
+use crate::site::Site;
 use crate::sys::clock::KernelClock;
-use crate::task::Task;
 use crate::time::Span;
 use std::num::NonZeroU64;
 
@@ -77,8 +77,8 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let mode = mode?;
     let burns = fault.is_some_and(|fault| matches!(fault.effect, Effect::LongRun | Effect::PageFaults));
     let settings = LoadSettings { run, mode, fault };
-    let build = move || Ok(Box::new(Load::new(settings, KernelClock::monotonic())) as Box<dyn Task>);
-    let preview = || Ok(Preview { columns: Some(Vec::new()), ..Preview::default() });
+    let build = move |_: &mut Site| Ok(Load::new(settings, KernelClock::monotonic()).into());
+    let preview = |_: &mut Site| Ok(Preview { columns: Some(Vec::new()), ..Preview::default() });
     let mut blueprint = Blueprint::new(build).looking(preview).taking(known);
     if let Some(fault) = fault.filter(|fault| fault.effect != Effect::Hang && fault.run > Span::ZERO) {
         let sleeps = match fault.effect {

@@ -4,51 +4,21 @@
 
 use super::digits::{Digits, number};
 use super::fan;
-use super::guard::Guard;
 use super::held::Held;
-use super::pending;
 use super::place::Place;
 use super::port::{Content, READ_AGAIN, READ_TRIES};
 use super::reopen::set_up;
 use super::target::Target;
-use crate::config::BuildError;
-use crate::kinds::device::Refusal;
+use crate::safety::{Guard, Owed};
+use crate::site::{Beginning, Refusal};
 use crate::sys::clock::pause;
-use std::cell::RefCell;
 use std::io;
 use std::sync::{Arc, Weak};
 use tracing::warn;
 
-/// What one task writes before its first tick, if it still exists by then.
-pub(crate) struct Beginning(Box<dyn FnOnce() -> Result<(), BuildError> + Send>);
-
-thread_local! {
-    /// Those of the tasks that were built on this thread, until they are taken.
-    static BEGINNINGS: RefCell<Vec<Beginning>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Those of the tasks that were built on this thread since this was last called.
-pub(crate) fn beginnings() -> Vec<Beginning> {
-    BEGINNINGS.take()
-}
-
-impl Beginning {
-    /// Has this done in the second step, for the task that is being built. It must not keep alive what belongs to the task.
-    pub(in crate::kinds) fn add(write: impl FnOnce() -> Result<(), BuildError> + Send + 'static) {
-        BEGINNINGS.with_borrow_mut(|all| all.push(Self(Box::new(write))));
-    }
-
-    /// Does it.
-    ///
-    /// # Errors
-    /// What the kernel refused.
-    pub(crate) fn write(self) -> Result<(), BuildError> {
-        (self.0)()
-    }
-}
-
 /// What an output writes.
 pub(super) struct First {
+    pub(super) owed: Arc<Owed>,
     pub(super) place: Place,
     pub(super) target: Target,
     pub(super) held: Weak<Held>,
@@ -82,7 +52,7 @@ impl First {
         let file = || self.target.regular_file().and_then(|_| self.target.read(Some(held.taken())).ok());
         let before = file();
         let is_taken = self.makes_safe && self.target.has_mode() && is_its_chips(content(&self.target, &held).as_ref());
-        let written = pending::begin(&guard, || if self.makes_safe { guard.write_first() } else { Ok(()) });
+        let written = self.owed.begin(&guard, || if self.makes_safe { guard.write_first() } else { Ok(()) });
         let (key, shown) = (self.place.key(), self.target.shown());
         let refuse = |error: io::Error| Refusal::new(key, format!("cannot write the safe value to {shown}: {error}"));
         if written.is_err() && !self.is_set_up && before.is_some() && file() != before {
@@ -139,10 +109,10 @@ fn content(target: &Target, held: &Held) -> Option<Content> {
 }
 
 /// Has a target made ready that is only switched on and off, in the second step.
-pub(super) fn begin_switch(place: Place, target: Target, held: &Arc<Held>, off: f64) {
+pub(super) fn begin_switch(place: Place, target: Target, held: &Arc<Held>, off: f64) -> Beginning {
     let held = Arc::downgrade(held);
-    Beginning::add(move || {
+    Beginning::new(move || {
         let Some(held) = held.upgrade() else { return Ok(()) };
         Ok(prepare(&place, &target, &held, Some(off))?)
-    });
+    })
 }

@@ -3,17 +3,17 @@
 use super::begin::begin_switch;
 use super::digits::{Digits, Form};
 use super::files::folder_of;
-use super::held::Held;
+use super::held::{Held, Targets};
 use super::open::take;
 use super::place::Place;
 use super::port::Writer;
 use super::reopen::make;
 use super::target::{Target, hidden_place};
-use super::written::LastWritten;
 use crate::config::{BuildError, Preview, Section};
-use crate::kinds::device::{Claim, DeviceId, Holder, Label, Missing, Refusal, Sight, find_holder, preview};
+use crate::kinds::device::{Missing, Sight, preview};
+use crate::safety::LastWritten;
+use crate::site::{Beginning, Claim, DeviceId, Holder, Label, Refusal, Site};
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 /// What a section names.
@@ -32,7 +32,8 @@ impl Switch {
     }
 
     /// Opens it. In the second step it is switched off, unless another task hands it over: then it is as that has left it.
-    pub(in crate::kinds) fn open(self, task: &str, sys: &Path) -> Result<Switched, BuildError> {
+    pub(in crate::kinds) fn open(self, site: &Site, task: &str) -> Result<(Switched, Option<Beginning>), BuildError> {
+        let sys = site.sys();
         let (key, off) = (self.0.key(), self.raw(false));
         let label = Label::new(self.0.to_string(), task);
         let target = match Target::find(&self.0, sys)? {
@@ -44,18 +45,19 @@ impl Switch {
             }
         };
         let mut in_use = Refusal::in_use(key, &label.device, &*target.ids);
-        let before = match find_holder(&mut in_use, None) {
+        let targets = site.common::<Targets>();
+        let before = match site.find_holder(&mut in_use) {
             Some(Holder::Task) => return Err(in_use.into()),
-            Some(Holder::Ending) => Held::join(&target.identity()).map_err(|why| Refusal::new(key, why))?,
+            Some(Holder::Ending) => targets.join(&target.identity()).map_err(|why| Refusal::new(key, why))?,
             _ => None,
         };
-        let held = match before {
-            Some(held) => held,
+        let (held, beginning) = match before {
+            Some(held) => (held, None),
             None => {
-                let held = take(&target, key, &label.task)?;
-                begin_switch(self.0.clone(), target.clone(), &held, off);
+                let held = take(site, &target, key, &label.task)?;
+                let beginning = begin_switch(self.0.clone(), target.clone(), &held, off);
                 held.put_out(off, false);
-                held
+                (held, Some(beginning))
             }
         };
         held.is_switched(target.any_writes());
@@ -63,16 +65,17 @@ impl Switch {
             held.leave();
             Refusal::new(key, format!("cannot open {}: {error}", target.shown()))
         })?;
-        let claim = Claim::new(held.ids(), &label.task);
+        let claim = site.claim(held.ids(), &label.task);
         let raw = [false, true].map(|on| self.raw(on));
         let texts = raw.map(|raw| Digits::of(raw, target.form));
-        Ok(Switched { writer, raw, texts, written: held.watched().written().clone(), held, _claim: claim })
+        let written = held.watched().written().clone();
+        Ok((Switched { writer, raw, texts, written, held, _claim: claim }, beginning))
     }
 
     /// What that would find; nothing is changed.
-    pub(in crate::kinds) fn look(&self, task: &str, sys: &Path) -> Result<Preview, BuildError> {
+    pub(in crate::kinds) fn look(&self, site: &Site, task: &str) -> Result<Preview, BuildError> {
         let (key, label) = (self.0.key(), Label::new(self.0.to_string(), task));
-        let sight = match Target::find(&self.0, sys) {
+        let sight = match Target::find(&self.0, site.sys()) {
             Err(refusal) => hidden_place(&self.0).ok_or(refusal)?,
             Ok(Some(target)) => target.look(key)?,
             Ok(None) => {
@@ -82,7 +85,7 @@ impl Switch {
                 Sight::of(key, vec![id]).unknown("whether the file can be made")
             }
         };
-        Ok(preview(&label, Missing::Refuse, Ok(sight))?)
+        Ok(preview(site, &label, Missing::Refuse, Ok(sight))?)
     }
 }
 

@@ -3,14 +3,15 @@
 use super::digits::number;
 use super::fan::gives_back;
 use super::identity::Device;
+use super::left_writes::LeftWrites;
 use super::means::{Kept, Means, ONE_ONLY, PassedOver, keep_others_out};
-use super::pending::planner_of;
 use super::place::{RawScale, is_pwm};
-use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use super::setting::{Setting, Sort};
-use crate::kinds::device::{DeviceId, Refusal, Sight, first_line, hidden};
+use crate::kinds::device::{Sight, first_line, hidden};
 use crate::kinds::sensor::{iio_channel, iio_conversion};
+use crate::safety::PlannedWrite;
+use crate::site::{DeviceId, Refusal};
 use crate::sys::dir::effective_user;
 use crate::sys::entry::{self, Entry};
 use crate::sys::lock::{self, Taken};
@@ -133,9 +134,9 @@ fn power_beside(raw: &Path) -> Option<(Setting, bool)> {
 }
 
 /// Locks a file of a target of a task against other processes of hertzd.
-fn keep_out(file: File, path: &Path, (key, task): (&'static str, &str)) -> Result<Kept, Refusal> {
+fn keep_out(file: File, path: &Path, left: &LeftWrites, (key, task): (&'static str, &str)) -> Result<Kept, Refusal> {
     let shown = path.display().to_string();
-    let planner = planner_of(|left| matches!(left, PlannedWrite::File { path: its, .. } if its == path));
+    let planner = left.planner_of(|left| matches!(left, PlannedWrite::File { path: its, .. } if its == path));
     let holder = keep_others_out(&file, &shown, planner)
         .map_err(|why| Refusal::new(key, format!("{shown} {why}; {ONE_ONLY}")))?;
     let lock = holder.and_then(|holder| PassedOver::of(&file, None, (task, shown), (holder, planner)));
@@ -212,16 +213,16 @@ impl Means for Files {
         }
     }
 
-    fn take(&self, key: &'static str, task: &str) -> Result<Kept, Refusal> {
-        keep_out(self.open_by(key)?, &self.path, (key, task))
+    fn take(&self, left: &LeftWrites, key: &'static str, task: &str) -> Result<Kept, Refusal> {
+        keep_out(self.open_by(key)?, &self.path, left, (key, task))
     }
 
-    fn take_beside(&self, key: &'static str, task: &str) -> Result<Vec<Kept>, Refusal> {
+    fn take_beside(&self, left: &LeftWrites, key: &'static str, task: &str) -> Result<Vec<Kept>, Refusal> {
         let mut taken = Vec::new();
         for path in self.all().skip(1) {
             // One that may not be written is locked by nobody who writes it.
             let Ok(file) = File::options().write(true).open(path) else { continue };
-            taken.push(keep_out(file, path, (key, task))?);
+            taken.push(keep_out(file, path, left, (key, task))?);
         }
         Ok(taken)
     }
@@ -329,12 +330,12 @@ pub(super) fn folder_of(path: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::super::digits::Digits;
-    use super::super::guard::SafeWrite;
     use super::super::place::Place;
     use super::super::target::Target;
-    use super::super::written::LastWritten;
     use super::*;
     use crate::kinds::sensor::ByName;
+    use crate::safety::LastWritten;
+    use crate::safety::SafeWrite;
 
     #[test]
     fn a_converter_that_is_powered_down_is_switched_on_by_whoever_writes_its_value() {
@@ -349,7 +350,7 @@ mod tests {
             let place = Place::Iio(ByName { name: "ad5504".into(), device: None }, "out_voltage0_raw".into());
             let target = Target::find(&place, sys.path()).unwrap().unwrap();
             assert_eq!(target.ids.len(), files, "what all channels have belongs to none of their outputs");
-            let (Kept { file: taken, .. }, beside) = target.take("file", "fan").unwrap();
+            let (Kept { file: taken, .. }, beside) = target.take(&LeftWrites::default(), "file", "fan").unwrap();
             let is = |value: &str| {
                 let holds = ["out_voltage0_raw", power].map(|file| fs::read_to_string(folder.join(file)).unwrap());
                 assert_eq!(holds, [format!("{value}\n"), "0\n".to_owned()]);

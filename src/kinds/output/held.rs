@@ -1,22 +1,20 @@
-//! Which targets the outputs of this process have, and what one that takes a target over from another has to know. A mutex guards the
+//! Which targets the outputs of a daemon have, and what one that takes a target over from another has to know. A mutex guards the
 //! list: it is used where tasks are built, never at a tick.
 
 use super::digits::Form;
-use super::guard::{Guard, Watched};
 use super::identity::Identity;
 use super::means::{Kept, PassedOver};
-use super::pending::Leave;
 use super::place::{Place, RawScale};
-use super::planned_write::PlannedWrite;
 use super::port::{Content, OpenFiles, SafeText};
 use super::readback::Readback;
-use crate::kinds::device::{Claim, DeviceId};
+use crate::safety::{Guard, Leave, PlannedWrite, Watched};
+use crate::site::{Claim, DeviceId};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-/// What the tasks of this process share that have one target one after the other.
+/// What the tasks of a daemon share that have one target one after the other.
 #[derive(Debug)]
 pub(super) struct Held {
     identity: Mutex<Identity>,
@@ -66,30 +64,90 @@ impl Leave for Held {
     }
 }
 
-/// The targets of the outputs of this process: used where tasks are built, never at a tick.
-static HELD: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
+/// The targets of the outputs of a daemon: used where tasks are built, never at a tick.
+#[derive(Debug, Default)]
+pub(crate) struct Targets(Mutex<Vec<Weak<Held>>>);
 
-/// Asks again for the locks that the outputs of this process have passed over. May block. What is wrong where another hertzd has one.
-pub(crate) fn ask_for_locks() -> Option<String> {
-    let all: Vec<_> = HELD.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
-    let ask = |held: Arc<Held>| {
-        let mut passed_over = held.passed_over();
-        passed_over.retain_mut(|lock| lock.is_still(held.names()));
-        passed_over.iter().filter_map(PassedOver::trouble).collect::<Vec<_>>()
-    };
-    let troubles: Vec<_> = all.into_iter().flat_map(ask).collect();
-    (!troubles.is_empty()).then(|| troubles.join("; "))
-}
+impl Targets {
+    fn all(&self) -> MutexGuard<'_, Vec<Weak<Held>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-/// Writes to the targets that tasks of this process only switch on and off: to all, or to those that were set up.
-pub(crate) fn switched(are_ready: bool) -> Vec<PlannedWrite> {
-    let all: Vec<_> = HELD.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
-    let is_had = |held: &Arc<Held>| held.users.load(Ordering::SeqCst) > 0 && (held.is_ready() || !are_ready);
-    all.iter().filter(|held| is_had(held)).filter_map(|held| held.switched.get()).flatten().cloned().collect()
+    /// Asks again for the locks that the outputs have passed over. May block. What is wrong where another hertzd has one.
+    pub(crate) fn ask_for_locks(&self) -> Option<String> {
+        let all: Vec<_> = self.all().iter().filter_map(Weak::upgrade).collect();
+        let ask = |held: Arc<Held>| {
+            let mut passed_over = held.passed_over();
+            passed_over.retain_mut(|lock| lock.is_still(held.names()));
+            passed_over.iter().filter_map(PassedOver::trouble).collect::<Vec<_>>()
+        };
+        let troubles: Vec<_> = all.into_iter().flat_map(ask).collect();
+        (!troubles.is_empty()).then(|| troubles.join("; "))
+    }
+
+    /// Writes to the targets that tasks only switch on and off: to all, or to those that were set up.
+    pub(crate) fn switched(&self, are_ready: bool) -> Vec<PlannedWrite> {
+        let all: Vec<_> = self.all().iter().filter_map(Weak::upgrade).collect();
+        let is_had = |held: &Arc<Held>| held.users.load(Ordering::SeqCst) > 0 && (held.is_ready() || !are_ready);
+        all.iter().filter(|held| is_had(held)).filter_map(|held| held.switched.get()).flatten().cloned().collect()
+    }
+
+    /// One that no output has had so far.
+    pub(super) fn add(&self, identity: Identity, taken: (Kept, Vec<Kept>)) -> Arc<Held> {
+        let held = Arc::new(Held::new(identity, taken));
+        let mut all = self.all();
+        all.retain(|held| held.strong_count() > 0);
+        all.push(Arc::downgrade(&held));
+        held
+    }
+
+    /// That of the task that has exactly this target now, and will end, or has ended without its safe value. The safe value of one that has a part
+    /// of it, or has it in another layout, is written after the reload, and would come over what its successor has written.
+    ///
+    /// # Errors
+    /// There is such a one: why it cannot be taken over, in a sentence.
+    pub(super) fn join(&self, wanted: &Identity) -> Result<Option<Arc<Held>>, String> {
+        let all = self.all();
+        // One whose last task is about to leave it has none.
+        let is_used = |held: &Arc<Held>| held.users.load(Ordering::SeqCst) > 0;
+        let overlapping: Vec<_> = all.iter().filter_map(Weak::upgrade).filter(is_used).collect();
+        for held in overlapping.into_iter().filter(|held| held.identity().overlaps(wanted)) {
+            if !held.identity().is(wanted) {
+                return Err(held.cannot_become(wanted));
+            }
+            let joined =
+                held.users.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |users| (users > 0).then_some(users + 1));
+            if joined.is_ok() {
+                return Ok(Some(held));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The tasks of one that has this target, and has still to open it again, since it was gone and is there now: two must not open it.
+    pub(super) fn to_be_reopened(&self, wanted: &Identity, place: &Place, sys: &Path) -> Option<String> {
+        let all: Vec<_> = {
+            let all = self.all();
+            all.iter().filter_map(Weak::upgrade).filter(|held| held.users.load(Ordering::SeqCst) > 0).collect()
+        };
+        let is_it = |held: &&Arc<Held>| {
+            let own = held.identity();
+            let is_named = |end: &Arc<End>| end.place == *place && end.sys == sys;
+            let is_named_so = || !place.is_numbered() && held.ends().iter().any(is_named);
+            let is_lost = held.watched.is_lost();
+            match own.overlaps(wanted) {
+                true => is_lost,
+                false => own.came_back_as(wanted, is_lost) || is_named_so(),
+            }
+        };
+        // What is only switched on and off is opened again by nobody.
+        let is_reopened = |held: &&Arc<Held>| !held.ends().is_empty();
+        all.iter().filter(is_reopened).find(is_it).map(|held| held.tasks())
+    }
 }
 
 impl Held {
-    pub(super) fn new(identity: Identity, (taken, beside): (Kept, Vec<Kept>)) -> Arc<Self> {
+    fn new(identity: Identity, (taken, beside): (Kept, Vec<Kept>)) -> Self {
         let passed_over = taken.lock.into_iter();
         let (beside, locks): (Vec<_>, Vec<_>) = beside.into_iter().map(|kept| (kept.file, kept.lock)).unzip();
         let passed_over = Mutex::new(passed_over.chain(locks.into_iter().flatten()).collect());
@@ -100,7 +158,7 @@ impl Held {
         let (found, original, ready) = (OnceLock::new(), OnceLock::new(), AtomicBool::new(false));
         let polarity = OnceLock::new();
         let (opening, switched) = (Mutex::new(()), OnceLock::new());
-        let held = Arc::new(Self {
+        Self {
             identity,
             found,
             original,
@@ -117,55 +175,7 @@ impl Held {
             ends,
             switched,
             opening,
-        });
-        let mut all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|held| held.strong_count() > 0);
-        all.push(Arc::downgrade(&held));
-        held
-    }
-
-    /// That of the task that has exactly this target now, and will end, or has ended without its safe value. The safe value of one that has a part
-    /// of it, or has it in another layout, is written after the reload, and would come over what its successor has written.
-    ///
-    /// # Errors
-    /// There is such a one: why it cannot be taken over, in a sentence.
-    pub(super) fn join(wanted: &Identity) -> Result<Option<Arc<Self>>, String> {
-        let all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-        // One whose last task is about to leave it has none.
-        let is_used = |held: &Arc<Self>| held.users.load(Ordering::SeqCst) > 0;
-        let overlapping: Vec<_> = all.iter().filter_map(Weak::upgrade).filter(is_used).collect();
-        for held in overlapping.into_iter().filter(|held| held.identity().overlaps(wanted)) {
-            if !held.identity().is(wanted) {
-                return Err(held.cannot_become(wanted));
-            }
-            let joined =
-                held.users.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |users| (users > 0).then_some(users + 1));
-            if joined.is_ok() {
-                return Ok(Some(held));
-            }
         }
-        Ok(None)
-    }
-
-    /// The tasks of one that has this target, and has still to open it again, since it was gone and is there now: two must not open it.
-    pub(super) fn to_be_reopened(wanted: &Identity, place: &Place, sys: &Path) -> Option<String> {
-        let all: Vec<_> = {
-            let all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-            all.iter().filter_map(Weak::upgrade).filter(|held| held.users.load(Ordering::SeqCst) > 0).collect()
-        };
-        let is_it = |held: &&Arc<Self>| {
-            let own = held.identity();
-            let is_named = |end: &Arc<End>| end.place == *place && end.sys == sys;
-            let is_named_so = || !place.is_numbered() && held.ends().iter().any(is_named);
-            let is_lost = held.watched.is_lost();
-            match own.overlaps(wanted) {
-                true => is_lost,
-                false => own.came_back_as(wanted, is_lost) || is_named_so(),
-            }
-        };
-        // What is only switched on and off is opened again by nobody.
-        let is_reopened = |held: &&Arc<Self>| !held.ends().is_empty();
-        all.iter().filter(is_reopened).find(is_it).map(|held| held.tasks())
     }
 
     /// While this lives nobody else opens it: a task that is to have it, or what looks for it.
@@ -337,9 +347,9 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::device::DeviceId;
     use crate::kinds::layout::TYPES;
     use crate::kinds::output::identity::Device;
+    use crate::site::DeviceId;
 
     #[test]
     fn a_register_is_handed_over_whole_or_not_at_all() {
@@ -350,25 +360,26 @@ mod tests {
             device: Device::default(),
         };
         let kept = || Kept { file: tempfile::tempfile().unwrap(), lock: None };
-        let held = |identity| Held::new(identity, (kept(), Vec::new()));
+        let targets = Targets::default();
+        let held = |identity| targets.add(identity, (kept(), Vec::new()));
         let (low, high) = (held(of(0x10..0x13, "u24be")), held(of(0x13..0x16, "u24be")));
         for (other, said) in [
             (of(0x10..0x18, "u64be"), "a u64be overlaps a u24be, which is still held by "),
             (of(0x12..0x13, "u8"), "a u8 overlaps a u24be, which is still held by "),
             (of(0x10..0x13, "u24le"), "stores its number in another way"),
         ] {
-            let refused = Held::join(&other).unwrap_err();
+            let refused = targets.join(&other).unwrap_err();
             assert!(refused.contains(said) && refused.contains("add this one by the next"), "{refused}");
         }
-        assert!(Held::join(&of(0x16..0x17, "u8")).unwrap().is_none());
+        assert!(targets.join(&of(0x16..0x17, "u8")).unwrap().is_none());
         low.watched().set_lost(true);
-        let nobody = Held::to_be_reopened(&of(0x10..0x13, "u24be"), &Place::File("/".into()), Path::new("/sys"));
+        let nobody = targets.to_be_reopened(&of(0x10..0x13, "u24be"), &Place::File("/".into()), Path::new("/sys"));
         assert_eq!(nobody, None, "it has no output, so nobody opens it again");
         low.watched().set_lost(false);
-        let joined = Held::join(&of(0x10..0x13, "u24be")).unwrap().unwrap();
+        let joined = targets.join(&of(0x10..0x13, "u24be")).unwrap().unwrap();
         assert!(Arc::ptr_eq(&joined, &low));
         // No refusal has left anything behind.
         [&low, &low, &high].into_iter().for_each(|held| held.leave());
-        assert!(Held::join(&of(0x10..0x18, "u64be")).unwrap().is_none());
+        assert!(targets.join(&of(0x10..0x18, "u64be")).unwrap().is_none());
     }
 }

@@ -1,7 +1,7 @@
 //! What makes a target this one and no other. Pure.
 
-use crate::kinds::device::DeviceId;
 use crate::kinds::layout::SampleLayout;
+use crate::site::DeviceId;
 use std::path::{Path, PathBuf};
 
 /// What makes a target this one: a takeover is of exactly the same.

@@ -6,9 +6,9 @@ use super::named;
 use super::open::{look, open};
 use super::settings::{Conversion, OutputSettings, Safe, Start};
 use crate::config::{Blueprint, Key, Kind, Rule, Section, Value, words};
+use crate::site::Site;
 use crate::time::Span;
 use serde_json::json;
-use std::path::{Path, PathBuf};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stale {
@@ -154,30 +154,24 @@ const KEYS: &[Key] = &[
 
 /// The kind, for the registry.
 pub(in crate::kinds) fn kind() -> Kind {
-    kind_under(Path::new("/sys"))
-}
-
-/// The same, with another folder than `/sys`.
-pub fn kind_under(sys: &Path) -> Kind {
-    let sys: PathBuf = sys.into();
     let about = "Writes one value to a device or a file, and leaves it in a safe state.";
-    Kind::new("output", about, KEYS, move |section: &mut Section<'_>| parse(section, &sys)).also(json!({
+    Kind::new("output", about, KEYS, parse).also(json!({
         "if": {"required": ["line"], "properties": {"line": {"type": "integer"}}},
         "then": {"required": ["chip"]},
     }))
 }
 
-fn parse(section: &mut Section<'_>, sys: &Path) -> Option<Blueprint> {
+fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     section.acts();
     let settings = settings(section)?;
     let task = section.name().to_owned();
-    let (of_look, its_task, its_sys) = (settings.clone(), task.clone(), sys.to_owned());
-    let (sys, at_the_desk) = (sys.to_owned(), settings.clone());
+    let (of_look, its_task) = (settings.clone(), task.clone());
+    let at_the_desk = settings.clone();
     if section.is_shadow() {
         return Some(Blueprint::built(AtTheDesk::new(settings)));
     }
-    let build = move || open(settings, &task, &sys).map(|output| Box::new(output) as Box<dyn crate::task::Task>);
-    let look = move || look(&of_look, &its_task, &its_sys);
+    let build = move |site: &mut Site| open(site, settings, &task);
+    let look = move |site: &mut Site| look(site, &of_look, &its_task);
     Some(Blueprint::new(build).looking(look).at_the_desk(move || Box::new(AtTheDesk::new(at_the_desk))))
 }
 

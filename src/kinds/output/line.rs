@@ -1,12 +1,14 @@
 //! Targets that are GPIO lines. Finding and requesting one may block and allocate.
 
 use super::identity::Device;
+use super::left_writes::LeftWrites;
 use super::means::{Kept, Means};
-use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use crate::config::NumberOrName;
-use crate::kinds::device::{Refusal, Sight};
+use crate::kinds::device::Sight;
 use crate::kinds::gpio::{DrivenLine, LineId};
+use crate::safety::PlannedWrite;
+use crate::site::Refusal;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -31,7 +33,7 @@ impl Means for DrivenLine {
         Device { path, name: Some(self.label.clone()) }
     }
 
-    fn take(&self, _: &'static str, _: &str) -> Result<Kept, Refusal> {
+    fn take(&self, _: &LeftWrites, _: &'static str, _: &str) -> Result<Kept, Refusal> {
         Ok(Kept { file: self.request()?, lock: None })
     }
 

@@ -2,11 +2,13 @@
 //! block and allocate.
 
 use super::identity::Device;
-use super::planned_write::PlannedWrite;
+use super::left_writes::LeftWrites;
 use super::port::{Content, Port, SafeText};
 use super::setting::Setting;
-use crate::kinds::device::{Refusal, Sight};
+use crate::kinds::device::Sight;
 use crate::kinds::layout::SampleLayout;
+use crate::safety::PlannedWrite;
+use crate::site::Refusal;
 use crate::sys::clock::pause;
 use crate::sys::lock::{self, Holder, Taken};
 use crate::time::Span;
@@ -32,10 +34,11 @@ pub(super) trait Means: fmt::Debug + Send + Sync {
     fn device(&self) -> Device;
 
     /// Takes it for a task: no other process of hertzd has it until all copies of the file are closed that this returns. Nothing is written.
-    fn take(&self, key: &'static str, task: &str) -> Result<Kept, Refusal>;
+    /// `left`: what processes before this one have left.
+    fn take(&self, left: &LeftWrites, key: &'static str, task: &str) -> Result<Kept, Refusal>;
 
     /// Takes the other files that belong to it in the same way: two outputs that write one of them drive one device.
-    fn take_beside(&self, _key: &'static str, _task: &str) -> Result<Vec<Kept>, Refusal> {
+    fn take_beside(&self, _left: &LeftWrites, _key: &'static str, _task: &str) -> Result<Vec<Kept>, Refusal> {
         Ok(Vec::new())
     }
 

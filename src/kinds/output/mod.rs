@@ -13,11 +13,11 @@
 //! | `setting`, `fan` | files beside a target that give its value its effect; the two of a fan |
 //! | `port` | the open ends of that: the task's, and the one that others make it safe with |
 //! | `digits`, `put` | from a number to text, and from text into a file |
-//! | `live`, `driven` | for the kind heartbeat: which outputs are live, and a target that is switched on and off |
+//! | `driven` | for the kind heartbeat: a target that is switched on and off |
 //! | `reopen` | a target that goes away and comes back |
-//! | `readback`, `reading`, `written` | what the target holds, against what was written to it last |
-//! | `pending` | outputs that have ended without their safe value, until it is written |
-//! | `guard`, `planned_write`, `planned_check`, `planned`, `planned_place`, `planned_fan`, `planned_readback` | the safe value, as other threads and processes can write it, and read it back |
+//! | `readback` | what the target holds, against what was written to it last |
+//! | `left_writes` | safe values that an earlier process has left |
+//! | `planned_check`, `planned`, `planned_place`, `planned_fan`, `planned_readback` | the safe value, as other threads and processes can write it, and read it back |
 //!
 //! Time comes with the ticks. A tick allocates nothing and makes one system call where something is to be written; that blocks for as
 //! long as the file's driver takes, so put slow ones on a worker of their own. Opening, and writing the safe value from other
@@ -29,31 +29,27 @@ mod digits;
 mod driven;
 mod fan;
 mod files;
-mod guard;
 mod held;
 mod identity;
 mod keys;
 pub(super) mod law;
+mod left_writes;
 #[cfg(feature = "gpio")]
 mod line;
 mod list;
-mod live;
 mod means;
 mod named;
 mod open;
-mod pending;
 mod place;
 mod planned;
 mod planned_check;
 mod planned_fan;
 mod planned_place;
 mod planned_readback;
-mod planned_write;
 mod port;
 mod put;
 mod pwm;
 mod readback;
-mod reading;
 #[cfg(feature = "i2c")]
 mod register;
 mod reopen;
@@ -61,31 +57,13 @@ mod setting;
 mod settings;
 mod target;
 mod task;
-mod written;
 
-pub(crate) use begin::{Beginning, beginnings};
 pub(super) use driven::{Switch, Switched};
-pub(super) use guard::Writing;
-pub(crate) use guard::left::settled;
-pub(crate) use guard::{Guard, HeldFor, MadeSafe, opened, was_replaced};
-#[cfg(test)]
-pub(crate) use guard::{SafeWrite, Watched};
-#[cfg(not(test))]
-pub(super) use guard::{SafeWrite, Watched};
-pub(crate) use held::{ask_for_locks, switched};
+pub(crate) use held::Targets;
 pub(super) use keys::{TAKES_OVER_WITHIN, kind, refuse_within_a_period};
+pub(crate) use left_writes::{LeftWrite, LeftWrites};
 pub(super) use list::list;
-pub(crate) use live::Owing;
-pub(super) use live::{Live, Liveness, Named, output, outputs};
 pub(super) use named::SWITCH_KEYS;
-pub(super) use pending::{Leave, begin, keep};
-pub(crate) use pending::{
-    LeftWrite, cancel_takeovers, close_settled, finish_takeovers, forget_left, leave_behind, was_made,
-};
 pub(crate) use planned::is_left_to_another;
 pub(crate) use planned_fan::once_more;
-pub(crate) use planned_write::PlannedWrite;
-pub(crate) use reading::{Lapse, ReadBack, Reading};
-pub(crate) use reopen::reopened;
-
-pub use keys::kind_under;
+pub(crate) use reopen::Reopened;

@@ -1,13 +1,12 @@
 //! From settings to an output: finds who has the target, and takes it; what is written at the start is for a second step. And a look at the
 //! same beforehand. May block and allocate; for cool threads.
 
-use super::begin::{Beginning, First};
+use super::begin::First;
 use super::digits::{Digits, Form, number};
 use super::files::folder_of;
-use super::guard::{Guard, SafeWrite, Terms};
-use super::held::{End, Held, SafeEnd};
+use super::held::{End, Held, SafeEnd, Targets};
 use super::law::Law;
-use super::live::Live;
+use super::left_writes::LeftWrites;
 use super::place::Place;
 use super::port::{Content, SafeText};
 use super::pwm;
@@ -17,7 +16,9 @@ use super::settings::{OutputSettings, Safe, Start};
 use super::target::{Target, hidden_place};
 use super::task::{Output, SafeState, columns};
 use crate::config::{BuildError, Preview};
-use crate::kinds::device::{Claim, DeviceId, Holder, Label, Missing, Refusal, Sight, find_holder, preview};
+use crate::kinds::device::{Missing, Sight, preview};
+use crate::safety::{Guard, LiveOutputs, Owed, SafeWrite, Terms};
+use crate::site::{Built, DeviceId, Holder, Label, Refusal, Site};
 use crate::sys::clock::pause;
 use crate::time::Span;
 use std::io;
@@ -29,20 +30,22 @@ use tracing::{debug, info};
 const LOOKS: u32 = 160;
 const BETWEEN_LOOKS: Span = Span::from_millis(25);
 
-/// Opens an output; nothing is written to its target before its [`Beginning`]. `task` names its section.
-pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<Output, BuildError> {
+/// Opens an output; nothing is written to its target before its beginning. `task` names its section.
+pub(super) fn open(site: &Site, settings: OutputSettings, task: &str) -> Result<Built, BuildError> {
+    let sys = site.sys();
+    let (targets, owed) = (site.common::<Targets>(), site.common::<Owed>());
     let key = settings.place.key();
     let label = Label::new(settings.label(), task);
-    let target = find_in_time(&settings, &label, sys)?;
+    let target = find_in_time(&targets, &settings, &label, sys)?;
     if settings.safe != Safe::Hold {
         target.can_be_made_safe(key)?;
     }
     let settings = settings.fitting(&target.raw)?;
     let mut in_use = Refusal::in_use(key, &label.device, &*target.ids);
-    let before = match find_holder(&mut in_use, None) {
+    let before = match site.find_holder(&mut in_use) {
         Some(Holder::Task) => return Err(in_use.into()),
         // Of a task that will end, or that has ended without its safe value.
-        _ => Held::join(&target.identity()).map_err(|why| Refusal::new(key, why))?,
+        _ => targets.join(&target.identity()).map_err(|why| Refusal::new(key, why))?,
     };
     let is_set_up = before.is_some();
     let opens = before.clone();
@@ -63,7 +66,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
             }
             (target.with_polarity(held.polarity()), held, None)
         }
-        None => take_free(&settings, target, &label.task, sys)?,
+        None => take_free(site, &settings, target, &label.task)?,
     };
     output.0 = Some(held.clone());
     let refuse =
@@ -125,7 +128,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     if let Some(readback) = &readback {
         guard.reads_back(readback.clone());
     }
-    let claim = Arc::new(Claim::new(held.ids(), &name));
+    let claim = Arc::new(site.claim(held.ids(), &name));
     let (of_guard, of_claim) = (Arc::downgrade(&guard), Arc::downgrade(&claim));
     let end = End {
         guard: of_guard,
@@ -140,7 +143,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     };
     if held.has_end(end) {
         let wanted = Wanted { place: settings.place.clone(), sys: sys.into(), label: label.clone() };
-        reopens(&held, wanted, &target)?;
+        reopens(site, &held, wanted, &target)?;
     }
     let (guarded, of_target) = (Arc::downgrade(&guard), Arc::downgrade(&held));
     let (level, sends_init) = (settings.level(), target.has_init() && !settings.is_read_at_once());
@@ -150,6 +153,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     }
     let form = target.form;
     let first = First {
+        owed: owed.clone(),
         place: settings.place,
         target,
         held: of_target,
@@ -160,9 +164,8 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         makes_safe,
         safe: raw,
     };
-    Beginning::add(move || Ok(first.write()?));
     output.0 = None;
-    Ok(Output {
+    let output = Output {
         law,
         terms,
         input: settings.input,
@@ -182,15 +185,18 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         is_same,
         alone: !is_set_up,
         finished: false,
-        live: Live::open(&name, settings.safe_after),
+        live: site.common::<LiveOutputs>().open(&name, settings.safe_after),
         _claim: claim,
         held,
-    })
+        owed,
+    };
+    let guard = output.guard.clone();
+    Ok(Built::from(output).guarded_by(&guard).beginning(move || Ok(first.write()?)))
 }
 
 /// Finds the target, and makes a regular file that is not there. One that was gone, and is there again, is opened again by the task first that
 /// has it: that is waited for.
-fn find_in_time(settings: &OutputSettings, label: &Label, sys: &Path) -> Result<Target, Refusal> {
+fn find_in_time(targets: &Targets, settings: &OutputSettings, label: &Label, sys: &Path) -> Result<Target, Refusal> {
     let key = settings.place.key();
     for look in 1.. {
         let target = match Target::find(&settings.place, sys)? {
@@ -202,7 +208,7 @@ fn find_in_time(settings: &OutputSettings, label: &Label, sys: &Path) -> Result<
                 Target::find(&settings.place, sys)?.ok_or_else(vanished)?
             }
         };
-        match Held::to_be_reopened(&target.identity(), &settings.place, sys) {
+        match targets.to_be_reopened(&target.identity(), &settings.place, sys) {
             None => return Ok(target),
             Some(tasks) if look == LOOKS => return Err(Refusal::new(key, away(&target, &tasks))),
             Some(_) => pause(BETWEEN_LOOKS),
@@ -232,14 +238,15 @@ impl Drop for Leave {
 /// Takes a target that no task of this process has: locks it, and remembers what it held before hertzd wrote to it. And what it holds now, if
 /// that was read.
 fn take_free(
+    site: &Site,
     settings: &OutputSettings,
     target: Target,
     task: &str,
-    sys: &Path,
 ) -> Result<(Target, Arc<Held>, Option<Content>), Refusal> {
-    let target = exported(&settings.place, target, sys)?;
-    let held = take(&target, settings.place.key(), task)?;
-    target.settle_overlapping(settings.place.key(), task)?;
+    let target = exported(&settings.place, target, site.sys())?;
+    let left = site.common::<LeftWrites>();
+    let held = take(site, &target, settings.place.key(), task)?;
+    target.settle_overlapping(&left, settings.place.key(), task)?;
     if settings.is_read_at_once() && target.has_init() {
         target.init()?;
     }
@@ -247,7 +254,7 @@ fn take_free(
     let mut now = None;
     if settings.is_read_at_once() || !target.has_init() {
         now = target.read(Some(held.taken())).ok();
-        let left = target.left_original(now.as_ref());
+        let left = target.left_original(&left, now.as_ref());
         if left.is_some() {
             held.remember(|| left.clone().filter(Content::is_number));
         }
@@ -264,13 +271,13 @@ fn take_free(
 }
 
 /// Takes a target for a task. Nothing is written, and nothing is changed of what another has.
-pub(super) fn take(target: &Target, key: &'static str, task: &str) -> Result<Arc<Held>, Refusal> {
+pub(super) fn take(site: &Site, target: &Target, key: &'static str, task: &str) -> Result<Arc<Held>, Refusal> {
     target.loses_nothing()?;
-    let taken = target.take(key, task).map_err(|mut refusal| {
-        find_holder(&mut refusal, None);
+    let taken = target.take(&site.common::<LeftWrites>(), key, task).map_err(|mut refusal| {
+        site.find_holder(&mut refusal);
         refusal
     })?;
-    let held = Held::new(target.identity(), taken);
+    let held = site.common::<Targets>().add(target.identity(), taken);
     held.keeps_polarity(target.polarity().map(|polarity| polarity.number));
     Ok(held)
 }
@@ -314,14 +321,15 @@ fn safe_state(
 }
 
 /// What [`open`] would find; nothing is changed.
-pub(super) fn look(settings: &OutputSettings, task: &str, sys: &Path) -> Result<Preview, BuildError> {
+pub(super) fn look(site: &Site, settings: &OutputSettings, task: &str) -> Result<Preview, BuildError> {
+    let sys = site.sys();
     let key = settings.place.key();
     let label = Label::new(settings.label(), task);
     let found = match Target::find(&settings.place, sys) {
         Ok(found) => found,
         Err(refusal) => {
             let hidden = hidden_place(&settings.place).ok_or(refusal)?;
-            let seen = preview(&label, Missing::Refuse, Ok(hidden))?;
+            let seen = preview(site, &label, Missing::Refuse, Ok(hidden))?;
             return Ok(Preview { columns: Some(columns()), ..seen });
         }
     };
@@ -353,7 +361,7 @@ pub(super) fn look(settings: &OutputSettings, task: &str, sys: &Path) -> Result<
             (with_readback(seen(&settings, &target)?, &settings, &target)?, safe)
         }
     };
-    let mut preview = preview(&label, Missing::Refuse, Ok(sight))?;
+    let mut preview = preview(site, &label, Missing::Refuse, Ok(sight))?;
     preview.columns = Some(columns());
     preview.safe.push(safe);
     Ok(preview)

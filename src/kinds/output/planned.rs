@@ -6,11 +6,11 @@ use super::means::{keep_others_out, named};
 use super::planned_check::{
     BUS, CHIP, LONGEST_CONTENT, beside as text_beside, is_device, open_file, shown, shown_text,
 };
-use super::planned_write::PlannedWrite;
 use super::put;
 use super::setting::keep_polarity;
+use crate::safety::PlannedWrite;
 #[cfg(feature = "gpio")]
-use crate::kinds::device::in_sys;
+use crate::site::in_sys;
 use crate::sys::can::{self, Frame, Id};
 use crate::sys::lock::{self, Holder, Taken};
 use std::fmt;

@@ -2,8 +2,8 @@
 //! the rights of its owner. Pure, but for what an opened target is.
 
 use super::digits::number;
-use super::planned_write::PlannedWrite;
 use super::setting::POLARITIES;
+use crate::safety::PlannedWrite;
 use crate::sys::dir::effective_user;
 use crate::sys::open::{Mode, Opened, without_links};
 use crate::sys::trust::may_be_planted;

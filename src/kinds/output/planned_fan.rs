@@ -4,8 +4,8 @@ use super::digits::number;
 use super::fan;
 use super::planned::is_still;
 use super::planned_check::beside;
-use super::planned_write::PlannedWrite;
 use super::setting::POLARITIES;
+use crate::safety::PlannedWrite;
 use std::path::{Path, PathBuf};
 
 /// The mode that belongs to a fan's value.

@@ -4,9 +4,9 @@ use super::identity::kind_of;
 use super::planned::is_still;
 #[cfg(feature = "gpio")]
 use super::planned_check::{CHIP, is_device};
-use super::planned_write::PlannedWrite;
 #[cfg(feature = "gpio")]
-use crate::kinds::device::in_sys;
+use crate::safety::PlannedWrite;
+use crate::site::in_sys;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -3,9 +3,8 @@
 use super::digits::number;
 use super::planned::is_still;
 use super::planned_check::beside;
-use super::planned_write::PlannedWrite;
 use super::readback::compare;
-use super::reading::Reading;
+use crate::safety::{PlannedWrite, Reading};
 use std::fs::File;
 use std::io;
 use std::path::Path;

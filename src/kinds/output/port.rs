@@ -3,11 +3,9 @@
 
 use super::digits::{Digits, LONGEST, number};
 use super::fan;
-use super::guard::SafeWrite;
-use super::planned_write::PlannedWrite;
 use super::put;
 use super::setting::{Sort, in_force};
-use super::written::{LastWritten, SETTINGS};
+use crate::safety::{LastWritten, PlannedWrite, SETTINGS, SafeWrite};
 use crate::sys::clock::pause;
 use crate::time::Span;
 use std::fs::File;
@@ -358,7 +356,7 @@ impl SafeWrite for SafeWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::output::Guard;
+    use crate::safety::Guard;
     use std::io::Write;
 
     #[test]

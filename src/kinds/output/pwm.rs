@@ -3,7 +3,8 @@
 
 use super::files::text_of;
 use super::setting::Setting;
-use crate::kinds::device::{Refusal, first_line, numbered};
+use crate::kinds::device::{first_line, numbered};
+use crate::site::Refusal;
 use crate::sys::clock::pause;
 use crate::time::Span;
 use std::fs;
@@ -164,7 +165,7 @@ pub(super) fn set_up(duty_cycle: &Path, period: Span, duty: Option<u64>) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::output::pending::{LeftWrite, forget_left, leave_behind};
+    use crate::kinds::output::left_writes::{LeftWrite, LeftWrites};
     use crate::kinds::output::place::Place;
     use crate::kinds::output::port::SafeText;
     use crate::kinds::output::target::Target;
@@ -201,8 +202,9 @@ mod tests {
         let found = killed.read(None).unwrap();
         let safe = SafeText { value: "30000\n".into(), enable: None, stored: None };
         let writes = killed.plan(&safe, Some(&found));
+        let all = LeftWrites::default();
         let leave = || {
-            leave_behind(
+            all.leave_behind(
                 writes.iter().map(|write| LeftWrite { write: write.clone(), is_written: false, planner: 0 }).collect(),
             )
         };
@@ -214,8 +216,8 @@ mod tests {
             for target in [&by_path, &killed] {
                 let now = target.read(None).unwrap();
                 leave();
-                let left = target.left_original(Some(&now));
-                writes.iter().for_each(forget_left);
+                let left = target.left_original(&all, Some(&now));
+                writes.iter().for_each(|write| all.forget_left(write));
                 assert_eq!(left.map(|left| left.value).as_deref(), Some(original), "{period}");
             }
         }

@@ -4,11 +4,10 @@
 use super::digits;
 use super::fan;
 use super::files::text_of;
-use super::reading::{Lapse, ReadBack, Reading};
 use super::setting::{Setting, Sort};
 use super::target::Target;
-use super::written::LastWritten;
-use crate::kinds::device::Refusal;
+use crate::safety::{Lapse, LastWritten, ReadBack, Reading};
+use crate::site::Refusal;
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
 use std::fs::{self, File};
@@ -223,6 +222,7 @@ pub(super) fn compare(written: f64, read: io::Result<String>) -> Reading {
 
 #[cfg(test)]
 mod tests {
+    use super::super::left_writes::LeftWrites;
     use super::super::means::Kept;
     use super::super::place::Place;
     use super::*;
@@ -239,7 +239,7 @@ mod tests {
     fn settings_of(place: &Place, sys: &Path, repairs: bool) -> (Target, Arc<LastWritten>, Arc<Readback>) {
         let target = Target::find(place, sys).unwrap().unwrap();
         let ((Kept { file: taken, .. }, _), last) =
-            (target.take("path", "fan").unwrap(), Arc::new(LastWritten::default()));
+            (target.take(&LeftWrites::default(), "path", "fan").unwrap(), Arc::new(LastWritten::default()));
         let readback = Readback::of(&target, &taken, last.clone(), (None, repairs)).unwrap().unwrap();
         (target, last, readback)
     }
@@ -284,9 +284,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         tree(folder.path(), &[("valve", "0\n")]);
         let target = Target::find(&Place::File(folder.path().join("valve")), folder.path()).unwrap().unwrap();
-        let ((Kept { file: taken, .. }, _), every) = (target.take("path", "fan").unwrap(), Some(Span::from_seconds(1)));
+        let ((Kept { file: taken, .. }, _), every) =
+            (target.take(&LeftWrites::default(), "path", "fan").unwrap(), Some(Span::from_seconds(1)));
         let readback = Readback::of(&target, &taken, Arc::default(), (every, false)).unwrap().unwrap();
-        let guard = super::super::Guard::new("valve", Arc::default(), (every.unwrap(), every.unwrap()), None);
+        let guard = crate::safety::Guard::new("valve", Arc::default(), (every.unwrap(), every.unwrap()), None);
         guard.reads_back(readback);
         assert!(guard.readback().is_some());
         guard.end();
@@ -331,7 +332,7 @@ mod tests {
         let place = Place::Hwmon(ByName { name: "nct6798".into(), device: None }, "pwm2".into());
         let target = Target::find(&place, sys.path()).unwrap().unwrap();
         let ((Kept { file: taken, .. }, _), last) =
-            (target.take("path", "fan").unwrap(), Arc::new(LastWritten::default()));
+            (target.take(&LeftWrites::default(), "path", "fan").unwrap(), Arc::new(LastWritten::default()));
         let every = Some(Span::from_seconds(1));
         let readback = Readback::of(&target, &taken, last.clone(), (every, true)).unwrap().unwrap();
         let reads = |mode: f64, value: f64, files: [&str; 2]| {

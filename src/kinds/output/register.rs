@@ -1,13 +1,14 @@
 //! Targets that are registers of I²C chips. May block for as long as the bus takes, and allocates.
 
 use super::identity::Device;
+use super::left_writes::LeftWrites;
 use super::means::{Kept, Means, ONE_ONLY, PassedOver, in_time, not_a_peer};
-use super::pending::planner_of;
-use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
-use crate::kinds::device::{Refusal, Sight};
+use crate::kinds::device::Sight;
 use crate::kinds::i2c::WrittenRegister;
 use crate::kinds::layout::SampleLayout;
+use crate::safety::PlannedWrite;
+use crate::site::Refusal;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -24,10 +25,10 @@ impl Means for WrittenRegister {
         Device { path, name: adapter.map(|(_, name)| name.clone()) }
     }
 
-    fn take(&self, key: &'static str, task: &str) -> Result<Kept, Refusal> {
+    fn take(&self, left: &LeftWrites, key: &'static str, task: &str) -> Result<Kept, Refusal> {
         let (bus, shown) = (self.open_bus()?, Self::shown(self));
         let own = self.plan(&SafeText { value: "0\n".into(), enable: None, stored: None }, None);
-        let planner = planner_of(|left| own.iter().any(|own| own.is_had_by(left)));
+        let planner = left.planner_of(|left| own.iter().any(|own| own.is_had_by(left)));
         let taken = in_time(|| self.lock(&bus).map(|taken| taken.once_had_by(planner)))?;
         // Every hertzd that has another register has the bus open too.
         let holder = not_a_peer(taken, &shown, || None)

@@ -6,14 +6,16 @@
 use super::digits::{Digits, Form, number};
 use super::files::text_of;
 use super::held::{End, Held};
+use super::left_writes::LeftWrites;
 use super::means::Kept;
 use super::place::Place;
-use super::planned_write::PlannedWrite;
 use super::port::{Content, OpenFiles, SafeText};
 use super::pwm;
 use super::setting::keep_polarity;
 use super::target::Target;
-use crate::kinds::device::{Label, Refusal, Reopen, reopen_thread};
+use crate::kinds::device::{Reopen, ReopenThread};
+use crate::safety::PlannedWrite;
+use crate::site::{Label, Refusal, Site};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::dir::effective_user;
 use crate::sys::entry::Entry;
@@ -45,12 +47,14 @@ const STEADY: Span = Span::from_seconds(10);
 /// A stack that suffices for a few paths: it counts as locked memory.
 const STACK: usize = 256 << 10;
 
-/// How often targets were opened again, in this process.
-static REOPENED: AtomicU64 = AtomicU64::new(0);
+/// How often targets of a daemon were opened again: whoever keeps a plan of their safe values has to look at it again.
+#[derive(Debug, Default)]
+pub(crate) struct Reopened(AtomicU64);
 
-/// How often targets were opened again: whoever keeps a plan of their safe values has to look at it again.
-pub(crate) fn reopened() -> u64 {
-    REOPENED.load(Ordering::SeqCst)
+impl Reopened {
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
 }
 
 /// What is looked for.
@@ -61,10 +65,12 @@ pub(super) struct Wanted {
 }
 
 /// Has a target opened again whenever it is gone, for as long as it is held.
-pub(super) fn reopens(held: &Arc<Held>, wanted: Wanted, target: &Target) -> Result<(), Refusal> {
+pub(super) fn reopens(site: &Site, held: &Arc<Held>, wanted: Wanted, target: &Target) -> Result<(), Refusal> {
     let refuse = |error: io::Error| Refusal::new("kind", format!("cannot watch {}: {error}", target.shown()));
     let reopening = Reopening {
         held: Arc::downgrade(held),
+        reopened: site.common(),
+        left: site.common(),
         is_regular: target.regular_file().is_some(),
         seen: Seen::of(target).map_err(refuse)?,
         nothing: File::open("/dev/null").map_err(refuse)?,
@@ -74,7 +80,7 @@ pub(super) fn reopens(held: &Arc<Held>, wanted: Wanted, target: &Target) -> Resu
         wanted,
     };
     if !reopening.is_regular {
-        return reopen_thread().map_err(refuse).map(|thread| _ = thread.send(Box::new(reopening)));
+        return site.common::<ReopenThread>().watch(Box::new(reopening)).map_err(refuse);
     }
     // A file system may take its time, which is not to hold up devices.
     let watch = move || {
@@ -109,6 +115,8 @@ fn inode(file: &Metadata) -> (u64, u64) {
 
 struct Reopening {
     held: Weak<Held>,
+    reopened: Arc<Reopened>,
+    left: Arc<LeftWrites>,
     wanted: Wanted,
     is_regular: bool,
     seen: Seen,
@@ -245,7 +253,7 @@ impl Reopening {
         let target = exported(place, found, sys)?.with_polarity(held.polarity());
         let refuse = |error: io::Error| Refusal::new(place.key(), format!("cannot open {}: {error}", target.shown()));
         let seen = Seen::of(&target).map_err(refuse)?;
-        let (Kept { file: taken, lock }, beside) = target.take(place.key(), &label.task)?;
+        let (Kept { file: taken, lock }, beside) = target.take(&self.left, place.key(), &label.task)?;
         target.init()?;
         set_up(place, &target, &held, first)?;
         target.set_up(&taken, first)?;
@@ -260,7 +268,7 @@ impl Reopening {
         held.is_now(target.identity(), beside, lock);
         opened.iter().filter_map(|(end, _)| end.claim.upgrade()).for_each(|claim| claim.is_now(&target.ids));
         self.seen = seen;
-        REOPENED.fetch_add(1, Ordering::SeqCst);
+        self.reopened.0.fetch_add(1, Ordering::SeqCst);
         held.watched().set_lost(false);
         drop(opening); // a write may not return, and a reload is not to wait for that
         for guard in opened.iter().filter_map(|(end, _)| end.guard.upgrade()) {

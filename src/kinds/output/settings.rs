@@ -2,7 +2,7 @@
 
 use super::law::{self, Recover};
 use super::place::{Place, RawScale};
-use crate::kinds::device::Refusal;
+use crate::site::Refusal;
 use crate::task::Input;
 use crate::time::Span;
 

@@ -4,16 +4,16 @@ use super::digits::{Digits, Form, number};
 use super::fan;
 use super::files::{Files, holds_a_number, iio_raw, is_makeable, polarity_beside, text_of};
 use super::identity::Identity;
+use super::left_writes::{LeftWrite, LeftWrites};
 use super::means::{Kept, Means};
-use super::pending::{LeftWrite, left_bytes, left_writes, make_overlapping};
 use super::place::{Place, RawScale};
-use super::planned_write::PlannedWrite;
 use super::port::{Content, OpenSetting, SafeSetting, SafeText, SafeWriter, Writer};
 use super::pwm;
 use super::setting::{Setting, Sort};
-use super::written::SETTINGS;
-use crate::kinds::device::{DeviceId, Refusal, Sight, hidden};
+use crate::kinds::device::{Sight, hidden};
 use crate::kinds::sensor::{Class, find, is_iio_raw};
+use crate::safety::{PlannedWrite, SETTINGS};
+use crate::site::{DeviceId, Refusal};
 use crate::sys::entry::resolve;
 use crate::sys::host::missing_folder;
 use std::fs::File;
@@ -132,8 +132,8 @@ impl Target {
 
     /// Takes it for a task: no other process of hertzd has it until all copies of the files are closed that this returns, that of the value and those
     /// beside it. Nothing is written.
-    pub(super) fn take(&self, key: &'static str, task: &str) -> Result<(Kept, Vec<Kept>), Refusal> {
-        Ok((self.means.take(key, task)?, self.means.take_beside(key, task)?))
+    pub(super) fn take(&self, left: &LeftWrites, key: &'static str, task: &str) -> Result<(Kept, Vec<Kept>), Refusal> {
+        Ok((self.means.take(left, key, task)?, self.means.take_beside(left, key, task)?))
     }
 
     /// What must be equal where one output takes it over from another.
@@ -273,25 +273,25 @@ impl Target {
     }
 
     /// Writes for a task what a process before this one has left of registers that have some of its bytes, and others.
-    pub(super) fn settle_overlapping(&self, key: &'static str, task: &str) -> Result<(), Refusal> {
+    pub(super) fn settle_overlapping(&self, left: &LeftWrites, key: &'static str, task: &str) -> Result<(), Refusal> {
         let make = |left: &LeftWrite| left.write.make_of(task, Some(left.planner)).map(drop);
         let refuse = |why: String| Refusal::new(key, format!("{} cannot be taken: {why}", self.shown()));
-        self.any_writes().iter().try_for_each(|own| make_overlapping(own, make)).map_err(refuse)
+        self.any_writes().iter().try_for_each(|own| left.make_overlapping(own, make)).map_err(refuse)
     }
 
     /// What it held before hertzd wrote to it for the first time, if a process before this one has left it without its safe value. `now`: what it
     /// holds now.
-    pub(super) fn left_original(&self, now: Option<&Content>) -> Option<Content> {
+    pub(super) fn left_original(&self, left: &LeftWrites, now: Option<&Content>) -> Option<Content> {
         let planned = self.any_writes();
         // Of a register whose bytes are known each byte counts for itself.
         if let Some(now) = now.and_then(|now| now.stored.as_ref()) {
-            let stored = left_bytes(planned.first()?, now)?;
+            let stored = left.left_bytes(planned.first()?, now)?;
             let value = self.means.text_of(&stored)?;
             return Some(Content { value, enable: None, stored: Some(stored), period: None });
         }
         let numbers = now.map(|now| [number(&now.value), now.enable.as_deref().and_then(number)]).unwrap_or_default();
-        let mut left = left_writes(&planned, &numbers).into_iter();
-        let (value, enable) = (left.next().flatten(), left.next().flatten().filter(|_| self.has_mode()));
+        let mut found = left.left_writes(&planned, &numbers).into_iter();
+        let (value, enable) = (found.next().flatten(), found.next().flatten().filter(|_| self.has_mode()));
         if value.is_none() && enable.is_none() {
             return None;
         }
@@ -304,7 +304,7 @@ impl Target {
         let period = now.and_then(|now| now.period.clone());
         let duty = original(value.as_ref(), now_value)?;
         Some(Content {
-            value: period.as_ref().and_then(|period| self.left_duty(&duty, period)).unwrap_or(duty),
+            value: period.as_ref().and_then(|period| self.left_duty(left, &duty, period)).unwrap_or(duty),
             enable: original(enable.as_ref(), now_enable),
             stored: value.and_then(|value| value.held()),
             period,
@@ -313,10 +313,10 @@ impl Target {
 
     /// The same share of the period that a PWM channel has now, of a duty from before an output that a process before this one has left gave it
     /// another period.
-    fn left_duty(&self, duty: &str, period: &str) -> Option<String> {
+    fn left_duty(&self, left: &LeftWrites, duty: &str, period: &str) -> Option<String> {
         let text = period.to_owned();
         let write = PlannedWrite::File { path: self.period()?, witness: None, text, cut: false, original: None };
-        let left = left_writes(&[write], &[number(period)]).pop().flatten()?;
+        let left = left.left_writes(&[write], &[number(period)]).pop().flatten()?;
         let [duty, had, has] = [duty, left.raw_original()?, period].map(|text| text.trim().parse().ok());
         Some(format!("{}\n", pwm::share(duty?, had?, has?)))
     }
@@ -399,13 +399,11 @@ mod tests {
     use super::*;
     use crate::config::NumberOrName;
     use crate::kinds::layout::TYPES;
-    use crate::kinds::output::pending::{forget_left, leave_behind};
     use crate::kinds::register::RegisterSettings;
 
     #[test]
     fn a_register_that_was_made_safe_and_has_changed_since_has_what_it_holds_as_its_original() {
         let layout = TYPES.iter().find(|(name, _)| *name == "u16be").unwrap().1.part(4, None).unwrap();
-        // No test but this one has a register there.
         let (bus, init) = (NumberOrName::Name("/dev/null".into()), Vec::new());
         let wanted = RegisterSettings { bus, address: 0x33, force: false, init, register: 0x50, layout };
         let target = Target::find(&Place::Register(wanted), Path::new("/sys")).unwrap().unwrap();
@@ -418,10 +416,11 @@ mod tests {
         let before = held([0x12, 0x30], "291");
         let text = SafeText { value: "5\n".into(), enable: None, stored: None };
         let write = target.plan(&text, Some(&before)).remove(0);
+        let all = LeftWrites::default();
         let left = |is_written, now: &Content| {
-            leave_behind(vec![LeftWrite { write: write.clone(), is_written, planner: 1 }]);
-            let found = target.left_original(Some(now));
-            forget_left(&write);
+            all.leave_behind(vec![LeftWrite { write: write.clone(), is_written, planner: 1 }]);
+            let found = target.left_original(&all, Some(now));
+            all.forget_left(&write);
             found
         };
         let (safe, changed) = (held([0x00, 0x50], "5"), held([0x10, 0x50], "261"));

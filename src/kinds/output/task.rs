@@ -2,15 +2,13 @@
 
 use super::digits::{Digits, Form, number};
 use super::fan;
-use super::guard::Guard;
 use super::held::Held;
 use super::law::{Law, Settings, Step, Wanted};
-use super::live::Live;
-use super::pending::keep;
 use super::port::{SafeText, Writer};
 use super::settings::Conversion;
-use crate::kinds::device::Claim;
 use crate::kinds::elapsed::seconds_since_last;
+use crate::safety::{Guard, Live, Owed};
+use crate::site::Claim;
 use crate::task::{Column, Input, Quality, Task, Tick, TickError};
 use std::sync::Arc;
 
@@ -46,6 +44,7 @@ pub(super) struct Output {
     pub(super) finished: bool,
     pub(super) live: Live,
     pub(super) held: Arc<Held>,
+    pub(super) owed: Arc<Owed>,
     pub(super) _claim: Arc<Claim>,
 }
 
@@ -234,7 +233,7 @@ impl Drop for Output {
     fn drop(&mut self) {
         // Of one that has not begun, nothing was written to its target, and nothing is. What cannot be made safe now is, when it can be.
         if self.guard.leaves() && !self.finished && self.guard.trip().is_err() {
-            keep(&self.guard, self.held.clone());
+            self.owed.keep(&self.guard, self.held.clone(), self.live.owing());
         } else {
             self.held.leave();
         }

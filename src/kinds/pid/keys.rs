@@ -168,7 +168,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let pid = Pid::new(settings?, periods?, inputs?).in_unit(unit?);
     let columns = pid.columns();
     let preview = Preview { columns: Some(columns), ..Preview::default() };
-    Some(Blueprint::new(move || Ok(Box::new(pid.going_on(&label)))).looking(move || Ok(preview)).computing())
+    Some(Blueprint::new(move |site| Ok(pid.going_on(site, &label).into())).looking(move |_| Ok(preview)).computing())
 }
 
 /// It needs them at some ticks only, and puts out nothing where one of those is bad: by hand it goes on beside a dead sensor.

@@ -13,6 +13,7 @@ pub(super) use keys::kind;
 
 use super::elapsed::{Periods, Rows};
 use super::succession::Succession;
+use crate::site::Site;
 use crate::task::{Column, Input, InputSource, Task, Tick, TickError};
 use crate::time::Instant;
 use law::{Held, Law, Mode, Output, Settings, Step};
@@ -77,8 +78,8 @@ impl Pid {
     }
 
     /// One that goes on from what the controller of this name puts out until it takes over, if there is one.
-    fn going_on(self, name: &str) -> Self {
-        Self { succession: Succession::of("pid", name), ..self }
+    fn going_on(self, site: &Site, name: &str) -> Self {
+        Self { succession: Succession::of(site, "pid", name), ..self }
     }
 
     fn mode(&self) -> Mode {

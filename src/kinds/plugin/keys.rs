@@ -2,10 +2,10 @@
 //!
 //! To know the keys the library is loaded: this may block, and runs the library's initialisers.
 
-use super::libraries;
 use super::{Plugin, columns, described};
 use crate::config::{Blueprint, BuildError, ClockKind, Key, Kind, Preview, Section, Value};
-use crate::sys::plugin::{DescribedKey, Instance, KeyKind, Library, Refused, Setting, Start};
+use crate::site::Built;
+use crate::sys::plugin::{DescribedKey, Instance, KeyKind, Library, Refused, Setting, Start, libraries};
 use crate::task::{Input, Task};
 use serde_json::{Map, Value as Json};
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
             );
             let unchecked = BuildError { key: LIBRARY.name, message };
             return Some(
-                Blueprint::new(move || Err(build)).looking(move || Err(look)).computing().unchecked(unchecked),
+                Blueprint::new(move |_| Err(build)).looking(move |_| Err(look)).computing().unchecked(unchecked),
             );
         }
         Some(Err(Refused::NotAPlugin(reason))) => {
@@ -123,8 +123,8 @@ fn blueprint(library: Arc<Library>, start: Start, inputs: Vec<Option<Input>>) ->
     };
     let file = library.path().to_owned();
     let (at_the_desk, taken) = ((library.clone(), Start { mode: DESK, ..start.clone() }), inputs.clone());
-    Blueprint::new(move || build(library, &start, inputs))
-        .looking(move || Ok(preview))
+    Blueprint::new(move |_| build(library, &start, inputs).map(Built::from))
+        .looking(move |_| Ok(preview))
         .at_the_desk_if(move || build(at_the_desk.0, &at_the_desk.1, taken))
         .loading(file)
 }

@@ -5,7 +5,6 @@
 
 mod described;
 mod keys;
-mod libraries;
 
 pub(crate) use keys::keys_of;
 pub(super) use keys::kind;

@@ -3,6 +3,7 @@
 use super::settings::ProgramSettings;
 use super::{COUNTS, columns, look, start};
 use crate::config::{Blueprint, Key, Kind, Preview, Section, Value};
+use crate::site::Site;
 use crate::task::{Column, Input};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -88,12 +89,12 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         values: values?,
     };
     let (seen, shadow) = (settings.clone(), section.is_shadow());
-    let preview = move || {
+    let preview = move |_: &mut Site| {
         let warnings = if shadow { vec![] } else { look(&seen)? };
         Ok(Preview { columns: Some(columns(&seen)), warnings, ..Preview::default() })
     };
     // Answers are one tick old when they enter.
-    Some(Blueprint::new(move || start(settings, inputs, shadow)).looking(preview).holding(period))
+    Some(Blueprint::new(move |site| start(site, settings, inputs, shadow)).looking(preview).holding(period))
 }
 
 /// The program is told what each is worth, and decides itself what it does without it.

@@ -27,9 +27,10 @@ mod tardiness;
 mod throttle;
 
 pub(super) use keys::kind;
-pub(crate) use relays::troubles;
+pub(crate) use relays::Relays;
 
 use crate::config::BuildError;
+use crate::site::{Built, Site};
 use crate::sys::clock::KernelClock;
 use crate::task::{Column, Input, InputSource, Quality, Task, Tick, TickError};
 use crate::time::{Clock, Instant};
@@ -93,7 +94,7 @@ fn refused(message: String) -> BuildError {
 }
 
 /// Starts the program, and the relay to it.
-fn start(settings: ProgramSettings, inputs: Vec<Input>, shadow: bool) -> Result<Box<dyn Task>, BuildError> {
+fn start(site: &Site, settings: ProgramSettings, inputs: Vec<Input>, shadow: bool) -> Result<Built, BuildError> {
     let columns = columns(&settings);
     if shadow {
         warn!(
@@ -101,12 +102,12 @@ fn start(settings: ProgramSettings, inputs: Vec<Input>, shadow: bool) -> Result<
             "{}: its program is not started in a shadow run, where nothing may be written; its values are missing",
             settings.task
         );
-        return Ok(Box::new(NotStarted { columns }));
+        return Ok(NotStarted { columns }.into());
     }
     let values = settings.values.len();
     let (hot, cool): (HotEnds, CoolEnds) = crossing(settings.period, inputs.len(), values);
-    let over = Relay::start(settings, cool).map_err(refused)?;
-    Ok(Box::new(Process::new(columns, inputs, hot, values, over)))
+    let over = Relay::start(&site.common::<Relays>(), settings, cool).map_err(refused)?;
+    Ok(Process::new(columns, inputs, hot, values, over).into())
 }
 
 impl Process {

@@ -11,7 +11,7 @@ use super::exchange::Exchange;
 use super::lines::{Lines, Said};
 use super::pace::{LONGEST, Pace};
 use super::program;
-use super::relays::{Alive, join};
+use super::relays::{Alive, Relays};
 use super::settings::ProgramSettings;
 use super::tardiness::{self, Tardiness, Ticks};
 use super::throttle::{Order, Throttle};
@@ -96,12 +96,12 @@ impl Relay {
     ///
     /// # Errors
     /// Why the program, or the thread, could not be started.
-    pub(super) fn start(settings: ProgramSettings, ends: CoolEnds) -> Result<Receiver<()>, String> {
+    pub(super) fn start(relays: &Relays, settings: ProgramSettings, ends: CoolEnds) -> Result<Receiver<()>, String> {
         // Also of one that has to wait for another: what is wrong with it is not to be found when that one has ended.
         program::find(&settings, &program::environment(&settings))?;
         let (over, is_over) = channel();
         let (began, has_begun) = channel();
-        let (alive, before) = join(&settings.task);
+        let (alive, before) = relays.join(&settings.task);
         let clock = KernelClock::monotonic();
         let body = move || {
             let mut relay = Self::new(settings, ends, clock, alive.clone());

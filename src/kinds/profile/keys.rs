@@ -5,7 +5,7 @@ use super::shape::{Course, Points, Shape, Wave};
 use super::{Profile, columns};
 use crate::config::{Blueprint, BuildError, Key, Kind, Preview, Rule, Section, Value, words};
 use crate::pacing::Rate;
-use crate::task::Task;
+use crate::site::Site;
 use crate::time::Span;
 
 #[derive(Clone, Copy)]
@@ -162,16 +162,16 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
             Ok(Course { shape: Shape::Points { points, interpolates }, round })
         };
         let (look, looked) = (course.clone(), preview(&unit));
-        let build = move || Ok(Box::new(Profile::new(course()?, rate, unit)) as Box<dyn Task>);
+        let build = move |_: &mut Site| Ok(Profile::new(course()?, rate, unit).into());
         return Some(
-            Blueprint::new(build).looking(move || look().map(|_| looked)).computing().reading(FILE.name, source),
+            Blueprint::new(build).looking(move |_| look().map(|_| looked)).computing().reading(FILE.name, source),
         );
     }
     let course = course(section, form, ends?)?;
     let (rate, unit) = (section.task_rate()?, unit?);
     let preview = preview(&unit);
-    let build = move || Ok(Box::new(Profile::new(course, rate, unit)) as Box<dyn Task>);
-    Some(Blueprint::new(build).looking(move || Ok(preview)).computing())
+    let build = move |_: &mut Site| Ok(Profile::new(course, rate, unit).into());
+    Some(Blueprint::new(build).looking(move |_| Ok(preview)).computing())
 }
 
 /// How long one round of a table takes.

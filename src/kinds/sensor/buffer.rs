@@ -6,8 +6,9 @@
 use super::find::{self, ByName, Candidate, Class};
 use super::iio::{self, file_error};
 use super::settings::BufferSettings;
-use crate::kinds::device::{DeviceId, OpenDevice, Refusal, Sight, file_names, first_line, hidden, numbered};
+use crate::kinds::device::{Sight, file_names, first_line, hidden, numbered};
 use crate::kinds::layout::{SampleLayout, positions};
+use crate::site::{DeviceId, OpenDevice, Refusal};
 use crate::sys::clock::{KernelClock, utc_offset};
 use crate::sys::user::{Access, access};
 use std::fs::{File, OpenOptions};

@@ -11,13 +11,14 @@ use super::iio;
 use super::settings::BufferSettings;
 use crate::channels::{BlockSender, Format, Head, Shape};
 use crate::config::{BuildError, Preview};
-use crate::kinds::device::{First, Label, Missing, Reconnecting, Refusal, Stalled, preview};
+use crate::kinds::device::{First, Missing, Reconnecting, Stalled, preview};
+use crate::site::{Label, Refusal, Site};
 use crate::sys::clock::KernelClock;
 use crate::task::{Column, Task, Tick, TickError};
 use crate::time::{Clock, Instant};
 use std::io::{self, Read};
 use std::mem;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tracing::warn;
 
 /// Reads of one tick: a second one only if the first found the buffer full.
@@ -55,14 +56,14 @@ struct Totals {
 
 impl Buffered {
     pub(super) fn open(
+        site: &Site,
         wanted: ByName,
         mut settings: BufferSettings,
         missing: Missing,
-        [sys, dev]: [&Path; 2],
         label: Label,
     ) -> Result<Self, BuildError> {
-        let (sys, dev): (PathBuf, PathBuf) = (sys.into(), dev.into());
-        let first = First::of(&label, missing, Buffer::open(&wanted, &settings, &sys, &dev))?;
+        let (sys, dev) = (site.sys().to_owned(), site.dev().to_owned());
+        let first = First::of(site, &label, missing, Buffer::open(&wanted, &settings, &sys, &dev))?;
         let there: Vec<(String, usize)> = match &first {
             First::Opened(buffer) => {
                 buffer.elements.iter().map(|element| (element.channel.clone(), element.layout.repeat)).collect()
@@ -93,7 +94,7 @@ impl Buffered {
         if let First::Opened(buffer) = &first {
             warn_once(buffer, settings.sampling_frequency);
         }
-        let device = Reconnecting::new(label, first, move || {
+        let device = Reconnecting::new(site, label, first, move || {
             let buffer = reopen(&wanted, &settings, &sys, &dev, count)?;
             warn_once(&buffer, settings.sampling_frequency);
             Ok(buffer)
@@ -112,20 +113,20 @@ impl Buffered {
 impl Buffered {
     /// What `open` would find.
     pub(super) fn look(
+        site: &Site,
         wanted: &ByName,
         settings: BufferSettings,
         missing: Missing,
-        [sys, dev]: [&Path; 2],
         label: &Label,
     ) -> Result<Preview, BuildError> {
-        let looked = buffer::look(wanted, &settings, sys, dev);
+        let looked = buffer::look(wanted, &settings, site.sys(), site.dev());
         let there = match &looked {
             Ok((_, channels)) => channels.iter().map(|(channel, layout)| (channel.clone(), layout.repeat)).collect(),
             Err(_) => usual(&settings),
         };
         let channels = columns(there.iter().map(|(channel, repeat)| (&**channel, *repeat)));
         let stream = Shape { format: Format::Samples(channels.clone()), largest: LARGEST, bytes_per_second: USUAL };
-        let preview = preview(label, missing, looked.map(|(sight, _)| sight))?;
+        let preview = preview(site, label, missing, looked.map(|(sight, _)| sight))?;
         Ok(Preview { columns: Some(with_counts(&channels)), stream: Some(stream), ..preview })
     }
 }

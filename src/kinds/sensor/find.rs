@@ -1,19 +1,20 @@
 //! Devices of `/sys` by their names: the numbers in `hwmon3` and `iio:device0` change from boot to boot, and when a device
 //! comes back. Reads small files; may block; not for a hot thread.
 
-use crate::kinds::device::{Refusal, first_line, numbered};
+use crate::kinds::device::{first_line, numbered};
+use crate::site::Refusal;
 use std::io;
 use std::path::{Path, PathBuf};
 use tracing::debug;
 
 /// Which device is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ByName {
+pub(crate) struct ByName {
     /// The content of its file `name` or, for IIO, `label`.
-    pub name: String,
+    pub(crate) name: String,
     /// Which of several with that name: the kernel's name of its parent device (`0-0048`, `PCI0`), or its own (`hwmon3`)
     /// if it has none.
-    pub device: Option<String>,
+    pub(crate) device: Option<String>,
 }
 
 /// One class of devices.

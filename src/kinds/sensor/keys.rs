@@ -216,7 +216,9 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
 fn blueprint(settings: SensorSettings, task: String) -> Blueprint {
     let (looked, of, written) = (settings.clone(), task.clone(), settings.clone());
     let unit = move |value: &str| ReadPlan::unit(&written, value);
-    Blueprint::new(move || open(settings, &task)).looking(move || look(looked, &of)).with_units(unit)
+    Blueprint::new(move |site| open(site, settings, &task))
+        .looking(move |site| look(site, looked, &of))
+        .with_units(unit)
 }
 
 fn buffered(section: &mut Section<'_>, wanted: ByName) -> Option<Blueprint> {

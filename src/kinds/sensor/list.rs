@@ -4,7 +4,8 @@
 use super::buffer::triggers;
 use super::find::{self, ByName, Candidate, Class};
 use super::{hwmon, iio};
-use crate::kinds::device::{FoundDevice, Roots, access, file_names, first_line, quoted, task_name};
+use crate::kinds::device::{FoundDevice, access, file_names, first_line, quoted, task_name};
+use crate::site::Roots;
 use crate::sys::host::may_open;
 
 /// The devices of both classes that have values to read, each with a section that finds it.

@@ -2,7 +2,7 @@
 
 /// How a line is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LineSelector {
+pub(crate) enum LineSelector {
     /// By its number, from 1.
     Number(usize),
     /// The first line that starts with this text, leading white space aside. The text must end where a field or a name
@@ -13,7 +13,7 @@ pub enum LineSelector {
 /// How a field of a line is found. Fields are separated by white space and colons; several of these count as one. In a
 /// line found by its prefix, fields count from there: field 1 of `MemAvailable:` is the number itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FieldSelector {
+pub(crate) enum FieldSelector {
     /// By its number, from 1.
     Number(usize),
     /// By the name before its equals sign: `avg10` finds 0.25 in `avg10=0.25`.
@@ -22,11 +22,11 @@ pub enum FieldSelector {
 
 /// Where a number is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ValueLocator {
+pub(crate) struct ValueLocator {
     /// The line.
-    pub line: LineSelector,
+    pub(crate) line: LineSelector,
     /// The field in the line.
-    pub field: FieldSelector,
+    pub(crate) field: FieldSelector,
 }
 
 /// The first field of the first line.

@@ -39,9 +39,9 @@ pub(super) use iio::{channel as iio_channel, conversion as iio_conversion, is_ra
 pub(super) use keys::kind;
 pub(super) use list::list;
 
-pub use find::ByName;
-pub use open::open_under;
-pub use settings::{BufferSettings, SensorSettings, Source};
+pub(super) use find::ByName;
+#[cfg(test)]
+use settings::{BufferSettings, SensorSettings, Source};
 
 #[cfg(test)]
 mod tests;

@@ -6,9 +6,9 @@ use super::number::Counter;
 use super::plan::{OpenSensor, ReadPlan};
 use super::settings::SensorSettings;
 use crate::config::{BuildError, Preview};
-use crate::kinds::device::{First, Label, Missing, OpenDevice, Reconnecting, preview};
+use crate::kinds::device::{First, Missing, Reconnecting, preview};
+use crate::site::{Label, OpenDevice, Site};
 use crate::task::{Column, Task, Tick, TickError};
-use std::path::Path;
 
 impl OpenDevice for OpenSensor {}
 
@@ -24,22 +24,22 @@ pub(super) struct Polled {
 }
 
 impl Polled {
-    pub(super) fn open(settings: SensorSettings, sys: &Path, label: Label) -> Result<Self, BuildError> {
+    pub(super) fn open(site: &Site, settings: SensorSettings, label: Label) -> Result<Self, BuildError> {
         let missing = settings.missing;
-        let plan = ReadPlan::new(settings, sys)?;
+        let plan = ReadPlan::new(settings, site.sys())?;
         let columns = plan.columns.clone();
         let counters = plan.rates().map(|is_rate| is_rate.then(Counter::default)).collect();
-        let first = First::of(&label, missing, plan.open(missing == Missing::Refuse))?;
-        let device = Reconnecting::new(label, first, move || plan.open(false))?;
+        let first = First::of(site, &label, missing, plan.open(missing == Missing::Refuse))?;
+        let device = Reconnecting::new(site, label, first, move || plan.open(false))?;
         Ok(Self { columns, device, counters })
     }
 
     /// What `open` would find.
-    pub(super) fn look(settings: SensorSettings, sys: &Path, label: &Label) -> Result<Preview, BuildError> {
+    pub(super) fn look(site: &Site, settings: SensorSettings, label: &Label) -> Result<Preview, BuildError> {
         let missing = settings.missing;
-        let plan = ReadPlan::new(settings, sys)?;
+        let plan = ReadPlan::new(settings, site.sys())?;
         let looked = plan.look(missing == Missing::Refuse);
-        Ok(Preview { columns: Some(plan.columns), ..preview(label, missing, looked)? })
+        Ok(Preview { columns: Some(plan.columns), ..preview(site, label, missing, looked)? })
     }
 }
 

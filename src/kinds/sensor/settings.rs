@@ -7,21 +7,21 @@ use std::path::PathBuf;
 
 /// What a sensor reads.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SensorSettings {
+pub(crate) struct SensorSettings {
     /// Where it is.
-    pub source: Source,
+    pub(crate) source: Source,
     /// The values. Empty: all that the device has, with names, scales and units by the kernel's naming rules; not for
     /// [`Source::Files`].
-    pub values: Vec<ValueSettings>,
+    pub(crate) values: Vec<ValueSettings>,
     /// Whether the values are in tables of their own, where errors are then reported.
-    pub listed: bool,
+    pub(crate) listed: bool,
     /// What to do if it is missing at the start.
-    pub missing: Missing,
+    pub(crate) missing: Missing,
 }
 
 /// Where values come from.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Source {
+pub(crate) enum Source {
     /// Files by their paths.
     Files,
     /// The files of a hwmon device.
@@ -34,42 +34,43 @@ pub enum Source {
 
 /// Where a value is, and what it means.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ValueSettings {
+pub(crate) struct ValueSettings {
     /// The file; for a device, its name in the device's folder. It must allow reading at a position, as files of `/proc`
     /// and `/sys` do and pipes do not.
-    pub file: PathBuf,
+    pub(crate) file: PathBuf,
     /// Where the number is, in the first 64 KiB of the file.
-    pub locator: ValueLocator,
+    pub(crate) locator: ValueLocator,
     /// What the number is multiplied by. Finite, not zero. `None`: 1; or by the file's name for a device of hwmon or IIO,
     /// if the unit is `None` too.
-    pub scale: Option<f64>,
+    pub(crate) scale: Option<f64>,
     /// What is added after that, in `unit`. Finite. `None`: 0.
-    pub offset: Option<f64>,
+    pub(crate) offset: Option<f64>,
     /// Whether the number is a counter and the value its rate per second since the last tick that read it, times `scale`.
     /// No value at the first tick and after a reset.
-    pub per_second: bool,
+    pub(crate) per_second: bool,
     /// Name of the value. Not empty, unique in the task. `None`: `value`, or by the file's name.
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Unit of the value after scaling; empty for a plain number.
-    pub unit: Option<String>,
+    pub(crate) unit: Option<String>,
 }
 
 /// How an IIO device fills its buffer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct BufferSettings {
+pub(crate) struct BufferSettings {
     /// The trigger, by its name. `None`: the one that is set, else the device's own.
-    pub trigger: Option<String>,
+    pub(crate) trigger: Option<String>,
     /// The channels, as their files begin: `in_accel_x`. Empty: all.
-    pub channels: Vec<String>,
+    pub(crate) channels: Vec<String>,
     /// Samples that the kernel keeps until they are read; rounded up to a power of two. Above zero.
-    pub length: u32,
+    pub(crate) length: u32,
     /// Samples per second, set on the trigger or, if that has no frequency, on the device. `None`: unchanged.
-    pub sampling_frequency: Option<f64>,
+    pub(crate) sampling_frequency: Option<f64>,
 }
 
 impl SensorSettings {
     /// The number in a file.
-    pub fn file(path: impl Into<PathBuf>) -> Self {
+    #[cfg(test)]
+    pub(crate) fn file(path: impl Into<PathBuf>) -> Self {
         let values = vec![ValueSettings { file: path.into(), ..ValueSettings::default() }];
         Self { source: Source::Files, values, listed: false, missing: Missing::Refuse }
     }

@@ -5,8 +5,8 @@ use super::settings::{FrameChoice, VideoSettings};
 use super::{Video, look};
 use crate::config::{Blueprint, Key, Kind, Section, Value, words};
 use crate::kinds::device::Missing;
+use crate::site::Site;
 use crate::sys::video::MOST_BUFFERS;
-use crate::task::Task;
 
 const CHOICES: [(&str, FrameChoice); 2] = [("every", FrameChoice::Every), ("latest", FrameChoice::Latest)];
 
@@ -137,8 +137,8 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     };
     let task = section.name().trim_start_matches("task.").to_owned();
     let (looked, of) = (settings.clone(), task.clone());
-    let build = move || Ok(Box::new(Video::open(settings, &task)?) as Box<dyn Task>);
-    Some(Blueprint::new(build).looking(move || look(looked, &of)))
+    let build = move |site: &mut Site| Ok(Video::open(site, settings, &task)?.into());
+    Some(Blueprint::new(build).looking(move |site| look(site, looked, &of)))
 }
 
 /// V4L2's code for a format, filled up with spaces; else what was probably meant.

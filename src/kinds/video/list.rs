@@ -1,7 +1,8 @@
 //! Cameras: which there are, for tasks and for `hertzd devices`. They are asked what they can do, and nothing is set. May
 //! block; not for a hot thread.
 
-use crate::kinds::device::{FoundDevice, Roots, access, file_names, first_line, numbered, quoted, task_name};
+use crate::kinds::device::{FoundDevice, access, file_names, first_line, numbered, quoted, task_name};
+use crate::site::Roots;
 use crate::sys::host::may_open;
 use std::path::{Path, PathBuf};
 

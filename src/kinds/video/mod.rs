@@ -22,7 +22,8 @@ pub use modes::{cameras, modes};
 
 use crate::channels::{BlockSender, Format, ImageFormat, Shape};
 use crate::config::{BuildError, Preview};
-use crate::kinds::device::{First, Label, Reconnecting, Stalled, preview};
+use crate::kinds::device::{First, Reconnecting, Stalled, preview};
+use crate::site::{Label, Site};
 use crate::sys::clock::KernelClock;
 use crate::sys::video::PixelFormat;
 use crate::task::{Column, Task, Tick, TickError};
@@ -47,7 +48,7 @@ const STALLED: TickError = TickError::new("the camera is open and delivers no fr
 impl Video {
     /// Finds the camera, sets it up and starts its stream, now and whenever it has been lost. `task` names the task in
     /// the log.
-    pub(crate) fn open(settings: VideoSettings, task: &str) -> Result<Self, BuildError> {
+    pub(crate) fn open(site: &Site, settings: VideoSettings, task: &str) -> Result<Self, BuildError> {
         let label = Label::new(format!("camera {}", settings.device), task);
         let (take, missing, usual) = (settings.take, settings.missing, usual(&settings));
         let mut opener = Opener { settings, label: label.clone(), warned: String::new(), rate_compared: false };
@@ -58,13 +59,13 @@ impl Video {
         {
             return Err(refusal.clone().into());
         }
-        let first = First::of(&label, missing, opened)?;
+        let first = First::of(site, &label, missing, opened)?;
         let expected = match &first {
             First::Opened(camera) => camera.expected(),
             First::HandedOver(_) => opener.preview()?,
             First::Missing => usual,
         };
-        let camera = Reconnecting::new(label, first, move || opener.open(Some(&expected)))?;
+        let camera = Reconnecting::new(site, label, first, move || opener.open(Some(&expected)))?;
         let interval = expected.rate.map_or(0.0, |(frames, seconds)| f64::from(seconds) / f64::from(frames) * 1e9);
         let (stalled, patience) = (Stalled::default(), Stalled::patience(interval));
         Ok(Self { camera, frames: FrameReader::new(take), expected, stalled, patience })
@@ -72,7 +73,7 @@ impl Video {
 }
 
 /// What [`Video::open`] would find.
-fn look(settings: VideoSettings, task: &str) -> Result<Preview, BuildError> {
+fn look(site: &Site, settings: VideoSettings, task: &str) -> Result<Preview, BuildError> {
     let label = Label::new(format!("camera {}", settings.device), task);
     let (take, missing, usual) = (settings.take, settings.missing, usual(&settings));
     let opener = Opener { settings, label: label.clone(), warned: String::new(), rate_compared: false };
@@ -84,7 +85,7 @@ fn look(settings: VideoSettings, task: &str) -> Result<Preview, BuildError> {
         return Err(refusal.clone().into());
     }
     let expected = looked.as_ref().ok().and_then(|(_, expected)| *expected).unwrap_or(usual);
-    let preview = preview(&label, missing, looked.map(|(sight, _)| sight))?;
+    let preview = preview(site, &label, missing, looked.map(|(sight, _)| sight))?;
     let columns = Some(FrameReader::new(take).columns());
     Ok(Preview { columns, stream: Some(expected.shape()), ..preview })
 }
@@ -158,10 +159,11 @@ mod tests {
 
     #[test]
     fn what_is_no_camera_is_refused_and_waited_for_if_asked() {
-        let refused = Video::open(settings("/nonexistent", Missing::Refuse), "eye").unwrap_err().message;
+        let refused =
+            Video::open(&Site::default(), settings("/nonexistent", Missing::Refuse), "eye").unwrap_err().message;
         assert!(refused.starts_with("cannot open /nonexistent: No such file or directory (os error 2); "), "{refused}");
 
-        let mut video = Video::open(settings("/nonexistent", Missing::Wait), "eye").unwrap();
+        let mut video = Video::open(&Site::default(), settings("/nonexistent", Missing::Wait), "eye").unwrap();
         let (zero, at) = (Span::ZERO, Instant::ZERO);
         let tick = Tick { n: 0, release: at, started: at, lateness: zero, skipped: 0, credit: zero, period: zero };
         let mut values = [f64::NAN; 6];
@@ -175,7 +177,7 @@ mod tests {
         if cannot_be_emulated(NO_IOCTL) {
             return;
         }
-        let refused = Video::open(settings("/dev/null", Missing::Refuse), "eye").unwrap_err();
+        let refused = Video::open(&Site::default(), settings("/dev/null", Missing::Refuse), "eye").unwrap_err();
         assert_eq!(refused, BuildError { key: "device", message: "/dev/null is no video device".into() });
     }
 }

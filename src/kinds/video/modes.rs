@@ -1,7 +1,7 @@
 //! What cameras there are, and what they can. Opens devices, and may block; not for a hot thread.
 
 use super::list::{self, Camera};
-use crate::kinds::device::Roots;
+use crate::site::Roots;
 use crate::sys::video::Device;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};

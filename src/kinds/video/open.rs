@@ -4,7 +4,8 @@
 
 use super::modes::{cannot_open, find, formats, four_cc, nodes, of_device, rate_text, rates_text, sizes};
 use super::settings::VideoSettings;
-use crate::kinds::device::{DeviceId, Label, OpenDevice, Refusal, Sight, hidden};
+use crate::kinds::device::{Sight, hidden};
+use crate::site::{DeviceId, Label, OpenDevice, Refusal};
 use crate::sys::video::{CaptureStream, Device, FrameSource, PixelFormat};
 use std::io;
 use std::path::Path;

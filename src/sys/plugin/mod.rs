@@ -6,6 +6,7 @@
 
 mod abi;
 mod instance;
+pub(crate) mod libraries;
 mod library;
 mod table;
 mod text;

@@ -2,10 +2,10 @@
 //! and what a reload does to a task whose section it changes.
 
 use crate::virtual_worker::SplitMix;
-use hertzd::Kinds;
 use hertzd::config::{Blueprint, Key, Kind, Section, Value};
 use hertzd::task::{Column, Input, Quality, Task, Tick, TickError};
 use hertzd::time::Instant;
+use hertzd::{Kinds, Site};
 
 const SCRIPT: Key = Key::new("script", Value::Integer { min: 0, max: i64::MAX }, "The seed of what it makes.");
 const INPUT: Key = Key::new("input", Value::Input, "What it takes.");
@@ -62,8 +62,9 @@ fn restarted(name: &'static str, of: &'static str) -> Kind {
         let parse = &kinds.get(of)?.parse;
         let at = section.integer(&RESTARTS_AT)?;
         let (mut first, mut second) = (parse(section)?, parse(section)?);
-        let build =
-            move || Ok(Box::new(Restarted { tasks: [first.build()?, second.build()?], at, now: 0 }) as Box<dyn Task>);
+        let build = move |site: &mut Site| {
+            Ok(Restarted { tasks: [first.build(site)?.task, second.build(site)?.task], at, now: 0 }.into())
+        };
         Some(Blueprint::new(build).computing())
     };
     Kind::new(name, "Restarts.", keys, parse)

@@ -22,35 +22,26 @@ pub mod worker {
     pub mod models;
 }
 
-#[path = "../../../src/kinds"]
-pub mod kinds {
-    pub mod output {
-        pub(crate) mod guard;
-        pub(crate) mod live;
-        pub(crate) mod written;
+#[path = "../../../src/safety"]
+pub mod safety {
+    pub(crate) mod guard;
+    pub(crate) mod live;
+    #[path = "../../tests/loom/src/output.rs"]
+    pub mod models;
+    pub(crate) mod reading;
+    pub(crate) mod written;
 
-        pub(crate) mod planned_write {
-            //! What a safe write is for people, which is not asked here.
+    pub(crate) mod planned_write {
+        //! What a safe write is for people, which is not asked here.
 
-            #[derive(Clone, Debug)]
-            pub(crate) struct PlannedWrite;
+        #[derive(Clone, Debug)]
+        pub(crate) struct PlannedWrite;
 
-            impl PlannedWrite {
-                pub(crate) fn amiss(&self, _: Option<&std::fs::File>) -> Option<String> {
-                    None
-                }
-            }
-
-            impl std::fmt::Display for PlannedWrite {
-                fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                    f.write_str("a safe value")
-                }
+        impl std::fmt::Display for PlannedWrite {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a safe value")
             }
         }
-
-        #[path = "../../../tests/loom/src/output.rs"]
-        pub mod models;
-        pub(crate) mod reading;
     }
 }
 

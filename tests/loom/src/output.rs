@@ -1,7 +1,7 @@
 //! Outputs: which are live, what was written to a target last, and how a value is kept from coming after a safe value.
 
-use super::guard::{Guard, SafeWrite, Watched, left::settled, opened};
-use super::live::{Live, output};
+use super::guard::{Guard, SafeWrite, Watched};
+use super::live::LiveOutputs;
 use super::planned_write::PlannedWrite;
 use super::written::LastWritten;
 use crate::note::Note;
@@ -11,7 +11,6 @@ use loom::sync::atomic::{AtomicU64 as Target, Ordering::Relaxed};
 use loom::thread;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 pub const LIVE: [Model; 1] = [Model::new(live)];
 /// What a target was given, by whom, and who may write to it: what the models share of these, any of them may find.
@@ -39,11 +38,8 @@ pub const TARGETS: [Model; 19] = [
 
 /// Who has seen a tick sees whether the output followed at that one, or at a later one.
 fn live() {
-    // The list only grows: each run has an output of its own, whose entry no later run gets.
-    static RUNS: AtomicU64 = AtomicU64::new(0);
-    let name = format!("output-{}", RUNS.fetch_add(1, Ordering::Relaxed));
-    std::mem::forget(output(&name));
-    let (seen, shown) = (output(&name), Live::open(&name, Span::from_millis(200)));
+    let all = Arc::<LiveOutputs>::default();
+    let (seen, shown) = (all.named("output"), all.open("output", Span::from_millis(200)));
     let worker = thread::spawn(move || {
         shown.ticked(true);
         shown.ticked(false);
@@ -167,9 +163,7 @@ impl SafeWrite for Exclusive {
 
 /// An output of this target, and what it shares with others that have it.
 fn guard(watched: &Arc<Watched>, device: impl SafeWrite + 'static) -> Arc<Guard> {
-    let guard = Guard::new("fan", watched.clone(), (Span::ZERO, Span::ZERO), Some(Box::new(device)));
-    drop(opened());
-    guard
+    Guard::new("fan", watched.clone(), (Span::ZERO, Span::ZERO), Some(Box::new(device)))
 }
 
 fn guarded() -> (Arc<Guard>, Arc<Target>) {
@@ -317,13 +311,10 @@ fn left() {
     task.join().unwrap();
 }
 
-/// As the threads that write safe values, and the one that is told by them.
-fn makes_safe(guard: &Guard) -> u64 {
+/// As the threads that write safe values, and the one that is told by them: the trip, and whether the target is to be closed.
+fn makes_safe(guard: &Guard) -> (u64, bool) {
     let safe = guard.make_safe();
-    if safe.result.is_ok() {
-        guard.settle(safe.trip);
-    }
-    safe.trip
+    (safe.trip, safe.result.is_ok() && guard.settle(safe.trip))
 }
 
 /// A target that was left is closed after its safe value was written.
@@ -343,12 +334,11 @@ fn closed() {
 fn not_forgotten() {
     let watched = Arc::new(Watched::default());
     let guard = guard(&watched, Device(Arc::default()));
-    let before = settled();
     let own = guard.clone();
     let task = thread::spawn(move || own.leave_unsafe(Instant::ZERO));
-    makes_safe(&guard);
+    let (_, settled) = makes_safe(&guard);
     task.join().unwrap();
-    assert!(guard.is_owed() || settled() == before + 1, "it is never closed");
+    assert!(guard.is_owed() || settled, "it is never closed");
 }
 
 /// A safe write that returns late does not settle what the task has wanted since.
@@ -360,7 +350,7 @@ fn wanted_again() {
         own.block();
         own.set_wanted(true);
     });
-    let trip = makes_safe(&guard);
+    let (trip, _) = makes_safe(&guard);
     task.join().unwrap();
     assert!(watched.is_wanted() || trip == 2, "it was wanted after the safe write");
 }
@@ -417,7 +407,6 @@ fn taken_over_while_lost() {
 fn kept() {
     let (watched, target) = (Arc::<Watched>::default(), Arc::new(Target::new(0)));
     let guard = Guard::new("fan", watched, (Span::ZERO, Span::ZERO), None);
-    drop(opened());
     let (own, device) = (guard.clone(), target.clone());
     let task = thread::spawn(move || {
         let writing = own.writing();

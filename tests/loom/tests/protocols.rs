@@ -1,7 +1,7 @@
 //! Each protocol holds as it ships, in every order of its memory, and not without any of the words that say what that order must be.
 
 use hertzd_loom::daemon::models as orders;
-use hertzd_loom::kinds::output::models as output;
+use hertzd_loom::safety::models as output;
 use hertzd_loom::trial::try_all;
 use hertzd_loom::{counts, values, worker};
 

@@ -1,7 +1,7 @@
 //! Each word of hertzd about the order of its memory is tried by a model, or stands in a file of which it is said why not.
 
 use hertzd_loom::trial::{Site, Weakened};
-use hertzd_loom::{counts, daemon, kinds, values, worker};
+use hertzd_loom::{counts, daemon, safety, values, worker};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -9,12 +9,12 @@ use std::path::Path;
 /// Files with orders that no model tries, and why. Each of them says something about one variable, which nothing else is compared with, or
 /// orders what system calls, locks and queues of the standard library order as well.
 const NOT_TRIED: [(&str, &str); 12] = [
+    ("src/daemon/guard_thread.rs", "a count that main polls"),
     ("src/daemon/requests.rs", "one flag for each request; main looks again whatever it misses"),
     ("src/daemon/spare_threads.rs", "a count of idle threads, beside a channel"),
     ("src/daemon/status_socket.rs", "a flag that ends a thread"),
     ("src/kinds/alarm/mod.rs", "a fence after the count of references, which is the standard library's"),
-    ("src/kinds/can/held.rs", "a count of users, under a lock where they are added"),
-    ("src/kinds/output/guard/left.rs", "a count that main polls, in a static, which a model cannot have"),
+    ("src/site/target.rs", "a count of users, under a lock where they are added"),
     ("src/kinds/output/held.rs", "a count of users, under a lock where they are added; a flag of one thread"),
     ("src/kinds/output/reopen.rs", "a count that main polls"),
     ("src/kinds/sensor/follow.rs", "a flag, beside the descriptor of sys/fd.rs"),
@@ -57,8 +57,8 @@ fn each_order_is_tried_or_has_a_reason() {
         &values::MODELS[..],
         &counts::MODELS,
         &worker::models::MODELS,
-        &kinds::output::models::LIVE,
-        &kinds::output::models::TARGETS,
+        &safety::models::LIVE,
+        &safety::models::TARGETS,
         &daemon::models::MODELS,
     ];
     for model in all.iter().copied().flatten() {

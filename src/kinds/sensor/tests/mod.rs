@@ -5,12 +5,13 @@ mod devices;
 mod files;
 
 use super::locator::{FieldSelector, LineSelector, ValueLocator};
-use super::open::look_under;
+use super::open::{look, open};
 use super::settings::ValueSettings;
 use super::*;
 use crate::channels::Shape;
 use crate::config::BuildError;
 use crate::kinds::device::Missing;
+use crate::site::{Roots, Site};
 use crate::sys::clock::pause;
 use crate::task::{Task, Tick, TickError};
 use crate::time::{Instant, Span};
@@ -79,11 +80,12 @@ impl Sys {
     /// Looks first: that changes nothing, and finds what opening finds.
     fn open(&self, settings: SensorSettings) -> Result<Box<dyn Task>, BuildError> {
         let dev = self.root().join("dev");
-        let roots = [self.root(), &dev];
+        let sys = self.root().to_owned();
         let before = self.content();
-        let looked = look_under(settings.clone(), "test", roots);
+        let site = Site::under(Roots { sys, dev, ..Roots::default() });
+        let looked = look(&site, settings.clone(), "test");
         assert_eq!(self.content(), before);
-        let opened = open_under(settings, "test", roots);
+        let opened = open(&site, settings, "test").map(|built| built.task);
         match (&looked, &opened) {
             (Ok(preview), Ok(task)) => {
                 assert_eq!(preview.columns, Some(task.columns()));

@@ -1,7 +1,7 @@
 //! Why a device could not be opened, in a form that code can act on. No clock is read; nothing here blocks.
 
-use super::id::DeviceId;
-use crate::config::BuildError;
+use super::device::DeviceId;
+use super::error::BuildError;
 use std::fmt;
 
 /// Why a device could not be opened.

@@ -69,11 +69,11 @@ impl Holding {
 
 /// What ends that, and what is in force until then.
 #[derive(Clone, Debug)]
-pub(in crate::kinds::output) struct Terms {
+pub(crate) struct Terms {
     /// What ends it, in a clause.
-    pub(in crate::kinds::output) ends: String,
+    pub(crate) ends: String,
     /// The safe value in the unit of the input; NaN: not known.
-    pub(in crate::kinds::output) applied: f64,
+    pub(crate) applied: f64,
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 /// The raw number that a target was given last.
 #[derive(Debug, Default)]
-pub(super) struct LastWritten {
+pub(crate) struct LastWritten {
     begun: AtomicU64,  // writes
     ended: AtomicU64,  // of these
     number: AtomicU64, // of the latest one that has ended; NaN: not known
@@ -18,19 +18,19 @@ pub(super) struct LastWritten {
 
 /// How many files beside its value a target has at most that decide what effect the value has: the period of a PWM channel, its polarity and
 /// its `enable`.
-pub(super) const SETTINGS: usize = 3;
+pub(crate) const SETTINGS: usize = 3;
 
 /// A write that is under way.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct UnderWay {
+pub(crate) struct UnderWay {
     pub(super) number: u64, // of the write
     pub(super) alone: bool, // so far
 }
 
 impl LastWritten {
     /// A write begins.
-    pub(super) fn begin(&self) -> UnderWay {
+    pub(crate) fn begin(&self) -> UnderWay {
         let number = self.begun.fetch_add(1, Ordering::Relaxed);
         // Who sees what is written sees that it was begun; and against `end`, and `Watched::begin_takeover`: they see this, or this sees them.
         fence(Ordering::SeqCst);
@@ -38,7 +38,7 @@ impl LastWritten {
     }
 
     /// It has ended; `wrote`: the raw number. NaN: it failed, or that is not known.
-    pub(super) fn end(&self, write: &UnderWay, wrote: f64) {
+    pub(crate) fn end(&self, write: &UnderWay, wrote: f64) {
         self.number.store(if write.alone { wrote } else { f64::NAN }.to_bits(), Ordering::Relaxed);
         fence(Ordering::SeqCst); // against `begin`: a write that is not seen here is not alone, and what it stores comes last
         if self.begun.load(Ordering::Relaxed) != write.number + 1 {
@@ -48,7 +48,7 @@ impl LastWritten {
     }
 
     /// The settings were written as well, as these raw numbers; NaN: there is none, or it is not known. By who writes, before the write ends.
-    pub(super) fn set(&self, numbers: [f64; SETTINGS]) {
+    pub(crate) fn set(&self, numbers: [f64; SETTINGS]) {
         for (setting, number) in self.settings.iter().zip(numbers) {
             setting.store(number.to_bits(), Ordering::Relaxed);
         }
@@ -57,7 +57,7 @@ impl LastWritten {
     }
 
     /// A write of the value has ended, and with it one of the settings, if it has any. `None`: it failed.
-    pub(super) fn was_set(&self, numbers: Option<[f64; SETTINGS]>) {
+    pub(crate) fn was_set(&self, numbers: Option<[f64; SETTINGS]>) {
         match numbers {
             Some(numbers) if !numbers[0].is_nan() => self.set(numbers),
             Some(_) => {}
@@ -66,41 +66,41 @@ impl LastWritten {
     }
 
     /// What the settings were given last, and how often they were written; `None`: never. As sure as that no write came in between.
-    pub(super) fn settings(&self) -> Option<([f64; SETTINGS], u64)> {
+    pub(crate) fn settings(&self) -> Option<([f64; SETTINGS], u64)> {
         let sets = self.sets.load(Ordering::Relaxed);
         let numbers = std::array::from_fn(|at| f64::from_bits(self.settings[at].load(Ordering::Relaxed)));
         (sets > 0).then_some((numbers, sets))
     }
 
     /// What the settings hold is not known any more.
-    pub(super) fn forget_settings(&self) {
+    pub(crate) fn forget_settings(&self) {
         if self.sets.load(Ordering::Relaxed) > 0 {
             self.settings.iter().for_each(|setting| setting.store(f64::NAN.to_bits(), Ordering::Relaxed));
         }
     }
 
     /// The target is not as it was written: its task is to write all of it again.
-    pub(super) fn lapse(&self) {
+    pub(crate) fn lapse(&self) {
         self.lapsed.store(true, Ordering::Relaxed);
     }
 
     /// Whether that was said, and it was not written again since.
-    pub(super) fn has_lapsed(&self) -> bool {
+    pub(crate) fn has_lapsed(&self) -> bool {
         self.lapsed.load(Ordering::Relaxed)
     }
 
     /// All of it was written again.
-    pub(super) fn repaired(&self) {
+    pub(crate) fn repaired(&self) {
         self.lapsed.store(false, Ordering::Relaxed);
     }
 
     /// Whether no write is under way.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.ended.load(Ordering::Acquire) == self.begun.load(Ordering::Relaxed)
     }
 
     /// What the target was given last, NaN if that is not known, and how many writes there were; `None`: one is under way.
-    pub(super) fn quiet(&self) -> Option<(f64, u64)> {
+    pub(crate) fn quiet(&self) -> Option<(f64, u64)> {
         let ended = self.ended.load(Ordering::Acquire);
         let number = f64::from_bits(self.number.load(Ordering::Relaxed));
         // A write whose number this is, or whose effect was read before, is seen to have begun.

@@ -1,9 +1,9 @@
-//! The libraries that are loaded: where a section's library is, and which file it is.
+//! The libraries that the process has loaded, for all daemons in it, as the dynamic linker does: where a section's library is, and which file it is.
 //!
 //! Two sections that name one file share it, and what is global in it. A file that has replaced one (another one by the same path) is loaded
 //! beside it, for those sections that are built from then on. Reads files, locks, may block.
 
-use crate::sys::plugin::{Library, Refused};
+use super::library::{Library, Refused};
 use crate::sys::trust;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Where a library is looked for whose name has no folder.
-pub(super) const FOLDER: &str = "/usr/lib/hertzd/plugins";
+pub(crate) const FOLDER: &str = "/usr/lib/hertzd/plugins";
 
 /// Which file it is, and when it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ struct Loaded {
 ///
 /// # Errors
 /// Why that is no plugin.
-pub(super) fn open(folder: &Path, written: &Path) -> Result<Arc<Library>, Refused> {
+pub(crate) fn open(folder: &Path, written: &Path) -> Result<Arc<Library>, Refused> {
     static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     loaded.get_or_insert_default().open(&place(folder, written))

@@ -2,20 +2,12 @@
 //! blocks.
 
 use super::{Guard, PlannedWrite};
+use crate::atomic::Ordering;
 use crate::time::Instant;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// How many outputs that had ended without their safe values have these now, or are replaced.
-static SETTLED: AtomicU64 = AtomicU64::new(0);
-
-/// How many outputs that had ended without their safe values have these now, or are replaced: their targets are to be closed.
-pub(crate) fn settled() -> u64 {
-    SETTLED.load(Ordering::SeqCst)
-}
 
 impl Guard {
     /// It keeps what its target has, whatever happens; these would write to that.
-    pub(in crate::kinds::output) fn keeps(&self, writes: Vec<PlannedWrite>) {
+    pub(crate) fn keeps(&self, writes: Vec<PlannedWrite>) {
         _ = self.kept.set(writes);
     }
 
@@ -35,22 +27,22 @@ impl Guard {
         !self.closed.load(Ordering::Relaxed) || self.is_owed()
     }
 
-    /// The safe value was written after this `trip`, and nothing has come since. If that was left to others, the target is to be closed.
-    pub(crate) fn settle(&self, trip: u64) {
+    /// The safe value was written after this `trip`, and nothing has come since. True: that was left to others, and the target is to be closed.
+    pub(crate) fn settle(&self, trip: u64) -> bool {
         // A task that has recovered since, and could not make it safe at its end, wants it again.
         if self.watched.trips() != trip {
-            return;
+            return false;
         }
         let was_wanted = self.watched.take_wanted();
         if was_wanted && self.watched.trips() != trip {
             self.watched.set_wanted(true);
-        } else if was_wanted && self.left.get().is_some() {
-            SETTLED.fetch_add(1, Ordering::SeqCst);
+            return false;
         }
+        was_wanted && self.left.get().is_some()
     }
 
     /// Its task has ended without its safe value, which others have to write.
-    pub(in crate::kinds::output) fn leave_unsafe(&self, now: Instant) {
+    pub(crate) fn leave_unsafe(&self, now: Instant) {
         // In this order: no one takes it for one whose target another output has, and its target is closed once it is made safe.
         self.watched.set_left(true);
         self.left.set(now);
@@ -58,28 +50,28 @@ impl Guard {
     }
 
     /// Whether others still have to write it.
-    pub(in crate::kinds::output) fn is_owed(&self) -> bool {
+    pub(crate) fn is_owed(&self) -> bool {
         self.watched.is_left() && self.is_wanted()
     }
 
     /// No one owes it the safe value any more.
-    pub(in crate::kinds::output) fn clear_left(&self) {
+    pub(crate) fn clear_left(&self) {
         self.watched.set_left(false);
     }
 
     /// Takes the target over from an output that has ended without its safe value, if there is one: no one begins to write that from now on.
-    pub(in crate::kinds::output) fn begin_takeover(&self) -> bool {
+    pub(crate) fn begin_takeover(&self) -> bool {
         self.watched.begin_takeover()
     }
 
     /// It does not take the target over: that one goes on.
-    pub(in crate::kinds::output) fn cancel_takeover(&self) {
+    pub(crate) fn cancel_takeover(&self) {
         self.watched.set_left(true);
         self.watched.set_wanted(true);
     }
 
     /// It has the target, and is not kept from writing by what was done for the other one.
-    pub(in crate::kinds::output) fn has_target(&self) {
+    pub(crate) fn has_target(&self) {
         self.watched.set_wanted(false);
         if let Some(trips) = self.tripped() {
             self.release(trips);
@@ -88,13 +80,8 @@ impl Guard {
         self.made_safe(None);
     }
 
-    /// The other one is over: its target is to be closed.
-    pub(in crate::kinds::output) fn finish_takeover(&self) {
-        SETTLED.fetch_add(1, Ordering::SeqCst);
-    }
-
     /// Its task has ended without its safe value, and another output has its target.
-    pub(in crate::kinds::output) fn is_replaced(&self) -> bool {
+    pub(crate) fn is_replaced(&self) -> bool {
         self.left.get().is_some() && !self.watched.is_left()
     }
 }

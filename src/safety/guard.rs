@@ -1,11 +1,11 @@
 //! The safe value of each output, as others than its own task can write it: the thread that watches for workers that hang, main before
 //! the process ends, and another process after it was killed.
 //!
-//! A write may block for as long as the device takes. A daemon takes the guards over from the thread that builds its tasks.
+//! A write may block for as long as the device takes.
 
 mod held;
 mod holding;
-pub(super) mod left;
+mod left;
 mod watched;
 
 use super::planned_write::PlannedWrite;
@@ -16,11 +16,10 @@ use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Span};
 pub(crate) use holding::HeldFor;
 use holding::Holding;
-pub(super) use holding::Terms;
-use std::cell::RefCell;
+pub(crate) use holding::Terms;
 use std::fs::File;
 use std::io;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use watched::LeftAt;
 pub(crate) use watched::{Watched, Writing};
 
@@ -57,7 +56,12 @@ pub(crate) trait SafeWrite: Send + Sync {
     /// The same, for another process that finds nothing open.
     fn plan(&self) -> Vec<PlannedWrite>;
 
-    /// The same without waiting for who is about to change it.
+    /// What is written, for people, where the plan does not say it.
+    fn shown(&self) -> String {
+        String::new()
+    }
+
+    /// The same as [`plan`](Self::plan) without waiting for who is about to change it.
     fn plan_unless_locked(&self) -> Option<Vec<PlannedWrite>> {
         Some(self.plan())
     }
@@ -104,16 +108,6 @@ impl std::fmt::Debug for Guard {
     }
 }
 
-thread_local! {
-    /// Those of the outputs that were opened on this thread, until a daemon takes them.
-    static OPENED: RefCell<Vec<Weak<Guard>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The guards of the outputs that were opened on this thread since this was last called.
-pub(crate) fn opened() -> Vec<Weak<Guard>> {
-    OPENED.take()
-}
-
 impl Guard {
     /// Guards the output of a task. Outputs that have the same `watched` have its target one after the other. Should it take its target over,
     /// its first tick may come `first_after` the last one of the output before it. `None` in place of a writer: it keeps what it has, whatever happens.
@@ -125,7 +119,7 @@ impl Guard {
     ) -> Arc<Self> {
         let (own_beats, readback, kept, closed, ended, begun, safe_at_first, left) = Default::default();
         let (holding, terms) = Default::default();
-        let guard = Arc::new(Self {
+        Arc::new(Self {
             task: task.to_owned(),
             watched,
             safe_after,
@@ -141,9 +135,7 @@ impl Guard {
             left,
             holding,
             terms,
-        });
-        OPENED.with_borrow_mut(|opened| opened.push(Arc::downgrade(&guard)));
-        guard
+        })
     }
 
     /// Whether it keeps what it has, whatever happens: nobody writes anything in place of its task.
@@ -173,7 +165,7 @@ impl Guard {
     }
 
     /// Has its target read back.
-    pub(super) fn reads_back(&self, readback: Arc<dyn ReadBack>) {
+    pub(crate) fn reads_back(&self, readback: Arc<dyn ReadBack>) {
         _ = self.readback.set(readback);
     }
 
@@ -183,7 +175,7 @@ impl Guard {
     }
 
     /// Its target is gone: from now on nothing is written, until it was found again.
-    pub(super) fn lose(&self) {
+    pub(crate) fn lose(&self) {
         self.watched.set_lost(true);
         self.watched.block();
         let write = self.written().begin();
@@ -195,19 +187,19 @@ impl Guard {
     ///
     /// # Errors
     /// What the kernel said of the safe write.
-    pub(super) fn find(&self) -> io::Result<()> {
+    pub(crate) fn find(&self) -> io::Result<()> {
         self.watched.set_lost(false);
         // A value that comes after it all the same is repaired by the task's next tick. One that was replaced is another output's to be made safe.
         self.make_safe().result.or_else(|error| if was_replaced(&error) { Ok(()) } else { Err(error) })
     }
 
     /// Whether its target is gone.
-    pub(super) fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.watched.is_lost()
     }
 
     /// What its target was given last.
-    pub(super) fn written(&self) -> &LastWritten {
+    pub(crate) fn written(&self) -> &LastWritten {
         self.watched.written()
     }
 
@@ -401,28 +393,31 @@ impl Guard {
 
     /// What is written to make it safe, for people.
     pub(crate) fn says(&self) -> String {
-        listed(&self.plan())
+        self.listed(&self.plan())
+    }
+
+    fn listed(&self, plan: &[PlannedWrite]) -> String {
+        match (plan, &self.writer) {
+            ([], Some(writer)) => writer.shown(),
+            (plan, _) => plan.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        }
     }
 
     /// The same in a sentence, for a thread that must not wait for who is about to change it.
     pub(crate) fn says_unless_locked(&self) -> String {
         let plan = self.writer.as_ref().map_or_else(|| Some(Vec::new()), |writer| writer.plan_unless_locked());
-        plan.map_or_else(|| "its safe value".to_owned(), |plan| format!("its safe value, {},", listed(&plan)))
+        plan.map_or_else(|| "its safe value".to_owned(), |plan| format!("its safe value, {},", self.listed(&plan)))
     }
 
-    /// What is wrong with what one of these writes has led to, read back; `None`: nothing is known to be.
-    pub(crate) fn amiss(&self, write: &PlannedWrite) -> Option<String> {
-        write.amiss(self.writer.as_ref().and_then(|writer| writer.line()))
+    /// The GPIO line that it writes to, requested, if it is one.
+    pub(crate) fn line(&self) -> Option<&File> {
+        self.writer.as_ref().and_then(|writer| writer.line())
     }
 
     /// What another process would have to write.
     pub(crate) fn plan(&self) -> Vec<PlannedWrite> {
         self.writer.as_ref().map_or_else(Vec::new, |writer| writer.plan())
     }
-}
-
-fn listed(plan: &[PlannedWrite]) -> String {
-    plan.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// What is written to is not there.

@@ -29,7 +29,7 @@ impl Guard {
     }
 
     /// What ends such a hold, and what is in force until then.
-    pub(in crate::kinds::output) fn recovers(&self, terms: Terms) {
+    pub(crate) fn recovers(&self, terms: Terms) {
         _ = self.terms.set(terms);
     }
 

@@ -5,99 +5,131 @@
 use crate::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use crate::time::Span;
 use std::ops::Deref;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// An output by the name of its task, of the kind `output`, or `can` with what it sends. One that is replaced by a reload and the one that replaces it share it.
-#[derive(Debug)]
-pub(in crate::kinds) struct Liveness {
+#[derive(Debug, Default)]
+pub(crate) struct Liveness {
     outputs: AtomicU32,    // open now; two while one takes over from another
     owing: AtomicU32,      // closed, and without their safe values
     ticks: AtomicU64,      // of all outputs that it has been
     follows: AtomicBool,   // at the latest tick
     safe_after: AtomicI64, // in nanoseconds
-    next: OnceLock<Box<Self>>,
+    next: OnceLock<Arc<Self>>,
 }
 
-struct List {
-    first: OnceLock<Box<Liveness>>,
+/// The outputs of a daemon.
+#[derive(Debug, Default)]
+pub(crate) struct LiveOutputs {
+    first: OnceLock<Arc<Liveness>>,
     names: Mutex<Vec<Name>>, // of each entry, in its order
 }
 
 /// Of an entry.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Name {
     name: String,
     users: usize, // that have it by this name; 0: another output may get it
 }
 
-static LIST: List = List { first: OnceLock::new(), names: Mutex::new(Vec::new()) };
-
-fn names() -> MutexGuard<'static, Vec<Name>> {
-    LIST.names.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// All entries, in the order in which they were made. Where no output is open there may have been one.
-pub(in crate::kinds) fn outputs() -> impl Iterator<Item = &'static Liveness> {
-    std::iter::successors(LIST.first.get().map(|first| &**first), |output| output.next.get().map(|next| &**next))
-}
-
-/// The output of a task, also if it is opened later only. May allocate, and waits for others who name one.
-pub(in crate::kinds) fn output(name: &str) -> Named {
-    let mut names = names();
-    let place = names.iter().position(|entry| entry.users > 0 && entry.name == name);
-    let place = place.or_else(|| names.iter().position(|entry| entry.users == 0)).unwrap_or(names.len());
-    if place == names.len() {
-        names.push(Name::default());
+impl LiveOutputs {
+    fn names(&self) -> MutexGuard<'_, Vec<Name>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    let entry = &mut names[place];
-    if entry.users == 0 {
-        name.clone_into(&mut entry.name);
+
+    fn entries(&self) -> impl Iterator<Item = &Arc<Liveness>> {
+        std::iter::successors(self.first.get(), |output| output.next.get())
     }
-    entry.users += 1;
-    Named(outputs().nth(place).unwrap_or_else(new), place)
+
+    /// All entries, in the order in which they were made. Where no output is open there may have been one.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Liveness> {
+        self.entries().map(|output| &**output)
+    }
+
+    /// The output of a task, also if it is opened later only. May allocate, and waits for others who name one.
+    pub(crate) fn named(self: &Arc<Self>, name: &str) -> Named {
+        let mut names = self.names();
+        let place = names.iter().position(|entry| entry.users > 0 && entry.name == name);
+        let place = place.or_else(|| names.iter().position(|entry| entry.users == 0)).unwrap_or(names.len());
+        if place == names.len() {
+            names.push(Name::default());
+        }
+        let entry = &mut names[place];
+        if entry.users == 0 {
+            name.clone_into(&mut entry.name);
+        }
+        entry.users += 1;
+        let output = self.entries().nth(place).unwrap_or_else(|| self.add()).clone();
+        Named { output, place, all: self.clone() }
+    }
+
+    /// Adds an entry.
+    fn add(&self) -> &Arc<Liveness> {
+        self.entries().last().map_or(&self.first, |last| &last.next).get_or_init(Arc::default)
+    }
+
+    /// Opens the output of a task.
+    pub(crate) fn open(self: &Arc<Self>, task: &str, safe_after: Span) -> Live {
+        let output = self.named(task);
+        output.safe_after.store(safe_after.nanos(), Ordering::Relaxed);
+        output.outputs.fetch_add(1, Ordering::Relaxed);
+        Live(output)
+    }
+
+    /// That of a task owes its safe value until this is dropped.
+    pub(crate) fn owing(self: &Arc<Self>, task: &str) -> Owing {
+        Owing::of(self.named(task))
+    }
 }
 
-/// Adds an entry.
-fn new() -> &'static Liveness {
-    let place = outputs().last().map_or(&LIST.first, |last| &last.next);
-    place.get_or_init(|| {
-        Box::new(Liveness {
-            outputs: AtomicU32::new(0),
-            owing: AtomicU32::new(0),
-            ticks: AtomicU64::new(0),
-            follows: AtomicBool::new(false),
-            safe_after: AtomicI64::new(0),
-            next: OnceLock::new(),
-        })
-    })
+impl Drop for LiveOutputs {
+    /// One after the other: a long list would need a deep stack.
+    fn drop(&mut self) {
+        let mut next = self.first.take();
+        while let Some(entry) = next {
+            next = Arc::into_inner(entry).and_then(|mut entry| entry.next.take());
+        }
+    }
 }
 
 /// An output that keeps its name for as long as somebody has this.
 #[derive(Debug)]
-pub(in crate::kinds) struct Named(&'static Liveness, usize);
+pub(crate) struct Named {
+    output: Arc<Liveness>,
+    place: usize,
+    all: Arc<LiveOutputs>,
+}
 
 impl Deref for Named {
     type Target = Liveness;
 
     fn deref(&self) -> &Liveness {
-        self.0
+        &self.output
+    }
+}
+
+impl Named {
+    fn again(&self) -> Self {
+        let Self { output, place, all } = self;
+        all.names()[*place].users += 1;
+        Self { output: output.clone(), place: *place, all: all.clone() }
     }
 }
 
 impl Drop for Named {
     fn drop(&mut self) {
-        names()[self.1].users -= 1;
+        self.all.names()[self.place].users -= 1;
     }
 }
 
 impl Liveness {
     /// Whether there is such an output now.
-    pub(in crate::kinds) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.outputs.load(Ordering::Relaxed) > 0
     }
 
     /// Whether it has to be live: it is open, or owes its safe value.
-    pub(in crate::kinds) fn counts(&self) -> bool {
+    pub(crate) fn counts(&self) -> bool {
         self.is_open() || self.owes()
     }
 
@@ -107,41 +139,39 @@ impl Liveness {
 
     /// Whether at its latest tick it followed its input, nothing failed, and none of its name owes its safe value. At that of the latest
     /// [tick](Self::ticks) that was seen before, or at a later one.
-    pub(in crate::kinds) fn follows(&self) -> bool {
+    pub(crate) fn follows(&self) -> bool {
         self.is_open() && !self.owes() && self.follows.load(Ordering::Relaxed)
     }
 
     /// How often it has ticked.
-    pub(in crate::kinds) fn ticks(&self) -> u64 {
+    pub(crate) fn ticks(&self) -> u64 {
         self.ticks.load(Ordering::Acquire)
     }
 
     /// After how long without a tick it is not live.
-    pub(in crate::kinds) fn safe_after(&self) -> Span {
+    pub(crate) fn safe_after(&self) -> Span {
         Span::from_nanos(self.safe_after.load(Ordering::Relaxed))
     }
 }
 
 /// An output that is open, as it tells how it is.
 #[derive(Debug)]
-pub(in crate::kinds) struct Live(Named);
+pub(crate) struct Live(Named);
 
 impl Live {
-    pub(in crate::kinds) fn open(task: &str, safe_after: Span) -> Self {
-        let output = output(task);
-        output.safe_after.store(safe_after.nanos(), Ordering::Relaxed);
-        output.outputs.fetch_add(1, Ordering::Relaxed);
-        Self(output)
-    }
-
     /// It has ticked.
-    pub(in crate::kinds) fn ticked(&self, follows: bool) {
+    pub(crate) fn ticked(&self, follows: bool) {
         self.0.follows.store(follows, Ordering::Relaxed);
         self.0.ticks.fetch_add(1, Ordering::Release);
     }
 
+    /// It ends, and owes its safe value until this is dropped.
+    pub(crate) fn owing(&self) -> Owing {
+        Owing::of(self.0.again())
+    }
+
     /// It does not follow its input any more.
-    pub(in crate::kinds) fn ended(&self) {
+    pub(crate) fn ended(&self) {
         self.0.follows.store(false, Ordering::Relaxed);
     }
 }
@@ -159,8 +189,7 @@ impl Drop for Live {
 pub(crate) struct Owing(Named);
 
 impl Owing {
-    pub(crate) fn of(task: &str) -> Self {
-        let output = output(task);
+    fn of(output: Named) -> Self {
         output.owing.fetch_add(1, Ordering::Relaxed);
         Self(output)
     }
@@ -178,14 +207,14 @@ mod tests {
 
     #[test]
     fn an_output_is_live_while_one_is_open_that_follows() {
-        let seen = output("live-test-a");
-        let before = seen.ticks(); // of another test's output, perhaps
+        let all = Arc::<LiveOutputs>::default();
+        let seen = all.named("a");
         assert!(!seen.is_open() && !seen.follows());
-        let one = Live::open("live-test-a", Span::from_millis(200));
+        let one = all.open("a", Span::from_millis(200));
         assert!(seen.is_open() && !seen.follows(), "it has not ticked");
         one.ticked(true);
-        assert_eq!((seen.follows(), seen.ticks() - before, seen.safe_after()), (true, 1, Span::from_millis(200)));
-        let next = Live::open("live-test-a", Span::from_millis(100));
+        assert_eq!((seen.follows(), seen.ticks(), seen.safe_after()), (true, 1, Span::from_millis(200)));
+        let next = all.open("a", Span::from_millis(100));
         drop(one);
         assert!(seen.follows(), "another one has taken over");
         next.ticked(false);
@@ -194,45 +223,43 @@ mod tests {
         next.ended();
         assert!(!seen.follows());
         next.ticked(true);
-        let owing = Owing::of("live-test-a");
+        let owing = all.owing("a");
         assert!(!seen.follows(), "the one before it owes its safe value");
         drop(next);
         assert!(!seen.is_open() && seen.counts());
         drop(owing);
         assert!(!seen.counts());
-        let other = output("live-test-b");
-        let all = || names().iter().map(|entry| entry.name.clone()).collect::<Vec<_>>();
-        let mut names: Vec<_> = all().into_iter().filter(|name| name.starts_with("live-test")).collect();
-        names.sort();
-        assert_eq!(names, ["live-test-a", "live-test-b"], "each once");
-        drop(other);
+        let _other = all.named("b");
+        assert_eq!(all.names().iter().map(|entry| entry.name.clone()).collect::<Vec<_>>(), ["a", "b"], "each once");
+        assert!(Arc::<LiveOutputs>::default().iter().next().is_none(), "another daemon has none of them");
     }
 
     #[test]
     fn the_list_does_not_grow_with_names_that_nobody_has_any_more() {
+        let all = Arc::<LiveOutputs>::default();
         for round in 0..10_000 {
-            let watched = output(&format!("renamed-{round}"));
-            let live = Live::open(&format!("renamed-{round}"), Span::from_millis(200));
+            let watched = all.named(&format!("renamed-{round}"));
+            let live = all.open(&format!("renamed-{round}"), Span::from_millis(200));
             assert!(watched.is_open() && !watched.follows(), "nothing is left of the one before");
             let before = watched.ticks();
             live.ticked(true);
             assert!(watched.follows() && watched.ticks() == before + 1);
         }
-        // Other tests have some as well.
-        assert!(outputs().count() < 5_000, "{}", outputs().count());
+        assert_eq!(all.iter().count(), 1);
     }
 
     #[test]
     fn threads_that_name_outputs_at_once_find_the_same_ones() {
-        let names: Vec<String> = (0..50).map(|n| format!("at-once-{n}")).collect();
+        let all = Arc::<LiveOutputs>::default();
+        let names: Vec<String> = (0..50).map(|n| n.to_string()).collect();
         let together = std::sync::Barrier::new(4);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let named: Vec<_> = names.iter().map(|name| output(name)).collect();
+                    let named: Vec<_> = names.iter().map(|name| all.named(name)).collect();
                     together.wait();
                     for name in &names {
-                        assert_eq!(super::names().iter().filter(|entry| entry.name == *name).count(), 1);
+                        assert_eq!(all.names().iter().filter(|entry| entry.name == *name).count(), 1);
                     }
                     together.wait();
                     drop(named);

@@ -1,58 +1,60 @@
-//! Which ids the tasks of this process send, so that a reload can hand one over. A mutex guards the list: it is used where tasks are
-//! built, never at a tick.
+//! Targets that are known by their ids alone, so that a reload can hand one over: there is nothing to be kept open. A mutex guards the list: it
+//! is used where tasks are built, never at a tick.
 
-use crate::kinds::device::DeviceId;
-use crate::kinds::output::{Leave, Watched};
+use super::device::DeviceId;
+use crate::safety::{Leave, Watched};
 use crate::sys::can::LONGEST;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// What the tasks share that send one id one after the other.
+/// What the tasks share that have one target one after the other.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(crate) struct Target {
     id: DeviceId,
     users: AtomicUsize, // two while one takes over from the other
     watched: Arc<Watched>,
     sections: Mutex<Vec<Weak<str>>>, // of the tasks that have it, in the order in which they were built
-    to_recover: [AtomicU64; LONGEST * 8 / 64], // a bit of each signal, by its place: as in its law
+    to_recover: [AtomicU64; LONGEST * 8 / 64], // a bit of each of its signals, by its place: as in its law
 }
 
-impl Leave for Held {
+impl Leave for Target {
     fn leave(&self) {
         Self::leave(self);
     }
 }
 
-static HELD: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
+/// Those of the tasks of a daemon.
+#[derive(Debug, Default)]
+pub(crate) struct Targets(Mutex<Vec<Weak<Target>>>);
 
-impl Held {
-    pub(super) fn new(id: DeviceId) -> Arc<Self> {
-        let held = Arc::new(Self {
-            id,
-            users: AtomicUsize::new(1),
-            watched: Arc::default(),
-            sections: Mutex::default(),
-            to_recover: Default::default(),
-        });
-        let mut all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+impl Targets {
+    fn all(&self) -> MutexGuard<'_, Vec<Weak<Target>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One that no task has so far.
+    pub(crate) fn add(&self, id: DeviceId) -> Arc<Target> {
+        let (watched, sections, to_recover) = Default::default();
+        let held = Arc::new(Target { id, users: AtomicUsize::new(1), watched, sections, to_recover });
+        let mut all = self.all();
         all.retain(|held| held.strong_count() > 0);
         all.push(Arc::downgrade(&held));
         held
     }
 
-    /// That of the task which sends it now, and will end, or has ended without its safe values.
-    pub(super) fn join(id: &DeviceId) -> Option<Arc<Self>> {
-        let all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-        let held = all.iter().filter_map(Weak::upgrade).find(|held| {
+    /// That of the task which has it now, and will end, or has ended without its safe values.
+    pub(crate) fn join(&self, id: &DeviceId) -> Option<Arc<Target>> {
+        self.all().iter().filter_map(Weak::upgrade).find(|held| {
             // One whose last task is about to leave it has none.
             let more = |users: usize| (users > 0).then_some(users + 1);
             held.id == *id && held.users.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
-        })?;
-        Some(held)
+        })
     }
+}
 
+impl Target {
     /// A task has it whose section says this. Whether the one before it says the same.
-    pub(super) fn is_of(&self, section: &Arc<str>) -> bool {
+    pub(crate) fn is_of(&self, section: &Arc<str>) -> bool {
         let mut sections = self.sections.lock().unwrap_or_else(PoisonError::into_inner);
         sections.retain(|section| section.strong_count() > 0);
         let before = sections.last().and_then(Weak::upgrade);
@@ -61,7 +63,7 @@ impl Held {
     }
 
     /// Whether the signal at this place has to recover. A frame has at most one for each of its bits.
-    pub(super) fn set_to_recover(&self, place: usize, has_to_recover: bool) {
+    pub(crate) fn set_to_recover(&self, place: usize, has_to_recover: bool) {
         let Some(bits) = self.to_recover.get(place / 64) else { return };
         let bit = 1 << (place % 64);
         if has_to_recover {
@@ -72,17 +74,17 @@ impl Held {
     }
 
     /// As that was said last.
-    pub(super) fn has_to_recover(&self, place: usize) -> bool {
+    pub(crate) fn has_to_recover(&self, place: usize) -> bool {
         self.to_recover.get(place / 64).is_some_and(|bits| bits.load(Ordering::Relaxed) >> (place % 64) & 1 == 1)
     }
 
     /// What the thread sees that watches over it.
-    pub(super) fn watched(&self) -> Arc<Watched> {
+    pub(crate) fn watched(&self) -> Arc<Watched> {
         self.watched.clone()
     }
 
     /// A task has it no more. Whether no other one has.
-    pub(super) fn leave(&self) -> bool {
+    pub(crate) fn leave(&self) -> bool {
         self.users.fetch_sub(1, Ordering::SeqCst) == 1
     }
 }
@@ -93,7 +95,7 @@ mod tests {
 
     #[test]
     fn the_next_task_learns_which_signals_have_to_recover_and_whether_its_section_is_the_same() {
-        let held = Held::new(DeviceId::Named("another id of this test".into()));
+        let held = Targets::default().add(DeviceId::Named("an id".into()));
         let [one, same, other]: [Arc<str>; 3] = ["a", "a", "b"].map(Arc::from);
         assert_eq!([&one, &same, &other].map(|section| held.is_of(section)), [false, true, false]);
         drop(other); // a reload that was refused
@@ -107,12 +109,12 @@ mod tests {
 
     #[test]
     fn the_last_of_two_tasks_is_told() {
-        let id = DeviceId::Named("an id of this test".into());
-        assert!(Held::join(&id).is_none());
-        let old = Held::new(id.clone());
-        let new = Held::join(&id).unwrap();
+        let (id, sent) = (DeviceId::Named("an id".into()), Targets::default());
+        assert!(sent.join(&id).is_none());
+        let old = sent.add(id.clone());
+        let new = sent.join(&id).unwrap();
         assert!(Arc::ptr_eq(&old, &new));
         assert_eq!((old.leave(), new.leave()), (false, true));
-        assert!(Held::join(&id).is_none(), "nobody has it any more");
+        assert!(sent.join(&id).is_none(), "nobody has it any more");
     }
 }

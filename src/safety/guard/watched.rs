@@ -38,49 +38,49 @@ impl Drop for Writing<'_> {
 
 impl Watched {
     /// What the target was given last.
-    pub(in crate::kinds::output) fn written(&self) -> &Arc<LastWritten> {
+    pub(crate) fn written(&self) -> &Arc<LastWritten> {
         &self.written
     }
 
     /// An output may write to it from now on.
-    pub(in crate::kinds::output) fn begins(&self) {
+    pub(crate) fn begins(&self) {
         self.acting.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether one alone may.
-    pub(in crate::kinds::output) fn has_one_writer(&self) -> bool {
+    pub(crate) fn has_one_writer(&self) -> bool {
         self.acting.load(Ordering::Acquire) == 1 // all that others have written came before
     }
 
     /// An output writes no more. Whether it was the last one that might.
-    pub(in crate::kinds::output) fn leaves(&self) -> bool {
+    pub(crate) fn leaves(&self) -> bool {
         self.acting.fetch_sub(1, Ordering::AcqRel) == 1 // the last one comes after all others
     }
 
     /// A task ticks. Only the task itself calls it.
-    pub(in crate::kinds::output) fn beat(&self) {
+    pub(crate) fn beat(&self) {
         self.beats.store(self.beats() + 1, Ordering::Relaxed);
     }
 
     /// How often the tasks have ticked.
-    pub(in crate::kinds::output) fn beats(&self) -> u64 {
+    pub(crate) fn beats(&self) -> u64 {
         self.beats.load(Ordering::Relaxed)
     }
 
     /// Keeps the task from beginning a write, until it has recovered. Returns the number of this trip.
-    pub(in crate::kinds::output) fn block(&self) -> u64 {
+    pub(crate) fn block(&self) -> u64 {
         let before = self.trips.fetch_add(1, Ordering::Release); // who sees it, and then writes, sees whether it is for good
         fence(Ordering::SeqCst); // as in `writing`: the task sees this, or its write is seen
         before + 1
     }
 
     /// How often it was made safe.
-    pub(in crate::kinds::output) fn trips(&self) -> u64 {
+    pub(crate) fn trips(&self) -> u64 {
         self.trips.load(Ordering::Relaxed)
     }
 
     /// The same, if the task has recovered while it was made safe: what it has written since may lie under the safe value.
-    pub(in crate::kinds::output) fn block_if_released(&self) {
+    pub(crate) fn block_if_released(&self) {
         fence(Ordering::SeqCst); // as in `writing`: what is written later was released later
         if self.tripped().is_none() {
             self.block();
@@ -88,28 +88,28 @@ impl Watched {
     }
 
     /// How often it was made safe, if its task has not recovered from the latest time.
-    pub(in crate::kinds::output) fn tripped(&self) -> Option<u64> {
+    pub(crate) fn tripped(&self) -> Option<u64> {
         let trips = self.trips();
         (trips != self.released.load(Ordering::Relaxed)).then_some(trips)
     }
 
     /// The task has recovered, unless it was made safe since it had `seen` that.
-    pub(in crate::kinds::output) fn release(&self, seen: u64) {
+    pub(crate) fn release(&self, seen: u64) {
         self.released.store(seen, Ordering::Relaxed);
     }
 
     /// Keeps the task from recovering, for good.
-    pub(in crate::kinds::output) fn seal(&self) {
+    pub(crate) fn seal(&self) {
         self.sealed.store(true, Ordering::Relaxed);
     }
 
     /// Whether that was done.
-    pub(in crate::kinds::output) fn is_sealed(&self) -> bool {
+    pub(crate) fn is_sealed(&self) -> bool {
         self.sealed.load(Ordering::Relaxed)
     }
 
     /// Begins a write of a value, by the task; `None`: it must not write.
-    pub(in crate::kinds::output) fn writing(&self) -> Option<Writing<'_>> {
+    pub(crate) fn writing(&self) -> Option<Writing<'_>> {
         self.writing.fetch_add(1, Ordering::Relaxed);
         let writing = Writing(self);
         fence(Ordering::SeqCst); // as in `block`: this is seen, or the trip is
@@ -117,70 +117,70 @@ impl Watched {
     }
 
     /// Whether a write of a task is under way.
-    pub(in crate::kinds::output) fn is_writing(&self) -> bool {
+    pub(crate) fn is_writing(&self) -> bool {
         self.writing.load(Ordering::Acquire) > 0
     }
 
     /// Whether the target is gone. Who is told a little late writes to nothing.
-    pub(in crate::kinds::output) fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
 
     /// The target is gone, or there again.
-    pub(in crate::kinds::output) fn set_lost(&self, lost: bool) {
+    pub(crate) fn set_lost(&self, lost: bool) {
         self.lost.store(lost, Ordering::Relaxed);
     }
 
     /// Whether the safe value is left to others to be written.
-    pub(in crate::kinds::output) fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Acquire)
     }
 
     /// The safe value is left to others to be written, or not.
-    pub(in crate::kinds::output) fn set_wanted(&self, wanted: bool) {
+    pub(crate) fn set_wanted(&self, wanted: bool) {
         // An exchange, of which one at the same time does not undo it. Who sees it sees that its output has ended.
         self.wanted.swap(wanted, Ordering::Release);
     }
 
     /// The safe value was written. Whether that was left to others.
-    pub(in crate::kinds::output) fn take_wanted(&self) -> bool {
+    pub(crate) fn take_wanted(&self) -> bool {
         // Who sees this closes the target, after the write: that has ended by a fence of its own.
         self.wanted.swap(false, Ordering::Acquire)
     }
 
     /// What came of the latest safe write: 0, an error number, or -1.
-    pub(in crate::kinds::output) fn errno(&self) -> i32 {
+    pub(crate) fn errno(&self) -> i32 {
         self.errno.load(Ordering::Relaxed)
     }
 
     /// This came of the latest safe write.
-    pub(in crate::kinds::output) fn set_errno(&self, errno: i32) {
+    pub(crate) fn set_errno(&self, errno: i32) {
         self.errno.store(errno, Ordering::Relaxed);
     }
 
     /// Whether the latest safe write has not returned for long.
-    pub(in crate::kinds::output) fn is_hanging(&self) -> bool {
+    pub(crate) fn is_hanging(&self) -> bool {
         self.hangs.load(Ordering::Relaxed)
     }
 
     /// The latest safe write has not returned for long, or has returned.
-    pub(in crate::kinds::output) fn set_hanging(&self, hangs: bool) {
+    pub(crate) fn set_hanging(&self, hangs: bool) {
         self.hangs.store(hangs, Ordering::Relaxed);
     }
 
     /// Whether an output has ended without its safe value, and no other one has taken the target over.
-    pub(in crate::kinds::output) fn is_left(&self) -> bool {
+    pub(crate) fn is_left(&self) -> bool {
         self.left.load(Ordering::Relaxed)
     }
 
     /// An output has ended without its safe value, or that is over.
-    pub(in crate::kinds::output) fn set_left(&self, left: bool) {
+    pub(crate) fn set_left(&self, left: bool) {
         self.left.store(left, Ordering::Release); // who takes the target over writes after that output
     }
 
     /// Takes the target over, if it is left: no one begins to write the safe value from now on. What was begun before shows in
     /// [`Watched::written`].
-    pub(in crate::kinds::output) fn begin_takeover(&self) -> bool {
+    pub(crate) fn begin_takeover(&self) -> bool {
         let was_left = self.left.swap(false, Ordering::Relaxed);
         // As in `LastWritten::begin`: a write that is under way is seen, or sees this. And what is written now comes after the output that left it.
         fence(Ordering::SeqCst);

@@ -1,0 +1,24 @@
+//! What keeps a target at its safe value when its task does not: who watches over it, what was written to it last, and what another process would
+//! have to write. Without a lock wherever a hot thread takes part.
+//!
+//! | file | what it holds |
+//! | --- | --- |
+//! | `guard` | the safe value of one output, as other threads can write it |
+//! | `owed` | outputs that have ended without their safe value, until it is written |
+//! | `planned_write` | the same, as another process can |
+//! | `live` | for the kind heartbeat: which outputs put out what they are told |
+//! | `written`, `reading` | what the target was given last, and what it is read back to hold |
+
+mod guard;
+mod live;
+mod owed;
+mod planned_write;
+mod reading;
+mod written;
+
+pub(crate) use guard::{Guard, HeldFor, MadeSafe, SafeWrite, Terms, Watched, Writing, was_replaced};
+pub(crate) use live::{Live, LiveOutputs, Liveness, Named, Owing};
+pub(crate) use owed::{Leave, Owed};
+pub(crate) use planned_write::PlannedWrite;
+pub(crate) use reading::{Lapse, ReadBack, Reading};
+pub(crate) use written::{LastWritten, SETTINGS};

@@ -1,0 +1,213 @@
+//! An output to hardware of a user's own: hertzd has its safe value written wherever it writes those of its own outputs. At a tick nothing is
+//! allocated, and no system call is made but by the task itself.
+
+use super::built::Built;
+use super::device::DeviceId;
+use super::error::BuildError;
+use super::refusal::Refusal;
+use super::target::{Target, Targets};
+use super::{Claim, Holder, Site};
+use crate::channels::{BlockSender, Shape};
+use crate::safety::{Guard, Live, LiveOutputs, Owed, PlannedWrite, SafeWrite};
+use crate::task::{Code, Column, Task, Tick, TickError};
+use crate::time::{Instant, Span};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+/// What a task puts out, as others make it safe when the task does not.
+///
+/// The safe value is written before the task's first tick, when a tick ends with an error, when the task has not ticked for a while since its
+/// worker hangs, when it is disabled or removed, at each end of the run, and when another part of the process crashes. With the next tick that
+/// comes the task writes again. A safe value that cannot be written is tried again, and `hertzd status` is not well until it is.
+///
+/// Another process does not know how to write it: a hertzd that is killed leaves what was written last. Only hardware helps there, such as a
+/// watchdog that the kind `heartbeat` serves.
+pub struct SafeOutput {
+    task: String,
+    target: String,
+    after: Span,
+    write: Box<dyn Fn() -> io::Result<()> + Send + Sync>,
+}
+
+impl SafeOutput {
+    /// `task`: the [name](crate::config::Section::name) of its section. `target`: what it writes to, by a name that people know and that no
+    /// other target has; only one task has it at a time. `after`: how long the task may go without a tick, longer than its period. `write` writes
+    /// the safe value by descriptors of its own: any thread may call it at any time, also while the task is in a write.
+    pub fn new(
+        task: &str,
+        target: impl Into<String>,
+        after: Span,
+        write: impl Fn() -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        let task = task.strip_prefix("task.").unwrap_or(task).to_owned();
+        Self { task, target: target.into(), after, write: Box::new(write) }
+    }
+}
+
+impl fmt::Debug for SafeOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SafeOutput").field("task", &self.task).field("target", &self.target).finish_non_exhaustive()
+    }
+}
+
+struct Writer {
+    target: String,
+    write: Box<dyn Fn() -> io::Result<()> + Send + Sync>,
+}
+
+impl SafeWrite for Writer {
+    fn write_safe(&self) -> io::Result<()> {
+        (self.write)()
+    }
+
+    fn plan(&self) -> Vec<PlannedWrite> {
+        Vec::new()
+    }
+
+    fn shown(&self) -> String {
+        format!("that of {}", self.target)
+    }
+}
+
+impl Built {
+    /// Has what the task puts out made safe by others when the task does not: see [`SafeOutput`].
+    ///
+    /// # Errors
+    /// Another task has the target.
+    pub fn guarded(self, site: &Site, output: SafeOutput) -> Result<Self, BuildError> {
+        let SafeOutput { task: name, target, after, write } = output;
+        let id = DeviceId::Named(target.clone());
+        let mut in_use = Refusal::in_use("kind", &target, [id.clone()]);
+        let follows = match site.find_holder(&mut in_use) {
+            Some(Holder::Task) => return Err(in_use.into()),
+            holder => holder == Some(Holder::Ending),
+        };
+        let targets = site.common::<Targets>();
+        let before = targets.join(&id);
+        // One that has ended without its safe value is not gone on from.
+        let follows = follows && before.is_some();
+        let held = before.unwrap_or_else(|| targets.add(id.clone()));
+        let shown = target.clone();
+        // A reload may take as long as that until the first tick.
+        let first_after = after + Span::from_seconds(5);
+        let guard = Guard::new(&name, held.watched(), (after, first_after), Some(Box::new(Writer { target, write })));
+        let (owed, live) = (site.common::<Owed>(), site.common::<LiveOutputs>().open(&name, after));
+        let claim = site.claim([id], &name);
+        let (of_guard, its_owed) = (Arc::downgrade(&guard), owed.clone());
+        let begin = move || {
+            let Some(guard) = of_guard.upgrade() else { return Ok(()) };
+            let message = |error| format!("cannot write the safe value of {shown}: {error}");
+            let begun = its_owed.begin(&guard, || if follows { Ok(()) } else { guard.write_first() });
+            begun.map_err(|error| BuildError { key: "kind", message: message(error) })
+        };
+        let Self { task, beginnings, guards } = self;
+        let its_guard = guard.clone();
+        let task = Guarded { task, guard, held, owed, live, is_safe: false, finished: false, _claim: claim };
+        Ok(Self { task: Box::new(task), beginnings, guards }.guarded_by(&its_guard).beginning(begin))
+    }
+}
+
+/// A task with its safe value.
+struct Guarded {
+    task: Box<dyn Task>,
+    guard: Arc<Guard>,
+    held: Arc<Target>,
+    owed: Arc<Owed>,
+    live: Live,
+    is_safe: bool, // since a tick that has failed
+    finished: bool,
+    _claim: Claim,
+}
+
+impl Guarded {
+    /// The latest tick has failed: the safe value is written, once if that succeeds.
+    fn make_safe(&mut self) {
+        if !self.is_safe {
+            self.is_safe = self.guard.trip().is_ok();
+        }
+    }
+}
+
+impl Task for Guarded {
+    fn columns(&self) -> Vec<Column> {
+        self.task.columns()
+    }
+
+    fn measures(&self) -> bool {
+        self.task.measures()
+    }
+
+    fn age(&self) -> Span {
+        self.task.age()
+    }
+
+    fn origin(&self) -> Option<Instant> {
+        self.task.origin()
+    }
+
+    fn stream(&self) -> Option<Shape> {
+        self.task.stream()
+    }
+
+    fn connect(&mut self, blocks: BlockSender) {
+        self.task.connect(blocks);
+    }
+
+    fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        let tripped = self.guard.tripped();
+        self.guard.beat();
+        if self.guard.is_sealed() {
+            return Ok(()); // the run ends
+        }
+        if let Some(seen) = tripped {
+            self.guard.release(seen);
+        }
+        let Some(writing) = self.guard.writing() else {
+            return Ok(()); // made safe since this tick began: the next one sees it
+        };
+        let done = self.task.tick(tick, values);
+        drop(writing);
+        match done {
+            Ok(()) => {
+                self.is_safe = false;
+                self.guard.made_safe(None);
+            }
+            Err(_) => self.make_safe(),
+        }
+        self.live.ticked(done.is_ok());
+        done
+    }
+
+    fn disabled(&mut self) {
+        self.task.disabled();
+        self.live.ended();
+        self.finished = self.guard.end();
+    }
+
+    fn ended(&mut self) {
+        self.task.ended();
+        if self.guard.is_alone() && !self.finished {
+            self.finished = self.guard.end();
+        }
+    }
+
+    fn leaves(&mut self) {
+        self.task.leaves();
+    }
+
+    fn code(&self) -> Code {
+        self.task.code()
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // Of one that has not begun, nothing was written to its target, and nothing is. What cannot be made safe now is, when it can be.
+        if self.guard.leaves() && !self.finished && self.guard.trip().is_err() {
+            self.owed.keep(&self.guard, self.held.clone(), self.live.owing());
+        } else {
+            self.held.leave();
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What a task may ask of the daemon while it is built, and what it brings.
+//!
+//! | file | what it holds |
+//! | --- | --- |
+//! | `built` | the task and what it brings: who makes it safe, what it writes first |
+//! | `guarded` | an output to hardware of a user's own |
+//! | `claims`, `device`, `refusal` | which task has which device, and why another one cannot have it |
+//! | `target` | what only its id is known of, as tasks have it one after the other |
+//! | `roots` | where the trees of devices are |
+//! | `common` | what the tasks of one daemon share from one start or reload to the next |
+//!
+//! Off the hot thread; no clock is read.
+
+mod built;
+mod claims;
+mod common;
+mod device;
+mod error;
+mod guarded;
+mod refusal;
+mod roots;
+mod target;
+
+pub(crate) use built::Beginning;
+pub use built::Built;
+pub(crate) use claims::{Claim, Claimed, Claims, Exchange, Holder};
+pub(crate) use common::Common;
+#[cfg(feature = "gpio")]
+pub(crate) use device::in_sys;
+pub(crate) use device::{DeviceId, OpenDevice};
+pub use error::BuildError;
+pub use guarded::SafeOutput;
+pub(crate) use refusal::{Label, Refusal};
+pub use roots::Roots;
+pub(crate) use target::{Target, Targets};
+
+use std::any::Any;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Lent to each task of one start or reload while it is built, or is looked at. One that was made by itself has nothing in common with others.
+#[derive(Clone, Debug, Default)]
+pub struct Site {
+    common: Arc<Common>,
+    roots: Roots,
+    exchange: Option<Exchange>,
+}
+
+impl Site {
+    /// For tasks of the daemon that has this.
+    pub(crate) fn of(common: Arc<Common>, roots: Roots) -> Self {
+        Self { common, roots, exchange: None }
+    }
+
+    /// One by itself, where the trees of devices are these.
+    pub fn under(roots: Roots) -> Self {
+        Self { roots, ..Self::default() }
+    }
+
+    /// The tree that the kernel shows its devices in: `/sys`, but in a test.
+    pub fn sys(&self) -> &Path {
+        &self.roots.sys
+    }
+
+    /// The folder of device files: `/dev`, but in a test.
+    pub fn dev(&self) -> &Path {
+        &self.roots.dev
+    }
+
+    /// For tasks that replace others: all that hold a device now will end, but for those that go on. Their devices are handed over.
+    #[must_use]
+    pub(crate) fn beside(self, going_on: impl IntoIterator<Item = String>) -> Self {
+        let exchange = self.claims().exchange(going_on);
+        Self { exchange: Some(exchange), ..self }
+    }
+
+    /// What all tasks share that one daemon builds, by its type: made when it is asked for first, there until the daemon ends. For what one task
+    /// has to know of others, or of the one before it that had its name.
+    pub fn common<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
+        self.common.of()
+    }
+
+    pub(crate) fn claims(&self) -> Arc<Claims> {
+        self.common()
+    }
+
+    /// These devices are the task's until that is dropped.
+    pub(crate) fn claim(&self, devices: impl IntoIterator<Item = DeviceId>, task: &str) -> Claim {
+        Claim::new(self.claims(), devices, task)
+    }
+
+    /// Finds out who has the device and adds it to the message; `None`: the refusal has another reason.
+    pub(crate) fn find_holder(&self, refusal: &mut Refusal) -> Option<Holder> {
+        self.claims().find_holder(refusal, None, self.exchange.as_ref())
+    }
+
+    /// Why the task must not have a device that it could open: another one has it.
+    pub(crate) fn claimed_by_another(&self, label: &Label, device: &impl OpenDevice) -> Option<Refusal> {
+        self.claims().claimed_by_another(label, device, None, self.exchange.as_ref())
+    }
+}

@@ -1,0 +1,132 @@
+//! An output of a user's own kind, `examples/own_output.rs`, in a daemon in this process: its safe value is written wherever those of hertzd's own
+//! outputs are.
+
+#[path = "../../examples/own_output.rs"]
+#[allow(dead_code, reason = "its main is that of a program")]
+mod example;
+
+use hertzd::config::{Blueprint, Config, Facts, Kind, Section};
+use hertzd::internals::{Connections, Host, Loader, Options, Request, Requests, cpu_set_size, pause, run_daemon};
+use hertzd::task::{Column, Task, Tick, TickError};
+use hertzd::time::Span;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// In percent what the source gives; none, and a worker that hangs.
+const MISSING: u64 = 1_000;
+const HANGS: u64 = 1_001;
+
+struct Source(Arc<AtomicU64>);
+
+impl Task for Source {
+    fn columns(&self) -> Vec<Column> {
+        vec![Column { name: "value".into(), unit: String::new() }]
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+    fn tick(&mut self, _: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        while self.0.load(Ordering::SeqCst) == HANGS {
+            pause(Span::from_millis(1));
+        }
+        let percent = self.0.load(Ordering::SeqCst);
+        if percent != MISSING {
+            values[0] = percent as f64 / 100.0;
+        }
+        Ok(())
+    }
+}
+
+fn config(tasks: &str) -> String {
+    format!("[task.source]\nkind = \"source\"\nrate = 100\n{tasks}")
+}
+
+fn lamp(name: &str, port: &Path) -> String {
+    let keys = "kind = \"dimmer\"\nrate = 100\ninput = \"source.value\"\nmax-age = \"1h\"";
+    format!("[task.{name}]\n{keys}\nport = \"{}\"\n", port.display())
+}
+
+struct Running {
+    gives: Arc<AtomicU64>,
+    text: Arc<Mutex<String>>,
+    requests: Requests,
+    thread: std::thread::JoinHandle<Result<(), String>>,
+}
+
+impl Running {
+    fn start(text: String, first: u64) -> Self {
+        let (gives, text, requests) =
+            (Arc::new(AtomicU64::new(first)), Arc::new(Mutex::new(text)), Requests::default());
+        let (given, loaded, asked) = (gives.clone(), text.clone(), requests.clone());
+        let source = move |_: &mut Section<'_>| Some(Blueprint::built(Source(given.clone())));
+        let kinds = example::kinds().add(Kind::new("source", "A value that the test controls.", &[], source));
+        let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
+        let thread = std::thread::spawn(move || {
+            let load = Loader::new(move || Config::parse(loaded.lock().unwrap().clone(), "test.toml", &kinds, &facts));
+            let connections = Connections { requests: asked, ..Connections::default() };
+            run_daemon(load, &Options::default(), connections).map(drop).map_err(|failure| failure.to_string())
+        });
+        Self { gives, text, requests, thread }
+    }
+
+    fn give(&self, percent: u64) {
+        self.gives.store(percent, Ordering::SeqCst);
+    }
+
+    /// Waits until this was the last line that came.
+    fn until_lamp_is(&self, port: &Path, wanted: &str) {
+        while fs::read_to_string(port).unwrap().lines().last() != Some(wanted) {
+            assert!(!self.thread.is_finished(), "the daemon has ended before {wanted}");
+            pause(Span::from_millis(2));
+        }
+    }
+
+    fn reload(&self, text: String) {
+        *self.text.lock().unwrap() = text;
+        self.requests.ask(Request::Reload);
+    }
+
+    fn stop(self) {
+        self.requests.ask(Request::Stop(15));
+        self.thread.join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn an_output_of_ones_own_is_made_safe_wherever_those_of_hertzd_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let (port, other) = (folder.path().join("port"), folder.path().join("other"));
+    [&port, &other].into_iter().for_each(|file| fs::write(file, "").unwrap());
+    let text = config(&lamp("lamp", &port));
+    let daemon = Running::start(text.clone(), 50);
+    daemon.until_lamp_is(&port, "050");
+    assert!(fs::read_to_string(&port).unwrap().starts_with("000\n"), "before its first tick");
+    daemon.give(MISSING);
+    daemon.until_lamp_is(&port, "000");
+    daemon.give(60);
+    daemon.until_lamp_is(&port, "060");
+    daemon.give(HANGS);
+    daemon.until_lamp_is(&port, "000");
+    daemon.give(70);
+    daemon.until_lamp_is(&port, "070");
+    // A reload hands it over to a task of another name, and makes it safe when none has it any more.
+    daemon.reload(config(&(lamp("renamed", &port) + &lamp("more", &other))));
+    daemon.until_lamp_is(&other, "070");
+    daemon.until_lamp_is(&port, "070");
+    daemon.reload(config(&lamp("more", &other)));
+    daemon.until_lamp_is(&port, "000");
+    daemon.stop();
+    assert!(fs::read_to_string(&other).unwrap().ends_with("000\n"), "at the end");
+}
+
+#[test]
+fn two_tasks_cannot_have_one_target_of_ones_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = folder.path().join("port");
+    fs::write(&port, "").unwrap();
+    let daemon = Running::start(config(&(lamp("a", &port) + &lamp("b", &port))), 50);
+    let refused = daemon.thread.join().unwrap().unwrap_err();
+    assert!(refused.contains("is in use by task a; only one task at a time can have it"), "{refused}");
+    assert_eq!(fs::read_to_string(&port).unwrap(), "", "nothing was written");
+}

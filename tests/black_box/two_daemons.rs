@@ -1,0 +1,162 @@
+//! Two daemons in one process, with tasks of the same names and outputs to devices of the same names in two file trees: neither sees the other.
+
+use super::program;
+use hertzd::config::{Blueprint, Config, Facts, Kind, Kinds, Section};
+use hertzd::internals::{Connections, Host, Loader, Options, Request, Requests, cpu_set_size};
+use hertzd::internals::{Roots, pause, run_daemon};
+use hertzd::task::{Column, Task, Tick, TickError};
+use hertzd::time::Span;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+/// Gives the same two numbers at each tick.
+struct Source([f64; 2]);
+
+impl Task for Source {
+    fn columns(&self) -> Vec<Column> {
+        ["level", "speed"].map(|name| Column { name: name.into(), unit: String::new() }).into()
+    }
+
+    fn tick(&mut self, _: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        values.copy_from_slice(&self.0);
+        Ok(())
+    }
+}
+
+const TASKS: &str = "
+[task.source]
+kind = \"source\"
+rate = 100
+[task.loop]
+kind = \"pid\"
+rate = 100
+input = \"source.level\"
+setpoint = 10
+kp = 1
+ki = 0.001
+[task.valve]
+kind = \"output\"
+rate = 100
+input = \"loop.out\"
+max-age = \"1h\"
+safe-after = \"1h\"
+recover-after = \"0s\"
+path = \"@HERE@/valve\"
+safe = 99
+[task.fan]
+kind = \"output\"
+rate = 100
+input = \"source.speed\"
+max-age = \"1h\"
+safe-after = \"1h\"
+recover-after = \"0s\"
+hwmon = \"fake\"
+file = \"pwm1\"
+safe = 1.0
+[task.slow]
+kind = \"alarm\"
+rate = 100
+input = \"source.speed\"
+low = 0.1
+[task.pulse]
+kind = \"heartbeat\"
+rate = 100
+path = \"@HERE@/pulse\"
+";
+
+struct Running {
+    folder: PathBuf,
+    requests: Requests,
+    thread: JoinHandle<()>,
+}
+
+impl Running {
+    /// A daemon of these tasks in `folder`, whose source gives this.
+    fn start(folder: &Path, gives: [f64; 2]) -> Self {
+        let fan = folder.join("sys/class/hwmon/hwmon3");
+        fs::create_dir_all(&fan).unwrap();
+        for (file, text) in [("name", "fake\n"), ("pwm1", "77\n"), ("pwm1_enable", "2\n")] {
+            fs::write(fan.join(file), text).unwrap();
+        }
+        let source = move |_: &mut Section<'_>| Some(Blueprint::built(Source(gives)));
+        let kinds = Kinds::builtin().add(Kind::new("source", "Gives two numbers.", &[], source));
+        let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
+        let text = TASKS.replace("@HERE@", folder.to_str().unwrap());
+        let load = Loader::new(move || Config::parse(text.clone(), "test.toml", &kinds, &facts));
+        let roots = Roots { sys: folder.join("sys"), ..Roots::default() };
+        let options = Options { status_socket: Some(folder.join("s")), roots, ..Options::default() };
+        let requests = Requests::default();
+        let connections = requests.clone();
+        let thread = std::thread::spawn(move || {
+            let ended = run_daemon(load, &options, Connections { requests: connections, ..Connections::default() });
+            assert_eq!(ended.unwrap_or_else(|failure| panic!("{failure}")).fault, None);
+        });
+        Self { folder: folder.to_owned(), requests, thread }
+    }
+
+    fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        while !is_so() {
+            assert!(!self.thread.is_finished(), "the daemon has ended before {what}");
+            pause(Span::from_millis(5));
+        }
+    }
+
+    fn number(&self, file: &str) -> f64 {
+        let text = fs::read_to_string(self.folder.join(file)).unwrap_or_default();
+        text.lines().next().and_then(|line| line.trim().parse().ok()).unwrap_or(f64::NAN)
+    }
+
+    fn until_fan_is(&self, number: f64) {
+        self.until("the fan is set", || self.number("sys/class/hwmon/hwmon3/pwm1") == number);
+    }
+
+    /// It beats: the line is switched on and off.
+    fn until_it_beats(&self) {
+        for _ in 0..3 {
+            let was = self.number("pulse");
+            self.until("it beats", || self.number("pulse") != was);
+        }
+    }
+
+    /// The value of a task at its latest tick; null: it has none.
+    fn value(&self, task: &str, name: &str) -> Value {
+        let snapshot = program::snapshot(&self.folder.join("s"));
+        let mut tasks = snapshot["tasks"].as_array().into_iter().flatten();
+        tasks.find(|it| it["task"] == task).map(|it| it["values"][name]["last"].clone()).unwrap_or_default()
+    }
+
+    fn alarms(&self) -> Vec<String> {
+        let snapshot = program::snapshot(&self.folder.join("s"));
+        let alarms = snapshot["alarms"].as_array().into_iter().flatten();
+        alarms.map(|alarm| alarm["level"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    fn stop(self) {
+        self.requests.ask(Request::Stop(15));
+        self.thread.join().unwrap();
+    }
+}
+
+#[test]
+fn two_daemons_with_the_same_names_do_not_see_each_other() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let well = Running::start(one.path(), [0.0, 0.5]);
+    well.until_fan_is(128.0);
+    well.until("the valve follows", || (10.0..11.0).contains(&well.number("valve")));
+    well.until_it_beats();
+    // Its controller is where its setpoint is, and its fan gets no speed.
+    let ill = Running::start(other.path(), [10.0, f64::NAN]);
+    ill.until_fan_is(255.0);
+    ill.until("its own controller begins at 0", || ill.number("valve") == 0.0);
+    ill.until("its alarm has no good value", || ill.alarms() == ["bad"]);
+    assert_eq!(well.alarms(), ["normal"], "there is one of this name in either");
+    assert_eq!(ill.value("pulse", "not-live"), Value::from(1.0), "of its own two outputs");
+    well.until_it_beats();
+    assert_eq!(well.value("pulse", "not-live"), Value::from(0.0), "the other daemon's fan is none of its outputs");
+    ill.stop();
+    well.until_it_beats();
+    assert_eq!(well.number("sys/class/hwmon/hwmon3/pwm1"), 128.0, "it has not ended");
+    well.stop();
+}
