@@ -3,9 +3,11 @@
 
 use super::device::DeviceId;
 use crate::safety::{Leave, Watched};
-use crate::sys::can::LONGEST;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// How many signals one of them has, at most: one for each bit of the longest CAN frame.
+const SIGNALS: usize = 64 * 8;
 
 /// What the tasks share that have one target one after the other.
 #[derive(Debug)]
@@ -14,7 +16,7 @@ pub(crate) struct Target {
     users: AtomicUsize, // two while one takes over from the other
     watched: Arc<Watched>,
     sections: Mutex<Vec<Weak<str>>>, // of the tasks that have it, in the order in which they were built
-    to_recover: [AtomicU64; LONGEST * 8 / 64], // a bit of each of its signals, by its place: as in its law
+    to_recover: [AtomicU64; SIGNALS / 64], // a bit of each of its signals, by its place: as in its law
 }
 
 impl Leave for Target {
