@@ -4,8 +4,8 @@ use super::identity::kind_of;
 use super::planned::is_still;
 #[cfg(feature = "gpio")]
 use super::planned_check::{CHIP, is_device};
-#[cfg(feature = "gpio")]
 use crate::safety::PlannedWrite;
+#[cfg(feature = "gpio")]
 use crate::site::in_sys;
 use std::fs;
 use std::io;
