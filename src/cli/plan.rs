@@ -24,15 +24,15 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    hertzd plan my.toml > my.d/99-plan.toml && hertzd check my.toml\n  \
+    hertzd plan my.toml > p.toml && mv p.toml my.d/99-plan.toml\n  \
     hertzd plan my.toml --runs day.mcap    by run times that were recorded\n  \
     hertzd plan my.toml --oversleep m.json by what `hertzd measure --save` found\n  \
     hertzd plan my.toml --cpus 2,3         on two CPUs only\n  \
     hertzd plan --free                     the demo, with nothing pinned\n\n\
     Prints the sections whose workers, CPUs, priorities and phases change, with \
     the keys that do: to write into the configuration, or to save as a drop-in. \
-    Phases and CPUs that are written in it stay, unless --free is given. Tasks that take values from each other stay on one worker, and in \
-    phase, unless --split-chains is given. Comments at the top show the worst \
+    Phases and CPUs that are written in it stay, unless --free is given. Tasks that take values from each other \
+    stay on one worker, and in phase, unless --split-chains is given. Comments at the top show the worst \
     response of each task, the age of each chain and the load of each CPU before \
     and after, and what the plan does not know. The same input gives the same \
     plan. Exits with 1 if the deadlines or a max-latency cannot all hold. \

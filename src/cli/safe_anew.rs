@@ -23,8 +23,9 @@ enum Became {
     Held(String),
 }
 
-/// How long they may take, all together: a write that returns does so within two seconds, and what was written is read back for three.
-const RETURNS_WITHIN: Span = Span::from_seconds(6);
+/// How long they may take, all together: a write that returns does so within two seconds; the mode of a fan, its value, and in the end what was
+/// written are read for three each.
+const RETURNS_WITHIN: Span = Span::from_seconds(12);
 
 /// How many are written side by side.
 const AT_ONCE: usize = 64;

@@ -25,7 +25,7 @@ pub(super) const TICK_PATIENCE: Span = Span::from_seconds(2);
 const LOG_PATIENCE: Span = Span::from_seconds(2);
 const DISK_PATIENCE: Span = Span::from_seconds(4);
 const FLIGHT_PATIENCE: Span = Span::from_millis(500);
-const BUILDER_PATIENCE: Duration = Duration::from_secs(1);
+const BUILDER_PATIENCE: Duration = Duration::from_secs(4); // longer than a fan that was just taken from its chip is read for
 
 /// What a stop asks the service manager for once the ticks have ended: more than all that it may wait for from then on.
 pub(super) const STOP_TAKES: Span = Span::from_seconds(15);

@@ -249,8 +249,8 @@ fn cannot_exchange(error: &io::Error) -> bool {
 fn not_kept_out(path: &Path, holder: Option<&Holder>) -> String {
     let holder = holder.map_or_else(|| "another process".to_owned(), Holder::to_string);
     format!(
-        "{} is locked by {holder}, in a way that keeps hertzd from its own lock but not from the file; recording there without the lock, which is asked for again every \
-         second",
+        "{} is locked by {holder}, in a way that keeps hertzd from its own lock but not from the file; recording there without the lock, and asking for it \
+         again every second",
         path.display()
     )
 }

@@ -37,14 +37,14 @@ const SIGNALS: [(i32, &str, &str); 7] = [
 ];
 
 /// Other signals that end a process unless it handles them, where somebody sends them or a timer does.
-const ENDS: [(i32, &str, &str); 7] = [
-    (libc::SIGQUIT, "SIGQUIT", "it was to end at once"),
-    (libc::SIGUSR1, "SIGUSR1", "hertzd knows no use of it"),
-    (libc::SIGUSR2, "SIGUSR2", "hertzd knows no use of it"),
-    (libc::SIGVTALRM, "SIGVTALRM", "a timer ran out"),
-    (libc::SIGPROF, "SIGPROF", "a timer ran out"),
-    (libc::SIGIO, "SIGIO", "a file is ready"),
-    (libc::SIGPWR, "SIGPWR", "the power fails"),
+const ENDS: [(i32, &str); 7] = [
+    (libc::SIGQUIT, "SIGQUIT"),
+    (libc::SIGUSR1, "SIGUSR1"),
+    (libc::SIGUSR2, "SIGUSR2"),
+    (libc::SIGVTALRM, "SIGVTALRM"),
+    (libc::SIGPROF, "SIGPROF"),
+    (libc::SIGIO, "SIGIO"),
+    (libc::SIGPWR, "SIGPWR"),
 ];
 
 /// What SIGBUS means where its code is `BUS_ADRALN`: most often on ARM, where the instructions for several words or of floating point want
@@ -167,12 +167,21 @@ pub(crate) fn install_all() {
         OWN.get_or_init(|| format!("{}: ", program::name()));
         // SAFETY: takes nothing and touches no memory.
         PROCESS.store(unsafe { libc::getpid() }, Ordering::SeqCst);
-        for (signal, ..) in SIGNALS.iter().chain(&ENDS) {
-            install(*signal);
-        }
+        SIGNALS.iter().for_each(|(signal, ..)| install(*signal));
+        // One that is ignored, or has a handler already, ends nothing.
+        ENDS.iter().filter(|(signal, ..)| ends_it(*signal)).for_each(|(signal, ..)| install(*signal));
         // SAFETY: the function is there for as long as the process. Without memory for it there is none: then `exit` is not told.
         unsafe { libc::atexit(at_exit) };
     });
+}
+
+/// Whether a signal has no handler and is not ignored.
+fn ends_it(signal: i32) -> bool {
+    // SAFETY: sigaction is made of integers, for which all-zero bytes are valid.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    // SAFETY: `action` is owned and outlives the call; without a new one nothing is changed.
+    let asked = unsafe { libc::sigaction(signal, ptr::null(), &raw mut action) };
+    asked == 0 && action.sa_sigaction == libc::SIG_DFL
 }
 
 fn install(signal: i32) {
@@ -234,7 +243,8 @@ fn named(signal: i32, code: i32) -> (&'static str, &'static str) {
         (libc::SIGBUS, libc::BUS_ADRALN) => return ("SIGBUS", UNALIGNED),
         _ => {}
     }
-    let mut all = SIGNALS.iter().chain(&ENDS);
+    let sent = ENDS.iter().map(|&(number, name)| (number, name, "it was sent"));
+    let mut all = SIGNALS.iter().copied().chain(sent);
     all.find(|(number, ..)| *number == signal).map_or(("a signal", ""), |(_, name, meaning)| (name, meaning))
 }
 
@@ -355,6 +365,7 @@ fn say(inside: Option<(&'static Note, Function)>, signal: i32) {
         _ => "crashed with ",
     };
     let elsewhere = match HAS_PLUGINS.load(Ordering::SeqCst) {
+        _ if SENDER.load(Ordering::SeqCst) == 0 => "by the kernel, or by a process that cannot be seen",
         _ if is_sent => "by another process",
         true => "outside of the functions of its plugins",
         false => "in its own code",

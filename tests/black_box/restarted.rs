@@ -65,13 +65,19 @@ fn tracking(worker: &str, fan: &str, mark: f64) -> String {
     )
 }
 
+/// Gives a sensor's file this text in one step.
+fn put(running: &Running, file: &str, text: &str) {
+    fs::write(running.folder().join("new"), text).unwrap();
+    fs::rename(running.folder().join("new"), running.folder().join(file)).unwrap();
+}
+
 #[test]
 fn a_controller_and_the_output_that_it_tracks_restart_without_a_jump() {
     let mut running = start(&tracking("", "fan", 1.0), &[("level", "0.5\n"), ("hand", "-1\n")]);
     wait_for(&mut running, "control", "out", |out| out == 0.75);
-    fs::write(running.folder().join("hand"), "0.25\n").unwrap();
+    put(&running, "hand", "0.25\n");
     wait_for(&mut running, "fan", "applied", |applied| applied == 0.25);
-    fs::write(running.folder().join("hand"), "-1\n").unwrap();
+    put(&running, "hand", "-1\n");
     wait_for(&mut running, "hand", "value", |value| value == -1.0);
     for (worker, fan, mark) in [("spin = \"off\"", "fan", 2.0), ("spin = \"off\"", "blower", 3.0)] {
         reload(&running, &tracking(worker, fan, mark));
@@ -105,7 +111,7 @@ fn filters(worker: &str) -> String {
 fn a_filter_restarts_from_what_it_put_out() {
     let mut running = start(&filters(""), &[("level", "1\n")]);
     wait_for(&mut running, "sum", "out", |sum| sum > 0.0);
-    fs::write(running.folder().join("level"), "5\n").unwrap();
+    put(&running, "level", "5\n");
     wait_for(&mut running, "seen", "level", |level| level == 5.0);
     let before = last(&running, "sum", "out").unwrap();
     reload(&running, &filters("spin = \"off\""));
@@ -137,12 +143,12 @@ fn an_output_that_was_disabled_and_holds_what_it_has_is_slewed_from_there() {
     let keys = "safe = \"hold\"\non-error = \"disable\"\nscale = 10";
     let mut running = start(&slewed(keys, ""), &[("in", "10\n"), ("fan", "0\n")]);
     wait_for(&mut running, "fan", "applied", |applied| applied == 10.0);
-    fs::write(running.folder().join("in"), "1e308\n").unwrap(); // ten times that is no number
+    put(&running, "in", "1e308\n"); // ten times that is no number
     running.wait_for("it is disabled", |running| {
         let snapshot = program::snapshot(&running.folder().join("s"));
         program::task(&snapshot, "fan")["disabled"] == true
     });
-    fs::write(running.folder().join("in"), "5\n").unwrap();
+    put(&running, "in", "5\n");
     wait_for(&mut running, "source", "value", |value| value == 5.0);
     reload(&running, &slewed(keys, SLEW));
     leaves(&mut running, 10.0);

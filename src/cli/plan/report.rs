@@ -43,7 +43,7 @@ impl Report<'_> {
                 "# Below are the sections that change, with the keys that do: to write into that configuration, or to save as a\n# drop-in beside it."
             ),
             false => {
-                writeln!(text, "# Nothing that was tried is better than this layout, so nothing is to be changed.")
+                writeln!(text, "# Nothing that was tried is better than this layout, so there is nothing to change.")
             }
         };
         if !changes.removed.is_empty() {
@@ -57,7 +57,7 @@ impl Report<'_> {
             let drop_ins = config.files[1..].iter().map(|path| path.display()).collect::<Vec<_>>();
             let _ = writeln!(
                 text,
-                "# It includes what its drop-ins say; one behind the plan may override it: {}.",
+                "# It includes these drop-ins; one that is read after the plan may override it: {}.",
                 list(&drop_ins)
             );
         }

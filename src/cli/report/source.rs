@@ -72,6 +72,11 @@ impl<R: Read> Read for Portioned<R> {
 
 /// Reads a part of a recording.
 pub(super) fn of_part(path: &Path, from: Option<Span>, length: Option<Span>) -> Result<Told, Stop> {
+    if path == Path::new("-") {
+        let why =
+            "--from and --for choose a part of an MCAP recording, and none is read from standard input: name a file";
+        return Err(Stop::Usage(why.into()));
+    }
     recorded::run(path, from, length).map(Told::of_one).map_err(Stop::Usage)
 }
 

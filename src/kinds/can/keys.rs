@@ -66,7 +66,7 @@ const RECOVER: Key = Key::new(
     "recover",
     Value::Choice(&words(&RECOVERIES)),
     "What ends the safe state of a signal: its input has been good for `recover-after`; or a rising edge of `reset`, or a new start of \
-     the task. A reload that leaves its section as it is, but for `worker`, is none.",
+     the task. A reload that changes nothing in its section except `worker` is not a new start.",
 )
 .default("\"auto\"")
 .rules(SENDING);

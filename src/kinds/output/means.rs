@@ -149,7 +149,7 @@ impl PassedOver {
         warn!(
             task,
             "{task}: {shown} is locked by {holder}, in a way that keeps hertzd from its own lock but not from the target; continuing without the \
-             lock, which is asked for again every second: make sure that no other program writes to the target"
+             lock, and asking for it again every second: make sure that no other program writes to the target"
         );
         Some(Self { file: file.try_clone().ok()?, registers, shown, task: task.to_owned(), planner, peer: None })
     }

@@ -22,12 +22,15 @@ use tracing::warn;
 
 impl PlannedWrite {
     /// Whether it was to a regular file, which is not there any more. A device may come back, and still do what it did. So may a file system: while it
-    /// is not mounted, the folder is not there either, or is empty.
+    /// is not mounted, what is left of the path is an empty folder.
     pub(crate) fn is_gone_for_good(&self) -> bool {
         let is_missing =
             |path: &Path| path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-        let is_there = |folder: &Path| folder.read_dir().is_ok_and(|mut others| others.next().is_some());
-        let is_gone = |path: &Path| is_missing(path) && path.parent().is_some_and(is_there);
+        let is_gone = |path: &Path| {
+            let there = path.ancestors().skip(1).find(|folder| !is_missing(folder));
+            is_missing(path)
+                && there.and_then(|folder| folder.read_dir().ok()).is_some_and(|mut all| all.next().is_some())
+        };
         matches!(self, Self::File { path, cut: true, .. } if is_gone(path))
     }
 
@@ -108,7 +111,16 @@ impl PlannedWrite {
 /// Refuses what a process has that lives: it writes its own values there, and would not see that this one has gone. `Some`: a lock that is passed
 /// over.
 fn is_free(file: &File, path: &Path, planner: Option<u32>) -> io::Result<Option<Option<Holder>>> {
+    if is_shared(path) {
+        return Ok(None);
+    }
     keep_others_out(file, &path.display(), planner).map_err(busy)
+}
+
+/// Whether a file is that of all channels of a converter, which no output has for itself.
+fn is_shared(path: &Path) -> bool {
+    let channel = path.file_name().and_then(|name| name.to_str()?.strip_suffix("_powerdown"));
+    channel.is_some_and(|channel| channel.starts_with("out_") && !channel.ends_with(|it: char| it.is_ascii_digit()))
 }
 
 /// Says that a lock is passed over. Once the write was made: it does not wait until `search` has found who has the lock.

@@ -123,10 +123,15 @@ impl Output {
         if self.law.is_safe() && self.safe.is_some() {
             return self.make_safe(elapsed);
         }
-        if std::mem::replace(&mut self.written, Digits::EMPTY).bytes().is_empty() {
+        let before = std::mem::replace(&mut self.written, Digits::EMPTY);
+        if before.bytes().is_empty() {
             return Ok(());
         }
-        self.apply(self.law.applied())
+        let done = self.apply(self.law.applied());
+        if done.is_err() && self.always {
+            self.written = before; // so that the next tick tries again
+        }
+        done
     }
 
     fn make_safe(&mut self, elapsed: f64) -> Result<(), TickError> {

@@ -29,6 +29,8 @@ pub(crate) struct State {
     waited: u64,       // ticks without a value since the latest with one
     history: Vec<f64>, // of a filter: its inputs, tick by tick; empty: it begins
     low: f64,
+    from: Option<f64>,   // what it begins from then, after a restart
+    handed: Option<f64>, // what the one after a restart goes on from
     pi: Pi,
     alarm: Alarm,
     asked: Option<(f64, i64)>,
@@ -41,6 +43,7 @@ struct Pi {
     integral: f64,
     out: Option<f64>, // the latest
     runs: bool,       // else it takes over
+    goes_on: bool,    // from what another one put out
     measured: Option<i64>,
 }
 
@@ -67,6 +70,8 @@ impl State {
             waited: 0,
             history: Vec::new(),
             low: 0.0,
+            from: None,
+            handed: None,
             pi: Pi::default(),
             alarm: Alarm { level: 0, highest: 0, reset: true },
             asked: None,
@@ -85,9 +90,11 @@ impl State {
     /// Tick `n`, with its inputs in the order of the task's links; `start` is when it begins.
     pub(crate) fn tick(&mut self, task: &Task, (n, release, start): (u64, i64, i64), seen: &[Seen]) -> Made {
         if task.restarts_at.is_some_and(|at| n >= at && self.last.is_none_or(|last| last < at)) && self.last.is_some() {
-            // A new controller goes on from what the old one put out.
-            let pi = Pi { out: self.pi.out, ..Pi::default() };
-            *self = Self { last: self.last, pi, ..Self::of(task) };
+            // A new controller or filter goes on from what the old one put out, a new alarm from its levels.
+            let handed = self.handed;
+            let alarm = Alarm { reset: true, ..self.alarm };
+            let pi = Pi { out: handed, goes_on: handed.is_some(), ..Pi::default() };
+            *self = Self { last: self.last, pi, alarm, from: handed, handed, ..Self::of(task) };
         }
         let periods = n - self.last.map_or(0, |last| last + 1) + self.waited + 1;
         self.last = Some(n);
@@ -132,14 +139,16 @@ impl State {
             self.waited = periods;
             if periods >= task.max_gap {
                 self.history.clear();
+                (self.from, self.handed) = (None, None);
             }
             return f64::NAN;
         }
         self.waited = 0;
         let before = self.history.last().copied().filter(|_| periods <= task.max_gap);
         if before.is_none() {
-            self.history = vec![value; 10]; // as if it had always been that
-            self.low = value;
+            let begins_at = self.from.take().unwrap_or(value);
+            self.history = vec![begins_at; 10]; // as if it had always been that
+            self.low = begins_at;
         }
         let held = before.map_or(0, |_| periods - 1);
         for next in (0..held).map(|_| before.unwrap_or(value)).chain([value]) {
@@ -152,7 +161,7 @@ impl State {
             self.history.push(next);
         }
         let latest = |ticks: usize| self.history[self.history.len() - ticks..].to_vec();
-        match task.does {
+        let out = match task.does {
             #[expect(clippy::cast_precision_loss, reason = "small")]
             Does::Mean(ticks) => latest(ticks).iter().sum::<f64>() / ticks as f64,
             Does::Median(ticks) => {
@@ -161,20 +170,25 @@ impl State {
                 latest[ticks / 2]
             }
             _ => self.low,
-        }
+        };
+        self.handed = Some(out);
+        out
     }
 
     fn pi(&mut self, task: &Task, seen: &[Seen], periods: u64) -> Vec<f64> {
         let Does::Pi { kp, ki, setpoint, limit } = task.does else { unreachable!() };
         let Seen { value, origin, release, .. } = seen[0];
-        let applied = seen.get(1).map(|track| track.value).filter(|applied| applied.is_finite());
         let pi = &mut self.pi;
+        // What it says before there is a row is for a first start.
+        let track = seen.get(1).filter(|track| !(pi.goes_on && track.release.is_none()));
+        let applied = track.map(|track| track.value).filter(|applied| applied.is_finite());
         if !value.is_finite() {
             if pi.runs && periods < task.max_gap {
                 self.waited = periods;
                 return vec![pi.out.unwrap(), f64::NAN];
             }
             (pi.runs, self.waited) = (false, 0);
+            self.handed = self.handed.map(|before| applied.unwrap_or(before));
             return vec![f64::NAN, f64::NAN];
         }
         self.waited = 0;
@@ -201,6 +215,7 @@ impl State {
         };
         let out = wanted.clamp(-limit, limit);
         (pi.runs, pi.out, pi.measured) = (true, Some(out), origin.or(release));
+        self.handed = Some(out);
         vec![out, error]
     }
 

@@ -11,7 +11,7 @@
 //!
 //! - what a task takes by `previous` has an origin, so that a task that answers a tick late, as a program does, ages without end;
 //! - a latched alarm keeps only that it is active, and its level falls; its values are bad while its input is;
-//! - a controller begins bumpless at its first start; after a reload it begins anew;
+//! - a controller begins bumpless at its first start; after a reload a controller, a filter or a latched alarm begins anew;
 //! - a missing sample erases the memory of a filter, or makes a controller take over;
 //! - a plant answers a period early, in a loop and without one;
 //! - of tasks with equal deadlines the one declared first goes first.
