@@ -195,9 +195,8 @@ fn says_its_own_name(run: &dyn Fn(&[&str]) -> Output) {
     assert_eq!(names_hertzd(&help), None);
     for (args, says) in [
         (&["status"][..], "no daemon answers at /run/fly-wheel/status.sock"),
-        (&["start"], "`fly-wheel run [CONFIG]` runs the tasks"),
-        (&["my.toml"], "`fly-wheel check my.toml` checks it"),
-        (&["reload", "-c", "my.toml"], "write `fly-wheel reload` for the service"),
+        (&["my.toml"], "Usage: fly-wheel <COMMAND>"),
+        (&["reload", "-c", "my.toml"], "Usage: fly-wheel reload"),
         (&["check", "/nonexistent"], "/nonexistent"),
         (&["report", "/dev/null"], "`fly-wheel run --json > FILE` writes one"),
     ] {
