@@ -267,7 +267,7 @@ fn the_drawing_fits_any_terminal_and_q_and_signals_end_it() {
         let line = fs::read_to_string(format!("/proc/{}/cmdline", parts[0])).unwrap();
         let folder = PathBuf::from(line.split('\0').nth(2).unwrap());
         assert!(folder.join("pole").exists());
-        terminal.tmux(&["resize-window", "-x", "30", "-y", "12"]);
+        terminal.tmux(&["resize-window", "-x", "30", "-y", "18"]);
         terminal.wait_for("a narrow one", |shown| has_drawing(shown) && shown.contains("\nr: set up again"));
         terminal.tmux(&["resize-window", "-x", "80", "-y", "24"]);
         match end {
