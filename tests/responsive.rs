@@ -369,7 +369,8 @@ fn reload_beside_a_tick_that_hangs(args: &[&str]) -> Running {
     let (folder, _disk) = folder_with_disk();
     let config = format!("{hanging}{}", recording(100)).replace("uptime.csv", "uptime.mcap");
     let mut running = run_with_socket_and(folder, &config, args);
-    wait_for_snapshot(&mut running, "a tick hangs", |seen| count(task(seen, "beside"), "ran") > 40);
+    let has_begun = |seen: &Value| seen["tasks"].as_array().is_some_and(|tasks| !tasks.is_empty());
+    wait_for_snapshot(&mut running, "a tick hangs", |seen| has_begun(seen) && count(task(seen, "beside"), "ran") > 40);
     // The reload changes the task that hangs and one on another worker, which continues.
     let edited = config.replace("rate = 100\n", "rate = 200\n").replace(HERE, running.folder().to_str().unwrap());
     fs::write(running.folder().join("test.toml"), edited).unwrap();

@@ -97,8 +97,8 @@ fn filters(worker: &str) -> String {
         format!("[task.{name}]\nkind = \"filter\"\nrate = 200\nmax-age = \"100h\"\ninput = \"level.value\"\n{keys}\n")
     };
     format!("[worker.main]\n{worker}\n[task.level]\nkind = \"sensor\"\nrate = 200\npath = \"@HERE@/level\"\n")
-        + &filter("slew", "type = \"slew-limit\"\nrate-limit = 0.0001")
-        + &filter("low", "type = \"low-pass\"\ncutoff = 0.0001")
+        + &filter("slew", "type = \"slew-limit\"\nrate-limit = 0.0001\nmax-gap = \"5s\"")
+        + &filter("low", "type = \"low-pass\"\ncutoff = 0.0001\nmax-gap = \"5s\"")
         + &filter("sum", "type = \"integral\"")
         + "[task.seen]\nkind = \"expr\"\nrate = 200\nmax-age = \"100h\"\nrecord = \"@HERE@/seen.csv\"\n\
            inputs = { level = \"level.value\", slew = \"slew.out\", low = \"low.out\", sum = \"sum.out\" }\n"
