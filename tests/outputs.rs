@@ -278,6 +278,7 @@ fn what_makes_a_value_effective_is_written_again_where_that_was_asked_for() {
     let (enable, channel) = (hwmon.join("pwm1_enable"), pwm.join("pwm1"));
     daemon.until_file(&hwmon.join("pwm1"), "128");
     daemon.until_file(&hwmon.join("pwm2"), "128");
+    daemon.until_file(&hwmon.join("pwm2_enable"), "1");
     daemon.until_file(&channel.join("duty_cycle"), "20000");
     put(&hwmon.join("pwm2_enable"), "5\n");
     let again = || {
@@ -639,8 +640,10 @@ fn one_target_has_one_writer() {
     // A mode that nobody can set, and in which the fan follows its value, is not written.
     let mode = |text: &str, mode| {
         let path = hwmon.join("pwm1_enable");
+        let allow = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        allow(0o644);
         fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        allow(mode);
     };
     mode("1\n", 0o444);
     assert!(says(&task("a", fan, "0.5")).ends_with("/pwm1"));
