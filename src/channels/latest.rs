@@ -55,7 +55,8 @@ impl<const N: usize> Default for Latest<N> {
 }
 
 impl<const N: usize> Latest<N> {
-    /// These are the latest ones from now on. One thread may do this.
+    /// These are the latest ones from now on. One thread may do this. If another does so at the same time, as at the hand-over of an alarm, what is
+    /// read may be of either until the next call.
     pub(crate) fn store(&self, latest: [u64; N]) {
         self.lock.update(|| {
             for (number, latest) in self.numbers.iter().zip(latest) {

@@ -1,5 +1,6 @@
 //! `hertzd safe CONFIG`: writes the safe values of the outputs that a configuration names, where no daemon has left a plan of them.
 
+use super::safe_writes::{AT_ONCE, not_returned};
 use super::{App, Source, Stop, print, runtime, safe_readback};
 use crate::config::{BuildError, Problems, TaskConfig};
 use crate::daemon::{FoundPlan, NoPlan, SafePlan};
@@ -26,9 +27,6 @@ enum Became {
 /// How long they may take, all together: a write that returns does so within two seconds; the mode of a fan, its value, and in the end what was
 /// written are read for three each.
 const RETURNS_WITHIN: Span = Span::from_seconds(12);
-
-/// How many are written side by side.
-const AT_ONCE: usize = 64;
 
 /// Writes them side by side: none that fails or hangs keeps others from it.
 pub(super) fn safe(app: &App, source: &Source, dry_run: bool) -> Result<(), Stop> {
@@ -92,9 +90,10 @@ fn make_all(tasks: Vec<TaskConfig>, live: Live, dry_run: bool) -> Vec<Became> {
     let count = tasks.len();
     let (sender, done) = mpsc::channel();
     let next = Arc::new(Mutex::new(tasks.into_iter().enumerate()));
+    let queue = next.clone();
     let make_some = move || {
         loop {
-            let Some((index, mut task)) = next.lock().ok().and_then(|mut next| next.next()) else { return };
+            let Some((index, mut task)) = queue.lock().ok().and_then(|mut next| next.next()) else { return };
             _ = sender.send((index, make(&mut task, &live, dry_run)));
         }
     };
@@ -115,12 +114,14 @@ fn make_all(tasks: Vec<TaskConfig>, live: Live, dry_run: bool) -> Vec<Became> {
     {
         all[index] = Some(became);
     }
-    let late = || {
-        Became::Failed(format!(
-            "it has not returned within {RETURNS_WITHIN}: look at the device, or switch off what it drives, and run this again"
-        ))
-    };
-    all.into_iter().map(|became| became.unwrap_or_else(late)).collect()
+    // From here on none is begun any more.
+    for (index, _) in next.lock().iter_mut().flat_map(|next| next.by_ref()) {
+        let why = format!(
+            "it was not begun, as {AT_ONCE} others have not returned: look at their devices, and run this again"
+        );
+        all[index] = Some(Became::Failed(why));
+    }
+    all.into_iter().map(|became| became.unwrap_or_else(|| Became::Failed(not_returned(RETURNS_WITHIN)))).collect()
 }
 
 /// Opens an output, and writes its safe values, unless another daemon has it. It has a site by itself: others are made safe meanwhile.

@@ -15,11 +15,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// How long a write may take; only what follows it in its own output waits for it.
+/// How long a write may take. What follows it in its own output waits for it, and so do outputs that come after [`AT_ONCE`] that hang.
 const RETURNS_WITHIN: Span = Span::from_seconds(2);
 
 /// How many outputs are written side by side.
-const AT_ONCE: usize = 64;
+pub(super) const AT_ONCE: usize = 64;
 
 /// How plans are carried out.
 #[derive(Clone, Copy, Debug)]
@@ -267,6 +267,11 @@ fn make_one<'a>(
     Ok(Made { task, write: write.clone(), writes: &output.writes, line })
 }
 
+/// What is said of one that hangs.
+pub(super) fn not_returned(within: Span) -> String {
+    format!("it has not returned within {within}: look at the device, or switch off what it drives, and run this again")
+}
+
 /// Makes a write, on a thread of its own: one that does not return holds up no other output. Also what is said of a lock on its file.
 fn make_in_time(write: &PlannedWrite, task: &str, planner: u32) -> io::Result<(Option<String>, Option<File>)> {
     let (sender, made) = mpsc::channel();
@@ -283,10 +288,7 @@ fn make_in_time(write: &PlannedWrite, task: &str, planner: u32) -> io::Result<(O
     match made.recv_timeout(Duration::from_nanos(RETURNS_WITHIN.nanos().unsigned_abs())) {
         Ok((passed_over, made)) => made.map(|line| (passed_over, line)),
         Err(mpsc::RecvTimeoutError::Timeout) => {
-            let text = format!(
-                "it has not returned within {RETURNS_WITHIN}: look at the device, or switch off what it drives, and run this again"
-            );
-            Err(io::Error::new(io::ErrorKind::TimedOut, text))
+            Err(io::Error::new(io::ErrorKind::TimedOut, not_returned(RETURNS_WITHIN)))
         }
         Err(mpsc::RecvTimeoutError::Disconnected) => Err(io::Error::other("the thread that writes it has panicked")),
     }

@@ -16,8 +16,8 @@ pub(crate) struct LastWritten {
     lapsed: AtomicBool, // the target was seen not to be as written, and was not written since
 }
 
-/// How many files beside its value a target has at most that decide what effect the value has: the period of a PWM channel, its polarity and
-/// its `enable`.
+/// How many files beside its value a target has at most that decide what effect the value has: `pwmN_enable` of a fan; the period of a
+/// PWM channel, its polarity and its `enable`; `powerdown` of a converter.
 pub(crate) const SETTINGS: usize = 3;
 
 /// A write that is under way.

@@ -309,6 +309,23 @@ fn a_signal_that_was_sent_ends_it_at_once_and_leaves_outputs_safe() {
     }
 }
 
+/// A shell without job control ignores SIGQUIT for what it starts in the background.
+#[test]
+fn a_signal_that_its_parent_ignores_does_not_end_it() {
+    if cannot_be_emulated("it handles signals itself") {
+        return;
+    }
+    let mut command = Command::new("env");
+    command.args(["--ignore-signal=QUIT", HERTZD]);
+    let mut running = run_in(tempfile::tempdir().unwrap(), command, "[task.a]\nkind = \"load\"\nrate = 100\n", &[]);
+    running.wait_until_granted();
+    running.signal("QUIT");
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!(ended.status.signal(), None, "{}", ended.describe());
+    assert!(ended.stderr.contains("stopped") && !ended.stderr.contains("SIGQUIT"), "{}", ended.describe());
+}
+
 /// The causes of what a plugin with this mode has missed, over three runs at most: until one is `wanted`.
 fn has_cause(mode: &str, wanted: &str, evidence: &str) {
     let mut seen = Vec::new();
