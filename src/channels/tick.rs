@@ -92,7 +92,7 @@ impl TickSender {
         // The channel must never be near full when `try_send` is called. When the next slot is one that the receiver
         // has claimed but not yet released, crossbeam spins until it is; a FIFO thread that has preempted the receiver
         // on its own CPU then spins until real-time throttling ends it, a second at a time (crossbeam#997;
-        // tests/channel_guard.rs shows it). With one sender and one receiver at most one slot is in that state.
+        // tests/alone/channel_guard.rs shows it). With one sender and one receiver at most one slot is in that state.
         if self.free < parts {
             // Where the receiver is lies in a cache line that it writes at each step: it is read only when it matters.
             self.free = self.room.saturating_sub(self.parts.len());

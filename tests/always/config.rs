@@ -80,7 +80,7 @@ fn refuse_all(topic: &str, kinds: &Kinds) -> usize {
         if topic != "without-audio" && left_out.is_some()
             || !cfg!(feature = "mcap") && case.name == "record-contradiction"
         {
-            crate::emulation::say_skipped(&format!("{}, which this build was made without", case.name));
+            crate::program::emulation::say_skipped(&format!("{}, which this build was made without", case.name));
             continue;
         }
         seen += 1;
@@ -349,7 +349,7 @@ fn recordings() {
 #[test]
 fn tasks_that_share_an_mcap_share_its_limits() {
     if !cfg!(feature = "mcap") {
-        crate::emulation::say_skipped("built without MCAP");
+        crate::program::emulation::say_skipped("built without MCAP");
         return;
     }
     let task =

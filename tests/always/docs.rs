@@ -172,10 +172,10 @@ fn every_example_configuration_is_valid() {
                 let name = path.display().to_string();
                 let kinds = Kinds::builtin();
                 if block.contains("kind = \"motor\"") {
-                    continue; // of a daemon of one's own; tests/new.rs has that check it
+                    continue; // of a daemon of one's own; tests/black_box/new.rs has that check it
                 }
                 if let Some(kind) = kinds.left_out().find(|kind| block.contains(&format!("kind = \"{kind}\""))) {
-                    crate::emulation::say_skipped(&format!(
+                    crate::program::emulation::say_skipped(&format!(
                         "{name} has an example for {kind}, which this build was made without"
                     ));
                     continue;
@@ -260,7 +260,7 @@ fn commands_of_tutorials_print_what_is_shown() {
             let config = config.map(|path| fs::read_to_string(root().join(path)).unwrap()).unwrap_or_default();
             if let Some(kind) = Kinds::builtin().left_out().find(|kind| config.contains(&format!("kind = \"{kind}\"")))
             {
-                crate::emulation::say_skipped(&format!(
+                crate::program::emulation::say_skipped(&format!(
                     "{} uses {kind}, which this build was made without",
                     page.display()
                 ));
@@ -336,7 +336,7 @@ fn every_source_file_named_in_the_docs_exists() {
     let mut count = 0;
     for (path, text) in pages() {
         if path.ends_with("own-daemon.md") {
-            continue; // its files are those of another project; tests/new.rs compares them
+            continue; // its files are those of another project; tests/black_box/new.rs compares them
         }
         let is_path = |c: char| c.is_ascii_alphanumeric() || "/_-.*{},".contains(c);
         for (at, _) in text.match_indices("src/") {

@@ -5,17 +5,28 @@
 mod cases;
 #[path = "../desk/mod.rs"]
 mod desk;
-#[path = "../../src/sys/emulation.rs"]
-#[allow(dead_code, reason = "what is skipped is all that these tests use of it")]
-mod emulation;
 #[path = "../imports/mod.rs"]
 mod imports;
 #[path = "../on_virtual_clock/mod.rs"]
 mod on_virtual_clock;
+#[cfg(feature = "top")]
+#[path = "../pendulum_example/mod.rs"]
+mod pendulum_example;
+#[cfg(feature = "top")]
+#[path = "../../examples/pendulum/physics.rs"]
+#[allow(dead_code, reason = "the example uses more of it")]
+mod physics;
+#[path = "../program/mod.rs"]
+mod program;
+#[cfg(feature = "top")]
+#[path = "../../examples/pendulum/row.rs"]
+#[allow(dead_code, reason = "the example uses more of it")]
+mod row;
 #[path = "../virtual_worker/mod.rs"]
 mod virtual_worker;
 
 mod articles;
+mod clock_steps;
 mod config;
 mod config_fuzz;
 mod crossed;
@@ -25,6 +36,8 @@ mod loops;
 mod mean_rate;
 mod models;
 mod pacing_properties;
+#[cfg(feature = "top")]
+mod pendulum;
 mod plan;
 mod rooms;
 mod schema;

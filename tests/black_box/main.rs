@@ -5,6 +5,9 @@
 mod desk;
 #[path = "../on_virtual_clock/mod.rs"]
 mod on_virtual_clock;
+#[cfg(feature = "top")]
+#[path = "../pendulum_example/mod.rs"]
+mod pendulum_example;
 #[cfg(feature = "plugin")]
 #[path = "../plugin/mod.rs"]
 mod plugin;
@@ -22,6 +25,7 @@ mod check;
 mod check_opens;
 mod cli;
 mod closed_outputs;
+mod daemon;
 mod doctor;
 mod dropins;
 mod events;
@@ -31,11 +35,17 @@ mod fans;
 mod handed_over;
 mod heartbeat;
 mod held_outputs;
+mod hot_thread_syscalls;
+mod left_plans;
 mod log_formats;
 mod login_plans;
 mod measure;
 mod monitoring;
+mod new;
 mod own_output;
+mod own_task;
+#[cfg(feature = "top")]
+mod pendulum_runs;
 #[cfg(feature = "plugin")]
 mod plugin_faults;
 #[cfg(all(feature = "mcap", feature = "plugin"))]
@@ -51,6 +61,8 @@ mod reload;
 mod reopened;
 #[cfg(feature = "mcap")]
 mod report;
+#[cfg(feature = "mcap")]
+mod report_browser;
 mod restarted;
 mod runtime_directory;
 mod safe;
@@ -61,7 +73,6 @@ mod shadow;
 mod status;
 mod top;
 mod trace;
-mod two_daemons;
 mod two_steps;
 mod walk;
 mod watched;

@@ -139,7 +139,7 @@ size = \"320x180\"
 record = \"video.mcap\""
 )
 
-# The system calls for evidence, with which a worker runs unless it is turned off; tests/hot_thread_syscalls.rs counts them.
+# The system calls for evidence, with which a worker runs unless it is turned off; tests/black_box/hot_thread_syscalls.rs counts them.
 EVIDENCE=(getrusage clock_gettime pread64)
 
 # calls_of THREAD: its memory calls and locks so far.

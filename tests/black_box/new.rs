@@ -1,11 +1,8 @@
 //! `hertzd new`: the project that it writes builds offline, passes its own tests, runs by its own name, and is what the page "Your own
 //! daemon" shows; what cannot be written is refused with nothing written.
 
-#[path = "../src/sys/emulation.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod emulation;
-
-use emulation::{NO_RUST, cannot_be_emulated};
+use crate::program::emulation;
+use crate::program::emulation::{NO_RUST, cannot_be_emulated};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;

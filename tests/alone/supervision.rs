@@ -1,11 +1,10 @@
 //! Main watches what runs: a tick that never returns, a worker that keeps its CPU busy, a helper thread that dies, and a process
 //! that was stopped itself.
 
-mod program;
-
+use crate::program;
+use crate::program::{HERE, HERTZD, Running, count, run_by, run_in, task};
 use hertzd::internals::{KernelClock, pause};
 use hertzd::time::{Clock, Instant, Span};
-use program::{HERE, HERTZD, Running, count, run_by, run_in, task};
 use std::fs;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
@@ -50,6 +49,7 @@ fn is_complete(path: &Path) -> bool {
 
 #[test]
 fn a_first_tick_that_never_returns_fails_the_start() {
+    let _turn = crate::turn(module_path!());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("manager");
     let messages = program::messages_to(&path);
@@ -75,6 +75,7 @@ fn a_first_tick_that_never_returns_fails_the_start() {
 
 #[test]
 fn a_stop_beside_a_hung_tick_writes_all_else_and_says_what_it_waits_for() {
+    let _turn = crate::turn(module_path!());
     let config = format!("{WELL}{}", stuck(9));
     let sockets = tempfile::tempdir().unwrap();
     let socket = sockets.path().join("s");
@@ -96,6 +97,7 @@ fn a_stop_beside_a_hung_tick_writes_all_else_and_says_what_it_waits_for() {
 
 #[test]
 fn a_hung_tick_is_given_up_after_the_stop_timeout() {
+    let _turn = crate::turn(module_path!());
     let config = format!("{WELL}{}", stuck(9));
     let sockets = tempfile::tempdir().unwrap();
     let socket = sockets.path().join("s");
@@ -119,6 +121,7 @@ fn a_hung_tick_is_given_up_after_the_stop_timeout() {
 
 #[test]
 fn a_stall_is_logged_once_when_it_is_known_and_once_when_it_is_over() {
+    let _turn = crate::turn(module_path!());
     let config = "[worker.main]\npolicy = \"other\"\n[task.slow]\nkind = \"load\"\nrate = 100\n\
                   fault = \"sleep\"\nfault-every = 20\nfault-run = \"4s\"\n";
     let mut running = program::run(config, &["--json"]);
@@ -141,6 +144,7 @@ fn a_stall_is_logged_once_when_it_is_known_and_once_when_it_is_over() {
 
 #[test]
 fn a_process_that_was_stopped_has_no_stalled_worker() {
+    let _turn = crate::turn(module_path!());
     let config = "[task.rare]\nkind = \"load\"\nrate = 0.25\n";
     let is_taken_for_stalled = || {
         let mut command = Command::new(HERTZD);
@@ -165,6 +169,7 @@ fn a_process_that_was_stopped_has_no_stalled_worker() {
 
 #[test]
 fn the_workers_that_used_the_cpu_are_demoted_and_not_one_that_waits() {
+    let _turn = crate::turn(module_path!());
     // The hard limit would end the process. All is in a tick for longer than the limit, `waits` for longest.
     let mut config = "[worker.waits]\n[task.waits]\nworker = \"waits\"\nkind = \"load\"\nrate = 0.01\nrun = \"99s\"\nmode = \"sleep\"\n\
                       [worker.brief]\n[task.brief]\nworker = \"brief\"\nkind = \"load\"\nrate = 100\nrun = \"5ms\"\n"
@@ -211,6 +216,7 @@ fn failing_calls(folder: &Path) -> PathBuf {
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn without_the_metrics_thread_a_worker_that_hangs_is_summed_up_by_what_it_shows() {
+    let _turn = crate::turn(module_path!());
     let folder = tempfile::tempdir().unwrap();
     let (fails, socket) = (folder.path().join("fails"), folder.path().join("status.sock"));
     let mut command = Command::new(HERTZD);
@@ -236,6 +242,7 @@ fn without_the_metrics_thread_a_worker_that_hangs_is_summed_up_by_what_it_shows(
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn the_death_of_a_thread_ends_the_run_at_once() {
+    let _turn = crate::turn(module_path!());
     let folder = tempfile::tempdir().unwrap();
     let library = failing_calls(folder.path());
     let threads = [

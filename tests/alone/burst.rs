@@ -1,9 +1,6 @@
 //! Ten thousand tasks that are due at the same instant: every record of the burst finds room.
 
-#[path = "../src/sys/emulation.rs"]
-#[allow(dead_code, reason = "what is skipped is all that these tests use of it")]
-mod emulation;
-
+use crate::program::emulation;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::process::Command;
@@ -12,6 +9,7 @@ const TASKS: u64 = 10_000;
 
 #[test]
 fn a_burst_of_ten_thousand_aligned_ticks_loses_no_record() {
+    let _turn = crate::turn(module_path!());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("burst.toml");
     let mut text = "[worker.main]\npolicy = \"other\"\n".to_owned();

@@ -1,11 +1,10 @@
 //! A worker that gets no processor time any more: another program keeps its CPU to itself. The end of a run does not wait for it
 //! without limit, nor does the end of the process. In a program of its own, as no other test can use that CPU meanwhile.
 
-mod program;
-
+use crate::program;
+use crate::program::{Ended, HERTZD, Running, run_in, task};
 use hertzd::internals::{KernelClock, affinity, pause, pin, set_fifo};
 use hertzd::time::{Clock, Span};
-use program::{Ended, HERTZD, Running, run_in, task};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -97,6 +96,7 @@ fn run_starved(args: &[&str], meanwhile: impl Fn(&mut Running)) -> Option<Ended>
 
 #[test]
 fn the_end_of_a_run_gives_up_a_worker_that_gets_no_processor_time() {
+    let _turn = crate::turn(module_path!());
     let Some(ended) = run_starved(&["--for", "1s", "--stop-timeout", "500ms"], |_| {}) else { return };
     assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
     // It may have lost its CPU within a tick.
@@ -109,6 +109,7 @@ fn the_end_of_a_run_gives_up_a_worker_that_gets_no_processor_time() {
 
 #[test]
 fn a_stop_gives_up_a_worker_that_gets_no_processor_time() {
+    let _turn = crate::turn(module_path!());
     let stop = |running: &mut Running| running.signal("TERM");
     let Some(ended) = run_starved(&["--stop-timeout", "500ms"], stop) else { return };
     assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
@@ -118,6 +119,7 @@ fn a_stop_gives_up_a_worker_that_gets_no_processor_time() {
 
 #[test]
 fn status_says_what_a_run_that_is_over_waits_for_and_a_second_signal_ends_it() {
+    let _turn = crate::turn(module_path!());
     let Some(ended) = run_starved(&["--for", "1s", "--stop-timeout", "90s"], |running| {
         let socket = running.folder().join("s");
         running.wait_for("status says so", |_| {

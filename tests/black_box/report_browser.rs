@@ -1,9 +1,8 @@
 //! The page of `hertzd report` in a real browser: no error on its console in light, dark and narrow, nothing that axe-core finds
 //! serious, and nothing wider than a phone. Needs chromium, and axe-core in target/node, as .ci/run installs it.
 
-mod program;
-
-use program::{HERTZD, run_in};
+use crate::program;
+use crate::program::{HERTZD, run_in};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,11 @@
 //! Main reacts at once, no matter what hangs: a flood of signals, a frozen file system, a configuration that cannot be read, a
 //! reader of the log that has stalled, a tick that never returns.
 
-mod program;
-
+use crate::program;
+use crate::program::disk::Disk;
+use crate::program::{Ended, HERE, HERTZD, Running, count, run_in, start, task, thread_named};
 use hertzd::internals::{KernelClock, pause, writable};
 use hertzd::time::{Clock, Instant, Span};
-use program::disk::Disk;
-use program::{Ended, HERE, HERTZD, Running, count, run_in, start, task, thread_named};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -82,6 +81,7 @@ fn lines(path: &Path) -> u64 {
 
 #[test]
 fn ten_thousand_reloads_do_not_hold_up_a_stop() {
+    let _turn = crate::turn(module_path!());
     let (folder, disk) = folder_with_disk();
     let running = run_with_socket(folder, &recording(100));
     let flood = format!(
@@ -122,6 +122,7 @@ fn state(pid: u32, thread: u32) -> Option<char> {
 
 #[test]
 fn a_frozen_file_system_holds_up_its_recording_and_nothing_else() {
+    let _turn = crate::turn(module_path!());
     let (folder, path) = folder_with_disk();
     let Some(disk) = Disk::mount(folder.path(), path.clone()) else {
         program::skip("making and mounting a file system needs root, loop devices and mkfs.ext4");
@@ -175,6 +176,7 @@ fn a_frozen_file_system_holds_up_its_recording_and_nothing_else() {
 /// has the output.
 #[test]
 fn a_safe_value_that_a_frozen_file_system_kept_out_is_written_once_it_is_thawed() {
+    let _turn = crate::turn(module_path!());
     let (folder, path) = folder_with_disk();
     let Some(disk) = Disk::mount(folder.path(), path) else {
         program::skip("making and mounting a file system needs root, loop devices and mkfs.ext4");
@@ -217,6 +219,7 @@ fn a_safe_value_that_a_frozen_file_system_kept_out_is_written_once_it_is_thawed(
 /// wait behind it.
 #[test]
 fn a_log_on_a_frozen_file_system_is_a_reason_until_it_is_thawed_and_holds_up_no_stop() {
+    let _turn = crate::turn(module_path!());
     let (folder, path) = folder_with_disk();
     let Some(disk) = Disk::mount(folder.path(), path) else {
         program::skip("making and mounting a file system needs root, loop devices and mkfs.ext4");
@@ -258,6 +261,7 @@ fn a_log_on_a_frozen_file_system_is_a_reason_until_it_is_thawed_and_holds_up_no_
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_slow_disk_is_waited_for_until_it_has_taken_everything() {
+    let _turn = crate::turn(module_path!());
     let (folder, disk) = folder_with_disk();
     let (library, slow, manager) =
         (folder.path().join("slow_disk.so"), folder.path().join("slow"), folder.path().join("manager"));
@@ -307,6 +311,7 @@ fn fifo(path: &Path) {
 
 #[test]
 fn a_configuration_that_cannot_be_read_does_not_hold_up_a_stop() {
+    let _turn = crate::turn(module_path!());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("fifo.toml");
     fifo(&path);
@@ -326,6 +331,7 @@ fn a_configuration_that_cannot_be_read_does_not_hold_up_a_stop() {
 
 #[test]
 fn a_reload_that_hangs_holds_up_neither_status_nor_stop() {
+    let _turn = crate::turn(module_path!());
     let (folder, _disk) = folder_with_disk();
     let mut running = run_with_socket(folder, &recording(100));
     let (path, config) = (running.folder().join("fifo"), running.folder().join("test.toml"));
@@ -345,6 +351,7 @@ fn a_reload_that_hangs_holds_up_neither_status_nor_stop() {
 
 #[test]
 fn a_run_with_a_length_ends_while_a_reload_hangs() {
+    let _turn = crate::turn(module_path!());
     let (folder, _disk) = folder_with_disk();
     let mut running = run_with_socket_and(folder, &recording(100), &["--for", "16s"]);
     wait_for_snapshot(&mut running, "the start is over", |seen| seen["daemon"]["busy"].is_null());
@@ -390,11 +397,13 @@ fn assert_stuck(ended: &Ended) {
 
 #[test]
 fn a_run_with_a_length_ends_while_a_reload_waits_for_a_tick() {
+    let _turn = crate::turn(module_path!());
     assert_stuck(&reload_beside_a_tick_that_hangs(&["--for", "12s"]).wait());
 }
 
 #[test]
 fn a_tick_that_never_returns_holds_up_neither_status_nor_stop() {
+    let _turn = crate::turn(module_path!());
     let mut running = reload_beside_a_tick_that_hangs(&[]);
     wait_for_snapshot(&mut running, "other tasks tick", |seen| count(task(seen, "beside"), "ran") > 100);
     assert_eq!(count(&snapshot(&running)["daemon"], "reloads"), 0, "the reload cannot finish");
@@ -414,6 +423,7 @@ fn a_tick_that_never_returns_holds_up_neither_status_nor_stop() {
 
 #[test]
 fn a_fault_is_reported_to_a_stalled_reader_for_a_limited_time() {
+    let _turn = crate::turn(module_path!());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.toml");
     let talks = |n| format!("[task.t{n}]\nkind = \"load\"\nrate = 20\nfault = \"error\"\nfault-every = 1\n");
@@ -439,6 +449,7 @@ fn a_fault_is_reported_to_a_stalled_reader_for_a_limited_time() {
 
 #[test]
 fn an_error_before_the_start_does_not_wait_for_a_reader() {
+    let _turn = crate::turn(module_path!());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("wrong.toml");
     fs::write(&path, "[task.a]\nkind = \"load\"\n").unwrap();
@@ -472,6 +483,7 @@ fn code_in_time(mut command: Command) -> Option<i32> {
 
 #[test]
 fn a_service_manager_that_takes_nothing_delays_nothing() {
+    let _turn = crate::turn(module_path!());
     let (folder, _disk) = folder_with_disk();
     let path = folder.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();

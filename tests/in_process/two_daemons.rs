@@ -1,6 +1,6 @@
 //! Two daemons in one process, with tasks of the same names and outputs to devices of the same names in two file trees: neither sees the other.
 
-use super::program;
+use crate::program;
 use hertzd::config::{Blueprint, Config, Facts, Kind, Kinds, Section};
 use hertzd::internals::{Connections, Host, Loader, Options, Request, Requests, cpu_set_size};
 use hertzd::internals::{Roots, pause, run_daemon};

@@ -1,10 +1,11 @@
 //! The program as users and services see it: its output, its exit codes, and what it does when something fails.
 
-mod program;
-
+use crate::program;
+use crate::program::{
+    Ended, HERE, HERTZD, count, granted, is_root, nanos, of_ordinary_user, run, run_by, run_in, task,
+};
 use hertzd::internals::pause;
 use hertzd::time::Span;
-use program::{Ended, HERE, HERTZD, count, granted, is_root, nanos, of_ordinary_user, run, run_by, run_in, task};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,7 +25,7 @@ fn assert_reason(ended: &Ended, reason: Option<&str>) {
 
 #[test]
 fn the_demo_counts_are_exact() {
-    let summary = run_to_success(include_str!("../config/demo.toml"), "5s").summary();
+    let summary = run_to_success(include_str!("../../config/demo.toml"), "5s").summary();
     // 30000/1001 Hz: tick 149 is released at 4.97 s, tick 150 at 5.005 s.
     for (name, due) in [("control", 5_000), ("load", 150), ("memory", 50), ("cpu", 20), ("uptime", 5)] {
         let task = task(&summary, name);

@@ -1,10 +1,9 @@
 //! The hot thread makes no system call but its sleep: the tests count the calls of a worker with `strace`.
 
-mod program;
-
+use crate::program;
+use crate::program::{count, run, signal, skip, task, thread_named};
 use hertzd::internals::pause;
 use hertzd::time::Span;
-use program::{count, run, signal, skip, task, thread_named};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,19 +1,19 @@
 //! The closed loops of pages and examples do what their pages say: simulated, and in real time as simulated. What is compared is what
 //! each tick put out, so that a busy machine changes nothing: where ticks were skipped, the comparison ends.
 
-mod program;
 
 #[rustfmt::skip] // it has the usual format, not that of this crate
-#[path = "../src/cli/new/motor.rs.in"]
+#[path = "../../src/cli/new/motor.rs.in"]
 #[allow(missing_docs, unreachable_pub, reason = "it is written for a project of its own")]
 mod motor;
 
+use crate::program;
+use crate::program::{HERE, signal};
 use hertzd::cli::VirtualRun;
 use hertzd::config::{Config, Facts};
 use hertzd::internals::{Connections, Options, run_daemon};
 use hertzd::time::Span;
 use hertzd::{App, Kinds};
-use program::{HERE, signal};
 use std::fs;
 use std::path::Path;
 

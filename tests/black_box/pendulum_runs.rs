@@ -1,15 +1,10 @@
 //! `examples/pendulum` as the processes that it is, on a terminal of tmux too. Whether the pole stands is up to the machine: only what always
 //! holds is asserted.
 
-#![cfg(feature = "top")]
-
-mod pendulum_example;
-mod program;
-
+use crate::pendulum_example::example;
+use crate::program::{Ended, Running, signal, skip, snapshot, start, task};
 use hertzd::internals::pause;
 use hertzd::time::Span;
-use pendulum_example::example;
-use program::{Ended, Running, signal, skip, snapshot, start, task};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,10 +1,7 @@
 //! The task of the README's example, pasted into a new crate: it builds, and hertzd's commands run it.
 
-#[path = "../src/sys/emulation.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod emulation;
-
-use emulation::{NO_RUST, cannot_be_emulated};
+use crate::program::emulation;
+use crate::program::emulation::{NO_RUST, cannot_be_emulated};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -28,7 +25,7 @@ fn succeeds(command: &mut Command) -> Output {
 
 #[test]
 fn the_readme_shows_the_example() {
-    let example = include_str!("../examples/own_task.rs");
+    let example = include_str!("../../examples/own_task.rs");
     assert!(
         example.ends_with(&format!("\n\n{}", block("use hertzd::"))),
         "examples/own_task.rs is not the README's block"
@@ -52,7 +49,7 @@ fn the_readmes_example_builds_in_a_new_crate_and_ticks() {
 
     let dependencies = block("[dependencies]");
     assert_eq!(dependencies.lines().count(), 3);
-    // By this path tests/new.rs has had it built already.
+    // By this path tests/black_box/new.rs has had it built already.
     assert!(dependencies.contains("path = \"../hertzd\""), "{dependencies}");
     let dependencies = dependencies.replace("../hertzd", root.to_str().unwrap());
     let package = "[package]\nname = \"wheel\"\nversion = \"0.1.0\"\nedition = \"2024\"\n";

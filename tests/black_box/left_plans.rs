@@ -1,11 +1,10 @@
 //! What a run that was killed has left: its safe values are written right after it, or owed until they are, whatever starts in between; and what
 //! its outputs held before is not forgotten.
 
-mod program;
-
+use crate::program;
+use crate::program::disk::Disk;
+use crate::program::{HERTZD, Running, run_in};
 use hertzd::internals::lock_as_hertzd;
-use program::disk::Disk;
-use program::{HERTZD, Running, run_in};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};

@@ -1,14 +1,12 @@
 //! A fan of hwmon whose device goes away while hertzd runs, and comes back with another number: a tree of plain files, named as in `/sys`; no
 //! driver is behind them. The daemon runs in this process, which only so can say where that tree is.
 
-mod program;
-
+use crate::program::{HERE, PATIENCE};
 use hertzd::config::{Config, Facts, Kinds};
 use hertzd::internals::{
     Connections, Host, KernelClock, Loader, Options, Request, Requests, Roots, cpu_set_size, pause, run_daemon,
 };
 use hertzd::time::{Clock, Span};
-use program::{HERE, PATIENCE};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

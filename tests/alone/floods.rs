@@ -1,10 +1,8 @@
 //! What others send without an end has one: connections to the status socket, and answers from it.
 
-mod program;
-
+use crate::program::{HERE, HERTZD, Running, copy_program, emulation, is_root, run_in, skip, status};
 use hertzd::internals::pause;
 use hertzd::time::Span;
-use program::{HERE, HERTZD, Running, copy_program, emulation, is_root, run_in, skip, status};
 use std::collections::VecDeque;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -41,6 +39,7 @@ fn flood(socket: &Path, ends: &AtomicBool) -> usize {
 #[test]
 #[ignore = "floods the socket that FLOODED names: for the tests here that are several users"]
 fn flood_as_another_user() {
+    let _turn = crate::turn(module_path!());
     let Some(socket) = std::env::var_os("FLOODED") else { return };
     let (socket, ends) = (Path::new(&socket), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -78,7 +77,7 @@ impl Flood {
             assert!(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status().unwrap().success());
         }
         let mut command = by_user(user, &program);
-        command.args(["flood_as_another_user", "--exact", "--ignored", "--nocapture"]).env("FLOODED", socket);
+        command.args(["floods::flood_as_another_user", "--exact", "--ignored", "--nocapture"]).env("FLOODED", socket);
         let mut flood = Self(command.stdout(Stdio::piped()).spawn().unwrap());
         let lines = BufReader::new(flood.0.stdout.take().unwrap()).lines().map_while(Result::ok);
         assert!(lines.into_iter().any(|line| line.contains("flooded")), "it has ended");
@@ -95,6 +94,7 @@ impl Drop for Flood {
 
 #[test]
 fn a_flood_by_one_user_keeps_no_other_user_from_the_status() {
+    let _turn = crate::turn(module_path!());
     if !is_root() || emulation::cannot_be_emulated(emulation::OTHER_OWNERS) {
         return skip("only root can be several users");
     }
@@ -139,6 +139,7 @@ impl Drop for Over<'_> {
 
 #[test]
 fn a_flood_of_connections_keeps_no_reload_from_its_devices() {
+    let _turn = crate::turn(module_path!());
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("value"), "1\n").unwrap();
     let socket = folder.path().join("s");
@@ -175,6 +176,7 @@ fn a_flood_of_connections_keeps_no_reload_from_its_devices() {
 
 #[test]
 fn an_answer_without_an_end_is_given_up_at_its_limit() {
+    let _turn = crate::turn(module_path!());
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("s");
     let listener = UnixListener::bind(&socket).unwrap();

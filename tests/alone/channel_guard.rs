@@ -3,10 +3,7 @@
 //!
 //! The test runs the guarded channel, then the bare one, and compares.
 
-#[path = "../src/sys/emulation.rs"]
-#[allow(dead_code, reason = "what is skipped is all that these tests use of it")]
-mod emulation;
-
+use crate::program::emulation;
 use hertzd::channels::{TickRecord, TickSink, ticks};
 use hertzd::internals::Host;
 use hertzd::internals::{KernelClock, pause, thread_cpu_time};
@@ -113,6 +110,7 @@ fn bare(cpu: usize) -> Sent {
 
 #[test]
 fn a_guarded_send_does_not_hang_where_a_bare_one_does() {
+    let _turn = crate::turn(module_path!());
     if let Err(error) = std::thread::spawn(|| set_fifo(50)).join().unwrap() {
         emulation::say_skipped(&format!("no real-time priority (CAP_SYS_NICE): {error}"));
         return;

@@ -1,9 +1,7 @@
 //! The age of what is used at the end of a chain, in a daemon that runs: against the clock as the tasks themselves read it. And behind
 //! an output whose values others take; at the desk too, where each instant is exact.
 
-mod desk;
-
-use desk::Desk;
+use crate::desk::Desk;
 use hertzd::Kinds;
 use hertzd::config::{Blueprint, Config, Facts, Key, Kind, Section, Value};
 use hertzd::internals::{

@@ -1,7 +1,7 @@
 //! The effect of a stall: the program is stopped for two seconds. Afterwards no policy holds more debt than its limit.
 
-mod program;
-
+use crate::program;
+use crate::program::{Ended, HERTZD, Running, count, nanos, run, run_in, start, task};
 use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts};
 use hertzd::internals::{Connections, Options, Request, Requests, run_daemon};
@@ -9,7 +9,6 @@ use hertzd::internals::{Host, cpu_set_size};
 use hertzd::internals::{KernelClock, pause};
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::{Clock, Span};
-use program::{Ended, HERTZD, Running, count, nanos, run, run_in, start, task};
 use serde::Deserialize;
 use serde_json::Value;
 use std::fs;
@@ -51,6 +50,7 @@ fn stall(mut running: Running, end: impl FnOnce(&Running)) -> Ended {
 
 #[test]
 fn a_stall_shows_and_is_accounted_for() {
+    let _turn = crate::turn(module_path!());
     let config = config(|_| "kind = \"load\"\nrun = \"20us\"".into());
     let mut running = run(&config, &["--json"]);
     running.wait_until_granted();
@@ -124,6 +124,7 @@ impl Drop for Group {
 /// What came up while the service's control group was frozen is `stalled`, and status says that no daemon answers meanwhile.
 #[test]
 fn what_is_missed_in_a_frozen_control_group_is_stalled() {
+    let _turn = crate::turn(module_path!());
     let group = match Group::new() {
         Ok(group) => group,
         Err(error) => return program::skip(&format!("no control group can be made: {error}")),
@@ -224,6 +225,7 @@ const IN_CHILD: &str = "HERTZD_TEST_STALL_IN_CHILD";
 /// Starts this test binary again as a child process, which can be stopped.
 #[test]
 fn no_policy_holds_more_debt_than_its_limit() {
+    let _turn = crate::turn(module_path!());
     if let Some(path) = std::env::var_os(IN_CHILD) {
         let [enough, begun] = [ENOUGH, BEGUN].map(|name| Path::new(&path).with_file_name(name));
         let summary = run_probes(enough, begun);
@@ -233,7 +235,7 @@ fn no_policy_holds_more_debt_than_its_limit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("summary");
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "no_policy_holds_more_debt_than_its_limit", "--nocapture"]).env(IN_CHILD, &path);
+    command.args(["--exact", "stall::no_policy_holds_more_debt_than_its_limit", "--nocapture"]).env(IN_CHILD, &path);
     let mut running = start(folder, command);
     running.wait_for("each probe has ticked", |running| running.folder().join(BEGUN).exists());
     let ended = stall(running, |running| fs::write(running.folder().join(ENOUGH), "").unwrap());

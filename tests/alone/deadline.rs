@@ -1,10 +1,9 @@
 //! `policy = "deadline"` on the real kernel: it promises a share of all CPUs, and refuses more than there is.
 
-mod program;
-
+use crate::program;
+use crate::program::{HERTZD, Running, count, is_root, nanos, run, run_in, task, thread_named};
 use hertzd::internals::{pause, set_deadline};
 use hertzd::time::Span;
-use program::{HERTZD, Running, count, is_root, nanos, run, run_in, task, thread_named};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::process::{Command, Output};
@@ -66,6 +65,7 @@ fn policies(summary: &Value) -> Vec<(&str, &str)> {
 
 #[test]
 fn tick_0_is_on_time() {
+    let _turn = crate::turn(module_path!());
     let _alone = alone();
     let config =
         "[worker.main]\npolicy = \"deadline\"\n[task.slow]\nkind = \"load\"\nworker = \"main\"\nperiod = \"2s\"\n";
@@ -90,6 +90,7 @@ fn tick_0_is_on_time() {
 /// runtime that the ticks need.
 #[test]
 fn the_default_runtime_covers_the_spin_tail() {
+    let _turn = crate::turn(module_path!());
     let _alone = alone();
     let config = "[worker.main]\npolicy = \"deadline\"\nspin = \"4ms\"\n\
                   [task.busy]\nkind = \"load\"\nworker = \"main\"\nperiod = \"10ms\"\nrun = \"4500us\"\n";
@@ -134,6 +135,7 @@ fn cpus() -> usize {
 /// the host of this machine takes from it looks like a long run: so no share is certain here, as it is in tests/causes.rs.
 #[test]
 fn a_worker_that_overruns_its_runtime_is_throttled() {
+    let _turn = crate::turn(module_path!());
     let _alone = alone();
     let config = "[worker.main]\npolicy = \"deadline\"\nruntime = \"5ms\"\n\
                   [task.long]\nkind = \"load\"\nworker = \"main\"\nperiod = \"20ms\"\nrun = \"10ms\"\ndeadline = \"15ms\"\n";
@@ -151,6 +153,7 @@ fn a_worker_that_overruns_its_runtime_is_throttled() {
 
 #[test]
 fn a_reload_waits_for_the_bandwidth_of_the_workers_that_end() {
+    let _turn = crate::turn(module_path!());
     let _alone = alone();
     if !is_root() {
         program::skip("the policy \"deadline\" is granted to root only");
@@ -189,6 +192,7 @@ fn a_reload_waits_for_the_bandwidth_of_the_workers_that_end() {
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_worker_that_requires_its_policy_does_not_run_without_it_after_a_reload() {
+    let _turn = crate::turn(module_path!());
     let _alone = alone();
     if !is_root() {
         program::skip("the policy \"deadline\" is granted to root only");
@@ -245,6 +249,7 @@ fn name(thread: &std::path::Path) -> String {
 
 #[test]
 fn a_refused_reload_leaves_no_worker_behind() {
+    let _turn = crate::turn(module_path!());
     let _alone = alone();
     let steady = "[worker.main]\n[task.steady]\nkind = \"load\"\nworker = \"main\"\nrate = 100\n";
     let mut running = run_with_socket(steady);

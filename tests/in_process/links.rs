@@ -1,7 +1,6 @@
 //! Values from task to task: the order of a chain under random rates, phases and deadlines, and what arrives in a daemon that runs.
 
-mod virtual_worker;
-
+use crate::virtual_worker::SplitMix;
 use hertzd::Kinds;
 use hertzd::config::{Blueprint, Config, Facts, Key, Kind, Section, Value};
 use hertzd::internals::{Connections, Host, Options, Request, Requests, cpu_set_size, pause, run_daemon};
@@ -11,7 +10,6 @@ use hertzd::time::{Instant, Span};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
-use virtual_worker::SplitMix;
 
 const INPUT: Key = Key::new("input", Value::Input, "What it takes.");
 const FAILS_EVERY: Key =

@@ -2,8 +2,7 @@
 //!
 //! The monotonic clock goes on; the steps change the offset from it, as main's measurements do.
 
-mod virtual_worker;
-
+use crate::virtual_worker::{Keep, Spec, SplitMix, task_set};
 use hertzd::channels::{Live, LiveCounts, TickRecord};
 use hertzd::internals::{Control, Report, Runner, SimClock, Slot, TaskSet};
 use hertzd::pacing::{Account, Grid, Overrun, Rate, Schedule, Sleeps, Tail};
@@ -11,7 +10,6 @@ use hertzd::task::{Task, Tick, TickError};
 use hertzd::time::{Clock, Instant, Span, Wake};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use virtual_worker::{Keep, Spec, SplitMix, task_set};
 
 const HOUR: Span = Span::from_seconds(3_600);
 const MILLISECOND: Span = Span::from_millis(1);

@@ -1,22 +1,10 @@
 //! `examples/pendulum`: its physics by itself, and its loop on the virtual clock, where nothing depends on how busy the machine is.
-//! `tests/pendulum_runs.rs` has the processes.
+//! `tests/black_box/pendulum_runs.rs` has the processes.
 
-#![cfg(feature = "top")]
-
-mod desk;
-mod pendulum_example;
-#[path = "../examples/pendulum/physics.rs"]
-#[allow(dead_code, reason = "the example uses more of it")]
-mod physics;
-mod program;
-#[path = "../examples/pendulum/row.rs"]
-#[allow(dead_code, reason = "the example uses more of it")]
-mod row;
-
-use desk::Table;
-use pendulum_example::example;
-use physics::{CartPole, State, World};
-use row::Row;
+use crate::desk::Table;
+use crate::pendulum_example::example;
+use crate::physics::{CartPole, State, World};
+use crate::row::Row;
 use std::fs;
 use std::process::Command;
 
@@ -114,8 +102,8 @@ fn the_world_ends_at_the_track_and_at_the_floor() {
 fn what_is_told_between_the_processes_is_read_as_it_was_written() {
     let state = State { position: -0.25, speed: 1e-9, angle: 1.25, rate: -123.456 };
     let (mut text, mut other) = (String::new(), String::new());
-    row::pole(&mut text, 7, state);
-    row::pole(&mut other, 123_456_789_012, State { rate: 1e12, ..State::default() });
+    crate::row::pole(&mut text, 7, state);
+    crate::row::pole(&mut other, 123_456_789_012, State { rate: 1e12, ..State::default() });
     assert_eq!(text.len(), other.len(), "{text}{other}");
     assert!(text.starts_with("step 000000000007\nposition -0000.25000000\n") && text.ends_with("check 000000000007\n"));
     for fell in [None, Some(5)] {
@@ -125,7 +113,7 @@ fn what_is_told_between_the_processes_is_read_as_it_was_written() {
     assert_eq!(Row::read("1 2 3"), None);
     for (text, force) in [("1.5\n", Some(1.5)), ("-10\n\n\n", Some(-10.0)), ("", None), ("1.5", None), ("NaN\n", None)]
     {
-        assert_eq!(row::force(text.as_bytes()), force, "{text:?}");
+        assert_eq!(crate::row::force(text.as_bytes()), force, "{text:?}");
     }
 }
 
