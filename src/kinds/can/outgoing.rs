@@ -160,7 +160,7 @@ impl Outgoing {
     }
 
     /// One tick: decides what each signal puts out.
-    pub(super) fn step(&mut self, passed: Span, reset: bool) {
+    pub(super) fn step(&mut self, passed: Span, reset: Option<bool>) {
         if !std::mem::replace(&mut self.begun, true) {
             self.take_up_start();
         }

@@ -225,7 +225,7 @@ impl Task for Sender {
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
-        let reset = self.reset.as_ref().is_some_and(|reset| reset.get() > 0.0);
+        let reset = self.reset.as_ref().and_then(Input::is_on);
         let periods = i64::try_from(tick.skipped).unwrap_or(i64::MAX).saturating_add(1);
         let passed = Span::from_nanos(tick.period.nanos().saturating_mul(periods));
         let Self { bus, ids, frames, ready, sent, write_errors, always, live, .. } = self;
