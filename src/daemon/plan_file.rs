@@ -130,8 +130,11 @@ impl PlanFile {
         let outputs = guards.iter().map(|guard| output(guard)).filter(|output| !output.writes.is_empty());
         let owed = self.left.as_mut().map(|left| left.still_owed(guards)).unwrap_or_default();
         let outputs: Vec<_> = outputs.chain(owed).collect();
-        let holds = guards.iter().filter(|guard| guard.keeps_what_it_has()).map(|guard| guard.task().to_owned());
-        let plan = SafePlan { version: VERSION, pid: std::process::id(), outputs, holds: holds.collect() };
+        let tasks = |is_one: fn(&Guard) -> bool| {
+            guards.iter().filter(|guard| is_one(guard)).map(|guard| guard.task().to_owned()).collect()
+        };
+        let (holds, own) = (tasks(Guard::keeps_what_it_has), tasks(Guard::has_no_plan));
+        let plan = SafePlan { version: VERSION, pid: std::process::id(), outputs, holds, own };
         let Some(path) = &self.path else {
             if !plan.outputs.is_empty() && !std::mem::replace(&mut self.missing_is_said, true) {
                 warn!(

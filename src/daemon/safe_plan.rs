@@ -44,6 +44,9 @@ pub(crate) struct SafePlan {
     /// The tasks of those: nothing is written to their targets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) holds: Vec<String>,
+    /// The tasks of those whose safe value only the process itself could write.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) own: Vec<String>,
 }
 
 /// One output.
@@ -232,7 +235,7 @@ impl FoundPlan {
 impl SafePlan {
     /// Whether it names no output, not even one that keeps what it has.
     pub(super) const fn is_empty(&self) -> bool {
-        self.outputs.is_empty() && self.holds.is_empty()
+        self.outputs.is_empty() && self.holds.is_empty() && self.own.is_empty()
     }
 
     /// The text of the file.
@@ -358,7 +361,7 @@ mod tests {
     fn a_plan_that_would_not_be_read_is_not_written() {
         let of = |outputs: usize, name: usize| {
             let output = PlannedOutput { task: "x".repeat(name), writes: Vec::new(), written: false };
-            SafePlan { version: VERSION, pid: 1, outputs: vec![output; outputs], holds: Vec::new() }
+            SafePlan { version: VERSION, pid: 1, outputs: vec![output; outputs], holds: Vec::new(), own: Vec::new() }
         };
         let written = |plan: &SafePlan| {
             let file = tempfile::NamedTempFile::new().unwrap();

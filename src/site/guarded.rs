@@ -65,6 +65,10 @@ impl SafeWrite for Writer {
         Vec::new()
     }
 
+    fn has_no_plan(&self) -> bool {
+        true
+    }
+
     fn shown(&self) -> String {
         format!("that of {}", self.target)
     }

@@ -132,7 +132,8 @@ impl Law {
     /// One tick; `reset`: `None`: not known, which is no fall. `elapsed` seconds after the release of the one before: skipped ones count.
     pub(super) fn step(&mut self, value: f64, reset: Option<bool>, elapsed: f64) -> Option<Change> {
         let reset = reset.unwrap_or(self.reset);
-        let rose = reset && !std::mem::replace(&mut self.reset, reset);
+        let before = std::mem::replace(&mut self.reset, reset);
+        let rose = reset && !before;
         let found = self.found(value);
         if found == self.level {
             (self.coming, self.missing) = (None, None);

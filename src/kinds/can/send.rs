@@ -249,8 +249,11 @@ impl Task for Sender {
                     *write_errors += lost;
                     done = Err(LOST);
                 }
-                for (at, frame) in frames.iter().enumerate() {
-                    let Some(next) = frame.next(*always) else { continue };
+                for (at, frame) in frames.iter_mut().enumerate() {
+                    let Some(next) = frame.next(*always) else {
+                        frame.stays();
+                        continue;
+                    };
                     if open.under_way[at].is_some() {
                         frame.was_not_sent(&io::Error::from_raw_os_error(libc::EBUSY));
                         *write_errors += 1.0;

@@ -155,7 +155,8 @@ impl Law {
     /// One tick.
     pub(in crate::kinds) fn step(&mut self, step: &Step) -> Wanted {
         let reset = step.reset.unwrap_or(self.reset);
-        let rose = reset && !std::mem::replace(&mut self.reset, reset);
+        let before = std::mem::replace(&mut self.reset, reset);
+        let rose = reset && !before;
         let is_good = step.input.is_finite();
         if step.tripped {
             self.enter_safe(true);

@@ -236,7 +236,8 @@ impl Alarm {
     fn step(&mut self, does: &Does, value: f64, reset: Option<bool>) {
         let Does::Alarm { high, hihi, hysteresis, latch } = *does else { unreachable!() };
         let reset = reset.unwrap_or(self.reset);
-        let rose = reset && !std::mem::replace(&mut self.reset, reset);
+        let before = std::mem::replace(&mut self.reset, reset);
+        let rose = reset && !before;
         let still = |limit: f64, at: bool| if at { limit - hysteresis } else { limit };
         let found = match value {
             value if !value.is_finite() => 3,
