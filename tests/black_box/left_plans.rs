@@ -379,10 +379,6 @@ fn is_live(running: &Running) -> bool {
 
 fn end(running: Running) {
     running.signal("TERM");
-    is_restored(running);
-}
-
-fn is_restored(running: Running) {
     let ended = running.wait();
     assert!(ended.status.success() && fan(ended.folder.path()) == "0.5\n", "{}", ended.describe());
 }
@@ -435,6 +431,9 @@ fn of_two_starts_each_gives_back_what_was_there_before_a_kill() {
     drop(writer);
     first.wait_for("it is live", is_live);
     end(second);
+    let plan_of_first = place.path().join("hertzd").join(first.pid().to_string());
+    let planned = |folder: &Path| plan(folder)["outputs"].as_array().map(Vec::len);
+    first.wait_for("it owes no other output's value", |_| planned(&plan_of_first) == Some(1));
     end(first);
 }
 
@@ -454,7 +453,11 @@ fn what_is_owed_is_tried_once_more_at_the_end() {
     other.wait();
     running.signal("TERM");
     running.signal("CONT");
-    is_restored(running);
+    let ended = running.wait();
+    let is_safe = ended.status.success() && fan(ended.folder.path()) == "0.5\n";
+    // On a machine that has no time for it, it may be given up.
+    let is_said = ended.status.code() == Some(1) && ended.stderr.contains("the write has not returned");
+    assert!(is_safe || is_said, "{}", ended.describe());
 }
 
 /// The kernel gives a device that comes back another number, and its old one to another device.
