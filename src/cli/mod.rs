@@ -25,6 +25,7 @@ mod running;
 mod runtime;
 mod runtime_lock;
 mod runtime_places;
+mod runtime_turn;
 mod safe;
 mod safe_anew;
 mod safe_owner;

@@ -191,10 +191,10 @@ impl Builder {
         self.shared.owed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until everything is done, for `patience` at most, and for longer where a start was stopped and has still to write what runs before it have
-    /// left. Also returns what is [owed](Self::owed), with what of that is not written.
+    /// Waits until everything is done, for `patience` at most, and for longer where something is still to be written that runs before it have left.
+    /// Also returns what is [owed](Self::owed) then; of a start that was stopped, with what it has not written.
     pub(super) fn finish(mut self, patience: Duration) -> (BuilderEnd, Option<String>) {
-        let patience = if self.left().is_some() { patience + LEFT_PATIENCE } else { patience };
+        let patience = if self.left().or(self.owed()).is_some() { patience + LEFT_PATIENCE } else { patience };
         let (reply, answer) = bounded(1);
         let prepared = std::mem::replace(&mut self.prepared, never());
         self.close(prepared); // and what is left in it
@@ -319,13 +319,13 @@ impl BuilderLoop {
         result
     }
 
-    /// The process ends: if it never started, nobody else has what runs before this one have left.
+    /// The process ends: nobody else has what runs before this one have left, and a target may have become free since it was tried last.
     fn make_left_safe(&mut self) {
-        if self.plan.left_by_start().is_none() {
+        if self.plan.left().is_none() {
             return;
         }
         self.shared.begin("writing the safe values that an earlier run has left".into());
-        if self.plan.write_left(&self.guard.planned(), true) {
+        if self.plan.write_left_at_end(&self.guard.planned()) {
             self.update_plan("still has outputs of an earlier run that were written");
         }
         self.show_left();

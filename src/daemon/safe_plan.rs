@@ -274,6 +274,19 @@ impl SafePlan {
         }
     }
 
+    /// What a plan of this user says that another process has locked.
+    ///
+    /// # Errors
+    /// It is not there any more, or cannot be read.
+    pub(super) fn look(path: &Path) -> Result<Self, NoPlan> {
+        let found = FoundPlan::open(path)?;
+        let unusable = |why: &dyn Display| NoPlan::Unusable(format!("{}: {why}", path.display()));
+        if !found.is_own() {
+            return Err(unusable(&"it belongs to another user"));
+        }
+        Ok(read(&found.file).map_err(|why| unusable(&why))?.followed())
+    }
+
     /// The same where the devices are now.
     fn followed(mut self) -> Self {
         for output in &mut self.outputs {
