@@ -1,23 +1,15 @@
 //! What `hertzd safe` has written, read back.
 
-use crate::sys::clock::pause;
-use crate::time::Span;
-
-/// Many drivers look at their chip every second or two, and show what they saw then: it is read again, for 3 s at most.
-const LOOKS: u32 = 60;
-const BETWEEN: Span = Span::from_millis(50);
+use crate::safety::wrong_in_the_end;
 
 /// Looks at all of these until nothing is wrong with any, and says what still is at the end, with the task's name before it where one is
 /// given. They are read once all are written, so that none is held up by another.
 pub(super) fn amiss(looks: Vec<(Option<&str>, impl Fn() -> Option<String>)>) -> Vec<String> {
-    let mut left: Vec<_> = looks.into_iter().filter_map(|(task, look)| Some((task, look()?, look))).collect();
-    for _ in 1..LOOKS {
-        if left.is_empty() {
-            break;
-        }
-        pause(BETWEEN);
-        left = left.into_iter().filter_map(|(task, _, look)| Some((task, look()?, look))).collect();
-    }
+    let mut left: Vec<_> = looks.into_iter().map(|(task, look)| (task, String::new(), look)).collect();
+    _ = wrong_in_the_end(|| {
+        left.retain_mut(|(_, what, look)| look().is_some_and(|wrong| (*what = wrong, true).1));
+        (!left.is_empty()).then_some(())
+    });
     let why = "either its chip does not keep that number, or something else writes to it";
     let say = |(task, what, _): &(Option<&str>, String, _)| {
         let task = task.map_or_else(String::new, |task| format!("{task}: "));

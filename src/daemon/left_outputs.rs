@@ -7,7 +7,7 @@ use super::failure::Failure;
 use super::left_plans::{keep_aside, kept_aside, take_when_free};
 use super::safe_plan::{NoPlan, PlannedOutput, SafePlan, is_at, refused};
 use crate::kinds::output::{LeftWrite, LeftWrites, Targets, is_left_to_another, once_more};
-use crate::safety::{Guard, LiveOutputs, Owing, PlannedWrite};
+use crate::safety::{Guard, LiveOutputs, Owing, PlannedWrite, wrong_in_the_end};
 use crate::site::Common;
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::helper;
@@ -31,10 +31,6 @@ const AGAIN_EVERY: Span = Span::from_seconds(2);
 
 /// How often it is looked whether something has ended that is waited for.
 const BETWEEN: Span = Span::from_millis(10);
-
-/// How often, and after what time, what was written is read until it is there: many drivers look at their chip every second or two.
-const LOOKS: u32 = 60;
-const BETWEEN_LOOKS: Span = Span::from_millis(50);
 
 /// What to do about one that failed, and about one whose target another hertzd has.
 const LOOK: &str = "look at the device, or switch off what it drives";
@@ -441,8 +437,7 @@ fn make_all(output: &PlannedOutput, planner: u32) -> io::Result<()> {
 /// Says what a value holds some time after it was written, if it needs others for its effect, and holds something else.
 fn say_unlike(task: &str, writes: &[PlannedWrite]) {
     for value in once_more(Vec::new(), writes) {
-        let is_like = (0..LOOKS).any(|_| value.amiss(None).is_none() || (pause(BETWEEN_LOOKS), false).1);
-        if let Some(why) = value.amiss(None).filter(|_| !is_like) {
+        if let Some(why) = wrong_in_the_end(|| value.amiss(None)) {
             warn!(
                 task,
                 "{task}: {why}; either its chip does not keep that number, or something else writes to it: {LOOK}"

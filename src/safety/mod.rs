@@ -7,6 +7,7 @@
 //! | `owed` | outputs that have ended without their safe value, until it is written |
 //! | `planned_write` | the same, as another process can |
 //! | `live` | for the kind heartbeat: which outputs put out what they are told |
+//! | `settled` | reading back until a driver shows what was written |
 //! | `written`, `reading` | what the target was given last, and what it is read back to hold |
 
 mod guard;
@@ -14,6 +15,7 @@ mod live;
 mod owed;
 mod planned_write;
 mod reading;
+mod settled;
 mod written;
 
 pub(crate) use guard::{Guard, HeldFor, MadeSafe, SafeWrite, Terms, Watched, Writing, was_replaced};
@@ -21,4 +23,5 @@ pub(crate) use live::{Live, LiveOutputs, Liveness, Named, Owing};
 pub(crate) use owed::{Leave, Owed};
 pub(crate) use planned_write::PlannedWrite;
 pub(crate) use reading::{Lapse, ReadBack, Reading};
+pub(crate) use settled::wrong_in_the_end;
 pub(crate) use written::{LastWritten, SETTINGS};

@@ -6,12 +6,11 @@ use super::digits::{Digits, number};
 use super::fan;
 use super::held::Held;
 use super::place::Place;
-use super::port::{Content, READ_AGAIN, READ_TRIES};
+use super::port::Content;
 use super::reopen::set_up;
 use super::target::Target;
-use crate::safety::{Guard, Owed};
+use crate::safety::{Guard, Owed, wrong_in_the_end};
 use crate::site::{Beginning, Refusal};
-use crate::sys::clock::pause;
 use std::io;
 use std::sync::{Arc, Weak};
 use tracing::warn;
@@ -84,12 +83,10 @@ fn is_its_chips(content: Option<&Content>) -> bool {
 /// What a fan that was taken from its chip holds in place of this, for as long as a driver may show what it saw before; `None`: this, or it is its
 /// chip's again, as was asked for. Some chips keep fewer steps than they take, so it is no failure.
 fn holds_otherwise(target: &Target, held: &Held, wanted: f64) -> Option<String> {
-    let look = || {
+    wrong_in_the_end(|| {
         let now = content(target, held).filter(|now| !is_its_chips(Some(now)))?;
         number(&now.value).is_some_and(|read| read.total_cmp(&wanted).is_ne()).then(|| now.value.trim().to_owned())
-    };
-    let is_there = (0..READ_TRIES).any(|_| look().is_none() || (pause(READ_AGAIN), false).1);
-    if is_there { None } else { look() }
+    })
 }
 
 /// Makes a target ready to be written: a PWM channel gets its period, a GPIO line becomes an output.

@@ -5,18 +5,12 @@ use super::digits::{Digits, LONGEST, number};
 use super::fan;
 use super::put;
 use super::setting::{Sort, in_force};
-use crate::safety::{LastWritten, PlannedWrite, SETTINGS, SafeWrite};
-use crate::sys::clock::pause;
-use crate::time::Span;
+use crate::safety::{LastWritten, PlannedWrite, SETTINGS, SafeWrite, wrong_in_the_end};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
-
-/// How often a setting is read again until it shows what was written, and after what time.
-pub(super) const READ_TRIES: u32 = 60;
-pub(super) const READ_AGAIN: Span = Span::from_millis(50);
 
 /// What a text goes to.
 #[derive(Debug)]
@@ -313,16 +307,14 @@ impl SafeWrite for SafeWriter {
         }
     }
 
-    /// Waits until its settings read as they were written: many drivers look at their chip every second or two, and show what they saw then.
+    /// Waits until its settings read as they were written.
     fn confirm(&self) -> io::Result<()> {
         let read = |setting: &SafeSetting| {
             let wrote = if setting.is_replaced.load(Ordering::Relaxed) { fan::MANUAL } else { &setting.text };
             line_of(&setting.file).map_or(Ok(()), |found| setting.expect(&found, wrote))
         };
-        self.settings.iter().try_for_each(|setting| {
-            let is_read = (0..READ_TRIES).any(|_| read(setting).is_ok() || (pause(READ_AGAIN), false).1);
-            if is_read { Ok(()) } else { read(setting) }
-        })
+        let wrong = self.settings.iter().find_map(|setting| wrong_in_the_end(|| read(setting).err()));
+        wrong.map_or(Ok(()), Err)
     }
 
     fn number(&self) -> f64 {
@@ -357,6 +349,7 @@ impl SafeWrite for SafeWriter {
 mod tests {
     use super::*;
     use crate::safety::Guard;
+    use crate::time::Span;
     use std::io::Write;
 
     #[test]

@@ -1,0 +1,33 @@
+//! Reading back once a driver has had the time to see what was written. Blocks, for 3 s at most.
+
+use crate::sys::clock::pause;
+use crate::time::Span;
+
+/// Many drivers look at their chip every second or two, and show what they saw then.
+const LOOKS: u32 = 60;
+const BETWEEN: Span = Span::from_millis(50);
+
+/// Looks until nothing is wrong any more; what still is at the end.
+pub(crate) fn wrong_in_the_end<Wrong>(mut look: impl FnMut() -> Option<Wrong>) -> Option<Wrong> {
+    for _ in 1..LOOKS {
+        look()?;
+        pause(BETWEEN);
+    }
+    look()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_right_after_a_while_is_not_wrong() {
+        let mut looks = 0;
+        let late = || {
+            looks += 1;
+            (looks < 3).then_some("reads 1")
+        };
+        assert_eq!((wrong_in_the_end(late), looks), (None, 3));
+        assert_eq!(wrong_in_the_end(|| Some("reads 1")), Some("reads 1"));
+    }
+}
