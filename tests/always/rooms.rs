@@ -1,6 +1,6 @@
 //! Compares the table of rooms in docs/architecture.md with the imports of the code: a room uses only the rooms that its
-//! row allows and no path that its row forbids, no files import each other in a circle, and no state is kept by the process where each daemon has
-//! its own.
+//! row allows and no path that its row forbids, no files import each other in a circle (those of benches/peers neither), and no state is kept by
+//! the process where each daemon has its own.
 
 use crate::imports::{Sources, Table, circles, table, uses, violations};
 use std::collections::BTreeSet;
@@ -23,11 +23,19 @@ fn read_folder(folder: &Path, under: &str, into: &mut Sources) {
     }
 }
 
+/// The files under a folder of the repository; none if it is not there.
+fn folder(path: &str) -> Sources {
+    let mut sources = Sources::new();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    if folder.is_dir() {
+        read_folder(&folder, "", &mut sources);
+    }
+    sources
+}
+
 /// The crate's own files.
 fn sources() -> Sources {
-    let mut sources = Sources::new();
-    read_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), "", &mut sources);
-    sources
+    folder("src")
 }
 
 /// The crate's own files, with `line` added to one of them.
@@ -66,8 +74,11 @@ fn every_room_uses_only_what_its_row_allows() {
 
 #[test]
 fn no_files_import_each_other_in_a_circle() {
-    let found: Vec<_> = circles(&sources()).into_iter().map(|circle| circle.join(" -> ")).collect();
-    assert!(found.is_empty(), "{}", found.join("\n"));
+    // The package is without benches/peers.
+    for crate_of in ["src", "benches/peers/src"].map(folder).into_iter().filter(|sources| !sources.is_empty()) {
+        let found: Vec<_> = circles(&crate_of).into_iter().map(|circle| circle.join(" -> ")).collect();
+        assert!(found.is_empty(), "{}", found.join("\n"));
+    }
 }
 
 /// Rooms without statics and thread-locals: what their tasks share belongs to the daemon that builds them, and two daemons may live in one process.
@@ -224,6 +235,45 @@ fn a_circle_of_any_length_is_found() {
         2,
         "one through each pair of files"
     );
+}
+
+#[test]
+fn a_name_may_stand_for_a_module_and_for_another_item() {
+    let edited = |edits: &[(&str, &str)]| {
+        small(|sources| {
+            for (path, line) in edits {
+                sources.entry((*path).to_owned()).or_default().push_str(line);
+            }
+        })
+    };
+    let circle = |one: &str, other: &str| BTreeSet::from([vec![one.to_owned(), other.to_owned()]]);
+    let leaf_imports_it = ("low/leaf.rs", "use super::stem; fn f() { stem::twig(); }");
+    // A function, and an imported module that is called the same.
+    let function = ("low/stem.rs", "use super::{leaf, twig}; pub(crate) fn twig(_: leaf::Leaf) { twig::N }");
+    let twig = ("low/twig.rs", "pub(crate) const N: u8 = 0;");
+    let modules = ("low/mod.rs", "mod stem; mod twig;");
+    let sources = edited(&[modules, twig, function, leaf_imports_it]);
+    assert_eq!(circles(&sources), circle("low/leaf.rs", "low/stem.rs"));
+    assert!(uses(&sources)["low/stem.rs"].contains("low/twig.rs"));
+    // A module of its own, and a function beside it.
+    let beside = ("low/mod.rs", "mod stem; pub(crate) fn stem(_: leaf::Leaf) {}");
+    let called = ("low/leaf.rs", "fn f() { super::stem(); }");
+    assert_eq!(circles(&edited(&[beside, ("low/stem.rs", ""), called])), circle("low/leaf.rs", "low/mod.rs"));
+    // A function that is called as its module, passed on.
+    let passed = ("low/mod.rs", "mod stem; pub(crate) use stem::stem;");
+    let stem = ("low/stem.rs", "pub(crate) fn stem(_: super::Leaf) {}");
+    assert_eq!(circles(&edited(&[passed, stem, called])), circle("low/leaf.rs", "low/stem.rs"));
+}
+
+#[test]
+fn a_circle_through_the_root_of_a_program_is_found() {
+    let program: Sources = [
+        ("main.rs", "mod page; struct Arguments; fn main() { page::print(&Arguments); }"),
+        ("page.rs", "use crate::Arguments; pub(crate) fn print(_: &Arguments) {}"),
+    ]
+    .map(|(path, text)| (path.to_owned(), text.to_owned()))
+    .into();
+    assert_eq!(circles(&program), BTreeSet::from([vec!["main.rs".to_owned(), "page.rs".to_owned()]]));
 }
 
 #[test]
