@@ -117,8 +117,8 @@ fn what_tasks_share_belongs_to_their_daemon() {
 
 /// The files that may write to stdout and stderr, and why.
 const PRINTERS: [(&str, &str); 4] = [
-    ("cli/terminal.rs", "escapes what would command a terminal"),
-    ("cli/log.rs", "the log's lines, whose fields are escaped"),
+    ("cli/base/terminal.rs", "escapes what would command a terminal"),
+    ("cli/base/log.rs", "the log's lines, whose fields are escaped"),
     ("cli/top/screen.rs", "the live view, whose cells are cleaned"),
     ("log/journal/mod.rs", "only asks where stderr leads"),
 ];
@@ -138,7 +138,7 @@ fn text_leaves_the_process_in_one_place() {
     for (path, text) in sources() {
         let is_test = path.contains("tests") || path == "sys/emulation.rs";
         let may = is_test || PRINTERS.iter().any(|(printer, _)| *printer == path);
-        assert!(may || prints(&text).is_none(), "{path} prints: {:?}; use cli/terminal.rs", prints(&text));
+        assert!(may || prints(&text).is_none(), "{path} prints: {:?}; use cli/base/terminal.rs", prints(&text));
     }
     for (printer, why) in PRINTERS {
         assert!(prints(&sources()[printer]).is_some(), "{printer} prints nothing any more ({why})");

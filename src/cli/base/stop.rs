@@ -9,17 +9,17 @@ use crate::time::Span;
 use std::io;
 
 /// It ran, but not everything that was asked for happened.
-pub(super) const UNWELL: u8 = 1;
+pub(in crate::cli) const UNWELL: u8 = 1;
 /// The command line was wrong.
-pub(super) const USAGE: u8 = 64;
+pub(in crate::cli) const USAGE: u8 = 64;
 /// No daemon answers.
 const UNAVAILABLE: u8 = 69;
 /// A fault of the program, of a task that may end it, or of the system.
-pub(super) const INTERNAL: u8 = 70;
+pub(in crate::cli) const INTERNAL: u8 = 70;
 /// The kernel refused what `require-realtime` demands, or a signal.
-pub(super) const PERMISSION: u8 = 77;
+pub(in crate::cli) const PERMISSION: u8 = 77;
 /// The configuration was wrong.
-pub(super) const CONFIGURATION: u8 = 78;
+pub(in crate::cli) const CONFIGURATION: u8 = 78;
 
 /// Every exit code, and when a command ends with it.
 pub const EXIT_CODES: [(u8, &str); 9] = [
@@ -83,7 +83,7 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
 ];
 
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(in crate::cli) enum Stop {
     Config(Problems),
     /// The running daemon refused the configuration, or a plugin that it names cannot be asked for its keys.
     Refused(String),
@@ -107,7 +107,7 @@ pub(super) enum Stop {
 
 impl Stop {
     /// The exit status.
-    pub(super) fn code(&self) -> Option<u8> {
+    pub(in crate::cli) fn code(&self) -> Option<u8> {
         match self {
             Self::Logged(code) => Some(*code),
             _ => self.said().map(|(_, code)| code),
@@ -115,7 +115,7 @@ impl Stop {
     }
 
     /// The reason as it is written for people, and the exit status; `None` if there is nothing to report.
-    pub(super) fn text(&self, coloured: bool) -> Option<(String, u8)> {
+    pub(in crate::cli) fn text(&self, coloured: bool) -> Option<(String, u8)> {
         let (reason, code) = self.reason()?;
         let text = |coloured| match self {
             Self::Config(problems) => problems.render(coloured),
@@ -126,7 +126,7 @@ impl Stop {
     }
 
     /// The reason as plain text, and the exit status; `None` if there is nothing to report.
-    pub(super) fn reason(&self) -> Option<(String, u8)> {
+    pub(in crate::cli) fn reason(&self) -> Option<(String, u8)> {
         // What is wrong with a configuration shows its lines as they are.
         let own = |(text, code)| (if matches!(self, Self::Config(_)) { text } else { program::owned(text) }, code);
         self.said().map(own)
@@ -174,7 +174,7 @@ impl From<io::Error> for Stop {
 
 /// The end of a command that has printed its summary, or tried to. A reader that has gone counts for less than the reason why
 /// not all is well.
-pub(super) fn ended(printed: Result<(), Stop>, reason: Option<String>) -> Result<(), Stop> {
+pub(in crate::cli) fn ended(printed: Result<(), Stop>, reason: Option<String>) -> Result<(), Stop> {
     match (printed, reason) {
         (Ok(()) | Err(Stop::StdoutClosed), Some(reason)) => Err(Stop::Unwell(reason)),
         (printed, _) => printed,
@@ -182,7 +182,7 @@ pub(super) fn ended(printed: Result<(), Stop>, reason: Option<String>) -> Result
 }
 
 /// Parses a length of time on the command line: `10s`, `1h 30m`, `250ms`.
-pub(super) fn span(text: &str) -> Result<Span, String> {
+pub(in crate::cli) fn span(text: &str) -> Result<Span, String> {
     let length = humantime::parse_duration(text).map_err(|error| match error {
         // This one gives examples itself.
         humantime::DurationError::UnknownUnit { .. } => error.to_string(),

@@ -12,15 +12,15 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 #[derive(Clone, Copy, Debug, Args)]
-pub(super) struct ForceArg {
+pub(in crate::cli) struct ForceArg {
     /// Replace the file to write if it exists
     #[arg(long)]
-    pub(super) force: bool,
+    pub(in crate::cli) force: bool,
 }
 
 /// Where a result goes. Dropped before its [end](Self::end) it leaves what was there.
 #[derive(Debug)]
-pub(super) struct OutputFile {
+pub(in crate::cli) struct OutputFile {
     to: To,
 }
 
@@ -39,7 +39,7 @@ impl OutputFile {
     ///
     /// # Errors
     /// It is one of the inputs, is there and not to be replaced, or cannot be written.
-    pub(super) fn prepare<'a>(
+    pub(in crate::cli) fn prepare<'a>(
         option: &str,
         path: &Path,
         ForceArg { force }: ForceArg,
@@ -97,7 +97,7 @@ impl OutputFile {
     }
 
     /// What to write to. The file that was made, not what another user may have put in its place.
-    pub(super) fn file(&self) -> io::Result<File> {
+    pub(in crate::cli) fn file(&self) -> io::Result<File> {
         // Behind what a file has that somebody else has opened; no pipe or device minds.
         let append = |path: &Path| OpenOptions::new().append(true).open(path);
         match &self.to {
@@ -108,7 +108,7 @@ impl OutputFile {
     }
 
     /// Puts what was written in its place.
-    pub(super) fn end(self) -> io::Result<()> {
+    pub(in crate::cli) fn end(self) -> io::Result<()> {
         let To::File { wanted, beside, file, replaces } = &self.to else { return Ok(()) };
         file.sync_all()?;
         if *replaces {
@@ -123,7 +123,7 @@ impl OutputFile {
     }
 
     /// Writes all of it.
-    pub(super) fn write(self, bytes: &[u8]) -> io::Result<()> {
+    pub(in crate::cli) fn write(self, bytes: &[u8]) -> io::Result<()> {
         io::Write::write_all(&mut self.file()?, bytes)?;
         self.end()
     }

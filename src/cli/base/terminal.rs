@@ -17,22 +17,22 @@ const STDOUT_PATIENCE: Span = Span::from_seconds(10);
 const STDERR_PATIENCE: Span = Span::from_seconds(1);
 
 /// Whether stdout is a terminal.
-pub(super) fn stdout_is_terminal() -> bool {
+pub(in crate::cli) fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
 /// Whether stderr is a terminal.
-pub(super) fn stderr_is_terminal() -> bool {
+pub(in crate::cli) fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
 /// Whether stdout gets colours: it is a terminal, and `NO_COLOR` is not set (no-color.org).
-pub(super) fn is_coloured() -> bool {
+pub(in crate::cli) fn is_coloured() -> bool {
     stdout_is_terminal() && colours_are_wanted()
 }
 
 /// Whether stderr gets colours.
-pub(super) fn stderr_is_coloured() -> bool {
+pub(in crate::cli) fn stderr_is_coloured() -> bool {
     stderr_is_terminal() && colours_are_wanted()
 }
 
@@ -41,21 +41,21 @@ fn colours_are_wanted() -> bool {
 }
 
 /// A text that is ready to be written to stdout.
-pub(super) struct Shown(String);
+pub(in crate::cli) struct Shown(String);
 
 impl Shown {
     /// For people: what would command a terminal is an escape.
-    pub(super) fn text(text: &str) -> Self {
+    pub(in crate::cli) fn text(text: &str) -> Self {
         Self(visible(text).into_owned())
     }
 
     /// The same, with colours where stdout has them. `text` makes it with and without.
-    pub(super) fn styled(text: impl FnMut(bool) -> String) -> Self {
+    pub(in crate::cli) fn styled(text: impl FnMut(bool) -> String) -> Self {
         Self(styled(is_coloured(), text))
     }
 
     /// For programs: the same values, but of a text that may be shown on a terminal.
-    pub(super) fn json(text: String) -> Self {
+    pub(in crate::cli) fn json(text: String) -> Self {
         match visible_json(&text) {
             Cow::Owned(shown) => Self(shown),
             Cow::Borrowed(_) => Self(text),
@@ -63,22 +63,22 @@ impl Shown {
     }
 
     /// A file's content, which must stay as it is: as for people only where a terminal shows it.
-    pub(super) fn document(text: &str) -> Self {
+    pub(in crate::cli) fn document(text: &str) -> Self {
         if stdout_is_terminal() { Self::text(text) } else { Self(text.to_owned()) }
     }
 
     #[cfg(test)]
-    pub(super) fn as_str(&self) -> &str {
+    pub(in crate::cli) fn as_str(&self) -> &str {
         &self.0
     }
 
     /// Writes it to stdout. A reader that takes nothing for [`STDOUT_PATIENCE`] is given up.
-    pub(super) fn print(&self) -> Result<(), Stop> {
+    pub(in crate::cli) fn print(&self) -> Result<(), Stop> {
         Ok(Stdout.write_all(self.0.as_bytes())?)
     }
 
     /// As [`print`](Self::print), where the exit code says more: a reader that has gone does not change it.
-    pub(super) fn print_beside_verdict(&self) -> Result<(), Stop> {
+    pub(in crate::cli) fn print_beside_verdict(&self) -> Result<(), Stop> {
         match self.print() {
             Err(Stop::StdoutClosed) => Ok(()),
             printed => printed,
@@ -87,7 +87,7 @@ impl Shown {
 
     /// As [`print_beside_verdict`](Self::print_beside_verdict), by a command that may take no more than `limit`. A reader that has not taken
     /// everything when nothing is `left` of that is given up.
-    pub(super) fn print_while_time_is_left(&self, limit: Span, left: impl Fn() -> Span) -> Result<(), Stop> {
+    pub(in crate::cli) fn print_while_time_is_left(&self, limit: Span, left: impl Fn() -> Span) -> Result<(), Stop> {
         for part in self.0.as_bytes().chunks(PAGE) {
             match write_within(io::stdout().lock(), part, left()) {
                 Ok(true) => {}
@@ -105,12 +105,12 @@ impl Shown {
 }
 
 /// Writes a text for people to stdout.
-pub(super) fn print(text: &str) -> Result<(), Stop> {
+pub(in crate::cli) fn print(text: &str) -> Result<(), Stop> {
     Shown::text(text).print()
 }
 
 /// Writes JSON to stdout, on one line. The text is never in memory as a whole: that of ten thousand tasks has 20 MB.
-pub(super) fn print_json(value: &impl Serialize) -> Result<(), Stop> {
+pub(in crate::cli) fn print_json(value: &impl Serialize) -> Result<(), Stop> {
     let mut stdout = BufWriter::with_capacity(1 << 16, Stdout);
     write_json(&mut stdout, value)?;
     stdout.write_all(b"\n")?;
@@ -118,7 +118,7 @@ pub(super) fn print_json(value: &impl Serialize) -> Result<(), Stop> {
 }
 
 /// Writes JSON as [`Shown::json`].
-pub(super) fn write_json(to: impl Write, value: &impl Serialize) -> serde_json::Result<()> {
+pub(in crate::cli) fn write_json(to: impl Write, value: &impl Serialize) -> serde_json::Result<()> {
     value.serialize(&mut serde_json::Serializer::with_formatter(to, VisibleJson))
 }
 
@@ -132,7 +132,7 @@ impl Formatter for VisibleJson {
 }
 
 /// stdout for what is written piece by piece. `is_text`: each write is whole text, and a terminal gets it as [`Shown::document`].
-pub(super) fn stdout(is_text: bool) -> impl Write {
+pub(in crate::cli) fn stdout(is_text: bool) -> impl Write {
     BufWriter::with_capacity(1 << 16, Document { is_shown: is_text && stdout_is_terminal() })
 }
 
@@ -174,17 +174,17 @@ impl Write for Stdout {
 }
 
 /// Says something on stderr, in the name of the program.
-pub(super) fn note(text: &str) {
+pub(in crate::cli) fn note(text: &str) {
     say(&format!("{}: {}", program::name(), program::own(text)));
 }
 
 /// Says something on stderr, on lines of its own.
-pub(super) fn say(text: &str) {
+pub(in crate::cli) fn say(text: &str) {
     write_stderr(visible(text).into_owned() + "\n");
 }
 
 /// Reports how a command ended; returns the exit status.
-pub(super) fn report(stop: &Stop) -> ExitCode {
+pub(in crate::cli) fn report(stop: &Stop) -> ExitCode {
     if let Some((text, _)) = stop.text(stderr_is_coloured()) {
         write_stderr(text + "\n");
     }
@@ -192,7 +192,7 @@ pub(super) fn report(stop: &Stop) -> ExitCode {
 }
 
 /// Says what was wrong with the command line, or what help and version print.
-pub(super) fn report_usage(error: &clap::Error) {
+pub(in crate::cli) fn report_usage(error: &clap::Error) {
     let plain = error.to_string();
     match visible(&plain) {
         Cow::Borrowed(_) => drop(error.print()), // in colours of its own

@@ -44,13 +44,13 @@ const ATTEMPTS: u32 = 100;
 
 /// This process's own directory.
 #[derive(Debug)]
-pub(super) struct RuntimeDirectory {
+pub(in crate::cli) struct RuntimeDirectory {
     dir: Arc<Dir>,
     readers: Readers,
     _lock: DirectoryLock,
     _lock_of_before: Option<File>, // of a process in the foreground, for earlier versions, which look for this one
     /// The plans of safe values of those that died, which still owe some.
-    pub(super) left_plans: Vec<PathBuf>,
+    pub(in crate::cli) left_plans: Vec<PathBuf>,
 }
 
 impl RuntimeDirectory {
@@ -59,7 +59,7 @@ impl RuntimeDirectory {
     ///
     /// # Errors
     /// The one that systemd has made belongs to another user or to another daemon that lives.
-    pub(super) fn of_this_process(is_shadow: bool) -> Result<Option<Self>, Stop> {
+    pub(in crate::cli) fn of_this_process(is_shadow: bool) -> Result<Option<Self>, Stop> {
         if let Some(path) = given() {
             return Self::of_service(&path).map(Some);
         }
@@ -172,21 +172,21 @@ impl RuntimeDirectory {
         }
     }
 
-    pub(super) fn socket(&self) -> PathBuf {
+    pub(in crate::cli) fn socket(&self) -> PathBuf {
         self.dir.path().join(SOCKET)
     }
 
-    pub(super) fn safe_plan(&self) -> PathBuf {
+    pub(in crate::cli) fn safe_plan(&self) -> PathBuf {
         self.dir.path().join(SAFE_PLAN)
     }
 
     /// Where the flight file is kept.
-    pub(super) fn flight(&self) -> Arc<Dir> {
+    pub(in crate::cli) fn flight(&self) -> Arc<Dir> {
         self.dir.clone()
     }
 
     /// Who may read what this process shows.
-    pub(super) const fn readers(&self) -> Readers {
+    pub(in crate::cli) const fn readers(&self) -> Readers {
         self.readers
     }
 }
@@ -205,7 +205,7 @@ fn is_settled(plan: &Path) -> bool {
 
 /// Removes a plan that was carried out, if it is one of the foreground: the next process there need not tell of it any more. That of the
 /// service stays until the next start. Whether it was removed.
-pub(super) fn remove_carried_out(plan: &Path) -> bool {
+pub(in crate::cli) fn remove_carried_out(plan: &Path) -> bool {
     let folder = plan.parent().and_then(Path::file_name).unwrap_or_default();
     // Its folder may be another user's, who may have exchanged it for a link since.
     folder.to_string_lossy().parse::<u32>().is_ok() && Entry::find(plan).and_then(|plan| plan.remove()).is_ok()
@@ -218,13 +218,13 @@ fn given() -> Option<PathBuf> {
 }
 
 /// The status sockets in directories of the foreground. Whether anyone listens there is not looked at.
-pub(super) fn foreground_sockets() -> Vec<PathBuf> {
+pub(in crate::cli) fn foreground_sockets() -> Vec<PathBuf> {
     let sockets = |place: &PathBuf| others(place).map(|folder| folder.join(SOCKET)).collect::<Vec<_>>();
     places().iter().flat_map(sockets).filter(|socket| socket.exists()).collect()
 }
 
 /// All flight files that can be found without a daemon, the latest first.
-pub(super) fn flight_files() -> Vec<PathBuf> {
+pub(in crate::cli) fn flight_files() -> Vec<PathBuf> {
     let of = |folder: PathBuf| [folder.join(FLIGHT), folder.join(FLIGHT_BEFORE)];
     let folders = places().into_iter().flat_map(|place| others(&place).chain([place.clone()]).collect::<Vec<_>>());
     let mut files: Vec<_> = folders.flat_map(of).filter_map(|file| Some((changed(&file)?, file))).collect();
@@ -234,7 +234,7 @@ pub(super) fn flight_files() -> Vec<PathBuf> {
 
 /// All plans of safe values that can be found without a daemon: that of the service, or of what systemd has started, and those of processes
 /// in the foreground; not those of other users' logins.
-pub(super) fn safe_plans() -> Vec<PathBuf> {
+pub(in crate::cli) fn safe_plans() -> Vec<PathBuf> {
     // One that cannot be looked at may be there. Where nobody has named the folder, it is another user's.
     let is_another_users = effective_user() != 0 && given().is_none();
     let may_be_there = |plan: &PathBuf| match plan.symlink_metadata().map_err(|error| error.kind()) {
@@ -247,7 +247,7 @@ pub(super) fn safe_plans() -> Vec<PathBuf> {
 }
 
 /// The plans of other users' logins, for root. What cannot be looked at there is not one that hertzd has written: root could.
-pub(super) fn safe_plans_of_others() -> Vec<PathBuf> {
+pub(in crate::cli) fn safe_plans_of_others() -> Vec<PathBuf> {
     let plans = folders_of_others().into_iter().map(|folder| folder.join(SAFE_PLAN));
     plans.filter(|plan| plan.symlink_metadata().is_ok()).collect()
 }
@@ -259,7 +259,7 @@ fn folders_of_others() -> Vec<PathBuf> {
 }
 
 /// Plans that a start could not read, and has kept beside its own: of root those of all users.
-pub(super) fn kept_plans() -> Vec<PathBuf> {
+pub(in crate::cli) fn kept_plans() -> Vec<PathBuf> {
     let user = effective_user();
     let is_ours = |path: &PathBuf| path.symlink_metadata().is_ok_and(|facts| user == 0 || facts.uid() == user);
     let folders = plan_folders().into_iter().chain(folders_of_others());

@@ -1,6 +1,6 @@
 //! The program: its kinds, where its configuration comes from, and how that is read.
 
-use super::check::latency;
+use super::latency;
 use crate::config::{Config, Facts, Kinds, Problems, base_folder};
 use crate::program;
 use crate::sys::host::{Host, cpu_set_size};
@@ -16,7 +16,7 @@ const STDIN_NAME: &str = "standard input";
 const DEMO_NAME: &str = "the embedded demo";
 
 /// The configuration that runs when there is no other.
-pub const DEMO_CONFIG: &str = include_str!("../../config/demo.toml");
+pub const DEMO_CONFIG: &str = include_str!("../../../config/demo.toml");
 
 /// A daemon: the full command line of hertzd, with any kinds of task.
 ///
@@ -29,7 +29,7 @@ pub const DEMO_CONFIG: &str = include_str!("../../config/demo.toml");
 /// ```
 #[derive(Debug)]
 pub struct App {
-    pub(super) kinds: Kinds,
+    pub(in crate::cli) kinds: Kinds,
     demo: &'static str,
     name: &'static str,
     version: Option<&'static str>,
@@ -64,12 +64,12 @@ impl App {
     }
 
     /// Makes the name that of this process.
-    pub(super) fn introduce(&self) {
+    pub(in crate::cli) fn introduce(&self) {
         program::set_name(self.name);
     }
 
     /// What `--version` prints.
-    pub(super) fn version_line(&self) -> String {
+    pub(in crate::cli) fn version_line(&self) -> String {
         match (self.version, program::is_hertzd()) {
             (None, true) => concat!("hertzd ", env!("CARGO_PKG_VERSION")).to_owned(),
             (None, false) => format!("{} (hertzd {})", self.name, env!("CARGO_PKG_VERSION")),
@@ -85,16 +85,16 @@ impl App {
     }
 
     /// The same, for a shadow run: its tasks write nothing.
-    pub(super) fn in_shadow(self) -> Self {
+    pub(in crate::cli) fn in_shadow(self) -> Self {
         Self { kinds: self.kinds.in_shadow(), ..self }
     }
 
-    pub(super) fn demo_text(&self) -> &'static str {
+    pub(in crate::cli) fn demo_text(&self) -> &'static str {
         self.demo
     }
 
     /// Reads a configuration from texts by name, which belong into the folder of `source`, without the sections of some workers.
-    pub(super) fn parse_beside(
+    pub(in crate::cli) fn parse_beside(
         &self,
         source: &Source,
         texts: &[(String, &[u8])],
@@ -107,7 +107,7 @@ impl App {
         Config::parse_merged(&folder, texts, without, &self.kinds, &facts())
     }
 
-    pub(super) fn load(&self, source: &Source) -> Result<Config, Problems> {
+    pub(in crate::cli) fn load(&self, source: &Source) -> Result<Config, Problems> {
         let facts = facts();
         let config = match source {
             Source::File(path) => Config::load(path, &self.kinds, &facts),
@@ -120,7 +120,7 @@ impl App {
 }
 
 /// [`SYSTEM_CONFIG`], of the program by its own name.
-pub(super) fn system_config() -> String {
+pub(in crate::cli) fn system_config() -> String {
     program::own(SYSTEM_CONFIG).into_owned()
 }
 
@@ -130,7 +130,7 @@ fn facts() -> Facts {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ConfigArg {
+pub(in crate::cli) struct ConfigArg {
     /// The configuration, or - for standard input [default: /etc/hertzd/hertzd.toml, else the embedded demo]
     config: Option<PathBuf>,
     /// The same as CONFIG
@@ -144,14 +144,14 @@ impl ConfigArg {
     }
 
     /// Whether the configuration is read from standard input, and so only once.
-    pub(super) fn is_standard_input(&self) -> bool {
+    pub(in crate::cli) fn is_standard_input(&self) -> bool {
         self.path() == Some(Path::new("-"))
     }
 }
 
 /// The source of the configuration. Decided once: when its file is removed, a daemon does not reload the demo instead.
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(in crate::cli) enum Source {
     File(PathBuf),
     /// Can be read only once.
     StandardInput,
@@ -160,7 +160,7 @@ pub(super) enum Source {
 
 impl Source {
     /// The source that the command line names, or the default.
-    pub(super) fn of(arg: &ConfigArg) -> Self {
+    pub(in crate::cli) fn of(arg: &ConfigArg) -> Self {
         // If it cannot be looked at, it exists; and beside a folder of drop-ins the file should exist. In both cases an error
         // is better than the demo.
         let is_there = |path: &String| Path::new(path).try_exists().unwrap_or(true);
@@ -175,7 +175,7 @@ impl Source {
     }
 
     /// The path of the configuration if it is the one that the service's unit names.
-    pub(super) fn of_service(&self) -> Option<&Path> {
+    pub(in crate::cli) fn of_service(&self) -> Option<&Path> {
         let Self::File(path) = self else { return None };
         let named = [path, Path::new(&system_config())].map(fs::canonicalize);
         matches!(&named, [Ok(given), Ok(own)] if given == own).then_some(path)

@@ -22,13 +22,13 @@ const LINE: usize = 12;
 
 /// The lock of a directory, held for as long as this lives.
 #[derive(Debug)]
-pub(super) struct DirectoryLock {
+pub(in crate::cli) struct DirectoryLock {
     _file: File,
 }
 
 /// Why a directory could not be locked.
 #[derive(Debug)]
-pub(super) enum NotLocked {
+pub(in crate::cli) enum NotLocked {
     /// A process lives that has it; its number, if it has written that already.
     Held(Option<u32>),
     Because(io::Error),
@@ -36,12 +36,12 @@ pub(super) enum NotLocked {
 
 impl DirectoryLock {
     /// Locks the directory for a daemon; what a killed process holds is no obstacle.
-    pub(super) fn take(directory: &Dir) -> Result<Self, NotLocked> {
+    pub(in crate::cli) fn take(directory: &Dir) -> Result<Self, NotLocked> {
         Self::take_unless(directory, |holder| !holder.and_then(Holder::of).is_some_and(|holder| holder.is_killed()))
     }
 
     /// Locks the directory of a process that has ended, for clearing up.
-    pub(super) fn of_the_dead(directory: &Dir) -> Result<Self, NotLocked> {
+    pub(in crate::cli) fn of_the_dead(directory: &Dir) -> Result<Self, NotLocked> {
         Self::take_unless(directory, |_| true)
     }
 

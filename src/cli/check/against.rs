@@ -1,8 +1,8 @@
 //! `hertzd check --against-running`: what a reload would do to the running daemon, by what its status socket shows.
 
-use super::Stop;
-use super::running::read_once_it_can;
-use super::socket::SocketArg;
+use crate::cli::Stop;
+use crate::cli::running::read_once_it_can;
+use crate::cli::socket::SocketArg;
 use crate::config::Config;
 use crate::daemon::{Change, DaemonSummary, Diff, Keys, Sections};
 use std::fmt::Write as _;

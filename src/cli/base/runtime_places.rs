@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const LOGINS: &str = "/run/user";
 
 /// Where processes of this user have their directories in the foreground: a folder, and the name of the place in it.
-pub(super) fn own_place() -> Option<(PathBuf, String)> {
+pub(in crate::cli) fn own_place() -> Option<(PathBuf, String)> {
     let is_root = effective_user() == 0;
     // Root may have kept the environment of another user, whose directory is not for root's files.
     let is_ours = |folder: &PathBuf| !is_root || is_lasting(folder);
@@ -28,7 +28,7 @@ fn is_lasting(folder: &Path) -> bool {
 }
 
 /// Every place where processes of this user may have been in the foreground, that of this one first: others may have had another environment.
-pub(super) fn own_places() -> Vec<PathBuf> {
+pub(in crate::cli) fn own_places() -> Vec<PathBuf> {
     let own = own_place().map(|(folder, name)| folder.join(name));
     let of_logins = Path::new(LOGINS).join(effective_user().to_string());
     let of_logins = is_lasting(&of_logins).then(|| of_logins.join(program::name()));
@@ -44,7 +44,7 @@ pub(super) fn own_places() -> Vec<PathBuf> {
 
 /// Every place where one may find directories of the foreground: those of this user, that of root, and the service's, where root's were in
 /// earlier versions.
-pub(super) fn places() -> Vec<PathBuf> {
+pub(in crate::cli) fn places() -> Vec<PathBuf> {
     let mut places = own_places();
     for place in [program::root_directory(), program::runtime_directory()] {
         if !places.contains(&place) {
@@ -55,7 +55,7 @@ pub(super) fn places() -> Vec<PathBuf> {
 }
 
 /// For root, where other users have their directories in the foreground by their logins. Each is in the hands of its user.
-pub(super) fn places_of_others() -> Vec<PathBuf> {
+pub(in crate::cli) fn places_of_others() -> Vec<PathBuf> {
     if effective_user() != 0 {
         return Vec::new();
     }
@@ -71,19 +71,19 @@ pub(super) fn places_of_others() -> Vec<PathBuf> {
 
 /// Whether a plan of this owner may be what lies at such a path. Below a user's login only that user's is: by a link that was put there since it was
 /// looked at, the path may lead to another one.
-pub(super) fn may_be_of(owner: u32, path: &Path) -> bool {
+pub(in crate::cli) fn may_be_of(owner: u32, path: &Path) -> bool {
     let login = path.strip_prefix(LOGINS).ok().and_then(|rest| rest.iter().next()?.to_str()?.parse::<u32>().ok());
     login.is_none_or(|login| login == owner)
 }
 
 /// The directories of processes in the foreground: those that are a number. No links: the service's user could make them.
-pub(super) fn others(place: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+pub(in crate::cli) fn others(place: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = fs::read_dir(place).into_iter().flatten().flatten();
     let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     folders.filter(|folder| folder.file_name().to_str().is_some_and(is_number)).map(|folder| folder.path())
 }
 
-pub(super) fn is_number(name: &str) -> bool {
+pub(in crate::cli) fn is_number(name: &str) -> bool {
     name.parse::<u32>().is_ok()
 }
 

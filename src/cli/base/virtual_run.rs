@@ -2,7 +2,7 @@
 //! read, and nothing is opened but the recordings that the configuration names.
 
 use super::App;
-use super::check::latency;
+use super::latency;
 use crate::config::{Config, Facts, Problems};
 use crate::daemon::{Graph, Models, SimulateOptions, SimulatedTick, Simulation};
 use crate::time::Span;

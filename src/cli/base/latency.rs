@@ -23,7 +23,7 @@ pub(in crate::cli) fn refuse(config: &Config) -> Result<(), Problems> {
 }
 
 /// Those that may not hold though nothing is late.
-pub(super) fn doubts(graph: &Graph<'_>) -> Vec<Problems> {
+pub(in crate::cli) fn doubts(graph: &Graph<'_>) -> Vec<Problems> {
     let doubt = |(index, task): (usize, &crate::config::TaskConfig)| {
         let (most, oldest) = (task.max_latency?, graph.oldest(index));
         (oldest >= most).then(|| {

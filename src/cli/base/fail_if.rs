@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The rules of a command line.
 #[derive(Debug, Args)]
-pub(super) struct FailIf {
+pub(in crate::cli) struct FailIf {
     /// Exit with 1 if this holds at the end, such as 'control.missed > 0' or 'any.lateness.p99_9 > 80us'; repeatable
     #[arg(long = "fail-if", value_name = "RULE", value_parser = Rule::parse)]
     rules: Vec<Rule>,
@@ -60,12 +60,12 @@ impl FailIf {
     ///
     /// # Errors
     /// What is wrong with the command line.
-    pub(super) fn check(&self, config: &Config) -> Result<(), String> {
+    pub(in crate::cli) fn check(&self, config: &Config) -> Result<(), String> {
         self.rules.iter().try_for_each(|rule| rule.check(config).map_err(|error| format!("{}: {error}", rule.option())))
     }
 
     /// Adds the rules that `summary` breaks to the reasons why it is not well.
-    pub(super) fn judge(&self, summary: &mut Summary) -> serde_json::Result<()> {
+    pub(in crate::cli) fn judge(&self, summary: &mut Summary) -> serde_json::Result<()> {
         if self.rules.is_empty() {
             return Ok(()); // as values, the numbers of ten thousand tasks take 40 MB
         }
@@ -80,7 +80,7 @@ impl FailIf {
     ///
     /// # Errors
     /// A rule names a task that is not there.
-    pub(super) fn broken_by(&self, numbers: &Value) -> Result<Vec<String>, String> {
+    pub(in crate::cli) fn broken_by(&self, numbers: &Value) -> Result<Vec<String>, String> {
         let tasks = numbers["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
         let names = || tasks.iter().filter_map(|task| task["task"].as_str());
         for rule in &self.rules {
@@ -95,7 +95,7 @@ impl FailIf {
     }
 
     /// What a command ends with that came to no summary because of `stop`.
-    pub(super) fn unjudged(&self, stop: Stop) -> Stop {
+    pub(in crate::cli) fn unjudged(&self, stop: Stop) -> Stop {
         match stop {
             Stop::StdoutClosed if !self.rules.is_empty() => {
                 Stop::Unwell("stdout was closed before the end, so no rule of --fail-if was judged".into())

@@ -5,7 +5,7 @@ use clap::{Arg, Command};
 use serde_json::Value;
 
 /// The definition of hertzd's command line as that of this program.
-pub(super) fn called_by_its_name(command: Command) -> Command {
+pub(in crate::cli) fn called_by_its_name(command: Command) -> Command {
     if program::is_hertzd() {
         return command;
     }
@@ -50,7 +50,7 @@ fn aligned_line(line: &str) -> String {
 }
 
 /// A document with its texts by the name of the program: those under keys that are `meant`, also in lists.
-pub(super) fn with_texts(document: Value, meant: &dyn Fn(&str) -> bool) -> Value {
+pub(in crate::cli) fn with_texts(document: Value, meant: &dyn Fn(&str) -> bool) -> Value {
     if program::is_hertzd() {
         return document;
     }

@@ -29,7 +29,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 /// What the log is to look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum LogFormat {
+pub(in crate::cli) enum LogFormat {
     /// The journal where stderr leads to it, otherwise text
     Auto,
     /// Lines on stderr, for people
@@ -42,7 +42,7 @@ pub(super) enum LogFormat {
 
 /// How much is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum LogLevel {
+pub(in crate::cli) enum LogLevel {
     /// What ends or harms the run
     Error,
     /// Missed ticks, failures, refusals too
@@ -191,7 +191,7 @@ impl Visit for SkipIds<'_> {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Log {
+pub(in crate::cli) struct Log {
     kind: Kind,
     progress: bool,
 }
@@ -204,7 +204,7 @@ enum Kind {
 }
 
 /// Starts logging, at this level or else at that of `HERTZD_LOG`: a level, or `target=level` pairs; `info` unless set.
-pub(super) fn start(format: LogFormat, level: Option<LogLevel>) -> Result<Log, Stop> {
+pub(in crate::cli) fn start(format: LogFormat, level: Option<LogLevel>) -> Result<Log, Stop> {
     let kind = match format {
         LogFormat::Text => Kind::Text,
         LogFormat::Json => Kind::Json,
@@ -255,13 +255,13 @@ pub(super) fn start(format: LogFormat, level: Option<LogLevel>) -> Result<Log, S
 
 impl Log {
     /// Whether there is a terminal for the progress line.
-    pub(super) const fn progress(&self) -> bool {
+    pub(in crate::cli) const fn progress(&self) -> bool {
         self.progress
     }
 
     /// Ends the log of a run with this result. What stopped it is written in the log's own format, at any level; where the
     /// journal does not take it, to stderr. No reader that has stalled is waited for.
-    pub(super) fn end(self, ran: Result<(), Stop>) -> Result<(), Stop> {
+    pub(in crate::cli) fn end(self, ran: Result<(), Stop>) -> Result<(), Stop> {
         let Err(stop) = ran else {
             if let Kind::Journal(_) = self.kind {
                 close_journal();
@@ -300,7 +300,7 @@ fn last_line(text: &str) {
     let _ = Stderr { over_progress: false }.write_within(text.as_bytes(), LAST_PATIENCE, LAST_PATIENCE);
 }
 
-pub(super) fn progress(progress: Progress, of: Option<Span>) {
+pub(in crate::cli) fn progress(progress: Progress, of: Option<Span>) {
     let Progress { elapsed, totals } = progress;
     let elapsed = elapsed.max(Span::ZERO).seconds();
     let of = of.map_or_else(String::new, |of| format!(" of {:.1} s", of.seconds()));
@@ -310,7 +310,7 @@ pub(super) fn progress(progress: Progress, of: Option<Span>) {
 
 /// Draws a progress line, over the one before. It is cut to the terminal's width: of a line that wraps, only the last part
 /// would be cleared.
-pub(super) fn draw(text: &str) {
+pub(in crate::cli) fn draw(text: &str) {
     if let Some(stderr) = turn(Span::ZERO).as_mut().and_then(|stderr| stderr.as_mut())
         && writable(&*stderr, Span::ZERO)
     {
@@ -322,6 +322,6 @@ pub(super) fn draw(text: &str) {
 }
 
 /// Takes the progress line away.
-pub(super) fn clear_progress() {
+pub(in crate::cli) fn clear_progress() {
     draw("");
 }

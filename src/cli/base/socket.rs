@@ -16,45 +16,45 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 /// Where the service listens.
-pub(super) fn service_socket() -> PathBuf {
+pub(in crate::cli) fn service_socket() -> PathBuf {
     program::runtime_directory().join("status.sock")
 }
 
 /// How long a daemon may take for an answer.
-pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+pub(in crate::cli) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// The longest answer.
 #[expect(clippy::cast_possible_truncation, reason = "it fits 32 bits")]
 const LONGEST: usize = limited::JSON as usize;
 
 #[derive(Clone, Debug, Args)]
-pub(super) struct SocketArg {
+pub(in crate::cli) struct SocketArg {
     /// The daemon's status socket; where the service does not run, that of the only daemon that does
     #[arg(long, value_name = "PATH", default_value_os_t = service_socket())]
-    pub(super) socket: PathBuf,
+    pub(in crate::cli) socket: PathBuf,
 }
 
 impl SocketArg {
-    pub(super) fn is_of_service(&self) -> bool {
+    pub(in crate::cli) fn is_of_service(&self) -> bool {
         self.socket == service_socket()
     }
 
     /// Where it is.
     #[cfg(any(feature = "exporter", feature = "top"))]
-    pub(super) fn path(&self) -> &Path {
+    pub(in crate::cli) fn path(&self) -> &Path {
         &self.socket
     }
 
     /// Whether anyone listens there. Never waits, unlike a connection to a daemon whose queue of them is full: a datagram socket
     /// is refused at once.
-    pub(super) fn is_listened_at(&self) -> bool {
+    pub(in crate::cli) fn is_listened_at(&self) -> bool {
         let refused = UnixDatagram::unbound().and_then(|socket| socket.connect(&self.socket));
         refused.is_err_and(|error| error.raw_os_error() == Some(libc::EPROTOTYPE))
     }
 
     /// The socket of the daemon that is meant: where none is named and the service does not run, that of the only one in the
     /// foreground.
-    pub(super) fn found(&self) -> Result<Self, Stop> {
+    pub(in crate::cli) fn found(&self) -> Result<Self, Stop> {
         if !self.is_of_service() || peer::may_listen(&self.socket) {
             return Ok(self.clone());
         }
@@ -76,7 +76,7 @@ impl SocketArg {
 
 /// How far an answer has come.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Came {
+pub(in crate::cli) enum Came {
     /// No connection was made.
     #[default]
     Nothing,
@@ -90,18 +90,18 @@ pub(super) enum Came {
 
 /// One snapshot, as this part of it. A daemon that takes no connection, or stops in an answer, is given up after `patience` each.
 #[cfg(feature = "top")]
-pub(super) fn ask<T: serde::de::DeserializeOwned>(socket: &SocketArg, patience: Duration) -> Result<T, Stop> {
+pub(in crate::cli) fn ask<T: serde::de::DeserializeOwned>(socket: &SocketArg, patience: Duration) -> Result<T, Stop> {
     let socket = &socket.found()?;
     let text = answer(socket, connect(socket, patience)?, patience, drop)?;
     serde_json::from_str(&text).map_err(not_understood)
 }
 
-pub(super) fn fetch(socket: &SocketArg) -> Result<String, Stop> {
+pub(in crate::cli) fn fetch(socket: &SocketArg) -> Result<String, Stop> {
     let socket = &socket.found()?;
     answer(socket, connect(socket, ANSWER_WITHIN)?, ANSWER_WITHIN, drop)
 }
 
-pub(super) fn connect(SocketArg { socket }: &SocketArg, patience: Duration) -> Result<UnixStream, Stop> {
+pub(in crate::cli) fn connect(SocketArg { socket }: &SocketArg, patience: Duration) -> Result<UnixStream, Stop> {
     // On a thread of its own: a daemon that is stopped, with a full queue of connections, would never let it return.
     let (path, (reply, answer)) = (socket.clone(), mpsc::channel());
     std::thread::spawn(move || reply.send(UnixStream::connect(path)));
@@ -123,7 +123,7 @@ pub(super) fn connect(SocketArg { socket }: &SocketArg, patience: Duration) -> R
 }
 
 /// Who may connect there, and how this user can.
-pub(super) fn who_may(socket: &Path) -> String {
+pub(in crate::cli) fn who_may(socket: &Path) -> String {
     let Ok(found) = socket.metadata() else {
         return "the folder that it is in is closed to it; run this as root or as the daemon's user".into();
     };
@@ -144,7 +144,7 @@ fn is_something_else(path: &Path) -> bool {
 }
 
 /// All that the daemon sends; `comes` learns how far that is.
-pub(super) fn answer(
+pub(in crate::cli) fn answer(
     socket: &SocketArg,
     mut stream: UnixStream,
     patience: Duration,
@@ -198,12 +198,12 @@ pub(super) fn answer(
 }
 
 /// Nothing for one that is over.
-pub(super) fn duration(span: Span) -> Duration {
+pub(in crate::cli) fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.max(Span::ZERO).nanos().unsigned_abs())
 }
 
 /// No whole answer has come for so long.
-pub(super) fn late(SocketArg { socket }: &SocketArg, came: &Came, patience: Duration) -> Stop {
+pub(in crate::cli) fn late(SocketArg { socket }: &SocketArg, came: &Came, patience: Duration) -> Stop {
     let (shown, patience) = (socket.display(), format!("{:.1} s", patience.as_secs_f64()));
     let hangs = "it hangs, was stopped (SIGSTOP, a frozen cgroup), gets no processor time, or has very many to answer";
     let slow = "the daemon or the machine is slow; try again";
@@ -224,7 +224,7 @@ pub(super) fn late(SocketArg { socket }: &SocketArg, came: &Came, patience: Dura
     })
 }
 
-pub(super) fn not_understood(error: serde_json::Error) -> Stop {
+pub(in crate::cli) fn not_understood(error: serde_json::Error) -> Stop {
     Stop::Fault(format!("cannot understand the daemon's answer: {error}"))
 }
 
