@@ -156,6 +156,8 @@ fn a_forbidden_use_is_found_in_the_real_code() {
         ("time.rs", "fn f() { crate::config::schema(todo!()); }", "time.rs uses config/schema.rs"),
         ("worker/run.rs", "use tracing::info;", "worker/run.rs names tracing::info"),
         ("pacing/credit.rs", "fn f() { std::fs::read(\"x\"); }", "pacing/credit.rs names std::fs::read"),
+        ("metrics/task.rs", "use super::Metrics;", "metrics/task.rs uses metrics/mod.rs"),
+        ("cli/base/app.rs", "use crate::cli::check;\nfn f() { check::check(); }", "cli/base/app.rs uses cli/check.rs"),
     ] {
         let found = violations(&documented(), &sources_with(path, line));
         assert_eq!(found, [expected], "{path}: {line}");
@@ -181,6 +183,40 @@ fn a_path_resolves_to_the_file_that_defines_the_name() {
     let uses = uses(&small(|_| ()));
     assert_eq!(uses["high/wide.rs"], BTreeSet::from(["low/leaf.rs".to_owned(), "low/mod.rs".to_owned()]));
     assert!(uses["high/mod.rs"].is_empty() && uses["low/mod.rs"].is_empty(), "passing names on is no use: {uses:?}");
+}
+
+#[test]
+fn a_room_within_a_room_has_a_row_of_its_own() {
+    let rows = |inner: &str, outer: &str| {
+        table(&format!(
+            "| room | may use | |\n| - | - | - |\n| `high/inner` | {inner} | |\n| `high` | {outer} | |\n| `low` | all but `high` | |"
+        ))
+    };
+    let uses = |path: &str, used: &str| {
+        small(|sources| {
+            sources.get_mut("high/mod.rs").unwrap().push_str("pub(crate) mod inner; pub(crate) mod other;");
+            for inner in ["inner/mod.rs", "inner/leaf.rs", "other.rs"] {
+                sources.insert(format!("high/{inner}"), "pub(crate) struct Here;".into());
+            }
+            sources.get_mut("high/inner/mod.rs").unwrap().push_str("pub(crate) mod leaf;");
+            sources.get_mut(path).unwrap().push_str(&format!("use crate::{used};"));
+        })
+    };
+    let below = rows("`low`", "`low`, `high/inner`");
+    let to_inner = "high::inner::leaf::Here";
+    for (path, used, table, is_allowed) in [
+        ("high/wide.rs", to_inner, &below, true),
+        ("high/wide.rs", to_inner, &rows("`low`", "`low`"), false),
+        ("high/inner/leaf.rs", "high::inner::Here", &below, true),
+        ("high/inner/leaf.rs", "low::Leaf", &below, true),
+        ("high/inner/leaf.rs", "low::Leaf", &rows("nothing", "`low`"), false),
+        ("high/inner/leaf.rs", "high::other::Here", &below, false),
+        ("high/inner/leaf.rs", "high::other::Here", &rows("`high`", "`low`"), true),
+        ("low/leaf.rs", to_inner, &below, false),
+        ("low/leaf.rs", "high::other::Here", &below, false),
+    ] {
+        assert_eq!(violations(table, &uses(path, used)).is_empty(), is_allowed, "{path} uses {used}: {table:?}");
+    }
 }
 
 #[test]

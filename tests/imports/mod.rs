@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The text of each file, by its path under `src/`.
 pub(crate) type Sources = BTreeMap<String, String>;
 
-/// The row of each room.
+/// The row of each room: a folder, or a file without its `.rs`. One in another room is a room of its own if it has a row.
 pub(crate) type Table = BTreeMap<String, Row>;
 
 #[derive(Clone, Debug)]
@@ -288,9 +288,17 @@ pub(crate) fn uses(sources: &Sources) -> BTreeMap<String, BTreeSet<String>> {
     modules.iter().map(used_by).collect()
 }
 
-/// The room that a file is in.
-fn room(path: &str) -> &str {
-    path.split('/').next().unwrap().trim_end_matches(".rs")
+/// The room that a file is in: the innermost that has a row, otherwise the top-level module.
+fn room<'a>(table: &Table, path: &'a str) -> &'a str {
+    let module = path.trim_end_matches(".rs");
+    let folders = module.rmatch_indices('/').map(|(end, _)| &module[..end]);
+    let mut rooms = [module].into_iter().chain(folders);
+    rooms.find(|room| table.contains_key(*room)).unwrap_or_else(|| module.split('/').next().unwrap())
+}
+
+/// Whether `room` is `outer` or a room in it.
+fn is_within(room: &str, outer: &str) -> bool {
+    room.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Whether a file is the root of its crate.
@@ -302,20 +310,24 @@ fn is_root(path: &str) -> bool {
 pub(crate) fn violations(table: &Table, sources: &Sources) -> Vec<String> {
     let mut uses = uses(sources);
     uses.retain(|path, _| !is_root(path));
-    let rooms: BTreeSet<_> = uses.keys().map(|path| room(path)).collect();
+    let rooms: BTreeSet<_> = uses.keys().map(|path| room(table, path)).collect();
     let listed: BTreeSet<_> = table.keys().map(String::as_str).collect();
     let mut found: Vec<_> = rooms.difference(&listed).map(|room| format!("{room} is not in the table")).collect();
     found.extend(listed.difference(&rooms).map(|room| format!("{room} is not in src")));
     for (path, used) in &uses {
-        let allowed = |used: &str| table.get(room(path)).is_some_and(|row| row.allowed.contains(used));
-        let outside = used.iter().map(|used| (used, room(used))).filter(|(_, used)| *used != room(path));
-        found.extend(outside.filter(|(_, room)| !allowed(room)).map(|(used, _)| format!("{path} uses {used}")));
+        let own = room(table, path);
+        // A room stands for those in it, but not to one of them.
+        let is_meant = |used: &str, room: &str| used == room || is_within(used, room) && !is_within(own, room);
+        let is_allowed =
+            |used: &str| table.get(own).is_some_and(|row| row.allowed.iter().any(|room| is_meant(used, room)));
+        let outside = used.iter().map(|used| (used, room(table, used))).filter(|(_, used)| *used != own);
+        found.extend(outside.filter(|(_, room)| !is_allowed(room)).map(|(used, _)| format!("{path} uses {used}")));
     }
     for file in modules(sources).values() {
         let paths = file.imports.iter().map(|import| &import.path).chain(&file.inline);
         for named in paths.map(|path| path.join("::")) {
             let is = |forbidden: &String| named == *forbidden || named.starts_with(&format!("{forbidden}::"));
-            if table.get(room(&file.path)).is_some_and(|row| row.forbidden.iter().any(is)) {
+            if table.get(room(table, &file.path)).is_some_and(|row| row.forbidden.iter().any(is)) {
                 found.push(format!("{} names {named}", file.path));
             }
         }
@@ -366,7 +378,8 @@ pub(crate) fn table(page: &str) -> Table {
     for cells in rows {
         let mut allowed = quoted(&cells[2]);
         if cells[2].trim().starts_with("all") {
-            allowed = all.difference(&allowed).cloned().collect();
+            let excepted = |room: &String| allowed.iter().any(|excepted| is_within(room, excepted));
+            allowed = all.iter().filter(|room| !excepted(room)).cloned().collect();
         }
         let row = Row { allowed, forbidden: quoted(&cells[3]) };
         table.extend(quoted(&cells[1]).into_iter().map(|room| (room, row.clone())));
