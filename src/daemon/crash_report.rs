@@ -4,7 +4,7 @@
 //! Runs on a thread of its own while the crashed one waits, for a limited time. What the crashed thread had locked stays locked: if that was
 //! the allocator, nothing here comes to its end, and the crash handler writes its line alone. May block; reads no clock.
 
-use super::guard_thread::GuardThread;
+use super::outputs::guard_thread::GuardThread;
 use crate::log::{Message, journal, make_ready};
 use crate::sys::crash::{self, Crash, Inside};
 use std::fs;

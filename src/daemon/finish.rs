@@ -3,9 +3,10 @@
 use super::builder::BuilderEnd;
 use super::change::{RunningSet, Threads};
 use super::metrics_thread::View;
+use super::plan;
 use super::recorder_thread::RecorderEnd;
 use super::summary::{self, Sources};
-use super::{plan, watch};
+use super::watch;
 use crate::log;
 use crate::metrics::{Summary, TaskHealth, TaskSnapshot, TaskSummary};
 use crate::sys::clock::KernelClock;

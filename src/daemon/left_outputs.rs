@@ -4,7 +4,7 @@
 //! For the builder: what it waits for is limited. Each output is written by a thread of its own, as a write may not return.
 
 use super::failure::Failure;
-use super::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan, is_at, refused};
+use super::outputs::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan, is_at, refused};
 use crate::kinds::output::{LeftWrite, LeftWrites, Targets, is_left_to_another, once_more};
 use crate::safety::{Guard, LiveOutputs, Owing, PlannedWrite};
 use crate::site::Common;

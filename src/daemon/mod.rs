@@ -2,6 +2,7 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
+//! | `outputs/` | what keeps outputs safe when their tasks do not: the guard, who writes for it, and the plan for when the process is gone; and what the targets hold |
 //! | `run`, `connections` | main: an event loop that waits for nothing but the next event; what it is connected to |
 //! | `ending` | the way to the end of a run: workers are stopped, hung ticks are waited for |
 //! | `finish` | the end of a run: every thread comes to its end, and the numbers are summed up |
@@ -18,9 +19,8 @@
 //! | `joints` | the links between tasks, of which one takes the values of the other |
 //! | `alarm_log` | what alarms have to say |
 //! | `witnesses`, `heartbeat`, `suspects` | evidence of why releases were missed, beside the records |
-//! | `guard_thread`, `guard_grant`, `guard_look`, `safe_writers`, `spare_threads`, `safe_plan`, `plan_file`, `left_outputs` | the safe values of outputs whose tasks have stopped, or whose process has |
+//! | `left_outputs` | the safe values of outputs whose tasks have stopped, or whose process has |
 //! | `crash_report` | what is left to do when hertzd or a user's library has crashed, or was sent such a signal |
-//! | `readback_thread`, `readback_record` | what the targets of outputs hold, against what was written to them |
 //! | `status_socket`, `summary`, `condition`, `reloads` | what others can see of it |
 //! | `views`, `meter` | what main knows of the tasks and of the workers' processor time |
 //! | `plan`, `simulate` | schedules; the same on the virtual clock |
@@ -56,11 +56,7 @@ mod finish;
 mod flight_feed;
 mod flight_thread;
 mod grants;
-mod guard_grant;
-mod guard_look;
-mod guard_thread;
 mod heartbeat;
-mod held_output;
 mod joints;
 pub(crate) mod layout;
 mod ledger;
@@ -72,26 +68,20 @@ mod metrics_command;
 mod metrics_loop;
 mod metrics_thread;
 mod models;
+mod outputs;
 mod panic_limit;
 mod patience;
 mod plan;
-mod plan_file;
 mod plant;
 mod prepared;
 mod present;
-mod readback_record;
-mod readback_thread;
 mod recorder_thread;
 mod reloads;
 mod requests;
 mod run;
 mod running;
-mod safe_orders;
-mod safe_plan;
-mod safe_writers;
 mod simulate;
 mod spare_descriptors;
-mod spare_threads;
 mod stall;
 mod status_socket;
 mod summary;
@@ -117,9 +107,9 @@ pub(crate) use ledger::SimulatedTick;
 pub use loader::Loader;
 pub(crate) use look::{Looked, look};
 pub(crate) use models::{ModelError, Models};
+pub(crate) use outputs::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan};
 pub use requests::Requests;
 pub use run::run;
-pub(crate) use safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan};
 pub use simulate::{SimulateOptions, simulate};
 pub(crate) use simulate::{Simulation, highest_first_tick};
 pub(crate) use summary::DaemonSummary;

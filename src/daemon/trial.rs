@@ -3,7 +3,9 @@
 //! May block. The threads end before it returns; locked memory stays locked.
 
 use super::builder::spawn;
-use super::{grants, guard_grant, plan};
+use super::grants;
+use super::outputs::guard_grant;
+use super::plan;
 use crate::config::{Config, Scheduling, WorkerConfig};
 use crate::doctor::Trial;
 use crate::sys::clock::pause;

@@ -6,14 +6,14 @@ use crate::time::Span;
 use std::io;
 
 /// When a write is made again: one of the task's own that was under way may have come after it, or it failed.
-pub(super) const AGAIN_EVERY: Span = Span::from_millis(100);
+pub(crate) const AGAIN_EVERY: Span = Span::from_millis(100);
 
 /// For how long a write that fails is tried again at the end of a run.
 const RETRY_FOR: Span = Span::from_seconds(1);
 
 /// What is new about a write.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(crate) enum Said {
     Nothing,
     /// Because its task stands still.
     Written,
@@ -24,14 +24,14 @@ pub(super) enum Said {
 
 /// What the latest looks at an output have shown.
 #[derive(Debug, Default)]
-pub(super) struct Look {
+pub(crate) struct Look {
     beats: Option<u64>,                 // as in `act`
     still: Span,                        // it has not ticked for so long
     pub(super) still_before: Span,      // the same, when the latest write began
     since: Option<Span>,                // the latest write, if there was one since it ticked
-    pub(super) under_way: Option<Span>, // a write, for so long
+    pub(crate) under_way: Option<Span>, // a write, for so long
     wanted: bool,                       // a write, for another reason than that the task stands still
-    pub(super) expected: bool,          // the latest write was: it was wanted, or the output was safe already
+    pub(crate) expected: bool,          // the latest write was: it was wanted, or the output was safe already
     failed: bool,                       // that write; or a write of the task's own may have come after it
     said: bool,                         // that it failed
     tried: Span,                        // for so long it has failed
@@ -41,7 +41,7 @@ pub(super) struct Look {
 impl Look {
     /// Whether its safe value is to be written, after so much time has `passed`. It is `wanted` for another reason than that the task stands
     /// still; or the process `ends`, and the task may tick, but not recover. `beats`: `None` while its first tick is not waited for.
-    pub(super) fn act(&mut self, beats: Option<u64>, safe_after: Span, wanted: bool, ends: bool, passed: Span) -> bool {
+    pub(crate) fn act(&mut self, beats: Option<u64>, safe_after: Span, wanted: bool, ends: bool, passed: Span) -> bool {
         self.wanted |= wanted;
         if beats != self.beats {
             (self.beats, self.still) = (beats, Span::ZERO);
@@ -66,18 +66,18 @@ impl Look {
     }
 
     /// Its safe value is being written from now on. It was `safe` already, or not.
-    pub(super) fn begins(&mut self, safe: bool) {
+    pub(crate) fn begins(&mut self, safe: bool) {
         self.expected = self.wanted || safe;
         (self.under_way, self.still_before, self.wanted) = (Some(Span::ZERO), self.still, false);
     }
 
     /// Whether the latest write has not returned for this long, for the first time.
-    pub(super) fn hangs(&mut self, long: Span) -> bool {
+    pub(crate) fn hangs(&mut self, long: Span) -> bool {
         self.under_way.is_some_and(|since| since > long) && !std::mem::replace(&mut self.said, true)
     }
 
     /// Notes that it was written, and whether a write of the task's own was under way meanwhile. Returns what is to be said.
-    pub(super) fn wrote(&mut self, result: io::Result<()>, overlapped: bool) -> Said {
+    pub(crate) fn wrote(&mut self, result: io::Result<()>, overlapped: bool) -> Said {
         (self.since, self.under_way) = (Some(Span::ZERO), None);
         self.written += 1;
         self.failed = result.is_err() || overlapped;

@@ -1,9 +1,9 @@
 //! The plan of safe values as this process keeps it: it is there before anything but a safe value is written. It is locked for as long as the
 //! process lives, so that nobody else carries it out meanwhile. Written by the builder; may block.
 
-use super::failure::Failure;
-use super::left_outputs::LeftOutputs;
 use super::safe_plan::{PlannedOutput, SafePlan, VERSION, is_at};
+use crate::daemon::failure::Failure;
+use crate::daemon::left_outputs::LeftOutputs;
 use crate::safety::Guard;
 use crate::site::Common;
 use crate::sys::dir::{Dir, Readers};
@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 /// Where a daemon keeps its plan, and the plan that it has.
 #[derive(Debug)]
-pub(super) struct PlanFile {
+pub(crate) struct PlanFile {
     path: Option<PathBuf>, // `None`: there is no runtime directory
     readers: Readers,
     written: Option<(SafePlan, File)>,
@@ -29,12 +29,12 @@ pub(super) struct PlanFile {
     others: Vec<PathBuf>,
     common: Arc<Common>, // with the tasks
     /// What is wrong with the plan that lies there, for those who ask whether all is well.
-    pub(super) trouble: Option<String>,
+    pub(crate) trouble: Option<String>,
 }
 
 impl PlanFile {
     /// `others`: the plans of processes that have died, which this one deals with as well. `common`: with the tasks.
-    pub(super) fn at(path: Option<PathBuf>, readers: Readers, others: Vec<PathBuf>, common: Arc<Common>) -> Self {
+    pub(crate) fn at(path: Option<PathBuf>, readers: Readers, others: Vec<PathBuf>, common: Arc<Common>) -> Self {
         Self {
             path,
             readers,
@@ -52,7 +52,7 @@ impl PlanFile {
     ///
     /// # Errors
     /// See [`LeftOutputs::take`].
-    pub(super) fn take_left(&mut self) -> Result<(), Failure> {
+    pub(crate) fn take_left(&mut self) -> Result<(), Failure> {
         match (&self.path, &mut self.left) {
             (_, Some(left)) => left.follow(),
             (Some(path), None) => self.left = Some(LeftOutputs::take(path, &self.others, &self.common)?),
@@ -62,7 +62,7 @@ impl PlanFile {
     }
 
     /// The start was not refused.
-    pub(super) fn has_started(&mut self) {
+    pub(crate) fn has_started(&mut self) {
         if let Some(left) = &mut self.left {
             left.has_started();
         }
@@ -70,29 +70,29 @@ impl PlanFile {
 
     /// Of a start that is refused, or was stopped: the tasks of processes before this one whose safe values are still owed, separated by commas; `None`:
     /// there is none, or it has started.
-    pub(super) fn left_by_start(&self) -> Option<String> {
+    pub(crate) fn left_by_start(&self) -> Option<String> {
         self.left.as_ref().filter(|left| left.is_starting()).and_then(LeftOutputs::tasks)
     }
 
     /// Writes the safe values that are still owed, and that none of these outputs has to write. `waits`: for a while. True: something has become of
     /// them.
-    pub(super) fn write_left(&mut self, guards: &[Arc<Guard>], waits: bool) -> bool {
+    pub(crate) fn write_left(&mut self, guards: &[Arc<Guard>], waits: bool) -> bool {
         self.left.as_mut().is_some_and(|left| left.write(guards, waits))
     }
 
     /// What processes before this one have left, and is still owed.
-    pub(super) fn owed(&self) -> Option<String> {
+    pub(crate) fn owed(&self) -> Option<String> {
         self.left.as_ref().and_then(LeftOutputs::trouble)
     }
 
     /// Whether it is to be written again: somebody has removed it, or that failed before.
-    pub(super) fn is_amiss(&self) -> bool {
+    pub(crate) fn is_amiss(&self) -> bool {
         self.trouble.is_some() || self.is_gone()
     }
 
     /// Writes the plan of these outputs, as [`update`](Self::update); what comes of it is logged, and is its trouble. `but`: what is wrong
     /// with the one that there is, should that fail.
-    pub(super) fn try_update(&mut self, guards: &[Arc<Guard>], but: &str) {
+    pub(crate) fn try_update(&mut self, guards: &[Arc<Guard>], but: &str) {
         let was_gone = self.is_gone();
         let (failed, path) = (self.update(guards).err(), self.path.as_deref().unwrap_or(Path::new("")).display());
         let trouble = failed.map(|reason| {
@@ -116,7 +116,7 @@ impl PlanFile {
     }
 
     /// Whether there is one.
-    pub(super) fn is_written(&self) -> bool {
+    pub(crate) fn is_written(&self) -> bool {
         self.written.is_some()
     }
 
@@ -124,7 +124,7 @@ impl PlanFile {
     ///
     /// # Errors
     /// It could not be written; the plan from before, if there is one, stays.
-    pub(super) fn update(&mut self, guards: &[Arc<Guard>]) -> io::Result<()> {
+    pub(crate) fn update(&mut self, guards: &[Arc<Guard>]) -> io::Result<()> {
         let output =
             |guard: &Guard| PlannedOutput { task: guard.task().to_owned(), writes: guard.plan(), written: false };
         let outputs = guards.iter().map(|guard| output(guard)).filter(|output| !output.writes.is_empty());

@@ -38,7 +38,7 @@ const LONG: Span = Span::from_seconds(1);
 
 /// The thread, if there is one, as main and the builder see it.
 #[derive(Debug, Default)]
-pub(super) struct GuardThread {
+pub(crate) struct GuardThread {
     guards: Mutex<Vec<Weak<Guard>>>, // of the outputs of this daemon
     orders: SafeOrders,
     running: AtomicBool, // there is a thread
@@ -49,7 +49,7 @@ pub(super) struct GuardThread {
 
 impl GuardThread {
     /// Watches over these outputs as well.
-    pub(super) fn add(&self, opened: Vec<Weak<Guard>>) {
+    pub(crate) fn add(&self, opened: Vec<Weak<Guard>>) {
         let mut guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner);
         guards.retain(|guard| guard.strong_count() > 0);
         guards.extend(opened);
@@ -57,7 +57,7 @@ impl GuardThread {
 
     /// Those of the outputs that are open and have begun, in the order in which they were opened. While a reload hands a target over to another
     /// task it is in the care of that one: who gives it away ticks no more, and that is no fault.
-    pub(super) fn guards(&self) -> Vec<Arc<Guard>> {
+    pub(crate) fn guards(&self) -> Vec<Arc<Guard>> {
         latest(self.open().into_iter().filter(|guard| guard.has_begun()).collect())
     }
 
@@ -72,7 +72,7 @@ impl GuardThread {
     }
 
     /// Enters into these tasks which of them another thread holds at their safe values, and what is in force therefore.
-    pub(super) fn show_held(&self, tasks: &mut [Box<TaskSummary>], now: Instant) {
+    pub(crate) fn show_held(&self, tasks: &mut [Box<TaskSummary>], now: Instant) {
         for guard in self.guards() {
             if let Some(task) = tasks.iter_mut().find(|task| task.task == guard.task()) {
                 held_output::show(task, &guard, now);
@@ -81,7 +81,7 @@ impl GuardThread {
     }
 
     /// The same with those that are to begin: what is to be known of them has to be there before they write.
-    pub(super) fn planned(&self) -> Vec<Arc<Guard>> {
+    pub(crate) fn planned(&self) -> Vec<Arc<Guard>> {
         latest(self.open().into_iter().filter(|guard| guard.is_open()).collect())
     }
 
@@ -90,17 +90,17 @@ impl GuardThread {
     }
 
     /// Of each output that does not hold its safe value though it should: why.
-    pub(super) fn troubles(&self) -> Vec<String> {
+    pub(crate) fn troubles(&self) -> Vec<String> {
         self.guards().iter().filter_map(|guard| guard.trouble()).collect()
     }
 
     /// How many outputs that had ended without their safe values have these now: their targets are to be closed.
-    pub(super) fn settled(&self) -> u64 {
+    pub(crate) fn settled(&self) -> u64 {
         self.settled.load(Ordering::SeqCst)
     }
 
     /// A start was refused: says which of its outputs are left without their safe values.
-    pub(super) fn report_owed(&self) {
+    pub(crate) fn report_owed(&self) {
         for guard in self.guards().iter().filter(|guard| guard.is_wanted()) {
             let (task, what) = (guard.task(), guard.says());
             error!(
@@ -112,7 +112,7 @@ impl GuardThread {
     }
 
     /// The thread that reads the targets of outputs back.
-    pub(super) fn readbacks(&self) -> &ReadbackThread {
+    pub(crate) fn readbacks(&self) -> &ReadbackThread {
         &self.readbacks
     }
 
@@ -120,7 +120,7 @@ impl GuardThread {
     ///
     /// # Errors
     /// The system's reason why there is no thread.
-    pub(super) fn guard(self: &Arc<Self>, highest: Option<u8>) -> io::Result<()> {
+    pub(crate) fn guard(self: &Arc<Self>, highest: Option<u8>) -> io::Result<()> {
         self.grant.be_above(highest);
         let guards = self.planned();
         if guards.iter().any(|guard| guard.readback().is_some()) {
@@ -138,17 +138,17 @@ impl GuardThread {
     }
 
     /// The priority that the thread asked for, and has; `None`: there is no thread.
-    pub(super) fn summary(&self) -> Option<GuardSummary> {
+    pub(crate) fn summary(&self) -> Option<GuardSummary> {
         self.grant.summary()
     }
 
     /// Asks for the safe values of all outputs, now. Does not wait.
-    pub(super) fn make_safe(&self) {
+    pub(crate) fn make_safe(&self) {
         self.orders.give();
     }
 
     /// The same at the end of a run: waits until they are written, for a limited time. Returns which were not, and why.
-    pub(super) fn make_safe_and_wait(&self) -> Option<String> {
+    pub(crate) fn make_safe_and_wait(&self) -> Option<String> {
         if !self.running.load(Ordering::Relaxed) {
             return None;
         }

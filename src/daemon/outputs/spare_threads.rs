@@ -20,7 +20,7 @@ const STACK: usize = 128 << 10;
 type Work<J, D> = Box<dyn FnMut(J) -> D + Send>;
 
 /// The threads, as the one that made them sees them.
-pub(super) struct SpareThreads<J, D> {
+pub(crate) struct SpareThreads<J, D> {
     name: &'static str,
     lacking: [&'static str; 2], // what is said where there can be no further one, before the reason and after it
     work: Box<dyn Fn() -> Work<J, D> + Send>,
@@ -34,7 +34,7 @@ pub(super) struct SpareThreads<J, D> {
 
 impl<J: Send + 'static, D: Send + 'static> SpareThreads<J, D> {
     /// Makes the `first` of them, each of which does its own `work`. What the system refuses now is asked for again later.
-    pub(super) fn spawn(
+    pub(crate) fn spawn(
         name: &'static str,
         first: usize,
         lacking: [&'static str; 2],
@@ -68,13 +68,13 @@ impl<J: Send + 'static, D: Send + 'static> SpareThreads<J, D> {
     }
 
     /// Has a job done.
-    pub(super) fn give(&self, job: J) {
+    pub(crate) fn give(&self, job: J) {
         // There is always a receiver: its own.
         let _ = self.jobs.send(job);
     }
 
     /// Waits for so long, or until a job is done: what came of those that are.
-    pub(super) fn wait(&self, most: Span) -> Vec<D> {
+    pub(crate) fn wait(&self, most: Span) -> Vec<D> {
         let first = self.done.recv_timeout(Duration::from_nanos(most.nanos().unsigned_abs()));
         first.into_iter().chain(self.done.try_iter()).collect()
     }

@@ -5,7 +5,7 @@ use crate::safety::{Guard, HeldFor};
 use crate::time::Instant;
 
 /// Enters since when, why, and what ends it; and what is in force now, which the task has not come to say.
-pub(super) fn show(task: &mut TaskSummary, guard: &Guard, now: Instant) {
+pub(crate) fn show(task: &mut TaskSummary, guard: &Guard, now: Instant) {
     let Some((lasts, why)) = guard.held(now) else { return };
     let (is_safe, since_ns) = (guard.holds_safe_value(), lasts.nanos());
     let why = match (why, &task.state_reason) {

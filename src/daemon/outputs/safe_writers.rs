@@ -15,13 +15,13 @@ const LACKING: [&str; 2] = [
 ];
 
 /// A write that has returned.
-pub(super) struct Wrote {
-    pub(super) guard: Arc<Guard>,
-    pub(super) safe: MadeSafe,
+pub(crate) struct Wrote {
+    pub(crate) guard: Arc<Guard>,
+    pub(crate) safe: MadeSafe,
 }
 
 /// Makes the threads.
-pub(super) fn safe_writers(grant: Arc<GuardGrant>) -> SpareThreads<Arc<Guard>, Wrote> {
+pub(crate) fn safe_writers(grant: Arc<GuardGrant>) -> SpareThreads<Arc<Guard>, Wrote> {
     SpareThreads::spawn("hertzd-safe", AT_FIRST, LACKING, move || {
         let (grant, mut asked) = (grant.clone(), 0);
         Box::new(move |guard: Arc<Guard>| {

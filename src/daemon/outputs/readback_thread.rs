@@ -32,7 +32,7 @@ const LACKING: [&str; 2] = [
 
 /// The thread, if there is one, as main and the builder see it.
 #[derive(Debug, Default)]
-pub(super) struct ReadbackThread {
+pub(crate) struct ReadbackThread {
     records: Mutex<BTreeMap<String, Record>>, // by task, of all that there have been
     running: AtomicBool,
     ends: AtomicBool,
@@ -56,7 +56,7 @@ impl ReadbackThread {
     ///
     /// # Errors
     /// The system's reason why there is no thread.
-    pub(super) fn start(self: &Arc<Self>, guards: impl Fn() -> Vec<Arc<Guard>> + Send + 'static) -> io::Result<()> {
+    pub(crate) fn start(self: &Arc<Self>, guards: impl Fn() -> Vec<Arc<Guard>> + Send + 'static) -> io::Result<()> {
         if !self.running.load(Ordering::Relaxed) {
             let shared = self.clone();
             helper::spawn("hertzd-readback", move || shared.run(guards))?;
@@ -66,12 +66,12 @@ impl ReadbackThread {
     }
 
     /// Of each target that is not as it was written, or cannot be read: what is wrong.
-    pub(super) fn troubles(&self, now: Instant) -> Vec<String> {
+    pub(crate) fn troubles(&self, now: Instant) -> Vec<String> {
         self.records().iter().filter_map(|(task, record)| record.trouble(task, now)).collect()
     }
 
     /// What came of all readings of the outputs with these names; `None`: there were none.
-    pub(super) fn summary(&self, tasks: &BTreeSet<&str>, now: Instant) -> Option<Vec<ReadbackSummary>> {
+    pub(crate) fn summary(&self, tasks: &BTreeSet<&str>, now: Instant) -> Option<Vec<ReadbackSummary>> {
         let records = self.records();
         let of_tasks = records.iter().filter(|(task, _)| tasks.contains(task.as_str()));
         let summaries: Vec<_> = of_tasks.map(|(task, record)| record.summary(task, now)).collect();
@@ -79,7 +79,7 @@ impl ReadbackThread {
     }
 
     /// The run ends: nothing is read any more.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.ends.store(true, Ordering::Relaxed);
     }
 

@@ -6,7 +6,7 @@ use crate::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Orders to make all outputs safe, which are numbered from 1.
 #[derive(Debug, Default)]
-pub(super) struct SafeOrders {
+pub(crate) struct SafeOrders {
     given: AtomicU64,
     done: AtomicU64,     // the latest
     is_last: AtomicBool, // of those that were given: failed writes are tried again, and no output recovers
@@ -14,16 +14,16 @@ pub(super) struct SafeOrders {
 
 /// What was ordered so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ordered {
+pub(crate) struct Ordered {
     /// The number of the latest order; 0: there was none.
-    pub(super) latest: u64,
+    pub(crate) latest: u64,
     /// There will be no other one.
     pub(super) is_last: bool,
 }
 
 impl SafeOrders {
     /// Gives an order, and returns its number.
-    pub(super) fn give(&self) -> u64 {
+    pub(crate) fn give(&self) -> u64 {
         self.given.fetch_add(1, Ordering::Release) + 1
     }
 
@@ -35,7 +35,7 @@ impl SafeOrders {
     }
 
     /// For who carries them out.
-    pub(super) fn look(&self) -> Ordered {
+    pub(crate) fn look(&self) -> Ordered {
         let latest = self.given.load(Ordering::Acquire);
         Ordered { latest, is_last: self.is_last.load(Ordering::Relaxed) }
     }

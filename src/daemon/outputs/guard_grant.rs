@@ -19,7 +19,7 @@ const KEPT: &str = "a worker that keeps its CPU to itself may keep it from writi
 
 /// What the threads ask for, and what came of it.
 #[derive(Debug, Default)]
-pub(super) struct GuardGrant {
+pub(crate) struct GuardGrant {
     workers: AtomicU8,         // the highest that workers asked for; 0: none
     wanted: AtomicU8,          // 0: no worker has asked for a real-time priority
     refused: AtomicU64,        // the latest that was refused, and why, as `Refused`; 0: none
@@ -60,7 +60,7 @@ impl GuardGrant {
     }
 
     /// Has the calling thread ask for the priority that is wanted now, if it has not asked for that yet. What it asked for last is in `asked`.
-    pub(super) fn promote(&self, asked: &mut u8) -> Option<(u8, io::Result<()>)> {
+    pub(crate) fn promote(&self, asked: &mut u8) -> Option<(u8, io::Result<()>)> {
         let wanted = self.wanted.load(Ordering::Relaxed);
         if wanted == *asked {
             return None;
@@ -104,7 +104,7 @@ impl GuardGrant {
     }
 
     /// What it asked for, and has; `None`: there is no such thread.
-    pub(super) fn summary(&self) -> Option<GuardSummary> {
+    pub(crate) fn summary(&self) -> Option<GuardSummary> {
         let guard = *self.guard.get()?;
         let asked = |priority| match priority {
             0 => ThreadPolicySummary { policy: "other", priority },
@@ -130,7 +130,7 @@ fn above(workers: u8) -> u8 {
 }
 
 /// Whether the kernel grants what the guard asks for above workers of this priority: tried by a thread that ends. May block.
-pub(super) fn tried(workers: u8) -> (u8, Result<(), Refusal>) {
+pub(crate) fn tried(workers: u8) -> (u8, Result<(), Refusal>) {
     let wanted = above(workers);
     let (answer, answered) = mpsc::channel();
     // Who asked waits for the answer, and takes the end of the thread for one.

@@ -6,7 +6,7 @@ use crate::time::{Age, Instant, Span};
 
 /// The readings of one output's target.
 #[derive(Debug, Default)]
-pub(super) struct Record {
+pub(crate) struct Record {
     target: String,
     every: Span,
     compared: u64,
@@ -32,7 +32,7 @@ enum State {
 
 /// What is new about it.
 #[derive(Debug, PartialEq)]
-pub(super) enum News {
+pub(crate) enum News {
     /// It is not as it was written, or cannot be read: what is wrong, in a clause.
     Fails { what: String, advice: String, written: Option<f64>, read: String },
     /// It is as it was written again, or is not compared any more, after so long by the readings. `written`: the raw number that it reads again.
@@ -41,19 +41,19 @@ pub(super) enum News {
 
 impl Record {
     /// It is read from now on, under this name, so often.
-    pub(super) fn begins(&mut self, target: String, every: Span) {
+    pub(crate) fn begins(&mut self, target: String, every: Span) {
         (self.target, self.every) = (target, every);
     }
 
     /// It is read no more: its output has ended.
-    pub(super) fn ends(&mut self, now: Instant) -> Option<News> {
+    pub(crate) fn ends(&mut self, now: Instant) -> Option<News> {
         self.state = State::Unknown;
         let what = format!("its output has ended, and {} is not read back any more", self.target);
         self.passes(what, None, now)
     }
 
     /// Notes what a reading came to.
-    pub(super) fn took(&mut self, reading: Reading, now: Instant) -> Option<News> {
+    pub(crate) fn took(&mut self, reading: Reading, now: Instant) -> Option<News> {
         let was_wrong = self.since;
         match reading {
             Reading::Unsettled => None,
@@ -141,7 +141,7 @@ impl Record {
     }
 
     /// The same for those who ask whether all is well.
-    pub(super) fn trouble(&self, task: &str, now: Instant) -> Option<String> {
+    pub(crate) fn trouble(&self, task: &str, now: Instant) -> Option<String> {
         let since = self.since.map_or(Span::ZERO, |since| now - since);
         let advice = match &self.state {
             State::NotInForce(lapse) => format!(": {}", lapse.advice),
@@ -151,7 +151,7 @@ impl Record {
     }
 
     /// All of it.
-    pub(super) fn summary(&self, task: &str, now: Instant) -> ReadbackSummary {
+    pub(crate) fn summary(&self, task: &str, now: Instant) -> ReadbackSummary {
         let (state, written, read) = match &self.state {
             State::Unknown => ("unknown", None, None),
             State::Agrees => ("agrees", None, None),

@@ -4,7 +4,7 @@
 //! Where it lies says nothing about who wrote it: it is carried out with the rights of its owner, and only where no one else could have put it
 //! there. May block.
 
-use super::failure::Failure;
+use crate::daemon::failure::Failure;
 use crate::safety::PlannedWrite;
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::dir::effective_user;
@@ -36,7 +36,7 @@ const LOOKS: u32 = 20;
 /// All outputs of a daemon.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SafePlan {
-    pub(super) version: u32,
+    pub(crate) version: u32,
     /// The process that wrote it.
     pub(crate) pid: u32,
     /// Its outputs; those that hold what they have, whatever happens, are not among them.
@@ -231,7 +231,7 @@ impl FoundPlan {
 
 impl SafePlan {
     /// Whether it names no output, not even one that keeps what it has.
-    pub(super) const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.outputs.is_empty() && self.holds.is_empty()
     }
 
@@ -306,7 +306,7 @@ fn keeper(file: &File, plan: &SafePlan) -> io::Result<Option<u32>> {
 
 /// Why nothing starts while the process `pid` keeps the plan there. Who has written it keeps it for as long as it lives; anyone else only while it
 /// carries it out, which may take longer than the start has `waited`.
-pub(super) fn refused(path: &Path, pid: u32, waited: Span) -> Failure {
+pub(crate) fn refused(path: &Path, pid: u32, waited: Span) -> Failure {
     let (keeper, shown) = (Holder::of(pid), path.display());
     let has_written_it = || SafePlan::held(path).ok().flatten().is_some_and(|plan| plan.pid == pid);
     if keeper.as_ref().is_some_and(Holder::is_ours) && has_written_it() {
@@ -334,7 +334,7 @@ fn read(mut file: &File) -> Result<SafePlan, String> {
 }
 
 /// Whether it is this file that the path leads to.
-pub(super) fn is_at(file: &File, path: &Path) -> bool {
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
     let same = |own: Metadata, there: Metadata| (own.dev(), own.ino()) == (there.dev(), there.ino());
     file.metadata().ok().zip(fs::symlink_metadata(path).ok()).is_some_and(|(own, there)| same(own, there))
 }
