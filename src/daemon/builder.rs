@@ -12,7 +12,7 @@ use super::failure::Failure;
 use super::grants;
 use super::joints::{Joints, flows, joints};
 use super::loader::Loader;
-use super::metrics_thread::Feed;
+use super::metrics::metrics_thread::Feed;
 use super::outputs::guard_thread::GuardThread;
 use super::outputs::plan_file::PlanFile;
 use super::plan::{self, TaskTerms};

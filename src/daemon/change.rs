@@ -9,7 +9,7 @@ use super::diff::{Diff, Sections};
 use super::failure::Failure;
 use super::flight_thread::FlightThread;
 use super::joints::Joints;
-use super::metrics_thread::{MetricsThread, NewWorker};
+use super::metrics::metrics_thread::{MetricsThread, NewWorker};
 use super::outputs::guard_thread::GuardThread;
 use super::prepared::{Prepared, WantedWorker};
 use super::recorder_thread::RecorderThread;

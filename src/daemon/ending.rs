@@ -5,7 +5,7 @@
 
 use super::change::RunningSet;
 use super::finish::STOP_TAKES;
-use super::metrics_thread::MetricsThread;
+use super::metrics::metrics_thread::MetricsThread;
 use super::running::Running;
 use crate::sys::notify;
 use crate::time::{Instant, Span};

@@ -2,7 +2,7 @@
 
 use super::builder::BuilderEnd;
 use super::change::{RunningSet, Threads};
-use super::metrics_thread::View;
+use super::metrics::metrics_thread::View;
 use super::plan;
 use super::recorder_thread::RecorderEnd;
 use super::summary::{self, Sources};

@@ -3,7 +3,7 @@
 //! A thread of its own, because a disk may hold it up for ever; nothing waits for it but the end of a run, for a limited time.
 //! What the disk does not take is lost, counted and logged.
 
-use super::flight_feed::{self, FlightFeed, FlightState, Handed};
+use super::metrics::flight_feed::{self, FlightFeed, FlightState, Handed};
 use super::patience::Patience;
 use crate::flight::{FLIGHT, FlightFile, Introduction, Known, Packed, RECORD};
 use crate::metrics::FlightSummary;

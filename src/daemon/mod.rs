@@ -2,6 +2,7 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
+//! | `metrics/` | the metrics thread: it takes what the workers send, counts and judges it, tells the log, and feeds the recorder and the flight recorder |
 //! | `outputs/` | what keeps outputs safe when their tasks do not: the guard, who writes for it, and the plan for when the process is gone; and what the targets hold |
 //! | `run`, `connections` | main: an event loop that waits for nothing but the next event; what it is connected to |
 //! | `ending` | the way to the end of a run: workers are stopped, hung ticks are waited for |
@@ -14,15 +15,13 @@
 //! | `cpu_limit` | which worker has used its CPU for too long |
 //! | `watch`, `stall` | whether every worker advances; the service manager |
 //! | `clock` | how far a worker's clock is ahead of the monotonic one, and when it was stepped |
-//! | `metrics_thread`, `metrics_loop`, `recorder_thread`, `tick_feed`, `tick_trace` | the threads that take what the workers send |
-//! | `flight_feed`, `flight_thread` | the flight recorder: the latest ticks in a ring on the disk |
+//! | `recorder_thread` | the threads that take what the workers send |
+//! | `flight_thread` | the flight recorder: the latest ticks in a ring on the disk |
 //! | `joints` | the links between tasks, of which one takes the values of the other |
-//! | `alarm_log` | what alarms have to say |
-//! | `witnesses`, `heartbeat`, `suspects` | evidence of why releases were missed, beside the records |
 //! | `left_outputs` | the safe values of outputs whose tasks have stopped, or whose process has |
 //! | `crash_report` | what is left to do when hertzd or a user's library has crashed, or was sent such a signal |
 //! | `status_socket`, `summary`, `condition`, `reloads` | what others can see of it |
-//! | `views`, `meter` | what main knows of the tasks and of the workers' processor time |
+//! | `meter` | what main knows of the tasks and of the workers' processor time |
 //! | `plan`, `simulate` | schedules; the same on the virtual clock |
 //! | `layout` | which workers, CPUs and phases keep responses lowest |
 //! | `virtual_tasks`, `plant` | what makes values on the virtual clock: tasks that compute, recordings, models of what is measured |
@@ -33,7 +32,6 @@
 //!
 //! Time comes from the kernel's clocks. No task runs on these threads, and none of them is waited for by a worker.
 
-mod alarm_log;
 mod assemble;
 mod builder;
 mod busy;
@@ -53,10 +51,8 @@ mod ending;
 mod examination;
 mod failure;
 mod finish;
-mod flight_feed;
 mod flight_thread;
 mod grants;
-mod heartbeat;
 mod joints;
 pub(crate) mod layout;
 mod ledger;
@@ -64,12 +60,9 @@ mod left_outputs;
 mod loader;
 mod look;
 mod meter;
-mod metrics_command;
-mod metrics_loop;
-mod metrics_thread;
+mod metrics;
 mod models;
 mod outputs;
-mod panic_limit;
 mod patience;
 mod plan;
 mod plant;
@@ -85,15 +78,9 @@ mod spare_descriptors;
 mod stall;
 mod status_socket;
 mod summary;
-mod suspects;
-mod tick_feed;
-mod tick_trace;
 mod trial;
-mod view;
-mod views;
 mod virtual_tasks;
 mod watch;
-mod witnesses;
 
 pub(crate) use capacity::{Capacity, Finding, capacities};
 pub(crate) use connections::Progress;

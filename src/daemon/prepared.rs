@@ -3,7 +3,7 @@
 use super::diff::{Diff, Sections};
 use super::failure::Failure;
 use super::joints::Joints;
-use super::metrics_thread::{Feed, NewTask};
+use super::metrics::metrics_thread::{Feed, NewTask};
 use super::plan;
 use super::running::{WaitingWorker, WantedTask};
 use crate::config::{BuildError, Origin, Problems, WorkerConfig};

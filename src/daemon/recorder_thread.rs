@@ -5,8 +5,8 @@
 //! publishes what became of each task's output.
 
 use super::busy::{Busy, LongWait};
+use super::metrics::tick_feed::{Fed, ROOM, waiting};
 use super::patience::Patience;
-use super::tick_feed::{Fed, ROOM, waiting};
 use crate::channels::Traffic;
 use crate::metrics::RecordedSummary;
 use crate::recording::{self, OutputState, PastLoss, Recorder, TaskOutput};

@@ -6,7 +6,7 @@
 use super::change::RunningSet;
 use super::condition;
 use super::diff::Sections;
-use super::metrics_thread::View;
+use super::metrics::metrics_thread::View;
 use super::plan::TaskTerms;
 use super::recorder_thread::Outputs;
 use super::running::{Running, RunningTask};

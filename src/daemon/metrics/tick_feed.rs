@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The most ticks between the two: more than come while a disk hesitates for a second.
-pub(super) const ROOM: usize = 1 << 18;
+pub(crate) const ROOM: usize = 1 << 18;
 
 /// What the metrics thread hands to the recorder.
 #[derive(Debug)]
-pub(super) enum Fed {
+pub(crate) enum Fed {
     Tick(RecordedTick),
     /// Nothing more comes of this task, neither ticks nor values nor blocks.
     Last(u32),
@@ -24,37 +24,37 @@ pub(super) enum Fed {
 
 /// The metrics thread's end.
 #[derive(Debug)]
-pub(super) struct TickFeed {
+pub(crate) struct TickFeed {
     sender: Sender<Fed>,
     recorded: BTreeMap<u32, Arc<Traffic>>,
 }
 
 /// Both ends. The channel grows as needed; most runs need none of it.
-pub(super) fn feed() -> (TickFeed, Receiver<Fed>) {
+pub(crate) fn feed() -> (TickFeed, Receiver<Fed>) {
     let (sender, receiver) = unbounded();
     (TickFeed { sender, recorded: BTreeMap::new() }, receiver)
 }
 
 impl TickFeed {
     /// From now on the ticks of this task are recorded, and counted in `traffic`.
-    pub(super) fn add(&mut self, id: u32, traffic: Arc<Traffic>) {
+    pub(crate) fn add(&mut self, id: u32, traffic: Arc<Traffic>) {
         self.recorded.insert(id, traffic);
     }
 
     /// This task runs no more, and its last tick was offered: its recording can be finished.
-    pub(super) fn finish(&self, id: u32) {
+    pub(crate) fn finish(&self, id: u32) {
         let _ = self.sender.send(Fed::Last(id));
     }
 
     /// This task has ended, and its last tick was offered. The recorder learns of it after all of its ticks.
-    pub(super) fn remove(&mut self, id: u32) {
+    pub(crate) fn remove(&mut self, id: u32) {
         self.recorded.remove(&id);
         // Fails once the recorder has ended, which is of no consequence.
         let _ = self.sender.send(Fed::Ended(id));
     }
 
     /// Hands over a tick, if it is recorded, with why releases were missed in it; `name` says who did it.
-    pub(super) fn offer(&self, record: &TickRecord, verdicts: &Verdicts, name: impl Fn(By) -> String) {
+    pub(crate) fn offer(&self, record: &TickRecord, verdicts: &Verdicts, name: impl Fn(By) -> String) {
         let Some(traffic) = self.recorded.get(&record.task) else { return };
         let [before, overrun, after] = [verdicts.before, verdicts.overrun, verdicts.after].map(|verdict| {
             let verdict = verdict?;
@@ -78,7 +78,7 @@ impl TickFeed {
 }
 
 /// Everything in a channel, and whether its last sender has gone.
-pub(super) fn waiting<T>(receiver: &Receiver<T>) -> (Vec<T>, bool) {
+pub(crate) fn waiting<T>(receiver: &Receiver<T>) -> (Vec<T>, bool) {
     let mut taken = Vec::new();
     loop {
         match receiver.try_recv() {

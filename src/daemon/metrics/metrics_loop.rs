@@ -55,7 +55,7 @@ const PROGRESS_EVERY: usize = 32;
 const REPORT_EVERY: Span = Span::from_seconds(1);
 
 /// What the metrics thread does, until it is asked to finish.
-pub(super) struct MetricsLoop {
+pub(crate) struct MetricsLoop {
     metrics: Metrics,
     witnesses: Witnesses,
     ahead: Vec<(usize, Part)>, // observed and not judged yet, with the numbers of their workers
@@ -79,7 +79,7 @@ pub(super) struct MetricsLoop {
 }
 
 /// Shows main that the thread makes progress.
-pub(super) fn goes_on(progress: &AtomicU64) {
+pub(crate) fn goes_on(progress: &AtomicU64) {
     progress.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -96,7 +96,7 @@ struct WorkerFeed {
 impl MetricsLoop {
     /// To be called on the thread that will run it. The totals of each poll are published; `progress` grows while it works, and does
     /// not while the output takes nothing.
-    pub(super) fn new(
+    pub(crate) fn new(
         output: Box<dyn Output>,
         recorder: TickFeed,
         flight: FlightFeed,
@@ -134,7 +134,7 @@ impl MetricsLoop {
         }
     }
 
-    pub(super) fn run(mut self) {
+    pub(crate) fn run(mut self) {
         let clock = KernelClock::monotonic();
         loop {
             self.receive();

@@ -5,8 +5,8 @@
 use super::flight_feed::FlightFeed;
 use super::metrics_command::Command;
 use super::metrics_loop::{MetricsLoop, goes_on};
-use super::patience::Patience;
 use super::tick_feed::TickFeed;
+use crate::daemon::patience::Patience;
 use crate::kinds::alarm::Alarms;
 use crate::log::{Output, PanicEvent};
 use crate::metrics::{Event, Totals};
@@ -21,15 +21,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-pub(super) use super::metrics_command::{Feed, NewTask, NewWorker};
-pub(super) use super::view::{Depth, View};
+pub(crate) use super::metrics_command::{Feed, NewTask, NewWorker};
+pub(crate) use super::view::{Depth, View};
 
 /// From one look to the next while main waits for its last view.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Main's end of the metrics thread. Only [`last_look_within`](Self::last_look_within) and [`finish`](Self::finish) wait.
 #[derive(Debug)]
-pub(super) struct MetricsThread {
+pub(crate) struct MetricsThread {
     commands: Sender<Command>,
     totals: Arc<Mutex<Totals>>,
     progress: Arc<AtomicU64>,
@@ -37,7 +37,7 @@ pub(super) struct MetricsThread {
 }
 
 impl MetricsThread {
-    pub(super) fn spawn(
+    pub(crate) fn spawn(
         output: Box<dyn Output>,
         recorder: TickFeed,
         flight: FlightFeed,
@@ -54,47 +54,47 @@ impl MetricsThread {
     }
 
     /// To be called before its tasks are added.
-    pub(super) fn add_worker(&self, worker: NewWorker) {
+    pub(crate) fn add_worker(&self, worker: NewWorker) {
         self.send(Command::AddWorker(Box::new(worker)));
     }
 
     /// To be called before the worker may send the first record of them.
-    pub(super) fn add_tasks(&self, tasks: Vec<NewTask>) {
+    pub(crate) fn add_tasks(&self, tasks: Vec<NewTask>) {
         self.send(Command::AddTasks(tasks));
     }
 
     /// Lets the recorder finish what only these tasks record to. To be called after the last record of them was sent.
-    pub(super) fn finish_tasks(&self, ids: Vec<u32>) {
+    pub(crate) fn finish_tasks(&self, ids: Vec<u32>) {
         self.send(Command::FinishTasks(ids));
     }
 
     /// To be called after the worker has sent the last record of them.
-    pub(super) fn remove_tasks(&self, ids: Vec<u32>) {
+    pub(crate) fn remove_tasks(&self, ids: Vec<u32>) {
         self.send(Command::RemoveTasks(ids));
     }
 
     /// To be called after the last of their tasks has been removed.
-    pub(super) fn remove_workers(&self, numbers: Vec<usize>) {
+    pub(crate) fn remove_workers(&self, numbers: Vec<usize>) {
         self.send(Command::RemoveWorkers(numbers));
     }
 
     /// Hands over the final counts of tasks. To be called after the worker has sent the last record of them.
-    pub(super) fn tasks_ended(&self, ended: Ended) {
+    pub(crate) fn tasks_ended(&self, ended: Ended) {
         self.send(Command::TasksEnded(ended));
     }
 
     /// These tasks of one worker report no more, because a tick of `hung` does not return.
-    pub(super) fn give_up(&self, ids: Vec<u32>, hung: Option<u32>) {
+    pub(crate) fn give_up(&self, ids: Vec<u32>, hung: Option<u32>) {
         self.send(Command::GiveUp(ids, hung));
     }
 
     /// The totals of the latest poll.
-    pub(super) fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> Totals {
         *self.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks for a view with all records that were sent before; it comes through the channel.
-    pub(super) fn look(&self, depth: Depth) -> Receiver<View> {
+    pub(crate) fn look(&self, depth: Depth) -> Receiver<View> {
         let (reply, answer) = bounded(1);
         self.send(Command::Look(depth, reply));
         answer
@@ -105,7 +105,7 @@ impl MetricsThread {
     ///
     /// # Errors
     /// A timeout if the log holds the metrics thread up for `patience`; else the thread has died, or is about to.
-    pub(super) fn last_look_within(&self, patience: Span, waits: impl Fn()) -> Result<View, RecvTimeoutError> {
+    pub(crate) fn last_look_within(&self, patience: Span, waits: impl Fn()) -> Result<View, RecvTimeoutError> {
         let view = self.look(Depth::Last);
         let mut held_up = HeldUp::new(&self.progress, patience, now());
         loop {
@@ -119,7 +119,7 @@ impl MetricsThread {
 
     /// Reports everything that is left, and ends the thread. Calls `waits` meanwhile. Whether it has ended: one that the log holds
     /// up for `patience` is left alone with it.
-    pub(super) fn finish(self, patience: Span, waits: impl Fn()) -> bool {
+    pub(crate) fn finish(self, patience: Span, waits: impl Fn()) -> bool {
         self.send(Command::Finish);
         let mut held_up = HeldUp::new(&self.progress, patience, now());
         let mut looks = 0_u64;

@@ -13,8 +13,8 @@ const WITHIN: Span = Span::from_seconds(1);
 
 /// How much was said of each alarm lately, by the name of its task.
 #[derive(Debug, Default)]
-pub(super) struct AlarmLog {
-    pub(super) all: Arc<Alarms>,
+pub(crate) struct AlarmLog {
+    pub(crate) all: Arc<Alarms>,
     said: BTreeMap<String, Said>,
 }
 
@@ -26,12 +26,12 @@ struct Said {
 }
 
 impl AlarmLog {
-    pub(super) fn new(all: Arc<Alarms>) -> Self {
+    pub(crate) fn new(all: Arc<Alarms>) -> Self {
         Self { all, said: BTreeMap::new() }
     }
 
     /// Says what has changed since this was last called, and calls `said` after each change.
-    pub(super) fn tell(&mut self, now: Instant, said: impl Fn()) {
+    pub(crate) fn tell(&mut self, now: Instant, said: impl Fn()) {
         let all = self.all.clone();
         all.take_changes(now, |alarm, change, lost| {
             self.say(alarm, change, lost, now);

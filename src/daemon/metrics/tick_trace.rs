@@ -7,7 +7,7 @@ use crate::time::Span;
 use tracing::{Level, enabled, trace};
 
 /// Logs a tick with the verdicts on what was missed in it, if the log takes that.
-pub(super) fn log(record: &TickRecord, verdicts: &Verdicts, metrics: &Metrics, worker: &str) {
+pub(crate) fn log(record: &TickRecord, verdicts: &Verdicts, metrics: &Metrics, worker: &str) {
     if !enabled!(Level::TRACE) {
         return;
     }

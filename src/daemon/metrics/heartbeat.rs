@@ -17,7 +17,7 @@ const SUSPENDED: Span = Span::from_millis(1);
 
 /// The heart of the calling thread.
 #[derive(Debug)]
-pub(super) struct Heart {
+pub(crate) struct Heart {
     queue: Option<RunQueue>,
     last: Beat,
 }
@@ -41,7 +41,7 @@ impl Heart {
 
     /// Beats. `slept` is what the thread asked to sleep since the beat before; `None`: it did not sleep. Returns what befell
     /// the process meanwhile.
-    pub(super) fn beat(&mut self, slept: Option<Span>) -> Option<Stall> {
+    pub(crate) fn beat(&mut self, slept: Option<Span>) -> Option<Stall> {
         let now = self.read();
         let before = std::mem::replace(&mut self.last, now);
         // Without this number every wait for a processor would look like a stop.

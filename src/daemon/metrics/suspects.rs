@@ -20,7 +20,7 @@ const SUSPECTS: usize = 3;
 
 /// The processors on which workers were preempted.
 #[derive(Debug, Default)]
-pub(super) struct Suspects {
+pub(crate) struct Suspects {
     cpus: BTreeMap<usize, Watched>,
     workers: Vec<ThreadId>,
     now: Instant,
@@ -51,7 +51,7 @@ impl Suspects {
     }
 
     /// Begins a round at `now`.
-    pub(super) fn round(&mut self, now: Instant) {
+    pub(crate) fn round(&mut self, now: Instant) {
         self.now = now;
         self.cpus.retain(|_, watched| now - watched.preempted < WATCH_FOR);
         for watched in self.cpus.values_mut() {

@@ -4,9 +4,9 @@
 //! Reads clocks and /proc, some microseconds a round. For the metrics thread only.
 
 use super::heartbeat::Heart;
-use super::plan;
 use super::suspects::Suspects;
 use crate::config::{ClockKind, Scheduling, WorkerConfig};
+use crate::daemon::plan;
 use crate::metrics::{Bandwidth, MONOTONIC, REALTIME, TAI, Threads, WorkerFacts};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
@@ -22,9 +22,9 @@ const TRY_EVERY: Span = Span::from_seconds(1);
 
 /// All that is watched.
 #[derive(Debug)]
-pub(super) struct Witnesses {
+pub(crate) struct Witnesses {
     heart: Heart,
-    pub(super) suspects: Suspects,
+    pub(crate) suspects: Suspects,
     workers: BTreeMap<usize, Watched>,
     shared: Option<Bandwidth>, // of the real-time threads of each CPU
     tried: Instant,            // what a page fault costs, for the last time
@@ -40,7 +40,7 @@ struct Watched {
 
 impl Witnesses {
     /// To be called on the thread that will use it.
-    pub(super) fn new(threads: &mut Threads) -> Self {
+    pub(crate) fn new(threads: &mut Threads) -> Self {
         threads.faults_cost(memory::fault_cost());
         let shared = Host::read().realtime_bandwidth.and_then(|(runtime, period)| {
             let limited = (0..period).contains(&runtime);
@@ -52,7 +52,7 @@ impl Witnesses {
     }
 
     /// Watches the worker with this number from now on. Returns what the judge has to know of it.
-    pub(super) fn add(&mut self, number: usize, id: ThreadId, config: &WorkerConfig, granted: &Granted) -> WorkerFacts {
+    pub(crate) fn add(&mut self, number: usize, id: ThreadId, config: &WorkerConfig, granted: &Granted) -> WorkerFacts {
         let watched = Watched { id, clock: plan::clock(config.clock), queue: RunQueue::of(id) };
         self.workers.insert(number, watched);
         self.name_workers();
@@ -73,7 +73,7 @@ impl Witnesses {
         }
     }
 
-    pub(super) fn remove(&mut self, number: usize) {
+    pub(crate) fn remove(&mut self, number: usize) {
         self.workers.remove(&number);
         // The kernel may give the number of a thread that has ended to another one.
         self.name_workers();
@@ -84,7 +84,7 @@ impl Witnesses {
     }
 
     /// Begins a round at `now`, after a sleep of `slept`.
-    pub(super) fn begin(&mut self, threads: &mut Threads, now: Instant, slept: Span) {
+    pub(crate) fn begin(&mut self, threads: &mut Threads, now: Instant, slept: Span) {
         self.heart.beat(Some(slept)).into_iter().for_each(|stall| threads.note_stall(stall));
         self.suspects.round(now);
         for (number, Watched { clock, queue, .. }) in &self.workers {
@@ -95,12 +95,12 @@ impl Witnesses {
     }
 
     /// The records of this round have been taken: until now nothing was slept or waited for.
-    pub(super) fn taken(&mut self, threads: &mut Threads) {
+    pub(crate) fn taken(&mut self, threads: &mut Threads) {
         self.heart.beat_after_work().into_iter().for_each(|stall| threads.note_stall(stall));
     }
 
     /// Ends a round that had begun at `now`.
-    pub(super) fn pause(&mut self, threads: &mut Threads, now: Instant) {
+    pub(crate) fn pause(&mut self, threads: &mut Threads, now: Instant) {
         // It depends on what else the machine does. To try it takes 0.1 ms, and interrupts the other threads of the process.
         if threads.fault_matters() && now - self.tried >= TRY_EVERY {
             threads.faults_cost(memory::fault_cost());

@@ -7,14 +7,14 @@ const REPORT_EVERY: Span = Span::from_seconds(1);
 
 /// Limits the reports on a task that panics and goes on.
 #[derive(Debug, Default)]
-pub(super) struct PanicLimit {
+pub(crate) struct PanicLimit {
     reported: Option<Instant>,
     unreported: u64,
 }
 
 impl PanicLimit {
     /// How many panics the report on one at `now` stands for; `None`: it is too early to report.
-    pub(super) fn count(&mut self, now: Instant, ended: bool) -> Option<u64> {
+    pub(crate) fn count(&mut self, now: Instant, ended: bool) -> Option<u64> {
         self.unreported += 1;
         if !ended && self.reported.is_some_and(|reported| now - reported < REPORT_EVERY) {
             return None;

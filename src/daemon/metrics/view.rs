@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// How much a look takes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Depth {
+pub(crate) enum Depth {
     /// Everything.
     Full,
     /// The same, for the last time: what later looks would need is let go.
@@ -17,17 +17,17 @@ pub(super) enum Depth {
 
 /// What the metrics show at one moment.
 #[derive(Debug, Default)]
-pub(super) struct View {
-    pub(super) tasks: Vec<(u32, TaskSnapshot)>, // in the order of their numbers
-    pub(super) oversleeps: BTreeMap<usize, Distribution>,
-    pub(super) before_reload_dropped: Option<BeforeReloadDropped>,
-    pub(super) alarms: Option<Vec<AlarmState>>, // by their tasks; none: there are no alarms
-    pub(super) sent: u64,
-    pub(super) dropped: u64,
+pub(crate) struct View {
+    pub(crate) tasks: Vec<(u32, TaskSnapshot)>, // in the order of their numbers
+    pub(crate) oversleeps: BTreeMap<usize, Distribution>,
+    pub(crate) before_reload_dropped: Option<BeforeReloadDropped>,
+    pub(crate) alarms: Option<Vec<AlarmState>>, // by their tasks; none: there are no alarms
+    pub(crate) sent: u64,
+    pub(crate) dropped: u64,
 }
 
 impl View {
-    pub(super) fn task(&self, id: u32) -> Option<&TaskSnapshot> {
+    pub(crate) fn task(&self, id: u32) -> Option<&TaskSnapshot> {
         self.position(id).map(|position| &self.tasks[position].1)
     }
 

@@ -12,32 +12,32 @@ use std::sync::Arc;
 
 /// What one worker sends.
 #[derive(Debug)]
-pub(super) struct Feed {
-    pub(super) ticks: TickReceiver,
-    pub(super) panics: Receiver<Panic>,
+pub(crate) struct Feed {
+    pub(crate) ticks: TickReceiver,
+    pub(crate) panics: Receiver<Panic>,
 }
 
 /// A worker as the metrics have to know it before its first record.
-pub(super) struct NewWorker {
-    pub(super) number: usize, // never given twice
-    pub(super) config: WorkerConfig,
-    pub(super) granted: Granted,
-    pub(super) thread: ThreadId,
-    pub(super) feed: Feed,
+pub(crate) struct NewWorker {
+    pub(crate) number: usize, // never given twice
+    pub(crate) config: WorkerConfig,
+    pub(crate) granted: Granted,
+    pub(crate) thread: ThreadId,
+    pub(crate) feed: Feed,
 }
 
 /// A task as the metrics have to know it before its first record.
-pub(super) struct NewTask {
-    pub(super) id: u32,
-    pub(super) facts: TaskFacts,
+pub(crate) struct NewTask {
+    pub(crate) id: u32,
+    pub(crate) facts: TaskFacts,
     /// The clock its releases are on.
-    pub(super) clock: KernelClock,
+    pub(crate) clock: KernelClock,
     /// Its ticks are recorded, and counted here.
-    pub(super) recorded: Option<Arc<Traffic>>,
+    pub(crate) recorded: Option<Arc<Traffic>>,
 }
 
 /// A request to the metrics thread.
-pub(super) enum Command {
+pub(crate) enum Command {
     AddWorker(Box<NewWorker>),
     AddTasks(Vec<NewTask>),
     FinishTasks(Vec<u32>),

@@ -32,7 +32,7 @@ const AT_LEAST: u64 = 1 << 20;
 
 /// What the flight recorder gets.
 #[derive(Debug)]
-pub(super) enum Handed {
+pub(crate) enum Handed {
     /// First of all: how many records the file has room for.
     Begin(u64),
     Known(Known),
@@ -41,17 +41,17 @@ pub(super) enum Handed {
 
 /// What both ends, and main, know.
 #[derive(Debug, Default)]
-pub(super) struct FlightState {
-    pub(super) capacity: AtomicU64, // records
-    pub(super) written: AtomicU64,
-    pub(super) lost: AtomicU64,
-    pub(super) waiting: AtomicU64,             // bytes
-    pub(super) trouble: Mutex<Option<String>>, // why the latest batch was not written
+pub(crate) struct FlightState {
+    pub(crate) capacity: AtomicU64, // records
+    pub(crate) written: AtomicU64,
+    pub(crate) lost: AtomicU64,
+    pub(crate) waiting: AtomicU64,             // bytes
+    pub(crate) trouble: Mutex<Option<String>>, // why the latest batch was not written
 }
 
 /// The metrics thread's end.
 #[derive(Debug)]
-pub(super) struct FlightFeed(Option<Open>);
+pub(crate) struct FlightFeed(Option<Open>);
 
 #[derive(Debug)]
 struct Open {
@@ -67,7 +67,7 @@ struct Open {
 
 /// The metrics thread's end, and the flight recorder's: what it gets, and where it gives back batches. `size`: bytes for records;
 /// `None`: by the rates.
-pub(super) fn feed(size: Option<u64>, state: Arc<FlightState>) -> (FlightFeed, Receiver<Handed>, Sender<Vec<Packed>>) {
+pub(crate) fn feed(size: Option<u64>, state: Arc<FlightState>) -> (FlightFeed, Receiver<Handed>, Sender<Vec<Packed>>) {
     let (sender, receiver) = unbounded();
     let (back, spare) = unbounded();
     let (clocks, measured, steps) = (Clocks::default(), None, false);
@@ -76,7 +76,7 @@ pub(super) fn feed(size: Option<u64>, state: Arc<FlightState>) -> (FlightFeed, R
 
 impl FlightFeed {
     /// Without a flight recorder.
-    pub(super) const fn off() -> Self {
+    pub(crate) const fn off() -> Self {
         Self(None)
     }
 
@@ -85,7 +85,7 @@ impl FlightFeed {
     }
 
     /// To be called before the first record of any task: how many ticks a second there are.
-    pub(super) fn begin(&mut self, hertz: f64) {
+    pub(crate) fn begin(&mut self, hertz: f64) {
         let Some(open) = &mut self.0 else { return };
         if open.state.capacity.load(Ordering::Relaxed) == 0 {
             let capacity = open.size.unwrap_or_else(|| bytes_for(hertz)) / RECORD as u64;
@@ -94,7 +94,7 @@ impl FlightFeed {
         }
     }
 
-    pub(super) fn add_worker(
+    pub(crate) fn add_worker(
         &mut self,
         worker: usize,
         thread: ThreadId,
@@ -116,7 +116,7 @@ impl FlightFeed {
         })));
     }
 
-    pub(super) fn add_task(&mut self, id: u32, facts: &TaskFacts, now: Instant) {
+    pub(crate) fn add_task(&mut self, id: u32, facts: &TaskFacts, now: Instant) {
         let Some(open) = &mut self.0 else { return };
         open.send(Handed::Known(Known::Task(KnownTask {
             number: id,
@@ -146,7 +146,7 @@ impl FlightFeed {
     }
 
     /// Takes a tick, with why releases were missed in it.
-    pub(super) fn tick(&mut self, record: &TickRecord, verdicts: &Verdicts) {
+    pub(crate) fn tick(&mut self, record: &TickRecord, verdicts: &Verdicts) {
         let Some(open) = &mut self.0 else { return };
         open.put(&Entry::Ran(Ran::of(record)));
         let Verdicts { before, overrun, after } = verdicts;
@@ -157,7 +157,7 @@ impl FlightFeed {
     }
 
     /// Takes a wake-up after which no tick ran.
-    pub(super) fn idle(&mut self, worker: usize, wake: &IdleWake) {
+    pub(crate) fn idle(&mut self, worker: usize, wake: &IdleWake) {
         let Some(open) = &mut self.0 else { return };
         let sleep = wake.sleep.map(|(asked, woke)| (nanos(asked), nanos(woke)));
         let (ended, after_loss) = (nanos(wake.ended), wake.after_loss);
@@ -165,7 +165,7 @@ impl FlightFeed {
     }
 
     /// Takes releases that no tick reports; the first came up at this instant of the worker's clock.
-    pub(super) fn unreported(&mut self, task: u32, first: Option<Instant>, verdict: &Verdict) {
+    pub(crate) fn unreported(&mut self, task: u32, first: Option<Instant>, verdict: &Verdict) {
         if let Some(open) = &mut self.0 {
             open.put(&missed(task, Place::Unreported(first.map(nanos)), verdict));
         }
@@ -180,7 +180,7 @@ impl FlightFeed {
     }
 
     /// The same for the last time: the run is over.
-    pub(super) fn finish(&mut self, now: Instant, dropped: u64) {
+    pub(crate) fn finish(&mut self, now: Instant, dropped: u64) {
         // A start that was refused has begun no file, and leaves that of the process before as it is.
         let begun = |open: &Open| open.state.capacity.load(Ordering::Relaxed) > 0;
         if let Some(mut open) = self.0.take().filter(begun) {
