@@ -6,13 +6,13 @@
 
 use super::builder::{Builder, Held};
 use super::diff::{Diff, Sections};
+use super::disk::flight_thread::FlightThread;
+use super::disk::recorder_thread::RecorderThread;
 use super::failure::Failure;
-use super::flight_thread::FlightThread;
 use super::joints::Joints;
 use super::metrics::metrics_thread::{MetricsThread, NewWorker};
 use super::outputs::guard_thread::GuardThread;
 use super::prepared::{Prepared, WantedWorker};
-use super::recorder_thread::RecorderThread;
 use super::running::{LEAD, Running};
 use crate::channels::Counts;
 use crate::config::Scheduling;

@@ -1,7 +1,7 @@
 //! How to run, and what a run is connected to. Plain values.
 
+use super::disk::flight_thread::FlightOptions;
 use super::finish::TICK_PATIENCE;
-use super::flight_thread::FlightOptions;
 use super::requests::Requests;
 use crate::log::{LogOutput, Output};
 use crate::metrics::Totals;

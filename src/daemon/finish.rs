@@ -2,9 +2,9 @@
 
 use super::builder::BuilderEnd;
 use super::change::{RunningSet, Threads};
+use super::disk::recorder_thread::RecorderEnd;
 use super::metrics::metrics_thread::View;
 use super::plan;
-use super::recorder_thread::RecorderEnd;
 use super::summary::{self, Sources};
 use super::watch;
 use crate::log;

@@ -2,6 +2,7 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
+//! | `disk/` | the threads that write to the disk: recordings, and the flight recorder's file.  super) mod flight_thread; super) mod recorder_thread; |
 //! | `metrics/` | the metrics thread: it takes what the workers send, counts and judges it, tells the log, and feeds the recorder and the flight recorder |
 //! | `outputs/` | what keeps outputs safe when their tasks do not: the guard, who writes for it, and the plan for when the process is gone; and what the targets hold |
 //! | `run`, `connections` | main: an event loop that waits for nothing but the next event; what it is connected to |
@@ -15,8 +16,6 @@
 //! | `cpu_limit` | which worker has used its CPU for too long |
 //! | `watch`, `stall` | whether every worker advances; the service manager |
 //! | `clock` | how far a worker's clock is ahead of the monotonic one, and when it was stepped |
-//! | `recorder_thread` | the threads that take what the workers send |
-//! | `flight_thread` | the flight recorder: the latest ticks in a ring on the disk |
 //! | `joints` | the links between tasks, of which one takes the values of the other |
 //! | `left_outputs` | the safe values of outputs whose tasks have stopped, or whose process has |
 //! | `crash_report` | what is left to do when hertzd or a user's library has crashed, or was sent such a signal |
@@ -47,11 +46,11 @@ mod cpu_places;
 mod crash_report;
 mod diff;
 mod digest;
+mod disk;
 mod ending;
 mod examination;
 mod failure;
 mod finish;
-mod flight_thread;
 mod grants;
 mod joints;
 pub(crate) mod layout;
@@ -68,7 +67,6 @@ mod plan;
 mod plant;
 mod prepared;
 mod present;
-mod recorder_thread;
 mod reloads;
 mod requests;
 mod run;
@@ -87,9 +85,9 @@ pub(crate) use connections::Progress;
 pub use connections::{Connections, Options};
 pub(crate) use diff::{Change, Diff, Sections};
 pub(crate) use digest::Keys;
+pub(crate) use disk::flight_thread::FlightOptions;
 pub(crate) use examination::{examined, told};
 pub(crate) use failure::Failure;
-pub(crate) use flight_thread::FlightOptions;
 pub(crate) use ledger::SimulatedTick;
 pub use loader::Loader;
 pub(crate) use look::{Looked, look};

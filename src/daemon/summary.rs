@@ -6,9 +6,9 @@
 use super::change::RunningSet;
 use super::condition;
 use super::diff::Sections;
+use super::disk::recorder_thread::Outputs;
 use super::metrics::metrics_thread::View;
 use super::plan::TaskTerms;
-use super::recorder_thread::Outputs;
 use super::running::{Running, RunningTask};
 use super::stall::StallLooks;
 use crate::channels::Counts;

@@ -3,8 +3,8 @@
 //! A thread of its own, because a disk may hold it up for ever; nothing waits for it but the end of a run, for a limited time.
 //! What the disk does not take is lost, counted and logged.
 
-use super::metrics::flight_feed::{self, FlightFeed, FlightState, Handed};
-use super::patience::Patience;
+use crate::daemon::metrics::flight_feed::{self, FlightFeed, FlightState, Handed};
+use crate::daemon::patience::Patience;
 use crate::flight::{FLIGHT, FlightFile, Introduction, Known, Packed, RECORD};
 use crate::metrics::FlightSummary;
 use crate::sys::clock::{KernelClock, pause};
@@ -37,7 +37,7 @@ pub struct FlightOptions {
 
 /// Main's end of the flight recorder; without one it does nothing.
 #[derive(Debug)]
-pub(super) struct FlightThread(Option<Runs>);
+pub(crate) struct FlightThread(Option<Runs>);
 
 #[derive(Debug)]
 struct Runs {
@@ -48,7 +48,7 @@ struct Runs {
 
 impl FlightThread {
     /// Starts it, if it is wanted; the other end is for the metrics thread.
-    pub(super) fn spawn(options: Option<&FlightOptions>) -> io::Result<(Self, FlightFeed)> {
+    pub(crate) fn spawn(options: Option<&FlightOptions>) -> io::Result<(Self, FlightFeed)> {
         let Some(FlightOptions { directory, size }) = options else { return Ok((Self(None), FlightFeed::off())) };
         let state = Arc::<FlightState>::default();
         let (feed, receiver, back) = flight_feed::feed(*size, state.clone());
@@ -60,7 +60,7 @@ impl FlightThread {
     }
 
     /// What it has written so far; `None`: there is none.
-    pub(super) fn summary(&self) -> Option<FlightSummary> {
+    pub(crate) fn summary(&self) -> Option<FlightSummary> {
         let Runs { path, state, .. } = self.0.as_ref()?;
         Some(FlightSummary {
             path: path.display().to_string(),
@@ -72,7 +72,7 @@ impl FlightThread {
     }
 
     /// Waits until all is written, but not for longer than `patience`. The metrics thread has ended.
-    pub(super) fn finish(&self, patience: Span) {
+    pub(crate) fn finish(&self, patience: Span) {
         let Some(Runs { thread, .. }) = &self.0 else { return };
         let mut patience = Patience::new(patience);
         while !thread.is_finished() && !patience.is_over() {

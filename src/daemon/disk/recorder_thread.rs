@@ -4,10 +4,10 @@
 //! are counted as lost. Main never waits for it but at the end, and there with a limit: after each round the thread
 //! publishes what became of each task's output.
 
-use super::busy::{Busy, LongWait};
-use super::metrics::tick_feed::{Fed, ROOM, waiting};
-use super::patience::Patience;
 use crate::channels::Traffic;
+use crate::daemon::busy::{Busy, LongWait};
+use crate::daemon::metrics::tick_feed::{Fed, ROOM, waiting};
+use crate::daemon::patience::Patience;
 use crate::metrics::RecordedSummary;
 use crate::recording::{self, OutputState, PastLoss, Recorder, TaskOutput};
 use crate::sys::clock::{KernelClock, pause, utc_offset};
@@ -85,15 +85,15 @@ impl Offered {
 
 /// What became of the tasks' outputs.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Outputs {
-    pub(super) states: Vec<OutputState>,
+pub(crate) struct Outputs {
+    pub(crate) states: Vec<OutputState>,
     /// What the recordings lost of tasks that have ended, by the task's name.
-    pub(super) past: BTreeMap<String, PastLoss>,
+    pub(crate) past: BTreeMap<String, PastLoss>,
 }
 
 /// How the recorder ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RecorderEnd {
+pub(crate) enum RecorderEnd {
     Finished,
     /// Of a panic, which is reported elsewhere.
     Died,
@@ -103,7 +103,7 @@ pub(super) enum RecorderEnd {
 
 /// Main's end of the recorder's thread. Only [`close`](Self::close) waits.
 #[derive(Debug)]
-pub(super) struct RecorderThread {
+pub(crate) struct RecorderThread {
     commands: Sender<Command>,
     outputs: Arc<Mutex<Outputs>>,
     offered: BTreeMap<u32, Offered>,
@@ -115,7 +115,7 @@ pub(super) struct RecorderThread {
 }
 
 impl RecorderThread {
-    pub(super) fn spawn(fed: Receiver<Fed>) -> io::Result<Self> {
+    pub(crate) fn spawn(fed: Receiver<Fed>) -> io::Result<Self> {
         let (commands, receiver) = unbounded();
         let outputs = Arc::<Mutex<Outputs>>::default();
         let published = outputs.clone();
@@ -129,24 +129,24 @@ impl RecorderThread {
     }
 
     /// Records these; to be called before their tasks' first tick.
-    pub(super) fn add(&mut self, outputs: Vec<TaskOutput>) {
+    pub(crate) fn add(&mut self, outputs: Vec<TaskOutput>) {
         self.offered.extend(outputs.iter().filter_map(|output| Some((output.id, Offered::of(output)?))));
         self.send(Command::Add(outputs));
     }
 
     /// These tasks have ended. The recorder itself learns of it from the metrics thread, after their last ticks.
-    pub(super) fn forget(&mut self, ids: &[u32]) {
+    pub(crate) fn forget(&mut self, ids: &[u32]) {
         ids.iter().for_each(|id| drop(self.offered.remove(id)));
     }
 
     /// The run is over: at the end, what the metrics thread has not handed on of the ticks that this task ran counts as lost.
     /// It may have died, or the records may have been dropped.
-    pub(super) fn expect_ticks_of(&mut self, id: u32, ran: u64) {
+    pub(crate) fn expect_ticks_of(&mut self, id: u32, ran: u64) {
         self.ran.insert(id, ran);
     }
 
     /// What had become of each task's output after the latest round, and what found no room in its queues since.
-    pub(super) fn outputs(&self) -> Outputs {
+    pub(crate) fn outputs(&self) -> Outputs {
         let mut outputs = self.outputs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let now = KernelClock::monotonic().now();
         for OutputState { id, recorded, dropped, values, at, lost_at, .. } in &mut outputs.states {
@@ -170,7 +170,7 @@ impl RecorderThread {
 
     /// Logs when the recorder makes no progress for long. Main has looked without a gap since `watched`: while it was stopped
     /// itself, so was the recorder, and that is no sign of a disk.
-    pub(super) fn watch(&mut self, now: Instant, watched: Instant) {
+    pub(crate) fn watch(&mut self, now: Instant, watched: Instant) {
         let progress = recording::progress() + self.rounds.load(Ordering::Relaxed);
         if progress != self.progress.0 {
             self.progress = (progress, now);
@@ -188,7 +188,7 @@ impl RecorderThread {
     /// Finishes all recordings with all that was handed over before, and ends the thread; what became of each task's
     /// output. A disk that makes no progress is waited for during `patience`, a slow one until it has taken everything;
     /// `waits` is called several times a second.
-    pub(super) fn close(self, patience: Span, waits: impl Fn()) -> (Outputs, RecorderEnd) {
+    pub(crate) fn close(self, patience: Span, waits: impl Fn()) -> (Outputs, RecorderEnd) {
         let (reply, answer) = bounded(1);
         self.send(Command::Close(reply));
         let (mut progress, mut left) = (recording::progress(), Patience::new(patience));
