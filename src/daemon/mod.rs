@@ -5,6 +5,7 @@
 //! | `disk/` | the threads that write to the disk: recordings, and the flight recorder's file.  super) mod flight_thread; super) mod recorder_thread; |
 //! | `metrics/` | the metrics thread: it takes what the workers send, counts and judges it, tells the log, and feeds the recorder and the flight recorder |
 //! | `outputs/` | what keeps outputs safe when their tasks do not: the guard, who writes for it, and the plan for when the process is gone; and what the targets hold |
+//! | `virtual_clock/` | the same on the virtual clock: the loop that `run` uses, with tasks that compute, recordings, and models of what is measured |
 //! | `run`, `connections` | main: an event loop that waits for nothing but the next event; what it is connected to |
 //! | `ending` | the way to the end of a run: workers are stopped, hung ticks are waited for |
 //! | `finish` | the end of a run: every thread comes to its end, and the numbers are summed up |
@@ -21,10 +22,8 @@
 //! | `crash_report` | what is left to do when hertzd or a user's library has crashed, or was sent such a signal |
 //! | `status_socket`, `summary`, `condition`, `reloads` | what others can see of it |
 //! | `meter` | what main knows of the tasks and of the workers' processor time |
-//! | `plan`, `simulate` | schedules; the same on the virtual clock |
+//! | `plan` | schedules; the same on the virtual clock |
 //! | `layout` | which workers, CPUs and phases keep responses lowest |
-//! | `virtual_tasks`, `plant` | what makes values on the virtual clock: tasks that compute, recordings, models of what is measured |
-//! | `models` | what the virtual clock plays |
 //! | `look` | before the start: what it would open |
 //! | `capacity` | before the start: whether the deadlines can hold |
 //! | `trial`, `examination` | before the start: what the kernel would grant; what is known of the machine |
@@ -54,30 +53,26 @@ mod finish;
 mod grants;
 mod joints;
 pub(crate) mod layout;
-mod ledger;
 mod left_outputs;
 mod loader;
 mod look;
 mod meter;
 mod metrics;
-mod models;
 mod outputs;
 mod patience;
 mod plan;
-mod plant;
 mod prepared;
 mod present;
 mod reloads;
 mod requests;
 mod run;
 mod running;
-mod simulate;
 mod spare_descriptors;
 mod stall;
 mod status_socket;
 mod summary;
 mod trial;
-mod virtual_tasks;
+mod virtual_clock;
 mod watch;
 
 pub(crate) use capacity::{Capacity, Finding, capacities};
@@ -88,14 +83,14 @@ pub(crate) use digest::Keys;
 pub(crate) use disk::flight_thread::FlightOptions;
 pub(crate) use examination::{examined, told};
 pub(crate) use failure::Failure;
-pub(crate) use ledger::SimulatedTick;
 pub use loader::Loader;
 pub(crate) use look::{Looked, look};
-pub(crate) use models::{ModelError, Models};
 pub(crate) use outputs::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan};
 pub use requests::Requests;
 pub use run::run;
-pub use simulate::{SimulateOptions, simulate};
-pub(crate) use simulate::{Simulation, highest_first_tick};
 pub(crate) use summary::DaemonSummary;
-pub(crate) use virtual_tasks::Graph;
+pub(crate) use virtual_clock::ledger::SimulatedTick;
+pub(crate) use virtual_clock::models::{ModelError, Models};
+pub use virtual_clock::simulate::{SimulateOptions, simulate};
+pub(crate) use virtual_clock::simulate::{Simulation, highest_first_tick};
+pub(crate) use virtual_clock::virtual_tasks::Graph;

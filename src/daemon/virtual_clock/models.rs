@@ -4,7 +4,7 @@
 mod json;
 mod values;
 
-pub(super) use values::{RecordedValues, played_at};
+pub(crate) use values::{RecordedValues, played_at};
 
 use crate::config::{Config, TaskConfig};
 use crate::metrics::PastSummary;
@@ -126,7 +126,7 @@ impl Models {
     }
 
     /// How late the sleeps of a worker end.
-    pub(super) fn oversleeps(&self, config: &Config, worker: usize) -> Oversleeps {
+    pub(crate) fn oversleeps(&self, config: &Config, worker: usize) -> Oversleeps {
         let is_its_own = |name: &str| config.tasks.iter().any(|task| task.worker == worker && task.name == name);
         let of = |past: &Past| -> Vec<_> {
             let own: Vec<_> = past.sleeps(is_its_own).collect();
@@ -155,7 +155,7 @@ impl Models {
     }
 
     /// How long the ticks of a task run.
-    pub(super) fn runs(&self, task: &TaskConfig) -> Runs {
+    pub(crate) fn runs(&self, task: &TaskConfig) -> Runs {
         if let Some(past) = self.replay.as_ref().and_then(|past| past.task(&task.name)) {
             return Runs::Recorded(Instant::ZERO + task.phase, past.runs());
         }
@@ -235,12 +235,12 @@ fn note_of_cpus(all: &[OnCpu], config: &Config, worker: usize) -> String {
 }
 
 #[cfg(feature = "mcap")]
-pub(super) fn recording(path: &Path) -> Result<Past, ModelError> {
+pub(crate) fn recording(path: &Path) -> Result<Past, ModelError> {
     crate::recording::read(path).map_err(ModelError)
 }
 
 #[cfg(not(feature = "mcap"))]
-pub(super) fn recording(path: &Path) -> Result<Past, ModelError> {
+pub(crate) fn recording(path: &Path) -> Result<Past, ModelError> {
     Err(ModelError(format!(
         "{}: this hertzd was built without the feature mcap, which reads recordings",
         path.display()

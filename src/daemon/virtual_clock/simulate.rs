@@ -6,11 +6,11 @@
 
 use super::ledger::{Ledger, Lines, Played, RELAYED_AHEAD, Relay, SimulatedTick};
 use super::models::Models;
-use super::plan::{self, Epoch, TaskTerms, Window};
-use super::summary::{Used, asked, summary, target_affordable, task_summary};
 use super::virtual_tasks::{Graph, Shown, VirtualTask};
 use crate::channels::{Counts, Sent};
 use crate::config::{Config, TaskConfig};
+use crate::daemon::plan::{self, Epoch, TaskTerms, Window};
+use crate::daemon::summary::{Used, asked, summary, target_affordable, task_summary};
 use crate::metrics::{
     GrantedSummary, Metrics, Progress, RecordsSummary, Summary, TaskSummary, WorkerFacts, WorkerSummary,
 };

@@ -3,12 +3,12 @@
 //!
 //! Building reads recordings, and opens nothing else. At a tick nothing blocks and no clock is read.
 
-use super::diff::{Diff, Sections};
-use super::joints::{Joint, Joints, flows, joints, no_value};
 use super::models::{RecordedValues, played_at};
 use super::plant::Plant;
 use crate::channels::{Column, InputSource};
 use crate::config::{Config, Failing, Problems, StandIn, TaskConfig, Valid};
+use crate::daemon::diff::{Diff, Sections};
+use crate::daemon::joints::{Joint, Joints, flows, joints, no_value};
 use crate::sim::Scripted;
 use crate::site::Site;
 use crate::task::{Task, Tick, TickError};
@@ -37,19 +37,19 @@ struct Driven {
 }
 
 /// The values of a task's latest tick, for whoever looks after it.
-pub(super) type Shown = Arc<Mutex<Vec<f64>>>;
+pub(crate) type Shown = Arc<Mutex<Vec<f64>>>;
 
 /// A task with values, or that takes some.
-pub(super) struct Part {
+pub(crate) struct Part {
     source: Source,
     drives: Vec<Driven>,
     fails: Option<Failing>,
     /// What it takes and gives.
-    pub(super) flow: Option<Box<Flow>>,
+    pub(crate) flow: Option<Box<Flow>>,
     /// The number of its values.
     pub(super) width: usize,
     /// Those of its latest tick.
-    pub(super) shown: Shown,
+    pub(crate) shown: Shown,
 }
 
 /// The values of all tasks of a configuration on the virtual clock, and how they flow.
@@ -121,7 +121,7 @@ impl Graph {
     }
 
     /// The workers, together where values flow between them.
-    pub(super) fn groups(&self) -> &[Vec<usize>] {
+    pub(crate) fn groups(&self) -> &[Vec<usize>] {
         &self.groups
     }
 
@@ -145,7 +145,7 @@ impl Graph {
     }
 
     /// The part of a task; once.
-    pub(super) fn take(&self, task: usize) -> Option<Part> {
+    pub(crate) fn take(&self, task: usize) -> Option<Part> {
         self.parts().remove(&task)
     }
 
@@ -308,7 +308,7 @@ fn groups(config: &Config) -> Vec<Vec<usize>> {
 const DOES_NOT_ANSWER: TickError = TickError::new("it does not answer, by `fails-at`");
 
 /// A task on the virtual clock: it makes its values and then takes its time.
-pub(super) struct VirtualTask {
+pub(crate) struct VirtualTask {
     source: Source,
     drives: Vec<Driven>,
     fails: Option<Failing>,
@@ -318,7 +318,7 @@ pub(super) struct VirtualTask {
 
 impl VirtualTask {
     /// What the graph has of a task, whose ticks take as long as those of `scripted`.
-    pub(super) fn new(part: Part, scripted: Scripted) -> (Self, Option<Box<Flow>>) {
+    pub(crate) fn new(part: Part, scripted: Scripted) -> (Self, Option<Box<Flow>>) {
         let Part { source, drives, fails, flow, shown, .. } = part;
         (Self { source, drives, fails, shown, scripted }, flow)
     }

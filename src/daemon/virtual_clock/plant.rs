@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 
 /// A plant.
 #[derive(Clone, Debug)]
-pub(super) struct Plant {
+pub(crate) struct Plant {
     gain: f64,
     offset: f64,
     dynamics: Dynamics,
@@ -31,7 +31,7 @@ pub(super) struct Plant {
 
 impl Plant {
     /// One that has not been measured yet; the input of `config` drove it until then.
-    pub(super) fn new(config: &PlantConfig) -> Self {
+    pub(crate) fn new(config: &PlantConfig) -> Self {
         Self {
             gain: config.gain,
             offset: config.offset,
@@ -54,7 +54,7 @@ impl Plant {
     }
 
     /// What is measured now, of all that has acted before.
-    pub(super) fn measure(&mut self, now: Instant) -> f64 {
+    pub(crate) fn measure(&mut self, now: Instant) -> f64 {
         while let Some((at, input)) = self.coming.front().copied().filter(|(at, _)| *at < now) {
             self.coming.pop_front();
             self.pass(at);

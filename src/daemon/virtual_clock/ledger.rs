@@ -33,30 +33,30 @@ pub struct SimulatedTick<'a> {
 
 /// What went through the sink.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Played {
+pub(crate) struct Played {
     /// Records.
-    pub(super) sent: u64,
+    pub(crate) sent: u64,
     /// Of each task, by number.
-    pub(super) counts: Vec<Counts>,
+    pub(crate) counts: Vec<Counts>,
 }
 
 impl Played {
-    pub(super) fn of(config: &Config) -> Self {
+    pub(crate) fn of(config: &Config) -> Self {
         Self { sent: 0, counts: vec![Counts::default(); config.tasks.len()] }
     }
 }
 
 /// Where all records end: in the metrics, and printed.
-pub(super) struct Ledger<'a> {
+pub(crate) struct Ledger<'a> {
     config: &'a Config,
-    pub(super) metrics: &'a mut Metrics,
+    pub(crate) metrics: &'a mut Metrics,
     line: &'a mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,
     pub(super) played: Played,
     broken: Option<io::Error>,
 }
 
 impl<'a> Ledger<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         config: &'a Config,
         metrics: &'a mut Metrics,
         line: &'a mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,
@@ -65,7 +65,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Whether the run is to go on.
-    pub(super) fn tick(&mut self, worker: usize, record: &TickRecord, values: &[f64]) -> bool {
+    pub(crate) fn tick(&mut self, worker: usize, record: &TickRecord, values: &[f64]) -> bool {
         self.played.sent += 1;
         let counts = &mut self.played.counts[record.task as usize];
         counts.ran += 1;
@@ -94,17 +94,17 @@ impl<'a> Ledger<'a> {
         self.metrics.take_idle(worker, &wake);
     }
 
-    pub(super) fn finish(self) -> io::Result<Played> {
+    pub(crate) fn finish(self) -> io::Result<Played> {
         self.broken.map_or(Ok(self.played), Err)
     }
 }
 
 /// Takes the records of one worker's loop.
-pub(super) struct Lines<'a> {
-    pub(super) worker: usize,
-    pub(super) ledger: Ledger<'a>,
-    pub(super) control: Arc<Control>,
-    pub(super) shown: BTreeMap<u32, Shown>,
+pub(crate) struct Lines<'a> {
+    pub(crate) worker: usize,
+    pub(crate) ledger: Ledger<'a>,
+    pub(crate) control: Arc<Control>,
+    pub(crate) shown: BTreeMap<u32, Shown>,
 }
 
 impl TickSink for Lines<'_> {
@@ -121,9 +121,9 @@ impl TickSink for Lines<'_> {
 }
 
 /// Hands the records of one of several loops over, with the values of each tick.
-pub(super) struct Relay {
-    pub(super) worker: usize,
-    pub(super) shown: BTreeMap<u32, Shown>,
+pub(crate) struct Relay {
+    pub(crate) worker: usize,
+    pub(crate) shown: BTreeMap<u32, Shown>,
     pub(super) relay: SyncSender<(usize, Sent, Vec<f64>)>,
 }
 
