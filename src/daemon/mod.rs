@@ -2,9 +2,10 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `disk/` | the threads that write to the disk: recordings, and the flight recorder's file.  super) mod flight_thread; super) mod recorder_thread; |
+//! | `disk/` | the threads that write to the disk: recordings, and the flight recorder's file |
 //! | `metrics/` | the metrics thread: it takes what the workers send, counts and judges it, tells the log, and feeds the recorder and the flight recorder |
 //! | `outputs/` | what keeps outputs safe when their tasks do not: the guard, who writes for it, and the plan for when the process is gone; and what the targets hold |
+//! | `preview/` | before a start: whether the deadlines can hold, what it would open, what the kernel would grant, and which layout keeps responses lowest. Nothing is changed |
 //! | `virtual_clock/` | the same on the virtual clock: the loop that `run` uses, with tasks that compute, recordings, and models of what is measured |
 //! | `run`, `connections` | main: an event loop that waits for nothing but the next event; what it is connected to |
 //! | `ending` | the way to the end of a run: workers are stopped, hung ticks are waited for |
@@ -23,17 +24,12 @@
 //! | `status_socket`, `summary`, `condition`, `reloads` | what others can see of it |
 //! | `meter` | what main knows of the tasks and of the workers' processor time |
 //! | `plan` | schedules; the same on the virtual clock |
-//! | `layout` | which workers, CPUs and phases keep responses lowest |
-//! | `look` | before the start: what it would open |
-//! | `capacity` | before the start: whether the deadlines can hold |
-//! | `trial`, `examination` | before the start: what the kernel would grant; what is known of the machine |
 //!
 //! Time comes from the kernel's clocks. No task runs on these threads, and none of them is waited for by a worker.
 
 mod assemble;
 mod builder;
 mod busy;
-mod capacity;
 mod change;
 mod clients;
 mod clock;
@@ -47,15 +43,12 @@ mod diff;
 mod digest;
 mod disk;
 mod ending;
-mod examination;
 mod failure;
 mod finish;
 mod grants;
 mod joints;
-pub(crate) mod layout;
 mod left_outputs;
 mod loader;
-mod look;
 mod meter;
 mod metrics;
 mod outputs;
@@ -63,6 +56,7 @@ mod patience;
 mod plan;
 mod prepared;
 mod present;
+mod preview;
 mod reloads;
 mod requests;
 mod run;
@@ -71,21 +65,21 @@ mod spare_descriptors;
 mod stall;
 mod status_socket;
 mod summary;
-mod trial;
 mod virtual_clock;
 mod watch;
 
-pub(crate) use capacity::{Capacity, Finding, capacities};
 pub(crate) use connections::Progress;
 pub use connections::{Connections, Options};
 pub(crate) use diff::{Change, Diff, Sections};
 pub(crate) use digest::Keys;
 pub(crate) use disk::flight_thread::FlightOptions;
-pub(crate) use examination::{examined, told};
 pub(crate) use failure::Failure;
 pub use loader::Loader;
-pub(crate) use look::{Looked, look};
 pub(crate) use outputs::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan};
+pub(crate) use preview::capacity::{Capacity, Finding, capacities};
+pub(crate) use preview::examination::{examined, told};
+pub(crate) use preview::layout;
+pub(crate) use preview::look::{Looked, look};
 pub use requests::Requests;
 pub use run::run;
 pub(crate) use summary::DaemonSummary;

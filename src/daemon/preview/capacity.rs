@@ -5,8 +5,8 @@
 //! given it counts as no work: what fails even then, fails. A tick that sleeps all that time holds up the tasks of its worker,
 //! and takes no processor time.
 
-use super::plan;
 use crate::config::{Config, Scheduling, TaskConfig, WorkerConfig};
+use crate::daemon::plan;
 use crate::pacing::{Demand, Interference, Verdict, feasible_beside};
 use crate::time::Span;
 use std::collections::BTreeMap;

@@ -45,7 +45,7 @@ fn await_ends() {
 pub(crate) fn examined(config: &mut Config, again: Option<Config>, is_of_service: bool, told: Option<Told>) -> Facts {
     let (machine, rights) = (Machine::read_under(Path::new("/")), Rights::read_under(Path::new("/")));
     let unit = unit(rights.service.as_deref());
-    let demand = |capacity: super::Capacity| {
+    let demand = |capacity: crate::daemon::Capacity| {
         let fails: Vec<_> =
             capacity.findings.iter().filter(|finding| finding.fails).map(|finding| &*finding.text).collect();
         Demand { too_much: (!fails.is_empty()).then(|| fails.join("; ")), label: capacity.label, sum: capacity.sum }

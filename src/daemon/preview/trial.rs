@@ -2,11 +2,11 @@
 //!
 //! May block. The threads end before it returns; locked memory stays locked.
 
-use super::builder::spawn;
-use super::grants;
-use super::outputs::guard_grant;
-use super::plan;
 use crate::config::{Config, Scheduling, WorkerConfig};
+use crate::daemon::builder::spawn;
+use crate::daemon::grants;
+use crate::daemon::outputs::guard_grant;
+use crate::daemon::plan;
 use crate::doctor::Trial;
 use crate::sys::clock::pause;
 use crate::sys::memory;
