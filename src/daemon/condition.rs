@@ -5,7 +5,7 @@
 use super::busy::Busy;
 use super::change::RunningSet;
 use super::running::Running;
-use super::stall::{Stall, StallLooks};
+use super::watch::stall::{Stall, StallLooks};
 use crate::metrics::{Ailment, MissSummary, RecentMiss, Summary, TaskHealth, TaskState, TaskSummary, WindowSummary};
 use crate::time::{Instant, Span};
 use crate::worker::Activity;

@@ -6,7 +6,7 @@ use super::disk::recorder_thread::RecorderEnd;
 use super::metrics::metrics_thread::View;
 use super::plan;
 use super::summary::{self, Sources};
-use super::watch;
+use super::watch::notices;
 use crate::log;
 use crate::metrics::{Summary, TaskHealth, TaskSnapshot, TaskSummary};
 use crate::sys::clock::KernelClock;
@@ -119,7 +119,7 @@ pub(super) fn finish(
         warn!("the builder thread is stuck while {activity}; exiting without it");
     }
     summary.object(owed);
-    faults.extend(helper::deaths().try_iter().map(|death| watch::report_death(&death)));
+    faults.extend(helper::deaths().try_iter().map(|death| notices::report_death(&death)));
     let fault = (!faults.is_empty()).then(|| faults.join("; "));
     summary.object(fault.clone());
     log_end(&summary);

@@ -7,6 +7,7 @@
 //! | `outputs/` | what keeps outputs safe when their tasks do not: the guard, who writes for it, and the plan for when the process is gone; and what the targets hold |
 //! | `preview/` | before a start: whether the deadlines can hold, what it would open, what the kernel would grant, and which layout keeps responses lowest. Nothing is changed |
 //! | `virtual_clock/` | the same on the virtual clock: the loop that `run` uses, with tasks that compute, recordings, and models of what is measured |
+//! | `watch/` | whether every worker advances, on time and on its clock |
 //! | `run`, `connections` | main: an event loop that waits for nothing but the next event; what it is connected to |
 //! | `ending` | the way to the end of a run: workers are stopped, hung ticks are waited for |
 //! | `finish` | the end of a run: every thread comes to its end, and the numbers are summed up |
@@ -15,14 +16,10 @@
 //! | `busy` | warnings while the builder takes long |
 //! | `grants` | what a worker's thread was granted and refused |
 //! | `diff`, `change`, `running` | what differs, and the way from the set that runs to the set that is wanted |
-//! | `cpu_limit` | which worker has used its CPU for too long |
-//! | `watch`, `stall` | whether every worker advances; the service manager |
-//! | `clock` | how far a worker's clock is ahead of the monotonic one, and when it was stepped |
 //! | `joints` | the links between tasks, of which one takes the values of the other |
 //! | `left_outputs` | the safe values of outputs whose tasks have stopped, or whose process has |
 //! | `crash_report` | what is left to do when hertzd or a user's library has crashed, or was sent such a signal |
 //! | `status_socket`, `summary`, `condition`, `reloads` | what others can see of it |
-//! | `meter` | what main knows of the tasks and of the workers' processor time |
 //! | `plan` | schedules; the same on the virtual clock |
 //!
 //! Time comes from the kernel's clocks. No task runs on these threads, and none of them is waited for by a worker.
@@ -32,11 +29,9 @@ mod builder;
 mod busy;
 mod change;
 mod clients;
-mod clock;
 mod condition;
 mod connections;
 mod cool_cpus;
-mod cpu_limit;
 mod cpu_places;
 mod crash_report;
 mod diff;
@@ -49,7 +44,6 @@ mod grants;
 mod joints;
 mod left_outputs;
 mod loader;
-mod meter;
 mod metrics;
 mod outputs;
 mod patience;
@@ -62,7 +56,6 @@ mod requests;
 mod run;
 mod running;
 mod spare_descriptors;
-mod stall;
 mod status_socket;
 mod summary;
 mod virtual_clock;

@@ -8,7 +8,6 @@ use super::busy::LongWait;
 use super::change::{RunningSet, Threads};
 use super::connections::{Connections, Options, Progress};
 use super::cool_cpus::CoolCpus;
-use super::cpu_limit::CpuLimit;
 use super::cpu_places::AllowedCpus;
 use super::disk::flight_thread::FlightThread;
 use super::disk::recorder_thread::RecorderThread;
@@ -24,10 +23,11 @@ use super::outputs::plan_file::PlanFile;
 use super::prepared::Prepared;
 use super::present::present;
 use super::reloads::Reloads;
-use super::stall::StallLooks;
 use super::status_socket::StatusSocket;
 use super::summary::{self, Answer, BusySummary, DaemonSummary, Snapshot};
-use super::watch::{self, ServiceNotices};
+use super::watch::cpu_limit::CpuLimit;
+use super::watch::notices::{self, ServiceNotices};
+use super::watch::stall::StallLooks;
 use crate::kinds::output::Reopened;
 use crate::log::LogOutput;
 use crate::metrics::{Summary, is_troubled};
@@ -239,7 +239,7 @@ impl<'a> Daemon<'a> {
                 Ok(prepared) => self.prepared(prepared)?,
                 Err(_) => self.threads.builder.prepared = never(), // it has died
             },
-            recv(self.deaths) -> death => self.faults.extend(death.map(|death| watch::report_death(&death))),
+            recv(self.deaths) -> death => self.faults.extend(death.map(|death| notices::report_death(&death))),
             recv(queries) -> query => match query {
                 Ok(query) => self.waiting = Some((query, KernelClock::monotonic().now())),
                 Err(_) => self.status = None, // its thread has died

@@ -1,10 +1,10 @@
 //! The workers that run, each with its configuration and its tasks. Owned by main; nothing here blocks.
 
-use super::clock::{ClockStep, ClockWatch};
 use super::grants;
-use super::meter::Meter;
 use super::plan::{self, Epoch, TaskTerms, Window};
-use super::stall::{Stall, StallLooks, Streak, Watch};
+use super::watch::clock::{ClockStep, ClockWatch};
+use super::watch::meter::Meter;
+use super::watch::stall::{Stall, StallLooks, Streak, Watch};
 use crate::channels::LiveCounts;
 use crate::config::{ClockKind, Scheduling, WorkerConfig};
 use crate::metrics::Progress;

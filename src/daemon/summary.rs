@@ -10,7 +10,7 @@ use super::disk::recorder_thread::Outputs;
 use super::metrics::metrics_thread::View;
 use super::plan::TaskTerms;
 use super::running::{Running, RunningTask};
-use super::stall::StallLooks;
+use super::watch::stall::StallLooks;
 use crate::channels::Counts;
 use crate::config::{Scheduling, Spin, WorkerConfig};
 use crate::kinds::alarm::{AlarmState, Level};

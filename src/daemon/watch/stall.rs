@@ -9,16 +9,16 @@ use crate::worker::{Activity, Doing};
 
 /// A worker that does not advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stall {
+pub(crate) struct Stall {
     /// The number of the task that does not return, and its tick; `None`: the worker does not wake up.
-    pub(super) tick: Option<(u32, u64)>,
+    pub(crate) tick: Option<(u32, u64)>,
     /// For how long.
-    pub(super) lasting: Span,
+    pub(crate) lasting: Span,
 }
 
 /// Main's looks at the workers. While it did not look, because the whole process was stopped, no worker could advance.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Looks {
+pub(crate) struct Looks {
     latest: Instant,
     since: Instant, // without a gap
 }
@@ -27,13 +27,13 @@ pub(super) struct Looks {
 const LONG_GAP: Span = Span::from_seconds(1);
 
 impl Looks {
-    pub(super) fn beginning(now: Instant) -> Self {
+    pub(crate) fn beginning(now: Instant) -> Self {
         Self { latest: now, since: now }
     }
 
     /// Main looks at `now`, after it wanted to wait for `wait` at most. Returns how much later it came, if that is a gap: if
     /// it is more than a second, or half of `patience`, after which a worker counts as stalled.
-    pub(super) fn look(&mut self, now: Instant, wait: Span, patience: Span) -> Option<Span> {
+    pub(crate) fn look(&mut self, now: Instant, wait: Span, patience: Span) -> Option<Span> {
         let late = now - self.latest - wait;
         self.latest = now;
         let gap = late > LONG_GAP.min(Span::from_nanos(patience.nanos() / 2));
@@ -44,21 +44,21 @@ impl Looks {
     }
 
     /// Since when main has looked without a gap.
-    pub(super) fn since(&self) -> Instant {
+    pub(crate) fn since(&self) -> Instant {
         self.since
     }
 
     /// For how long that was at its latest look.
-    pub(super) fn watched(&self) -> Span {
+    pub(crate) fn watched(&self) -> Span {
         self.latest - self.since
     }
 }
 
 /// By what a stall shows: for how long main has looked without a gap, and after which time a tick is reported.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct StallLooks {
-    pub(super) watched: Span,
-    pub(super) patience: Span,
+pub(crate) struct StallLooks {
+    pub(crate) watched: Span,
+    pub(crate) patience: Span,
 }
 
 /// After this time a worker that does not advance shows as stalled.
@@ -70,7 +70,7 @@ const LOG_EVERY: Span = Span::from_seconds(10);
 
 /// Watches one worker.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     ticks: Option<u64>,
     moved: Option<Instant>,  // the look at which they were new
     before: Option<Instant>, // the look before that
@@ -82,7 +82,7 @@ pub(super) struct Watch {
 
 /// What is to be logged of a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(crate) enum Entry {
     /// It is known now.
     Begins(Stall),
     /// It is over, and lasted for this long at the most.
@@ -91,7 +91,7 @@ pub(super) enum Entry {
 
 /// The result of a look at a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Finding {
+pub(crate) enum Finding {
     /// It advances.
     Advances,
     /// It has not for longer than the patience, and that is new.
@@ -102,7 +102,7 @@ pub(super) enum Finding {
 
 impl Watch {
     /// The tick that does not return, as far as it was reported: the number of its task, and its index.
-    pub(super) fn stalled(&self) -> Option<(u32, u64)> {
+    pub(crate) fn stalled(&self) -> Option<(u32, u64)> {
         match self.reported? {
             Activity::Runs { task, n, .. } => Some((task, n)),
             Activity::Rests { .. } => None,
@@ -110,14 +110,14 @@ impl Watch {
     }
 
     /// Whether it was reported, between two ticks, that the worker does not wake up.
-    pub(super) fn sleeps_on(&self) -> bool {
+    pub(crate) fn sleeps_on(&self) -> bool {
         matches!(self.reported, Some(Activity::Rests { .. }))
     }
 
     /// What keeps the worker from advancing at `now`, if it has not for [`SHOWN_AFTER`]: a shorter time than that after which
     /// it is reported. A tick may also last until its deadline, `deadline_of` its task. Only what lies within the latest
     /// `watched` counts.
-    pub(super) fn lasting(
+    pub(crate) fn lasting(
         &self,
         now: Instant,
         doing: Doing,
@@ -133,7 +133,7 @@ impl Watch {
     }
 
     /// For how long the worker has not advanced at `now`: nothing while it rests until a release that is to come.
-    pub(super) fn still_for(&self, now: Instant, doing: Doing) -> Span {
+    pub(crate) fn still_for(&self, now: Instant, doing: Doing) -> Span {
         let Some(moved) = self.moved.filter(|_| self.ticks == Some(doing.ticks)) else { return Span::ZERO };
         match doing.now {
             Activity::Runs { since, .. } => now - since,
@@ -142,7 +142,7 @@ impl Watch {
     }
 
     /// What is to be logged at `now`, while the worker does this, and this `stall` [lasts](Self::lasting).
-    pub(super) fn entry(&mut self, now: Instant, doing: Doing, stall: Option<Stall>, patience: Span) -> Option<Entry> {
+    pub(crate) fn entry(&mut self, now: Instant, doing: Doing, stall: Option<Stall>, patience: Span) -> Option<Entry> {
         if let Some((since_then, stall, since)) = self.logged {
             // While main was stopped itself no stall shows, but it may last.
             if since_then == doing {
@@ -164,13 +164,13 @@ impl Watch {
     }
 
     /// The run ends without the worker, which does this.
-    pub(super) fn give_up(&mut self, doing: Doing) {
+    pub(crate) fn give_up(&mut self, doing: Doing) {
         self.reported = Some(doing.now);
     }
 
     /// Looks at what a worker does at `now`, by the monotonic clock; a tick, or a delay of one, longer than `patience` is a
     /// stall, which is reported once. Only what lies within the latest `watched` counts.
-    pub(super) fn look(&mut self, now: Instant, doing: Doing, watched: Span, patience: Span) -> Finding {
+    pub(crate) fn look(&mut self, now: Instant, doing: Doing, watched: Span, patience: Span) -> Finding {
         // A worker that is always behind never rests, and what it shows between two ticks is a rest of long ago.
         let before = self.looked.replace(now);
         if self.ticks.replace(doing.ticks) != Some(doing.ticks) {
@@ -195,21 +195,21 @@ impl Watch {
 
 /// What a worker has used since its last sleep.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Streak {
+pub(crate) struct Streak {
     sleeps: u64,
     since: Span, // its processor time at the first look after that sleep
 }
 
 impl Streak {
     /// Takes in what the kernel says.
-    pub(super) fn look(&mut self, Usage { cpu, sleeps }: Usage) {
+    pub(crate) fn look(&mut self, Usage { cpu, sleeps }: Usage) {
         if self.sleeps != sleeps {
             *self = Self { sleeps, since: cpu };
         }
     }
 
     /// The processor time used without a sleep, and whether it goes on; it may have ended since the latest look.
-    pub(super) fn used(&self, Usage { cpu, sleeps }: Usage) -> (bool, Span) {
+    pub(crate) fn used(&self, Usage { cpu, sleeps }: Usage) -> (bool, Span) {
         (self.sleeps == sleeps, cpu - self.since)
     }
 }

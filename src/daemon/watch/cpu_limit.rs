@@ -4,8 +4,8 @@
 //! Main notes the processor time and the sleeps of each real-time worker now and then, so that it knows what each has used
 //! since its last sleep, to a quarter of the limit. Time is an argument; reads `/proc`, does not block.
 
-use super::change::RunningSet;
-use super::running::Running;
+use crate::daemon::change::RunningSet;
+use crate::daemon::running::Running;
 use crate::log::Message;
 use crate::sys::thread;
 use crate::time::{Instant, Span};
@@ -18,14 +18,14 @@ const LOOK_AT_MOST_EVERY: Span = Span::from_millis(5);
 
 /// The limit, and main's latest look at the workers.
 #[derive(Debug)]
-pub(super) struct CpuLimit {
+pub(crate) struct CpuLimit {
     limit: Option<Span>,
     looked: Instant,
 }
 
 impl CpuLimit {
     /// The limit that the process was started with, lowered if the kernel would kill the process at that instant.
-    pub(super) fn of_this_process(now: Instant) -> Self {
+    pub(crate) fn of_this_process(now: Instant) -> Self {
         match thread::make_room() {
             Some((soft, hard, Ok(()))) => info!(
                 "the soft RLIMIT_RTTIME is {soft} from now on: at the hard limit, {hard}, the kernel would kill hertzd; a worker that uses \
@@ -41,13 +41,13 @@ impl CpuLimit {
     }
 
     /// How often [`look`](Self::look) is to be called; `None`: there is no limit.
-    pub(super) fn look_every(&self) -> Option<Span> {
+    pub(crate) fn look_every(&self) -> Option<Span> {
         let quarter = Span::from_nanos(self.limit?.nanos() / 4);
         Some(quarter.clamp(LOOK_AT_MOST_EVERY, LOOK_EVERY))
     }
 
     /// Looks at the workers, if it is time to.
-    pub(super) fn look(&mut self, now: Instant, set: &mut RunningSet) {
+    pub(crate) fn look(&mut self, now: Instant, set: &mut RunningSet) {
         if self.look_every().is_none_or(|every| now - self.looked < every) {
             return;
         }
@@ -61,7 +61,7 @@ impl CpuLimit {
 
     /// The limit was reached: demotes the worker that has used most, so that the machine stays usable, and restores the limit
     /// for the others, which the kernel has raised by a second.
-    pub(super) fn reached(&self, set: &mut RunningSet) {
+    pub(crate) fn reached(&self, set: &mut RunningSet) {
         let used = realtime(set).filter_map(|running| {
             let (goes_on, used) = running.streak.used(thread::usage_of(running.worker.id())?);
             // One that has slept since the latest look has used some of it after the sleep.

@@ -19,26 +19,26 @@ struct Reading {
 
 /// The processor time of one thread over the last seconds.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Meter {
+pub(crate) struct Meter {
     readings: VecDeque<Reading>,
 }
 
 /// Shares of one CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Shares {
-    pub(super) cpu: f64,
-    pub(super) spin: f64,  // in spin tails
-    pub(super) over: Span, // the time that they cover
+pub(crate) struct Shares {
+    pub(crate) cpu: f64,
+    pub(crate) spin: f64,  // in spin tails
+    pub(crate) over: Span, // the time that they cover
 }
 
 impl Meter {
     /// Whether it is time for a reading.
-    pub(super) fn is_due(&self, now: Instant) -> bool {
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.readings.back().is_none_or(|last| now - last.at >= EVERY)
     }
 
     /// Enters the processor time that the thread had used by `now`, and how long it had spun.
-    pub(super) fn enter(&mut self, now: Instant, cpu_time: Span, spun: Span) {
+    pub(crate) fn enter(&mut self, now: Instant, cpu_time: Span, spun: Span) {
         self.readings.push_back(Reading { at: now, cpu_time, spun });
         // The first of them is the one to compare with.
         while self.readings.get(1).is_some_and(|second| now - second.at >= OVER) {
@@ -47,7 +47,7 @@ impl Meter {
     }
 
     /// The shares of one CPU; `None`: too little time has passed.
-    pub(super) fn share(&self) -> Option<Shares> {
+    pub(crate) fn share(&self) -> Option<Shares> {
         let (first, last) = (self.readings.front()?, self.readings.back()?);
         let over = last.at - first.at;
         let share = |used: Span| used.seconds() / over.seconds();

@@ -14,34 +14,34 @@ const SAME: Span = Span::from_millis(1);
 
 /// A step of the clock, or several in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ClockStep {
+pub(crate) struct ClockStep {
     /// When it was noticed, on the monotonic clock.
-    pub(super) at: Instant,
+    pub(crate) at: Instant,
     /// How far the clock went forward; negative: back. The time of a suspension is not in it.
-    pub(super) by: Span,
+    pub(crate) by: Span,
     /// How many steps these were.
-    pub(super) count: u64,
+    pub(crate) count: u64,
 }
 
 /// Follows a clock that can be stepped.
 #[derive(Clone, Debug)]
-pub(super) struct ClockWatch {
+pub(crate) struct ClockWatch {
     clock: KernelClock,
     ahead: Ahead,
     suspended: Ahead, // in total, since boot
     /// From the monotonic clock to this one, as measured at the start or after the latest step: never more than the true one.
-    pub(super) offset: Span,
+    pub(crate) offset: Span,
     /// The latest step.
-    pub(super) latest: Option<ClockStep>,
+    pub(crate) latest: Option<ClockStep>,
     /// How many steps there were.
-    pub(super) steps: u64,
+    pub(crate) steps: u64,
     unreported: Option<ClockStep>,
     reported: Option<Instant>,
 }
 
 impl ClockWatch {
     /// Begins with this clock.
-    pub(super) fn new(clock: KernelClock) -> Self {
+    pub(crate) fn new(clock: KernelClock) -> Self {
         Self::with(clock, measure(clock))
     }
 
@@ -51,7 +51,7 @@ impl ClockWatch {
     }
 
     /// Measures at `now` of the monotonic clock. Whether the offset is another one: after a step or a suspension.
-    pub(super) fn look(&mut self, now: Instant) -> bool {
+    pub(crate) fn look(&mut self, now: Instant) -> bool {
         self.enter(now, measure(self.clock))
     }
 
@@ -79,7 +79,7 @@ impl ClockWatch {
     }
 
     /// What is to be reported at `now`: the step since the last call, or all of them together.
-    pub(super) fn report(&mut self, now: Instant) -> Option<ClockStep> {
+    pub(crate) fn report(&mut self, now: Instant) -> Option<ClockStep> {
         if self.reported.is_some_and(|reported| now - reported < REPORT_EVERY) {
             return None;
         }

@@ -3,10 +3,10 @@
 //! Called by main, several times a second when it matters. Reads the workers' clocks; waits for no other thread, so that a
 //! log that blocks does not keep the watchdog from being fed.
 
-use super::change::RunningSet;
 use super::clock::ClockStep;
-use super::running::Running;
 use super::stall::{Entry, Finding, Looks, Stall, StallLooks};
+use crate::daemon::change::RunningSet;
+use crate::daemon::running::Running;
 use crate::log::Message;
 use crate::sys::clock::KernelClock;
 use crate::sys::thread::helper::Death;
@@ -23,40 +23,40 @@ const PATIENCE: Span = Span::from_seconds(10);
 
 /// The service manager, and what it was notified of.
 #[derive(Debug)]
-pub(super) struct ServiceNotices {
+pub(crate) struct ServiceNotices {
     watchdog: Option<Span>,
     fed: Instant,
     status: Instant,
     looks: Looks,
     started: bool, // it has been ready
-    pub(super) ready: bool,
+    pub(crate) ready: bool,
 }
 
 impl ServiceNotices {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let now = KernelClock::monotonic().now();
         let looks = Looks::beginning(now);
         Self { watchdog: notify::watchdog_interval(), fed: now, status: now, looks, started: false, ready: false }
     }
 
     /// How long a tick may last before it counts as stalled.
-    pub(super) fn stalled_after(&self) -> Span {
+    pub(crate) fn stalled_after(&self) -> Span {
         self.watchdog.map_or(PATIENCE, |interval| Span::from_nanos(interval.nanos() / 2))
     }
 
     /// How often the watchdog has to be fed; `None`: there is none.
-    pub(super) fn feed_every(&self) -> Option<Span> {
+    pub(crate) fn feed_every(&self) -> Option<Span> {
         self.watchdog.map(|interval| Span::from_nanos(interval.nanos() / 4))
     }
 
     /// Main's looks at the workers.
-    pub(super) fn looks(&self) -> Looks {
+    pub(crate) fn looks(&self) -> Looks {
         self.looks
     }
 
     /// Looks whether every worker advances, after main wanted to wait for `wait` at most; the watchdog is fed only if all do.
     /// `status` is the status line. Returns why the start has failed.
-    pub(super) fn look(
+    pub(crate) fn look(
         &mut self,
         set: &mut RunningSet,
         wait: Span,
@@ -124,7 +124,7 @@ impl ServiceNotices {
     }
 
     /// A change is over; ready is who has run a tick on every worker.
-    pub(super) fn changed(&mut self, set: &RunningSet, status: &str) {
+    pub(crate) fn changed(&mut self, set: &RunningSet, status: &str) {
         self.ready = set.has_ticked();
         if self.ready {
             self.ready(status, KernelClock::monotonic().now());
@@ -132,7 +132,7 @@ impl ServiceNotices {
     }
 
     /// The service stops. From now on the watchdog is not fed: that would arm it again, though the manager has disarmed it.
-    pub(super) fn stopping(&mut self) {
+    pub(crate) fn stopping(&mut self) {
         self.watchdog = None;
         notify::stopping();
     }
@@ -237,7 +237,7 @@ fn what_stalls(running: &Running, Stall { tick, lasting }: Stall) -> String {
 }
 
 /// A helper thread has died: logs it. Returns the fault, with which the run ends.
-pub(super) fn report_death(Death { thread, text }: &Death) -> String {
+pub(crate) fn report_death(Death { thread, text }: &Death) -> String {
     let fault = format!("the thread {thread} {text}; please report this");
     error!(thread, "{fault}; the workers are stopped");
     fault
