@@ -3,8 +3,8 @@
 //! Pure but for a look at what the workers show; nothing waits.
 
 use super::busy::Busy;
-use super::change::RunningSet;
-use super::running::Running;
+use super::change::running::Running;
+use super::change::running_set::RunningSet;
 use super::watch::stall::{Stall, StallLooks};
 use crate::metrics::{Ailment, MissSummary, RecentMiss, Summary, TaskHealth, TaskState, TaskSummary, WindowSummary};
 use crate::time::{Instant, Span};

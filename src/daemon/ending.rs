@@ -3,10 +3,10 @@
 //!
 //! Time is an argument. Nothing here waits: main calls it every few milliseconds while a run ends.
 
-use super::change::RunningSet;
+use super::change::running::Running;
+use super::change::running_set::RunningSet;
 use super::finish::STOP_TAKES;
 use super::metrics::metrics_thread::MetricsThread;
-use super::running::Running;
 use crate::sys::notify;
 use crate::time::{Instant, Span};
 use std::collections::BTreeSet;

@@ -1,7 +1,7 @@
 //! The end of a run: every thread comes to its end, within a limited time each, and the numbers are summed up.
 
-use super::builder::BuilderEnd;
-use super::change::{RunningSet, Threads};
+use super::change::builder::BuilderEnd;
+use super::change::running_set::{RunningSet, Threads};
 use super::disk::recorder_thread::RecorderEnd;
 use super::metrics::metrics_thread::View;
 use super::plan;

@@ -2,6 +2,7 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
+//! | `change/` | from the set that runs to the set that is wanted, at a start as at a reload |
 //! | `disk/` | the threads that write to the disk: recordings, and the flight recorder's file |
 //! | `metrics/` | the metrics thread: it takes what the workers send, counts and judges it, tells the log, and feeds the recorder and the flight recorder |
 //! | `outputs/` | what keeps outputs safe when their tasks do not: the guard, who writes for it, and the plan for when the process is gone; and what the targets hold |
@@ -12,11 +13,7 @@
 //! | `ending` | the way to the end of a run: workers are stopped, hung ticks are waited for |
 //! | `finish` | the end of a run: every thread comes to its end, and the numbers are summed up |
 //! | `requests` | the flags by which others ask main for something |
-//! | `builder`, `loader`, `assemble`, `prepared` | the thread that does what may block: reads the configuration, opens devices, starts workers; what it hands to main |
 //! | `busy` | warnings while the builder takes long |
-//! | `grants` | what a worker's thread was granted and refused |
-//! | `diff`, `change`, `running` | what differs, and the way from the set that runs to the set that is wanted |
-//! | `joints` | the links between tasks, of which one takes the values of the other |
 //! | `left_outputs` | the safe values of outputs whose tasks have stopped, or whose process has |
 //! | `crash_report` | what is left to do when hertzd or a user's library has crashed, or was sent such a signal |
 //! | `status_socket`, `summary`, `condition`, `reloads` | what others can see of it |
@@ -24,50 +21,38 @@
 //!
 //! Time comes from the kernel's clocks. No task runs on these threads, and none of them is waited for by a worker.
 
-mod assemble;
-mod builder;
 mod busy;
 mod change;
 mod clients;
 mod condition;
 mod connections;
-mod cool_cpus;
-mod cpu_places;
 mod crash_report;
-mod diff;
-mod digest;
 mod disk;
 mod ending;
 mod failure;
 mod finish;
-mod grants;
-mod joints;
 mod left_outputs;
-mod loader;
 mod metrics;
 mod outputs;
 mod patience;
 mod plan;
-mod prepared;
 mod present;
 mod preview;
 mod reloads;
 mod requests;
 mod run;
-mod running;
-mod spare_descriptors;
 mod status_socket;
 mod summary;
 mod virtual_clock;
 mod watch;
 
+pub(crate) use change::diff::{Change, Diff, Sections};
+pub(crate) use change::digest::Keys;
+pub use change::loader::Loader;
 pub(crate) use connections::Progress;
 pub use connections::{Connections, Options};
-pub(crate) use diff::{Change, Diff, Sections};
-pub(crate) use digest::Keys;
 pub(crate) use disk::flight_thread::FlightOptions;
 pub(crate) use failure::Failure;
-pub use loader::Loader;
 pub(crate) use outputs::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan};
 pub(crate) use preview::capacity::{Capacity, Finding, capacities};
 pub(crate) use preview::examination::{examined, told};

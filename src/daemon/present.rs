@@ -1,8 +1,8 @@
 //! What the set that runs shows of itself now: its summary, and the one sentence about it. Time is a value; never blocks.
 
-use super::change::{RunningSet, Threads};
+use super::change::cool_cpus::CoolCpus;
+use super::change::running_set::{RunningSet, Threads};
 use super::condition::{self, Glance};
-use super::cool_cpus::CoolCpus;
 use super::ending::Ending;
 use super::metrics::metrics_thread::View;
 use super::metrics::views::Views;

@@ -1,6 +1,6 @@
 //! The outcome of the reloads so far.
 
-use super::diff::{Change, Diff};
+use super::change::diff::{Change, Diff};
 use super::failure::Failure;
 use crate::log::Message;
 use tracing::{error, info};

@@ -3,24 +3,24 @@
 //! It runs no task, and waits for nothing but the next event: what may block is done by the builder, the recorder and the
 //! metrics thread. Only the end of a run waits for those, for a limited time each.
 
-use super::builder::Builder;
 use super::busy::LongWait;
-use super::change::{RunningSet, Threads};
+use super::change::builder::Builder;
+use super::change::cool_cpus::CoolCpus;
+use super::change::cpu_places::AllowedCpus;
+use super::change::loader::Loader;
+use super::change::prepared::Prepared;
+use super::change::running_set::{RunningSet, Threads};
 use super::connections::{Connections, Options, Progress};
-use super::cool_cpus::CoolCpus;
-use super::cpu_places::AllowedCpus;
 use super::disk::flight_thread::FlightThread;
 use super::disk::recorder_thread::RecorderThread;
 use super::ending::Ending;
 use super::failure::Failure;
 use super::finish::{self, Outcome, TICK_PATIENCE};
-use super::loader::Loader;
 use super::metrics::metrics_thread::{Depth, MetricsThread};
 use super::metrics::tick_feed;
 use super::metrics::views::Views;
 use super::outputs::guard_thread::GuardThread;
 use super::outputs::plan_file::PlanFile;
-use super::prepared::Prepared;
 use super::present::present;
 use super::reloads::Reloads;
 use super::status_socket::StatusSocket;

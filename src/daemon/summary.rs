@@ -3,13 +3,13 @@
 //! All counts are the workers' own, and right even where records were dropped: those of a worker that has ended come with its
 //! report, those of one that runs are as new as the view of the metrics. Reads no clock.
 
-use super::change::RunningSet;
+use super::change::diff::Sections;
+use super::change::running::{Running, RunningTask};
+use super::change::running_set::RunningSet;
 use super::condition;
-use super::diff::Sections;
 use super::disk::recorder_thread::Outputs;
 use super::metrics::metrics_thread::View;
 use super::plan::TaskTerms;
-use super::running::{Running, RunningTask};
 use super::watch::stall::StallLooks;
 use crate::channels::Counts;
 use crate::config::{Scheduling, Spin, WorkerConfig};

@@ -1,8 +1,8 @@
 //! A look at what a start or a reload would open, which changes nothing: what `hertzd check` does. May block.
 
 use crate::config::{Config, Preview, Problems, TaskConfig};
-use crate::daemon::assemble::{content, not_recorded, share_recordings};
-use crate::daemon::joints::misfits;
+use crate::daemon::change::assemble::{content, not_recorded, share_recordings};
+use crate::daemon::change::joints::misfits;
 use crate::recording::{self, Seen};
 use crate::site::Site;
 use crate::task::{Column, ValueName};

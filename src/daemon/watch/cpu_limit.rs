@@ -4,8 +4,8 @@
 //! Main notes the processor time and the sleeps of each real-time worker now and then, so that it knows what each has used
 //! since its last sleep, to a quarter of the limit. Time is an argument; reads `/proc`, does not block.
 
-use crate::daemon::change::RunningSet;
-use crate::daemon::running::Running;
+use crate::daemon::change::running::Running;
+use crate::daemon::change::running_set::RunningSet;
 use crate::log::Message;
 use crate::sys::thread;
 use crate::time::{Instant, Span};

@@ -5,8 +5,8 @@
 
 use super::clock::ClockStep;
 use super::stall::{Entry, Finding, Looks, Stall, StallLooks};
-use crate::daemon::change::RunningSet;
-use crate::daemon::running::Running;
+use crate::daemon::change::running::Running;
+use crate::daemon::change::running_set::RunningSet;
 use crate::log::Message;
 use crate::sys::clock::KernelClock;
 use crate::sys::thread::helper::Death;

@@ -8,7 +8,7 @@ use tracing::warn;
 const FEW: u64 = 64;
 
 /// Says so where there are not.
-pub(super) fn report() {
+pub(crate) fn report() {
     if let Some(text) = descriptors::left().zip(descriptors::limit()).and_then(|(left, limit)| too_few(left, limit)) {
         warn!("{text}");
     }

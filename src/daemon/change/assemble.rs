@@ -1,12 +1,12 @@
 //! From the configuration's tasks to what runs: tasks are built, recordings opened, queues made. May block.
 
-use super::failure::Failure;
 use super::joints::Joint;
-use super::plan;
 use crate::channels::{self, RowSender, Shape};
 use crate::config::{
     Config, Conflict, OnError, Problems, RecordConfig, RecordFormat, TaskConfig, refuse_value_name, share,
 };
+use crate::daemon::failure::Failure;
+use crate::daemon::plan;
 use crate::pacing::LeakyBucket;
 use crate::recording::{Content, Identity, Recordings, TaskOutput};
 use crate::safety::Guard;
@@ -20,19 +20,19 @@ use std::io;
 use std::sync::{Arc, Weak};
 
 /// A task that has been built, with its queues, and does not run yet.
-pub(super) struct Assembled {
-    pub(super) slot: Slot,
-    pub(super) output: Option<TaskOutput>,
+pub(crate) struct Assembled {
+    pub(crate) slot: Slot,
+    pub(crate) output: Option<TaskOutput>,
     pub(super) joint: Joint,
     /// What it writes before its first tick.
     pub(super) beginnings: Vec<Beginning>,
     /// What others make safe when the task does not.
-    pub(super) guards: Vec<Weak<Guard>>,
+    pub(crate) guards: Vec<Weak<Guard>>,
 }
 
 /// Builds those tasks of `config` that `begins` chooses by name, and returns them by their index there; the others run
 /// already, and hand over the devices of those that end. Numbers are taken from `next_id`. `building` hears of each task before it is built.
-pub(super) fn assemble(
+pub(crate) fn assemble(
     config: &mut Config,
     site: Site,
     begins: impl Fn(&str) -> bool,
@@ -65,7 +65,7 @@ pub(super) fn assemble(
 }
 
 /// Shares the files that tasks record to by different paths, which only the file system shows to be the same.
-pub(super) fn share_recordings(tasks: &mut [TaskConfig]) -> Option<Problems> {
+pub(crate) fn share_recordings(tasks: &mut [TaskConfig]) -> Option<Problems> {
     let records = tasks.iter_mut().map(|TaskConfig { name, record, .. }| (name.as_str(), record.as_mut()));
     let conflicts = share(records, Identity::of).into_iter();
     let problem = |Conflict { task, key, message, .. }| Problems::at(&tasks[task].section, key, message);
@@ -73,7 +73,7 @@ pub(super) fn share_recordings(tasks: &mut [TaskConfig]) -> Option<Problems> {
 }
 
 /// What the task has to record. Refuses what the section alone does not show.
-pub(super) fn content(config: &TaskConfig, columns: Vec<Column>, shape: Option<&Shape>) -> Result<Content, Problems> {
+pub(crate) fn content(config: &TaskConfig, columns: Vec<Column>, shape: Option<&Shape>) -> Result<Content, Problems> {
     // A kind of a user's own names its values only now.
     if let Some((name, problem)) = columns.iter().find_map(|Column { name, .. }| Some((name, refuse_value_name(name)?)))
     {
@@ -87,7 +87,7 @@ pub(super) fn content(config: &TaskConfig, columns: Vec<Column>, shape: Option<&
     Ok(Content { task: config.name.clone(), columns, format: shape.map(|shape| shape.format.clone()) })
 }
 
-pub(super) fn not_recorded(config: &TaskConfig, record: &RecordConfig, error: &io::Error) -> Problems {
+pub(crate) fn not_recorded(config: &TaskConfig, record: &RecordConfig, error: &io::Error) -> Problems {
     let path = record.path.display();
     let missing = if error.kind() == io::ErrorKind::NotFound { missing_folder(&record.path) } else { String::new() };
     Problems::at(&config.section, "record", format_args!("cannot record to {path}: {error}{missing}"))

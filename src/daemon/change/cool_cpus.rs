@@ -4,9 +4,9 @@
 //! there, as a cpuset, a CPU that goes offline or `taskset` may move any thread. A worker that has lost its CPU in this way is pinned
 //! again. Blocks for nothing.
 
-use super::change::RunningSet;
 use super::cpu_places::{Allowed, AllowedCpus, Places, Role, both, sorted};
 use super::running::Running;
+use super::running_set::RunningSet;
 use crate::config::Scheduling;
 use crate::metrics::CoolSummary;
 use crate::sys::thread;
@@ -21,7 +21,7 @@ const LOOK_EVERY: Span = Span::from_seconds(1);
 
 /// Main's looks.
 #[derive(Debug)]
-pub(super) struct CoolCpus {
+pub(crate) struct CoolCpus {
     allowed: Arc<AllowedCpus>,
     looked: Instant,
     asked: Vec<usize>,            // by workers, at the latest look
@@ -30,17 +30,17 @@ pub(super) struct CoolCpus {
 }
 
 impl CoolCpus {
-    pub(super) fn new(allowed: Arc<AllowedCpus>) -> Self {
+    pub(crate) fn new(allowed: Arc<AllowedCpus>) -> Self {
         Self { allowed, looked: Instant::ZERO, asked: Vec::new(), refused: None, summary: None }
     }
 
     /// Where cool threads run; `None`: no worker is pinned.
-    pub(super) fn summary(&self) -> Option<CoolSummary> {
+    pub(crate) fn summary(&self) -> Option<CoolSummary> {
         self.summary.clone()
     }
 
     /// Looks whether every thread is where it should be, if it is time for that, and moves those that are not.
-    pub(super) fn look(&mut self, now: Instant, set: &mut RunningSet) {
+    pub(crate) fn look(&mut self, now: Instant, set: &mut RunningSet) {
         if set.workers.is_empty() {
             return; // the builder prepares the first ones
         }

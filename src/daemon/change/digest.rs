@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(crate) struct Digest(u64);
 
 impl Digest {
-    pub(super) fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         let mut hasher = DefaultHasher::new();
         text.hash(&mut hasher);
         Self(hasher.finish())
@@ -40,7 +40,7 @@ pub(crate) struct Keys(Box<[(Arc<str>, Digest)]>);
 
 impl Keys {
     /// Of each line of an identity, `key = value`.
-    pub(super) fn of(identity: &str, names: &mut Names) -> Self {
+    pub(crate) fn of(identity: &str, names: &mut Names) -> Self {
         let lines = identity.lines().filter_map(|line| line.split_once(" = "));
         let keys: BTreeMap<_, _> = lines.map(|(key, value)| (names.shared(key), Digest::of(value))).collect();
         Self(keys.into_iter().collect())
@@ -68,10 +68,10 @@ impl<'de> Deserialize<'de> for Keys {
 
 /// Names that many sections have in common, each in memory once.
 #[derive(Debug, Default)]
-pub(super) struct Names(BTreeSet<Arc<str>>);
+pub(crate) struct Names(BTreeSet<Arc<str>>);
 
 impl Names {
-    pub(super) fn shared(&mut self, name: &str) -> Arc<str> {
+    pub(crate) fn shared(&mut self, name: &str) -> Arc<str> {
         self.0.get(name).cloned().unwrap_or_else(|| {
             let name: Arc<str> = name.into();
             self.0.insert(name.clone());

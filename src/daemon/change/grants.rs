@@ -1,7 +1,7 @@
 //! What a worker's thread asks of the kernel and is granted, and its log. May block: a worker sets itself up on its own thread.
 
-use super::failure::Failure;
 use crate::config::WorkerConfig;
+use crate::daemon::failure::Failure;
 use crate::log::Message;
 use crate::sys::grant::{self, Privilege};
 use crate::sys::memory::{self, Locked};
@@ -10,7 +10,7 @@ use crate::worker::{Granted, Refusal, Worker};
 use tracing::{info, warn};
 
 /// Locks the memory of this process.
-pub(super) fn lock_memory() -> Result<Locked, Refusal> {
+pub(crate) fn lock_memory() -> Result<Locked, Refusal> {
     memory::lock().map_err(|reason| {
         let remedy = grant::remedy(Privilege::LockedMemory);
         Refusal::new("locked memory", &reason, "page faults may delay ticks", remedy)
@@ -18,7 +18,7 @@ pub(super) fn lock_memory() -> Result<Locked, Refusal> {
 }
 
 /// Lets a worker set itself up. Workers that are about to end will give back the bandwidth `freed`.
-pub(super) fn set_up(worker: &Worker, asked: &WorkerConfig, freed: Bandwidth) -> Result<Granted, Failure> {
+pub(crate) fn set_up(worker: &Worker, asked: &WorkerConfig, freed: Bandwidth) -> Result<Granted, Failure> {
     let granted = worker.set_up(freed).map_err(|reason| Failure::System("starting a worker", reason))?;
     match lacks_required(asked, &granted) {
         Some(text) => Err(Failure::Permission(text)),
@@ -60,7 +60,7 @@ pub(super) fn report_refused<'a>(
 }
 
 /// Logs what a worker was granted, unless it awaits that.
-pub(super) fn report(worker: &str, thread: ThreadId, granted: &Granted) {
+pub(crate) fn report(worker: &str, thread: ThreadId, granted: &Granted) {
     let Granted { policy, priority, cpus, awaited, .. } = granted;
     if *awaited > Bandwidth::default() {
         info!(worker, "{worker}: its policy is granted once the workers that end have given back their bandwidth");

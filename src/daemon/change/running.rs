@@ -1,12 +1,12 @@
 //! The workers that run, each with its configuration and its tasks. Owned by main; nothing here blocks.
 
 use super::grants;
-use super::plan::{self, Epoch, TaskTerms, Window};
-use super::watch::clock::{ClockStep, ClockWatch};
-use super::watch::meter::Meter;
-use super::watch::stall::{Stall, StallLooks, Streak, Watch};
 use crate::channels::LiveCounts;
 use crate::config::{ClockKind, Scheduling, WorkerConfig};
+use crate::daemon::plan::{self, Epoch, TaskTerms, Window};
+use crate::daemon::watch::clock::{ClockStep, ClockWatch};
+use crate::daemon::watch::meter::Meter;
+use crate::daemon::watch::stall::{Stall, StallLooks, Streak, Watch};
 use crate::metrics::Progress;
 use crate::pacing::Overrun;
 use crate::sys::clock::KernelClock;
@@ -22,65 +22,65 @@ pub(super) const LEAD: Span = Span::from_millis(5);
 
 /// A task that runs.
 #[derive(Debug)]
-pub(super) struct RunningTask {
+pub(crate) struct RunningTask {
     /// Its number; never given twice.
-    pub(super) id: u32,
+    pub(crate) id: u32,
     /// Its index in the configuration.
-    pub(super) index: usize,
-    pub(super) terms: TaskTerms,
+    pub(crate) index: usize,
+    pub(crate) terms: TaskTerms,
     /// What its worker has counted.
     live: Arc<LiveCounts>,
 }
 
 impl RunningTask {
     /// Ticks that it has run.
-    pub(super) fn ran(&self) -> u64 {
+    pub(crate) fn ran(&self) -> u64 {
         self.live.read().counts.ran
     }
 
     /// What is due of it at `now` of its worker's clock and what became of that, without the metrics thread.
-    pub(super) fn progress(&self, now: Instant) -> Progress {
+    pub(crate) fn progress(&self, now: Instant) -> Progress {
         let TaskTerms { rate, deadline, overrun, .. } = &self.terms;
         Progress::of(&self.live.read(), *rate, *deadline, *overrun == Overrun::Delay, now)
     }
 }
 
 /// A task that will run: it has been built, or runs already.
-pub(super) struct WantedTask {
+pub(crate) struct WantedTask {
     /// Its index in the configuration.
-    pub(super) index: usize,
-    pub(super) terms: TaskTerms,
+    pub(crate) index: usize,
+    pub(crate) terms: TaskTerms,
     /// `None`: the task of this name goes on.
-    pub(super) slot: Option<Slot>,
+    pub(crate) slot: Option<Slot>,
     /// What one that goes on takes and gives from now on, if that is not what it was.
-    pub(super) flow: Option<Box<Flow>>,
+    pub(crate) flow: Option<Box<Flow>>,
 }
 
 /// A worker's thread that has been set up and waits for its tasks.
-pub(super) struct WaitingWorker {
+pub(crate) struct WaitingWorker {
     /// Its number; never given twice.
-    pub(super) number: usize,
-    pub(super) worker: Worker,
-    pub(super) granted: Granted,
+    pub(crate) number: usize,
+    pub(crate) worker: Worker,
+    pub(crate) granted: Granted,
 }
 
 /// A worker that runs.
-pub(super) struct Running {
-    pub(super) config: WorkerConfig,
-    pub(super) worker: Worker,
+pub(crate) struct Running {
+    pub(crate) config: WorkerConfig,
+    pub(crate) worker: Worker,
     /// In the metrics.
-    pub(super) number: usize,
-    pub(super) granted: Granted,
+    pub(crate) number: usize,
+    pub(crate) granted: Granted,
     /// Those it runs, in the order of declaration, as in its set.
-    pub(super) tasks: Vec<RunningTask>,
+    pub(crate) tasks: Vec<RunningTask>,
     /// On the monotonic clock; `None`: it has not begun.
-    pub(super) began: Option<Instant>,
-    pub(super) watch: Watch,
-    pub(super) streak: Streak,
+    pub(crate) began: Option<Instant>,
+    pub(crate) watch: Watch,
+    pub(crate) streak: Streak,
     /// Its clock, if that can be stepped, once it has begun.
-    pub(super) clock: Option<ClockWatch>,
-    pub(super) meter: Meter,
-    pub(super) end: Option<WorkerEnd>,
+    pub(crate) clock: Option<ClockWatch>,
+    pub(crate) meter: Meter,
+    pub(crate) end: Option<WorkerEnd>,
     counts_taken: bool,                   // the final ones
     next_tasks: Option<Vec<RunningTask>>, // of the set that it has been handed and has not taken yet
     slots: Vec<Slot>,                     // of its tasks, until it begins
@@ -91,7 +91,7 @@ pub(super) struct Running {
 
 impl Running {
     /// A worker that is to begin with these tasks.
-    pub(super) fn new(config: WorkerConfig, waiting: WaitingWorker, wanted: Vec<WantedTask>) -> Self {
+    pub(crate) fn new(config: WorkerConfig, waiting: WaitingWorker, wanted: Vec<WantedTask>) -> Self {
         let WaitingWorker { number, worker, granted } = waiting;
         let mut slots = Vec::with_capacity(wanted.len());
         let mut tasks = Vec::with_capacity(wanted.len());
@@ -123,7 +123,7 @@ impl Running {
 
     /// Starts it, with the first releases at `epoch` of the monotonic clock, or as soon as its own clock allows; releases
     /// `length` after that and later do not exist.
-    pub(super) fn begin(&mut self, epoch: Instant, length: Option<Span>) {
+    pub(crate) fn begin(&mut self, epoch: Instant, length: Option<Span>) {
         self.began = Some(epoch);
         let (worker, count) = (&self.config.name, self.tasks.len());
         debug!(worker, "{worker}: begins with {count} tasks");
@@ -146,7 +146,7 @@ impl Running {
 
     /// Hands it the tasks it is to have from now on, where they differ from those it has. Those that go on keep everything;
     /// the others begin at their next release on the grid.
-    pub(super) fn exchange(&mut self, config: WorkerConfig, wanted: Vec<WantedTask>) {
+    pub(crate) fn exchange(&mut self, config: WorkerConfig, wanted: Vec<WantedTask>) {
         self.config = config;
         let mut tasks = Vec::with_capacity(wanted.len());
         let mut next = Vec::with_capacity(wanted.len());
@@ -181,7 +181,7 @@ impl Running {
     }
 
     /// The bandwidth that its thread gives back when it ends.
-    pub(super) fn bandwidth(&self) -> Bandwidth {
+    pub(crate) fn bandwidth(&self) -> Bandwidth {
         match self.config.scheduling {
             Scheduling::Deadline { runtime, period } if self.granted.policy == "deadline" => {
                 Bandwidth::of(runtime, period)
@@ -235,7 +235,7 @@ impl Running {
     }
 
     /// Hands it what a step or a suspension has changed, as of `now` on the monotonic clock; the step to report.
-    pub(super) fn follow_clock(&mut self, now: Instant) -> Option<ClockStep> {
+    pub(crate) fn follow_clock(&mut self, now: Instant) -> Option<ClockStep> {
         let clock = self.clock.as_mut()?;
         let before = clock.offset;
         if clock.look(now) {
@@ -249,7 +249,7 @@ impl Running {
     }
 
     /// The number of the task that runs, its tick, and for how long; `None`: no tick runs.
-    pub(super) fn running_tick(&self) -> Option<(u32, u64, Span)> {
+    pub(crate) fn running_tick(&self) -> Option<(u32, u64, Span)> {
         match self.worker.doing().now {
             Activity::Runs { task, n, since } if !self.worker.is_finished() => {
                 Some((task, n, KernelClock::monotonic().now() - since))
@@ -259,12 +259,12 @@ impl Running {
     }
 
     /// Says that a tick of this task has lasted for too long.
-    pub(super) fn not_returned(&self, (task, n, lasting): (u32, u64, Span)) -> String {
+    pub(crate) fn not_returned(&self, (task, n, lasting): (u32, u64, Span)) -> String {
         format!("tick {n} of task {} has not returned for {lasting}", self.task_name(task))
     }
 
     /// What keeps it from advancing, where that shows already.
-    pub(super) fn stall(&self, StallLooks { watched, patience }: StallLooks) -> Option<Stall> {
+    pub(crate) fn stall(&self, StallLooks { watched, patience }: StallLooks) -> Option<Stall> {
         if self.began.is_none() || self.worker.is_finished() {
             return None;
         }
@@ -279,7 +279,7 @@ impl Running {
 
     /// For how long the end of the run has been waiting for it at `now`, while it does not advance; not above zero: it has
     /// ended, or advances.
-    pub(super) fn overdue(&self, now: Instant) -> Span {
+    pub(crate) fn overdue(&self, now: Instant) -> Span {
         if self.began.is_none() || self.worker.is_finished() {
             return Span::ZERO;
         }
@@ -287,12 +287,12 @@ impl Running {
     }
 
     /// The deadline of the task with this number.
-    pub(super) fn deadline_of(&self, id: u32) -> Option<Span> {
+    pub(crate) fn deadline_of(&self, id: u32) -> Option<Span> {
         self.known_tasks().find(|task| task.id == id).map(|task| task.terms.deadline)
     }
 
     /// Reads its processor time, when it is time for that.
-    pub(super) fn measure(&mut self, now: Instant) {
+    pub(crate) fn measure(&mut self, now: Instant) {
         // The kernel may give the number of a thread that has ended to another one.
         if self.began.is_some()
             && self.meter.is_due(now)
@@ -304,12 +304,12 @@ impl Running {
     }
 
     /// The name of its task with this number.
-    pub(super) fn task_name(&self, id: u32) -> &str {
+    pub(crate) fn task_name(&self, id: u32) -> &str {
         self.known_tasks().find(|task| task.id == id).map_or("?", |task| &task.terms.name)
     }
 
     /// Whether its thread has ended. Fetches how, the first time.
-    pub(super) fn has_ended(&mut self) -> bool {
+    pub(crate) fn has_ended(&mut self) -> bool {
         if self.end.is_none() {
             self.end = self.worker.take_end();
         }
@@ -317,7 +317,7 @@ impl Running {
     }
 
     /// The final counts of its tasks, the first time after it has ended.
-    pub(super) fn final_counts(&mut self) -> Option<Ended> {
+    pub(crate) fn final_counts(&mut self) -> Option<Ended> {
         let Some(WorkerEnd::Finished(finished)) = &self.end else { return None };
         let first = !std::mem::replace(&mut self.counts_taken, true);
         let Report { tasks, given_up, .. } = &finished.report;

@@ -11,18 +11,18 @@ use std::sync::Arc;
 
 /// What links are made from: what a task takes, and what it gives.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Joint {
+pub(crate) struct Joint {
     taken: Vec<Taken>, // where the task that runs reads them
     columns: Arc<[String]>,
     measures: bool,
 }
 
 /// Those of the tasks that run and take or give anything, by name.
-pub(super) type Joints = BTreeMap<Arc<str>, Joint>;
+pub(crate) type Joints = BTreeMap<Arc<str>, Joint>;
 
 impl Joint {
     /// That of a task which was built from `config`.
-    pub(super) fn of(config: &TaskConfig, columns: &[Column], measures: bool) -> Self {
+    pub(crate) fn of(config: &TaskConfig, columns: &[Column], measures: bool) -> Self {
         let taken = config.taken.iter().map(|(taken, _)| taken.clone()).collect();
         Self { taken, columns: columns.iter().map(|column| column.name.clone()).collect(), measures }
     }
@@ -33,7 +33,7 @@ impl Joint {
 }
 
 /// The joints of the tasks of `config`: of those that were `built`, by their index, and of those that go on.
-pub(super) fn joints(config: &Config, mut built: BTreeMap<usize, Joint>, running: &Joints) -> Joints {
+pub(crate) fn joints(config: &Config, mut built: BTreeMap<usize, Joint>, running: &Joints) -> Joints {
     let of = |(index, task): (usize, &TaskConfig)| {
         let joint = built.remove(&index).or_else(|| running.get(task.name.as_str()).cloned())?;
         (!joint.is_empty()).then(|| (task.name.as_str().into(), joint))
@@ -46,7 +46,7 @@ pub(super) fn joints(config: &Config, mut built: BTreeMap<usize, Joint>, running
 ///
 /// # Errors
 /// A value that its task does not have, or a range for one.
-pub(super) fn flows(
+pub(crate) fn flows(
     config: &Config,
     joints: &Joints,
     running: &Joints,
@@ -111,7 +111,7 @@ pub(super) fn flows(
 
 /// What is wrong with the values that tasks take, and with the ranges of those that they give. `columns` are the names of a task's
 /// values; of a task for which it has none, nothing is said. Nor is anything said of the range of one that neither gives nor takes any.
-pub(super) fn misfits<'a>(config: &Config, columns: impl Fn(&str) -> Option<&'a [String]>) -> Option<Problems> {
+pub(crate) fn misfits<'a>(config: &Config, columns: impl Fn(&str) -> Option<&'a [String]>) -> Option<Problems> {
     let of_task = |task: &TaskConfig| {
         let own = columns(&task.name).filter(|columns| !columns.is_empty() || !task.taken.is_empty());
         let no_range = own.and_then(|columns| no_such_range(task, columns));
@@ -173,7 +173,7 @@ fn no_such_value(task: &TaskConfig, taken: &Taken, columns: &[String]) -> Option
 }
 
 /// Says that a task has no value of this name.
-pub(super) fn no_value(task: &str, value: &str, columns: &[String]) -> String {
+pub(crate) fn no_value(task: &str, value: &str, columns: &[String]) -> String {
     let Some(near) = suggestion(value, columns.iter().map(String::as_str)) else {
         return match columns {
             [] => format!("task {task} has no values"),

@@ -1,12 +1,12 @@
 //! The set that is wanted, as the builder hands it to main: everything that can fail is done. Plain values; nothing blocks.
 
 use super::diff::{Diff, Sections};
-use super::failure::Failure;
 use super::joints::Joints;
-use super::metrics::metrics_thread::{Feed, NewTask};
-use super::plan;
 use super::running::{WaitingWorker, WantedTask};
 use crate::config::{BuildError, Origin, Problems, WorkerConfig};
+use crate::daemon::failure::Failure;
+use crate::daemon::metrics::metrics_thread::{Feed, NewTask};
+use crate::daemon::plan;
 use crate::recording::TaskOutput;
 use crate::site::Beginning;
 use crate::sys::thread::helper;
@@ -21,30 +21,30 @@ use std::time::Duration;
 const HOLDS_UP_FOR: Duration = Duration::from_millis(100);
 
 /// A worker of the set that is wanted.
-pub(super) struct WantedWorker {
-    pub(super) config: WorkerConfig,
-    pub(super) tasks: Vec<WantedTask>,
+pub(crate) struct WantedWorker {
+    pub(crate) config: WorkerConfig,
+    pub(crate) tasks: Vec<WantedTask>,
     /// Its thread, and what it sends; `None`: the worker of this name goes on.
     pub(super) fresh: Option<(WaitingWorker, Feed)>,
 }
 
 /// The set that is wanted, as far as it does not run already. Everything that can fail is done, but for what devices may refuse of the
 /// [second step](Self::write).
-pub(super) struct Prepared {
+pub(crate) struct Prepared {
     /// In the order of declaration.
-    pub(super) workers: Vec<WantedWorker>,
-    pub(super) outputs: Vec<TaskOutput>,
-    pub(super) sections: Arc<Sections>,
-    pub(super) files: Vec<PathBuf>,
-    pub(super) diff: Diff,
-    pub(super) joints: Arc<Joints>,
+    pub(crate) workers: Vec<WantedWorker>,
+    pub(crate) outputs: Vec<TaskOutput>,
+    pub(crate) sections: Arc<Sections>,
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) diff: Diff,
+    pub(crate) joints: Arc<Joints>,
     /// What its tasks write before their first tick, each with its section.
     pub(super) beginnings: Vec<(Origin, Beginning)>,
 }
 
 impl Prepared {
     /// Whether nothing is left that its tasks write before their first tick.
-    pub(super) fn is_written(&self) -> bool {
+    pub(crate) fn is_written(&self) -> bool {
         self.beginnings.is_empty()
     }
 
@@ -53,7 +53,7 @@ impl Prepared {
     ///
     /// # Errors
     /// What a device refused; what comes after it is not written.
-    pub(super) fn write(&mut self) -> Result<(), Failure> {
+    pub(crate) fn write(&mut self) -> Result<(), Failure> {
         let ((give, waiting), (report, ended)) = (unbounded(), unbounded());
         for beginning in self.beginnings.drain(..) {
             let _ = give.send(beginning);

@@ -5,22 +5,22 @@
 //! time. Whatever it is doing then ends with the process.
 
 use super::assemble::{Assembled, assemble};
-use super::busy::Busy;
 use super::cpu_places::AllowedCpus;
 use super::diff::{Change, Diff, Sections};
-use super::failure::Failure;
 use super::grants;
 use super::joints::{Joints, flows, joints};
 use super::loader::Loader;
-use super::metrics::metrics_thread::Feed;
-use super::outputs::guard_thread::GuardThread;
-use super::outputs::plan_file::PlanFile;
-use super::plan::{self, TaskTerms};
 use super::prepared::{Prepared, WantedWorker};
 use super::running::{WaitingWorker, WantedTask};
 use super::spare_descriptors;
 use crate::channels;
 use crate::config::{Config, Scheduling, WorkerConfig};
+use crate::daemon::busy::Busy;
+use crate::daemon::failure::Failure;
+use crate::daemon::metrics::metrics_thread::Feed;
+use crate::daemon::outputs::guard_thread::GuardThread;
+use crate::daemon::outputs::plan_file::PlanFile;
+use crate::daemon::plan::{self, TaskTerms};
 use crate::kinds::output::Targets;
 use crate::log::Message;
 use crate::recording::Recordings;
@@ -51,7 +51,7 @@ const LEFT_PATIENCE: Duration = Duration::from_secs(3);
 const READING: &str = "reading the configuration";
 
 /// The bandwidth that each worker gives back when it ends, by name.
-pub(super) type Held = BTreeMap<String, Bandwidth>;
+pub(crate) type Held = BTreeMap<String, Bandwidth>;
 
 enum Job {
     Prepare(Arc<Sections>, Arc<Joints>, Held),
@@ -63,10 +63,10 @@ enum Job {
 
 /// Main's end of the builder thread. Only [`finish`](Self::finish) waits.
 #[derive(Debug)]
-pub(super) struct Builder {
+pub(crate) struct Builder {
     jobs: Sender<Job>,
     /// What came of each [`prepare`](Self::prepare), and of each [`write`](Self::write).
-    pub(super) prepared: Receiver<Result<Prepared, Failure>>,
+    pub(crate) prepared: Receiver<Result<Prepared, Failure>>,
     shared: Arc<Shared>,
 }
 
@@ -105,7 +105,7 @@ impl Shared {
 
 /// How the builder ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum BuilderEnd {
+pub(crate) enum BuilderEnd {
     Finished,
     /// Of a panic, which is reported elsewhere.
     Died,
@@ -115,7 +115,7 @@ pub(super) enum BuilderEnd {
 
 impl Builder {
     /// Makes the thread. Its workers send on `done` when they end.
-    pub(super) fn spawn(
+    pub(crate) fn spawn(
         load: Loader,
         site: Site,
         guard: Arc<GuardThread>,
@@ -153,47 +153,47 @@ impl Builder {
 
     /// Reads the configuration, and prepares what differs from these sections, whose tasks are joined in this way and whose workers
     /// hold this.
-    pub(super) fn prepare(&self, running: Arc<Sections>, joints: Arc<Joints>, held: Held) {
+    pub(crate) fn prepare(&self, running: Arc<Sections>, joints: Arc<Joints>, held: Held) {
         self.send(Job::Prepare(running, joints, held));
     }
 
     /// Writes what the tasks of this set write before their first tick: the second step, once nothing else can refuse the set.
-    pub(super) fn write(&self, prepared: Prepared) {
+    pub(crate) fn write(&self, prepared: Prepared) {
         self.send(Job::Write(Box::new(prepared)));
     }
 
     /// Drops this where closing files may take its time.
-    pub(super) fn close(&self, ended: impl Any + Send) {
+    pub(crate) fn close(&self, ended: impl Any + Send) {
         self.send(Job::Close(Box::new(ended)));
     }
 
     /// Writes the plan of safe values anew: a target has another path now, or got its safe value after its task had ended.
-    pub(super) fn update_plan(&self) {
+    pub(crate) fn update_plan(&self) {
         self.send(Job::UpdatePlan);
     }
 
-    pub(super) fn memory_locked(&self) -> bool {
+    pub(crate) fn memory_locked(&self) -> bool {
         self.shared.memory_locked.load(Ordering::Relaxed)
     }
 
     /// What it is doing; `None`: nothing.
-    pub(super) fn busy(&self) -> Option<Busy> {
+    pub(crate) fn busy(&self) -> Option<Busy> {
         self.shared.busy()
     }
 
     /// What is wrong with the plan of safe values; `None`: nothing is.
-    pub(super) fn plan_trouble(&self) -> Option<String> {
+    pub(crate) fn plan_trouble(&self) -> Option<String> {
         self.shared.plan_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What runs before this one have left, and could not be written since, and what targets another hertzd has too; `None`: nothing.
-    pub(super) fn owed(&self) -> Option<String> {
+    pub(crate) fn owed(&self) -> Option<String> {
         self.shared.owed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits until everything is done, for `patience` at most, and for longer where a start was stopped and has still to write what runs before it have
     /// left. Also returns what is [owed](Self::owed), with what of that is not written.
-    pub(super) fn finish(mut self, patience: Duration) -> (BuilderEnd, Option<String>) {
+    pub(crate) fn finish(mut self, patience: Duration) -> (BuilderEnd, Option<String>) {
         let patience = if self.left().is_some() { patience + LEFT_PATIENCE } else { patience };
         let (reply, answer) = bounded(1);
         let prepared = std::mem::replace(&mut self.prepared, never());
@@ -503,7 +503,7 @@ fn still_owed(tasks: &str) -> String {
 
 /// Makes a worker's thread, which then waits; and what it sends, up to this many records ahead of the metrics thread. `anywhere`: the CPUs
 /// of one with the policy `deadline`; empty: those of the calling thread.
-pub(super) fn spawn(
+pub(crate) fn spawn(
     worker: &WorkerConfig,
     room: usize,
     anywhere: &[usize],

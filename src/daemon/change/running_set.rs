@@ -6,16 +6,16 @@
 
 use super::builder::{Builder, Held};
 use super::diff::{Diff, Sections};
-use super::disk::flight_thread::FlightThread;
-use super::disk::recorder_thread::RecorderThread;
-use super::failure::Failure;
 use super::joints::Joints;
-use super::metrics::metrics_thread::{MetricsThread, NewWorker};
-use super::outputs::guard_thread::GuardThread;
 use super::prepared::{Prepared, WantedWorker};
 use super::running::{LEAD, Running};
 use crate::channels::Counts;
 use crate::config::Scheduling;
+use crate::daemon::disk::flight_thread::FlightThread;
+use crate::daemon::disk::recorder_thread::RecorderThread;
+use crate::daemon::failure::Failure;
+use crate::daemon::metrics::metrics_thread::{MetricsThread, NewWorker};
+use crate::daemon::outputs::guard_thread::GuardThread;
 use crate::kinds::process::Relays;
 use crate::log;
 use crate::metrics::Progress;
@@ -32,32 +32,32 @@ use tracing::{error, info};
 const GIVEN_BACK_WITHIN: Span = Span::from_seconds(2);
 
 /// The threads beside the workers.
-pub(super) struct Threads {
-    pub(super) metrics: MetricsThread,
-    pub(super) recorder: RecorderThread,
-    pub(super) flight: FlightThread,
-    pub(super) builder: Builder,
-    pub(super) guard: Arc<GuardThread>,
+pub(crate) struct Threads {
+    pub(crate) metrics: MetricsThread,
+    pub(crate) recorder: RecorderThread,
+    pub(crate) flight: FlightThread,
+    pub(crate) builder: Builder,
+    pub(crate) guard: Arc<GuardThread>,
     /// Between tasks and their programs.
-    pub(super) relays: Arc<Relays>,
+    pub(crate) relays: Arc<Relays>,
 }
 
 /// The set that runs; empty at first.
 #[derive(Default)]
-pub(super) struct RunningSet {
+pub(crate) struct RunningSet {
     /// In the order of declaration.
-    pub(super) workers: Vec<Running>,
+    pub(crate) workers: Vec<Running>,
     /// Workers that a change ends.
-    pub(super) leaving: Vec<Running>,
-    pub(super) sections: Arc<Sections>,
+    pub(crate) leaving: Vec<Running>,
+    pub(crate) sections: Arc<Sections>,
     /// What its tasks take from each other, and give.
-    pub(super) joints: Arc<Joints>,
+    pub(crate) joints: Arc<Joints>,
     /// The files that the configuration was read from.
-    pub(super) files: Vec<PathBuf>,
+    pub(crate) files: Vec<PathBuf>,
     /// Where the run began, on the monotonic clock; `None`: it has not.
-    pub(super) epoch: Option<Instant>,
+    pub(crate) epoch: Option<Instant>,
     /// Its tasks write nothing.
-    pub(super) is_shadow: bool,
+    pub(crate) is_shadow: bool,
     length: Option<Span>, // of the run
     change: Option<UnderWay>,
 }
@@ -71,50 +71,50 @@ struct UnderWay {
 
 impl RunningSet {
     /// An empty set, whose run covers exactly the releases with `r(n) − epoch` below `length`; `None`: all.
-    pub(super) fn new(length: Option<Span>, is_shadow: bool) -> Self {
+    pub(crate) fn new(length: Option<Span>, is_shadow: bool) -> Self {
         Self { length, is_shadow, ..Self::default() }
     }
 
     /// The bandwidth that each worker gives back when it ends, by name.
-    pub(super) fn held(&self) -> Held {
+    pub(crate) fn held(&self) -> Held {
         self.workers.iter().map(|running| (running.config.name.clone(), running.bandwidth())).collect()
     }
 
     /// All workers that have a thread.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Running> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Running> {
         self.workers.iter().chain(&self.leaving)
     }
 
     /// As [`all`](Self::all).
-    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Running> {
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Running> {
         self.workers.iter_mut().chain(&mut self.leaving)
     }
 
     /// A worker runs on a clock that can be stepped.
-    pub(super) fn follows_clocks(&self) -> bool {
+    pub(crate) fn follows_clocks(&self) -> bool {
         self.workers.iter().chain(&self.leaving).any(|running| running.clock.is_some())
     }
 
     /// A worker sleeps without knowing of a step of its clock; it has been interrupted.
-    pub(super) fn sleeps_over_a_step(&self) -> bool {
+    pub(crate) fn sleeps_over_a_step(&self) -> bool {
         let sleeps = |running: &&Running| running.clock.is_some() && running.worker.sleeps_over_a_step();
         self.workers.iter().chain(&self.leaving).filter(sleeps).count() > 0
     }
 
     /// Every worker has run a tick.
-    pub(super) fn has_ticked(&self) -> bool {
+    pub(crate) fn has_ticked(&self) -> bool {
         !self.workers.is_empty() && self.workers.iter().all(|running| running.worker.doing().ticks > 0)
     }
 
     /// The workers that the start waits for. One that has ended, because no release is left in the length of the run, is none.
-    pub(super) fn before_first_tick(&self) -> impl Iterator<Item = &Running> {
+    pub(crate) fn before_first_tick(&self) -> impl Iterator<Item = &Running> {
         let from_the_start = |running: &&Running| running.began.is_some() && running.began == self.epoch;
         let waits = |running: &&Running| running.worker.doing().ticks == 0 && !running.worker.is_finished();
         self.workers.iter().filter(from_the_start).filter(waits)
     }
 
     /// Whether every worker can take part in a change: none has ended, none is in a tick for longer than `patience`.
-    pub(super) fn can_change(&self, patience: Span) -> Result<(), Failure> {
+    pub(crate) fn can_change(&self, patience: Span) -> Result<(), Failure> {
         let refuse = |text: String| Err(Failure::System("reloading", io::Error::other(text)));
         for running in &self.workers {
             if running.worker.is_finished() {
@@ -128,7 +128,7 @@ impl RunningSet {
     }
 
     /// Begins the change to `prepared`; [`advance`](Self::advance) ends it.
-    pub(super) fn begin(&mut self, prepared: Prepared, threads: &mut Threads) {
+    pub(crate) fn begin(&mut self, prepared: Prepared, threads: &mut Threads) {
         let mut old: BTreeMap<String, Running> = std::mem::take(&mut self.workers)
             .into_iter()
             .map(|running| (running.config.name.clone(), running))
@@ -169,7 +169,7 @@ impl RunningSet {
     ///
     /// # Errors
     /// A worker that requires its policy has lost it to another program. The change cannot be completed.
-    pub(super) fn advance(&mut self, threads: &mut Threads) -> Result<Option<Diff>, String> {
+    pub(crate) fn advance(&mut self, threads: &mut Threads) -> Result<Option<Diff>, String> {
         if self.is_under_way(threads) {
             return Ok(None);
         }
@@ -211,24 +211,24 @@ impl RunningSet {
     }
 
     /// The workers that run, while a change is under way as well; those that wait only at the start.
-    pub(super) fn in_force(&self) -> impl Iterator<Item = &Running> {
+    pub(crate) fn in_force(&self) -> impl Iterator<Item = &Running> {
         self.all().filter(|running| self.epoch.is_none() || running.began.is_some())
     }
 
     /// How many tasks they have.
-    pub(super) fn tasks(&self) -> usize {
+    pub(crate) fn tasks(&self) -> usize {
         self.in_force().map(|running| running.tasks.len()).sum()
     }
 
     /// For how long the run has been longer than its length; `None`: it is not.
-    pub(super) fn past_length(&self, now: Instant) -> Option<Span> {
+    pub(crate) fn past_length(&self, now: Instant) -> Option<Span> {
         let past = now - (self.epoch? + self.length?);
         (past >= Span::ZERO).then_some(past)
     }
 
     /// How long until the end of the run for a worker that has not ended; zero once it is over; `None`: nothing is left, or
     /// there is no such end.
-    pub(super) fn until_end(&self, now: Instant) -> Option<Span> {
+    pub(crate) fn until_end(&self, now: Instant) -> Option<Span> {
         self.length?;
         let ticking = self.all().filter(|running| running.began.is_some() && !running.worker.is_finished());
         ticking.map(|running| (-running.past_end(now)).max(Span::ZERO)).min()
@@ -236,7 +236,7 @@ impl RunningSet {
 
     /// Whether every worker has ended. Once the run has its length, one that waits to begin counts as ended, and so does
     /// one that has kept the end waiting for a time that `is_too_long`, without advancing.
-    pub(super) fn has_ended(&mut self, now: Instant, is_too_long: impl Fn(Span) -> bool) -> bool {
+    pub(crate) fn has_ended(&mut self, now: Instant, is_too_long: impl Fn(Span) -> bool) -> bool {
         let over = self.past_length(now).is_some();
         let hangs = |running: &Running| running.began.is_none() || is_too_long(running.overdue(now));
         // Every worker is asked: that also fetches how it ended.
@@ -277,7 +277,7 @@ impl RunningSet {
 
     /// The run ends: a change that is under way will not be completed. Logs the tasks that it has ended so far, and that no
     /// summary describes; the final counts of those that a worker has given back.
-    pub(super) fn abandon_change(&mut self, builder: &Builder) -> Vec<Ended> {
+    pub(crate) fn abandon_change(&mut self, builder: &Builder) -> Vec<Ended> {
         self.take_exchanged(builder);
         let Some(UnderWay { known, ended, .. }) = self.change.take() else { return Vec::new() };
         ended.iter().flat_map(|ended| &ended.tasks).for_each(|(id, counts)| log_ended(known.get(id), counts));

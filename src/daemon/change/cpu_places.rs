@@ -17,22 +17,22 @@ const GUARDS: [&str; 2] = ["hertzd-guard", "hertzd-safe"];
 
 /// The CPUs that this process may use.
 #[derive(Debug)]
-pub(super) struct AllowedCpus {
-    pub(super) own: Vec<usize>,           // when the run began
+pub(crate) struct AllowedCpus {
+    pub(crate) own: Vec<usize>,           // when the run began
     chosen: OnceLock<Option<Vec<usize>>>, // by who started it, with `taskset`, CPUAffinity= or isolcpus=
     placed: Mutex<Option<Vec<usize>>>,    // where cool threads were put last; None: nowhere
 }
 
 /// The CPUs that this process may use now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Allowed {
-    pub(super) granted: Vec<usize>, // what its cpuset leaves
-    pub(super) usable: Vec<usize>,  // of those, the ones that who started it has chosen
+pub(crate) struct Allowed {
+    pub(crate) granted: Vec<usize>, // what its cpuset leaves
+    pub(crate) usable: Vec<usize>,  // of those, the ones that who started it has chosen
 }
 
 impl AllowedCpus {
     /// Those of the calling thread. Asks the kernel for nothing that a sandbox may forbid: without a pinned worker nothing is moved.
-    pub(super) fn of_this_process() -> Arc<Self> {
+    pub(crate) fn of_this_process() -> Arc<Self> {
         Arc::new(Self {
             own: thread::affinity().unwrap_or_default(),
             chosen: OnceLock::new(),
@@ -44,7 +44,7 @@ impl AllowedCpus {
     ///
     /// # Errors
     /// The kernel's reason why it does not say.
-    pub(super) fn now(&self) -> io::Result<Allowed> {
+    pub(crate) fn now(&self) -> io::Result<Allowed> {
         let granted = thread::grantable()?;
         let chosen =
             self.chosen.get_or_init(|| Some(self.own.clone()).filter(|own| !own.is_empty() && *own != granted));
@@ -54,7 +54,7 @@ impl AllowedCpus {
 
     /// Moves the threads that there are off the CPUs that the workers of the first configuration will be pinned to: what it builds inherits
     /// that. Returns the CPUs that a thread may need which nothing may restrict; empty: those of the calling thread.
-    pub(super) fn prepare(&self, workers: &[WorkerConfig], is_first: bool) -> Vec<usize> {
+    pub(crate) fn prepare(&self, workers: &[WorkerConfig], is_first: bool) -> Vec<usize> {
         let asked = sorted(workers.iter().flat_map(|worker| worker.cpus.iter().copied()));
         if asked.is_empty() && thread::reserved().is_empty() {
             return Vec::new();
@@ -72,29 +72,29 @@ impl AllowedCpus {
     ///
     /// # Errors
     /// As [`Places::keep`].
-    pub(super) fn keep(&self, places: &Places, known: &BTreeMap<i32, Role>) -> io::Result<()> {
+    pub(crate) fn keep(&self, places: &Places, known: &BTreeMap<i32, Role>) -> io::Result<()> {
         let before = self.placed().replace(places.cool.clone());
         places.keep(before.as_deref().unwrap_or(&places.usable), known)
     }
 
     /// Where cool threads were put last.
-    pub(super) fn placed(&self) -> MutexGuard<'_, Option<Vec<usize>>> {
+    pub(crate) fn placed(&self) -> MutexGuard<'_, Option<Vec<usize>>> {
         self.placed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Who runs where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Places {
+pub(crate) struct Places {
     usable: Vec<usize>,
-    pub(super) cool: Vec<usize>,     // where cool threads run
-    pub(super) pinned: Vec<usize>,   // where pinned workers run
+    pub(crate) cool: Vec<usize>,     // where cool threads run
+    pub(crate) pinned: Vec<usize>,   // where pinned workers run
     pub(super) reserved: Vec<usize>, // those of `pinned` that are kept free; none if that would leave nothing
 }
 
 impl Places {
     /// With workers pinned to these CPUs.
-    pub(super) fn of(Allowed { usable, .. }: &Allowed, pinned: &[usize]) -> Self {
+    pub(crate) fn of(Allowed { usable, .. }: &Allowed, pinned: &[usize]) -> Self {
         let (usable, pinned) = (usable.clone(), pinned.to_vec());
         let cool: Vec<usize> = usable.iter().copied().filter(|cpu| !pinned.contains(cpu)).collect();
         match cool.is_empty() {
@@ -138,7 +138,7 @@ impl Places {
 
 /// What a thread may be restricted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(crate) enum Role {
     /// Nothing: it is a pinned worker, or one with the policy `deadline`, which excludes pinning.
     Worker,
     /// All CPUs that the process may use.
@@ -159,7 +159,7 @@ impl Role {
 }
 
 /// CPUs of `some` that are in `others` as well.
-pub(super) fn both(some: &[usize], others: &[usize]) -> Vec<usize> {
+pub(crate) fn both(some: &[usize], others: &[usize]) -> Vec<usize> {
     some.iter().copied().filter(|cpu| others.contains(cpu)).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Where a daemon has its configuration from: read at the start, and again at each reload. May block; no clock is read.
 
-use super::failure::Failure;
 use crate::config::Config;
+use crate::daemon::failure::Failure;
 
 /// Reads the configuration: at the start, and at each reload.
 pub struct Loader(Box<dyn FnMut() -> Result<Config, Failure> + Send>);
@@ -16,7 +16,7 @@ impl Loader {
     ///
     /// # Errors
     /// It cannot be read, or is wrong.
-    pub(super) fn load(&mut self) -> Result<Config, Failure> {
+    pub(crate) fn load(&mut self) -> Result<Config, Failure> {
         (self.0)()
     }
 
