@@ -4,63 +4,47 @@
 //! | --- | --- |
 //! | `change/` | from the set that runs to the set that is wanted, at a start as at a reload |
 //! | `disk/` | the threads that write to the disk: recordings, and the flight recorder's file |
+//! | `main/` | main: an event loop that starts, watches, changes, answers and stops, and waits for nothing but the next event |
 //! | `metrics/` | the metrics thread: it takes what the workers send, counts and judges it, tells the log, and feeds the recorder and the flight recorder |
 //! | `outputs/` | what keeps outputs safe when their tasks do not: the guard, who writes for it, and the plan for when the process is gone; and what the targets hold |
 //! | `preview/` | before a start: whether the deadlines can hold, what it would open, what the kernel would grant, and which layout keeps responses lowest. Nothing is changed |
 //! | `virtual_clock/` | the same on the virtual clock: the loop that `run` uses, with tasks that compute, recordings, and models of what is measured |
 //! | `watch/` | whether every worker advances, on time and on its clock |
-//! | `run`, `connections` | main: an event loop that waits for nothing but the next event; what it is connected to |
-//! | `ending` | the way to the end of a run: workers are stopped, hung ticks are waited for |
-//! | `finish` | the end of a run: every thread comes to its end, and the numbers are summed up |
-//! | `requests` | the flags by which others ask main for something |
 //! | `busy` | warnings while the builder takes long |
 //! | `left_outputs` | the safe values of outputs whose tasks have stopped, or whose process has |
-//! | `crash_report` | what is left to do when hertzd or a user's library has crashed, or was sent such a signal |
-//! | `status_socket`, `summary`, `condition`, `reloads` | what others can see of it |
 //! | `plan` | schedules; the same on the virtual clock |
 //!
 //! Time comes from the kernel's clocks. No task runs on these threads, and none of them is waited for by a worker.
 
 mod busy;
 mod change;
-mod clients;
-mod condition;
-mod connections;
-mod crash_report;
 mod disk;
-mod ending;
 mod failure;
-mod finish;
 mod left_outputs;
+mod main;
 mod metrics;
 mod outputs;
 mod patience;
 mod plan;
-mod present;
 mod preview;
-mod reloads;
-mod requests;
-mod run;
-mod status_socket;
-mod summary;
 mod virtual_clock;
 mod watch;
 
 pub(crate) use change::diff::{Change, Diff, Sections};
 pub(crate) use change::digest::Keys;
 pub use change::loader::Loader;
-pub(crate) use connections::Progress;
-pub use connections::{Connections, Options};
 pub(crate) use disk::flight_thread::FlightOptions;
 pub(crate) use failure::Failure;
+pub(crate) use main::connections::Progress;
+pub use main::connections::{Connections, Options};
+pub use main::requests::Requests;
+pub use main::run::run;
+pub(crate) use main::summary::DaemonSummary;
 pub(crate) use outputs::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan};
 pub(crate) use preview::capacity::{Capacity, Finding, capacities};
 pub(crate) use preview::examination::{examined, told};
 pub(crate) use preview::layout;
 pub(crate) use preview::look::{Looked, look};
-pub use requests::Requests;
-pub use run::run;
-pub(crate) use summary::DaemonSummary;
 pub(crate) use virtual_clock::ledger::SimulatedTick;
 pub(crate) use virtual_clock::models::{ModelError, Models};
 pub use virtual_clock::simulate::{SimulateOptions, simulate};

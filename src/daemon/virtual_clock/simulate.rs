@@ -9,8 +9,8 @@ use super::models::Models;
 use super::virtual_tasks::{Graph, Shown, VirtualTask};
 use crate::channels::{Counts, Sent};
 use crate::config::{Config, TaskConfig};
+use crate::daemon::main::summary::{Used, asked, summary, target_affordable, task_summary};
 use crate::daemon::plan::{self, Epoch, TaskTerms, Window};
-use crate::daemon::summary::{Used, asked, summary, target_affordable, task_summary};
 use crate::metrics::{
     GrantedSummary, Metrics, Progress, RecordsSummary, Summary, TaskSummary, WorkerFacts, WorkerSummary,
 };

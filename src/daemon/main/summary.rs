@@ -3,16 +3,16 @@
 //! All counts are the workers' own, and right even where records were dropped: those of a worker that has ended come with its
 //! report, those of one that runs are as new as the view of the metrics. Reads no clock.
 
-use super::change::diff::Sections;
-use super::change::running::{Running, RunningTask};
-use super::change::running_set::RunningSet;
 use super::condition;
-use super::disk::recorder_thread::Outputs;
-use super::metrics::metrics_thread::View;
-use super::plan::TaskTerms;
-use super::watch::stall::StallLooks;
 use crate::channels::Counts;
 use crate::config::{Scheduling, Spin, WorkerConfig};
+use crate::daemon::change::diff::Sections;
+use crate::daemon::change::running::{Running, RunningTask};
+use crate::daemon::change::running_set::RunningSet;
+use crate::daemon::disk::recorder_thread::Outputs;
+use crate::daemon::metrics::metrics_thread::View;
+use crate::daemon::plan::TaskTerms;
+use crate::daemon::watch::stall::StallLooks;
 use crate::kinds::alarm::{AlarmState, Level};
 use crate::log::journal;
 use crate::metrics::{
@@ -33,7 +33,7 @@ use std::sync::Arc;
 /// What the status socket sends.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// All that there is to say.
     Snapshot(Box<Snapshot>),
     /// Nothing is known of the tasks yet.
@@ -51,7 +51,7 @@ pub(crate) struct Snapshot {
     pub summary: Summary,
     /// The alarms, by task; absent without any.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) alarms: Option<Vec<AlarmSummary>>,
+    pub(crate) alarms: Option<Vec<AlarmSummary>>,
     /// The daemon itself.
     pub daemon: DaemonSummary,
 }
@@ -110,24 +110,24 @@ pub(crate) struct BusySummary {
 
 /// What a worker has used.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Used {
-    pub(super) elapsed: Span,
-    pub(super) cpu_time: Span,
-    pub(super) wakes: u64,
-    pub(super) spun: Span,
-    pub(super) fell_short: bool,
+pub(crate) struct Used {
+    pub(crate) elapsed: Span,
+    pub(crate) cpu_time: Span,
+    pub(crate) wakes: u64,
+    pub(crate) spun: Span,
+    pub(crate) fell_short: bool,
 }
 
 impl Used {
     /// The shares of one processor that were used, and that were spent in spin tails.
-    pub(super) fn shares(&self) -> (f64, f64) {
+    pub(crate) fn shares(&self) -> (f64, f64) {
         let share = |span: Span| if self.elapsed > Span::ZERO { span.seconds() / self.elapsed.seconds() } else { 0.0 };
         (share(self.cpu_time), share(self.spun))
     }
 }
 
 /// The summary of these workers and tasks, which run or have ended.
-pub(super) fn summary(
+pub(crate) fn summary(
     runs: bool,
     host: &Host,
     workers: Vec<WorkerSummary>,
@@ -164,7 +164,7 @@ pub(super) fn summary(
 }
 
 /// The summary of one task.
-pub(super) fn task_summary(
+pub(crate) fn task_summary(
     terms: &TaskTerms,
     worker: &str,
     progress: Progress,
@@ -223,12 +223,12 @@ pub(super) fn task_summary(
 }
 
 /// The names of the tasks in `set`.
-pub(super) fn names(set: &RunningSet) -> BTreeSet<&str> {
+pub(crate) fn names(set: &RunningSet) -> BTreeSet<&str> {
     set.in_force().flat_map(|running| running.tasks.iter().map(|task| task.terms.name.as_str())).collect()
 }
 
 /// How the alarms of the tasks in `set` are at `now`.
-pub(super) fn alarms(alarms: Option<&[AlarmState]>, set: &RunningSet, now: Instant) -> Option<Vec<AlarmSummary>> {
+pub(crate) fn alarms(alarms: Option<&[AlarmState]>, set: &RunningSet, now: Instant) -> Option<Vec<AlarmSummary>> {
     let names = names(set);
     let summary = |alarm: &AlarmState| AlarmSummary {
         task: alarm.task.clone(),
@@ -243,13 +243,13 @@ pub(super) fn alarms(alarms: Option<&[AlarmState]>, set: &RunningSet, now: Insta
 }
 
 /// What a summary is made from.
-pub(super) struct Sources<'a> {
-    pub(super) host: &'a Host,
-    pub(super) set: &'a RunningSet,
-    pub(super) memory_locked: bool,
-    pub(super) view: &'a View,
-    pub(super) outputs: &'a Outputs,
-    pub(super) now: Instant,
+pub(crate) struct Sources<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) set: &'a RunningSet,
+    pub(crate) memory_locked: bool,
+    pub(crate) view: &'a View,
+    pub(crate) outputs: &'a Outputs,
+    pub(crate) now: Instant,
 }
 
 /// The summary of the set that has ended, or that runs: then with how it is doing, by these looks at the workers. It has the
@@ -400,12 +400,12 @@ fn worker_summary(
 }
 
 /// Whether its spin tail's target can be paid; `None`: it has none.
-pub(super) fn target_affordable(config: &WorkerConfig, fell_short: bool) -> Option<bool> {
+pub(crate) fn target_affordable(config: &WorkerConfig, fell_short: bool) -> Option<bool> {
     matches!(config.spin, Spin::Auto { target: Some(_), .. }).then_some(!fell_short)
 }
 
 /// What a worker asks for.
-pub(super) fn asked(config: &WorkerConfig) -> AskedSummary {
+pub(crate) fn asked(config: &WorkerConfig) -> AskedSummary {
     let (policy, priority) = match config.scheduling {
         Scheduling::Fifo { priority } => ("fifo", priority),
         Scheduling::Rr { priority } => ("rr", priority),

@@ -32,7 +32,7 @@ const ROUNDS: usize = 8;
 
 /// The status socket and its thread; dropped, it is gone. Snapshots are of type `S`.
 #[derive(Debug)]
-pub(super) struct StatusSocket<S> {
+pub(crate) struct StatusSocket<S> {
     entry: Entry,
     own: (u64, u64), // device and inode of the socket that was bound
     ending: Arc<AtomicBool>,

@@ -3,10 +3,10 @@
 //!
 //! Time is an argument. Nothing here waits: main calls it every few milliseconds while a run ends.
 
-use super::change::running::Running;
-use super::change::running_set::RunningSet;
 use super::finish::STOP_TAKES;
-use super::metrics::metrics_thread::MetricsThread;
+use crate::daemon::change::running::Running;
+use crate::daemon::change::running_set::RunningSet;
+use crate::daemon::metrics::metrics_thread::MetricsThread;
 use crate::sys::notify;
 use crate::time::{Instant, Span};
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ const QUICK_STOP: Span = Span::from_millis(200);
 
 /// How far the end of a run is.
 #[derive(Debug)]
-pub(super) struct Ending {
+pub(crate) struct Ending {
     patience: Span,         // with workers that do not advance
     since: Option<Instant>, // a stop was asked for
     delayed: bool,          // which has been logged
@@ -27,7 +27,7 @@ pub(super) struct Ending {
 
 impl Ending {
     /// None is under way. A worker that has kept it waiting for `patience` will be given up.
-    pub(super) fn new(patience: Span) -> Self {
+    pub(crate) fn new(patience: Span) -> Self {
         Self { patience, since: None, delayed: false, over: BTreeSet::new() }
     }
 
@@ -37,20 +37,20 @@ impl Ending {
     }
 
     /// Asks the workers to stop from now on.
-    pub(super) fn stop(&mut self, now: Instant) {
+    pub(crate) fn stop(&mut self, now: Instant) {
         if self.since.is_none() {
             (self.since, self.delayed) = (Some(now), false);
         }
     }
 
     /// From now on, workers are waited for no longer than this.
-    pub(super) fn hurry(&mut self, patience: Span) {
+    pub(crate) fn hurry(&mut self, patience: Span) {
         self.patience = self.patience.min(patience);
     }
 
     /// Repeats the request to stop. Hands over the final counts of workers that have ended and finishes their recordings, even if the tick of another
     /// worker never returns.
-    pub(super) fn advance(&mut self, now: Instant, set: &mut RunningSet, metrics: &MetricsThread) {
+    pub(crate) fn advance(&mut self, now: Instant, set: &mut RunningSet, metrics: &MetricsThread) {
         if self.since.is_none() && set.past_length(now).is_none() {
             return;
         }
@@ -75,7 +75,7 @@ impl Ending {
 
     /// Whether nothing is left to wait for: every worker has ended, or what is left is given up. Main has looked without a
     /// gap for `watched`: while it was stopped itself, no tick could return.
-    pub(super) fn is_over(&self, now: Instant, watched: Span, set: &mut RunningSet) -> bool {
+    pub(crate) fn is_over(&self, now: Instant, watched: Span, set: &mut RunningSet) -> bool {
         let ended = set.has_ended(now, |overdue| overdue.min(watched) > self.patience);
         match self.since {
             Some(since) => ended || (now - since).min(watched) > self.patience,
@@ -85,7 +85,7 @@ impl Ending {
     }
 
     /// What the status adds: that a stop is under way, or for which workers a run waits that is over.
-    pub(super) fn status(&self, now: Instant, set: &RunningSet) -> String {
+    pub(crate) fn status(&self, now: Instant, set: &RunningSet) -> String {
         if self.since.is_some() {
             return "; a stop is under way".into();
         }
@@ -98,7 +98,7 @@ impl Ending {
     }
 
     /// How long a worker that does not advance is waited for.
-    pub(super) fn patience(&self) -> Span {
+    pub(crate) fn patience(&self) -> Span {
         self.patience
     }
 }

@@ -1,12 +1,12 @@
 //! The end of a run: every thread comes to its end, within a limited time each, and the numbers are summed up.
 
-use super::change::builder::BuilderEnd;
-use super::change::running_set::{RunningSet, Threads};
-use super::disk::recorder_thread::RecorderEnd;
-use super::metrics::metrics_thread::View;
-use super::plan;
 use super::summary::{self, Sources};
-use super::watch::notices;
+use crate::daemon::change::builder::BuilderEnd;
+use crate::daemon::change::running_set::{RunningSet, Threads};
+use crate::daemon::disk::recorder_thread::RecorderEnd;
+use crate::daemon::metrics::metrics_thread::View;
+use crate::daemon::plan;
+use crate::daemon::watch::notices;
 use crate::log;
 use crate::metrics::{Summary, TaskHealth, TaskSnapshot, TaskSummary};
 use crate::sys::clock::KernelClock;
@@ -18,7 +18,7 @@ use crate::worker::WorkerEnd;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// How long a stop waits: for the ticks that run, unless [`Options`](super::Options) say otherwise; for a log that takes nothing,
+/// How long a stop waits: for the ticks that run, unless [`Options`](crate::daemon::Options) say otherwise; for a log that takes nothing,
 /// before and after it waits for a file system that a recording is on and that makes no progress; for the flight recorder; for the
 /// builder.
 /// docs/running.md adds them up.
@@ -41,7 +41,7 @@ pub struct Outcome {
 }
 
 /// Lets every thread come to its end, and sums up. Ticks that have not returned were waited for during `patience`.
-pub(super) fn finish(
+pub(crate) fn finish(
     host: &Host,
     mut set: RunningSet,
     threads: Threads,

@@ -1,8 +1,8 @@
 //! How to run, and what a run is connected to. Plain values.
 
-use super::disk::flight_thread::FlightOptions;
 use super::finish::TICK_PATIENCE;
 use super::requests::Requests;
+use crate::daemon::disk::flight_thread::FlightOptions;
 use crate::log::{LogOutput, Output};
 use crate::metrics::Totals;
 use crate::site::Roots;

@@ -4,7 +4,7 @@
 //! Runs on a thread of its own while the crashed one waits, for a limited time. What the crashed thread had locked stays locked: if that was
 //! the allocator, nothing here comes to its end, and the crash handler writes its line alone. May block; reads no clock.
 
-use super::outputs::guard_thread::GuardThread;
+use crate::daemon::outputs::guard_thread::GuardThread;
 use crate::log::{Message, journal, make_ready};
 use crate::sys::crash::{self, Crash, Inside};
 use std::fs;
@@ -13,7 +13,7 @@ use tracing::error;
 
 /// From now on a crash is reported here, and a signal that was sent. For the main thread, which is to hear of an end also while a library that is
 /// loaded hangs.
-pub(super) fn watch(guard: Arc<GuardThread>) {
+pub(crate) fn watch(guard: Arc<GuardThread>) {
     make_ready();
     crash::report_to(make_ready, move |crash| report(crash, &guard));
     crash::watch();

@@ -25,7 +25,7 @@ const SLOW: usize = 32;
 const STACK: usize = 128 << 10;
 
 #[derive(Debug)]
-pub(super) struct Clients {
+pub(crate) struct Clients {
     most: usize,
     by_user: Mutex<HashMap<u32, Counts>>,
 }
@@ -38,7 +38,7 @@ struct Counts {
 
 /// A connection that has a place.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     stream: UnixStream,
     user: u32,
     slow: bool,
@@ -46,18 +46,18 @@ pub(super) struct Client {
 }
 
 impl Clients {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let most = descriptors::limit().map_or(FEWEST, |limit| (limit / 8).clamp(FEWEST, MOST));
         Self::of(usize::try_from(most).unwrap_or(usize::MAX))
     }
 
     /// With so many places.
-    pub(super) fn of(most: usize) -> Self {
+    pub(crate) fn of(most: usize) -> Self {
         Self { most, by_user: Mutex::default() }
     }
 
     /// Gives the connection a place; `None`: it is closed, since there is none left, or none for its user.
-    pub(super) fn take(self: &Arc<Self>, stream: UnixStream) -> Option<Client> {
+    pub(crate) fn take(self: &Arc<Self>, stream: UnixStream) -> Option<Client> {
         let user = peer::user(&stream).ok()?;
         let mut counts = self.counts();
         let all: usize = counts.values().map(|counts| counts.open).sum();
@@ -76,7 +76,7 @@ impl Clients {
 
 impl Client {
     /// Writes what the reader takes at once, and the rest on another thread; closes the connection.
-    pub(super) fn send(mut self, text: &Arc<String>) {
+    pub(crate) fn send(mut self, text: &Arc<String>) {
         // An error below means that the reader has gone, or that it takes nothing: both end the connection.
         let now = self.stream.set_nonblocking(true).and_then(|()| self.stream.write(text.as_bytes()));
         let sent = now.unwrap_or(0);

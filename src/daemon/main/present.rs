@@ -1,14 +1,14 @@
 //! What the set that runs shows of itself now: its summary, and the one sentence about it. Time is a value; never blocks.
 
-use super::change::cool_cpus::CoolCpus;
-use super::change::running_set::{RunningSet, Threads};
 use super::condition::{self, Glance};
 use super::ending::Ending;
-use super::metrics::metrics_thread::View;
-use super::metrics::views::Views;
 use super::reloads::Reloads;
 use super::summary::{self, Sources};
-use super::watch::stall::StallLooks;
+use crate::daemon::change::cool_cpus::CoolCpus;
+use crate::daemon::change::running_set::{RunningSet, Threads};
+use crate::daemon::metrics::metrics_thread::View;
+use crate::daemon::metrics::views::Views;
+use crate::daemon::watch::stall::StallLooks;
 use crate::metrics::{Summary, TaskSummary};
 use crate::sys::host::Host;
 use crate::time::Instant;
@@ -16,7 +16,7 @@ use crate::time::Instant;
 /// The summary of the set that runs at `now`, with the latest view of the metrics and the tasks that `keep` chooses, and the one
 /// sentence about it, for which those that are troubled are enough.
 #[expect(clippy::too_many_arguments, reason = "parts of the daemon, of which its callers hold others")]
-pub(super) fn present(
+pub(crate) fn present(
     host: &Host,
     set: &RunningSet,
     threads: &Threads,

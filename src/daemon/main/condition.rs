@@ -2,10 +2,10 @@
 //!
 //! Pure but for a look at what the workers show; nothing waits.
 
-use super::busy::Busy;
-use super::change::running::Running;
-use super::change::running_set::RunningSet;
-use super::watch::stall::{Stall, StallLooks};
+use crate::daemon::busy::Busy;
+use crate::daemon::change::running::Running;
+use crate::daemon::change::running_set::RunningSet;
+use crate::daemon::watch::stall::{Stall, StallLooks};
 use crate::metrics::{Ailment, MissSummary, RecentMiss, Summary, TaskHealth, TaskState, TaskSummary, WindowSummary};
 use crate::time::{Instant, Span};
 use crate::worker::Activity;
@@ -25,7 +25,7 @@ fn miss_summary(miss: &RecentMiss, age: Span) -> MissSummary {
 }
 
 /// Enters how a task is doing into its summary.
-pub(super) fn show(summary: &mut TaskSummary, running: &Running, id: u32, health: &TaskHealth, looks: StallLooks) {
+pub(crate) fn show(summary: &mut TaskSummary, running: &Running, id: u32, health: &TaskHealth, looks: StallLooks) {
     let TaskHealth { short, long, ailment, misses, late_chains, .. } = health;
     let [of_short, of_long] = late_chains.map_or([None; 2], |late| late.map(Some));
     summary.last_10s = Some(WindowSummary { late_chains: of_short, ..(*short).into() });
@@ -72,7 +72,7 @@ pub(super) fn show_ended(summary: &mut TaskSummary, health: &TaskHealth) {
 }
 
 /// What the start waits for at `now`, while `busy` is what the builder does; `None`: it is over.
-pub(super) fn starting(set: &RunningSet, busy: Option<Busy>, now: Instant) -> Option<String> {
+pub(crate) fn starting(set: &RunningSet, busy: Option<Busy>, now: Instant) -> Option<String> {
     if set.epoch.is_none() {
         // The builder has prepared everything, and main hands the tasks to their workers.
         return Some(busy.map_or_else(|| "its workers are about to begin".into(), |busy| busy.activity));
@@ -90,7 +90,7 @@ pub(super) fn starting(set: &RunningSet, busy: Option<Busy>, now: Instant) -> Op
 
 /// What the one sentence says of tasks that are well: how many there are, and what became of their releases lately.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Glance {
+pub(crate) struct Glance {
     tasks: usize,
     missed: u64,
     due: u64,
@@ -98,7 +98,7 @@ pub(super) struct Glance {
 }
 
 impl Glance {
-    pub(super) fn add(&mut self, task: &TaskSummary) {
+    pub(crate) fn add(&mut self, task: &TaskSummary) {
         self.tasks += 1;
         if let Some(window) = task.last_10s {
             self.missed += window.missed;
@@ -110,7 +110,7 @@ impl Glance {
 
 /// The one sentence: whether all is well, and why not; else what the start waits for; else what runs, and how much of it was
 /// missed. The summary need not have the tasks that are well.
-pub(super) fn sentence(summary: &Summary, glance: Glance, starting: Option<String>) -> String {
+pub(crate) fn sentence(summary: &Summary, glance: Glance, starting: Option<String>) -> String {
     match (&summary.reason, starting) {
         (Some(reason), _) => return format!("not well: {reason}"),
         (None, Some(waits)) => return format!("starting: {waits}"),

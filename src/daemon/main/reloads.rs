@@ -1,17 +1,17 @@
 //! The outcome of the reloads so far.
 
-use super::change::diff::{Change, Diff};
-use super::failure::Failure;
+use crate::daemon::change::diff::{Change, Diff};
+use crate::daemon::failure::Failure;
 use crate::log::Message;
 use tracing::{error, info};
 
 /// The outcome of the reloads so far.
 #[derive(Debug, Default)]
-pub(super) struct Reloads {
-    pub(super) done: u64,
-    pub(super) refused: u64,
+pub(crate) struct Reloads {
+    pub(crate) done: u64,
+    pub(crate) refused: u64,
     pub(super) refused_last: bool,
-    pub(super) last: String,
+    pub(crate) last: String,
 }
 
 impl Reloads {
@@ -26,7 +26,7 @@ impl Reloads {
     }
 
     /// A reload was refused.
-    pub(super) fn refuse(&mut self, failure: &Failure) {
+    pub(crate) fn refuse(&mut self, failure: &Failure) {
         let text = match failure {
             Failure::Config(problems) => problems.report(false, "the old configuration stays in force"),
             other => format!("{other}; the old configuration stays in force"),

@@ -44,7 +44,7 @@ impl Requests {
     }
 
     /// Receives something after each request.
-    pub(super) fn woken(&self) -> &Receiver<()> {
+    pub(crate) fn woken(&self) -> &Receiver<()> {
         &self.woken
     }
 
