@@ -1,18 +1,19 @@
 //! The wiring: a set of workers and tasks is started, watched, changed, stopped and summed up.
 //!
-//! | file | what it does |
+//! | folder or file | what it does |
 //! | --- | --- |
-//! | `change/` | from the set that runs to the set that is wanted, at a start as at a reload |
-//! | `disk/` | the threads that write to the disk: recordings, and the flight recorder's file |
 //! | `main/` | main: an event loop that starts, watches, changes, answers and stops, and waits for nothing but the next event |
-//! | `metrics/` | the metrics thread: it takes what the workers send, counts and judges it, tells the log, and feeds the recorder and the flight recorder |
-//! | `outputs/` | what keeps outputs safe when their tasks do not: the guard, who writes for it, and the plan for when the process is gone; and what the targets hold |
-//! | `preview/` | before a start: whether the deadlines can hold, what it would open, what the kernel would grant, and which layout keeps responses lowest. Nothing is changed |
-//! | `virtual_clock/` | the same on the virtual clock: the loop that `run` uses, with tasks that compute, recordings, and models of what is measured |
+//! | `change/` | from the set that runs to the set that is wanted, at a start as at a reload |
 //! | `watch/` | whether every worker advances, on time and on its clock |
-//! | `busy` | warnings while the builder takes long |
-//! | `left_outputs` | the safe values of outputs whose tasks have stopped, or whose process has |
-//! | `plan` | schedules; the same on the virtual clock |
+//! | `metrics/` | the metrics thread: it takes what the workers send, counts and judges it, tells the log, and feeds the recorder and the flight recorder |
+//! | `disk/` | the threads that write to the disk: recordings, and the flight recorder's file |
+//! | `outputs/` | what keeps outputs safe when their tasks do not: the guard, who writes for it, and the plan for when the process is gone; and what the targets hold |
+//! | `preview/` | before a start: whether the deadlines can hold, what it would open, what the kernel would grant, and which layout keeps responses lowest |
+//! | `virtual_clock/` | the same on the virtual clock: the loop that `run` uses, with tasks that compute, recordings, and models of what is measured |
+//! | `plan` | from a checked configuration to what the threads are given: schedules, paces, sizes |
+//! | `busy`, `patience` | warnings while another thread takes long; how long main waits for one at the end |
+//! | `failure` | why nothing was run, or why a reload was refused |
+//! | `left_outputs` | outputs that processes before this one have left without their safe values |
 //!
 //! Time comes from the kernel's clocks. No task runs on these threads, and none of them is waited for by a worker.
 

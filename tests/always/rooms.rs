@@ -157,6 +157,11 @@ fn a_forbidden_use_is_found_in_the_real_code() {
         ("worker/run.rs", "use tracing::info;", "worker/run.rs names tracing::info"),
         ("pacing/credit.rs", "fn f() { std::fs::read(\"x\"); }", "pacing/credit.rs names std::fs::read"),
         ("metrics/task.rs", "use super::Metrics;", "metrics/task.rs uses metrics/mod.rs"),
+        (
+            "daemon/watch/stall.rs",
+            "use crate::daemon::main::run::run;",
+            "daemon/watch/stall.rs uses daemon/main/run.rs",
+        ),
         ("cli/base/app.rs", "use crate::cli::check;\nfn f() { check::check(); }", "cli/base/app.rs uses cli/check.rs"),
     ] {
         let found = violations(&documented(), &sources_with(path, line));
