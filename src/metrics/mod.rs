@@ -24,6 +24,7 @@ mod recent;
 mod steps;
 mod summary;
 mod task;
+mod task_summary;
 mod tasks;
 mod timeline;
 mod weigh;
@@ -46,13 +47,16 @@ pub(crate) use machine::{
 #[cfg(test)]
 pub(crate) use missed::LateTick;
 pub(crate) use missed::{Missed, Share};
+pub use summary::Summary;
 pub(crate) use summary::{
     AskedSummary, ClockStepSummary, CoolSummary, EndedRecordingSummary, FlightSummary, GrantedSummary, GuardSummary,
-    HeldSummary, HostSummary, JournalSummary, LatencySummary, MissSummary, PastSummary, ReadbackSummary,
-    RecordedSummary, RecordsSummary, ThreadPolicySummary, ValueSummary, WindowSummary, WorkerSummary,
+    HostSummary, JournalSummary, ReadbackSummary, RecordsSummary, ThreadPolicySummary, WorkerSummary,
 };
-pub use summary::{Summary, TaskState, TaskSummary};
 pub(crate) use task::{Spans, TaskSnapshot, Totals};
+pub(crate) use task_summary::{
+    HeldSummary, LatencySummary, MissSummary, PastSummary, RecordedSummary, ValueSummary, WindowSummary,
+};
+pub use task_summary::{TaskState, TaskSummary};
 pub(crate) use weigh::Threads;
 pub(crate) use well::{is_troubled, trouble, trouble_now};
 
