@@ -156,7 +156,7 @@ fn a_forbidden_use_is_found_in_the_real_code() {
         ("time.rs", "fn f() { crate::config::schema(todo!()); }", "time.rs uses config/schema.rs"),
         ("worker/run.rs", "use tracing::info;", "worker/run.rs names tracing::info"),
         ("pacing/credit.rs", "fn f() { std::fs::read(\"x\"); }", "pacing/credit.rs names std::fs::read"),
-        ("metrics/task.rs", "use super::Metrics;", "metrics/task.rs uses metrics/mod.rs"),
+        ("metrics/task.rs", "use super::Metrics;", "metrics/task.rs uses metrics/collect.rs"),
         (
             "daemon/watch/stall.rs",
             "use crate::daemon::main::run::run;",

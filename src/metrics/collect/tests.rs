@@ -1,9 +1,9 @@
 //! Metrics as a whole: what was missed adds up, also where no record reports it.
 
 use super::*;
-use crate::channels::{Outcome, Sent, TickError};
+use crate::channels::{Outcome, TickError};
+use crate::metrics::*;
 use crate::pacing::Rate;
-use crate::time::Span;
 use proptest::prelude::*;
 
 #[test]
