@@ -3,6 +3,8 @@
 //! It runs no task, and waits for nothing but the next event: what may block is done by the builder, the recorder and the
 //! metrics thread. Only the end of a run waits for those, for a limited time each.
 
+mod start;
+
 use super::connections::{Connections, Options, Progress};
 use super::ending::Ending;
 use super::finish::{self, Outcome, TICK_PATIENCE};
@@ -11,37 +13,28 @@ use super::reloads::Reloads;
 use super::status_socket::StatusSocket;
 use super::summary::{self, Answer, BusySummary, DaemonSummary, Snapshot};
 use crate::daemon::busy::LongWait;
-use crate::daemon::change::builder::Builder;
 use crate::daemon::change::cool_cpus::CoolCpus;
-use crate::daemon::change::cpu_places::AllowedCpus;
 use crate::daemon::change::loader::Loader;
 use crate::daemon::change::prepared::Prepared;
 use crate::daemon::change::running_set::{RunningSet, Threads};
-use crate::daemon::disk::flight_thread::FlightThread;
-use crate::daemon::disk::recorder_thread::RecorderThread;
 use crate::daemon::failure::Failure;
-use crate::daemon::metrics::metrics_thread::{Depth, MetricsThread};
-use crate::daemon::metrics::tick_feed;
+use crate::daemon::metrics::metrics_thread::Depth;
 use crate::daemon::metrics::views::Views;
-use crate::daemon::outputs::guard_thread::GuardThread;
-use crate::daemon::outputs::plan_file::PlanFile;
 use crate::daemon::watch::cpu_limit::CpuLimit;
 use crate::daemon::watch::notices::{self, ServiceNotices};
 use crate::daemon::watch::stall::StallLooks;
 use crate::kinds::output::Reopened;
-use crate::log::LogOutput;
 use crate::metrics::{Summary, is_troubled};
-use crate::site::{Common, Site};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
-use crate::sys::thread::helper::{self, Death};
-use crate::sys::{descriptors, notify, signals, thread};
+use crate::sys::notify;
+use crate::sys::thread::helper::Death;
 use crate::time::{Clock, Instant, Span};
 use crate::worker::WorkerEnd;
-use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
+use crossbeam_channel::{Receiver, Sender, never, select};
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::{error, warn};
+use tracing::error;
 
 /// How often main looks whether all is well, and shows progress, without a watchdog that wants to be fed more often.
 const LOOK_EVERY: Span = Span::from_millis(250);
@@ -141,89 +134,7 @@ pub fn run(load: impl Into<Loader>, options: &Options, connections: Connections<
     Ok(finish::finish(&daemon.host, daemon.set, daemon.threads, daemon.ending.patience(), daemon.faults))
 }
 
-impl<'a> Daemon<'a> {
-    /// Makes the threads, and lets the builder begin.
-    fn new(load: Loader, options: &Options, mut connections: Connections<'a>) -> Result<Self, Failure> {
-        if options.shadow {
-            warn!(
-                "SHADOW RUN: all tasks compute, and no output writes anything; what one would write is its value `applied`"
-            );
-        }
-        // What a program may have open by default is soon used up by many tasks. Where this is refused, the limit is what it was.
-        let _ = descriptors::raise_limit();
-        let listen = |path| StatusSocket::listen(path, options.status_readers);
-        let status = options.status_socket.as_deref().map(listen).transpose();
-        let status = status.map_err(|reason| Failure::System("the status socket", reason))?;
-        signals::catch_interrupts().map_err(|reason| Failure::System("handling signals", reason))?;
-        let output = std::mem::replace(&mut connections.output, Box::new(LogOutput));
-        let (done, ended) = unbounded();
-        let common = Arc::<Common>::default();
-        let allowed = AllowedCpus::of_this_process();
-        // These threads, and those that the builder makes, leave signals to main.
-        let spawn = || {
-            let failed = |what| move |reason| Failure::System(what, reason);
-            let (feed, fed) = tick_feed::feed();
-            let guard = Arc::new(GuardThread::default());
-            super::crash_report::watch(guard.clone());
-            let (flight, flies) =
-                FlightThread::spawn(options.flight.as_ref()).map_err(failed("the flight recorder's thread"))?;
-            let plan = || {
-                PlanFile::at(
-                    options.safe_plan.clone(),
-                    options.status_readers,
-                    options.left_plans.clone(),
-                    common.clone(),
-                )
-            };
-            Ok::<_, Failure>(Threads {
-                flight,
-                metrics: MetricsThread::spawn(output, feed, flies, common.of())
-                    .map_err(failed("the metrics thread"))?,
-                recorder: RecorderThread::spawn(fed).map_err(failed("the recorder thread"))?,
-                builder: Builder::spawn(
-                    load,
-                    Site::of(common.clone(), options.roots.clone()),
-                    guard.clone(),
-                    plan(),
-                    allowed.clone(),
-                    done,
-                )
-                .map_err(failed("the builder thread"))?,
-                guard,
-                relays: common.of(),
-            })
-        };
-        let threads = thread::with_signals_blocked(spawn);
-        let threads = threads.map_err(|reason| Failure::System("blocking signals", reason))??;
-        let set = RunningSet::new(options.length, options.shadow);
-        threads.builder.prepare(set.sections.clone(), set.joints.clone(), set.held());
-        Ok(Self {
-            host: Host::read(),
-            started: KernelClock::realtime().now(),
-            set,
-            threads,
-            cool: CoolCpus::new(allowed),
-            connections,
-            ended,
-            status,
-            waiting: None,
-            views: Views::default(),
-            looked: Instant::ZERO,
-            notices: ServiceNotices::new(),
-            cpu_limit: CpuLimit::of_this_process(KernelClock::monotonic().now()),
-            reloads: Reloads::default(),
-            reload_began: Instant::ZERO,
-            long_wait: LongWait::default(),
-            phase: Phase::Preparing,
-            ending: Ending::new(options.stop_timeout),
-            wait: Span::ZERO,
-            deaths: helper::deaths(),
-            faults: Vec::new(),
-            reopened: common.of(),
-            changed: 0,
-        })
-    }
-
+impl Daemon<'_> {
     /// Waits for something to happen, for as long as nothing has to be looked at.
     fn next_event(&mut self) -> Result<(), Failure> {
         let queries = match (&self.status, &self.waiting) {
