@@ -2,7 +2,7 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `builder`, `loader`, `assemble`, `prepared` | the thread that does what may block: reads the configuration, opens devices, starts workers; what it hands to main |
+//! | `builder`, `builder_loop`, `loader`, `assemble`, `prepared` | the thread that does what may block: reads the configuration, opens devices, starts workers; what it hands to main |
 //! | `diff`, `digest` | what differs |
 //! | `running_set`, `running` | main's steps from one set to the other; the set that runs |
 //! | `joints` | the links between tasks, of which one takes the values of the other |
@@ -12,6 +12,7 @@
 
 pub(super) mod assemble;
 pub(super) mod builder;
+pub(super) mod builder_loop;
 pub(super) mod cool_cpus;
 pub(super) mod cpu_places;
 pub(super) mod diff;

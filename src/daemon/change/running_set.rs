@@ -4,7 +4,8 @@
 //! worker that stays is handed its new tasks and takes them between two ticks, the others are asked to end, and main polls
 //! until all have. Then the workers that are new begin.
 
-use super::builder::{Builder, Held};
+use super::builder::Builder;
+use super::builder_loop::Held;
 use super::diff::{Diff, Sections};
 use super::joints::Joints;
 use super::prepared::{Prepared, WantedWorker};

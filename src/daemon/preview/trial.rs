@@ -3,7 +3,7 @@
 //! May block. The threads end before it returns; locked memory stays locked.
 
 use crate::config::{Config, Scheduling, WorkerConfig};
-use crate::daemon::change::builder::spawn;
+use crate::daemon::change::builder_loop::spawn;
 use crate::daemon::change::grants;
 use crate::daemon::outputs::guard_grant;
 use crate::daemon::plan;
