@@ -53,7 +53,7 @@ fn send(mut port: &File, level: f64) -> io::Result<()> {
 
 fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     section.acts();
-    let (input, port) = (section.input(&INPUT), section.path(&PORT));
+    let (input, port) = (section.input_that_ages(&INPUT), section.path(&PORT));
     let (task, period) = (section.name().to_owned(), section.period()?);
     let (input, port) = (input?, port?);
     if section.is_shadow() {

@@ -125,6 +125,11 @@ impl Input {
         }
     }
 
+    /// Whether it is above 0; `None` unless its quality is good.
+    pub(crate) fn is_on(&self) -> Option<bool> {
+        (self.quality() == Quality::Good).then(|| self.get() > 0.0)
+    }
+
     /// What it is worth at this tick.
     pub fn quality(&self) -> Quality {
         Quality::of_word(self.cell.quality.load(Ordering::Relaxed))

@@ -106,6 +106,12 @@ impl Done {
                 "{task}: left as it is: by safe = \"hold\" it keeps what was written last, whether that is safe or not"
             );
         }
+        self.failed.extend(plan.own.iter().map(|task| {
+            format!(
+                "{task}: what it puts out stays as it was: only its own process could write its safe value, and that was killed; start it again, \
+                 or make it safe by hand"
+            )
+        }));
         let look = |it: &Made<'_>| match it.write.is_left_to_its_chip(it.writes) {
             true => None,
             false => it.write.amiss(it.line.as_ref()),

@@ -4,7 +4,8 @@
 //! For the builder: what it waits for is limited. Each output is written by a thread of its own, as a write may not return.
 
 use super::failure::Failure;
-use super::outputs::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan, is_at, refused};
+use super::left_plans::{keep_aside, kept_aside, take_when_free};
+use super::outputs::safe_plan::{NoPlan, PlannedOutput, SafePlan, is_at, refused};
 use crate::kinds::output::{LeftWrite, LeftWrites, Targets, is_left_to_another, once_more};
 use crate::safety::{Guard, LiveOutputs, Owing, PlannedWrite};
 use crate::site::Common;
@@ -21,7 +22,8 @@ use tracing::{error, info, warn};
 /// How long a start waits for the writes, all of them together.
 const RETURNS_WITHIN: Span = Span::from_seconds(2);
 
-/// How long a start waits for a plan whose process is about to end: what it has locked is free when its last thread has gone.
+/// How long a start waits for a plan whose process is about to end, as what it has locked is free when its last thread has gone, or that another one
+/// deals with; for those of other processes all together.
 const ENDS_WITHIN: Span = Span::from_seconds(2);
 
 /// When one that failed is tried again.
@@ -38,14 +40,12 @@ const BETWEEN_LOOKS: Span = Span::from_millis(50);
 const LOOK: &str = "look at the device, or switch off what it drives";
 const STOP: &str = "stop that hertzd if the value is to be written now";
 
-/// How many plans that cannot be read are kept beside each other.
-const KEPT: u32 = 100;
-
 /// All of them, and the plans that they are from.
 #[derive(Debug)]
 pub(super) struct LeftOutputs {
     outputs: Vec<LeftOutput>,
     plans: Vec<(PathBuf, File)>,    // locked
+    known: Vec<LeftWrite>,          // of plans that another process deals with
     unread: Vec<(PathBuf, String)>, // plans that cannot be carried out, and why
     has_started: bool,
     writes: Arc<LeftWrites>, // all of them, as outputs have to know them
@@ -72,13 +72,15 @@ impl LeftOutputs {
         let mut left = Self {
             outputs: Vec::new(),
             plans: Vec::new(),
+            known: Vec::new(),
             unread: kept_aside(own).collect(),
             has_started: false,
             writes: common.of(),
             live: common.of(),
             targets: common.of(),
         };
-        match take_when_free(own) {
+        let clock = KernelClock::monotonic();
+        match take_when_free(own, clock.now() + ENDS_WITHIN) {
             Ok((plan, file)) => left.add(plan, own, file),
             Err(NoPlan::Missing) => {}
             Err(NoPlan::Held(pid)) => return Err(refused(own, pid, ENDS_WITHIN)),
@@ -87,12 +89,14 @@ impl LeftOutputs {
                 left.unread.push((aside, why));
             }
         }
+        let waits_until = clock.now() + ENDS_WITHIN;
         for path in others {
             left.unread.extend(kept_aside(path));
-            match SafePlan::take(path) {
+            match take_when_free(path, waits_until) {
+                Ok((plan, file)) => left.add(plan, path, file),
                 // It may have been dealt with meanwhile by another process.
-                Ok((plan, file)) if is_at(&file, path) => left.add(plan, path, file),
-                Ok(_) | Err(NoPlan::Missing | NoPlan::Held(_)) => {}
+                Err(NoPlan::Missing) => {}
+                Err(NoPlan::Held(pid)) => left.know(path, pid),
                 Err(NoPlan::Unusable(why) | NoPlan::NotOurs(why)) => {
                     warn!(
                         "a hertzd that died has left a plan of safe values that cannot be carried out, and stays there: {why}"
@@ -103,7 +107,7 @@ impl LeftOutputs {
         }
         let writes =
             left.outputs.iter().flat_map(|output| output.planned.writes.iter().map(|write| output.left(write)));
-        left.writes.leave_behind(writes.collect());
+        left.writes.leave_behind(writes.chain(left.known.iter().cloned()).collect());
         Ok(left)
     }
 
@@ -142,6 +146,21 @@ impl LeftOutputs {
         }
     }
 
+    /// Another process has this plan, and makes its outputs safe. To an output of this start that has such a target, it says what was there before.
+    fn know(&mut self, path: &Path, holder: u32) {
+        let Ok(plan) = SafePlan::look(path) else { return };
+        warn!(
+            "process {holder} still has the plan of safe values locked that an earlier run has left in {}, and deals with it, so this start goes on \
+             without: \"restore\" of an output with one of its targets gives back what was there before that run",
+            path.display()
+        );
+        let planner = plan.pid;
+        let left = plan.outputs.into_iter().flat_map(|PlannedOutput { writes, written: is_written, .. }| {
+            writes.into_iter().map(move |write| LeftWrite { write, is_written, planner })
+        });
+        self.known.extend(left.filter(|left| left.write.check().is_ok()));
+    }
+
     /// What is to stand in the plan of this process, beside its own outputs. Those that have begun to have a target owe its safe value from now on.
     pub(super) fn still_owed(&mut self, guards: &[Arc<Guard>]) -> Vec<PlannedOutput> {
         self.note_made();
@@ -156,6 +175,7 @@ impl LeftOutputs {
             self.outputs = owed;
             let written: Vec<LeftOutput> = written;
             written.iter().flat_map(|output| &output.planned.writes).for_each(|write| self.writes.forget_left(write));
+            self.known.drain(..).for_each(|left| self.writes.forget_left(&left.write));
         }
         // What is only switched has no plan that would stand for it until it has begun.
         let planned: Vec<PlannedWrite> = guards.iter().flat_map(|guard| guard.writes()).collect();
@@ -222,6 +242,12 @@ impl LeftOutputs {
         changed
     }
 
+    /// The same at the end of the process, whenever they were tried last; it waits.
+    pub(super) fn write_at_end(&mut self, guards: &[Arc<Guard>]) -> bool {
+        self.outputs.iter_mut().for_each(|output| output.next = None);
+        self.write(guards, true)
+    }
+
     /// Writes to the targets that tasks of this daemon have: these outputs, and what is only switched on and off. `are_ready`: those that were set up.
     fn had<'a>(&self, guards: impl IntoIterator<Item = &'a Arc<Guard>>, are_ready: bool) -> Vec<PlannedWrite> {
         guards.into_iter().flat_map(|guard| guard.writes()).chain(self.targets.switched(are_ready)).collect()
@@ -272,7 +298,8 @@ impl LeftOutputs {
 
 impl Drop for LeftOutputs {
     fn drop(&mut self) {
-        self.outputs.iter().flat_map(|output| &output.planned.writes).for_each(|write| self.writes.forget_left(write));
+        let own = self.outputs.iter().flat_map(|output| &output.planned.writes);
+        own.chain(self.known.iter().map(|left| &left.write)).for_each(|write| self.writes.forget_left(write));
     }
 }
 
@@ -422,46 +449,4 @@ fn say_unlike(task: &str, writes: &[PlannedWrite]) {
             );
         }
     }
-}
-
-/// Takes a plan; one whose process is about to end is waited for.
-fn take_when_free(path: &Path) -> Result<(SafePlan, File), NoPlan> {
-    let clock = KernelClock::monotonic();
-    let began = clock.now();
-    loop {
-        match FoundPlan::open(path)?.take() {
-            // Whose process has ended meanwhile may have been replaced.
-            Ok((_, file)) if !is_at(&file, path) => {}
-            Err(NoPlan::Held(_)) if clock.now() - began < ENDS_WITHIN => pause(BETWEEN),
-            taken => return taken,
-        }
-    }
-}
-
-/// The names that plans are given which cannot be read.
-fn names_aside(path: &Path) -> impl Iterator<Item = PathBuf> {
-    (1..=KEPT).map(|at| path.with_extension(if at == 1 { "json.prev".into() } else { format!("json.prev{at}") }))
-}
-
-/// Those that starts before this one have kept.
-fn kept_aside(path: &Path) -> impl Iterator<Item = (PathBuf, String)> {
-    let kept = names_aside(path).filter(|aside| aside.symlink_metadata().is_ok());
-    kept.map(|aside| (aside.clone(), format!("an earlier start has kept it as {}", aside.display())))
-}
-
-/// Gives a plan another name that nobody could carry out: it is not overwritten. Returns the name.
-fn keep_aside(path: &Path, why: &str) -> Result<PathBuf, String> {
-    let Some(aside) = names_aside(path).find(|aside| aside.symlink_metadata().is_err()) else {
-        return Err(format!("{why}; and there are {KEPT} such plans beside it already: remove them"));
-    };
-    fs::rename(path, &aside).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => why.to_owned(), // there is none
-        _ => format!("{why}; and it cannot be kept as {}: {error}", aside.display()),
-    })?;
-    warn!(
-        "the plan of safe values that an earlier run has left cannot be carried out: {why}; it is kept as {}: see what its outputs do, and make \
-         them safe by hand, or by `hertzd safe CONFIG` while hertzd does not run",
-        aside.display()
-    );
-    Ok(aside)
 }

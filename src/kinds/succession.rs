@@ -3,12 +3,15 @@
 
 use crate::site::Site;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// A number that outlives its task; NaN: none yet.
+/// What outlives a task.
 #[derive(Debug)]
-struct PutOut(AtomicU64);
+struct PutOut {
+    value: AtomicU64, // NaN: none
+    has_begun: AtomicBool,
+}
 
 /// Those of the tasks of a daemon, by what they are and the names of their sections. Of several with one name the last one runs, unless it is
 /// dropped before its first tick: its reload was given up.
@@ -21,14 +24,14 @@ type Names = (&'static str, String);
 #[derive(Debug)]
 pub(super) struct Succession {
     own: Arc<PutOut>,
-    before: Option<Arc<PutOut>>, // kept after its use, since a tick frees no memory
-    begun: bool,
+    before: Vec<Arc<PutOut>>, // the latest first; kept after its use, since a tick frees no memory
 }
 
 impl Default for Succession {
     /// Of a task that nobody goes on from.
     fn default() -> Self {
-        Self { own: Arc::new(PutOut(AtomicU64::new(f64::NAN.to_bits()))), before: None, begun: false }
+        let (value, has_begun) = (AtomicU64::new(f64::NAN.to_bits()), AtomicBool::new(false));
+        Self { own: Arc::new(PutOut { value, has_begun }), before: Vec::new() }
     }
 }
 
@@ -42,7 +45,11 @@ impl Succession {
             !of_name.is_empty()
         });
         let of_name = running.entry((what, task.to_owned())).or_default();
-        let before = of_name.last().and_then(Weak::upgrade);
+        // One that a second reload ends before its first tick hands on nothing: the one before it does.
+        let mut before: Vec<Arc<PutOut>> = of_name.iter().rev().filter_map(Weak::upgrade).collect();
+        if let Some(begun) = before.iter().position(|one| one.has_begun()) {
+            before.truncate(begun + 1);
+        }
         of_name.push(Arc::downgrade(&new.own));
         Self { before, ..new }
     }
@@ -50,17 +57,18 @@ impl Succession {
     /// To be asked at each tick: at the first one, what the task before this one put out last, if there was one and it did. From then on it counts
     /// as this one's.
     pub(super) fn takes_over(&mut self) -> Option<f64> {
-        if std::mem::replace(&mut self.begun, true) {
+        if self.own.has_begun() {
             return None;
         }
-        let last = self.before.as_ref()?.get()?;
+        self.own.has_begun.store(true, Ordering::Relaxed);
+        let last = self.before.iter().find(|one| one.has_begun())?.get()?;
         self.puts_out(last);
         Some(last)
     }
 
     /// This was put out; NaN: nothing is to be gone on from any more.
     pub(super) fn puts_out(&self, value: f64) {
-        self.own.0.store(value.to_bits(), Ordering::Relaxed);
+        self.own.value.store(value.to_bits(), Ordering::Relaxed);
     }
 
     /// Whether there is anything to go on from.
@@ -71,7 +79,11 @@ impl Succession {
 
 impl PutOut {
     fn get(&self) -> Option<f64> {
-        Some(f64::from_bits(self.0.load(Ordering::Relaxed))).filter(|value| value.is_finite())
+        Some(f64::from_bits(self.value.load(Ordering::Relaxed))).filter(|value| value.is_finite())
+    }
+
+    fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Relaxed)
     }
 }
 
@@ -92,6 +104,13 @@ mod tests {
         // One that has put out nothing itself hands on what it was handed.
         let mut third = of("one");
         assert_eq!(third.takes_over(), Some(3.0));
+        // Two reloads within one period: the first one's task never ticks.
+        let fourth = of("one");
+        let mut fifth = of("one");
+        drop(third);
+        drop(fourth);
+        assert_eq!(fifth.takes_over(), Some(3.0));
+        let third = fifth;
         third.puts_out(f64::NAN);
         assert_eq!((of("one").takes_over(), third.has_put_out()), (None, false));
         [second, third].into_iter().for_each(drop);

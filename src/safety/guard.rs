@@ -56,6 +56,11 @@ pub(crate) trait SafeWrite: Send + Sync {
     /// The same, for another process that finds nothing open.
     fn plan(&self) -> Vec<PlannedWrite>;
 
+    /// Whether only this process can write it: no plan says how.
+    fn has_no_plan(&self) -> bool {
+        false
+    }
+
     /// What is written, for people, where the plan does not say it.
     fn shown(&self) -> String {
         String::new()
@@ -348,7 +353,11 @@ impl Guard {
 
     /// What came of a safe write, for those who ask whether all is well.
     pub(crate) fn made_safe(&self, failed: Option<&io::Error>) {
-        self.watched.set_errno(failed.map_or(0, |error| error.raw_os_error().unwrap_or(-1)));
+        let number = |error: &io::Error| match error.kind() {
+            io::ErrorKind::TimedOut => libc::ETIMEDOUT,
+            _ => error.raw_os_error().unwrap_or(-1),
+        };
+        self.watched.set_errno(failed.map_or(0, number));
     }
 
     /// Makes it safe as its last deed. Where that fails, it is left to the thread that watches over it.
@@ -412,6 +421,11 @@ impl Guard {
     /// The GPIO line that it writes to, requested, if it is one.
     pub(crate) fn line(&self) -> Option<&File> {
         self.writer.as_ref().and_then(|writer| writer.line())
+    }
+
+    /// Whether only this process can write its safe value.
+    pub(crate) fn has_no_plan(&self) -> bool {
+        self.writer.as_ref().is_some_and(|writer| writer.has_no_plan())
     }
 
     /// What another process would have to write.

@@ -8,7 +8,7 @@ use super::refusal::Refusal;
 use super::target::{Target, Targets};
 use super::{Claim, Holder, Site};
 use crate::channels::{BlockSender, Shape};
-use crate::safety::{Guard, Live, LiveOutputs, Owed, PlannedWrite, SafeWrite};
+use crate::safety::{Guard, Live, LiveOutputs, Owed, PlannedWrite, SafeWrite, Writing};
 use crate::task::{Code, Column, Task, Tick, TickError};
 use crate::time::{Instant, Span};
 use std::fmt;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// What a task puts out, as others make it safe when the task does not.
 ///
-/// The safe value is written before the task's first tick, when a tick ends with an error, when the task has not ticked for a while since its
+/// The safe value is written before the task's first tick, after each tick that ends with an error or a panic, when the task has not ticked for a while since its
 /// worker hangs, when it is disabled or removed, at each end of the run, and when another part of the process crashes. With the next tick that
 /// comes the task writes again. A safe value that cannot be written is tried again, and `hertzd status` is not well until it is.
 ///
@@ -65,6 +65,10 @@ impl SafeWrite for Writer {
         Vec::new()
     }
 
+    fn has_no_plan(&self) -> bool {
+        true
+    }
+
     fn shown(&self) -> String {
         format!("that of {}", self.target)
     }
@@ -103,7 +107,7 @@ impl Built {
         };
         let Self { task, beginnings, guards } = self;
         let its_guard = guard.clone();
-        let task = Guarded { task, guard, held, owed, live, is_safe: false, finished: false, _claim: claim };
+        let task = Guarded { task, guard, held, owed, live, finished: false, _claim: claim };
         Ok(Self { task: Box::new(task), beginnings, guards }.guarded_by(&its_guard).beginning(begin))
     }
 }
@@ -115,16 +119,24 @@ struct Guarded {
     held: Arc<Target>,
     owed: Arc<Owed>,
     live: Live,
-    is_safe: bool, // since a tick that has failed
     finished: bool,
     _claim: Claim,
 }
 
-impl Guarded {
-    /// The latest tick has failed: the safe value is written, once if that succeeds.
-    fn make_safe(&mut self) {
-        if !self.is_safe {
-            self.is_safe = self.guard.trip().is_ok();
+/// A tick of the task, which may write. One that does not end well may have written as well: after it the safe value is written, also when it panics.
+struct Attempt<'guard> {
+    guard: &'guard Guard,
+    writing: Option<Writing<'guard>>,
+    is_well: bool,
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        self.writing = None;
+        match self.is_well {
+            true => self.guard.made_safe(None),
+            // What comes of it is kept by the guard, for those who ask whether all is well.
+            false => _ = self.guard.trip(),
         }
     }
 }
@@ -166,15 +178,10 @@ impl Task for Guarded {
         let Some(writing) = self.guard.writing() else {
             return Ok(()); // made safe since this tick began: the next one sees it
         };
+        let mut attempt = Attempt { guard: &self.guard, writing: Some(writing), is_well: false };
         let done = self.task.tick(tick, values);
-        drop(writing);
-        match done {
-            Ok(()) => {
-                self.is_safe = false;
-                self.guard.made_safe(None);
-            }
-            Err(_) => self.make_safe(),
-        }
+        attempt.is_well = done.is_ok();
+        drop(attempt);
         self.live.ticked(done.is_ok());
         done
     }

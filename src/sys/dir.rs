@@ -7,7 +7,7 @@ mod names;
 
 use super::{from_minus_one, invalid};
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -230,8 +230,16 @@ impl Dir {
     /// Locks the directory itself, for as long as the file that comes back is open. Anyone who may read it can do that: only for what
     /// is private. `None`: it is locked.
     pub(crate) fn try_flock(&self) -> Option<File> {
-        let lock = self.handle.try_clone().ok()?;
-        lock.try_lock().is_ok().then_some(lock)
+        self.flock().ok()
+    }
+
+    /// The same, and why it could not be locked.
+    ///
+    /// # Errors
+    /// It is locked, or that cannot be done here.
+    pub(crate) fn flock(&self) -> Result<File, TryLockError> {
+        let lock = self.handle.try_clone().map_err(TryLockError::Error)?;
+        lock.try_lock().map(|()| lock)
     }
 
     /// Whether its path still leads to it.

@@ -13,12 +13,22 @@ use std::sync::atomic::{AtomicI32, Ordering};
 ///
 /// A pipe whose reader has stopped, or a terminal that is held (Ctrl-S), would let a write wait without an end.
 pub fn writable(stream: impl AsFd, within: Span) -> bool {
-    let mut asked = libc::pollfd { fd: stream.as_fd().as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    // An error (a signal, no memory) says nothing about the stream: writing will.
+    wait_for(stream, libc::POLLOUT, within).0 != 0
+}
+
+/// Whether a read would return at once; waits for that up to `within` (whole milliseconds).
+pub(crate) fn is_readable(stream: impl AsFd, within: Span) -> bool {
+    wait_for(stream, libc::POLLIN, within).0 != 0
+}
+
+/// What `poll` returns, and what it has found.
+fn wait_for(stream: impl AsFd, events: libc::c_short, within: Span) -> (libc::c_int, libc::c_short) {
+    let mut asked = libc::pollfd { fd: stream.as_fd().as_raw_fd(), events, revents: 0 };
     let millis = libc::c_int::try_from(within.nanos().max(0) / 1_000_000).unwrap_or(libc::c_int::MAX);
     // SAFETY: `asked` is one owned pollfd, as the count says, and outlives the call.
     let ready = unsafe { libc::poll(&raw mut asked, 1, millis) };
-    // An error (a signal, no memory) says nothing about the stream: writing will.
-    ready != 0
+    (ready, asked.revents)
 }
 
 /// A pipe that is writable takes this many bytes at once.
@@ -53,11 +63,8 @@ pub(crate) enum Reading {
 /// Waits up to `within` (whole milliseconds) for something to read.
 #[cfg(feature = "top")]
 pub(crate) fn reading(stream: impl AsFd, within: Span) -> Reading {
-    let mut asked = libc::pollfd { fd: stream.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let millis = libc::c_int::try_from(within.nanos().max(0) / 1_000_000).unwrap_or(libc::c_int::MAX);
-    // SAFETY: `asked` is one owned pollfd, as the count says, and outlives the call.
-    let ready = unsafe { libc::poll(&raw mut asked, 1, millis) };
-    match asked.revents {
+    let (ready, came) = wait_for(stream, libc::POLLIN, within);
+    match came {
         _ if ready <= 0 => Reading::Waits,
         came if came & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0 => Reading::HungUp,
         _ => Reading::Returns,

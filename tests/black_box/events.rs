@@ -1,7 +1,7 @@
 //! What `hertzd status --follow` and `hertzd log` print, with a real daemon, and with a stand-in for journalctl.
 
 use crate::program::emulation::{OWN_MEMORY, cannot_be_emulated};
-use crate::program::{HERTZD, Running, run_in, script, start};
+use crate::program::{HERTZD, Running, run_in, script, snapshot, start};
 use hertzd::internals::pause;
 use hertzd::time::Span;
 use serde_json::Value;
@@ -19,10 +19,7 @@ fn daemon() -> Running {
     let socket = folder.path().join("s");
     let mut running =
         run_in(folder, Command::new(HERTZD), CONFIG, &["--status-socket", socket.to_str().unwrap(), "--for", "1h"]);
-    running.wait_for("it answers", |running| {
-        let path = running.folder().join("s");
-        Command::new(HERTZD).args(["status", "--socket"]).arg(path).output().unwrap().status.code() != Some(69)
-    });
+    running.wait_for("its task ticks", |running| snapshot(&running.folder().join("s"))["tasks"][0]["due"].is_u64());
     running
 }
 

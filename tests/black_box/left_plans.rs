@@ -7,6 +7,7 @@ use crate::program::{HERTZD, Running, run_in};
 use hertzd::internals::lock_as_hertzd;
 use serde_json::{Value, json};
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -357,6 +358,106 @@ fn what_a_device_owes_that_is_away_is_not_forgotten() {
         let done = in_foreground(place.path()).arg("safe").output().unwrap();
         assert!(done.status.code() == Some(1) && said(&done).contains(away), "{}", said(&done));
     }
+}
+
+/// A run in the foreground of this place that was killed while its output held 0.75. Returns its files, and the folder with its plan.
+fn killed_in_foreground(place: &Path) -> (TempDir, PathBuf) {
+    let mut running = run_in(folder(), in_foreground(place), RESTORES, &[]);
+    running.wait_for("it is live", |running| fan(running.folder()) == "0.75\n");
+    let left = place.join("hertzd").join(running.pid().to_string());
+    (kill(running), left)
+}
+
+/// What the next run of such an output drives it with.
+fn next() -> String {
+    RESTORES.replace("0.75", "0.875")
+}
+
+fn is_live(running: &Running) -> bool {
+    fan(running.folder()) == "0.875\n"
+}
+
+fn end(running: Running) {
+    running.signal("TERM");
+    let ended = running.wait();
+    assert!(ended.status.success() && fan(ended.folder.path()) == "0.5\n", "{}", ended.describe());
+}
+
+#[test]
+fn a_start_waits_for_one_that_takes_over_what_is_left() {
+    let place = tempfile::tempdir().unwrap();
+    let (files, _) = killed_in_foreground(place.path());
+    let turn = fs::File::open(place.path().join("hertzd")).unwrap();
+    turn.lock().unwrap();
+    let mut running = run_in(files, in_foreground(place.path()), &next(), &[]);
+    running
+        .wait_for("it waits", |running| running.stderr().contains("waiting for another start of hertzd, which has "));
+    turn.unlock().unwrap();
+    running.wait_for("it is live", is_live);
+    running.wait_for("it keeps no other waiting", |_| turn.try_lock().is_ok());
+    end(running);
+}
+
+/// As `hertzd safe` has it while it carries it out.
+#[test]
+fn a_start_beside_who_has_a_plan_of_the_foreground_knows_what_was_there_before() {
+    let place = tempfile::tempdir().unwrap();
+    let (files, left) = killed_in_foreground(place.path());
+    let held = fs::File::options().write(true).open(left.join("safe-plan.json")).unwrap();
+    assert!(lock_as_hertzd(&held));
+    let mut running = run_in(files, in_foreground(place.path()), &next(), &[]);
+    running.wait_for("it is live", is_live);
+    let said = format!("process {} still has the plan of safe values locked", std::process::id());
+    assert!(running.stderr().contains(&said), "{}", running.stderr());
+    end(running);
+    assert_eq!(plan(&left)["outputs"][0]["writes"][0]["original"], "0.5\n");
+}
+
+/// One has taken over what both have left, and hangs for longer than the other waits: nobody writes its configuration.
+#[test]
+fn of_two_starts_each_gives_back_what_was_there_before_a_kill() {
+    let place = tempfile::tempdir().unwrap();
+    let (first, _) = killed_in_foreground(place.path());
+    let (second, _) = killed_in_foreground(place.path());
+    let (path, config) = (first.path().join("config"), next().replace(program::HERE, first.path().to_str().unwrap()));
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let mut command = in_foreground(place.path());
+    command.arg("run").arg(&path).args(["--stop-timeout", "60s"]);
+    let mut first = program::start(first, command);
+    let mut writer = program::block_reader(&mut first, &path);
+    let mut second = run_in(second, in_foreground(place.path()), &next(), &[]);
+    second.wait_for("it does not wait for ever", is_live);
+    writer.write_all(config.as_bytes()).unwrap();
+    drop(writer);
+    first.wait_for("it is live", is_live);
+    end(second);
+    let plan_of_first = place.path().join("hertzd").join(first.pid().to_string());
+    let planned = |folder: &Path| plan(folder)["outputs"].as_array().map(Vec::len);
+    first.wait_for("it owes no other output's value", |_| planned(&plan_of_first) == Some(1));
+    end(first);
+}
+
+#[test]
+fn what_is_owed_is_tried_once_more_at_the_end() {
+    let folder = killed(folder(), RESTORES);
+    let path = folder.path().join("fan");
+    let theirs = next().replace("@HERE@/fan", path.to_str().unwrap());
+    let mut other = start_in(tempfile::tempdir().unwrap(), &theirs, &[]);
+    other.wait_for("it has the target", |_| fan(folder.path()) == "0.875\n");
+    let mut running = start_in(folder, NONE, &[]);
+    running.wait_until_granted();
+    running.wait_for("it has failed", |running| reason(running.folder()).contains("owed since an earlier run"));
+    // Until it is tried again, it does not run.
+    running.signal("STOP");
+    other.signal("TERM");
+    other.wait();
+    running.signal("TERM");
+    running.signal("CONT");
+    let ended = running.wait();
+    let is_safe = ended.status.success() && fan(ended.folder.path()) == "0.5\n";
+    // On a machine that has no time for it, it may be given up.
+    let is_said = ended.status.code() == Some(1) && ended.stderr.contains("the write has not returned");
+    assert!(is_safe || is_said, "{}", ended.describe());
 }
 
 /// The kernel gives a device that comes back another number, and its old one to another device.

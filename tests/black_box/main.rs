@@ -42,7 +42,6 @@ mod login_plans;
 mod measure;
 mod monitoring;
 mod new;
-mod own_output;
 mod own_task;
 #[cfg(feature = "top")]
 mod pendulum_runs;

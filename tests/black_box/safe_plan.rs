@@ -523,3 +523,16 @@ fn what_is_left_of_a_fan_may_be_one_file_of_two() {
     kill(&mut running);
     restores(running, &chip);
 }
+
+#[test]
+fn an_output_that_only_its_own_process_could_make_safe_is_named() {
+    let (mut running, plan, _) = start();
+    kill(&mut running);
+    let mut text: Value = serde_json::from_str(&read(&plan)).unwrap();
+    text["own"] = json!(["lamp"]); // as of a daemon with such an output
+    fs::write(&plan, text.to_string()).unwrap();
+    let done = Command::new(HERTZD).arg("safe").env("RUNTIME_DIRECTORY", plan.parent().unwrap()).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!((done.status.code(), read(&running.folder().join("fan")).as_str()), (Some(1), "1\n"), "{said}");
+    assert!(said.contains("lamp: what it puts out stays as it was: only its own process could write"), "{said}");
+}

@@ -12,5 +12,6 @@ mod closed_loops;
 mod links;
 mod outputs;
 mod own_faults;
+mod own_output;
 mod reopened_devices;
 mod two_daemons;

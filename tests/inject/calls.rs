@@ -96,8 +96,9 @@ fn counts(record: &Path) -> BTreeMap<(String, u32), u32> {
             line.split_once('[').and_then(|(_, call)| call.split_once("] ")).map(|(number, call)| (call, number));
         let Some((call, number)) = call else { continue };
         let (Some((name, _)), Ok(number)) = (call.split_once('('), number.trim().parse()) else { continue };
-        // What another thread's call has interrupted comes a second time, as `<... name resumed>`.
-        if !name.starts_with('<') {
+        // What another thread's call has interrupted comes a second time, as `<... name resumed>`; and strace does not know any more
+        // which call a thread was in that ends with its process.
+        if !name.starts_with('<') && name != "???" {
             *counts.entry((name.to_owned(), number)).or_default() += 1;
         }
     }

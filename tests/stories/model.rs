@@ -37,6 +37,8 @@ pub(crate) struct Tenure {
     disturbed: bool,
     /// A start or a reload has begun it: its first tick may come after what somebody else writes.
     restarted: bool,
+    /// A reload had ended it before the process was gone: it may be safe by then, and in no plan any more.
+    may_be_over: bool,
 }
 
 /// All files, and who has them.
@@ -108,7 +110,9 @@ impl Model {
                 before.iter_mut().for_each(|(file, may)| may.or_all(&carried_out.before[file]));
             }
             self.reaches(output, &before);
-            self.tenures.insert(target, Tenure { output: output.clone(), before, follows, disturbed, restarted });
+            let may_be_over = false;
+            self.tenures
+                .insert(target, Tenure { output: output.clone(), before, follows, disturbed, restarted, may_be_over });
         }
     }
 
@@ -196,7 +200,8 @@ impl Model {
 
     /// Whether something is still to be made safe when the disk hangs no more.
     pub(crate) fn owes(&self) -> bool {
-        let mut owed = self.tenures.values().chain(&self.leaving).filter(|it| it.output.safe != Safe::Hold);
+        let mut owed =
+            self.tenures.values().chain(&self.leaving).filter(|it| it.output.safe != Safe::Hold && !it.may_be_over);
         self.frozen && owed.any(|tenure| tenure.output.target == Target::ON_DISK)
     }
 
@@ -252,7 +257,8 @@ impl Model {
     pub(crate) fn left(&mut self, crashed: bool) {
         for mut tenure in std::mem::take(&mut self.leaving) {
             let target = tenure.output.target;
-            // Or it is safe by then, and in no plan any more: that counts as the original.
+            tenure.may_be_over = true;
+            // What is safe by then counts as the original.
             if let Safe::Number(number) = tenure.output.safe {
                 tenure.before.get_mut(&target.value()).unwrap().or(text(number));
                 target.enable().into_iter().for_each(|enable| tenure.before.get_mut(&enable).unwrap().or(BY_HAND));

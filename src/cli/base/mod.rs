@@ -7,7 +7,7 @@
 //! | `virtual_run` | a configuration on the virtual clock, for the tests of a daemon of one's own |
 //! | `graph`, `latency` | how old what tasks take from each other can be, and what is refused of that |
 //! | `fail_if` | rules on the numbers of a summary |
-//! | `runtime`, `runtime_lock`, `runtime_places`, `socket` | which daemons there are, and what one answers |
+//! | `runtime`, `runtime_lock`, `runtime_places`, `runtime_turn`, `socket` | which daemons there are, and what one answers |
 //! | `terminal`, `log`, `output` | text on stdout and stderr, the log, the file that a command writes |
 //! | `stop` | how a command ends |
 
@@ -21,6 +21,7 @@ pub(super) mod output;
 pub(super) mod runtime;
 mod runtime_lock;
 pub(super) mod runtime_places;
+mod runtime_turn;
 pub(super) mod socket;
 pub(super) mod stop;
 pub(super) mod terminal;

@@ -13,6 +13,7 @@
 use super::Stop;
 use super::runtime_lock::{DirectoryLock, NotLocked};
 use super::runtime_places::{is_number, others, own_place, own_places, places, places_of_others};
+use super::runtime_turn::take_turn;
 use crate::daemon::{NoPlan, SafePlan};
 use crate::flight::{FLIGHT, FLIGHT_BEFORE};
 use crate::program;
@@ -51,6 +52,8 @@ pub(in crate::cli) struct RuntimeDirectory {
     _lock_of_before: Option<File>, // of a process in the foreground, for earlier versions, which look for this one
     /// The plans of safe values of those that died, which still owe some.
     pub(in crate::cli) left_plans: Vec<PathBuf>,
+    /// The places, locked until what was left there is dealt with: until then other starts wait.
+    pub(in crate::cli) turn: Vec<Arc<File>>,
 }
 
 impl RuntimeDirectory {
@@ -102,7 +105,14 @@ impl RuntimeDirectory {
                 holder.map_or(String::new(), |pid| format!(" (pid {pid})"))
             )),
         })?;
-        Ok(Self { dir: Arc::new(dir), readers, _lock: lock, _lock_of_before: None, left_plans: Vec::new() })
+        Ok(Self {
+            dir: Arc::new(dir),
+            readers,
+            _lock: lock,
+            _lock_of_before: None,
+            left_plans: Vec::new(),
+            turn: Vec::new(),
+        })
     }
 
     fn in_foreground(place: &Dir, is_shadow: bool) -> io::Result<Self> {
@@ -117,11 +127,15 @@ impl RuntimeDirectory {
                 Ok(lock) if dir.is_at_its_path() => {
                     let lock_of_before = dir.try_flock();
                     let (dir, readers) = (Arc::new(dir), Readers::Owner);
-                    let (left_plans, _lock) = (Vec::new(), lock);
-                    let mut directory = Self { dir, readers, _lock, _lock_of_before: lock_of_before, left_plans };
+                    let (left_plans, turn, _lock) = (Vec::new(), Vec::new(), lock);
+                    let mut directory = Self { dir, readers, _lock, _lock_of_before: lock_of_before, left_plans, turn };
                     if !is_shadow {
+                        let turn = take_turn(place);
                         directory.take_over(place, &name);
                         directory.look_elsewhere(place);
+                        if !directory.left_plans.is_empty() {
+                            directory.turn = turn;
+                        }
                     }
                     return Ok(directory);
                 }

@@ -123,10 +123,10 @@ impl Builder {
         self.shared.owed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until everything is done, for `patience` at most, and for longer where a start was stopped and has still to write what runs before it have
-    /// left. Also returns what is [owed](Self::owed), with what of that is not written.
+    /// Waits until everything is done, for `patience` at most, and for longer where something is still to be written that runs before it have left.
+    /// Also returns what is [owed](Self::owed) then; of a start that was stopped, with what it has not written.
     pub(crate) fn finish(mut self, patience: Duration) -> (BuilderEnd, Option<String>) {
-        let patience = if self.left().is_some() { patience + LEFT_PATIENCE } else { patience };
+        let patience = if self.left().or(self.owed()).is_some() { patience + LEFT_PATIENCE } else { patience };
         let (reply, answer) = bounded(1);
         let prepared = std::mem::replace(&mut self.prepared, never());
         self.close(prepared); // and what is left in it

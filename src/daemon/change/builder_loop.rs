@@ -185,13 +185,13 @@ impl BuilderLoop {
         result
     }
 
-    /// The process ends: if it never started, nobody else has what runs before this one have left.
+    /// The process ends: nobody else has what runs before this one have left, and a target may have become free since it was tried last.
     fn make_left_safe(&mut self) {
-        if self.plan.left_by_start().is_none() {
+        if self.plan.left().is_none() {
             return;
         }
         self.shared.begin("writing the safe values that an earlier run has left".into());
-        if self.plan.write_left(&self.guard.planned(), true) {
+        if self.plan.write_left_at_end(&self.guard.planned()) {
             self.update_plan("still has outputs of an earlier run that were written");
         }
         self.show_left();

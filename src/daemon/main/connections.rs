@@ -8,7 +8,9 @@ use crate::metrics::Totals;
 use crate::site::Roots;
 use crate::sys::dir::Readers;
 use crate::time::Span;
+use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub struct Options {
     pub safe_plan: Option<PathBuf>,
     /// Plans that processes which died have left elsewhere: what they still owe is written at the start, or goes into this one's plan.
     pub left_plans: Vec<PathBuf>,
+    /// Locked files by which other starts wait until this one has dealt with those plans: then they are unlocked.
+    pub turn: Vec<Arc<File>>,
     /// Where the trees of devices are.
     pub roots: Roots,
     /// The tasks were made to write nothing, by [`Kinds::in_shadow`](crate::Kinds::in_shadow): said in the log, the status and the summary.
@@ -43,6 +47,7 @@ impl Default for Options {
             flight,
             safe_plan,
             left_plans: Vec::new(),
+            turn: Vec::new(),
             roots: Roots::default(),
             shadow: false,
             stop_timeout: TICK_PATIENCE,

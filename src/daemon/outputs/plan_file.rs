@@ -27,14 +27,22 @@ pub(crate) struct PlanFile {
     /// What processes before this one have left; `None`: nobody has looked.
     left: Option<LeftOutputs>,
     others: Vec<PathBuf>,
-    common: Arc<Common>, // with the tasks
+    turn: Vec<Arc<File>>, // locked until the start is over
+    common: Arc<Common>,  // with the tasks
     /// What is wrong with the plan that lies there, for those who ask whether all is well.
     pub(crate) trouble: Option<String>,
 }
 
 impl PlanFile {
-    /// `others`: the plans of processes that have died, which this one deals with as well. `common`: with the tasks.
-    pub(crate) fn at(path: Option<PathBuf>, readers: Readers, others: Vec<PathBuf>, common: Arc<Common>) -> Self {
+    /// `others`: the plans of processes that have died, which this one deals with as well. `turn`: locked, it keeps other starts waiting until this one
+    /// is over. `common`: with the tasks.
+    pub(crate) fn at(
+        path: Option<PathBuf>,
+        readers: Readers,
+        others: Vec<PathBuf>,
+        turn: Vec<Arc<File>>,
+        common: Arc<Common>,
+    ) -> Self {
         Self {
             path,
             readers,
@@ -43,6 +51,7 @@ impl PlanFile {
             missing_is_said: false,
             left: None,
             others,
+            turn,
             common,
             trouble: None,
         }
@@ -66,6 +75,8 @@ impl PlanFile {
         if let Some(left) = &mut self.left {
             left.has_started();
         }
+        // Main has the same open files.
+        std::mem::take(&mut self.turn).iter().for_each(|lock| drop(lock.unlock()));
     }
 
     /// Of a start that is refused, or was stopped: the tasks of processes before this one whose safe values are still owed, separated by commas; `None`:
@@ -74,10 +85,20 @@ impl PlanFile {
         self.left.as_ref().filter(|left| left.is_starting()).and_then(LeftOutputs::tasks)
     }
 
+    /// The same, whether it has started or not.
+    pub(crate) fn left(&self) -> Option<String> {
+        self.left.as_ref().and_then(LeftOutputs::tasks)
+    }
+
     /// Writes the safe values that are still owed, and that none of these outputs has to write. `waits`: for a while. True: something has become of
     /// them.
     pub(crate) fn write_left(&mut self, guards: &[Arc<Guard>], waits: bool) -> bool {
         self.left.as_mut().is_some_and(|left| left.write(guards, waits))
+    }
+
+    /// The same at the end of the process: all are tried once more, whenever that was last done.
+    pub(crate) fn write_left_at_end(&mut self, guards: &[Arc<Guard>]) -> bool {
+        self.left.as_mut().is_some_and(|left| left.write_at_end(guards))
     }
 
     /// What processes before this one have left, and is still owed.
@@ -130,8 +151,11 @@ impl PlanFile {
         let outputs = guards.iter().map(|guard| output(guard)).filter(|output| !output.writes.is_empty());
         let owed = self.left.as_mut().map(|left| left.still_owed(guards)).unwrap_or_default();
         let outputs: Vec<_> = outputs.chain(owed).collect();
-        let holds = guards.iter().filter(|guard| guard.keeps_what_it_has()).map(|guard| guard.task().to_owned());
-        let plan = SafePlan { version: VERSION, pid: std::process::id(), outputs, holds: holds.collect() };
+        let tasks = |is_one: fn(&Guard) -> bool| {
+            guards.iter().filter(|guard| is_one(guard)).map(|guard| guard.task().to_owned()).collect()
+        };
+        let (holds, own) = (tasks(Guard::keeps_what_it_has), tasks(Guard::has_no_plan));
+        let plan = SafePlan { version: VERSION, pid: std::process::id(), outputs, holds, own };
         let Some(path) = &self.path else {
             if !plan.outputs.is_empty() && !std::mem::replace(&mut self.missing_is_said, true) {
                 warn!(

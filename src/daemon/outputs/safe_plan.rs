@@ -44,6 +44,9 @@ pub(crate) struct SafePlan {
     /// The tasks of those: nothing is written to their targets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) holds: Vec<String>,
+    /// The tasks of those whose safe value only the process itself could write.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) own: Vec<String>,
 }
 
 /// One output.
@@ -232,7 +235,7 @@ impl FoundPlan {
 impl SafePlan {
     /// Whether it names no output, not even one that keeps what it has.
     pub(crate) const fn is_empty(&self) -> bool {
-        self.outputs.is_empty() && self.holds.is_empty()
+        self.outputs.is_empty() && self.holds.is_empty() && self.own.is_empty()
     }
 
     /// The text of the file.
@@ -269,6 +272,19 @@ impl SafePlan {
             true => read(&file).map(Some).map_err(unusable),
             false => Ok(None),
         }
+    }
+
+    /// What a plan of this user says that another process has locked.
+    ///
+    /// # Errors
+    /// It is not there any more, or cannot be read.
+    pub(crate) fn look(path: &Path) -> Result<Self, NoPlan> {
+        let found = FoundPlan::open(path)?;
+        let unusable = |why: &dyn Display| NoPlan::Unusable(format!("{}: {why}", path.display()));
+        if !found.is_own() {
+            return Err(unusable(&"it belongs to another user"));
+        }
+        Ok(read(&found.file).map_err(|why| unusable(&why))?.followed())
     }
 
     /// The same where the devices are now.
@@ -358,7 +374,7 @@ mod tests {
     fn a_plan_that_would_not_be_read_is_not_written() {
         let of = |outputs: usize, name: usize| {
             let output = PlannedOutput { task: "x".repeat(name), writes: Vec::new(), written: false };
-            SafePlan { version: VERSION, pid: 1, outputs: vec![output; outputs], holds: Vec::new() }
+            SafePlan { version: VERSION, pid: 1, outputs: vec![output; outputs], holds: Vec::new(), own: Vec::new() }
         };
         let written = |plan: &SafePlan| {
             let file = tempfile::NamedTempFile::new().unwrap();

@@ -36,8 +36,12 @@ const SEVERITY: Key = Key::new("severity", Value::Choice(&words(&SEVERITIES)), "
 const LATCH: Key =
     Key::new("latch", Value::Bool, "Whether it keeps its highest level until `reset` rises while the value is back.")
         .default("false");
-const RESET: Key = Key::new("reset", Value::Input, "What ends a latched alarm, by rising from 0.")
-    .rules(&[Rule::when_on("latch").advice("write latch = true, or remove it")]);
+const RESET: Key = Key::new(
+    "reset",
+    Value::Input,
+    "What ends a latched alarm, by rising above 0. A value that is not good is no fall.",
+)
+.rules(&[Rule::when_on("latch").advice("write latch = true, or remove it")]);
 
 const KEYS: &[Key] = &[INPUT, HIHI, HIGH, LOW, LOLO, HYSTERESIS, ON_DELAY, OFF_DELAY, SEVERITY, LATCH, RESET];
 

@@ -95,7 +95,7 @@ pub(super) struct Law {
     worst: Level,                 // out of its range since the latest reset
     coming: Option<(Level, f64)>, // the level that the value has had for so many seconds
     missing: Option<f64>,         // there has been no good value for so many seconds
-    reset: bool,                  // at the last tick
+    reset: bool,                  // when that was last known
 }
 
 impl Law {
@@ -129,8 +129,9 @@ impl Law {
         self.settings.latch && found.rank() < floor.rank()
     }
 
-    /// One tick, `elapsed` seconds after the release of the one before: skipped ones count.
-    pub(super) fn step(&mut self, value: f64, reset: bool, elapsed: f64) -> Option<Change> {
+    /// One tick; `reset`: `None`: not known, which is no fall. `elapsed` seconds after the release of the one before: skipped ones count.
+    pub(super) fn step(&mut self, value: f64, reset: Option<bool>, elapsed: f64) -> Option<Change> {
+        let reset = reset.unwrap_or(self.reset);
         let before = std::mem::replace(&mut self.reset, reset);
         let rose = reset && !before;
         let found = self.found(value);
@@ -206,7 +207,7 @@ mod tests {
     fn levels(settings: Settings, values: &[f64]) -> Vec<Level> {
         let mut law = Law::new(settings);
         let level = |value: &f64| {
-            law.step(*value, false, 1.0);
+            law.step(*value, Some(false), 1.0);
             law.level()
         };
         values.iter().map(level).collect()
@@ -235,8 +236,8 @@ mod tests {
         use Level::{High, Normal};
         assert_eq!(levels(settings, &values), [Normal, Normal, Normal, Normal, High, High, High, High, Normal]);
         let mut law = Law::new(settings);
-        assert_eq!(law.step(9.0, false, 1.0), None);
-        assert_eq!(law.step(9.0, false, 5.0), Some(Change { was: Normal, is: High }), "skipped ticks count");
+        assert_eq!(law.step(9.0, Some(false), 1.0), None);
+        assert_eq!(law.step(9.0, Some(false), 5.0), Some(Change { was: Normal, is: High }), "skipped ticks count");
         // From side to side, no level has lasted.
         assert_eq!(levels(settings, &[9.0, -9.0, 9.0, -9.0, 9.0]), [Normal; 5]);
         // From the one side to the other it comes, and does not go.
@@ -264,23 +265,28 @@ mod tests {
     #[test]
     fn a_latched_alarm_ends_at_a_reset_while_all_is_normal() {
         let mut law = Law::new(Settings { latch: true, ..SETTINGS });
-        assert_eq!(law.step(9.0, false, 1.0), Some(Change { was: Level::Normal, is: Level::High }));
-        assert_eq!([law.step(0.0, false, 1.0), law.step(9.0, true, 1.0), law.step(0.0, true, 1.0)], [None; 3]);
-        assert!(law.is_latched(), "the value is back");
-        assert_eq!(law.step(7.0, false, 1.0), None);
-        assert!(!law.is_latched(), "and out of its range again");
-        assert_eq!(law.step(0.0, false, 1.0), None);
-        assert!(law.is_latched());
-        assert_eq!(law.step(0.0, true, 1.0), Some(Change { was: Level::High, is: Level::Normal }));
-        assert!(!law.is_latched());
-        assert_eq!(law.step(11.0, true, 1.0), Some(Change { was: Level::Normal, is: Level::HiHi }));
+        assert_eq!(law.step(9.0, Some(false), 1.0), Some(Change { was: Level::Normal, is: Level::High }));
         assert_eq!(
-            [law.step(6.0, true, 1.0), law.step(6.0, false, 1.0)],
+            [law.step(0.0, Some(false), 1.0), law.step(9.0, Some(true), 1.0), law.step(0.0, Some(true), 1.0)],
+            [None; 3]
+        );
+        assert!(law.is_latched(), "the value is back");
+        assert_eq!(law.step(7.0, Some(false), 1.0), None);
+        assert!(!law.is_latched(), "and out of its range again");
+        assert_eq!(law.step(9.0, Some(true), 1.0), None);
+        assert_eq!([law.step(0.0, None, 1.0), law.step(0.0, Some(true), 1.0)], [None; 2], "it has not fallen");
+        assert_eq!([law.step(0.0, Some(false), 1.0), law.step(0.0, None, 1.0)], [None; 2]);
+        assert!(law.is_latched());
+        assert_eq!(law.step(0.0, Some(true), 1.0), Some(Change { was: Level::High, is: Level::Normal }));
+        assert!(!law.is_latched());
+        assert_eq!(law.step(11.0, Some(true), 1.0), Some(Change { was: Level::Normal, is: Level::HiHi }));
+        assert_eq!(
+            [law.step(6.0, Some(true), 1.0), law.step(6.0, Some(false), 1.0)],
             [None; 2],
             "a lower level is latched as well"
         );
         assert!(law.is_latched(), "its value has come back from hihi");
-        assert_eq!(law.step(6.0, true, 1.0), Some(Change { was: Level::HiHi, is: Level::High }));
+        assert_eq!(law.step(6.0, Some(true), 1.0), Some(Change { was: Level::HiHi, is: Level::High }));
     }
 
     #[test]
@@ -295,7 +301,7 @@ mod tests {
         );
         let mut law = Law::new(latch);
         let mut at = |value, reset| {
-            law.step(value, reset, 1.0);
+            law.step(value, Some(reset), 1.0);
             law.level()
         };
         assert_eq!([at(11.0, false), at(0.0, true), at(6.0, false), at(0.0, false)], [HiHi, Normal, High, High]);
@@ -306,18 +312,18 @@ mod tests {
         let latch = Settings { latch: true, ..SETTINGS };
         let mut before = Law::new(latch);
         for value in [11.0, f64::NAN, 0.0] {
-            before.step(value, false, 1.0);
+            before.step(value, Some(false), 1.0);
         }
         let mut law = Law::new(latch);
         law.go_on_from(before.level(), before.worst());
-        let mut at = |value, reset| (law.step(value, reset, 1.0), law.level());
+        let mut at = |value, reset| (law.step(value, Some(reset), 1.0), law.level());
         assert_eq!(at(0.0, true), (None, Level::Bad), "a reset that was on before has not risen");
         assert_eq!(at(11.0, false).1, Level::HiHi);
         assert_eq!(at(0.0, true), (Some(Change { was: Level::HiHi, is: Level::Normal }), Level::Normal));
         let mut unlatched = Law::new(SETTINGS);
         unlatched.go_on_from(Level::High, Level::High);
-        assert_eq!(unlatched.step(9.0, false, 1.0), None, "it has begun already");
-        assert_eq!(unlatched.step(0.0, false, 1.0), Some(Change { was: Level::High, is: Level::Normal }));
+        assert_eq!(unlatched.step(9.0, Some(false), 1.0), None, "it has begun already");
+        assert_eq!(unlatched.step(0.0, Some(false), 1.0), Some(Change { was: Level::High, is: Level::Normal }));
     }
 
     #[test]

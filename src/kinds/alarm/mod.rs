@@ -281,9 +281,9 @@ impl Task for Watch {
             self.begin();
         }
         let value = self.input.get();
-        let reset = self.reset.as_ref().map_or(0.0, Input::get);
+        let reset = self.reset.as_ref().and_then(Input::is_on);
         let elapsed = seconds_since_last(tick);
-        let change = self.law.step(value, reset.is_finite() && reset != 0.0, elapsed);
+        let change = self.law.step(value, reset, elapsed);
         self.alarm.show(&self.law, self.severity, value);
         if let Some(Change { was, is }) = change
             && self

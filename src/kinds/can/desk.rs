@@ -40,7 +40,7 @@ impl Task for AtTheDesk {
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let elapsed = seconds_since_last(tick);
-        let reset = self.reset.as_ref().is_some_and(|reset| reset.get() > 0.0);
+        let reset = self.reset.as_ref().and_then(Input::is_on);
         let mut is_safe = false;
         for (signal, law) in &mut self.signals {
             let (input, is_missing) = (signal.input.get(), signal.input.quality() == Quality::Missing);

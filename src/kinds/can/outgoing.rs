@@ -128,7 +128,11 @@ impl Outgoing {
             let Some(guard) = guard.upgrade() else { return Ok(()) };
             let write = || match (follows, &interface) {
                 (true, _) => Ok(()),
-                (false, Some(_)) => guard.write_first(),
+                // The others of the bus may come later than this: a tick sends them again, until word comes.
+                (false, Some(_)) => guard.write_first().or_else(|error| match error.kind() {
+                    io::ErrorKind::TimedOut => Ok(()),
+                    _ => Err(error),
+                }),
                 (false, None) => {
                     _ = guard.write_first();
                     Ok(())
@@ -160,7 +164,7 @@ impl Outgoing {
     }
 
     /// One tick: decides what each signal puts out.
-    pub(super) fn step(&mut self, passed: Span, reset: bool) {
+    pub(super) fn step(&mut self, passed: Span, reset: Option<bool>) {
         if !std::mem::replace(&mut self.begun, true) {
             self.take_up_start();
         }
@@ -204,13 +208,25 @@ impl Outgoing {
         }
     }
 
-    /// What is to be sent at this tick, if anything is.
-    pub(super) fn next(&self, always: bool) -> Option<Frame> {
+    /// With what each signal puts out.
+    fn frame(&self) -> Option<Frame> {
         let mut frame = self.empty;
         for Running { settings, raw, .. } in &self.signals {
             settings.signal.write((*raw)?, &mut frame.data);
         }
-        (always || self.sent != Some(frame)).then_some(frame)
+        Some(frame)
+    }
+
+    /// What is to be sent at this tick, if anything is.
+    pub(super) fn next(&self, always: bool) -> Option<Frame> {
+        self.frame().filter(|frame| always || self.sent != Some(*frame))
+    }
+
+    /// Nothing was to be sent: what is to be put out was sent last.
+    pub(super) fn stays(&mut self) {
+        if let Some(frame) = self.frame() {
+            self.was_sent(&frame);
+        }
     }
 
     /// Begins to send this. Another thread may have sent the safe values since this tick began: then only these may be sent, and the next tick
@@ -282,6 +298,11 @@ impl Outgoing {
     /// Whether no other task is to take it over.
     pub(super) fn is_last(&self) -> bool {
         self.guard.is_alone()
+    }
+
+    #[cfg(test)]
+    pub(super) fn signal(&mut self, place: usize) -> &mut SentSignal {
+        &mut self.signals[place].settings
     }
 
     /// Sends the safe values. If that fails, another thread goes on with it.

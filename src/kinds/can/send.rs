@@ -225,7 +225,7 @@ impl Task for Sender {
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
-        let reset = self.reset.as_ref().is_some_and(|reset| reset.get() > 0.0);
+        let reset = self.reset.as_ref().and_then(Input::is_on);
         let periods = i64::try_from(tick.skipped).unwrap_or(i64::MAX).saturating_add(1);
         let passed = Span::from_nanos(tick.period.nanos().saturating_mul(periods));
         let Self { bus, ids, frames, ready, sent, write_errors, always, live, .. } = self;
@@ -249,8 +249,11 @@ impl Task for Sender {
                     *write_errors += lost;
                     done = Err(LOST);
                 }
-                for (at, frame) in frames.iter().enumerate() {
-                    let Some(next) = frame.next(*always) else { continue };
+                for (at, frame) in frames.iter_mut().enumerate() {
+                    let Some(next) = frame.next(*always) else {
+                        frame.stays();
+                        continue;
+                    };
                     if open.under_way[at].is_some() {
                         frame.was_not_sent(&io::Error::from_raw_os_error(libc::EBUSY));
                         *write_errors += 1.0;

@@ -106,14 +106,14 @@ fn sender(input: Input, always: bool, test: &str) -> (Sender, Socket) {
 }
 
 fn sender_at(site: &Site, input: Input, always: bool, test: &str) -> (Sender, Socket) {
-    sender_with(site, input, (always, Recover::Auto(0.0)), test, false)
+    sender_with(site, input, (always, Recover::Auto(0.0), f64::INFINITY), test, false)
 }
 
 /// The same; `follows`: it takes over from the one before it of this test.
 fn sender_with(
     site: &Site,
     input: Input,
-    (always, recover): (bool, Recover),
+    (always, recover, slew): (bool, Recover, f64),
     test: &str,
     follows: bool,
 ) -> (Sender, Socket) {
@@ -121,7 +121,7 @@ fn sender_with(
     let sent = |column, start, scale, input, safe| {
         let law = law::Settings {
             limits: [-50.0, 50.0],
-            slew: f64::INFINITY,
+            slew,
             safe: Some(safe),
             safe_slew: f64::INFINITY,
             on_stale: OnStale::Safe,
@@ -222,6 +222,22 @@ fn a_frame_that_does_not_change_is_left_out_if_that_is_asked_for() {
 }
 
 #[test]
+fn a_frame_that_does_not_change_counts_as_sent() {
+    let nothing = Input::value_of(ValueName { task: "x".into(), value: "y".into(), previous: None });
+    let how = (false, Recover::Auto(0.0), 1.0);
+    let (mut sender, other) = sender_with(&Site::default(), Input::number(10.0), how, "counts_as_sent", false);
+    let still = |values: &[Option<f64>]| (values[0], values[2], values[3]);
+    assert_eq!(still(&told(&mut sender, &tick(0, 0)).1), (Some(10.0), Some(0.0), Some(1.0)));
+    sender.frames[0].signal(0).input = nothing;
+    assert_eq!(still(&told(&mut sender, &tick(1, 0)).1), (Some(10.0), Some(1.0), Some(1.0)), "it is safe, and was so");
+    // A step of the slew is less than one that can be sent: it gets there all the same.
+    sender.frames[0].signal(0).input = Input::number(11.0);
+    let sent: Vec<_> = (2..12).map(|n| still(&told(&mut sender, &tick(n, 0)).1).0.unwrap()).collect();
+    assert!(sent.windows(2).all(|two| two[0] < two[1]), "{sent:?}");
+    assert_eq!(came(&other).len(), 1);
+}
+
+#[test]
 fn a_signal_without_an_input_is_safe_and_the_others_go_on() {
     let nothing = Input::value_of(ValueName { task: "x".into(), value: "y".into(), previous: None });
     let (mut sender, other) = sender(nothing, true, "a_signal_without_an_input");
@@ -233,7 +249,7 @@ fn a_signal_without_an_input_is_safe_and_the_others_go_on() {
 #[test]
 fn a_latched_signal_stays_safe_after_a_hand_over() {
     let (site, test) = (Site::default(), "can");
-    let next = |input, follows| sender_with(&site, input, (true, Recover::Latch), test, follows);
+    let next = |input, follows| sender_with(&site, input, (true, Recover::Latch, f64::INFINITY), test, follows);
     let nothing = || Input::value_of(ValueName { task: "x".into(), value: "y".into(), previous: None });
     let _first = next(Input::number(7.0), false);
     let (mut before, _other) = next(nothing(), true);

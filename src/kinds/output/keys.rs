@@ -77,10 +77,13 @@ const RECOVER_AFTER: Key =
     Key::new("recover-after", Value::Duration { min: Span::ZERO, max: Span::MAX }, "How long that is.")
         .default("\"1s\"")
         .rules(&[Rule::when("recover", &["auto"])]);
-const RESET: Key =
-    Key::new("reset", Value::Input, "Ends a latched safe state when it rises above 0 while the input is good.")
-        .otherwise("only a new start of the task does")
-        .rules(&[Rule::when("recover", &["latch"])]);
+const RESET: Key = Key::new(
+    "reset",
+    Value::Input,
+    "Ends a latched safe state when it rises above 0 while the input is good. A value that is not good is no fall.",
+)
+.otherwise("only a new start of the task does")
+.rules(&[Rule::when("recover", &["latch"])]);
 const SAFE_SLEW: Key = Key::new(
     "safe-slew",
     Value::Positive,

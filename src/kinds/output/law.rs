@@ -43,7 +43,8 @@ pub(in crate::kinds) struct Step {
     pub is_missing: bool,
     /// Another thread has made the output safe since the last tick.
     pub tripped: bool,
-    pub reset: bool,
+    /// `None`: not known, which is no fall.
+    pub reset: Option<bool>,
     /// Seconds since the release of its previous tick: skipped ones count.
     pub elapsed: f64,
 }
@@ -81,7 +82,7 @@ pub(in crate::kinds) struct Law {
     made_safe: bool, // what was written last is the safe value
     at_once: bool,   // no ramp
     applied: f64,    // NaN: not known
-    reset: bool,     // at the last tick
+    reset: bool,     // when that was last known
 }
 
 impl Law {
@@ -153,8 +154,9 @@ impl Law {
 
     /// One tick.
     pub(in crate::kinds) fn step(&mut self, step: &Step) -> Wanted {
-        let was_reset = std::mem::replace(&mut self.reset, step.reset);
-        let rose = step.reset && !was_reset;
+        let reset = step.reset.unwrap_or(self.reset);
+        let before = std::mem::replace(&mut self.reset, reset);
+        let rose = reset && !before;
         let is_good = step.input.is_finite();
         if step.tripped {
             self.enter_safe(true);
@@ -228,7 +230,7 @@ mod tests {
     /// Ticks of one second each, of which every write succeeds: what was put out at each, `None` where nothing was.
     fn run(law: &mut Law, inputs: &[f64]) -> Vec<Option<f64>> {
         let tick = |input: &f64| {
-            tick(law, Step { input: *input, is_missing: false, tripped: false, reset: false, elapsed: 1.0 })
+            tick(law, Step { input: *input, is_missing: false, tripped: false, reset: Some(false), elapsed: 1.0 })
         };
         inputs.iter().map(tick).collect()
     }
@@ -253,7 +255,7 @@ mod tests {
         let mut law = Law::safe(Settings { slew: 4.0, safe: Some(0.0), ..SETTINGS }, 0.0);
         assert_eq!(run(&mut law, &[3.0, 50.0, 50.0, 50.0, -9.0]), [3.0, 7.0, 10.0, 10.0, 6.0].map(Some));
         let mut after_a_gap = law;
-        let skipped = Step { input: 0.0, is_missing: false, tripped: false, reset: false, elapsed: 1.25 };
+        let skipped = Step { input: 0.0, is_missing: false, tripped: false, reset: Some(false), elapsed: 1.25 };
         assert_eq!(after_a_gap.step(&skipped), Wanted::Value(1.0), "skipped ticks count");
     }
 
@@ -281,7 +283,7 @@ mod tests {
     fn a_latch_needs_a_rising_edge_while_the_input_is_good() {
         let mut law = Law::safe(Settings { recover: Recover::Latch, ..SETTINGS }, 100.0);
         let mut at = |input: f64, reset: bool| {
-            tick(&mut law, Step { input, is_missing: false, tripped: false, reset, elapsed: 1.0 })
+            tick(&mut law, Step { input, is_missing: false, tripped: false, reset: Some(reset), elapsed: 1.0 })
         };
         assert_eq!(at(1.0, true), Some(1.0), "the start is not latched");
         assert_eq!(at(GONE, true), Some(100.0));
@@ -289,7 +291,20 @@ mod tests {
         assert_eq!([at(GONE, true), at(1.0, true)], [None; 2], "it rose while the input was bad");
         assert_eq!([at(1.0, false), at(1.0, true)], [None, Some(1.0)]);
         at(1.0, false);
-        let tripped = Step { input: 1.0, is_missing: false, tripped: true, reset: true, elapsed: 1.0 };
+        at(GONE, true);
+        let unknown = Step { input: 1.0, is_missing: false, tripped: false, reset: None, elapsed: 1.0 };
+        assert_eq!(
+            [tick(&mut law, unknown), tick(&mut law, Step { reset: Some(true), ..unknown })],
+            [None; 2],
+            "it has not fallen"
+        );
+        let fallen = Step { reset: Some(false), ..unknown };
+        assert_eq!(
+            [fallen, unknown, Step { reset: Some(true), ..unknown }].map(|step| tick(&mut law, step)),
+            [None, None, Some(1.0)]
+        );
+        tick(&mut law, fallen);
+        let tripped = Step { input: 1.0, is_missing: false, tripped: true, reset: Some(true), elapsed: 1.0 };
         assert_eq!(tick(&mut law, tripped), Some(100.0), "an edge in the tick that finds it made safe comes too early");
         assert_eq!(run(&mut law, &[1.0]), [None]);
     }
@@ -303,7 +318,7 @@ mod tests {
         assert!(law.is_safe());
         let mut law = Law::safe(Settings { safe: Some(9.0), safe_slew: 3.0, ..SETTINGS }, 9.0);
         run(&mut law, &[2.0]);
-        let tripped = Step { input: 2.0, is_missing: false, tripped: true, reset: false, elapsed: 1.0 };
+        let tripped = Step { input: 2.0, is_missing: false, tripped: true, reset: Some(false), elapsed: 1.0 };
         assert_eq!(tick(&mut law, tripped), Some(9.0));
         assert_eq!(run(&mut law, &[2.0, 2.0]), [None, Some(2.0)]);
         let at_once = Settings { safe: Some(9.0), recover: Recover::Auto(0.0), ..SETTINGS };
@@ -311,7 +326,7 @@ mod tests {
         assert_eq!(tick(&mut law, tripped), Some(9.0), "also where nothing is waited for");
         assert_eq!(run(&mut law, &[2.0]), [Some(2.0)]);
         let mut law = Law::going_on(Settings { safe: Some(9.0), safe_slew: 3.0, ..SETTINGS }, 1.0);
-        let skipped = Step { input: GONE, is_missing: false, tripped: false, reset: false, elapsed: 2.0 };
+        let skipped = Step { input: GONE, is_missing: false, tripped: false, reset: Some(false), elapsed: 2.0 };
         assert_eq!(law.step(&skipped), Wanted::Ramp(7.0), "skipped ticks count");
     }
 
@@ -319,7 +334,7 @@ mod tests {
     fn a_safe_write_that_fails_is_wanted_again() {
         let mut law = Law::going_on(Settings { safe: None, ..SETTINGS }, 5.0);
         assert_eq!(run(&mut law, &[1.0]), [Some(1.0)]);
-        let stale = Step { input: GONE, is_missing: false, tripped: false, reset: false, elapsed: 1.0 };
+        let stale = Step { input: GONE, is_missing: false, tripped: false, reset: Some(false), elapsed: 1.0 };
         for _ in 0..3 {
             assert_eq!(law.step(&stale), Wanted::Safe);
             assert!(!law.is_safe());
@@ -338,7 +353,7 @@ mod tests {
 
     #[test]
     fn one_that_keeps_what_is_there_waits_for_a_first_value_for_a_while() {
-        let missing = Step { input: GONE, is_missing: true, tripped: false, reset: false, elapsed: 1.0 };
+        let missing = Step { input: GONE, is_missing: true, tripped: false, reset: Some(false), elapsed: 1.0 };
         let mut law = Law::going_on(SETTINGS, 5.0);
         assert_eq!([0; 3].map(|_| tick(&mut law, missing)), [None; 3]);
         assert_eq!(tick(&mut law, missing), Some(100.0));
@@ -350,14 +365,14 @@ mod tests {
 
     #[test]
     fn one_that_goes_on_from_another_recovers_as_that_one_would() {
-        let good = Step { input: 5.0, is_missing: false, tripped: false, reset: false, elapsed: 1.0 };
+        let good = Step { input: 5.0, is_missing: false, tripped: false, reset: Some(false), elapsed: 1.0 };
         let mut law = Law::unrecovered(SETTINGS, 7.0);
         assert!(law.has_to_recover());
         assert_eq!([0; 4].map(|_| tick(&mut law, good)), [Some(100.0), None, Some(5.0), Some(5.0)]);
         assert!(!law.has_to_recover());
         let mut law = Law::unrecovered(Settings { recover: Recover::Latch, ..SETTINGS }, 7.0);
         assert_eq!([0; 4].map(|_| tick(&mut law, good)), [Some(100.0), None, None, None]);
-        assert_eq!(tick(&mut law, Step { reset: true, ..good }), Some(5.0));
+        assert_eq!(tick(&mut law, Step { reset: Some(true), ..good }), Some(5.0));
         assert!(!Law::safe(SETTINGS, 7.0).has_to_recover(), "it waits for its first good value");
     }
 }

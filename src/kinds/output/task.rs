@@ -258,7 +258,7 @@ pub(super) fn learned(input: &Input, reset: Option<&Input>, tick: &Tick, tripped
         input: input.get(),
         is_missing: input.quality() == Quality::Missing,
         tripped,
-        reset: reset.is_some_and(|reset| reset.get() > 0.0),
+        reset: reset.and_then(Input::is_on),
         elapsed,
     }
 }

@@ -1,9 +1,11 @@
 //! SocketCAN: raw sockets that receive and send frames of one interface, and never wait. Up to [`BATCH`] frames take one system call. No
-//! capability is needed.
+//! capability is needed. Only [`send_once`] waits.
 
 mod frame;
 mod socket;
 
+use super::fd::is_readable;
+use crate::time::Span;
 pub(crate) use frame::{Frame, Id, LONGEST, Received};
 pub(crate) use socket::{BATCH, Socket, Wanted};
 use std::io;
@@ -11,16 +13,53 @@ use std::io;
 /// The most ids that a socket can ask for.
 pub(crate) const MOST_IDS: usize = 512; // CAN_RAW_FILTER_MAX
 
-/// Sends one frame by a socket of its own: from any thread, at any time.
+/// How often [`send_once`] looks for word of its frame, and for how long it waits each time: 0.1 s in all, unless others send frames of that id.
+const LOOKS: u32 = 20;
+const LOOK: Span = Span::from_millis(5);
+
+/// Sends one frame by a socket of its own: from any thread, at any time. Waits for word that it has left, for up to 0.1 s. The kernel takes a
+/// frame also where it drops it at once, or where no one on the bus acknowledges it.
 ///
 /// # Errors
-/// There is no such interface, it is down, or its queue is full.
+/// There is no such interface, it is down, or its queue is full. `TimedOut`: no word came; the frame may still leave later.
 pub(crate) fn send_once(interface: &str, frame: &Frame) -> io::Result<()> {
     let socket = Socket::new()?;
     let found = socket.interface(interface)?;
     if frame.fd && !found.fd {
         return Err(io::Error::other(format!("{interface} takes no frames of CAN FD")));
     }
-    socket.bind(found, Wanted { ids: &[], errors: false, own: false, fd: frame.fd })?;
-    socket.send(&[*frame]).map(drop)
+    socket.bind(found, Wanted { ids: &[frame.id], errors: false, own: true, fd: frame.fd })?;
+    socket.send(&[*frame])?;
+    match found.has_carrier && has_left(&socket, frame.id)? {
+        true => Ok(()),
+        false => {
+            let why = "no word has come that the frame left: the controller is off the bus, or no one on it acknowledges frames";
+            Err(io::Error::new(io::ErrorKind::TimedOut, why))
+        }
+    }
+}
+
+fn has_left(socket: &Socket, id: Id) -> io::Result<bool> {
+    for _ in 0..LOOKS {
+        let mut left = false;
+        socket.receive(|received| left |= received == Received::Sent(id))?;
+        if left {
+            return Ok(true);
+        }
+        is_readable(socket, LOOK);
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_of_which_no_word_comes_has_not_left() {
+        let (one, other) = Socket::pair(); // on which no word ever comes
+        let id = Id { number: 1, extended: false };
+        one.send(&[Frame::new(id, false, false, &[]).unwrap()]).unwrap();
+        assert!(!has_left(&one, id).unwrap() && !has_left(&other, id).unwrap(), "a frame of another is no word");
+    }
 }

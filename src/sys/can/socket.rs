@@ -4,7 +4,7 @@ use super::frame::{Frame, Id, Received, understood};
 use crate::sys::{from_minus_one, invalid};
 use std::io;
 use std::mem::{offset_of, size_of, zeroed};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// The most frames that one system call takes.
 pub(crate) const BATCH: usize = 32;
@@ -25,6 +25,8 @@ pub(crate) struct Interface {
     /// It takes frames of CAN FD.
     pub(crate) fd: bool,
     pub(crate) is_up: bool,
+    /// What is sent is not dropped at once, as it is while the controller is off the bus.
+    pub(crate) has_carrier: bool,
 }
 
 /// What a socket is to receive and send.
@@ -85,7 +87,8 @@ impl Socket {
         // SAFETY: SIOCGIFFLAGS has filled in this field of the union.
         let flags = unsafe { request.ifr_ifru.ifru_flags };
         let fd = usize::try_from(mtu).is_ok_and(|mtu| mtu >= libc::CANFD_MTU);
-        Ok(Interface { index, fd, is_up: libc::c_int::from(flags) & libc::IFF_UP != 0 })
+        let has = |flag| libc::c_int::from(flags) & flag != 0;
+        Ok(Interface { index, fd, is_up: has(libc::IFF_UP), has_carrier: has(libc::IFF_RUNNING) })
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "the numbers have 16 bits; with musl the argument is an int")]
@@ -220,6 +223,12 @@ impl Socket {
             libc::syscall(libc::SYS_sendmmsg, self.0.as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_DONTWAIT)
         })?;
         Ok(usize::try_from(sent).unwrap_or(0))
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

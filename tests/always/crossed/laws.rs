@@ -113,8 +113,8 @@ impl State {
             Does::Mean(_) | Does::Median(_) | Does::LowPass(_) => vec![self.filter(task, value, periods)],
             Does::Pi { .. } => self.pi(task, seen, periods),
             Does::Alarm { .. } => {
-                let reset = seen.get(1).map_or(0.0, |reset| reset.value);
-                self.alarm.step(&task.does, value, reset.is_finite() && reset != 0.0);
+                let reset = seen.get(1).map(|reset| reset.value).filter(|reset| reset.is_finite());
+                self.alarm.step(&task.does, value, reset.map(|reset| reset > 0.0));
                 vec![f64::from(u8::from(self.alarm.level != 0)), f64::from(self.alarm.level)]
             }
             Does::Echo => vec![self.echo(seen, release)],
@@ -233,8 +233,9 @@ impl State {
 
 impl Alarm {
     /// Without delays. What was latched ends at a rising reset only.
-    fn step(&mut self, does: &Does, value: f64, reset: bool) {
+    fn step(&mut self, does: &Does, value: f64, reset: Option<bool>) {
         let Does::Alarm { high, hihi, hysteresis, latch } = *does else { unreachable!() };
+        let reset = reset.unwrap_or(self.reset);
         let before = std::mem::replace(&mut self.reset, reset);
         let rose = reset && !before;
         let still = |limit: f64, at: bool| if at { limit - hysteresis } else { limit };

@@ -64,6 +64,7 @@ impl<'a> Daemon<'a> {
                     options.safe_plan.clone(),
                     options.status_readers,
                     options.left_plans.clone(),
+                    options.turn.clone(),
                     common.clone(),
                 )
             };

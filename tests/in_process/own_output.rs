@@ -5,10 +5,11 @@
 #[allow(dead_code, reason = "its main is that of a program")]
 mod example;
 
-use hertzd::config::{Blueprint, Config, Facts, Kind, Section};
+use hertzd::config::{Blueprint, Config, Facts, Key, Kind, Kinds, Section, Value};
 use hertzd::internals::{Connections, Host, Loader, Options, Request, Requests, cpu_set_size, pause, run_daemon};
-use hertzd::task::{Column, Task, Tick, TickError};
+use hertzd::task::{Column, Input, Task, Tick, TickError};
 use hertzd::time::Span;
+use hertzd::{Built, SafeOutput, Site};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,11 +57,15 @@ struct Running {
 
 impl Running {
     fn start(text: String, first: u64) -> Self {
+        Self::start_with(example::kinds(), text, first)
+    }
+
+    fn start_with(kinds: Kinds, text: String, first: u64) -> Self {
         let (gives, text, requests) =
             (Arc::new(AtomicU64::new(first)), Arc::new(Mutex::new(text)), Requests::default());
         let (given, loaded, asked) = (gives.clone(), text.clone(), requests.clone());
         let source = move |_: &mut Section<'_>| Some(Blueprint::built(Source(given.clone())));
-        let kinds = example::kinds().add(Kind::new("source", "A value that the test controls.", &[], source));
+        let kinds = kinds.add(Kind::new("source", "A value that the test controls.", &[], source));
         let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
         let thread = std::thread::spawn(move || {
             let load = Loader::new(move || Config::parse(loaded.lock().unwrap().clone(), "test.toml", &kinds, &facts));
@@ -118,6 +123,62 @@ fn an_output_of_ones_own_is_made_safe_wherever_those_of_hertzd_are() {
     daemon.until_lamp_is(&port, "000");
     daemon.stop();
     assert!(fs::read_to_string(&other).unwrap().ends_with("000\n"), "at the end");
+}
+
+/// Each tick sends 77, and then fails: with an error or, where the source gives something, with a panic.
+struct Careless(Input, std::path::PathBuf);
+
+fn append(path: &Path, line: &str) -> std::io::Result<()> {
+    use std::io::Write;
+    fs::File::options().append(true).open(path)?.write_all(line.as_bytes())
+}
+
+impl Task for Careless {
+    fn columns(&self) -> Vec<Column> {
+        vec![Column { name: "level".into(), unit: String::new() }]
+    }
+
+    fn tick(&mut self, _: &Tick, _: &mut [f64]) -> Result<(), TickError> {
+        append(&self.1, "077\n").unwrap();
+        assert!(self.0.get().is_nan(), "this panic is a part of the test");
+        Err(TickError::new("no answer"))
+    }
+}
+
+#[test]
+fn after_each_tick_that_fails_it_is_made_safe_whatever_the_tick_has_sent() {
+    const INPUT: Key = Key::new("input", Value::Input, "What it takes.");
+    let folder = tempfile::tempdir().unwrap();
+    let port = folder.path().join("port");
+    fs::write(&port, "").unwrap();
+    let its_port = port.clone();
+    let careless = move |section: &mut Section<'_>| {
+        let (task, input) = (section.name().to_owned(), section.input(&INPUT)?);
+        let port = its_port.clone();
+        Some(Blueprint::new(move |site: &mut Site| {
+            let for_safe = port.clone();
+            let safe =
+                SafeOutput::new(&task, "the port", Span::from_seconds(3_600), move || append(&for_safe, "000\n"));
+            Built::from(Careless(input, port)).guarded(site, safe)
+        }))
+    };
+    let kinds = Kinds::builtin().add(Kind::new("careless", "Fails.", vec![INPUT], careless));
+    let task = "[task.careless]\nkind = \"careless\"\nrate = 100\ninput = \"source.value\"\non-error = \"continue\"\n";
+    let daemon = Running::start_with(kinds, config(task), MISSING);
+    let sent = || fs::read_to_string(&port).unwrap().lines().filter(|line| *line == "077").count();
+    let until_sent = |times: usize| {
+        while sent() < times {
+            assert!(!daemon.thread.is_finished());
+            pause(Span::from_millis(2));
+        }
+    };
+    until_sent(5);
+    daemon.give(50);
+    until_sent(sent() + 5);
+    daemon.stop();
+    let all = fs::read_to_string(&port).unwrap();
+    let lines: Vec<_> = all.lines().collect();
+    assert!(!lines.windows(2).any(|two| two == ["077", "077"]) && lines.last() == Some(&"000"), "{lines:?}");
 }
 
 #[test]

@@ -1,0 +1,65 @@
+//! Starts of one user in the foreground follow each other where something is left: each takes over what all dead processes of that user have left. One
+//! beside it would find a target as a killed run has left it, and take that for what was there before hertzd.
+//!
+//! A lock on each of the user's places tells them, which only that user can open. It is waited for for a limited time, as a start may hang on a device.
+
+use super::runtime_places::own_places;
+use crate::program;
+use crate::sys::clock::{KernelClock, pause};
+use crate::sys::dir::Dir;
+use crate::sys::trust;
+use crate::time::{Clock, Span};
+use std::fs::{File, TryLockError};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tracing::{info, warn};
+
+/// How long a start waits for those before it, all of them together: longer than one waits for what it writes of what was left.
+const WAITS: Span = Span::from_seconds(5);
+const BETWEEN: Span = Span::from_millis(10);
+
+/// Waits until no other start of this user has its turn; locked, the places keep the next one out. One that cannot be had is left out.
+pub(super) fn take_turn(own: &Dir) -> Vec<Arc<File>> {
+    let clock = KernelClock::monotonic();
+    let (began, mut is_said) = (clock.now(), false);
+    let mut turn = Vec::new();
+    for place in places(own) {
+        let (name, path) = (program::name(), place.path().display());
+        let taken = loop {
+            let taken = place.flock();
+            if !matches!(taken, Err(TryLockError::WouldBlock)) || clock.now() - began > WAITS {
+                break taken;
+            }
+            if !std::mem::replace(&mut is_said, true) {
+                info!(
+                    "waiting for another start of {name}, which has {path} locked, for {WAITS} at most: it deals with what killed runs have left"
+                );
+            }
+            pause(BETWEEN);
+        };
+        match taken {
+            Ok(lock) => turn.push(Arc::new(lock)),
+            Err(TryLockError::WouldBlock) => warn!(
+                "another start of {name} has had {path} locked for {WAITS}, so this one goes on beside it: what that one has taken over from killed \
+                 runs stays with it; if it hangs, look at its device, or stop it"
+            ),
+            Err(TryLockError::Error(_)) => {} // not every file system can do it
+        }
+    }
+    turn
+}
+
+/// The place of this process and the others of its user, each once, in an order that is the same for all.
+fn places(own: &Dir) -> Vec<Dir> {
+    let open = |path: PathBuf| {
+        let place = trust::lasting(&path).and_then(|path| Dir::open(&path)).ok()?;
+        place.must_be_own().is_ok().then_some(place)
+    };
+    let all = own_places().into_iter().filter_map(open).chain(Dir::open(own.path()).ok());
+    let number = |place: Dir| Some((place.metadata().map(|facts| (facts.dev(), facts.ino())).ok()?, place));
+    let mut all: Vec<_> = all.filter_map(number).collect();
+    all.sort_by_key(|(number, _)| *number);
+    all.dedup_by_key(|(number, _)| *number);
+    all.into_iter().map(|(_, place)| place).collect()
+}
