@@ -15,6 +15,14 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     with_escapes(text, |shown, character| shown.extend(character.escape_unicode()))
 }
 
+/// The same as one line, whatever it holds: line breaks and tabs are escapes as well.
+pub(crate) fn visible_line(text: &str) -> Cow<'_, str> {
+    match text.contains(is_command) {
+        true => Cow::Owned(visible(text).replace('\n', "\\u{a}").replace('\t', "\\u{9}")),
+        false => Cow::Borrowed(text),
+    }
+}
+
 /// JSON as a terminal may have it: the same values, each such character in them as an escape of JSON, `\u009b`.
 pub(crate) fn visible_json(text: &str) -> Cow<'_, str> {
     with_escapes(text, |shown, character| match character {
@@ -65,6 +73,12 @@ mod tests {
             let text = char::from_u32(code).unwrap().to_string();
             assert_eq!(visible(&text), format!("\\u{{{code:x}}}"));
         }
+    }
+
+    #[test]
+    fn a_line_is_one() {
+        assert!(matches!(visible_line("a: wrote 1"), Cow::Borrowed(_)));
+        assert_eq!(visible_line("a\nb\tc\r\x1b"), "a\\u{a}b\\u{9}c\\u{d}\\u{1b}");
     }
 
     #[test]

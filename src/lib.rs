@@ -7,11 +7,15 @@
 //! - **A loop that keeps its own clock**, such as a game's: [`pacing::FixedStep`].
 //! - **The arithmetic alone**: [`pacing::Rate`], [`pacing::Account`], [`pacing::Schedule`].
 //!
+//! The last two are all that is left with `default-features = false`: [`time`] and [`pacing`], without any dependency, for any
+//! operating system and for wasm. The daemon, which needs Linux, is the feature `daemon`.
+//!
 //! # A daemon with its own task
 //!
 //! A task is a struct, whose fields are its keys in the configuration, and one function:
 //!
-//! ```no_run
+#![cfg_attr(feature = "daemon", doc = "```no_run")]
+#![cfg_attr(not(feature = "daemon"), doc = "```ignore")]
 //! use hertzd::{App, Column, Kinds, Task, Tick, TickError};
 //!
 //! #[derive(serde::Deserialize)]
@@ -92,47 +96,82 @@
 //! | `daemon` | start, supervision, reload, status socket, stop; the same on the virtual clock for `simulate` |
 //! | `sim` | the virtual clock, and the scripted task that replaces a real one |
 //! | [`cli`] | the command line; the only code that talks to a terminal |
+#![cfg_attr(
+    not(feature = "daemon"),
+    allow(rustdoc::broken_intra_doc_links, reason = "they lead to the daemon's rooms")
+)]
 
 #[cfg(all(target_feature = "crt-static", any(feature = "plugin", feature = "audio")))]
 compile_error!(
     "a static program loads no libraries, so it has neither plugins nor audio: build it with --no-default-features --features static"
 );
 
-pub(crate) mod atomic;
-pub mod channels;
-pub mod cli;
-pub mod config;
-pub(crate) mod daemon;
-pub(crate) mod doctor;
-pub(crate) mod escape;
-pub(crate) mod flight;
-pub(crate) mod kinds;
-pub(crate) mod log;
-pub(crate) mod measure;
-pub(crate) mod metrics;
+#[cfg_attr(not(feature = "daemon"), allow(dead_code, unused_imports, reason = "what the daemon alone uses"))]
 pub mod pacing;
-pub(crate) mod program;
-pub(crate) mod recording;
-pub(crate) mod report;
-pub(crate) mod safety;
-pub(crate) mod sim;
-pub(crate) mod site;
-pub(crate) mod sys;
-pub mod task;
+#[cfg_attr(not(feature = "daemon"), allow(dead_code, reason = "what the daemon alone uses"))]
 pub mod time;
+
+// The daemon: everything else.
+#[cfg(feature = "daemon")]
+pub(crate) mod atomic;
+#[cfg(feature = "daemon")]
+pub mod channels;
+#[cfg(feature = "daemon")]
+pub mod cli;
+#[cfg(feature = "daemon")]
+pub mod config;
+#[cfg(feature = "daemon")]
+pub(crate) mod daemon;
+#[cfg(feature = "daemon")]
+pub(crate) mod doctor;
+#[cfg(feature = "daemon")]
+pub(crate) mod escape;
+#[cfg(feature = "daemon")]
+pub(crate) mod flight;
+#[cfg(feature = "daemon")]
+pub(crate) mod kinds;
+#[cfg(feature = "daemon")]
+pub(crate) mod log;
+#[cfg(feature = "daemon")]
+pub(crate) mod measure;
+#[cfg(feature = "daemon")]
+pub(crate) mod metrics;
+#[cfg(feature = "daemon")]
+pub(crate) mod program;
+#[cfg(feature = "daemon")]
+pub(crate) mod recording;
+#[cfg(feature = "daemon")]
+pub(crate) mod report;
+#[cfg(feature = "daemon")]
+pub(crate) mod safety;
+#[cfg(feature = "daemon")]
+pub(crate) mod sim;
+#[cfg(feature = "daemon")]
+pub(crate) mod site;
+#[cfg(feature = "daemon")]
+pub(crate) mod sys;
+#[cfg(feature = "daemon")]
+pub mod task;
 #[cfg(feature = "top")]
 pub(crate) mod top;
+#[cfg(feature = "daemon")]
 pub(crate) mod views;
+#[cfg(feature = "daemon")]
 pub(crate) mod worker;
 
+#[cfg(feature = "daemon")]
 pub use cli::App;
+#[cfg(feature = "daemon")]
 pub use config::Kinds;
+#[cfg(feature = "daemon")]
 pub use site::{Built, SafeOutput, Site};
-#[cfg(any(test, target_env = "musl"))]
+#[cfg(all(feature = "daemon", any(test, target_env = "musl")))]
 pub use sys::arena::Arena;
+#[cfg(feature = "daemon")]
 pub use task::{Column, Task, Tick, TickError};
 
 /// What the tests and benches of this crate use beside the public API. Any release may change it.
+#[cfg(feature = "daemon")]
 #[doc(hidden)]
 pub mod internals {
     pub use crate::cli::EXIT_CODES;

@@ -1,15 +1,18 @@
 //! `hertzd safe`: writes the safe values of outputs whose daemon was killed.
 
+use super::safe_owner::{Owner, Theirs};
 use super::safe_writes::{Done, Manner};
 use super::{App, Source, Stop, print, runtime, runtime_places, safe_anew, safe_owner};
 use crate::daemon::{FoundPlan, NoPlan};
-use crate::sys::clock::{KernelClock, pause};
+use crate::escape::visible_line;
+use crate::sys::clock::pause;
 use crate::sys::dir::effective_user;
 use crate::sys::signals::{catch_interrupts, end_flag};
-use crate::time::{Clock, Span};
+use crate::time::Span;
 use clap::Args;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 /// How often it looks for a signal while it holds lines.
@@ -72,57 +75,109 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
     if let Some(config) = &args.config {
         return safe_anew::safe(app, &Source::File(config.clone()), args.dry_run);
     }
-    let all_plans = || runtime::safe_plans().into_iter().chain(runtime::safe_plans_of_others()).collect();
-    let plans = args.plan.as_ref().map_or_else(all_plans, |plan| vec![plan.clone()]);
-    let (mut done, mut owners) = (Done::default(), Vec::new());
-    // For each user: none decides how long root waits for the plans of the others.
-    let (clock, mut spent) = (KernelClock::monotonic(), HashMap::new());
+    let plans = args.plan.as_ref().map_or_else(runtime::safe_plans, |plan| vec![plan.clone()]);
+    let (mut all, mut printed) = (All::default(), Ok(()));
     for path in &plans {
         match FoundPlan::open(path) {
-            Ok(found) if !runtime_places::may_be_of(found.owner.0, path) => {
-                let path = path.display();
-                done.refuse(NoPlan::Unusable(format!("{path}: a link leads to a plan of user {}", found.owner.0)));
-            }
-            Ok(found) if !found.is_own() && effective_user() == 0 => {
-                let (spent, began) = (spent.entry(found.owner.0).or_insert(Span::ZERO), clock.now());
-                let (theirs, owner) = safe_owner::carry_out(found, manner, safe_owner::PATIENCE - *spent);
-                *spent += clock.now() - began;
-                done.add(theirs);
-                owners.extend(owner);
-            }
-            Ok(found) => done.carry_out(found, manner),
             Err(NoPlan::Missing) if args.plan.is_some() => {
                 return Err(Stop::Usage(format!("{}: there is no such file", path.display())));
             }
-            Err(why) => done.refuse(why), // one that was there just now, and is gone, is not missed
+            found => all.carry_out(found, path, manner),
         }
+    }
+    let others = if args.plan.is_none() { runtime::safe_plans_of_others() } else { Vec::new() };
+    let is_done_something = !all.done.is_empty();
+    if is_done_something && !others.is_empty() {
+        // Whatever the plans of others do.
+        printed = all.done.print().and_then(|()| print_failed(&all.done));
+    }
+    for path in &others {
+        all.carry_out(FoundPlan::open(path), path, manner);
     }
     // systemd sets this where the service has ended: there it says something only if there is something to say.
     let is_asked = std::env::var_os("SERVICE_RESULT").is_none();
     if is_asked && args.plan.is_none() {
-        done.failed.extend(runtime::kept_plans().iter().map(|path| {
-            format!(
+        for path in runtime::kept_plans() {
+            let why = format!(
                 "{}: a start could not read this plan, so what its outputs do is not known: look at them, then remove it",
                 path.display()
-            )
-        }));
+            );
+            all.add(owner_of_folder(&path), Done::failed(why));
+        }
     }
-    if is_asked && done.is_empty() {
-        done.text = "no daemon has left a plan of safe values behind: nothing to do\n".into();
+    let All { mut done, owners, .. } = all;
+    if is_asked && !is_done_something && done.is_empty() {
+        done.said.push("no daemon has left a plan of safe values behind: nothing to do".into());
         if effective_user() != 0 && args.plan.is_none() {
-            done.text += "the plans of root and of other users were not looked for: `sudo hertzd safe` does that\n";
+            done.said
+                .push("the plans of root and of other users were not looked for: `sudo hertzd safe` does that".into());
         }
     }
-    print(&done.text)?;
+    printed.and(done.print())?;
     if done.holds {
-        // What failed is said now, and once more by the exit code.
-        if let Some((text, _)) = end(&done).err().and_then(|stop| stop.text(false)) {
-            print(&(text + "\n"))?;
-        }
+        print_failed(&done)?;
         wait_for_the_end()?;
     }
     drop(owners);
     end(&done)
+}
+
+/// What came of all plans.
+#[derive(Default)]
+struct All {
+    done: Done,
+    owners: Vec<Owner>,
+    others: HashMap<u32, Theirs>,
+}
+
+impl All {
+    /// Carries a plan out, if there is one: what was there just now, and is gone, is not missed.
+    fn carry_out(&mut self, found: Result<FoundPlan, NoPlan>, at: &Path, manner: Manner) {
+        let refused = |why| {
+            let mut done = Done::default();
+            done.refuse(why);
+            done
+        };
+        let (owner, done) = match found {
+            Ok(found) if !runtime_places::may_be_of(found.owner.0, at) => {
+                let (path, owner) = (at.display(), found.owner.0);
+                (
+                    owner_of_folder(at),
+                    refused(NoPlan::Unusable(format!("{path}: a link leads to a plan of user {owner}"))),
+                )
+            }
+            Ok(found) if !found.is_own() && effective_user() == 0 => {
+                let owner = found.owner.0;
+                let (done, holding) = self.others.entry(owner).or_default().carry_out(found, manner);
+                self.owners.extend(holding);
+                (owner, done)
+            }
+            Ok(found) => return self.done.carry_out(found, manner),
+            Err(why) => (owner_of_folder(at), refused(why)),
+        };
+        self.add(owner, done);
+    }
+
+    fn add(&mut self, owner: u32, done: Done) {
+        match effective_user() == 0 && owner != 0 {
+            true => self.others.entry(owner).or_default().add(owner, done, &mut self.done),
+            false => self.done.extend(done),
+        }
+    }
+}
+
+/// Who decides what lies at this path.
+fn owner_of_folder(path: &Path) -> u32 {
+    let folder = path.parent().and_then(|folder| folder.symlink_metadata().ok());
+    folder.map_or(0, |facts| facts.uid())
+}
+
+/// What failed so far; the exit code says it once more.
+fn print_failed(done: &Done) -> Result<(), Stop> {
+    match end(done).err().and_then(|stop| stop.text(false)) {
+        Some((text, _)) => print(&(text + "\n")),
+        None => Ok(()),
+    }
 }
 
 fn wait_for_the_end() -> Result<(), Stop> {
@@ -137,10 +192,15 @@ fn wait_for_the_end() -> Result<(), Stop> {
 fn end(done: &Done) -> Result<(), Stop> {
     match (&done.failed[..], &done.held[..]) {
         ([], []) => Ok(()),
-        ([], held) => Err(Stop::Permission(format!("outputs that are not written: {}", held.join("; ")))),
+        ([], held) => Err(Stop::Permission(format!("outputs that are not written: {}", joined(held.iter())))),
         (failed, held) => {
-            let all = failed.iter().chain(held).map(String::as_str).collect::<Vec<_>>().join("; ");
+            let all = joined(failed.iter().chain(held));
             Err(Stop::Unwell(format!("not every output has its safe value: {all}")))
         }
     }
+}
+
+/// Whatever is in them, they are one line.
+fn joined<'a>(all: impl Iterator<Item = &'a String>) -> String {
+    all.map(|what| visible_line(what)).collect::<Vec<_>>().join("; ")
 }

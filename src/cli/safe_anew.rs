@@ -70,8 +70,10 @@ struct Live {
 impl Live {
     fn found() -> Self {
         let mut found = Self { plans: Vec::new(), unseen: Vec::new(), waited: String::new() };
+        // For all of them together.
+        let began = KernelClock::monotonic().now();
         for path in runtime::safe_plans() {
-            if let Some(waited) = FoundPlan::open(&path).ok().and_then(|plan| plan.await_end()) {
+            if let Some(waited) = FoundPlan::open(&path).ok().and_then(|plan| plan.await_end(began)) {
                 // Writing to a String does not fail.
                 _ = writeln!(found.waited, "{waited}");
             }

@@ -9,10 +9,12 @@ use super::print_json;
 use super::safe_writes::{Done, Manner};
 use super::stop::Stop;
 use crate::daemon::FoundPlan;
-use crate::sys::clock::pause;
+use crate::escape::visible_line;
+use crate::sys::clock::{KernelClock, pause};
 use crate::sys::dir::effective_user;
 use crate::sys::other_user::{ask_to_end, become_user, run_apart};
-use crate::time::Span;
+use crate::sys::user::name_of;
+use crate::time::{Clock, Span};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::AsFd;
@@ -22,15 +24,64 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Bytes of an answer.
-const LONGEST: u64 = 16 << 20;
+/// Bytes of an answer, and of what is shown of all those of an owner.
+const LONGEST: usize = 64 << 10;
 
 /// How long the answers of an owner are waited for, for all its plans together.
-pub(super) const PATIENCE: Span = Span::from_seconds(60);
+const PATIENCE: Span = Span::from_seconds(60);
 
 /// How often, and after what time, it is looked whether a process that was asked to end has ended.
 const LOOKS: u32 = 200;
 const BETWEEN: Span = Span::from_millis(10);
+
+/// Another user, by its plans: none decides how long root waits for the plans of the others, nor how much is said.
+#[derive(Debug)]
+pub(super) struct Theirs {
+    spent: Span,
+    shown: usize,           // bytes
+    is_left_out: [bool; 3], // of each list, that there is more
+}
+
+impl Default for Theirs {
+    fn default() -> Self {
+        Self { spent: Span::ZERO, shown: 0, is_left_out: [false; 3] }
+    }
+}
+
+impl Theirs {
+    /// Has a plan carried out by its owner. With `--hold` the process that is returned keeps the lines until it is dropped.
+    pub(super) fn carry_out(&mut self, found: FoundPlan, manner: Manner) -> (Done, Option<Owner>) {
+        let clock = KernelClock::monotonic();
+        let began = clock.now();
+        let done = carry_out(found, manner, PATIENCE - self.spent);
+        self.spent += clock.now() - began;
+        done
+    }
+
+    /// Adds what was done for user `uid`: each line is one, says whose plan it is about, and none is added that is too much.
+    pub(super) fn add(&mut self, uid: u32, theirs: Done, done: &mut Done) {
+        let whose = format!("user {}", name_of(uid).unwrap_or_else(|| uid.to_string()));
+        done.holds |= theirs.holds;
+        let lists = [(theirs.failed, &mut done.failed), (theirs.held, &mut done.held), (theirs.said, &mut done.said)];
+        for ((lines, all), is_left_out) in lists.into_iter().zip(&mut self.is_left_out) {
+            for line in lines {
+                let line = format!("{whose}: {}", visible_line(&line));
+                self.shown = self.shown.saturating_add(line.len());
+                match (self.shown > LONGEST, *is_left_out) {
+                    (false, _) => all.push(line),
+                    (true, false) => {
+                        *is_left_out = true;
+                        all.push(format!(
+                            "{whose}: there is more, which is not shown, as it is more than {} KiB",
+                            LONGEST >> 10
+                        ));
+                    }
+                    (true, true) => {}
+                }
+            }
+        }
+    }
+}
 
 /// The process that carries a plan out. Dropped, it ends.
 #[derive(Debug)]
@@ -53,8 +104,8 @@ impl Owner {
     }
 }
 
-/// Has a plan carried out by its owner, who has `left` for it. With `--hold` the process that is returned keeps the lines until it is dropped.
-pub(super) fn carry_out(found: FoundPlan, manner: Manner, left: Span) -> (Done, Option<Owner>) {
+/// The same by an owner who has `left` for it.
+fn carry_out(found: FoundPlan, manner: Manner, left: Span) -> (Done, Option<Owner>) {
     let ((uid, _), path) = (found.owner, found.path().to_owned());
     let failed = |why: String| {
         let text = format!(
@@ -101,7 +152,7 @@ fn answer(stdout: Option<ChildStdout>, patience: Duration) -> Result<Done, Strin
     let stdout = stdout.ok_or("there is no pipe to it")?;
     let read = move || {
         let mut line = Vec::new();
-        let read = BufReader::new(stdout.take(LONGEST)).read_until(b'\n', &mut line);
+        let read = BufReader::new(stdout.take(LONGEST as u64)).read_until(b'\n', &mut line);
         _ = sender.send(read.map(|_| line));
     };
     thread::Builder::new().spawn(read).map_err(|error| error.to_string())?;
@@ -134,6 +185,72 @@ pub(super) fn answer_for_root((uid, gid): (u32, u32), plan: &Path, manner: Manne
         Ok(found) => done.carry_out(found, manner),
         Err(why) => done.refuse(why),
     }
+    shorten(&mut done);
     print_json(&done)?;
     Ok(done)
+}
+
+/// Leaves out what would make an answer too long to be read: the latter half of the longest list, until it fits.
+fn shorten(done: &mut Done) {
+    let mut left_out = [0; 3];
+    for line in done.failed.iter_mut().chain(&mut done.held).chain(&mut done.said) {
+        *line = visible_line(line).into_owned();
+    }
+    // Some is kept for what is said of that.
+    while serde_json::to_vec(done).is_ok_and(|answer| answer.len() > LONGEST - 1_024) {
+        let lists = [&mut done.failed, &mut done.held, &mut done.said].into_iter().zip(&mut left_out);
+        let Some((lines, left_out)) = lists.max_by_key(|(lines, _)| lines.iter().map(String::len).sum::<usize>())
+        else {
+            return;
+        };
+        let keep = lines.len() / 2;
+        *left_out += lines.len() - keep;
+        lines.truncate(keep);
+    }
+    for (lines, count) in [&mut done.failed, &mut done.held, &mut done.said].into_iter().zip(left_out) {
+        if count > 0 {
+            lines.push(format!("and {count} more of that, which are not shown"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(count: usize, of: &str) -> Vec<String> {
+        (0..count).map(|number| format!("{of}{number}")).collect()
+    }
+
+    #[test]
+    fn a_long_answer_fits_and_says_what_it_leaves_out() {
+        let said = lines(20_000, "fan: wrote 1 to /sys/pwm");
+        let mut done = Done { said, failed: lines(3, "no\n\""), held: lines(9_000, "held"), ..Done::default() };
+        shorten(&mut done);
+        assert!(serde_json::to_vec(&done).unwrap().len() <= LONGEST);
+        assert_eq!(done.failed, ["no\\u{a}\"0", "no\\u{a}\"1", "no\\u{a}\"2"]);
+        assert_eq!(
+            done.said.last().unwrap(),
+            &format!("and {} more of that, which are not shown", 20_001 - done.said.len())
+        );
+        let mut one = Done { failed: vec!["x".repeat(LONGEST)], ..Done::default() };
+        shorten(&mut one);
+        assert_eq!(one.failed, ["and 1 more of that, which are not shown"], "it still has failed");
+    }
+
+    #[test]
+    fn of_the_answers_of_an_owner_a_limited_number_of_lines_is_shown() {
+        let (mut theirs, mut all) = (Theirs::default(), Done::default());
+        for _ in 0..100 {
+            let done = Done { said: vec!["a\nfan: wrote 1 to b".into(), "x".repeat(1_000)], ..Done::default() };
+            theirs.add(4_000_000_000, done, &mut all);
+        }
+        theirs.add(4_000_000_000, Done::failed("no".into()), &mut all);
+        assert_eq!(all.said[0], "user 4000000000: a\\u{a}fan: wrote 1 to b");
+        assert!(all.said.iter().map(String::len).sum::<usize>() <= LONGEST + 100);
+        assert_eq!(all.failed, ["user 4000000000: there is more, which is not shown, as it is more than 64 KiB"]);
+        let mut other = Theirs::default();
+        other.add(0, Done { said: lines(1, "a"), ..Done::default() }, &mut all);
+        assert_eq!(all.said.last().unwrap(), "user root: a0", "others have their own");
+    }
 }

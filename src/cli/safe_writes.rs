@@ -1,13 +1,14 @@
 //! Carries plans of safe values out, with the rights that this process has, and gathers what came of it.
 
-use super::{runtime, safe_readback};
+use super::{Stop, print, runtime, safe_readback};
 use crate::daemon::{FoundPlan, NoPlan, PlannedOutput};
-use crate::kinds::output::once_more;
+use crate::escape::visible_line;
+use crate::kinds::output::{MadeWrite, PassedOver, once_more};
 use crate::program;
 use crate::safety::PlannedWrite;
-use crate::time::Span;
+use crate::sys::clock::KernelClock;
+use crate::time::{Clock, Span};
 use serde::{Deserialize, Serialize};
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,7 +35,7 @@ pub(super) struct Manner {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Done {
     /// What was written, or would be: a line for each.
-    pub(super) text: String,
+    pub(super) said: Vec<String>,
     /// What does not have its safe value, and why.
     pub(super) failed: Vec<String>,
     /// What another process has, or only another user may write.
@@ -42,7 +43,7 @@ pub(super) struct Done {
     /// Lines of GPIO chips are kept.
     pub(super) holds: bool,
     #[serde(skip)]
-    lines: Vec<File>,
+    pub(super) lines: Vec<File>, // those that are kept
 }
 
 impl Done {
@@ -51,17 +52,22 @@ impl Done {
         Self { failed: vec![why], ..Self::default() }
     }
 
-    /// Adds what another process has done.
-    pub(super) fn add(&mut self, other: Self) {
-        self.text += &other.text;
+    /// Adds what came of another one.
+    pub(super) fn extend(&mut self, other: Self) {
+        self.said.extend(other.said);
         self.failed.extend(other.failed);
         self.held.extend(other.held);
-        self.holds |= other.holds;
     }
 
     /// Whether nothing is to be said.
     pub(super) const fn is_empty(&self) -> bool {
-        self.text.is_empty() && self.failed.is_empty() && self.held.is_empty()
+        self.said.is_empty() && self.failed.is_empty() && self.held.is_empty()
+    }
+
+    /// Prints what was written so far. Whatever is in it, each line of it is one.
+    pub(super) fn print(&mut self) -> Result<(), Stop> {
+        let lines = self.said.drain(..).map(|line| visible_line(&line).into_owned() + "\n");
+        print(&lines.collect::<String>())
     }
 
     /// There is a plan that is not carried out.
@@ -79,18 +85,16 @@ impl Done {
     /// Carries out a plan of this user.
     pub(super) fn carry_out(&mut self, found: FoundPlan, manner: Manner) {
         let path = found.path().to_owned();
-        if let Some(waited) = found.await_end() {
-            // Writing to a String does not fail.
-            let _ = writeln!(self.text, "{waited}");
-        }
+        self.said.extend(found.await_end(KernelClock::monotonic().now()));
         let (mut plan, _locked) = match found.take() {
             Ok(taken) => taken,
             Err(why) => return self.refuse(why),
         };
         let (mut made, before) = (Vec::new(), self.failed.len() + self.held.len());
-        let mut is_safe = Vec::new();
+        let (mut is_safe, mut locks) = (Vec::new(), Vec::new());
         for output in make_all(&plan.outputs, (plan.pid, manner)) {
-            self.text += &output.text;
+            self.said.extend(output.said);
+            locks.extend(output.locks);
             made.extend(output.made);
             is_safe.push(output.done.is_ok());
             match output.done {
@@ -99,13 +103,17 @@ impl Done {
                 Err(Failed::Because(why)) => self.failed.push(why),
             }
         }
-        for task in &plan.holds {
-            // Writing to a String does not fail.
-            _ = writeln!(
-                self.text,
+        // All are written: who has a lock is looked for only now, and for a limited time.
+        let (tasks, locks): (Vec<_>, Vec<_>) = locks.into_iter().unzip();
+        let says = tasks.iter().zip(PassedOver::say_all(locks));
+        let mut says: Vec<_> = says.map(|(task, lock)| format!("{task}: {lock}")).collect();
+        says.dedup(); // of one that was written twice
+        self.said.extend(says);
+        self.said.extend(plan.holds.iter().map(|task| {
+            format!(
                 "{task}: left as it is: by safe = \"hold\" it keeps what was written last, whether that is safe or not"
-            );
-        }
+            )
+        }));
         self.failed.extend(plan.own.iter().map(|task| {
             format!(
                 "{task}: what it puts out stays as it was: only its own process could write its safe value, and that was killed; start it again, \
@@ -159,8 +167,9 @@ struct Made<'a> {
 /// What came of one output.
 struct OutputDone<'a> {
     done: Result<(), Failed>,
-    text: String,
+    said: Vec<String>,
     made: Vec<Made<'a>>,
+    locks: Vec<(&'a str, PassedOver)>, // that did not keep it from being written
 }
 
 /// Makes the writes of all outputs side by side, as one that hangs must not keep others from their safe values. Where there are no more
@@ -172,9 +181,9 @@ fn make_all(outputs: &[PlannedOutput], how: (u32, Manner)) -> Vec<OutputDone<'_>
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(output) = outputs.get(index) else { return some };
-            let (mut text, mut made) = (String::new(), Vec::new());
-            let done = make(output, how, &mut text, &mut made);
-            some.push((index, OutputDone { done, text, made }));
+            let mut one = OutputDone { done: Ok(()), said: Vec::new(), made: Vec::new(), locks: Vec::new() };
+            one.done = make(output, how, &mut one);
+            some.push((index, one));
         }
     };
     let others = if how.1.dry_run { 0 } else { outputs.len().min(AT_ONCE).saturating_sub(1) };
@@ -194,8 +203,7 @@ fn make_all(outputs: &[PlannedOutput], how: (u32, Manner)) -> Vec<OutputDone<'_>
 fn make<'a>(
     output: &'a PlannedOutput,
     (planner, manner): (u32, Manner),
-    text: &mut String,
-    made: &mut Vec<Made<'a>>,
+    one: &mut OutputDone<'a>,
 ) -> Result<(), Failed> {
     let task = &output.task;
     let because = |write: &PlannedWrite, error: io::Error| Failed::Because(format!("{task}: {write}: {error}"));
@@ -205,14 +213,13 @@ fn make<'a>(
     }
     let mut again = Vec::new();
     for write in &output.writes {
-        // Writing to a String does not fail.
         match manner.dry_run {
             true => {
                 let before =
                     write.original().map(|held| format!("; before {} wrote to it, it held {held}", program::name()));
-                _ = writeln!(text, "{task}: would write {write}{}", before.unwrap_or_default());
+                one.said.push(format!("{task}: would write {write}{}", before.unwrap_or_default()));
             }
-            false => match make_one(write, output, (planner, manner), text) {
+            false => match make_one(write, output, (planner, manner), one) {
                 // Not once more, as others wait.
                 Err(error) if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() => {
                     return Err(because(write, error));
@@ -222,7 +229,7 @@ fn make<'a>(
                     return Err(Failed::Held(format!("{task}: {write}: {error}")));
                 }
                 Err(_) => again.push(write),
-                Ok(one) => made.push(one),
+                Ok(made) => one.made.push(made),
             },
         }
     }
@@ -231,21 +238,30 @@ fn make<'a>(
         return done;
     }
     for write in once_more(again, &output.writes) {
-        let (said, is_told) = (text.len(), made.iter().any(|it| it.write == *write));
-        let one = make_one(write, output, (planner, manner), text);
-        let Err(error) = one.map(|one| if is_told { text.truncate(said) } else { made.push(one) }) else { continue };
+        let (said, is_told) = (one.said.len(), one.made.iter().any(|it| it.write == *write));
+        let error = match make_one(write, output, (planner, manner), one) {
+            Ok(_) if is_told => {
+                one.said.truncate(said);
+                continue;
+            }
+            Ok(made) => {
+                one.made.push(made);
+                continue;
+            }
+            Err(error) => error,
+        };
         if write.is_left_to_its_chip(&output.writes) {
-            _ = writeln!(text, "{task}: did not write {write}: its chip sets it by itself again");
+            one.said.push(format!("{task}: did not write {write}: its chip sets it by itself again"));
             continue;
         }
         let Some(instead) = write.at_full_speed(&output.writes) else {
             done = done.and(Err(because(write, error)));
             continue;
         };
-        _ = writeln!(text, "{task}: could not write {write}: {error}; it is set to full speed by hand");
+        one.said.push(format!("{task}: could not write {write}: {error}; it is set to full speed by hand"));
         for instead in instead {
-            let one = make_one(&instead, output, (planner, manner), text);
-            made.push(one.map_err(|error| because(&instead, error))?);
+            let made = make_one(&instead, output, (planner, manner), one);
+            one.made.push(made.map_err(|error| because(&instead, error))?);
         }
         return Ok(()); // the value that is still to come is not that of full speed
     }
@@ -256,20 +272,17 @@ fn make_one<'a>(
     write: &PlannedWrite,
     output: &'a PlannedOutput,
     (planner, manner): (u32, Manner),
-    text: &mut String,
+    one: &mut OutputDone<'a>,
 ) -> io::Result<Made<'a>> {
     let task = &output.task;
-    let (passed_over, line) = make_in_time(write, task, planner)?;
-    if let Some(lock) = passed_over {
-        // Writing to a String does not fail.
-        let _ = writeln!(text, "{task}: {lock}");
-    }
+    let MadeWrite { line, passed_over } = make_in_time(write, task, planner)?;
+    one.locks.extend(passed_over.map(|lock| (task.as_str(), lock)));
     let then = match (&line, manner.hold) {
         (None, _) => "",
         (Some(_), true) => ", and holds it",
         (Some(_), false) => "; the line is released now, so what becomes of its level is up to its chip's driver",
     };
-    let _ = writeln!(text, "{task}: wrote {write}{then}");
+    one.said.push(format!("{task}: wrote {write}{then}"));
     Ok(Made { task, write: write.clone(), writes: &output.writes, line })
 }
 
@@ -278,21 +291,17 @@ pub(super) fn not_returned(within: Span) -> String {
     format!("it has not returned within {within}: look at the device, or switch off what it drives, and run this again")
 }
 
-/// Makes a write, on a thread of its own: one that does not return holds up no other output. Also what is said of a lock on its file.
-fn make_in_time(write: &PlannedWrite, task: &str, planner: u32) -> io::Result<(Option<String>, Option<File>)> {
+/// Makes a write, on a thread of its own: one that does not return holds up no other output.
+fn make_in_time(write: &PlannedWrite, task: &str, planner: u32) -> io::Result<MadeWrite> {
     let (sender, made) = mpsc::channel();
-    let make = move |write: &PlannedWrite, task: &str| {
-        let made = write.make_of(task, Some(planner));
-        (write.passes_over(planner), made)
-    };
     let (own, own_task) = (write.clone(), task.to_owned());
-    if thread::Builder::new().spawn(move || _ = sender.send(make(&own, &own_task))).is_err() {
+    let make = move || _ = sender.send(own.make_unsaid(&own_task, Some(planner)));
+    if thread::Builder::new().spawn(make).is_err() {
         // Better one that may hang than none.
-        let (passed_over, made) = make(write, task);
-        return made.map(|line| (passed_over, line));
+        return write.make_unsaid(task, Some(planner));
     }
     match made.recv_timeout(Duration::from_nanos(RETURNS_WITHIN.nanos().unsigned_abs())) {
-        Ok((passed_over, made)) => made.map(|line| (passed_over, line)),
+        Ok(made) => made,
         Err(mpsc::RecvTimeoutError::Timeout) => {
             Err(io::Error::new(io::ErrorKind::TimedOut, not_returned(RETURNS_WITHIN)))
         }

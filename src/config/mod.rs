@@ -67,6 +67,7 @@ pub use record::{RecordConfig, RecordFormat};
 pub use schema::schema;
 pub(crate) use schema::{Variant, schema_with};
 pub use section::Section;
+pub(crate) use section::is_name;
 pub use stand_in::{Dynamics, Failing, PlantConfig, StandIn};
 pub use taken::{Taken, Valid};
 pub use types::{Config, Facts, OverrunLimit, Scheduling, Spin, TaskConfig, WorkerConfig};

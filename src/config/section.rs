@@ -206,8 +206,7 @@ impl<'a> Section<'a> {
             };
             let path = format!("{key}.{}", name.get_ref());
             let mut section = Section::new(self.source, &path, name.span(), table);
-            let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-            if !(1..=64).contains(&name.get_ref().len()) || !name.get_ref().chars().all(plain) {
+            if !is_name(name.get_ref()) {
                 section.problem_at("", format!("a {key} name has 1 to 64 letters, digits, `-` and `_`"), None);
             }
             sections.push((name.get_ref().to_string(), section));
@@ -267,4 +266,9 @@ fn holds(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> bool {
             .get_ref()
             .as_table()
             .is_some_and(|table| table.iter().any(|(key, value)| inside(&key.span()) || holds(value, span)))
+}
+/// Whether a task, a worker or an alarm may have this name.
+pub(crate) fn is_name(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    (1..=64).contains(&text.len()) && text.chars().all(is_plain)
 }

@@ -217,8 +217,9 @@ fn locked(entry: &Entry, file: &File) -> io::Result<Option<Option<Holder>>> {
         Taken::Stranger(holder) => match lock::writer(file) {
             Some(writer) => Ok(Some(Some(writer))),
             None => {
-                let holder = holder.or_else(|| lock::stranger(file, None));
-                warn!("{}", not_kept_out(&entry.path(), holder.as_ref()));
+                let path = entry.path();
+                lock::stranger(file, None, holder)
+                    .name(move |holder| warn!("{}", not_kept_out(&path, holder.as_ref())));
                 Ok(None)
             }
         },

@@ -338,7 +338,7 @@ impl RecordingFile {
     }
 
     /// It no longer is.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "mcap"))]
     pub(super) fn make_room(&mut self) {
         let mut claim = Claim::take(&self.path).unwrap();
         claim.keep();

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 /// Where it does not know a call of ioctl, it says that there is none; the kernel, that it is not one of this file.
+#[allow(dead_code, reason = "for kinds that are features")]
 pub(crate) const NO_IOCTL: &str = "it answers an ioctl that it does not know with ENOSYS where the kernel says ENOTTY";
 
 /// Programs for ARM are started in a user namespace, which knows one user.

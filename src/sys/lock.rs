@@ -5,10 +5,13 @@
 //! write lock of a part of it needs one that is open to write: who has it could write the file anyway. So only such a lock, and only one on
 //! bytes that hertzd has agreed on with itself, is taken for that of another hertzd. Reads `/proc`.
 
+mod descriptors;
 mod holder;
+mod naming;
 
 use super::{from_minus_one, invalid};
 pub(crate) use holder::{Holder, is_abandoned};
+pub(crate) use naming::{Stranger, named_in_time};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -32,7 +35,7 @@ pub(crate) enum Taken {
     /// Another hertzd has it, if it can be seen which process that is.
     Peer(Option<Holder>),
     /// It cannot be had, but who is in the way is no hertzd that lives: a process that was killed; or, `None`, a lock of another kind, whose holder
-    /// is [looked for](stranger) only to be named.
+    /// is looked for only to be [named](stranger).
     Stranger(Option<Holder>),
     /// The file system has no locks.
     Unsupported,
@@ -86,11 +89,18 @@ pub(crate) fn probe(file: &File) -> io::Result<Taken> {
     probe_register(file, BYTE)
 }
 
-/// Who has a lock of another kind, which is in the way of a file's own byte or of these registers: a search, for messages. `None`: it is not found,
-/// or nobody.
-pub(crate) fn stranger(file: &File, registers: Option<(u32, u32)>) -> Option<Holder> {
+/// Who has a lock of another kind, which is in the way of a file's own byte or of these registers, unless its `holder` is known already. Nothing is
+/// searched.
+pub(crate) fn stranger(file: &File, registers: Option<(u32, u32)>, holder: Option<Holder>) -> Stranger {
     let bytes = registers.map_or(BYTE..BYTE + 1, |(first, count)| first..first + count);
-    { bytes }.find_map(|byte| holder(file, &conflict(file, byte).ok()??))
+    let lock = || { bytes }.find_map(|byte| conflict(file, byte).ok()?);
+    match (holder, lock) {
+        (Some(holder), _) => Stranger::Known(Some(holder)),
+        (None, lock) => lock().map_or(Stranger::Known(None), |lock| match named_in(&lock) {
+            Some(holder) => Stranger::Known(Some(holder)),
+            None => sought(file, &lock).map_or(Stranger::Known(None), Stranger::Sought),
+        }),
+    }
 }
 
 /// Another process of hertzd that has the file open to write: the second means, where a stranger keeps the lock from being had.
@@ -155,13 +165,16 @@ fn is_write(lock: &libc::flock) -> bool {
 
 /// Who has this lock.
 fn holder(file: &File, lock: &libc::flock) -> Option<Holder> {
-    // One that belongs to a process, and not to a descriptor, says to which.
-    let named = u32::try_from(lock.l_pid).ok().filter(|pid| *pid > 0).and_then(Holder::of);
-    named.or_else(|| {
-        let (is_write, start) = (is_write(lock), i128::from(lock.l_start));
-        let is_it = |line: &holder::LockLine<'_>| line.is_write == is_write && i128::from(line.start) == start;
-        holder::of_lock(&file.metadata().ok()?, is_it).or_else(holder::of_the_ending)
-    })
+    named_in(lock).or_else(|| holder::of_lock(sought(file, lock)?)).or_else(holder::of_the_ending)
+}
+
+/// A lock that belongs to a process, and not to a descriptor, says to which.
+fn named_in(lock: &libc::flock) -> Option<Holder> {
+    u32::try_from(lock.l_pid).ok().filter(|pid| *pid > 0).and_then(Holder::of)
+}
+
+fn sought(file: &File, lock: &libc::flock) -> Option<holder::Sought> {
+    holder::Sought::of(file, is_write(lock), i128::from(lock.l_start))
 }
 
 fn wanted(bytes: &Range<u32>) -> io::Result<libc::flock> {
@@ -218,6 +231,12 @@ mod tests {
         Holder::of(std::process::id())
     }
 
+    fn found(file: &File, registers: Option<(u32, u32)>) -> Option<Holder> {
+        let (sender, found) = std::sync::mpsc::channel();
+        stranger(file, registers, None).name(move |holder| sender.send(holder).unwrap());
+        found.recv().unwrap()
+    }
+
     #[test]
     fn a_peer_is_kept_out_until_the_last_copy_is_closed() {
         let file = NamedTempFile::new().unwrap();
@@ -244,9 +263,9 @@ mod tests {
             lock_as_stranger(&held, is_write, bytes);
             assert_eq!(take(&own).unwrap(), Taken::Stranger(None), "{is_write} {bytes:?}: nobody was looked for");
             assert_eq!(probe(&own).unwrap(), Taken::Stranger(None));
-            assert_eq!(stranger(&own, None), this_process());
+            assert_eq!(found(&own, None), this_process());
             drop(held);
-            assert_eq!(stranger(&own, None), None);
+            assert_eq!(found(&own, None), None);
             assert_eq!(take(&own).unwrap(), Taken::Locked);
         }
         let file = NamedTempFile::new().unwrap();
@@ -265,7 +284,7 @@ mod tests {
         assert_eq!(take_register(&other, 0x480f, 3).unwrap(), Taken::Peer(this_process()), "two of its bytes");
         lock_as_stranger(&reader, false, (0x4820, 4));
         assert_eq!(take_register(&other, 0x4820, 2).unwrap(), Taken::Stranger(None));
-        assert_eq!(stranger(&other, Some((0x4820, 2))), this_process());
+        assert_eq!(found(&other, Some((0x4820, 2))), this_process());
         lock_as_stranger(&reader, false, (0x480f, 1));
         assert_eq!(take_register(&other, 0x480f, 3).unwrap(), Taken::Peer(this_process()), "behind a stranger");
     }

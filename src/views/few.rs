@@ -19,6 +19,7 @@ pub(crate) fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST: us
 }
 
 /// A list of [`MANY`] elements at most.
+#[cfg(feature = "top")]
 #[derive(serde::Deserialize)]
 #[serde(bound = "T: Deserialize<'de>")]
 struct Many<T>(#[serde(deserialize_with = "few::<_, _, MANY>")] Vec<T>);
@@ -27,6 +28,7 @@ struct Many<T>(#[serde(deserialize_with = "few::<_, _, MANY>")] Vec<T>);
 ///
 /// # Errors
 /// As of one that may not.
+#[cfg(feature = "top")]
 pub(crate) fn many_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Vec<T>>, D::Error> {
     Ok(Option::<Many<T>>::deserialize(from)?.map(|Many(list)| list))
 }

@@ -2,7 +2,6 @@
 
 use crate::on_virtual_clock::{MEETING, file, hertzd, text, word};
 use serde_json::Value;
-use std::fs;
 use std::path::Path;
 
 fn summary(path: &Path, length: &str, more: &[&str]) -> Value {
@@ -31,6 +30,8 @@ fn oversleeps_of_a_file_end_the_sleeps() {
 #[cfg(feature = "mcap")]
 #[test]
 fn a_recording_sets_run_times_and_oversleeps_and_is_replayed() {
+    use std::fs;
+
     let folder = tempfile::tempdir().unwrap();
     let (path, recording) = (folder.path().join("my.toml"), folder.path().join("day.mcap"));
     let config = |more: &str| {

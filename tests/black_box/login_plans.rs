@@ -83,6 +83,23 @@ fn a_start_of_root_deals_with_what_a_login_of_root_has_left() {
     assert!(fan == "0.75\n" && said.contains("it is there"), "{fan}{said}");
 }
 
+/// What was done for root's own plans is said before anything is begun for those of others.
+#[test]
+fn root_prints_its_own_part_first() {
+    if !can_be_others() {
+        return;
+    }
+    let then = "mkdir -p /run/hertzd-root/9; chmod 700 /run/hertzd-root /run/hertzd-root/9; echo 0.5 >root
+        sed \"s,/fan\\\",/root\\\",\" $plan >/run/hertzd-root/9/safe-plan.json; chmod 600 /run/hertzd-root/9/safe-plan.json
+        status=0; ./hertzd safe >said || status=$?; cat said; echo exit $status";
+    let (_folder, said, fan) = after_the_kill(65_534, then);
+    let at = |text: &str| {
+        said.lines().position(|line| line.starts_with("user ") == (text == "user") && line.contains("fan: wrote 1 to "))
+    };
+    assert!(said.contains("exit 0") && fan == "1\n", "{said}");
+    assert!(at("root").is_some() && at("root") < at("user"), "{said}");
+}
+
 /// What lies there is in the hands of a user.
 #[test]
 fn root_trusts_nothing_in_the_folder_of_a_login() {

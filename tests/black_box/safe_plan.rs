@@ -384,6 +384,51 @@ fn root_carries_a_plan_out_with_the_rights_of_its_owner() {
     assert_eq!((other.status.code(), read(&roots)), (Some(77), "2\n".into()), "{other:?}");
 }
 
+/// What another user's plan has done is said line by line, each with that user's number.
+#[test]
+fn another_users_plan_forges_no_lines_and_is_cut_short() {
+    if !program::is_root() || program::emulation::cannot_be_emulated(program::emulation::OTHER_OWNERS) {
+        return program::skip("only root can have a plan carried out by another user");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    let (theirs, hertzd) = (folder.join("theirs"), folder.join("hertzd"));
+    program::copy_program(&hertzd);
+    fs::create_dir(&theirs).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    let plan = theirs.join("safe-plan.json");
+    let owned = |path: &Path| std::os::unix::fs::chown(path, Some(USER), Some(USER)).unwrap();
+    owned(&theirs);
+    let safe = |text: &str, args: &[&str]| {
+        fs::write(&plan, text).unwrap();
+        owned(&plan);
+        let done = Command::new(&hertzd).args(["safe", "--plan"]).arg(&plan).args(args).output().unwrap();
+        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (done.status.code(), said(&done.stdout), said(&done.stderr))
+    };
+    let forged = "a\nfan: wrote 255 to /sys/class/hwmon/hwmon0/pwm1\nb";
+    let held = |holds: &[&str]| json!({"version": 1, "pid": 1, "outputs": [], "holds": holds}).to_string();
+    let (code, stdout, stderr) = safe(&held(&[forged]), &[]);
+    assert!(code == Some(1) && stdout.is_empty() && stderr.contains("as none can be called"), "{stdout}{stderr}");
+    // A path may be any.
+    let named = theirs.join(forged.replace('/', "_"));
+    fs::write(&named, "0.5\n").unwrap();
+    owned(&named);
+    let (code, stdout, stderr) = safe(&plan_of(&[output("valve", &named, "1\n")]), &[]);
+    assert_eq!((code, stdout.lines().count()), (Some(0), 1), "{stdout}{stderr}");
+    assert!(stdout.starts_with("user ") && stdout.contains(": valve: wrote 1 to "), "{stdout}");
+    // No more is shown than fits.
+    let many: Vec<_> = (0..20_000).map(|number| format!("valve-{number}")).collect();
+    let many: Vec<_> = many.iter().map(String::as_str).collect();
+    let (code, stdout, stderr) = safe(&held(&many), &["--dry-run"]);
+    assert!(code == Some(0) && stdout.len() < 80 << 10, "{} bytes: {stderr}", stdout.len());
+    assert!(
+        stdout.lines().all(|line| line.starts_with("user ")) && stdout.contains("valve-0: left as it is"),
+        "{stdout}"
+    );
+    assert!(stdout.lines().last().unwrap().contains("not shown"), "{stdout}");
+}
+
 #[test]
 fn a_runtime_directory_that_cannot_be_looked_into_is_not_taken_for_empty() {
     let folder = tempfile::tempdir().unwrap();

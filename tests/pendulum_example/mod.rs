@@ -18,6 +18,7 @@ fn build() -> Option<PathBuf> {
     // tests/user-emulation has built it: there is no compiler for this machine there.
     if let Some(cargo) = std::env::var_os("CARGO").filter(|_| !is_emulated()) {
         let all = [
+            ("daemon", cfg!(feature = "daemon")),
             ("video", cfg!(feature = "video")),
             ("i2c", cfg!(feature = "i2c")),
             ("gpio", cfg!(feature = "gpio")),

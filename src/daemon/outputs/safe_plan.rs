@@ -4,6 +4,7 @@
 //! Where it lies says nothing about who wrote it: it is carried out with the rights of its owner, and only where no one else could have put it
 //! there. May block.
 
+use crate::config::is_name;
 use crate::daemon::failure::Failure;
 use crate::safety::PlannedWrite;
 use crate::sys::clock::{KernelClock, pause};
@@ -12,7 +13,7 @@ use crate::sys::lock::{self, Holder, Taken};
 use crate::sys::open::{Mode, without_links};
 use crate::sys::other_user::is_private_group;
 use crate::sys::trust::may_be_planted;
-use crate::time::{Clock, Span};
+use crate::time::{Clock, Instant, Span};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::fs::{self, File, Metadata};
@@ -175,11 +176,11 @@ impl FoundPlan {
         self.file
     }
 
-    /// Waits for the end of the process that wrote it, if that was killed: until then it has its targets locked. For a limited time, as a device may
-    /// keep it from ending. What there is to say of that.
-    pub(crate) fn await_end(&self) -> Option<String> {
+    /// Waits for the end of the process that wrote it, if that was killed: until then it has its targets locked. For a limited time since it `began`, as
+    /// a device may keep it from ending. What there is to say of that.
+    pub(crate) fn await_end(&self, began: Instant) -> Option<String> {
         let clock = KernelClock::monotonic();
-        let (began, mut waited) = (clock.now(), None);
+        let mut waited = None;
         let writer = read(&self.file).ok().and_then(|plan| Holder::of(plan.pid)).filter(Holder::is_ours);
         for look in 0_u32.. {
             match self.killed(writer.as_ref()) {
@@ -191,7 +192,8 @@ impl FoundPlan {
                     ));
                 }
                 Some(it) => waited = Some(it),
-                None if waited.is_some() || look >= LOOKS || !self.is_kept(writer.as_ref()) => break,
+                None if waited.is_some() || look >= LOOKS || clock.now() - began > ENDS_WITHIN => break,
+                None if !self.is_kept(writer.as_ref()) => break,
                 None => {}
             }
             pause(BETWEEN);
@@ -343,8 +345,13 @@ fn read(mut file: &File) -> Result<SafePlan, String> {
     file.rewind().map_err(|error| error.to_string())?;
     let reader = io::BufReader::new(file.take(LARGEST));
     let plan: SafePlan = serde_json::from_reader(reader).map_err(|error| error.to_string())?;
+    let names = || plan.outputs.iter().map(|output| &output.task).chain(&plan.holds).chain(&plan.own);
     match plan.version {
-        VERSION => Ok(plan),
+        // What no task is called would be printed as if hertzd said it.
+        VERSION => match names().find(|name| !is_name(name)) {
+            None => Ok(plan),
+            Some(_) => Err("it names a task as none can be called: no hertzd has written it".into()),
+        },
         other => Err(format!("is of version {other}, and this is hertzd for version {VERSION}")),
     }
 }
@@ -371,9 +378,39 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_task_of_a_plan_has_a_name_that_a_task_can_have() {
+        let read = |name: &str, holds: &str| {
+            let output = PlannedOutput { task: name.into(), writes: Vec::new(), written: false };
+            let plan = SafePlan {
+                version: VERSION,
+                pid: 1,
+                outputs: vec![output],
+                holds: vec![holds.into()],
+                own: Vec::new(),
+            };
+            let file = tempfile::NamedTempFile::new().unwrap();
+            fs::write(file.path(), plan.to_bytes().unwrap()).unwrap();
+            read(&File::open(file.path()).unwrap())
+        };
+        assert!(read("fan-1", "Valve_2").is_ok());
+        for no_name in ["", "a\nfan: wrote 255 to /sys/pwm1\nb", "a b", "\u{1b}[2J", &"x".repeat(65)] {
+            for plan in [read(no_name, "a"), read("a", no_name)] {
+                assert!(plan.unwrap_err().contains("as none can be called"), "{no_name:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_plan_that_would_not_be_read_is_not_written() {
+        let long = |length: usize| PlannedWrite::File {
+            path: "x".repeat(length).into(),
+            witness: None,
+            text: "1\n".into(),
+            cut: false,
+            original: None,
+        };
         let of = |outputs: usize, name: usize| {
-            let output = PlannedOutput { task: "x".repeat(name), writes: Vec::new(), written: false };
+            let output = PlannedOutput { task: "x".into(), writes: vec![long(name)], written: false };
             SafePlan { version: VERSION, pid: 1, outputs: vec![output; outputs], holds: Vec::new(), own: Vec::new() }
         };
         let written = |plan: &SafePlan| {
@@ -381,7 +418,7 @@ mod tests {
             fs::write(file.path(), plan.to_bytes().unwrap()).unwrap();
             read(&File::open(file.path()).unwrap())
         };
-        let most = of(10_000, 1_600);
+        let most = of(10_000, 1_400);
         assert_eq!(written(&most).unwrap(), most, "any number of outputs");
         let error = of(10_000, 1_700).to_bytes().unwrap_err().to_string();
         assert_eq!(error, "the plan of 10000 outputs is larger than 16 MiB; divide them among several daemons");

@@ -281,7 +281,7 @@ impl Task for Watch {
             self.begin();
         }
         let value = self.input.get();
-        let reset = self.reset.as_ref().and_then(Input::is_on);
+        let reset = self.reset.as_ref().map(Input::get).filter(|reset| reset.is_finite()).map(|reset| reset != 0.0);
         let elapsed = seconds_since_last(tick);
         let change = self.law.step(value, reset, elapsed);
         self.alarm.show(&self.law, self.severity, value);

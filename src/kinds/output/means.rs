@@ -145,13 +145,17 @@ impl PassedOver {
         (task, shown): (&str, String),
         (holder, planner): (Option<Holder>, Option<u32>),
     ) -> Option<Self> {
-        let holder = named(holder.or_else(|| lock::stranger(file, registers)));
-        warn!(
-            task,
-            "{task}: {shown} is locked by {holder}, in a way that keeps hertzd from its own lock but not from the target; continuing without the \
-             lock, and asking for it again every second: make sure that no other program writes to the target"
-        );
-        Some(Self { file: file.try_clone().ok()?, registers, shown, task: task.to_owned(), planner, peer: None })
+        let task = task.to_owned();
+        let (its, target) = (task.clone(), shown.clone());
+        lock::stranger(file, registers, holder).name(move |holder| {
+            let (task, holder) = (its, named(holder));
+            warn!(
+                task,
+                "{task}: {target} is locked by {holder}, in a way that keeps hertzd from its own lock but not from the target; continuing without \
+                 the lock, and asking for it again every second: make sure that no other program writes to the target"
+            );
+        });
+        Some(Self { file: file.try_clone().ok()?, registers, shown, task, planner, peer: None })
     }
 
     /// Asks for it. `tasks`: who has the target now, if that is known. Whether it is still not held.

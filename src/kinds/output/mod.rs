@@ -64,6 +64,6 @@ pub(super) use keys::{TAKES_OVER_WITHIN, kind, refuse_within_a_period};
 pub(crate) use left_writes::{LeftWrite, LeftWrites};
 pub(super) use list::list;
 pub(super) use named::SWITCH_KEYS;
-pub(crate) use planned::is_left_to_another;
+pub(crate) use planned::{MadeWrite, PassedOver, is_left_to_another};
 pub(crate) use planned_fan::once_more;
 pub(crate) use reopen::Reopened;

@@ -12,13 +12,55 @@ use crate::safety::PlannedWrite;
 #[cfg(feature = "gpio")]
 use crate::site::in_sys;
 use crate::sys::can::{self, Frame, Id};
-use crate::sys::lock::{self, Holder, Taken};
+use crate::sys::lock::{self, Holder, Stranger, named_in_time};
+use std::cell::Cell;
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use tracing::warn;
+
+/// What came of a write that was made.
+#[derive(Debug)]
+pub(crate) struct MadeWrite {
+    /// Of a GPIO line, what keeps the level.
+    pub(crate) line: Option<File>,
+    /// A lock that did not keep it from being made.
+    pub(crate) passed_over: Option<PassedOver>,
+}
+
+/// A lock that was passed over.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct PassedOver {
+    shown: String,
+    stranger: Stranger,
+}
+
+impl PassedOver {
+    fn of(file: &File, path: &Path, holder: Option<Option<Holder>>) -> Option<Self> {
+        let stranger = lock::stranger(file, None, holder?);
+        Some(Self { shown: path.display().to_string(), stranger })
+    }
+
+    fn says(shown: &str, holder: Option<Holder>) -> String {
+        format!("{shown} is locked by {}, which keeps nobody out", named(holder))
+    }
+
+    /// What is said of these, with the names that are found in time.
+    pub(crate) fn say_all(locks: Vec<Self>) -> Vec<String> {
+        let (shown, strangers): (Vec<_>, Vec<_>) = locks.into_iter().map(|lock| (lock.shown, lock.stranger)).unzip();
+        shown.iter().zip(named_in_time(strangers)).map(|(shown, holder)| Self::says(shown, holder)).collect()
+    }
+
+    fn warn(self, task: &str) {
+        let task = task.to_owned();
+        self.stranger.name(move |holder| {
+            let says = Self::says(&self.shown, holder);
+            warn!(task, "{task}: {says}");
+        });
+    }
+}
 
 impl PlannedWrite {
     /// Whether it was to a regular file, which is not there any more. A device may come back, and still do what it did. So may a file system: while it
@@ -53,40 +95,50 @@ impl PlannedWrite {
     /// # Errors
     /// The kernel refused it, what it names is another device now, or no output writes that.
     pub(crate) fn make_of(&self, task: &str, planner: Option<u32>) -> io::Result<Option<File>> {
+        let made = self.make_unsaid(task, planner)?;
+        made.passed_over.into_iter().for_each(|lock| lock.warn(task));
+        Ok(made.line)
+    }
+
+    /// The same; of a lock on its file nothing is said.
+    pub(crate) fn make_unsaid(&self, task: &str, planner: Option<u32>) -> io::Result<MadeWrite> {
         self.check()?;
         self.make_there(task, planner).map_err(|error| self.unless_known(error))
     }
 
-    fn make_there(&self, task: &str, planner: Option<u32>) -> io::Result<Option<File>> {
+    fn make_there(&self, task: &str, planner: Option<u32>) -> io::Result<MadeWrite> {
+        let made = |line| MadeWrite { line, passed_over: None };
         match self {
             Self::File { path, witness, text, cut, .. } => {
                 is_still(witness.as_ref(), "device")?;
                 if let Some((path, wanted)) = self.polarity() {
+                    let passed_over = Cell::new(None);
                     let put = |path: &Path, text: &str| {
                         let file = open_file(path, false)?;
                         let lock = is_free(&file, path, planner)?;
-                        put::attribute(&file, text.as_bytes())
-                            .inspect(|()| pass_over(task, &path.display(), lock, || lock::stranger(&file, None)))
+                        put::attribute(&file, text.as_bytes())?;
+                        passed_over.set(PassedOver::of(&file, path, lock).or(passed_over.take()));
+                        Ok(())
                     };
-                    return keep_polarity(path, wanted, text_beside, put).map(|()| None);
+                    keep_polarity(path, wanted, text_beside, put)?;
+                    return Ok(MadeWrite { line: None, passed_over: passed_over.take() });
                 }
                 let file = open_file(path, *cut)?;
                 let lock = is_free(&file, path, planner)?;
                 write(&file, text, *cut)?;
-                pass_over(task, &path.display(), lock, || lock::stranger(&file, None));
-                Ok(None)
+                Ok(MadeWrite { line: None, passed_over: PassedOver::of(&file, path, lock) })
             }
             Self::Line { chip, label, device, offset, high, .. } => {
                 is_device(chip, CHIP)?;
                 is_at(chip, device.as_deref())?;
-                drive(chip, label, *offset, *high).map(Some)
+                drive(chip, label, *offset, *high).map(Some).map(made)
             }
             Self::Register { bus, adapter, address, force, bytes, .. } => {
                 is_device(bus, BUS)?;
                 is_still(adapter.as_ref(), "bus")?;
-                register(bus, *address, *force, bytes, (task, planner)).map(|()| None)
+                register(bus, *address, *force, bytes, (task, planner)).map(|()| made(None))
             }
-            Self::Can { interface, .. } => can::send_once(interface, &self.frame()?).map(|()| None),
+            Self::Can { interface, .. } => can::send_once(interface, &self.frame()?).map(|()| made(None)),
         }
     }
 }
@@ -123,19 +175,6 @@ fn is_shared(path: &Path) -> bool {
     channel.is_some_and(|channel| channel.starts_with("out_") && !channel.ends_with(|it: char| it.is_ascii_digit()))
 }
 
-/// Says that a lock is passed over. Once the write was made: it does not wait until `search` has found who has the lock.
-fn pass_over(
-    task: &str,
-    shown: &dyn fmt::Display,
-    lock: Option<Option<Holder>>,
-    search: impl FnOnce() -> Option<Holder>,
-) {
-    if let Some(holder) = lock {
-        let holder = named(holder.or_else(search));
-        warn!(task, "{task}: {shown} is locked by {holder}, which keeps nobody out");
-    }
-}
-
 /// Whether a write was refused because a process that lives has the target.
 pub(crate) fn is_left_to_another(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ResourceBusy && error.raw_os_error().is_none()
@@ -148,24 +187,16 @@ fn busy(why: String) -> io::Error {
 
 /// The same of a register that was asked for. Another output of this process is none that would not see it.
 #[cfg(feature = "i2c")]
-fn is_free_register(taken: Taken, bus: &Path, task: &str) -> io::Result<()> {
+fn is_free_register(taken: lock::Taken, bus: &Path, task: &str) -> io::Result<()> {
     match taken {
-        Taken::Peer(Some(holder)) if holder.pid == std::process::id() => Ok(()),
+        lock::Taken::Peer(Some(holder)) if holder.pid == std::process::id() => Ok(()),
         taken => {
-            let shown = bus.display();
-            not_a_peer(taken, &shown, || None).map(|holder| pass_over(task, &shown, holder, || None)).map_err(busy)
+            let lock = not_a_peer(taken, &bus.display(), || None).map_err(busy)?;
+            if let Some(holder) = lock {
+                warn!(task, "{task}: {}", PassedOver::says(&bus.display().to_string(), holder));
+            }
+            Ok(())
         }
-    }
-}
-
-impl PlannedWrite {
-    /// What is said of a lock on its file that did not keep it from being written: after that, as its holder is looked for.
-    pub(crate) fn passes_over(&self, planner: u32) -> Option<String> {
-        let Self::File { path, cut, .. } = self else { return None };
-        let file = open_file(path, *cut).ok()?;
-        let Taken::Stranger(holder) = lock::probe(&file).ok()?.once_had_by(Some(planner)) else { return None };
-        let holder = named(holder.or_else(|| lock::stranger(&file, None)));
-        Some(format!("{} is locked by {holder}, which keeps nobody out", path.display()))
     }
 }
 
@@ -231,7 +262,7 @@ fn register(
     bytes: &[u8],
     (task, planner): (&str, Option<u32>),
 ) -> io::Result<()> {
-    let is_free = |lock: &dyn Fn() -> io::Result<Taken>| {
+    let is_free = |lock: &dyn Fn() -> io::Result<lock::Taken>| {
         is_free_register(in_time(|| lock().map(|taken| taken.once_had_by(planner)))?, bus, task)
     };
     crate::kinds::i2c::OpenRegister::write_once(bus, address, force, bytes, is_free)
@@ -274,11 +305,11 @@ mod tests {
     #[test]
     fn a_register_that_a_living_hertzd_has_is_left_to_it() {
         let bus = Path::new("/dev/i2c-1");
-        let by = |pid| Taken::Peer(Some(Holder { name: "hertzd".into(), pid }));
-        is_free_register(Taken::Locked, bus, "fan").unwrap();
-        is_free_register(Taken::Stranger(None), bus, "fan").unwrap();
+        let by = |pid| lock::Taken::Peer(Some(Holder { name: "hertzd".into(), pid }));
+        is_free_register(lock::Taken::Locked, bus, "fan").unwrap();
+        is_free_register(lock::Taken::Stranger(None), bus, "fan").unwrap();
         is_free_register(by(std::process::id()), bus, "fan").unwrap();
-        for taken in [by(1), Taken::Peer(None)] {
+        for taken in [by(1), lock::Taken::Peer(None)] {
             let error = is_free_register(taken, bus, "fan").unwrap_err();
             assert_eq!((error.kind(), error.raw_os_error()), (io::ErrorKind::ResourceBusy, None), "{error}");
         }
@@ -298,7 +329,7 @@ mod tests {
         };
         fs::write(path.with_file_name("enable"), "0\n").unwrap();
         let other = File::options().write(true).open(&path).unwrap();
-        assert_eq!(lock::take(&other).unwrap(), Taken::Locked);
+        assert_eq!(lock::take(&other).unwrap(), lock::Taken::Locked);
         assert!(is_left_to_another(&write.make_of("fan", None).unwrap_err()));
         assert_eq!(fs::read_to_string(&path).unwrap(), "inversed\n");
         drop(other);

@@ -1,12 +1,12 @@
 //! Which process has locked a file, or has it open to write: for messages, and to tell a process that ends from one that lives. Reads
 //! `/proc`, where an ordinary user sees only the descriptors of its own processes.
 
+use super::descriptors::{Descriptor, EFFECTIVE, OF_OTHERS, descriptors, descriptors_of, processes, threads, user_of};
 use crate::program;
 use crate::sys::dir::effective_user;
-use std::collections::HashMap;
 use std::fmt;
-use std::fs::{self, Metadata};
-use std::io;
+use std::fs::{self, File, Metadata};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -15,12 +15,6 @@ const KILL: u64 = 1 << (libc::SIGKILL - 1);
 
 /// Of the flags in `/proc/PID/stat`: the thread ends, or is about to because of a signal.
 const ENDS: u64 = 0x4 | 0x400;
-
-/// How a descriptor is open, of the `flags` in its `fdinfo`.
-const ACCESS: libc::c_int = libc::O_ACCMODE;
-
-/// How many descriptors are looked at of all processes of a user that is another one: who may have millions would decide how long that takes.
-const OF_OTHERS: usize = 4_096;
 
 /// A process that has locked a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,16 +66,6 @@ impl Holder {
         threads(self.pid)
             .all(|thread| fs::read_to_string(thread.join("stat")).map_or(true, |text| End::of(&text) == End::Over))
     }
-}
-
-/// The user whose rights a process has, and the one who has started it: of a program such as `sudo` another one.
-const EFFECTIVE: usize = 1;
-const REAL: usize = 0;
-
-/// One of the users of a process. Its folder in `/proc` belongs to root, where its program has capabilities.
-fn user_of(pid: u32, which: usize) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(which)?.parse().ok()
 }
 
 /// How far a thread is.
@@ -141,21 +125,66 @@ fn shifted<'a>(mut words: [&'a str; 9], next: &'a str) -> [&'a str; 9] {
     words
 }
 
-/// The process with such a lock on the file. Some file systems have another device number there than `stat` tells, so the inode decides, and
-/// the device only between several.
-pub(super) fn of_lock(file: &Metadata, is_it: impl Fn(&LockLine<'_>) -> bool) -> Option<Holder> {
-    let device = format!("{:02x}:{:02x}", libc::major(file.dev()), libc::minor(file.dev()));
-    let mut similar = None;
-    for (pid, descriptor) in descriptors_of(processes()) {
-        let Ok(text) = fs::read_to_string(&descriptor) else { continue };
-        let mut locks = text.lines().filter_map(LockLine::of);
-        match locks.find(|lock| lock.inode == file.ino() && is_it(lock)) {
-            Some(lock) if lock.device == device => return Holder::of(pid),
-            Some(_) => similar = similar.or_else(|| Holder::of(pid)),
-            None => {}
-        }
+/// A lock whose holder is looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sought {
+    path: PathBuf, // of its file, as `/proc` shows it
+    device: String,
+    inode: u64,
+    is_write: bool,
+    start: i128,
+}
+
+impl Sought {
+    /// A lock of this kind that begins at this byte of the file.
+    pub(super) fn of(file: &File, is_write: bool, start: i128) -> Option<Self> {
+        let facts = file.metadata().ok()?;
+        let device = format!("{:02x}:{:02x}", libc::major(facts.dev()), libc::minor(facts.dev()));
+        let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+        Some(Self { path, device, inode: facts.ino(), is_write, start })
     }
-    similar
+
+    fn is(&self, line: &LockLine<'_>) -> bool {
+        line.inode == self.inode && line.is_write == self.is_write && i128::from(line.start) == self.start
+    }
+}
+
+/// The process with such a lock.
+pub(super) fn of_lock(sought: Sought) -> Option<Holder> {
+    let mut found = None;
+    of_locks(&[sought], |_, holder| found = Some(holder));
+    found
+}
+
+/// The processes with these locks, each by its place among them, as they are found. Some file systems have another device number there than `stat`
+/// tells, so the inode decides, and the device only between several.
+pub(super) fn of_locks(sought: &[Sought], mut found: impl FnMut(usize, Holder)) {
+    let mut left: Vec<_> = sought.iter().enumerate().map(|(index, sought)| (index, sought, None)).collect();
+    for descriptor in descriptors_of(processes()) {
+        if left.is_empty() {
+            return;
+        }
+        let may_have = descriptor.link().is_some_and(|link| match descriptor.is_own {
+            true => link.is_absolute(),
+            // What is no file may be as long as its owner likes, and may not return.
+            false => left.iter().any(|(_, sought, _)| sought.path == link),
+        });
+        let Some(text) = may_have.then(|| descriptor.text()).flatten() else { continue };
+        left.retain_mut(|(index, sought, similar)| {
+            match text.lines().filter_map(LockLine::of).find(|line| sought.is(line)) {
+                Some(line) if line.device == sought.device => {
+                    Holder::of(descriptor.pid).into_iter().for_each(|holder| found(*index, holder));
+                    return false;
+                }
+                Some(_) if similar.is_none() => *similar = Holder::of(descriptor.pid),
+                _ => {}
+            }
+            true
+        });
+    }
+    for (index, _, similar) in left {
+        similar.into_iter().for_each(|holder| found(index, holder));
+    }
 }
 
 /// A process of this program that ends, and does not show any more what it has open: it closes that. `None` also where one lives of which this
@@ -176,12 +205,11 @@ fn ending_among(may_be: impl Fn(u32) -> bool) -> Option<Holder> {
 /// Another process of this program that has the file open to write, and was not killed.
 pub(super) fn of_writer(file: &Metadata) -> Option<Holder> {
     let ours = |pid: &u32| Holder::of(*pid).is_some_and(|holder| holder.is_ours());
-    let has_it = |(_, descriptor): &(u32, PathBuf)| {
-        let Some((folder, number)) = descriptor.parent().zip(descriptor.file_name()) else { return false };
-        let open = fs::metadata(folder.with_file_name("fd").join(number));
-        open.is_ok_and(|open| (open.dev(), open.ino()) == (file.dev(), file.ino())) && is_open_to_write(descriptor)
+    let has_it = |descriptor: &Descriptor| {
+        let open = descriptor.in_fd().and_then(|path| fs::metadata(path).ok());
+        open.is_some_and(|open| (open.dev(), open.ino()) == (file.dev(), file.ino())) && descriptor.is_open_to_write()
     };
-    let all = descriptors_of(processes().filter(ours)).filter(has_it).filter_map(|(pid, _)| Holder::of(pid));
+    let all = descriptors_of(processes().filter(ours)).filter(has_it).filter_map(|it| Holder::of(it.pid));
     { all }.find(|holder| !holder.is_killed())
 }
 
@@ -191,11 +219,8 @@ pub(crate) fn is_abandoned(socket: &Path) -> bool {
     let ends = format!(" {}", socket.display());
     let inodes = text.lines().filter(|line| line.ends_with(&ends)).filter_map(|line| line.split_whitespace().nth(6));
     let links: Vec<_> = inodes.map(|inode| PathBuf::from(format!("socket:[{inode}]"))).collect();
-    let has_it = |(_, descriptor): &(u32, PathBuf)| {
-        let Some((folder, number)) = descriptor.parent().zip(descriptor.file_name()) else { return false };
-        fs::read_link(folder.with_file_name("fd").join(number)).is_ok_and(|link| links.contains(&link))
-    };
-    let mut holders = descriptors_of(processes()).filter(has_it).filter_map(|(pid, _)| Holder::of(pid)).peekable();
+    let has_it = |descriptor: &Descriptor| descriptor.link().is_some_and(|link| links.contains(&link));
+    let mut holders = descriptors_of(processes()).filter(has_it).filter_map(|it| Holder::of(it.pid)).peekable();
     match holders.peek() {
         Some(_) => holders.all(|holder| holder.is_killed()),
         // It belongs to the user whose process has made it.
@@ -203,57 +228,6 @@ pub(crate) fn is_abandoned(socket: &Path) -> bool {
             !links.is_empty() && ending_among(|pid| user_of(pid, EFFECTIVE) == Some(facts.uid())).is_some()
         }),
     }
-}
-
-fn is_open_to_write(descriptor: &Path) -> bool {
-    let text = fs::read_to_string(descriptor).unwrap_or_default();
-    let flags = text.lines().find_map(|line| libc::c_int::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok());
-    flags.is_some_and(|flags| flags & ACCESS != libc::O_RDONLY)
-}
-
-/// The numbers of all processes that can be seen.
-fn processes() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
-/// The folders of a process's threads.
-fn threads(pid: u32) -> impl Iterator<Item = PathBuf> {
-    fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().map(|thread| thread.path())
-}
-
-/// What `/proc` says of each descriptor of these processes: first all of this user's own, then some of each other user's.
-fn descriptors_of(pids: impl Iterator<Item = u32>) -> impl Iterator<Item = (u32, PathBuf)> {
-    let own = effective_user();
-    let (own, others): (Vec<_>, Vec<_>) =
-        pids.filter_map(|pid| Some((user_of(pid, REAL)?, pid))).partition(|(user, _)| *user == own);
-    let mut left = HashMap::new();
-    let others = others.into_iter().flat_map(move |(user, pid)| {
-        let left = left.entry(user).or_insert(OF_OTHERS);
-        let some = descriptors(pid, *left);
-        *left = left.saturating_sub(some.len().max(1));
-        some.into_iter().map(move |descriptor| (pid, descriptor))
-    });
-    let of = |(_, pid)| descriptors(pid, usize::MAX).into_iter().map(move |descriptor| (pid, descriptor));
-    own.into_iter().flat_map(of).chain(others)
-}
-
-/// The same of one process, as one of its threads has them that has not ended: its main thread may have. `most`: so many threads and descriptors.
-fn descriptors(pid: u32, most: usize) -> Vec<PathBuf> {
-    for thread in threads(pid).take(most) {
-        match fs::read_dir(thread.join("fdinfo")) {
-            // Nor may those of its other threads be seen.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => break,
-            Err(_) => {}
-            Ok(entries) => {
-                let all: Vec<_> = entries.flatten().map(|entry| entry.path()).take(most).collect();
-                if !all.is_empty() {
-                    return all;
-                }
-            }
-        }
-    }
-    Vec::new()
 }
 
 #[cfg(test)]
@@ -268,33 +242,6 @@ mod tests {
         assert!(!LockLine::of("lock:\t2: POSIX  ADVISORY  READ  12 fe:01:42 0 EOF").unwrap().is_write);
         assert_eq!(LockLine::of("lock:\t1: FLOCK  ADVISORY  WRITE 11 fd:01:42 0 EOF"), None);
         assert_eq!(LockLine::of("flags:\t0100002"), None);
-    }
-
-    /// Else any user could decide how long a search takes, and so a start or a safe value.
-    #[test]
-    fn of_other_users_a_limited_number_of_descriptors_is_looked_at() {
-        if effective_user() != 0 {
-            return crate::sys::emulation::say_skipped("only root can be another user");
-        }
-        let script = "ulimit -n 20000; exec perl -e 'for (1..9000) { open(my $f, q(<), q(/dev/null)) or exit; push @f, $f } sleep 1000'";
-        let hoards = || {
-            let mut command = Command::new("setpriv");
-            command.args(["--reuid=65533", "--regid=65533", "--clear-groups", "sh", "-c", script]).spawn()
-        };
-        let Ok(mut child) = hoards() else { return crate::sys::emulation::say_skipped("setpriv is missing") };
-        let pid = child.id();
-        let all = || descriptors(pid, usize::MAX).len();
-        while all() < 9_000 && child.try_wait().is_ok_and(|ended| ended.is_none()) {
-            crate::sys::clock::pause(crate::time::Span::from_millis(5));
-        }
-        let looked_at = descriptors_of([pid, pid].into_iter()).count();
-        let has = all();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        match has {
-            9_000.. => assert_eq!(looked_at, OF_OTHERS),
-            _ => crate::sys::emulation::say_skipped("perl is missing, or it may not open as many files"),
-        }
     }
 
     #[test]

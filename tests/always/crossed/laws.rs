@@ -114,7 +114,7 @@ impl State {
             Does::Pi { .. } => self.pi(task, seen, periods),
             Does::Alarm { .. } => {
                 let reset = seen.get(1).map(|reset| reset.value).filter(|reset| reset.is_finite());
-                self.alarm.step(&task.does, value, reset.map(|reset| reset > 0.0));
+                self.alarm.step(&task.does, value, reset.map(|reset| reset != 0.0));
                 vec![f64::from(u8::from(self.alarm.level != 0)), f64::from(self.alarm.level)]
             }
             Does::Echo => vec![self.echo(seen, release)],

@@ -1,0 +1,149 @@
+//! What processes have open, as `/proc` shows it. Who else runs programs here decides how much that is, so what is looked at of other users is limited.
+
+use crate::sys::clock::thread_cpu_time;
+use crate::sys::dir::effective_user;
+use crate::time::Span;
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::iter;
+use std::mem;
+use std::path::PathBuf;
+
+/// How a descriptor is open, of the `flags` in its `fdinfo`.
+const ACCESS: libc::c_int = libc::O_ACCMODE;
+
+/// How many descriptors are looked at of all processes of a user that is another one: who may have millions would decide how long that takes.
+pub(super) const OF_OTHERS: usize = 4_096;
+
+/// How much processor time a search takes for the processes of all other users together. It is no time of day: on a busy machine it finds as many.
+const FOR_OTHERS: Span = Span::from_millis(200);
+
+/// Bytes of an `fdinfo` that are read: its locks come first.
+const OF_FDINFO: u64 = 4_096;
+
+/// The user whose rights a process has, and the one who has started it: of a program such as `sudo` another one.
+pub(super) const EFFECTIVE: usize = 1;
+const REAL: usize = 0;
+
+/// One of the users of a process. Its folder in `/proc` belongs to root, where its program has capabilities.
+pub(super) fn user_of(pid: u32, which: usize) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(which)?.parse().ok()
+}
+
+/// A descriptor of a process.
+#[derive(Debug)]
+pub(super) struct Descriptor {
+    pub(super) pid: u32,
+    info: PathBuf,           // its `fdinfo`
+    pub(super) is_own: bool, // of this user
+}
+
+impl Descriptor {
+    pub(super) fn in_fd(&self) -> Option<PathBuf> {
+        let (folder, number) = self.info.parent().zip(self.info.file_name())?;
+        Some(folder.with_file_name("fd").join(number))
+    }
+
+    /// What is open there.
+    pub(super) fn link(&self) -> Option<PathBuf> {
+        fs::read_link(self.in_fd()?).ok()
+    }
+
+    /// What `fdinfo` says of it.
+    pub(super) fn text(&self) -> Option<String> {
+        let mut text = Vec::new();
+        File::open(&self.info).ok()?.take(OF_FDINFO).read_to_end(&mut text).ok()?;
+        String::from_utf8(text).ok()
+    }
+
+    pub(super) fn is_open_to_write(&self) -> bool {
+        let text = self.text().unwrap_or_default();
+        let number = |line: &str| libc::c_int::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok();
+        text.lines().find_map(number).is_some_and(|flags| flags & ACCESS != libc::O_RDONLY)
+    }
+}
+
+/// The numbers of all processes that can be seen.
+pub(super) fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// The folders of a process's threads.
+pub(super) fn threads(pid: u32) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().map(|thread| thread.path())
+}
+
+/// The descriptors of these processes: first all of this user's own, then some of each other user's, for a limited time.
+pub(super) fn descriptors_of(pids: impl Iterator<Item = u32>) -> impl Iterator<Item = Descriptor> {
+    let own = effective_user();
+    let (own, mut others): (Vec<_>, Vec<_>) =
+        pids.filter_map(|pid| Some((user_of(pid, REAL)?, pid))).partition(|(user, _)| *user == own);
+    let others = iter::once_with(thread_cpu_time).flat_map(move |began| {
+        let is_in_time = move || thread_cpu_time() - began < FOR_OTHERS;
+        let mut left = HashMap::new();
+        let all = mem::take(&mut others).into_iter().take_while(move |_| is_in_time()).flat_map(move |(user, pid)| {
+            let left = left.entry(user).or_insert(OF_OTHERS);
+            let some = descriptors(pid, *left);
+            *left = left.saturating_sub(some.len().max(1));
+            some.into_iter().map(move |info| Descriptor { pid, info, is_own: false })
+        });
+        all.take_while(move |_| is_in_time())
+    });
+    let of =
+        |(_, pid)| descriptors(pid, usize::MAX).into_iter().map(move |info| Descriptor { pid, info, is_own: true });
+    own.into_iter().flat_map(of).chain(others)
+}
+
+/// The same of one process, as one of its threads has them that has not ended: its main thread may have. `most`: so many threads and descriptors.
+pub(super) fn descriptors(pid: u32, most: usize) -> Vec<PathBuf> {
+    for thread in threads(pid).take(most) {
+        match fs::read_dir(thread.join("fdinfo")) {
+            // Nor may those of its other threads be seen.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => break,
+            Err(_) => {}
+            Ok(entries) => {
+                let all: Vec<_> = entries.flatten().map(|entry| entry.path()).take(most).collect();
+                if !all.is_empty() {
+                    return all;
+                }
+            }
+        }
+    }
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// Else any user could decide how long a search takes, and so a start or a safe value.
+    #[test]
+    fn of_other_users_a_limited_number_of_descriptors_is_looked_at() {
+        if effective_user() != 0 {
+            return crate::sys::emulation::say_skipped("only root can be another user");
+        }
+        let script = "ulimit -n 20000; exec perl -e 'for (1..9000) { open(my $f, q(<), q(/dev/null)) or exit; push @f, $f } sleep 1000'";
+        let hoards = || {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65533", "--regid=65533", "--clear-groups", "sh", "-c", script]).spawn()
+        };
+        let Ok(mut child) = hoards() else { return crate::sys::emulation::say_skipped("setpriv is missing") };
+        let pid = child.id();
+        let all = || descriptors(pid, usize::MAX).len();
+        while all() < 9_000 && child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            crate::sys::clock::pause(Span::from_millis(5));
+        }
+        let looked_at = descriptors_of([pid, pid].into_iter()).count();
+        let has = all();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        match has {
+            9_000.. => assert_eq!(looked_at, OF_OTHERS),
+            _ => crate::sys::emulation::say_skipped("perl is missing, or it may not open as many files"),
+        }
+    }
+}
