@@ -1,17 +1,17 @@
 //! `hertzd check`: what a configuration means, whether its tasks can hold their deadlines, and whether a start would find what
 //! it opens.
 
+mod against;
 mod chains;
 mod cpus;
 mod drawing;
-pub(super) mod graph;
 mod guarded;
-pub(super) mod latency;
 mod units;
 
+use self::against::Against;
 use self::drawing::Language;
-use self::graph::Graph;
-use super::against::Against;
+use super::graph::Graph;
+use super::latency;
 use super::socket::SocketArg;
 use super::stop::{CONFIGURATION, UNWELL};
 use super::terminal::{Shown, note, say};

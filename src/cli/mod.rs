@@ -1,31 +1,22 @@
-//! The command line: one file per command, and the only code that talks to a terminal.
+//! The command line: one file or folder per command, what they share in `base`, and the only code that talks to a terminal.
 //!
 //! The result of a command goes to stdout; messages about it go to stderr.
 
-mod against;
-mod app;
+mod base;
 mod check;
 mod devices;
 mod doctor;
 #[cfg(feature = "exporter")]
 mod exporter;
-mod fail_if;
 mod follow;
 mod generate;
 mod journal;
-mod log;
 mod measure;
-mod named;
 mod new;
-mod output;
 mod plan;
 mod report;
 mod run;
 mod running;
-mod runtime;
-mod runtime_lock;
-mod runtime_places;
-mod runtime_turn;
 mod safe;
 mod safe_anew;
 mod safe_owner;
@@ -33,21 +24,17 @@ mod safe_readback;
 mod safe_writes;
 mod schema;
 mod simulate;
-mod socket;
-mod stop;
 mod stop_command;
-mod terminal;
 #[cfg(feature = "top")]
 mod top;
 mod trace;
-mod virtual_run;
 
-pub use app::{App, DEMO_CONFIG, SYSTEM_CONFIG};
-pub use stop::EXIT_CODES;
-pub use virtual_run::{VirtualCounts, VirtualRun, VirtualTick};
+pub use base::{App, DEMO_CONFIG, EXIT_CODES, SYSTEM_CONFIG, VirtualCounts, VirtualRun, VirtualTick};
 
 use crate::sys::{crash, secure, thread};
 use app::{ConfigArg, Source};
+// Commands reach these as `super::terminal`.
+use base::{app, fail_if, graph, latency, log, named, output, runtime, runtime_places, socket, stop, terminal};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;

@@ -5,7 +5,7 @@
 
 use super::failure::Failure;
 use super::left_plans::{keep_aside, kept_aside, take_when_free};
-use super::safe_plan::{NoPlan, PlannedOutput, SafePlan, is_at, refused};
+use super::outputs::safe_plan::{NoPlan, PlannedOutput, SafePlan, is_at, refused};
 use crate::kinds::output::{LeftWrite, LeftWrites, Targets, is_left_to_another, once_more};
 use crate::safety::{Guard, LiveOutputs, Owing, PlannedWrite, wrong_in_the_end};
 use crate::site::Common;

@@ -3,6 +3,8 @@
 //!
 //! For setting up and for threads that may wait for a disk. Reads no clock.
 
+mod names;
+
 use super::{from_minus_one, invalid};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions, Permissions, TryLockError};
@@ -205,80 +207,6 @@ impl Dir {
         let itself = format!("/proc/self/fd/{}", socket.as_raw_fd());
         let _ = readers.gid().map(|gid| chown(&itself, None, Some(gid)));
         fs::set_permissions(itself, Permissions::from_mode(readers.mode(0o600, 0o060)))
-    }
-
-    /// Gives a file of this directory another name, here or in another one. What had that name is gone.
-    ///
-    /// # Errors
-    /// The system's reason.
-    pub(crate) fn rename(&self, name: impl AsRef<OsStr>, to: &Self, new_name: impl AsRef<OsStr>) -> io::Result<()> {
-        let (old, new) = (c_name(name)?, c_name(new_name)?);
-        let (at, new_at) = (self.handle.as_raw_fd(), to.handle.as_raw_fd());
-        // SAFETY: both descriptors are open, and the names outlive the call.
-        from_minus_one(unsafe { libc::renameat(at, old.as_ptr(), new_at, new.as_ptr()) }).map(drop)
-    }
-
-    /// Gives each of two the other's name.
-    ///
-    /// # Errors
-    /// The system's reason; many file systems cannot do that.
-    pub(super) fn exchange(&self, name: &OsStr, of: &Self, other: &OsStr) -> io::Result<()> {
-        self.rename_as(name, of, other, libc::RENAME_EXCHANGE)
-    }
-
-    /// Gives it another name, unless something has that name.
-    ///
-    /// # Errors
-    /// The system's reason; some file systems cannot do that.
-    pub(super) fn rename_anew(&self, name: &OsStr, to: &Self, new_name: &OsStr) -> io::Result<()> {
-        self.rename_as(name, to, new_name, libc::RENAME_NOREPLACE)
-    }
-
-    fn rename_as(&self, name: &OsStr, of: &Self, other: &OsStr, how: libc::c_uint) -> io::Result<()> {
-        let (one, other) = (c_name(name)?, c_name(other)?);
-        let (at, other_at) = (self.handle.as_raw_fd(), of.handle.as_raw_fd());
-        // By its number: not every libc has it.
-        // SAFETY: both descriptors are open, and the names outlive the call.
-        let done = unsafe { libc::syscall(libc::SYS_renameat2, at, one.as_ptr(), other_at, other.as_ptr(), how) };
-        from_minus_one(done).map(drop)
-    }
-
-    /// Gives a file of this directory a second name, unless something has that name.
-    ///
-    /// # Errors
-    /// The system's reason.
-    pub(super) fn link(&self, name: &OsStr, to: &Self, new_name: &OsStr) -> io::Result<()> {
-        let (old, new) = (c_name(name)?, c_name(new_name)?);
-        let (at, new_at) = (self.handle.as_raw_fd(), to.handle.as_raw_fd());
-        // SAFETY: both descriptors are open, and the names outlive the call.
-        from_minus_one(unsafe { libc::linkat(at, old.as_ptr(), new_at, new.as_ptr(), 0) }).map(drop)
-    }
-
-    /// Removes a file, a link or a socket; that there is none is no error.
-    ///
-    /// # Errors
-    /// The system's reason.
-    pub(crate) fn remove(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
-        self.unlink(name, 0)
-    }
-
-    /// Removes a directory in it, with the files in that; not what lies deeper.
-    ///
-    /// # Errors
-    /// The system's reason.
-    pub(crate) fn remove_dir(&self, name: &str) -> io::Result<()> {
-        let inner = self.open_dir(name)?;
-        inner.names().try_for_each(|file| inner.remove(&file))?;
-        self.unlink(name, libc::AT_REMOVEDIR)
-    }
-
-    fn unlink(&self, name: impl AsRef<OsStr>, flags: libc::c_int) -> io::Result<()> {
-        let (at, c_name) = (self.handle.as_raw_fd(), c_name(name)?);
-        // SAFETY: the descriptor is open, and the name outlives the call.
-        match from_minus_one(unsafe { libc::unlinkat(at, c_name.as_ptr(), flags) }) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
     }
 
     /// A path that leads there by the descriptor, for calls that take none.

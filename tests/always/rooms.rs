@@ -1,6 +1,6 @@
 //! Compares the table of rooms in docs/architecture.md with the imports of the code: a room uses only the rooms that its
-//! row allows and no path that its row forbids, no files import each other in a circle, and no state is kept by the process where each daemon has
-//! its own.
+//! row allows and no path that its row forbids, no files import each other in a circle (those of benches/peers neither), and no state is kept by
+//! the process where each daemon has its own.
 
 use crate::imports::{Sources, Table, circles, table, uses, violations};
 use std::collections::BTreeSet;
@@ -23,11 +23,19 @@ fn read_folder(folder: &Path, under: &str, into: &mut Sources) {
     }
 }
 
+/// The files under a folder of the repository; none if it is not there.
+fn folder(path: &str) -> Sources {
+    let mut sources = Sources::new();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    if folder.is_dir() {
+        read_folder(&folder, "", &mut sources);
+    }
+    sources
+}
+
 /// The crate's own files.
 fn sources() -> Sources {
-    let mut sources = Sources::new();
-    read_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), "", &mut sources);
-    sources
+    folder("src")
 }
 
 /// The crate's own files, with `line` added to one of them.
@@ -66,8 +74,11 @@ fn every_room_uses_only_what_its_row_allows() {
 
 #[test]
 fn no_files_import_each_other_in_a_circle() {
-    let found: Vec<_> = circles(&sources()).into_iter().map(|circle| circle.join(" -> ")).collect();
-    assert!(found.is_empty(), "{}", found.join("\n"));
+    // The package is without benches/peers.
+    for crate_of in ["src", "benches/peers/src"].map(folder).into_iter().filter(|sources| !sources.is_empty()) {
+        let found: Vec<_> = circles(&crate_of).into_iter().map(|circle| circle.join(" -> ")).collect();
+        assert!(found.is_empty(), "{}", found.join("\n"));
+    }
 }
 
 /// Rooms without statics and thread-locals: what their tasks share belongs to the daemon that builds them, and two daemons may live in one process.
@@ -106,8 +117,8 @@ fn what_tasks_share_belongs_to_their_daemon() {
 
 /// The files that may write to stdout and stderr, and why.
 const PRINTERS: [(&str, &str); 4] = [
-    ("cli/terminal.rs", "escapes what would command a terminal"),
-    ("cli/log.rs", "the log's lines, whose fields are escaped"),
+    ("cli/base/terminal.rs", "escapes what would command a terminal"),
+    ("cli/base/log.rs", "the log's lines, whose fields are escaped"),
     ("cli/top/screen.rs", "the live view, whose cells are cleaned"),
     ("log/journal/mod.rs", "only asks where stderr leads"),
 ];
@@ -127,7 +138,7 @@ fn text_leaves_the_process_in_one_place() {
     for (path, text) in sources() {
         let is_test = path.contains("tests") || path == "sys/emulation.rs";
         let may = is_test || PRINTERS.iter().any(|(printer, _)| *printer == path);
-        assert!(may || prints(&text).is_none(), "{path} prints: {:?}; use cli/terminal.rs", prints(&text));
+        assert!(may || prints(&text).is_none(), "{path} prints: {:?}; use cli/base/terminal.rs", prints(&text));
     }
     for (printer, why) in PRINTERS {
         assert!(prints(&sources()[printer]).is_some(), "{printer} prints nothing any more ({why})");
@@ -145,6 +156,13 @@ fn a_forbidden_use_is_found_in_the_real_code() {
         ("time.rs", "fn f() { crate::config::schema(todo!()); }", "time.rs uses config/schema.rs"),
         ("worker/run.rs", "use tracing::info;", "worker/run.rs names tracing::info"),
         ("pacing/credit.rs", "fn f() { std::fs::read(\"x\"); }", "pacing/credit.rs names std::fs::read"),
+        ("metrics/task.rs", "use super::Metrics;", "metrics/task.rs uses metrics/collect.rs"),
+        (
+            "daemon/watch/stall.rs",
+            "use crate::daemon::main::run::run;",
+            "daemon/watch/stall.rs uses daemon/main/run.rs",
+        ),
+        ("cli/base/app.rs", "use crate::cli::check;\nfn f() { check::check(); }", "cli/base/app.rs uses cli/check.rs"),
     ] {
         let found = violations(&documented(), &sources_with(path, line));
         assert_eq!(found, [expected], "{path}: {line}");
@@ -170,6 +188,40 @@ fn a_path_resolves_to_the_file_that_defines_the_name() {
     let uses = uses(&small(|_| ()));
     assert_eq!(uses["high/wide.rs"], BTreeSet::from(["low/leaf.rs".to_owned(), "low/mod.rs".to_owned()]));
     assert!(uses["high/mod.rs"].is_empty() && uses["low/mod.rs"].is_empty(), "passing names on is no use: {uses:?}");
+}
+
+#[test]
+fn a_room_within_a_room_has_a_row_of_its_own() {
+    let rows = |inner: &str, outer: &str| {
+        table(&format!(
+            "| room | may use | |\n| - | - | - |\n| `high/inner` | {inner} | |\n| `high` | {outer} | |\n| `low` | all but `high` | |"
+        ))
+    };
+    let uses = |path: &str, used: &str| {
+        small(|sources| {
+            sources.get_mut("high/mod.rs").unwrap().push_str("pub(crate) mod inner; pub(crate) mod other;");
+            for inner in ["inner/mod.rs", "inner/leaf.rs", "other.rs"] {
+                sources.insert(format!("high/{inner}"), "pub(crate) struct Here;".into());
+            }
+            sources.get_mut("high/inner/mod.rs").unwrap().push_str("pub(crate) mod leaf;");
+            sources.get_mut(path).unwrap().push_str(&format!("use crate::{used};"));
+        })
+    };
+    let below = rows("`low`", "`low`, `high/inner`");
+    let to_inner = "high::inner::leaf::Here";
+    for (path, used, table, is_allowed) in [
+        ("high/wide.rs", to_inner, &below, true),
+        ("high/wide.rs", to_inner, &rows("`low`", "`low`"), false),
+        ("high/inner/leaf.rs", "high::inner::Here", &below, true),
+        ("high/inner/leaf.rs", "low::Leaf", &below, true),
+        ("high/inner/leaf.rs", "low::Leaf", &rows("nothing", "`low`"), false),
+        ("high/inner/leaf.rs", "high::other::Here", &below, false),
+        ("high/inner/leaf.rs", "high::other::Here", &rows("`high`", "`low`"), true),
+        ("low/leaf.rs", to_inner, &below, false),
+        ("low/leaf.rs", "high::other::Here", &below, false),
+    ] {
+        assert_eq!(violations(table, &uses(path, used)).is_empty(), is_allowed, "{path} uses {used}: {table:?}");
+    }
 }
 
 #[test]
@@ -224,6 +276,45 @@ fn a_circle_of_any_length_is_found() {
         2,
         "one through each pair of files"
     );
+}
+
+#[test]
+fn a_name_may_stand_for_a_module_and_for_another_item() {
+    let edited = |edits: &[(&str, &str)]| {
+        small(|sources| {
+            for (path, line) in edits {
+                sources.entry((*path).to_owned()).or_default().push_str(line);
+            }
+        })
+    };
+    let circle = |one: &str, other: &str| BTreeSet::from([vec![one.to_owned(), other.to_owned()]]);
+    let leaf_imports_it = ("low/leaf.rs", "use super::stem; fn f() { stem::twig(); }");
+    // A function, and an imported module that is called the same.
+    let function = ("low/stem.rs", "use super::{leaf, twig}; pub(crate) fn twig(_: leaf::Leaf) { twig::N }");
+    let twig = ("low/twig.rs", "pub(crate) const N: u8 = 0;");
+    let modules = ("low/mod.rs", "mod stem; mod twig;");
+    let sources = edited(&[modules, twig, function, leaf_imports_it]);
+    assert_eq!(circles(&sources), circle("low/leaf.rs", "low/stem.rs"));
+    assert!(uses(&sources)["low/stem.rs"].contains("low/twig.rs"));
+    // A module of its own, and a function beside it.
+    let beside = ("low/mod.rs", "mod stem; pub(crate) fn stem(_: leaf::Leaf) {}");
+    let called = ("low/leaf.rs", "fn f() { super::stem(); }");
+    assert_eq!(circles(&edited(&[beside, ("low/stem.rs", ""), called])), circle("low/leaf.rs", "low/mod.rs"));
+    // A function that is called as its module, passed on.
+    let passed = ("low/mod.rs", "mod stem; pub(crate) use stem::stem;");
+    let stem = ("low/stem.rs", "pub(crate) fn stem(_: super::Leaf) {}");
+    assert_eq!(circles(&edited(&[passed, stem, called])), circle("low/leaf.rs", "low/stem.rs"));
+}
+
+#[test]
+fn a_circle_through_the_root_of_a_program_is_found() {
+    let program: Sources = [
+        ("main.rs", "mod page; struct Arguments; fn main() { page::print(&Arguments); }"),
+        ("page.rs", "use crate::Arguments; pub(crate) fn print(_: &Arguments) {}"),
+    ]
+    .map(|(path, text)| (path.to_owned(), text.to_owned()))
+    .into();
+    assert_eq!(circles(&program), BTreeSet::from([vec!["main.rs".to_owned(), "page.rs".to_owned()]]));
 }
 
 #[test]

@@ -1,15 +1,16 @@
 //! Finds which files of a crate import each other, and compares that with a table of rooms.
 //!
-//! A path (in a `use` or inline) resolves to the file that defines its name; re-exports are followed. `mod child;` and
+//! A path (in a `use` or inline) resolves to the file that defines its name; re-exports are followed. A name that stands for
+//! several things, such as a function and a module, resolves to the files of them all. `mod child;` and
 //! `pub use child::Name;` alone import nothing; naming a module imports nothing until something in it is used.
-//! Ignored: code under `#[cfg(test)]`, and `lib.rs` and `main.rs`, which may name every room.
+//! Ignored: code under `#[cfg(test)]`, and `main.rs` beside a `lib.rs`. The root may name every room.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The text of each file, by its path under `src/`.
 pub(crate) type Sources = BTreeMap<String, String>;
 
-/// The row of each room.
+/// The row of each room: a folder, or a file without its `.rs`. One in another room is a room of its own if it has a row.
 pub(crate) type Table = BTreeMap<String, Row>;
 
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ type Module = Vec<String>;
 #[derive(Debug, Default)]
 struct File {
     path: String,
+    /// The names of what it defines itself; not what lies in a block.
+    items: BTreeSet<String>,
     imports: Vec<Import>,
     /// Paths with at least two segments, outside of `use`.
     inline: Vec<Vec<String>>,
@@ -159,11 +162,27 @@ fn read_use(tokens: &[&str], mut at: usize, prefix: &[String], public: bool, int
     at
 }
 
+/// The names of the items that `tokens` define outside of any block.
+fn items(tokens: &[&str]) -> BTreeSet<String> {
+    const KEYWORDS: [&str; 8] = ["fn", "const", "static", "struct", "enum", "union", "trait", "type"];
+    let mut depth = 0;
+    let mut items = BTreeSet::new();
+    for pair in tokens.windows(2) {
+        match pair[0] {
+            "{" | "(" | "[" => depth += 1,
+            "}" | ")" | "]" => depth -= 1,
+            word if depth == 0 && KEYWORDS.contains(&word) => _ = items.insert(pair[1].to_owned()),
+            _ => (),
+        }
+    }
+    items
+}
+
 /// The paths and words of a file, without its tests.
 fn read_file(path: &str, tokens: &[&str]) -> File {
     let is_word =
         |at: usize| tokens.get(at).is_some_and(|token| token.starts_with(|c: char| c.is_alphabetic() || c == '_'));
-    let mut file = File { path: path.to_owned(), ..File::default() };
+    let mut file = File { path: path.to_owned(), items: items(tokens), ..File::default() };
     let mut at = 0;
     while at < tokens.len() {
         if tokens[at] == "use" {
@@ -190,7 +209,7 @@ fn read_file(path: &str, tokens: &[&str]) -> File {
 /// The module that a file holds.
 fn module_of(path: &str) -> Module {
     let mut module: Module = path.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
-    if matches!(module.last().unwrap().as_str(), "mod" | "lib") {
+    if matches!(module.last().unwrap().as_str(), "mod" | "lib" | "main") {
         module.pop();
     }
     module
@@ -199,7 +218,8 @@ fn module_of(path: &str) -> Module {
 /// All files that are not tests.
 fn modules(sources: &Sources) -> BTreeMap<Module, File> {
     let (mut modules, mut tests) = (BTreeMap::new(), Vec::new());
-    for (path, text) in sources.iter().filter(|(path, _)| *path != "main.rs") {
+    let has_library = sources.contains_key("lib.rs");
+    for (path, text) in sources.iter().filter(|(path, _)| !has_library || *path != "main.rs") {
         let (tokens, files) = without_tests(&tokens(text));
         let module = module_of(path);
         tests.extend(files.into_iter().map(|name| [&module[..], &[name.to_owned()]].concat()));
@@ -209,46 +229,47 @@ fn modules(sources: &Sources) -> BTreeMap<Module, File> {
     modules
 }
 
-/// The file that defines the name at `path`, as seen from `module`. `None`: another crate, or a module itself.
-fn resolve<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], path: &[String]) -> Option<&'a str> {
-    let (first, rest) = path.split_first()?;
-    let bound = |module: &[String]| modules[module].imports.iter().find(|import| import.name == *first);
+/// The files that define what the name at `path` stands for, as seen from `module`. None: another crate, or a module itself.
+fn resolve<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], path: &[String]) -> BTreeSet<&'a str> {
+    let Some((first, rest)) = path.split_first() else { return BTreeSet::new() };
     match first.as_str() {
         "crate" => resolve_in(modules, &[], rest),
         "self" => resolve_in(modules, module, rest),
-        "super" => resolve_super(modules, module, path),
-        _ if modules.contains_key(&[module, std::slice::from_ref(first)].concat()) => resolve_in(modules, module, path),
-        _ => {
-            let import = bound(module)?;
-            // Paths such as `use name::Thing as name;` resolve to another crate.
-            if import.path[0] == *first {
-                return None;
-            }
-            resolve(modules, module, &[&import.path, rest].concat())
+        "super" => {
+            let ups = path.iter().take_while(|segment| *segment == "super").count();
+            // More `super`s than parents: this is inside an inline module.
+            resolve_in(modules, &module[..module.len().saturating_sub(ups)], &path[ups..])
         }
+        _ if modules.contains_key(&[module, std::slice::from_ref(first)].concat()) => resolve_in(modules, module, path),
+        _ => resolve_imported(modules, module, path),
     }
-}
-
-fn resolve_super<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], path: &[String]) -> Option<&'a str> {
-    let ups = path.iter().take_while(|segment| *segment == "super").count();
-    // More `super`s than parents: this is inside an inline module.
-    resolve_in(modules, &module[..module.len().saturating_sub(ups)], &path[ups..])
 }
 
 /// As `resolve`, for a path whose first segment is in `module`.
-fn resolve_in<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], path: &[String]) -> Option<&'a str> {
-    let (first, rest) = path.split_first()?;
+fn resolve_in<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], path: &[String]) -> BTreeSet<&'a str> {
+    let Some((first, rest)) = path.split_first() else { return BTreeSet::new() };
     let child = [module, std::slice::from_ref(first)].concat();
-    let file = &modules[module];
-    let import = file.imports.iter().find(|import| import.name == *first);
-    match import {
-        // A module and a re-exported item may share a name: only the module has items in it.
-        _ if modules.contains_key(&child) && (!rest.is_empty() || import.is_none()) => {
-            resolve_in(modules, &child, rest)
-        }
-        Some(import) => resolve(modules, module, &[&import.path, rest].concat()),
-        None => Some(&file.path),
+    let is_module = modules.contains_key(&child);
+    // A module and another item may share a name: only the module has items in it.
+    if is_module && !rest.is_empty() {
+        return resolve_in(modules, &child, rest);
     }
+    let file = &modules[module];
+    let mut found = resolve_imported(modules, module, path);
+    let is_imported = file.imports.iter().any(|import| import.name == *first);
+    if rest.is_empty() && file.items.contains(first) || !is_module && !is_imported {
+        found.insert(&file.path);
+    }
+    found
+}
+
+/// As `resolve`, for a path whose first segment is the name of an import of `module`.
+fn resolve_imported<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], path: &[String]) -> BTreeSet<&'a str> {
+    let is_module = |name: &String| modules.contains_key(&[module, std::slice::from_ref(name)].concat());
+    let named = modules[module].imports.iter().filter(|import| import.name == path[0]);
+    // Paths such as `use name::Thing as name;` resolve to another crate, unless they begin with a module.
+    let of_the_crate = named.filter(|import| import.path[0] != path[0] || import.path.len() > 1 && is_module(&path[0]));
+    of_the_crate.flat_map(|import| resolve(modules, module, &[&import.path, &path[1..]].concat())).collect()
 }
 
 /// Every file with the files that it uses.
@@ -260,35 +281,53 @@ pub(crate) fn uses(sources: &Sources) -> BTreeMap<String, BTreeSet<String>> {
             !only_passed_on
         });
         let paths = imports.map(|import| &import.path).chain(&file.inline);
-        let files = paths.filter_map(|path| resolve(&modules, module, path));
+        let files = paths.flat_map(|path| resolve(&modules, module, path));
         let files = files.filter(|used| *used != file.path).map(str::to_owned).collect();
         (file.path.clone(), files)
     };
-    modules.iter().filter(|(module, _)| !module.is_empty()).map(used_by).collect()
+    modules.iter().map(used_by).collect()
 }
 
-/// The room that a file is in.
-fn room(path: &str) -> &str {
-    path.split('/').next().unwrap().trim_end_matches(".rs")
+/// The room that a file is in: the innermost that has a row, otherwise the top-level module.
+fn room<'a>(table: &Table, path: &'a str) -> &'a str {
+    let module = path.trim_end_matches(".rs");
+    let folders = module.rmatch_indices('/').map(|(end, _)| &module[..end]);
+    let mut rooms = [module].into_iter().chain(folders);
+    rooms.find(|room| table.contains_key(*room)).unwrap_or_else(|| module.split('/').next().unwrap())
+}
+
+/// Whether `room` is `outer` or a room in it.
+fn is_within(room: &str, outer: &str) -> bool {
+    room.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether a file is the root of its crate.
+fn is_root(path: &str) -> bool {
+    module_of(path).is_empty()
 }
 
 /// Each use that the table forbids, and each room that is only in the code or only in the table.
 pub(crate) fn violations(table: &Table, sources: &Sources) -> Vec<String> {
-    let uses = uses(sources);
-    let rooms: BTreeSet<_> = uses.keys().map(|path| room(path)).collect();
+    let mut uses = uses(sources);
+    uses.retain(|path, _| !is_root(path));
+    let rooms: BTreeSet<_> = uses.keys().map(|path| room(table, path)).collect();
     let listed: BTreeSet<_> = table.keys().map(String::as_str).collect();
     let mut found: Vec<_> = rooms.difference(&listed).map(|room| format!("{room} is not in the table")).collect();
     found.extend(listed.difference(&rooms).map(|room| format!("{room} is not in src")));
     for (path, used) in &uses {
-        let allowed = |used: &str| table.get(room(path)).is_some_and(|row| row.allowed.contains(used));
-        let outside = used.iter().map(|used| (used, room(used))).filter(|(_, used)| *used != room(path));
-        found.extend(outside.filter(|(_, room)| !allowed(room)).map(|(used, _)| format!("{path} uses {used}")));
+        let own = room(table, path);
+        // A room stands for those in it, but not to one of them.
+        let is_meant = |used: &str, room: &str| used == room || is_within(used, room) && !is_within(own, room);
+        let is_allowed =
+            |used: &str| table.get(own).is_some_and(|row| row.allowed.iter().any(|room| is_meant(used, room)));
+        let outside = used.iter().map(|used| (used, room(table, used))).filter(|(_, used)| *used != own);
+        found.extend(outside.filter(|(_, room)| !is_allowed(room)).map(|(used, _)| format!("{path} uses {used}")));
     }
     for file in modules(sources).values() {
         let paths = file.imports.iter().map(|import| &import.path).chain(&file.inline);
         for named in paths.map(|path| path.join("::")) {
             let is = |forbidden: &String| named == *forbidden || named.starts_with(&format!("{forbidden}::"));
-            if table.get(room(&file.path)).is_some_and(|row| row.forbidden.iter().any(is)) {
+            if table.get(room(table, &file.path)).is_some_and(|row| row.forbidden.iter().any(is)) {
                 found.push(format!("{} names {named}", file.path));
             }
         }
@@ -339,7 +378,8 @@ pub(crate) fn table(page: &str) -> Table {
     for cells in rows {
         let mut allowed = quoted(&cells[2]);
         if cells[2].trim().starts_with("all") {
-            allowed = all.difference(&allowed).cloned().collect();
+            let excepted = |room: &String| allowed.iter().any(|excepted| is_within(room, excepted));
+            allowed = all.iter().filter(|room| !excepted(room)).cloned().collect();
         }
         let row = Row { allowed, forbidden: quoted(&cells[3]) };
         table.extend(quoted(&cells[1]).into_iter().map(|room| (room, row.clone())));

@@ -1,6 +1,7 @@
 //! One contender, in a process of its own: pinned, real-time, with locked memory, ticking for some seconds.
 
 use crate::cyclictest;
+use crate::spec::{Kind, PRIORITY, Sample, Spec};
 use hertzd::config::{Config, Facts, Kinds};
 use hertzd::internals::{
     Connections, Event, Host, Options, Output, PanicEvent, cpu_set_size, pin, run_daemon, set_fifo,
@@ -10,70 +11,9 @@ use hertzd::{Column, Task, Tick, TickError};
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-
-/// The real-time priority of all.
-pub(crate) const PRIORITY: u8 = 80;
-
-/// Who takes part.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(crate) enum Kind {
-    Cyclictest,
-    /// `clock_nanosleep` until an absolute instant, in a loop.
-    Plain,
-    /// As `Plain`, but asleep only until this many microseconds before, and then spinning.
-    Tail(u32),
-    SpinSleep,
-    Tokio,
-    /// Never asleep.
-    Spin,
-    /// hertzd without a spin tail.
-    HertzdOff,
-    /// With a learned one that may take this many thousandths of the CPU.
-    HertzdAuto(u32),
-    /// The same again.
-    HertzdAgain(u32),
-}
-
-impl Kind {
-    pub(crate) fn name(self) -> String {
-        let percent = |thousandths: u32| f64::from(thousandths) / 10.0;
-        match self {
-            Self::Cyclictest => "cyclictest".into(),
-            Self::Plain => "absolute sleep".into(),
-            Self::Tail(micros) => format!("fixed tail, {micros} µs"),
-            Self::SpinSleep => "spin_sleep".into(),
-            Self::Tokio => "tokio interval".into(),
-            Self::Spin => "pure spin".into(),
-            Self::HertzdOff => "hertzd, spin off".into(),
-            Self::HertzdAuto(share) => format!("hertzd, auto, {} %", percent(share)),
-            Self::HertzdAgain(share) => format!("hertzd, auto, {} %, again", percent(share)),
-        }
-    }
-}
-
-/// What to run.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-pub(crate) struct Spec {
-    pub(crate) kind: Kind,
-    pub(crate) rate: u32, // of each task
-    pub(crate) tasks: u32,
-    pub(crate) seconds: u32,
-    pub(crate) cpu: usize,
-}
-
-/// What came of it.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub(crate) struct Sample {
-    /// Nanoseconds from the instant that a tick was for to its own first reading of the clock.
-    pub(crate) late: Vec<i64>,
-    /// The same to what hertzd calls the start of the tick.
-    pub(crate) started: Vec<i64>,
-    /// Processor time of the whole process and the time in which it was used, in nanoseconds.
-    pub(crate) used: [i64; 2],
-}
 
 fn nanos(clock: ClockId) -> i64 {
     let time = clock_gettime(clock).expect("every kernel has this clock");

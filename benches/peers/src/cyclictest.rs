@@ -1,6 +1,6 @@
 //! cyclictest, from the package rt-tests, with a histogram of nanoseconds.
 
-use crate::contender::{PRIORITY, Sample, Spec};
+use crate::spec::{PRIORITY, Sample, Spec};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use std::process::Command;

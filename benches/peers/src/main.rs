@@ -6,46 +6,19 @@
 //! turns, so that other load on the machine meets all of them alike. Each reads the clock first thing in its tick, hertzd in a task
 //! that does the same: nobody marks his own work. One contender takes part twice; what its two columns differ by is noise.
 
+mod arguments;
 mod contender;
 mod cyclictest;
 mod facts;
 mod plot;
 mod report;
 mod rounds;
+mod spec;
 
+use arguments::Arguments;
 use clap::Parser;
-use contender::Spec;
-use std::path::PathBuf;
+use spec::Spec;
 use std::process::ExitCode;
-
-/// Measures hertzd beside its peers, and prints a page of results (Markdown) and a plot (SVG).
-#[derive(Debug, Parser)]
-struct Arguments {
-    /// How often each contender runs; the medians of the rounds are printed.
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
-    /// How long each run takes.
-    #[arg(long, default_value_t = 4, value_name = "SECONDS")]
-    seconds: u32,
-    /// Rates of one task, in Hz.
-    #[arg(long, value_delimiter = ',', default_value = "100,1000,10000")]
-    rates: Vec<u32>,
-    /// Numbers of tasks that share 20,000 ticks a second.
-    #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000,10000")]
-    tasks: Vec<u32>,
-    /// Without the rounds beside stress-ng.
-    #[arg(long)]
-    idle_only: bool,
-    /// The CPU that all run on [default: the last one].
-    #[arg(long)]
-    cpu: Option<usize>,
-    /// Where `peers.md` and `peers.svg` are written, besides what is printed.
-    #[arg(long, value_name = "FOLDER")]
-    out: Option<PathBuf>,
-    /// Runs one contender, for the program itself.
-    #[arg(long, hide = true)]
-    contender: Option<String>,
-}
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();

@@ -1,8 +1,8 @@
 //! The page of results: medians of the rounds, and ratios within each round.
 
-use crate::Arguments;
-use crate::contender::Kind;
+use crate::arguments::Arguments;
 use crate::rounds::{Figures, Measured, Place, TOTAL, is_installed};
+use crate::spec::Kind;
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();

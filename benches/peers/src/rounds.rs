@@ -1,7 +1,8 @@
 //! The rounds: every contender once in each, in an order that rotates.
 
-use crate::contender::{Kind, Sample, Spec};
-use crate::{Arguments, cyclictest};
+use crate::arguments::Arguments;
+use crate::cyclictest;
+use crate::spec::{Kind, Sample, Spec};
 use hertzd::internals::pause;
 use hertzd::time::Span;
 use std::collections::BTreeMap;

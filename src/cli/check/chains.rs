@@ -1,6 +1,6 @@
 //! The graph of a configuration as text: each chain with its links in the order in which its tasks run, and what does not fit. Pure.
 
-use super::graph::{Delay, Graph, Link};
+use crate::cli::graph::{Delay, Graph, Link};
 use crate::config::Problems;
 use crate::pacing::Rate;
 use crate::time::Span;

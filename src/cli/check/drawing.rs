@@ -1,7 +1,7 @@
 //! The graph of a configuration in the language of a program that draws it. Pure: names of any kind come out as text.
 
 use super::chains;
-use super::graph::{Graph, Link};
+use crate::cli::graph::{Graph, Link};
 use clap::ValueEnum;
 use std::fmt::Write as _;
 

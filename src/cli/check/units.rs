@@ -3,7 +3,7 @@
 //! A unit that a task writes is its own. Kinds that only reshape a value hand the unit of their input on; of all others it is not
 //! known, and where one is not known nothing is said.
 
-use super::graph::{Graph, Link};
+use crate::cli::graph::{Graph, Link};
 use crate::config::{Problems, TaskConfig};
 use crate::task::Column;
 use std::collections::BTreeMap;

@@ -1,7 +1,8 @@
 //! How old the values that a chain acts on can be in a configuration, and whether `hertzd check` warns of more in one than in
 //! another. Pure.
 
-use crate::cli::check::{self, graph::Graph};
+use crate::cli::graph::Graph;
+use crate::cli::{check, latency};
 use crate::config::{Config, Problem, Problems};
 use crate::time::Span;
 
@@ -54,7 +55,7 @@ pub(super) fn new_warnings(config: &Config, planned: &Config) -> Vec<String> {
     let before = warnings(config);
     let is_new = |table: &str, key: &str| before.iter().all(|known| (&*known.table, &*known.key) != (table, key));
     let new = warnings(planned).into_iter().filter(|problem| is_new(&problem.table, &problem.key));
-    let refused = check::latency::refuse(planned).err();
+    let refused = latency::refuse(planned).err();
     let refused: Vec<Problem> = refused.iter().flat_map(Problems::iter).cloned().collect();
     new.chain(refused).map(|problem| problem.message).collect()
 }

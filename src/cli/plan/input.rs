@@ -1,7 +1,7 @@
 //! What a plan starts from: the tasks that it may place, with the longest run that is known of each, and what is written for
 //! them and stays. Pure.
 
-use crate::cli::check::graph::Graph;
+use crate::cli::graph::Graph;
 use crate::config::{Config, Scheduling, TaskConfig, WorkerConfig};
 use crate::daemon::Models;
 use crate::daemon::layout::{CpuLayout, Placed, PlannedWorker};

@@ -5,14 +5,13 @@ use super::desk::AtTheDesk;
 use super::receive::Receiver;
 use super::send::{self, Sender};
 use super::settings::{ReceiveSettings, SendSettings};
-use super::signal::{ByteOrder, WIDEST};
+use super::table_keys::{RECEIVE, SEND, TIMEOUT_TEXT};
 use super::tables;
 use crate::config::{Blueprint, Key, Kind, Rule, Section, Value, words};
 use crate::kinds::device::Missing;
 use crate::kinds::output::law::Recover;
 use crate::kinds::output::{TAKES_OVER_WITHIN, refuse_within_a_period};
 use crate::site::{Label, Site};
-use crate::sys::can::{LONGEST, MOST_IDS};
 use crate::time::Span;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,7 +20,6 @@ enum Recovery {
     Latch,
 }
 
-pub(super) const ORDERS: [(&str, ByteOrder); 2] = [("little", ByteOrder::Little), ("big", ByteOrder::Big)];
 const WRITES: [(&str, bool); 2] = [("always", true), ("change", false)];
 const RECOVERIES: [(&str, Recovery); 2] = [("auto", Recovery::Auto), ("latch", Recovery::Latch)];
 
@@ -41,20 +39,9 @@ const BIT_RATE_SWITCH: Key =
     Key::new("bit-rate-switch", Value::Bool, "Whether the data of frames that are sent go at the higher bit rate.")
         .default("false")
         .rules(&[Rule::when_on("fd"), Rule::with(&["send"])]);
-const TIMEOUT_TEXT: &str =
-    "How long after the tick that took the latest frame its values are good, if no other comes. Then they are missing.";
 const TIMEOUT: Key = Key::new("timeout", Value::DURATION, TIMEOUT_TEXT)
     .otherwise("ten periods, at least 100 ms")
     .rules(&[Rule::with(&["receive"])]);
-pub(super) const RECEIVE: Key =
-    Key::new("receive", Value::Tables(RECEIVE_KEYS), "The signals to receive, each in a table of its own.")
-        .required_unless(&["send"], "write a table [[task.NAME.receive]] for each signal, or [[task.NAME.send]]")
-        .excludes(&["send"]);
-pub(super) const SEND: Key = Key::new(
-    "send",
-    Value::Tables(SEND_KEYS),
-    "The signals to send, each in a table of its own; those with one id are sent in one frame.",
-);
 const WRITE: Key = Key::new(
     "write",
     Value::Choice(&words(&WRITES)),
@@ -89,71 +76,6 @@ const SAFE_AFTER: Key = Key::new(
 
 const SENDING: &[Rule] = &[Rule::with(&["send"])];
 
-pub(super) const ID: Key = Key::new(
-    "id",
-    Value::Integer { min: 0, max: 0x1fff_ffff },
-    "The id of the frame: `0x181`. In a DBC file 2147483648 is added to extended ones; leave that out.",
-)
-.required("write the id of the frame, such as 0x181");
-pub(super) const EXTENDED: Key =
-    Key::new("extended", Value::Bool, "Whether the id has 29 bits, and not 11.").otherwise("true for ids above 0x7ff");
-pub(super) const TABLE_TIMEOUT: Key =
-    Key::new("timeout", Value::DURATION, TIMEOUT_TEXT).otherwise("that of the task; one for all signals with this id");
-pub(super) const FRAME_LENGTH: Key = Key::new(
-    "frame-length",
-    Value::Integer { min: 0, max: LONGEST as i64 },
-    "How many bytes the frame has. Bits that no signal has are 0.",
-)
-.otherwise("8, of CAN FD as many as its signals need, at least 8; one for all signals with this id");
-pub(super) const NAME: Key =
-    Key::new("name", Value::ValueName, "Name of the value in every output.").required("say what the value is called");
-pub(super) const INPUT: Key =
-    Key::new("input", Value::Input, "What is sent.").required("name it, such as \"control.out\"");
-pub(super) const START_BIT: Key = Key::new(
-    "start-bit",
-    Value::Integer { min: 0, max: 8 * LONGEST as i64 - 1 },
-    "Where the signal begins, as in a DBC file: its lowest bit with `byte-order = \"little\"`, its highest with `\"big\"`. Bit 0 is the \
-     lowest of byte 0, bit 7 its highest, bit 8 the lowest of byte 1.",
-)
-.required("write the bit that the signal begins with, such as 0");
-pub(super) const LENGTH: Key =
-    Key::new("length", Value::Integer { min: 1, max: WIDEST as i64 }, "How many bits it has.")
-        .required("write how many bits the signal has, such as 16");
-pub(super) const BYTE_ORDER: Key = Key::new(
-    "byte-order",
-    Value::Choice(&words(&ORDERS)),
-    "Which byte comes first: that with the lowest bits (`\"little\"`, Intel, `@1` in a DBC file) or with the highest (`\"big\"`, \
-     Motorola, `@0`).",
-)
-.default("\"little\"");
-pub(super) const SIGNED: Key =
-    Key::new("signed", Value::Bool, "Whether its highest bit is the sign, in two's complement (`-` in a DBC file).")
-        .default("false");
-pub(super) const SCALE: Key = Key::new(
-    "scale",
-    Value::Factor,
-    "What its whole number is multiplied by to get the value; what is sent is divided by it, and rounded to the nearest.",
-)
-.default("1");
-pub(super) const OFFSET: Key = Key::new(
-    "offset",
-    Value::Number,
-    "What is added after that, in the unit of the value; subtracted before it is sent.",
-)
-.default("0");
-pub(super) const UNIT: Key =
-    Key::new("unit", Value::Text, "Unit of the value; empty for a plain number.").default("\"\"");
-pub(super) const LIMITS: Key =
-    Key::new("limits", Value::Range, "The value stays within, in its unit. The safe value need not.")
-        .otherwise("what its bits can say");
-pub(super) const SAFE: Key = Key::new(
-    "safe",
-    Value::Number,
-    "What is sent when the task is opened, when the input is stale, bad or missing, when the task ends or is disabled, and at each end of a \
-     run.",
-)
-.required("say what is to be sent when the input fails, such as 0");
-
 const KEYS: &[Key] = &[
     INTERFACE,
     FD,
@@ -167,26 +89,6 @@ const KEYS: &[Key] = &[
     RESET,
     SAFE_AFTER,
     Missing::KEY,
-];
-
-pub(super) const RECEIVE_KEYS: &[Key] =
-    &[ID, EXTENDED, TABLE_TIMEOUT, NAME, START_BIT, LENGTH, BYTE_ORDER, SIGNED, SCALE, OFFSET, UNIT];
-
-pub(super) const SEND_KEYS: &[Key] = &[
-    ID,
-    EXTENDED,
-    FRAME_LENGTH,
-    NAME,
-    INPUT,
-    START_BIT,
-    LENGTH,
-    BYTE_ORDER,
-    SIGNED,
-    SCALE,
-    OFFSET,
-    UNIT,
-    LIMITS,
-    SAFE,
 ];
 
 /// The kind, for the registry.
@@ -273,6 +175,3 @@ fn label(section: &Section<'_>, bus: &BusSettings) -> Label {
 fn is_interface(name: &str) -> bool {
     (1..=15).contains(&name.chars().count()) && !name.contains(|c: char| c == '/' || c.is_whitespace())
 }
-
-/// How many ids a task may have.
-pub(super) const MOST: usize = MOST_IDS;

@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! | --- | --- |
-//! | `keys`, `tables`, `settings` | from a section to settings to a task; pure |
+//! | `keys`, `table_keys`, `tables`, `settings` | from a section to settings to a task; pure |
 //! | `signal` | a number in the data of a frame; pure |
 //! | `latest` | the latest frame of each id, and how old it can be; pure |
 //! | `bus` | an interface that is open |
@@ -24,6 +24,7 @@ mod receive;
 mod send;
 mod settings;
 mod signal;
+mod table_keys;
 mod tables;
 
 #[cfg(test)]

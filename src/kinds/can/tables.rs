@@ -1,13 +1,13 @@
 //! The tables of signals, from text to settings. Pure.
 
-use super::keys::{
-    BYTE_ORDER, EXTENDED, FRAME_LENGTH, ID, INPUT, LENGTH, LIMITS, MOST, NAME, OFFSET, ORDERS, RECEIVE, SAFE, SCALE,
-    SEND, SIGNED, START_BIT, TABLE_TIMEOUT, UNIT,
-};
 use super::receive;
 use super::send;
 use super::settings::{Received, SentFrame, SentSignal};
 use super::signal::{Layout, Signal};
+use super::table_keys::{
+    BYTE_ORDER, EXTENDED, FRAME_LENGTH, ID, INPUT, LENGTH, LIMITS, MOST, NAME, OFFSET, ORDERS, RECEIVE, SAFE, SCALE,
+    SEND, SIGNED, START_BIT, TABLE_TIMEOUT, UNIT,
+};
 use crate::config::{Key, Section};
 use crate::kinds::output::law::{self, OnStale, Recover};
 use crate::sys::can::{Id, LONGEST};

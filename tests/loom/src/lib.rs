@@ -45,9 +45,9 @@ pub mod safety {
     }
 }
 
-#[path = "../../../src/daemon"]
+#[path = "../../../src/daemon/outputs"]
 pub mod daemon {
-    #[path = "../../tests/loom/src/orders.rs"]
+    #[path = "../../../tests/loom/src/orders.rs"]
     pub mod models;
     pub(crate) mod safe_orders;
 }

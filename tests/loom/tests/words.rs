@@ -9,10 +9,10 @@ use std::path::Path;
 /// Files with orders that no model tries, and why. Each of them says something about one variable, which nothing else is compared with, or
 /// orders what system calls, locks and queues of the standard library order as well.
 const NOT_TRIED: [(&str, &str); 12] = [
-    ("src/daemon/guard_thread.rs", "a count that main polls"),
-    ("src/daemon/requests.rs", "one flag for each request; main looks again whatever it misses"),
-    ("src/daemon/spare_threads.rs", "a count of idle threads, beside a channel"),
-    ("src/daemon/status_socket.rs", "a flag that ends a thread"),
+    ("src/daemon/outputs/guard_thread.rs", "a count that main polls"),
+    ("src/daemon/main/requests.rs", "one flag for each request; main looks again whatever it misses"),
+    ("src/daemon/outputs/spare_threads.rs", "a count of idle threads, beside a channel"),
+    ("src/daemon/main/status_socket.rs", "a flag that ends a thread"),
     ("src/kinds/alarm/mod.rs", "a fence after the count of references, which is the standard library's"),
     ("src/site/target.rs", "a count of users, under a lock where they are added"),
     ("src/kinds/output/held.rs", "a count of users, under a lock where they are added; a flag of one thread"),

@@ -1,0 +1,327 @@
+//! Where the log goes: lines or JSON on stderr, or the journal; and on a terminal one line of progress below the lines.
+
+use super::Stop;
+use super::terminal::{stderr_is_coloured, stderr_is_terminal};
+use crate::daemon::Progress;
+use crate::escape::visible;
+use crate::log::journal::{self, JournalLayer};
+use crate::log::{Entry, JsonLayer};
+use crate::program;
+use crate::sys::clock::pause;
+use crate::sys::fd::{columns, writable, write_within};
+use crate::time::Span;
+use clap::ValueEnum;
+use std::borrow::Cow;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, TryLockError};
+use tracing::Level;
+use tracing::field::{Field, Visit};
+use tracing_subscriber::field::{RecordFields, VisitOutput};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::format::{DefaultVisitor, Writer};
+use tracing_subscriber::fmt::{FormatFields, MakeWriter};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// What the log is to look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum LogFormat {
+    /// The journal where stderr leads to it, otherwise text
+    Auto,
+    /// Lines on stderr, for people
+    Text,
+    /// One JSON object per line on stderr
+    Json,
+    /// The journal's own protocol, with every value in a field of its own
+    Journal,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum LogLevel {
+    /// What ends or harms the run
+    Error,
+    /// Missed ticks, failures, refusals too
+    Warn,
+    /// Starts, stops, reloads too
+    Info,
+    /// What the cool threads do too: files, devices, sets of tasks
+    Debug,
+    /// Every tick too, with its numbers; records of fast tasks may be dropped, and are counted
+    Trace,
+}
+
+impl From<LogLevel> for LevelFilter {
+    fn from(level: LogLevel) -> Self {
+        match level {
+            LogLevel::Error => Self::ERROR,
+            LogLevel::Warn => Self::WARN,
+            LogLevel::Info => Self::INFO,
+            LogLevel::Debug => Self::DEBUG,
+            LogLevel::Trace => Self::TRACE,
+        }
+    }
+}
+
+/// Goes to the start of the line and clears it.
+const CLEAR: &str = "\r\x1b[K";
+
+/// How long a line waits for a reader of stderr that has stalled; the lines after it do not wait at all.
+const PATIENCE: Span = Span::from_millis(100);
+
+/// How long the reason for the end waits for that reader.
+const LAST_PATIENCE: Span = Span::from_seconds(1);
+
+/// How long a line waits for that of another thread, which the file system of the log may hold up. Longer than a thread that
+/// writes waits for its processor on a busy machine.
+const TURN_PATIENCE: Span = Span::from_millis(500);
+
+/// Whether the latest line found no reader, and how many lines are missing since the last one that did.
+static STALLED: AtomicBool = AtomicBool::new(false);
+static MISSING: AtomicU64 = AtomicU64::new(0);
+
+/// stderr for one thread at a time; `None` if it cannot be opened again. Not that of std: its lock waits without a limit.
+static STDERR: LazyLock<Mutex<Option<File>>> =
+    LazyLock::new(|| Mutex::new(io::stderr().as_fd().try_clone_to_owned().map(File::from).ok()));
+
+/// stderr, if no other thread writes to it, or is done `within` this time.
+fn turn(within: Span) -> Option<MutexGuard<'static, Option<File>>> {
+    const TRY_EVERY: Span = Span::from_millis(1);
+    let mut waited = Span::ZERO;
+    loop {
+        match STDERR.try_lock() {
+            Ok(stderr) => return Some(stderr),
+            Err(TryLockError::Poisoned(stderr)) => return Some(stderr.into_inner()),
+            Err(TryLockError::WouldBlock) if waited >= within => return None,
+            Err(TryLockError::WouldBlock) => {
+                pause(TRY_EVERY);
+                waited += TRY_EVERY;
+            }
+        }
+    }
+}
+
+/// Writes to stderr, over the progress line if there is one. Whole lines at a time.
+///
+/// A reader that has stalled (a full pipe, a terminal held with Ctrl-S) holds up no thread, and a file on a file system that
+/// hangs only the first one that writes there: lines that find no room are counted, and their number is written before the next
+/// line that does.
+#[derive(Clone, Copy, Debug)]
+struct Stderr {
+    over_progress: bool,
+}
+
+impl Stderr {
+    /// Writes `line`, if it is its turn within the first of these times, and there is room for it within the second.
+    fn write_within(self, line: &[u8], turns: Span, patience: Span) -> io::Result<()> {
+        let mut stderr = turn(turns);
+        let stderr = stderr.as_mut().map(|stderr| stderr.as_mut());
+        let stderr = match stderr {
+            Some(None) => return Ok(()), // there is none
+            Some(Some(stderr)) if writable(&*stderr, patience) => stderr,
+            _ => {
+                STALLED.store(true, Ordering::Relaxed);
+                MISSING.fetch_add(1, Ordering::Relaxed);
+                return Ok(());
+            }
+        };
+        STALLED.store(false, Ordering::Relaxed);
+        if self.over_progress {
+            stderr.write_all(CLEAR.as_bytes())?;
+        }
+        match MISSING.swap(0, Ordering::Relaxed) {
+            0 => {}
+            missing => writeln!(stderr, "{missing} lines of the log are missing here: stderr was not read")?,
+        }
+        write_within(stderr, line, PATIENCE).map(drop)
+    }
+}
+
+impl Write for Stderr {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let stalled = STALLED.load(Ordering::Relaxed);
+        let [turns, patience] = if stalled { [Span::ZERO; 2] } else { [TURN_PATIENCE, PATIENCE] };
+        self.write_within(line, turns, patience)?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Stderr {
+    type Writer = Self;
+    fn make_writer(&'a self) -> Self {
+        *self
+    }
+}
+
+/// Formats a line for people: without the message id, and without what would command a terminal. The layer adds its colours around this.
+struct WithoutIds;
+
+impl<'w> FormatFields<'w> for WithoutIds {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
+        let mut visitor = SkipIds(DefaultVisitor::new(writer, true));
+        fields.record(&mut visitor);
+        visitor.0.finish()
+    }
+}
+
+struct SkipIds<'w>(DefaultVisitor<'w>);
+
+impl Visit for SkipIds<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "message_id" => {}
+            "message" => self.record_debug(field, &format_args!("{value}")),
+            _ => self.record_debug(field, &value),
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let said = format!("{value:?}");
+        let said = if field.name() == "message" { program::own(&said) } else { Cow::Borrowed(&*said) };
+        self.0.record_debug(field, &format_args!("{}", visible(&said)));
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cli) struct Log {
+    kind: Kind,
+    progress: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Text,
+    Json,
+    Journal(JournalLayer),
+}
+
+/// Starts logging, at this level or else at that of `HERTZD_LOG`: a level, or `target=level` pairs; `info` unless set.
+pub(in crate::cli) fn start(format: LogFormat, level: Option<LogLevel>) -> Result<Log, Stop> {
+    let kind = match format {
+        LogFormat::Text => Kind::Text,
+        LogFormat::Json => Kind::Json,
+        LogFormat::Journal => {
+            let layer = journal::layer().map_err(|error| Stop::Fault(format!("opening the journal: {error}")))?;
+            if !journal::present() {
+                let path = journal::SOCKET;
+                last_line(&format!(
+                    "{}: no journal at {path}; entries wait in memory until there is one\n",
+                    program::name()
+                ));
+            }
+            Kind::Journal(layer)
+        }
+        LogFormat::Auto if journal::stderr_leads_there() => journal::layer().map_or(Kind::Text, Kind::Journal),
+        LogFormat::Auto => Kind::Text,
+    };
+    // A line of progress between JSON objects would be one more thing to parse.
+    let progress = stderr_is_terminal() && !matches!(kind, Kind::Json);
+
+    let asked = if level.is_some() { String::new() } else { std::env::var("HERTZD_LOG").unwrap_or_default() };
+    // A word that is no level would be taken for the one target to log.
+    let parsed = match asked.parse::<LevelFilter>() {
+        Ok(level) if !asked.is_empty() => Some(Targets::new().with_default(level)),
+        Ok(_) => None,
+        Err(_) => asked.parse::<Targets>().ok().filter(|_| asked.contains('=')),
+    };
+    let understood = parsed.is_some() || asked.is_empty();
+    let filter =
+        parsed.unwrap_or_else(|| Targets::new().with_default(level.map_or(LevelFilter::INFO, LevelFilter::from)));
+    let layer = match kind {
+        Kind::Text => tracing_subscriber::fmt::layer()
+            .with_target(false)
+            .with_ansi(stderr_is_coloured())
+            .fmt_fields(WithoutIds)
+            .with_writer(Stderr { over_progress: progress })
+            .boxed(),
+        Kind::Json => JsonLayer(|| Stderr { over_progress: false }).boxed(),
+        Kind::Journal(layer) => layer.boxed(),
+    };
+    // An own daemon may have started its logging already; then that is used.
+    let _ = tracing_subscriber::registry().with(layer).with(filter).try_init();
+    if !understood {
+        tracing::warn!("HERTZD_LOG={asked} is not a level (error, warn, info, debug, trace): using info");
+    }
+    Ok(Log { kind, progress })
+}
+
+impl Log {
+    /// Whether there is a terminal for the progress line.
+    pub(in crate::cli) const fn progress(&self) -> bool {
+        self.progress
+    }
+
+    /// Ends the log of a run with this result. What stopped it is written in the log's own format, at any level; where the
+    /// journal does not take it, to stderr. No reader that has stalled is waited for.
+    pub(in crate::cli) fn end(self, ran: Result<(), Stop>) -> Result<(), Stop> {
+        let Err(stop) = ran else {
+            if let Kind::Journal(_) = self.kind {
+                close_journal();
+            }
+            return Ok(());
+        };
+        let Some((text, code)) = stop.text(stderr_is_coloured()) else { return Err(stop) };
+        let entry = || stop.reason().map(|(text, _)| Entry::now(Level::ERROR, text));
+        match self.kind {
+            Kind::Text => last_line(&(text + "\n")),
+            Kind::Json => entry().iter().for_each(|entry| last_line(&entry.json_line())),
+            Kind::Journal(layer) => {
+                let before = journal::lost();
+                entry().iter().for_each(|entry| layer.submit(entry));
+                close_journal();
+                if journal::lost() > before {
+                    last_line(&(text + "\n"));
+                }
+            }
+        }
+        Err(Stop::Logged(code))
+    }
+}
+
+/// Gives the journal what is left, and reports what it did not take.
+fn close_journal() {
+    journal::finish();
+    let (sent, lost) = (journal::sent(), journal::lost());
+    if lost > 0 {
+        last_line(&format!("{}: {sent} log entries reached the journal, {lost} were lost\n", program::name()));
+    }
+}
+
+fn last_line(text: &str) {
+    // Without stderr there is no other place for it.
+    let _ = Stderr { over_progress: false }.write_within(text.as_bytes(), LAST_PATIENCE, LAST_PATIENCE);
+}
+
+pub(in crate::cli) fn progress(progress: Progress, of: Option<Span>) {
+    let Progress { elapsed, totals } = progress;
+    let elapsed = elapsed.max(Span::ZERO).seconds();
+    let of = of.map_or_else(String::new, |of| format!(" of {:.1} s", of.seconds()));
+    let (ticks, missed, worst) = (totals.ticks, totals.overruns + totals.skipped, totals.worst);
+    draw(&format!("{elapsed:.1} s{of}  {ticks} ticks  {missed} missed  latest by {worst}"));
+}
+
+/// Draws a progress line, over the one before. It is cut to the terminal's width: of a line that wraps, only the last part
+/// would be cleared.
+pub(in crate::cli) fn draw(text: &str) {
+    if let Some(stderr) = turn(Span::ZERO).as_mut().and_then(|stderr| stderr.as_mut())
+        && writable(&*stderr, Span::ZERO)
+    {
+        // The last column stays free: some terminals wrap when it is written.
+        let room = columns(&*stderr).unwrap_or(80).saturating_sub(1);
+        let _ = write!(stderr, "{CLEAR}{}", visible(text).chars().take(room).collect::<String>());
+        let _ = stderr.flush();
+    }
+}
+
+/// Takes the progress line away.
+pub(in crate::cli) fn clear_progress() {
+    draw("");
+}

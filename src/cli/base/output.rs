@@ -1,0 +1,292 @@
+//! The file that a command writes: whole or not at all, never over what the command reads, and over another file only when asked to.
+
+use super::Stop;
+use crate::sys::dir::effective_user;
+use crate::sys::entry::Entry;
+use clap::Args;
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+use std::process;
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(in crate::cli) struct ForceArg {
+    /// Replace the file to write if it exists
+    #[arg(long)]
+    pub(in crate::cli) force: bool,
+}
+
+/// Where a result goes. Dropped before its [end](Self::end) it leaves what was there.
+#[derive(Debug)]
+pub(in crate::cli) struct OutputFile {
+    to: To,
+}
+
+#[derive(Debug)]
+enum To {
+    /// What somebody else has opened.
+    Open(PathBuf),
+    /// A device or a pipe, by a descriptor that only names it: what was judged is what is opened.
+    Device(File),
+    /// A file that is written beside the wanted one first, and then moved.
+    File { wanted: Entry, beside: Entry, file: File, replaces: bool },
+}
+
+impl OutputFile {
+    /// The file at `path`, which `option` names, of a command that reads `inputs`. Nothing is changed yet but that a file is made beside it.
+    ///
+    /// # Errors
+    /// It is one of the inputs, is there and not to be replaced, or cannot be written.
+    pub(in crate::cli) fn prepare<'a>(
+        option: &str,
+        path: &Path,
+        ForceArg { force }: ForceArg,
+        inputs: impl IntoIterator<Item = &'a Path>,
+    ) -> Result<Self, Stop> {
+        let wrong = |why: String| Stop::Usage(format!("{option} {}: {why}", path.display()));
+        let cannot = |error: io::Error| wrong(format!("cannot write there: {error}"));
+        // Through links, to the file itself.
+        let (entry, node) = match is_open(path) {
+            true => (None, None),
+            false => {
+                let entry = Entry::find(path).map_err(cannot)?;
+                let node = match entry.open(libc::O_PATH) {
+                    Err(error) if error.kind() == ErrorKind::NotFound => None,
+                    node => Some(node.map_err(cannot)?),
+                };
+                (Some(entry), node)
+            }
+        };
+        let found = match &node {
+            Some(node) => Some(node.metadata().map_err(cannot)?),
+            None if entry.is_none() => fs::metadata(path).ok(),
+            None => None,
+        };
+        if let Some(found) = &found {
+            let is_this = |input: &&Path| {
+                fs::metadata(input_file(input)).is_ok_and(|it| (it.dev(), it.ino()) == (found.dev(), found.ino()))
+            };
+            if found.is_dir() {
+                return Err(wrong("it is a folder; name a file".into()));
+            }
+            if found.is_file() && inputs.into_iter().any(|input| is_this(&input)) {
+                return Err(wrong("this command reads that file, which would be lost; name another one".into()));
+            }
+        }
+        let Some(entry) = entry else { return Ok(Self { to: To::Open(path.to_owned()) }) };
+        let is_disk = found.as_ref().is_some_and(|found| found.file_type().is_block_device());
+        if (is_disk || found.as_ref().is_some_and(Metadata::is_file)) && !force {
+            return Err(wrong("it exists already; add --force to replace it, or name another file".into()));
+        }
+        if let Some((node, found)) = node.zip(found.as_ref().filter(|found| !found.is_file())) {
+            // Under sudo the terminal is that of the user who typed it.
+            let is_ours = [0, effective_user()].contains(&found.uid()) || is_stream(found);
+            if !is_ours {
+                let owner = found.uid();
+                return Err(wrong(format!(
+                    "it is no regular file, and belongs to user {owner}, who would get what is written; name another file"
+                )));
+            }
+            return Ok(Self { to: To::Device(node) });
+        }
+        let beside = entry.beside(format!(".{}.{}", entry.name().to_string_lossy(), process::id()));
+        let file = make(&beside, found.as_ref()).map_err(cannot)?;
+        Ok(Self { to: To::File { wanted: entry, beside, file, replaces: found.is_some() } })
+    }
+
+    /// What to write to. The file that was made, not what another user may have put in its place.
+    pub(in crate::cli) fn file(&self) -> io::Result<File> {
+        // Behind what a file has that somebody else has opened; no pipe or device minds.
+        let append = |path: &Path| OpenOptions::new().append(true).open(path);
+        match &self.to {
+            To::File { file, .. } => file.try_clone(),
+            To::Open(path) => append(path),
+            To::Device(node) => append(format!("/proc/self/fd/{}", node.as_raw_fd()).as_ref()),
+        }
+    }
+
+    /// Puts what was written in its place.
+    pub(in crate::cli) fn end(self) -> io::Result<()> {
+        let To::File { wanted, beside, file, replaces } = &self.to else { return Ok(()) };
+        file.sync_all()?;
+        if *replaces {
+            return beside.rename(wanted);
+        }
+        // One that has come meanwhile is not replaced either. Not every file system has links.
+        match beside.link(wanted) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(error),
+            Ok(()) => Ok(()), // its other name goes when this is dropped
+            Err(_) => beside.rename(wanted),
+        }
+    }
+
+    /// Writes all of it.
+    pub(in crate::cli) fn write(self, bytes: &[u8]) -> io::Result<()> {
+        io::Write::write_all(&mut self.file()?, bytes)?;
+        self.end()
+    }
+}
+
+impl Drop for OutputFile {
+    fn drop(&mut self) {
+        if let To::File { beside, .. } = &self.to {
+            let _ = beside.remove();
+        }
+    }
+}
+
+/// Whether what is there under such a name was opened by somebody else, who has decided about it.
+fn is_open(path: &Path) -> bool {
+    ["/dev/fd", "/dev/stdout", "/dev/stderr", "/proc"].iter().any(|open| path.starts_with(open))
+}
+
+/// Whether it is what this process has as one of its three streams.
+fn is_stream(found: &Metadata) -> bool {
+    let mut streams = (0..3).filter_map(|fd| fs::metadata(format!("/proc/self/fd/{fd}")).ok());
+    streams.any(|it| (it.dev(), it.ino()) == (found.dev(), found.ino()))
+}
+
+/// Makes the file that is moved into the place of `replaced`, if there is one.
+fn make(beside: &Entry, replaced: Option<&Metadata>) -> io::Result<File> {
+    let file = beside.make_anew()?;
+    if let Some(replaced) = replaced {
+        // Only root gives files away. Before it gets its mode, so that nobody else can write to it meanwhile.
+        let _ = fchown(&file, Some(replaced.uid()), Some(replaced.gid()));
+        file.set_permissions(Permissions::from_mode(replaced.mode() & 0o777))?;
+    }
+    Ok(file)
+}
+
+/// The file that an argument for an input names.
+fn input_file(input: &Path) -> &Path {
+    if input == Path::new("-") { Path::new("/dev/stdin") } else { input }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    const FORCE: ForceArg = ForceArg { force: true };
+    const ASK: ForceArg = ForceArg { force: false };
+
+    fn why(prepared: Result<OutputFile, Stop>) -> String {
+        prepared.unwrap_err().reason().unwrap().0
+    }
+
+    #[test]
+    fn an_input_is_never_lost_and_another_file_only_if_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let [input, other, link, hard] = ["input", "other", "link", "hard"].map(|name| folder.path().join(name));
+        fs::write(&input, "input").unwrap();
+        fs::write(&other, "other").unwrap();
+        fs::set_permissions(&other, Permissions::from_mode(0o604)).unwrap();
+        symlink(&input, &link).unwrap();
+        fs::hard_link(&input, &hard).unwrap();
+        for same in [&input, &link, &hard] {
+            for force in [FORCE, ASK] {
+                let refused = why(OutputFile::prepare("-o", same, force, [&*other, &*input]));
+                assert!(refused.contains("this command reads that file"), "{refused}");
+            }
+        }
+        let refused = why(OutputFile::prepare("-o", &other, ASK, [&*input]));
+        assert!(refused.ends_with("it exists already; add --force to replace it, or name another file"), "{refused}");
+        // One that fails leaves the old one.
+        let output = OutputFile::prepare("-o", &other, FORCE, [&*input]).unwrap();
+        io::Write::write_all(&mut output.file().unwrap(), b"half").unwrap();
+        drop(output);
+        assert_eq!(fs::read_to_string(&other).unwrap(), "other");
+        OutputFile::prepare("-o", &other, FORCE, [&*input]).unwrap().write(b"new").unwrap();
+        assert_eq!(fs::read_to_string(&other).unwrap(), "new");
+        assert_eq!(fs::metadata(&other).unwrap().mode() & 0o777, 0o604);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "nothing is left beside");
+    }
+
+    /// Who owns the folder may put a link in the place of the file that is written first, or of what is there.
+    #[test]
+    fn nothing_is_written_through_a_link_that_comes_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, victim, pipe] = ["new", "victim", "pipe"].map(|name| folder.path().join(name));
+        fs::write(&victim, "precious").unwrap();
+        let output = OutputFile::prepare("-o", &path, ASK, []).unwrap();
+        let To::File { beside, .. } = &output.to else { panic!("{output:?}") };
+        let beside = beside.path();
+        fs::remove_file(&beside).unwrap();
+        symlink(&victim, beside).unwrap();
+        let _ = output.write(b"ours");
+        assert!(process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let output = OutputFile::prepare("-o", &pipe, ASK, []).unwrap();
+        let mut reader = File::options().read(true).write(true).open(&pipe).unwrap();
+        fs::remove_file(&pipe).unwrap();
+        symlink(&victim, &pipe).unwrap();
+        output.write(b"ours").unwrap();
+        let mut read = [0; 4];
+        io::Read::read_exact(&mut reader, &mut read).unwrap();
+        assert_eq!(&read, b"ours", "into the pipe that was there");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    }
+
+    /// Neither to what is there, of whatever sort, nor to a folder in which a file would be made.
+    #[test]
+    fn root_writes_through_no_link_of_another_user() {
+        if effective_user() != 0 {
+            return crate::sys::emulation::say_skipped("only root can make links of others");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let [pipe, to_pipe, inner, to_inner] =
+            ["pipe", "to-pipe", "inner", "to-inner"].map(|name| folder.path().join(name));
+        assert!(process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        fs::create_dir(&inner).unwrap();
+        for (target, link) in [(&pipe, &to_pipe), (&inner, &to_inner)] {
+            symlink(target, link).unwrap();
+            std::os::unix::fs::lchown(link, Some(65_534), None).unwrap();
+        }
+        for path in [to_pipe, to_inner.join("new")] {
+            let refused = why(OutputFile::prepare("-o", &path, FORCE, []));
+            assert!(refused.contains("is a symbolic link of user 65534"), "{refused}");
+        }
+    }
+
+    /// Who made the pipe would read what root alone may see.
+    #[test]
+    fn nothing_is_written_into_a_pipe_of_another_user() {
+        if effective_user() != 0 {
+            return crate::sys::emulation::say_skipped("only root can make pipes of others");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        drop(OutputFile::prepare("-o", &pipe, ASK, []).unwrap());
+        std::os::unix::fs::chown(&pipe, Some(65_534), None).unwrap();
+        let refused = why(OutputFile::prepare("-o", &pipe, FORCE, []));
+        assert!(refused.contains("it is no regular file, and belongs to user 65534"), "{refused}");
+    }
+
+    #[test]
+    fn a_file_in_dev_is_a_file_as_any_other() {
+        let Ok(file) = tempfile::NamedTempFile::new_in("/dev/shm") else {
+            return crate::sys::emulation::say_skipped("there is no /dev/shm");
+        };
+        assert!(why(OutputFile::prepare("-o", file.path(), ASK, [])).contains("it exists already; add --force"));
+        let standard = File::options().append(true).open(file.path()).unwrap();
+        io::Write::write_all(&mut &standard, b"before ").unwrap();
+        let name = format!("/proc/self/fd/{}", standard.as_raw_fd());
+        OutputFile::prepare("-o", Path::new(&name), ASK, []).unwrap().write(b"ours").unwrap();
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), "before ours");
+    }
+
+    #[test]
+    fn a_file_that_comes_meanwhile_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new");
+        let output = OutputFile::prepare("-o", &path, ASK, []).unwrap();
+        fs::write(&path, "theirs").unwrap();
+        assert_eq!(output.write(b"ours").unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "theirs");
+        OutputFile::prepare("-o", Path::new("/dev/null"), ASK, []).unwrap().write(b"x").unwrap();
+        let nowhere = folder.path().join("no/file");
+        assert!(why(OutputFile::prepare("-o", &nowhere, ASK, [])).contains("cannot write there: No such file"));
+    }
+}

@@ -1,0 +1,368 @@
+//! The runtime directory: where a daemon's status socket and flight file are, and which daemons there are.
+//!
+//! ```text
+//! $RUNTIME_DIRECTORY               of a service: systemd makes it
+//! $XDG_RUNTIME_DIR/hertzd/PID      of a `run` in the foreground
+//! /run/hertzd-root/PID             the same as root, without an XDG_RUNTIME_DIR of root's own
+//! ```
+//!
+//! A daemon uses only a directory of its own user that nobody else may write to or replace, holds it by its descriptor, and locks it: others know by
+//! that whether it lives. What a dead one in the foreground left is removed by the next, which keeps the latest flight file as
+//! `flight.prev`, and carries out a plan of safe values that nobody has. A directory with a plan that could not be read stays.
+
+use super::Stop;
+use super::runtime_lock::{DirectoryLock, NotLocked};
+use super::runtime_places::{is_number, others, own_place, own_places, places, places_of_others};
+use super::runtime_turn::take_turn;
+use crate::daemon::{NoPlan, SafePlan};
+use crate::flight::{FLIGHT, FLIGHT_BEFORE};
+use crate::program;
+use crate::safety::PlannedWrite;
+use crate::sys::clock::{KernelClock, pause};
+use crate::sys::dir::{Dir, Readers, effective_user};
+use crate::sys::entry::Entry;
+use crate::sys::lock::Holder;
+use crate::sys::trust;
+use crate::sys::user::group_number;
+use crate::time::{Clock, Span};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+use tracing::{debug, warn};
+
+/// The plan of the outputs' safe values.
+const SAFE_PLAN: &str = "safe-plan.json";
+const SOCKET: &str = "status.sock";
+
+/// How long a start in the foreground waits for processes there that were killed.
+const ENDS_WITHIN: Span = Span::from_seconds(2);
+
+/// How often one's own directory is made, should others take it for a dead one's meanwhile.
+const ATTEMPTS: u32 = 100;
+
+/// This process's own directory.
+#[derive(Debug)]
+pub(in crate::cli) struct RuntimeDirectory {
+    dir: Arc<Dir>,
+    readers: Readers,
+    _lock: DirectoryLock,
+    _lock_of_before: Option<File>, // of a process in the foreground, for earlier versions, which look for this one
+    /// The plans of safe values of those that died, which still owe some.
+    pub(in crate::cli) left_plans: Vec<PathBuf>,
+    /// The places, locked until what was left there is dealt with: until then other starts wait.
+    pub(in crate::cli) turn: Vec<Arc<File>>,
+}
+
+impl RuntimeDirectory {
+    /// The directory that systemd has made, else one in the foreground's place. `None`: there is none, and the log says why. Of a shadow
+    /// run, what a process that died has left stays: the plan of its safe values may be still to be carried out.
+    ///
+    /// # Errors
+    /// The one that systemd has made belongs to another user or to another daemon that lives.
+    pub(in crate::cli) fn of_this_process(is_shadow: bool) -> Result<Option<Self>, Stop> {
+        if let Some(path) = given() {
+            return Self::of_service(&path).map(Some);
+        }
+        let Some((parent, name)) = own_place() else {
+            debug!("no runtime directory: without XDG_RUNTIME_DIR there is no status socket and no flight file");
+            return Ok(None);
+        };
+        let lasting = trust::lasting(&parent.join(&name)).and_then(|place| Dir::open(place.parent().unwrap_or(&place)));
+        let made = lasting.and_then(|parent| parent.private_dir(&name));
+        let made = made.and_then(|place| Self::in_foreground(&place, is_shadow));
+        let made = made.inspect_err(|error| {
+            let place = parent.join(name);
+            let place = place.display();
+            warn!("no runtime directory in {place} ({error}): there is no status socket and no flight file; set XDG_RUNTIME_DIR");
+        });
+        Ok(made.ok())
+    }
+
+    fn of_service(path: &Path) -> Result<Self, Stop> {
+        let refused = |error: io::Error| {
+            let text = format!("the runtime directory {} (RUNTIME_DIRECTORY): {error}", path.display());
+            match error.kind() {
+                io::ErrorKind::PermissionDenied => Stop::Permission(text),
+                _ => Stop::Fault(text),
+            }
+        };
+        let readers = Readers::Group(group_number(&program::status_group()));
+        // With DynamicUser= systemd puts a link there, which is root's.
+        let is_roots_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink() && found.uid() == 0);
+        let led_to = is_roots_link.then(|| fs::canonicalize(path)).transpose().map_err(refused)?;
+        let path_of_dir = trust::lasting(led_to.as_deref().unwrap_or(path)).map_err(refused)?;
+        let dir = Dir::open(&path_of_dir).map_err(refused)?.for_readers(readers);
+        dir.must_be_own().map_err(refused)?;
+        let lock = DirectoryLock::take(&dir).map_err(|reason| match reason {
+            NotLocked::Because(error) => refused(error),
+            NotLocked::Held(holder) => Stop::Permission(format!(
+                "the runtime directory {} belongs to another daemon that runs{}: two would replace each other's plan of safe values and \
+                 flight file; stop that one, or set RUNTIME_DIRECTORY to another directory",
+                path.display(),
+                holder.map_or(String::new(), |pid| format!(" (pid {pid})"))
+            )),
+        })?;
+        Ok(Self {
+            dir: Arc::new(dir),
+            readers,
+            _lock: lock,
+            _lock_of_before: None,
+            left_plans: Vec::new(),
+            turn: Vec::new(),
+        })
+    }
+
+    fn in_foreground(place: &Dir, is_shadow: bool) -> io::Result<Self> {
+        let name = std::process::id().to_string();
+        // Another process that removes what dead ones left may remove this one before it is locked.
+        for _ in 0..ATTEMPTS {
+            let dir = match place.private_dir(&name) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                dir => dir?,
+            };
+            match DirectoryLock::take(&dir) {
+                Ok(lock) if dir.is_at_its_path() => {
+                    let lock_of_before = dir.try_flock();
+                    let (dir, readers) = (Arc::new(dir), Readers::Owner);
+                    let (left_plans, turn, _lock) = (Vec::new(), Vec::new(), lock);
+                    let mut directory = Self { dir, readers, _lock, _lock_of_before: lock_of_before, left_plans, turn };
+                    if !is_shadow {
+                        let turn = take_turn(place);
+                        directory.take_over(place, &name);
+                        directory.look_elsewhere(place);
+                        if !directory.left_plans.is_empty() {
+                            directory.turn = turn;
+                        }
+                    }
+                    return Ok(directory);
+                }
+                Err(NotLocked::Because(error)) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => pause(Span::from_millis(1)),
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::ResourceBusy, format!("{} is in use", place.path().join(name).display())))
+    }
+
+    /// Keeps the latest flight file of the dead processes, and removes the rest of what they left, but for safe values that are owed.
+    fn take_over(&mut self, place: &Dir, own: &str) {
+        let names: Vec<_> = place.names().filter(|name| is_number(name) && name != own).collect();
+        await_ends(&names);
+        // What one owes that cannot end is this one's too. Its directory stays.
+        let plans =
+            names.iter().filter(|name| killed(name).is_some()).map(|name| place.path().join(name).join(SAFE_PLAN));
+        self.left_plans.extend(plans);
+        let dead = |name: String| Some((dead(place, &name)?, name));
+        let dead: Vec<_> = names.into_iter().filter_map(dead).collect();
+        let changed = |dir: &Dir| dir.open_file(FLIGHT, libc::O_PATH).and_then(|file| file.metadata()?.modified()).ok();
+        let latest = dead.iter().filter_map(|((dir, ..), _)| Some((changed(dir)?, dir))).max_by_key(|(at, _)| *at);
+        if let Some((_, dir)) = latest {
+            let _ = dir.rename(FLIGHT, &self.dir, FLIGHT_BEFORE);
+        }
+        for ((dir, ..), name) in &dead {
+            let plan = dir.path().join(SAFE_PLAN);
+            if is_settled(&plan) && !dir.names().any(|name| is_kept_plan(&name)) {
+                let _ = place.remove_dir(name);
+            } else {
+                self.left_plans.push(plan);
+            }
+        }
+    }
+
+    /// Takes the plans that processes of this user have left in its other places. What else is there is for the next process in that place.
+    fn look_elsewhere(&mut self, own: &Dir) {
+        for place in own_places().into_iter().filter(|place| place != own.path()) {
+            let Ok(place) = trust::lasting(&place).and_then(|path| Dir::open(&path)) else { continue };
+            if place.must_be_own().is_err() {
+                continue;
+            }
+            let names: Vec<_> = place.names().filter(|name| is_number(name)).collect();
+            await_ends(&names);
+            let is_left = |name: &String| killed(name).is_some() || dead(&place, name).is_some();
+            let plans = names.iter().filter(|name| is_left(name)).map(|name| place.path().join(name).join(SAFE_PLAN));
+            self.left_plans.extend(plans.filter(|plan| !is_settled(plan)));
+        }
+    }
+
+    pub(in crate::cli) fn socket(&self) -> PathBuf {
+        self.dir.path().join(SOCKET)
+    }
+
+    pub(in crate::cli) fn safe_plan(&self) -> PathBuf {
+        self.dir.path().join(SAFE_PLAN)
+    }
+
+    /// Where the flight file is kept.
+    pub(in crate::cli) fn flight(&self) -> Arc<Dir> {
+        self.dir.clone()
+    }
+
+    /// Who may read what this process shows.
+    pub(in crate::cli) const fn readers(&self) -> Readers {
+        self.readers
+    }
+}
+
+/// Whether the plan of a process that is dead owes nothing. A device that is away does what it did once it is back. A plan that cannot be read may
+/// owe anything.
+fn is_settled(plan: &Path) -> bool {
+    match SafePlan::take(plan) {
+        Ok((plan, _locked)) => plan.outputs.iter().all(|output| {
+            let is_over = |write: &PlannedWrite| write.check().is_ok() && write.is_gone_for_good();
+            output.written || output.writes.iter().all(is_over)
+        }),
+        Err(why) => matches!(why, NoPlan::Missing),
+    }
+}
+
+/// Removes a plan that was carried out, if it is one of the foreground: the next process there need not tell of it any more. That of the
+/// service stays until the next start. Whether it was removed.
+pub(in crate::cli) fn remove_carried_out(plan: &Path) -> bool {
+    let folder = plan.parent().and_then(Path::file_name).unwrap_or_default();
+    // Its folder may be another user's, who may have exchanged it for a link since.
+    folder.to_string_lossy().parse::<u32>().is_ok() && Entry::find(plan).and_then(|plan| plan.remove()).is_ok()
+}
+
+/// The directory that systemd has made for this process; of several, separated by colons, the first.
+fn given() -> Option<PathBuf> {
+    let given = std::env::var_os("RUNTIME_DIRECTORY").filter(|folder| !folder.is_empty());
+    given.map(|folders| PathBuf::from(folders.to_string_lossy().split(':').next().unwrap_or_default()))
+}
+
+/// The status sockets in directories of the foreground. Whether anyone listens there is not looked at.
+pub(in crate::cli) fn foreground_sockets() -> Vec<PathBuf> {
+    let sockets = |place: &PathBuf| others(place).map(|folder| folder.join(SOCKET)).collect::<Vec<_>>();
+    places().iter().flat_map(sockets).filter(|socket| socket.exists()).collect()
+}
+
+/// All flight files that can be found without a daemon, the latest first.
+pub(in crate::cli) fn flight_files() -> Vec<PathBuf> {
+    let of = |folder: PathBuf| [folder.join(FLIGHT), folder.join(FLIGHT_BEFORE)];
+    let folders = places().into_iter().flat_map(|place| others(&place).chain([place.clone()]).collect::<Vec<_>>());
+    let mut files: Vec<_> = folders.flat_map(of).filter_map(|file| Some((changed(&file)?, file))).collect();
+    files.sort_unstable_by(|one, other| other.cmp(one));
+    files.into_iter().map(|(_, file)| file).collect()
+}
+
+/// All plans of safe values that can be found without a daemon: that of the service, or of what systemd has started, and those of processes
+/// in the foreground; not those of other users' logins.
+pub(in crate::cli) fn safe_plans() -> Vec<PathBuf> {
+    // One that cannot be looked at may be there. Where nobody has named the folder, it is another user's.
+    let is_another_users = effective_user() != 0 && given().is_none();
+    let may_be_there = |plan: &PathBuf| match plan.symlink_metadata().map_err(|error| error.kind()) {
+        Ok(_) => true,
+        Err(io::ErrorKind::NotFound) => false,
+        Err(io::ErrorKind::PermissionDenied) => !is_another_users,
+        Err(_) => true,
+    };
+    plan_folders().into_iter().map(|folder| folder.join(SAFE_PLAN)).filter(may_be_there).collect()
+}
+
+/// The plans of other users' logins, for root. What cannot be looked at there is not one that hertzd has written: root could.
+pub(in crate::cli) fn safe_plans_of_others() -> Vec<PathBuf> {
+    let plans = folders_of_others().into_iter().map(|folder| folder.join(SAFE_PLAN));
+    plans.filter(|plan| plan.symlink_metadata().is_ok()).collect()
+}
+
+/// The directories in the foreground of other users' logins.
+fn folders_of_others() -> Vec<PathBuf> {
+    let places = if given().is_none() { places_of_others() } else { Vec::new() };
+    places.iter().flat_map(|place| others(place)).collect()
+}
+
+/// Plans that a start could not read, and has kept beside its own: of root those of all users.
+pub(in crate::cli) fn kept_plans() -> Vec<PathBuf> {
+    let user = effective_user();
+    let is_ours = |path: &PathBuf| path.symlink_metadata().is_ok_and(|facts| user == 0 || facts.uid() == user);
+    let folders = plan_folders().into_iter().chain(folders_of_others());
+    let entries = folders.flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+    entries
+        .filter(|entry| is_kept_plan(&entry.file_name().to_string_lossy()))
+        .map(|entry| entry.path())
+        .filter(is_ours)
+        .collect()
+}
+
+/// Whether a start has given a plan this name, which it could not read.
+fn is_kept_plan(name: &str) -> bool {
+    name.strip_prefix(SAFE_PLAN).is_some_and(|rest| rest.starts_with(".prev"))
+}
+
+/// Where plans may be. The service's comes before those that its user may have put beside it.
+fn plan_folders() -> Vec<PathBuf> {
+    let of = |place: PathBuf| [place.clone()].into_iter().chain(others(&place)).collect::<Vec<_>>();
+    given().map_or_else(|| places().into_iter().flat_map(of).collect(), |folder| vec![folder])
+}
+
+/// Waits for the ends of those that were killed, for a limited time: until then their directories are locked.
+fn await_ends(names: &[String]) {
+    let clock = KernelClock::monotonic();
+    let began = clock.now();
+    while names.iter().any(|name| killed(name).is_some()) && clock.now() - began < ENDS_WITHIN {
+        pause(Span::from_millis(10));
+    }
+}
+
+/// The process with this number, if it was killed and has not ended.
+fn killed(name: &str) -> Option<Holder> {
+    let holder = Holder::of(name.parse().ok()?)?;
+    (holder.is_ours() && holder.is_killed() && !holder.has_ended()).then_some(holder)
+}
+
+/// The directory with its locks, if its process has died.
+fn dead(place: &Dir, name: &str) -> Option<(Dir, File, DirectoryLock)> {
+    let dir = place.open_dir(name).ok()?;
+    // One of an earlier version has only this lock.
+    let lock_of_before = dir.try_flock()?;
+    let lock = DirectoryLock::of_the_dead(&dir).ok()?;
+    Some((dir, lock_of_before, lock))
+}
+
+/// When a regular file was written last.
+fn changed(file: &Path) -> Option<SystemTime> {
+    fs::symlink_metadata(file).ok().filter(fs::Metadata::is_file)?.modified().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_flight_of_the_dead_is_kept_and_the_living_are_left_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let left = |pid: u32, text: &str| {
+            let folder = place.path().join(pid.to_string());
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join(FLIGHT), text).unwrap();
+            File::options().write(true).open(folder.join(FLIGHT)).unwrap()
+        };
+        let at = |seconds| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        left(4_000_000_001, "old").set_modified(at(1)).unwrap();
+        left(4_000_000_002, "latest").set_modified(at(2)).unwrap();
+        left(4_000_000_003, "of one that lives").set_modified(at(3)).unwrap();
+        fs::write(place.path().join(FLIGHT), "of the service").unwrap();
+        let living = File::open(place.path().join("4000000003")).unwrap();
+        living.try_lock().unwrap();
+        let own = RuntimeDirectory::in_foreground(&Dir::open(place.path()).unwrap(), false).unwrap();
+        assert_eq!(fs::read_to_string(own.dir.path().join(FLIGHT_BEFORE)).unwrap(), "latest");
+        let mut there: Vec<_> = others(place.path()).collect();
+        there.sort();
+        assert_eq!(there.len(), 2, "{there:?}");
+        assert!(
+            there.iter().any(|folder| folder == own.dir.path()) && there.contains(&place.path().join("4000000003")),
+            "{there:?}"
+        );
+        let own_name = std::process::id().to_string();
+        assert!(dead(&Dir::open(place.path()).unwrap(), &own_name).is_none());
+        assert!(place.path().join(FLIGHT).exists());
+        drop(own);
+        let again = RuntimeDirectory::in_foreground(&Dir::open(place.path()).unwrap(), false).unwrap();
+        assert_eq!(
+            fs::read_to_string(again.dir.path().join(FLIGHT_BEFORE)).unwrap(),
+            "latest",
+            "its own directory, again"
+        );
+    }
+}

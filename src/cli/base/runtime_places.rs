@@ -1,0 +1,100 @@
+//! Where the runtime directories of processes in the foreground are. A login session sets `XDG_RUNTIME_DIR` to `/run/user/UID`; what lies there is found
+//! without it too: `cron`, `sudo` and units do not set it.
+
+use crate::program;
+use crate::sys::dir::{Dir, effective_user};
+use crate::sys::trust;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Where the login sessions of each user have a folder, by its number.
+const LOGINS: &str = "/run/user";
+
+/// Where processes of this user have their directories in the foreground: a folder, and the name of the place in it.
+pub(in crate::cli) fn own_place() -> Option<(PathBuf, String)> {
+    let is_root = effective_user() == 0;
+    // Root may have kept the environment of another user, whose directory is not for root's files.
+    let is_ours = |folder: &PathBuf| !is_root || is_lasting(folder);
+    let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    match given.filter(is_ours) {
+        Some(folder) => Some((folder, program::name().to_owned())),
+        None => is_root.then(|| ("/run".into(), format!("{}-root", program::name()))),
+    }
+}
+
+fn is_lasting(folder: &Path) -> bool {
+    trust::lasting(folder).and_then(|path| Dir::open(&path)?.must_be_own()).is_ok()
+}
+
+/// Every place where processes of this user may have been in the foreground, that of this one first: others may have had another environment.
+pub(in crate::cli) fn own_places() -> Vec<PathBuf> {
+    let own = own_place().map(|(folder, name)| folder.join(name));
+    let of_logins = Path::new(LOGINS).join(effective_user().to_string());
+    let of_logins = is_lasting(&of_logins).then(|| of_logins.join(program::name()));
+    let of_root = (effective_user() == 0).then(program::root_directory);
+    let mut places = Vec::new();
+    for place in own.into_iter().chain(of_logins).chain(of_root) {
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    places
+}
+
+/// Every place where one may find directories of the foreground: those of this user, that of root, and the service's, where root's were in
+/// earlier versions.
+pub(in crate::cli) fn places() -> Vec<PathBuf> {
+    let mut places = own_places();
+    for place in [program::root_directory(), program::runtime_directory()] {
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    places
+}
+
+/// For root, where other users have their directories in the foreground by their logins. Each is in the hands of its user.
+pub(in crate::cli) fn places_of_others() -> Vec<PathBuf> {
+    if effective_user() != 0 {
+        return Vec::new();
+    }
+    let is_theirs = |folder: &PathBuf| {
+        let uid = folder.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
+        // No links: what they lead to is found where it is, if it is a place.
+        let is_of = |facts: fs::Metadata| facts.is_dir() && Some(facts.uid()) == uid && uid != Some(0);
+        [folder, &folder.join(program::name())].iter().all(|it| it.symlink_metadata().is_ok_and(is_of))
+    };
+    let folders = fs::read_dir(LOGINS).into_iter().flatten().flatten().map(|entry| entry.path());
+    folders.filter(is_theirs).map(|folder| folder.join(program::name())).collect()
+}
+
+/// Whether a plan of this owner may be what lies at such a path. Below a user's login only that user's is: by a link that was put there since it was
+/// looked at, the path may lead to another one.
+pub(in crate::cli) fn may_be_of(owner: u32, path: &Path) -> bool {
+    let login = path.strip_prefix(LOGINS).ok().and_then(|rest| rest.iter().next()?.to_str()?.parse::<u32>().ok());
+    login.is_none_or(|login| login == owner)
+}
+
+/// The directories of processes in the foreground: those that are a number. No links: the service's user could make them.
+pub(in crate::cli) fn others(place: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = fs::read_dir(place).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.filter(|folder| folder.file_name().to_str().is_some_and(is_number)).map(|folder| folder.path())
+}
+
+pub(in crate::cli) fn is_number(name: &str) -> bool {
+    name.parse::<u32>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn below_a_login_there_are_only_plans_of_its_user() {
+        let at = |path: &str, owner| may_be_of(owner, Path::new(path));
+        assert!(at("/run/user/7/hertzd/12/safe-plan.json", 7) && !at("/run/user/7/hertzd/12/safe-plan.json", 0));
+        assert!(at("/run/hertzd-root/12/safe-plan.json", 0) && at("/run/hertzd/safe-plan.json", 7));
+    }
+}

@@ -1,0 +1,144 @@
+//! From the configuration's tasks to what runs: tasks are built, recordings opened, queues made. May block.
+
+use super::joints::Joint;
+use crate::channels::{self, RowSender, Shape};
+use crate::config::{
+    Config, Conflict, OnError, Problems, RecordConfig, RecordFormat, TaskConfig, refuse_value_name, share,
+};
+use crate::daemon::failure::Failure;
+use crate::daemon::plan;
+use crate::pacing::LeakyBucket;
+use crate::recording::{Content, Identity, Recordings, TaskOutput};
+use crate::safety::Guard;
+use crate::site::{Beginning, Built, Site};
+use crate::sys::clock::KernelClock;
+use crate::sys::host::missing_folder;
+use crate::task::Column;
+use crate::worker::Slot;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Weak};
+
+/// A task that has been built, with its queues, and does not run yet.
+pub(crate) struct Assembled {
+    pub(crate) slot: Slot,
+    pub(crate) output: Option<TaskOutput>,
+    pub(super) joint: Joint,
+    /// What it writes before its first tick.
+    pub(super) beginnings: Vec<Beginning>,
+    /// What others make safe when the task does not.
+    pub(crate) guards: Vec<Weak<Guard>>,
+}
+
+/// Builds those tasks of `config` that `begins` chooses by name, and returns them by their index there; the others run
+/// already, and hand over the devices of those that end. Numbers are taken from `next_id`. `building` hears of each task before it is built.
+pub(crate) fn assemble(
+    config: &mut Config,
+    site: Site,
+    begins: impl Fn(&str) -> bool,
+    next_id: &mut u32,
+    recordings: &mut Recordings,
+    building: impl Fn(&str),
+) -> Result<BTreeMap<usize, Assembled>, Failure> {
+    let mut built = BTreeMap::new();
+    let mut problems = share_recordings(&mut config.tasks);
+    let workers = &config.workers;
+    let running = config.tasks.iter().filter(|task| !begins(&task.name));
+    let mut site = site.beside(running.map(|task| task.name.clone()));
+    for (index, task) in config.tasks.iter_mut().enumerate().filter(|(_, task)| begins(&task.name)) {
+        building(&task.name);
+        let clock = plan::clock(workers[task.worker].clock);
+        match assemble_one(task, &mut site, *next_id, clock, recordings) {
+            Ok(one) => {
+                built.insert(index, one);
+            }
+            Err(found) => {
+                problems = Some(match problems {
+                    Some(others) => others.and(found),
+                    None => found,
+                });
+            }
+        }
+        *next_id += 1;
+    }
+    problems.map_or(Ok(built), |problems| Err(Failure::Config(problems)))
+}
+
+/// Shares the files that tasks record to by different paths, which only the file system shows to be the same.
+pub(crate) fn share_recordings(tasks: &mut [TaskConfig]) -> Option<Problems> {
+    let records = tasks.iter_mut().map(|TaskConfig { name, record, .. }| (name.as_str(), record.as_mut()));
+    let conflicts = share(records, Identity::of).into_iter();
+    let problem = |Conflict { task, key, message, .. }| Problems::at(&tasks[task].section, key, message);
+    conflicts.map(problem).reduce(Problems::and)
+}
+
+/// What the task has to record. Refuses what the section alone does not show.
+pub(crate) fn content(config: &TaskConfig, columns: Vec<Column>, shape: Option<&Shape>) -> Result<Content, Problems> {
+    // A kind of a user's own names its values only now.
+    if let Some((name, problem)) = columns.iter().find_map(|Column { name, .. }| Some((name, refuse_value_name(name)?)))
+    {
+        let text = format!("its value {name:?} {problem}");
+        return Err(Problems::at(&config.section, "kind", text));
+    }
+    if config.record.is_none() && columns.is_empty() && config.section.has("queue") {
+        let text = "has no effect: the task has no values and no recording; remove it";
+        return Err(Problems::at(&config.section, "queue", text));
+    }
+    Ok(Content { task: config.name.clone(), columns, format: shape.map(|shape| shape.format.clone()) })
+}
+
+pub(crate) fn not_recorded(config: &TaskConfig, record: &RecordConfig, error: &io::Error) -> Problems {
+    let path = record.path.display();
+    let missing = if error.kind() == io::ErrorKind::NotFound { missing_folder(&record.path) } else { String::new() };
+    Problems::at(&config.section, "record", format_args!("cannot record to {path}: {error}{missing}"))
+}
+
+fn assemble_one(
+    config: &mut TaskConfig,
+    site: &mut Site,
+    id: u32,
+    clock: KernelClock,
+    recordings: &mut Recordings,
+) -> Result<Assembled, Problems> {
+    let built = config.blueprint.build(site);
+    let Built { mut task, beginnings, guards } =
+        built.map_err(|error| Problems::at(&config.section, error.key, error.message))?;
+    let (columns, shape) = (task.columns(), task.stream());
+    let content = content(config, columns, shape.as_ref())?;
+    let open =
+        |record: &RecordConfig| recordings.open(record, &content).map_err(|error| not_recorded(config, record, &error));
+    let recording = config.record.as_ref().map(open).transpose()?;
+    let joint = Joint::of(config, &content.columns, task.measures());
+    let columns = content.columns.len();
+    let values = vec![f64::NAN; columns];
+    let mut rows: Option<RowSender> = None;
+    let mut output = None;
+    if recording.is_some() || columns > 0 {
+        let wanted = config.record.as_ref().is_some_and(|record| content.has_blocks_for(record.format));
+        let blocks = shape.filter(|_| wanted).map(|shape| {
+            let (sender, receiver) = channels::blocks(config.queue, &shape);
+            task.connect(sender);
+            receiver
+        });
+        let (sender, receiver) = channels::rows(config.queue, plan::room(config.rate.hertz(), 4.0, 256), columns);
+        rows = Some(sender);
+        let ticks = config.record.as_ref().filter(|record| record.format == RecordFormat::Mcap).map(|_| Arc::default());
+        output = Some(TaskOutput { id, clock, content, rows: receiver, blocks, recording, ticks });
+    }
+    let slot = Slot {
+        id,
+        task,
+        deadline: config.deadline,
+        budget: config.budget,
+        period: config.rate.period(),
+        on_error: config.on_error,
+        // A panic may leave the task in a broken state, so it goes on only where the section says so.
+        on_panic: if config.section.has("on-error") { config.on_error } else { OnError::Disable },
+        limit: config.overrun_limit.map(|limit| (LeakyBucket::new(limit.count, limit.leak), limit.action)),
+        values,
+        rows,
+        flow: None,
+        live: Arc::default(),
+    };
+    Ok(Assembled { slot, output, joint, beginnings, guards })
+}

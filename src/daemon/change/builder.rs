@@ -1,0 +1,157 @@
+//! Main's end of the builder thread, which does what may block, so that main does not.
+//!
+//! Main waits for it nowhere; at the end, for a limited time. Whatever it is doing then ends with the process.
+
+use super::builder_loop::{BuilderLoop, Held, Job, READING, Shared, still_owed};
+use super::cpu_places::AllowedCpus;
+use super::diff::Sections;
+use super::joints::Joints;
+use super::loader::Loader;
+use super::prepared::Prepared;
+use crate::daemon::busy::Busy;
+use crate::daemon::failure::Failure;
+use crate::daemon::outputs::guard_thread::GuardThread;
+use crate::daemon::outputs::plan_file::PlanFile;
+use crate::recording::Recordings;
+use crate::site::Site;
+use crate::sys::thread::helper;
+use crossbeam_channel::{Receiver, RecvTimeoutError, SendError, Sender, bounded, never, unbounded};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// How much longer the end of a start waits that writes what runs before it have left.
+const LEFT_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Main's end of the builder thread. Only [`finish`](Self::finish) waits.
+#[derive(Debug)]
+pub(crate) struct Builder {
+    jobs: Sender<Job>,
+    /// What came of each [`prepare`](Self::prepare), and of each [`write`](Self::write).
+    pub(crate) prepared: Receiver<Result<Prepared, Failure>>,
+    shared: Arc<Shared>,
+}
+
+/// How the builder ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum BuilderEnd {
+    Finished,
+    /// Of a panic, which is reported elsewhere.
+    Died,
+    /// What it has not come back from.
+    HeldUp(String),
+}
+
+impl Builder {
+    /// Makes the thread. Its workers send on `done` when they end.
+    pub(crate) fn spawn(
+        load: Loader,
+        site: Site,
+        guard: Arc<GuardThread>,
+        plan: PlanFile,
+        allowed: Arc<AllowedCpus>,
+        done: Sender<()>,
+    ) -> io::Result<Self> {
+        let (jobs, receiver) = unbounded();
+        let (reply, prepared) = unbounded();
+        // The start asks for nothing else.
+        let shared = Arc::new(Shared::default());
+        shared.begin(READING.into());
+        let (owed, targets) = (site.common(), site.common());
+        let builder = BuilderLoop {
+            load,
+            site,
+            owed,
+            targets,
+            guard,
+            plan,
+            allowed,
+            done,
+            recordings: Recordings::default(),
+            next_task: 0,
+            next_worker: 0,
+            rooms: BTreeMap::new(),
+            locked: None,
+            _latency: None,
+            contended: None,
+            shared: shared.clone(),
+        };
+        helper::spawn("hertzd-builder", move || builder.run(&receiver, &reply))?;
+        Ok(Self { jobs, prepared, shared })
+    }
+
+    /// Reads the configuration, and prepares what differs from these sections, whose tasks are joined in this way and whose workers
+    /// hold this.
+    pub(crate) fn prepare(&self, running: Arc<Sections>, joints: Arc<Joints>, held: Held) {
+        self.send(Job::Prepare(running, joints, held));
+    }
+
+    /// Writes what the tasks of this set write before their first tick: the second step, once nothing else can refuse the set.
+    pub(crate) fn write(&self, prepared: Prepared) {
+        self.send(Job::Write(Box::new(prepared)));
+    }
+
+    /// Drops this where closing files may take its time.
+    pub(crate) fn close(&self, ended: impl Any + Send) {
+        self.send(Job::Close(Box::new(ended)));
+    }
+
+    /// Writes the plan of safe values anew: a target has another path now, or got its safe value after its task had ended.
+    pub(crate) fn update_plan(&self) {
+        self.send(Job::UpdatePlan);
+    }
+
+    pub(crate) fn memory_locked(&self) -> bool {
+        self.shared.memory_locked.load(Ordering::Relaxed)
+    }
+
+    /// What it is doing; `None`: nothing.
+    pub(crate) fn busy(&self) -> Option<Busy> {
+        self.shared.busy()
+    }
+
+    /// What is wrong with the plan of safe values; `None`: nothing is.
+    pub(crate) fn plan_trouble(&self) -> Option<String> {
+        self.shared.plan_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What runs before this one have left, and could not be written since, and what targets another hertzd has too; `None`: nothing.
+    pub(crate) fn owed(&self) -> Option<String> {
+        self.shared.owed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until everything is done, for `patience` at most, and for longer where something is still to be written that runs before it have left.
+    /// Also returns what is [owed](Self::owed) then; of a start that was stopped, with what it has not written.
+    pub(crate) fn finish(mut self, patience: Duration) -> (BuilderEnd, Option<String>) {
+        let patience = if self.left().or(self.owed()).is_some() { patience + LEFT_PATIENCE } else { patience };
+        let (reply, answer) = bounded(1);
+        let prepared = std::mem::replace(&mut self.prepared, never());
+        self.close(prepared); // and what is left in it
+        self.send(Job::Finish(reply));
+        let end = match answer.recv_timeout(patience) {
+            Ok(()) => BuilderEnd::Finished,
+            Err(RecvTimeoutError::Disconnected) => BuilderEnd::Died,
+            Err(RecvTimeoutError::Timeout) => {
+                BuilderEnd::HeldUp(self.busy().map(|busy| busy.activity).unwrap_or_default())
+            }
+        };
+        let left = self.left().map(|tasks| format!("the start was stopped, and {}", still_owed(&tasks)));
+        let all: Vec<_> = self.owed().into_iter().chain(left).collect();
+        (end, (!all.is_empty()).then(|| all.join("; ")))
+    }
+
+    /// The tasks whose safe values a start has still to deal with; `None`: it has started, or there are none.
+    fn left(&self) -> Option<String> {
+        self.shared.left.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn send(&self, job: Job) {
+        // The thread ends before its time only by a panic. Then what it should close stays open until the process ends.
+        if let Err(SendError(Job::Close(ended))) = self.jobs.send(job) {
+            std::mem::forget(ended);
+        }
+    }
+}

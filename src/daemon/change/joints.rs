@@ -1,0 +1,184 @@
+//! From the inputs of tasks to the links between those that run: at the start, and anew at a reload for the tasks that go on while
+//! others, which they take from or give to, do not. No clock is read; nothing blocks.
+
+use super::diff::{Change, Diff};
+use crate::channels::{self, Column, Input, InputSource};
+use crate::config::{Config, Problems, Taken, TaskConfig, Valid, suggestion};
+use crate::time::Span;
+use crate::worker::Flow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What links are made from: what a task takes, and what it gives.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Joint {
+    taken: Vec<Taken>, // where the task that runs reads them
+    columns: Arc<[String]>,
+    measures: bool,
+}
+
+/// Those of the tasks that run and take or give anything, by name.
+pub(crate) type Joints = BTreeMap<Arc<str>, Joint>;
+
+impl Joint {
+    /// That of a task which was built from `config`.
+    pub(crate) fn of(config: &TaskConfig, columns: &[Column], measures: bool) -> Self {
+        let taken = config.taken.iter().map(|(taken, _)| taken.clone()).collect();
+        Self { taken, columns: columns.iter().map(|column| column.name.clone()).collect(), measures }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.taken.is_empty() && self.columns.is_empty()
+    }
+}
+
+/// The joints of the tasks of `config`: of those that were `built`, by their index, and of those that go on.
+pub(crate) fn joints(config: &Config, mut built: BTreeMap<usize, Joint>, running: &Joints) -> Joints {
+    let of = |(index, task): (usize, &TaskConfig)| {
+        let joint = built.remove(&index).or_else(|| running.get(task.name.as_str()).cloned())?;
+        (!joint.is_empty()).then(|| (task.name.as_str().into(), joint))
+    };
+    config.tasks.iter().enumerate().filter_map(of).collect()
+}
+
+/// The links of the tasks of `config`, by their index: of all that begin, and of those that go on where a task does not to which they
+/// are linked, directly or by way of others, or was before.
+///
+/// # Errors
+/// A value that its task does not have, or a range for one.
+pub(crate) fn flows(
+    config: &Config,
+    joints: &Joints,
+    running: &Joints,
+    diff: &Diff,
+) -> Result<BTreeMap<usize, Box<Flow>>, Problems> {
+    let columns = |task: &str| joints.get(task).map_or(&[][..], |joint| &joint.columns);
+    misfits(config, |task| Some(columns(task))).map_or(Ok(()), Err)?;
+    let touched = touched(joints, running, diff);
+    let mut flows: BTreeMap<usize, Box<Flow>> = BTreeMap::new();
+    let positions: BTreeMap<&str, usize> =
+        config.tasks.iter().enumerate().map(|(index, task)| (task.name.as_str(), index)).collect();
+    for (index, task) in config.tasks.iter().enumerate() {
+        let Some(joint) = joints.get(task.name.as_str()) else { continue };
+        if !touched.contains(task.name.as_str()) {
+            continue;
+        }
+        let mut by_task: BTreeMap<&str, Vec<(usize, &Taken)>> = BTreeMap::new();
+        for (at, taken) in joint.taken.iter().enumerate() {
+            by_task.entry(&taken.name().task).or_default().push((at, taken));
+        }
+        for (from, taken) in by_task {
+            let Some(giver) = positions.get(from) else { continue };
+            let columns = columns(from);
+            let column = |value: &str| columns.iter().position(|name| name == value);
+            let named = |input| match Input::source(input) {
+                InputSource::Value(name) => Some((column(&name.value)?, input)),
+                InputSource::Number(_) => None,
+            };
+            let inputs = taken.iter().flat_map(|(_, one)| [Some(&one.input), one.beside.as_ref()]).flatten();
+            let inputs: Vec<_> = inputs.filter_map(named).collect();
+            let max_age = task.taken[taken[0].0].1;
+            let (sender, receiver) = channels::link(columns.len(), inputs, max_age);
+            flows.entry(index).or_default().incoming.push(receiver);
+            flows.entry(*giver).or_default().outgoing.push(sender);
+        }
+    }
+    let direct = |task: &TaskConfig| task.taken.iter().any(|(taken, _)| taken.name().previous.is_none());
+    let gives: BTreeSet<&str> = config
+        .tasks
+        .iter()
+        .flat_map(|task| task.taken.iter().map(|(taken, _)| taken.name()))
+        .filter(|name| name.previous.is_none())
+        .map(|name| name.task.as_str())
+        .collect();
+    for (index, flow) in &mut flows {
+        let task = &config.tasks[*index];
+        let joint = &joints[task.name.as_str()];
+        flow.measures = joint.measures;
+        // One that acts uses what it takes, whoever takes what it says of itself: those inherit the age.
+        let ends = task.acts || !gives.contains(task.name.as_str());
+        flow.is_measured = task.max_latency.is_some() || direct(task) && ends;
+        flow.valid = valid(task, &joint.columns);
+    }
+    // One that is linked no more lets go of what it had.
+    for name in touched.iter().filter(|name| diff.tasks.get(&**name) == Some(&Change::Kept)) {
+        if let Some(index) = positions.get(&**name) {
+            flows.entry(*index).or_default();
+        }
+    }
+    Ok(flows)
+}
+
+/// What is wrong with the values that tasks take, and with the ranges of those that they give. `columns` are the names of a task's
+/// values; of a task for which it has none, nothing is said. Nor is anything said of the range of one that neither gives nor takes any.
+pub(crate) fn misfits<'a>(config: &Config, columns: impl Fn(&str) -> Option<&'a [String]>) -> Option<Problems> {
+    let of_task = |task: &TaskConfig| {
+        let own = columns(&task.name).filter(|columns| !columns.is_empty() || !task.taken.is_empty());
+        let no_range = own.and_then(|columns| no_such_range(task, columns));
+        let no_value = |(taken, _): &(Taken, Span)| no_such_value(task, taken, columns(&taken.name().task)?);
+        task.taken.iter().filter_map(no_value).chain(no_range).reduce(Problems::and)
+    };
+    config.tasks.iter().filter_map(of_task).reduce(Problems::and)
+}
+
+/// The tasks that begin, and those that are linked to a task which does not go on.
+fn touched(joints: &Joints, running: &Joints, diff: &Diff) -> BTreeSet<Arc<str>> {
+    let mut linked: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, joint) in joints.iter().chain(running) {
+        for taken in &joint.taken {
+            let from = taken.name().task.as_str();
+            linked.entry(from).or_default().push(name);
+            linked.entry(name).or_default().push(from);
+        }
+    }
+    let changes = |(name, change): (&Arc<str>, &Change)| (*change != Change::Kept).then(|| name.clone());
+    let mut touched: BTreeSet<Arc<str>> = diff.tasks.iter().filter_map(changes).collect();
+    let mut waiting: Vec<Arc<str>> = touched.iter().cloned().collect();
+    while let Some(name) = waiting.pop() {
+        for other in linked.get(&*name).into_iter().flatten() {
+            let other: Arc<str> = (*other).into();
+            if touched.insert(other.clone()) {
+                waiting.push(other);
+            }
+        }
+    }
+    touched
+}
+
+/// The range of each value of a task; empty: any number is good.
+fn valid(task: &TaskConfig, columns: &[String]) -> Vec<[f64; 2]> {
+    match &task.valid {
+        Valid::Any => Vec::new(),
+        Valid::All(range) => vec![*range; columns.len()],
+        Valid::Named(named) => {
+            let range = |column: &String| named.iter().find(|(name, _)| name == column).map(|(_, range)| *range);
+            let any = [f64::NEG_INFINITY, f64::INFINITY];
+            columns.iter().map(|column| range(column).unwrap_or(any)).collect()
+        }
+    }
+}
+
+fn no_such_range(task: &TaskConfig, columns: &[String]) -> Option<Problems> {
+    let Valid::Named(named) = &task.valid else { return None };
+    let unknown = named.iter().filter(|(name, _)| !columns.contains(name));
+    let problem = |(name, _): &(String, _)| Problems::at(&task.section, "valid", no_value(&task.name, name, columns));
+    unknown.map(problem).reduce(Problems::and)
+}
+
+fn no_such_value(task: &TaskConfig, taken: &Taken, columns: &[String]) -> Option<Problems> {
+    let name = taken.name();
+    let is_there = columns.contains(&name.value);
+    let problem = || Problems::at_taken(&task.section, taken, no_value(&name.task, &name.value, columns));
+    (!is_there).then(problem)
+}
+
+/// Says that a task has no value of this name.
+pub(crate) fn no_value(task: &str, value: &str, columns: &[String]) -> String {
+    let Some(near) = suggestion(value, columns.iter().map(String::as_str)) else {
+        return match columns {
+            [] => format!("task {task} has no values"),
+            columns => format!("task {task} has no value {value:?}; it has {}", columns.join(", ")),
+        };
+    };
+    format!("task {task} has no value {value:?}; did you mean {near:?}?")
+}

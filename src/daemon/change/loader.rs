@@ -1,0 +1,40 @@
+//! Where a daemon has its configuration from: read at the start, and again at each reload. May block; no clock is read.
+
+use crate::config::Config;
+use crate::daemon::failure::Failure;
+
+/// Reads the configuration: at the start, and at each reload.
+pub struct Loader(Box<dyn FnMut() -> Result<Config, Failure> + Send>);
+
+impl Loader {
+    /// Reads it by `load`, on a thread where it may block.
+    pub fn new<E: Into<Failure>>(mut load: impl FnMut() -> Result<Config, E> + Send + 'static) -> Self {
+        Self(Box::new(move || load().map_err(Into::into)))
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It cannot be read, or is wrong.
+    pub(crate) fn load(&mut self) -> Result<Config, Failure> {
+        (self.0)()
+    }
+
+    /// Reads it by `load` at the start; it cannot be read again, so reloads are refused.
+    pub fn once<E: Into<Failure>>(load: impl FnOnce() -> Result<Config, E> + Send + 'static) -> Self {
+        let mut load = Some(load);
+        Self(Box::new(move || match load.take() {
+            Some(load) => load().map_err(Into::into),
+            None => {
+                Err(Failure::Permission("this configuration cannot be read again; restart hertzd to change it".into()))
+            }
+        }))
+    }
+}
+
+/// A configuration that cannot be read again.
+impl From<Config> for Loader {
+    fn from(config: Config) -> Self {
+        Self::once(move || Ok::<_, Failure>(config))
+    }
+}

@@ -1,0 +1,4 @@
+//! The threads that write to the disk: recordings, and the flight recorder's file.
+
+pub(super) mod flight_thread;
+pub(super) mod recorder_thread;

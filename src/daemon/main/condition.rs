@@ -1,0 +1,131 @@
+//! How each task is doing, for those who ask while it runs; and the one sentence about all of them.
+//!
+//! Pure but for a look at what the workers show; nothing waits.
+
+use crate::daemon::busy::Busy;
+use crate::daemon::change::running::Running;
+use crate::daemon::change::running_set::RunningSet;
+use crate::daemon::watch::stall::{Stall, StallLooks};
+use crate::metrics::{Ailment, MissSummary, RecentMiss, Summary, TaskHealth, TaskState, TaskSummary, WindowSummary};
+use crate::time::{Instant, Span};
+use crate::worker::Activity;
+
+/// A first tick that is further away than this comes with the time until then.
+const SOON: Span = Span::from_seconds(1);
+
+fn miss_summary(miss: &RecentMiss, age: Span) -> MissSummary {
+    MissSummary {
+        cause: miss.cause.word(),
+        by: miss.by.as_deref().map(str::to_owned),
+        missed: miss.count,
+        tick: miss.tick,
+        worst_ns: miss.worst.nanos(),
+        age_ns: age.nanos(),
+    }
+}
+
+/// Enters how a task is doing into its summary.
+pub(crate) fn show(summary: &mut TaskSummary, running: &Running, id: u32, health: &TaskHealth, looks: StallLooks) {
+    let TaskHealth { short, long, ailment, misses, late_chains, .. } = health;
+    let [of_short, of_long] = late_chains.map_or([None; 2], |late| late.map(Some));
+    summary.last_10s = Some(WindowSummary { late_chains: of_short, ..(*short).into() });
+    summary.last_minute = Some(WindowSummary { late_chains: of_long, ..(*long).into() });
+    if let Some((last, age)) = misses.first() {
+        (summary.last_cause, summary.last_cause_age_ns) = (Some(last.cause.word()), Some(age.nanos()));
+    }
+    summary.last_misses = misses.iter().map(|(miss, age)| miss_summary(miss, *age)).collect();
+    let stall = running.stall(looks).filter(|_| !summary.disabled);
+    let (state, reason, since) = match (stall, ailment) {
+        (Some(Stall { tick: Some((of, n)), lasting }), _) if of == id => {
+            summary.stalled_tick = Some(n);
+            (TaskState::Stalled, format!("tick {n} has not returned"), Some(lasting))
+        }
+        (Some(Stall { tick: Some((of, n)), lasting }), _) => {
+            (TaskState::Stalled, format!("tick {n} of task {} has not returned", running.task_name(of)), Some(lasting))
+        }
+        (Some(Stall { tick: None, lasting }), _) => {
+            (TaskState::Stalled, "the worker does not wake up".into(), Some(lasting))
+        }
+        (None, None) => return,
+        (None, Some((ailment, since))) => {
+            let (state, reason) = match ailment {
+                Ailment::Failing(reason) => (TaskState::Failing, reason),
+                Ailment::Waiting(reason) => (TaskState::Waiting, reason),
+                Ailment::Disabled(reason) => (TaskState::Disabled, reason),
+            };
+            (state, reason.clone(), *since)
+        }
+    };
+    (summary.state, summary.state_reason) = (state, Some(reason));
+    summary.state_since_ns = since.map(|since| since.nanos().max(0));
+}
+
+/// The same for a task whose worker has ended while another one stops: of all that, only why it was disabled lasts.
+pub(super) fn show_ended(summary: &mut TaskSummary, health: &TaskHealth) {
+    if !summary.disabled {
+        (summary.state, summary.state_reason) = (TaskState::Ended, Some("its worker has ended".into()));
+    }
+    if let Some((Ailment::Disabled(reason), since)) = &health.ailment {
+        summary.state_reason = Some(reason.clone());
+        summary.state_since_ns = since.map(|since| since.nanos().max(0));
+    }
+}
+
+/// What the start waits for at `now`, while `busy` is what the builder does; `None`: it is over.
+pub(crate) fn starting(set: &RunningSet, busy: Option<Busy>, now: Instant) -> Option<String> {
+    if set.epoch.is_none() {
+        // The builder has prepared everything, and main hands the tasks to their workers.
+        return Some(busy.map_or_else(|| "its workers are about to begin".into(), |busy| busy.activity));
+    }
+    let first_tick = |running: &Running| {
+        let name = &running.config.name;
+        match running.worker.doing().now {
+            Activity::Rests { until } if until - now > SOON => format!("{name} in {}", until - now),
+            _ => name.clone(),
+        }
+    };
+    let waiting: Vec<_> = set.before_first_tick().map(first_tick).collect();
+    (!waiting.is_empty()).then(|| format!("waiting for the first tick on worker {}", waiting.join(", ")))
+}
+
+/// What the one sentence says of tasks that are well: how many there are, and what became of their releases lately.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Glance {
+    tasks: usize,
+    missed: u64,
+    due: u64,
+    span: i64, // the longest of the windows, in nanoseconds
+}
+
+impl Glance {
+    pub(crate) fn add(&mut self, task: &TaskSummary) {
+        self.tasks += 1;
+        if let Some(window) = task.last_10s {
+            self.missed += window.missed;
+            self.due += window.due;
+            self.span = self.span.max(window.span_ns);
+        }
+    }
+}
+
+/// The one sentence: whether all is well, and why not; else what the start waits for; else what runs, and how much of it was
+/// missed. The summary need not have the tasks that are well.
+pub(crate) fn sentence(summary: &Summary, glance: Glance, starting: Option<String>) -> String {
+    match (&summary.reason, starting) {
+        (Some(reason), _) => return format!("not well: {reason}"),
+        (None, Some(waits)) => return format!("starting: {waits}"),
+        (None, None) => {}
+    }
+    let Glance { tasks, missed, due, span } = glance;
+    if tasks == 0 {
+        return "well: no task has begun".into();
+    }
+    let workers = summary.workers.iter().map(|worker| {
+        let (name, policy, priority) = (&worker.worker, &worker.granted.policy, worker.granted.priority);
+        if priority == 0 { format!("{name} {policy}") } else { format!("{name} {policy} {priority}") }
+    });
+    let workers = workers.collect::<Vec<_>>().join(", ");
+    let s = if tasks == 1 { "" } else { "s" };
+    let seconds = Span::from_nanos(span).seconds();
+    format!("well: {tasks} task{s} on {workers}; missed {missed} of {due} in the last {seconds:.0} s")
+}

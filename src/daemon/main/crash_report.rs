@@ -1,0 +1,79 @@
+//! A crash, or a signal of one that somebody has sent: the safe values of all outputs, and the entry that says what it was, in a user's
+//! library whose. The process ends after that.
+//!
+//! Runs on a thread of its own while the crashed one waits, for a limited time. What the crashed thread had locked stays locked: if that was
+//! the allocator, nothing here comes to its end, and the crash handler writes its line alone. May block; reads no clock.
+
+use crate::daemon::outputs::guard_thread::GuardThread;
+use crate::log::{Message, journal, make_ready};
+use crate::sys::crash::{self, Crash, Inside};
+use std::fs;
+use std::sync::Arc;
+use tracing::error;
+
+/// From now on a crash is reported here, and a signal that was sent. For the main thread, which is to hear of an end also while a library that is
+/// loaded hangs.
+pub(crate) fn watch(guard: Arc<GuardThread>) {
+    make_ready();
+    crash::report_to(make_ready, move |crash| report(crash, &guard));
+    crash::watch();
+}
+
+fn report(crash: &Crash, guard: &GuardThread) {
+    // First of all: it takes the other thread its time.
+    guard.make_safe();
+    // Said before it is known: a device may not respond, which has an entry of its own, and this one is to be out by then.
+    let safe = if guard.summary().is_some() { "asks for the safe values of its outputs and then " } else { "" };
+    let what = if crash.status.is_some() { "called" } else { "crashed with" };
+    let end = crash.status.map_or_else(|| "by this signal".to_owned(), |status| format!("with exit code {status}"));
+    let (message_id, signal) = (Message::PluginCrashed.id(), crash.signal);
+    let message_of_signal = Message::FatalSignal.id();
+    match (&crash.inside, crash.sender) {
+        (_, Some(sender)) => {
+            let who = sender_name(sender, signal);
+            error!(
+                message_id = message_of_signal,
+                signal, sender, "hertzd did not crash: {signal} was sent by {who}; hertzd {safe}ends {end}"
+            );
+        }
+        (Some(Inside { task, library, place }), None) => {
+            let of_task = if task.is_empty() { String::new() } else { format!("{task}: ") };
+            let task = if task.is_empty() { "none" } else { task };
+            error!(
+                message_id,
+                task, library, signal, place, "{of_task}the plugin {library} {what} {crash}; hertzd {safe}ends {end}"
+            );
+        }
+        (None, None) if !crash.has_plugins => error!(
+            message_id = message_of_signal,
+            signal,
+            sender = "none",
+            "hertzd crashed with {crash}; hertzd {safe}ends {end}. Please report it, with what `coredumpctl info` says"
+        ),
+        (None, None) => error!(
+            message_id,
+            task = "none",
+            library = "none",
+            signal,
+            place = "none",
+            "hertzd crashed with {crash} outside of the functions of its plugins, which share its memory: a plugin may have \
+             destroyed it, or a thread that a plugin made; hertzd {safe}ends {end}"
+        ),
+    }
+    guard.make_safe_and_wait();
+    journal::finish();
+}
+
+/// The process that has sent a signal, for people.
+fn sender_name(sender: i32, signal: &str) -> String {
+    if sender == 0 {
+        return "the kernel, or by a process that cannot be seen from here".into();
+    }
+    let name = fs::read_to_string(format!("/proc/{sender}/comm")).unwrap_or_default();
+    let name = name.trim_end();
+    // A unit may hide the processes of other users.
+    let is_manager = name == "systemd" || (sender, name) == (1, "");
+    let watchdog = if signal == "SIGABRT" && is_manager { ", whose watchdog does that when hertzd hangs" } else { "" };
+    let name = if name.is_empty() { String::new() } else { format!(" ({name})") };
+    format!("process {sender}{name}{watchdog}")
+}

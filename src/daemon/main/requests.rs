@@ -1,0 +1,86 @@
+//! Requests to a running daemon: flags, and a wake-up for main.
+//!
+//! A request that is made again before main has seen it is the same request. So a flood of signals costs no more than one
+//! of each, and delays nothing.
+
+use crate::sys::signals::Request;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[derive(Debug, Default)]
+struct Flags {
+    stop: AtomicBool,
+    reload: AtomicBool,
+    cpu_limit: AtomicBool,
+}
+
+/// Asks a daemon for something; any thread may. Clones ask the same daemon.
+#[derive(Clone, Debug)]
+pub struct Requests {
+    flags: Arc<Flags>,
+    wake: Sender<()>,
+    woken: Receiver<()>,
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        let (wake, woken) = bounded(1);
+        Self { flags: Arc::default(), wake, woken }
+    }
+}
+
+impl Requests {
+    /// Asks the daemon; never waits.
+    pub fn ask(&self, request: Request) {
+        let flag = match request {
+            Request::Stop(_) => &self.flags.stop,
+            Request::Reload => &self.flags.reload,
+            Request::CpuLimit => &self.flags.cpu_limit,
+        };
+        flag.store(true, Ordering::Release);
+        // A wake-up that is already waiting is enough.
+        let _ = self.wake.try_send(());
+    }
+
+    /// Receives something after each request.
+    pub(crate) fn woken(&self) -> &Receiver<()> {
+        &self.woken
+    }
+
+    /// Whether a stop was asked for; it stays asked for.
+    pub(super) fn stop_asked(&self) -> bool {
+        self.flags.stop.load(Ordering::Acquire)
+    }
+
+    /// Whether a reload is asked for that has not been taken.
+    pub(super) fn reload_asked(&self) -> bool {
+        self.flags.reload.load(Ordering::Acquire)
+    }
+
+    /// Whether a reload was asked for since the last call.
+    pub(super) fn take_reload(&self) -> bool {
+        self.flags.reload.swap(false, Ordering::AcqRel)
+    }
+
+    /// Whether the limit of processor time was reached since the last call.
+    pub(super) fn take_cpu_limit(&self) -> bool {
+        self.flags.cpu_limit.swap(false, Ordering::AcqRel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_requests_of_a_kind_are_one() {
+        let requests = Requests::default();
+        let other = requests.clone();
+        (0..4_000).for_each(|_| other.ask(Request::Reload));
+        assert_eq!(requests.woken().try_iter().count(), 1);
+        assert!(requests.take_reload() && !requests.take_reload() && !requests.take_cpu_limit());
+        other.ask(Request::Stop(15));
+        assert!(requests.stop_asked() && requests.stop_asked() && !requests.take_reload());
+    }
+}

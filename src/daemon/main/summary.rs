@@ -1,0 +1,416 @@
+//! Puts summaries together: counts from the workers, histograms from the metrics, values from the recorder.
+//!
+//! All counts are the workers' own, and right even where records were dropped: those of a worker that has ended come with its
+//! report, those of one that runs are as new as the view of the metrics. Reads no clock.
+
+use super::condition;
+use crate::channels::Counts;
+use crate::config::{Scheduling, Spin, WorkerConfig};
+use crate::daemon::change::diff::Sections;
+use crate::daemon::change::running::{Running, RunningTask};
+use crate::daemon::change::running_set::RunningSet;
+use crate::daemon::disk::recorder_thread::Outputs;
+use crate::daemon::metrics::metrics_thread::View;
+use crate::daemon::plan::TaskTerms;
+use crate::daemon::watch::stall::StallLooks;
+use crate::kinds::alarm::{AlarmState, Level};
+use crate::log::journal;
+use crate::metrics::{
+    AskedSummary, Cause, ClockStepSummary, EndedRecordingSummary, GrantedSummary, HostSummary, JournalSummary,
+    LatencySummary, Progress, RecordsSummary, Spans, Summary, TaskSnapshot, TaskState, TaskSummary, WorkerSummary,
+    trouble, trouble_now,
+};
+use crate::recording::{OutputState, PastLoss};
+use crate::sys::host::Host;
+use crate::sys::thread;
+use crate::time::{Instant, Span};
+use crate::views::AlarmSummary;
+use crate::worker::{Report, WorkerEnd};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What the status socket sends.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Answer {
+    /// All that there is to say.
+    Snapshot(Box<Snapshot>),
+    /// Nothing is known of the tasks yet.
+    HeldUp {
+        /// Why, for people.
+        error: &'static str,
+    },
+}
+
+/// The summary so far, and the daemon itself.
+#[derive(Debug, Serialize)]
+pub(crate) struct Snapshot {
+    /// The summary so far.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// The alarms, by task; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) alarms: Option<Vec<AlarmSummary>>,
+    /// The daemon itself.
+    pub daemon: DaemonSummary,
+}
+
+/// The daemon itself, as the status socket shows it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DaemonSummary {
+    /// Its process.
+    pub pid: u32,
+    /// Its version.
+    pub version: String,
+    /// When it started, in nanoseconds since 1970 in UTC by the clock of that time; 0: it does not say.
+    #[serde(default)]
+    pub(crate) started_utc_ns: i64,
+    /// The files its configuration was read from; none for the embedded one.
+    pub files: Vec<String>,
+    /// Time since the epoch, in nanoseconds.
+    pub running_ns: i64,
+    /// All workers have run their first tick.
+    pub ready: bool,
+    /// Reloads that are over, refused ones included.
+    pub reloads: u64,
+    /// Reloads that have begun so far; one more than `reloads` while one is under way.
+    #[serde(default)]
+    pub(crate) reloads_begun: u64,
+    /// Another reload was requested, and begins after the one that is under way.
+    #[serde(default)]
+    pub(crate) reload_pending: bool,
+    /// Age of the counts and histograms: the metrics thread is held up. `None`: they are current.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stale_ns: Option<i64>,
+    /// Reloads that were refused.
+    pub reloads_refused: u64,
+    /// The outcome of the latest reload, for people; empty before the first.
+    pub last_reload: String,
+    /// The latest reload was refused.
+    pub last_reload_refused: bool,
+    /// What a start, a reload or the end of tasks is waiting for; `None`: for nothing.
+    #[serde(default)]
+    pub busy: Option<BusySummary>,
+    /// Whether all is well, and why not, in one sentence; else what runs.
+    #[serde(default)]
+    pub sentence: String,
+    /// The sections that run, by name.
+    pub sections: Arc<Sections>,
+}
+
+/// What the daemon is doing beside its tasks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct BusySummary {
+    /// For people.
+    pub activity: String,
+    /// For how long, in nanoseconds.
+    pub since_ns: i64,
+}
+
+/// What a worker has used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Used {
+    pub(crate) elapsed: Span,
+    pub(crate) cpu_time: Span,
+    pub(crate) wakes: u64,
+    pub(crate) spun: Span,
+    pub(crate) fell_short: bool,
+}
+
+impl Used {
+    /// The shares of one processor that were used, and that were spent in spin tails.
+    pub(crate) fn shares(&self) -> (f64, f64) {
+        let share = |span: Span| if self.elapsed > Span::ZERO { span.seconds() / self.elapsed.seconds() } else { 0.0 };
+        (share(self.cpu_time), share(self.spun))
+    }
+}
+
+/// The summary of these workers and tasks, which run or have ended.
+pub(crate) fn summary(
+    runs: bool,
+    host: &Host,
+    workers: Vec<WorkerSummary>,
+    tasks: impl Iterator<Item = Box<TaskSummary>>,
+    recordings_ended: Vec<EndedRecordingSummary>,
+    records: RecordsSummary,
+) -> Summary {
+    let journal = JournalSummary { sent: journal::sent(), lost: journal::lost() };
+    let mut summary = Summary {
+        version: 1,
+        well: true,
+        reason: None,
+        shadow: false,
+        host: HostSummary {
+            kernel: host.kernel.clone(),
+            cpus: host.cpus,
+            preempt: host.preempt.clone(),
+            clocksource: host.clocksource.clone(),
+        },
+        workers,
+        tasks: tasks.collect(),
+        recordings_ended,
+        before_reload_dropped: None,
+        records,
+        journal: (journal.sent + journal.lost > 0).then_some(journal),
+        flight: None,
+        guard: None,
+        cool_threads: None,
+        readbacks: None,
+    };
+    let clauses = if runs { trouble_now(&summary) } else { trouble(&summary) };
+    summary.object(clauses);
+    summary
+}
+
+/// The summary of one task.
+pub(crate) fn task_summary(
+    terms: &TaskTerms,
+    worker: &str,
+    progress: Progress,
+    snapshot: &TaskSnapshot,
+    output: Option<OutputState>,
+) -> TaskSummary {
+    let Progress { counts, due, met, missed, pending } = progress;
+    let mut causes = snapshot.causes.clone();
+    // The counts know of every release; the causes miss those of which there is no record, or none yet.
+    let unexplained = missed.saturating_sub(causes.values().sum());
+    // Nothing but the clock tells of what a disabled task misses while it runs.
+    let open = if counts.disabled { missed - counts.skipped - counts.overruns } else { 0 };
+    let open = open.saturating_sub(causes.get(Cause::Disabled.word()).copied().unwrap_or(0));
+    let disabled = unexplained.min(open);
+    for (cause, count) in [(Cause::Disabled, disabled), (Cause::Unknown, unexplained - disabled)] {
+        if count > 0 {
+            *causes.entry(cause.word()).or_default() += count;
+        }
+    }
+    let Spans { lateness, run, response, age, .. } = snapshot.spans();
+    let latency = terms.max_latency.map(|most| {
+        let late = snapshot.late_chains.clone().unwrap_or_default();
+        let (max_latency_ns, late_chains, late_chains_by) = (most.nanos(), late.all, late.by);
+        Box::new(LatencySummary { max_latency_ns, late_chains, late_chains_by })
+    });
+    let (values, recorded) = output.map(|output| (output.values, output.recorded)).unwrap_or_default();
+    TaskSummary {
+        task: terms.name.clone(),
+        worker: worker.into(),
+        rate: terms.rate.to_string(),
+        state: if counts.disabled { TaskState::Disabled } else { TaskState::Ticking },
+        due,
+        met,
+        missed,
+        pending,
+        ran: counts.ran,
+        skipped: counts.skipped,
+        overruns: counts.overruns,
+        over_budget: counts.over_budget,
+        errors: counts.errors,
+        disabled: counts.disabled,
+        lateness_ns: lateness,
+        run_ns: run,
+        response_ns: response,
+        age_ns: age.map(Box::new),
+        latency,
+        causes,
+        causes_judged: (unexplained > 0).then(|| snapshot.causes.clone()),
+        before_reload: snapshot.before.clone(),
+        blockers: snapshot.blockers.clone(),
+        max_missed: terms.max_missed,
+        values,
+        recorded,
+        ..TaskSummary::default()
+    }
+}
+
+/// The names of the tasks in `set`.
+pub(crate) fn names(set: &RunningSet) -> BTreeSet<&str> {
+    set.in_force().flat_map(|running| running.tasks.iter().map(|task| task.terms.name.as_str())).collect()
+}
+
+/// How the alarms of the tasks in `set` are at `now`.
+pub(crate) fn alarms(alarms: Option<&[AlarmState]>, set: &RunningSet, now: Instant) -> Option<Vec<AlarmSummary>> {
+    let names = names(set);
+    let summary = |alarm: &AlarmState| AlarmSummary {
+        task: alarm.task.clone(),
+        active: alarm.level != Level::Normal,
+        level: alarm.level.word().into(),
+        severity: alarm.severity.word().into(),
+        value: Some(alarm.value).filter(|value| value.is_finite()),
+        latched: alarm.is_latched,
+        since_ns: alarm.since.map(|since| (now - since).nanos().max(0)),
+    };
+    Some(alarms?.iter().filter(|alarm| names.contains(alarm.task.as_str())).map(summary).collect())
+}
+
+/// What a summary is made from.
+pub(crate) struct Sources<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) set: &'a RunningSet,
+    pub(crate) memory_locked: bool,
+    pub(crate) view: &'a View,
+    pub(crate) outputs: &'a Outputs,
+    pub(crate) now: Instant,
+}
+
+/// The summary of the set that has ended, or that runs: then with how it is doing, by these looks at the workers. It has the
+/// tasks that `keep` chooses.
+pub(super) fn of_set(
+    sources: &Sources<'_>,
+    looks: Option<StallLooks>,
+    mut keep: impl FnMut(&TaskSummary) -> bool,
+) -> Summary {
+    let Sources { host, set, memory_locked, view, outputs, now } = *sources;
+
+    let workers = set.in_force().map(|running| worker_summary(running, memory_locked, view, now, looks)).collect();
+    let tasks = set.in_force().flat_map(|running| running.tasks.iter().map(move |task| (running, task)));
+    // A task that moves to another worker may run on both until the change is over.
+    let mut names = BTreeSet::new();
+    let mut tasks: Vec<_> = tasks.filter(|(_, task)| names.insert(&task.terms.name)).collect();
+    tasks.sort_unstable_by_key(|(_, task)| task.index);
+    let ended = set.in_force().filter_map(|running| match &running.end {
+        Some(WorkerEnd::Finished(finished)) => Some(&finished.report.tasks),
+        _ => None,
+    });
+    let finals: BTreeMap<u32, Counts> = ended.flatten().copied().collect();
+    let none = TaskSnapshot::default();
+    let Outputs { states, past } = outputs;
+    let mut past = past.clone();
+    // The recorder still has some that a reload has ended, and that are not among the tasks any more.
+    let shown: BTreeSet<u32> = tasks.iter().map(|(_, task)| task.id).collect();
+    for state in states.iter().filter(|state| !shown.contains(&state.id)) {
+        PastLoss::add(&mut past, state);
+    }
+    let task = |(running, task): (&Running, &RunningTask)| {
+        let snapshot = view.task(task.id).unwrap_or(&none);
+        let output = states.binary_search_by_key(&task.id, |output| output.id).ok().map(|index| states[index].clone());
+        let progress = match finals.get(&task.id) {
+            Some(counts) => Progress::finished(*counts),
+            None => progress(running, snapshot, looks.is_some()),
+        };
+        let mut summary = task_summary(&task.terms, &running.config.name, progress, snapshot, output);
+        if let (Some(_), Some(spans)) = (looks, &snapshot.spans) {
+            summary.lateness_histogram_ns.clone_from(&spans.late);
+        }
+        match looks {
+            Some(looks) if running.end.is_none() => {
+                condition::show(&mut summary, running, task.id, &snapshot.health, looks);
+            }
+            Some(_) => condition::show_ended(&mut summary, &snapshot.health),
+            _ if running.watch.stalled().is_some_and(|(stalled, _)| stalled == task.id) => {
+                summary.state = TaskState::Stalled;
+            }
+            _ if running.end.is_none() && running.watch.sleeps_on() && !summary.disabled => {
+                summary.state = TaskState::Stalled;
+            }
+            _ => {}
+        }
+        summary
+    };
+    // Each goes to its place at once: two copies of ten thousand would be the most memory that the process ever has.
+    let mut kept = Vec::new();
+    for each in tasks {
+        let mut task = task(each);
+        add_past(&mut task, &mut past, now);
+        if keep(&task) {
+            kept.push(Box::new(task));
+        }
+    }
+    let ended = past.into_iter().map(|(task, PastLoss { path, lost, lost_at })| EndedRecordingSummary {
+        task,
+        path,
+        lost,
+        lost_age_ns: (now - lost_at).nanos().max(0),
+    });
+    let records = RecordsSummary { sent: view.sent, dropped: view.dropped };
+    let mut summary = summary(looks.is_some(), host, workers, kept.into_iter(), ended.collect(), records);
+    summary.before_reload_dropped = view.before_reload_dropped;
+    summary.shadow = set.is_shadow;
+    summary
+}
+
+/// Adds what the recording of this task lost before a reload restarted it.
+fn add_past(task: &mut TaskSummary, past: &mut BTreeMap<String, PastLoss>, now: Instant) {
+    let Some(recorded) = &mut task.recorded else { return };
+    let Some(PastLoss { lost, lost_at, .. }) = past.remove(&task.task) else { return };
+    recorded.lost += lost;
+    recorded.lost_before_reload = lost;
+    let age = (now - lost_at).nanos().max(0);
+    recorded.lost_age_ns = Some(recorded.lost_age_ns.map_or(age, |since| since.min(age)));
+}
+
+/// Of a task whose final counts are not known.
+fn progress(running: &Running, snapshot: &TaskSnapshot, runs: bool) -> Progress {
+    match &running.end {
+        Some(WorkerEnd::Finished(_)) => Progress::finished(Counts::default()),
+        _ if runs => snapshot.health.progress,
+        _ => snapshot.health.progress.given_up(),
+    }
+}
+
+fn worker_summary(
+    running: &Running,
+    memory_locked: bool,
+    view: &View,
+    now: Instant,
+    looks: Option<StallLooks>,
+) -> WorkerSummary {
+    let elapsed = running.began.map_or(Span::ZERO, |began| now - began);
+    let used = match &running.end {
+        Some(WorkerEnd::Finished(finished)) => {
+            let Report { wakes, spun, fell_short, .. } = finished.report;
+            Used { elapsed, cpu_time: finished.cpu, wakes, spun, fell_short }
+        }
+        _ => {
+            let cpu_time = thread::cpu_time_of(running.worker.id()).unwrap_or(Span::ZERO);
+            let (wakes, spun) = running.worker.rested();
+            Used { elapsed, cpu_time, wakes, spun, fell_short: running.worker.falls_short() }
+        }
+    };
+    let granted = &running.granted;
+    let (cpu_share, spin_share) = used.shares();
+    let share_now = looks.and_then(|_| running.meter.share());
+    WorkerSummary {
+        worker: running.config.name.clone(),
+        cpu: if let [cpu] = granted.cpus[..] { Some(cpu) } else { None },
+        clock: running.config.clock.word(),
+        clock_steps: running.clock.as_ref().map_or(0, |clock| clock.steps),
+        clock_step: running
+            .clock
+            .as_ref()
+            .and_then(|clock| clock.latest)
+            .map(|step| ClockStepSummary { by_ns: step.by.nanos(), age_ns: (now - step.at).nanos().max(0) }),
+        granted: GrantedSummary {
+            policy: granted.policy.into(),
+            priority: granted.priority,
+            memory_locked,
+            cpus: granted.cpus.clone(),
+        },
+        refused: granted.refused.iter().map(ToString::to_string).collect(),
+        asked: asked(&running.config),
+        stalled_ns: looks.and_then(|looks| running.stall(looks)).map(|stall| stall.lasting.nanos()),
+        cpu_share_now: share_now.map(|shares| shares.cpu),
+        cpu_share_now_ns: share_now.map(|shares| shares.over.nanos()),
+        spin_share_now: share_now.map(|shares| shares.spin),
+        cpu_share,
+        spin_share,
+        spin_target_affordable: target_affordable(&running.config, used.fell_short),
+        wakes: used.wakes,
+        oversleep_ns: view.oversleeps.get(&running.number).cloned().unwrap_or_default(),
+    }
+}
+
+/// Whether its spin tail's target can be paid; `None`: it has none.
+pub(crate) fn target_affordable(config: &WorkerConfig, fell_short: bool) -> Option<bool> {
+    matches!(config.spin, Spin::Auto { target: Some(_), .. }).then_some(!fell_short)
+}
+
+/// What a worker asks for.
+pub(crate) fn asked(config: &WorkerConfig) -> AskedSummary {
+    let (policy, priority) = match config.scheduling {
+        Scheduling::Fifo { priority } => ("fifo", priority),
+        Scheduling::Rr { priority } => ("rr", priority),
+        Scheduling::Deadline { .. } => ("deadline", 0),
+        Scheduling::Other => ("other", 0),
+    };
+    AskedSummary { policy, priority, cpus: config.cpus.clone() }
+}

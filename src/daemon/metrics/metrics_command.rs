@@ -1,0 +1,50 @@
+//! What the metrics thread is asked to do, and what it has to know of a worker or a task before its first record. Only types.
+
+use super::view::{Depth, View};
+use crate::channels::{TickReceiver, Traffic};
+use crate::config::WorkerConfig;
+use crate::metrics::TaskFacts;
+use crate::sys::clock::KernelClock;
+use crate::sys::thread::ThreadId;
+use crate::worker::{Ended, Granted, Panic};
+use crossbeam_channel::{Receiver, Sender};
+use std::sync::Arc;
+
+/// What one worker sends.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    pub(crate) ticks: TickReceiver,
+    pub(crate) panics: Receiver<Panic>,
+}
+
+/// A worker as the metrics have to know it before its first record.
+pub(crate) struct NewWorker {
+    pub(crate) number: usize, // never given twice
+    pub(crate) config: WorkerConfig,
+    pub(crate) granted: Granted,
+    pub(crate) thread: ThreadId,
+    pub(crate) feed: Feed,
+}
+
+/// A task as the metrics have to know it before its first record.
+pub(crate) struct NewTask {
+    pub(crate) id: u32,
+    pub(crate) facts: TaskFacts,
+    /// The clock its releases are on.
+    pub(crate) clock: KernelClock,
+    /// Its ticks are recorded, and counted here.
+    pub(crate) recorded: Option<Arc<Traffic>>,
+}
+
+/// A request to the metrics thread.
+pub(crate) enum Command {
+    AddWorker(Box<NewWorker>),
+    AddTasks(Vec<NewTask>),
+    FinishTasks(Vec<u32>),
+    RemoveTasks(Vec<u32>),
+    RemoveWorkers(Vec<usize>),
+    TasksEnded(Ended),
+    GiveUp(Vec<u32>, Option<u32>),
+    Look(Depth, Sender<View>),
+    Finish,
+}

@@ -1,0 +1,90 @@
+//! From the metrics thread to the recorder: the ticks of tasks that are recorded with them, and which tasks have ended.
+//!
+//! Neither end waits for the other. Ticks that find no room are counted.
+
+use crate::channels::{TickRecord, Traffic};
+use crate::metrics::{By, Verdicts};
+use crate::recording::{RecordedTick, Why, Whys};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The most ticks between the two: more than come while a disk hesitates for a second.
+pub(crate) const ROOM: usize = 1 << 18;
+
+/// What the metrics thread hands to the recorder.
+#[derive(Debug)]
+pub(crate) enum Fed {
+    Tick(RecordedTick),
+    /// Nothing more comes of this task, neither ticks nor values nor blocks.
+    Last(u32),
+    /// The same, and the task leaves the set.
+    Ended(u32),
+}
+
+/// The metrics thread's end.
+#[derive(Debug)]
+pub(crate) struct TickFeed {
+    sender: Sender<Fed>,
+    recorded: BTreeMap<u32, Arc<Traffic>>,
+}
+
+/// Both ends. The channel grows as needed; most runs need none of it.
+pub(crate) fn feed() -> (TickFeed, Receiver<Fed>) {
+    let (sender, receiver) = unbounded();
+    (TickFeed { sender, recorded: BTreeMap::new() }, receiver)
+}
+
+impl TickFeed {
+    /// From now on the ticks of this task are recorded, and counted in `traffic`.
+    pub(crate) fn add(&mut self, id: u32, traffic: Arc<Traffic>) {
+        self.recorded.insert(id, traffic);
+    }
+
+    /// This task runs no more, and its last tick was offered: its recording can be finished.
+    pub(crate) fn finish(&self, id: u32) {
+        let _ = self.sender.send(Fed::Last(id));
+    }
+
+    /// This task has ended, and its last tick was offered. The recorder learns of it after all of its ticks.
+    pub(crate) fn remove(&mut self, id: u32) {
+        self.recorded.remove(&id);
+        // Fails once the recorder has ended, which is of no consequence.
+        let _ = self.sender.send(Fed::Ended(id));
+    }
+
+    /// Hands over a tick, if it is recorded, with why releases were missed in it; `name` says who did it.
+    pub(crate) fn offer(&self, record: &TickRecord, verdicts: &Verdicts, name: impl Fn(By) -> String) {
+        let Some(traffic) = self.recorded.get(&record.task) else { return };
+        let [before, overrun, after] = [verdicts.before, verdicts.overrun, verdicts.after].map(|verdict| {
+            let verdict = verdict?;
+            let by = verdict.by.map(|by| name(by).into());
+            Some(Why { cause: Some(verdict.cause), by, count: verdict.count })
+        });
+        let some = before.is_some() || overrun.is_some() || after.is_some();
+        let tick = RecordedTick {
+            task: record.task,
+            n: record.n,
+            release: record.release,
+            lateness: record.lateness,
+            response: record.response,
+            skipped: record.skipped(),
+            woke: record.woke,
+            oversleep: record.oversleep,
+            missed: some.then(|| Box::new(Whys { before, overrun, after })),
+        };
+        traffic.count(self.sender.len() < ROOM && self.sender.send(Fed::Tick(tick)).is_ok());
+    }
+}
+
+/// Everything in a channel, and whether its last sender has gone.
+pub(crate) fn waiting<T>(receiver: &Receiver<T>) -> (Vec<T>, bool) {
+    let mut taken = Vec::new();
+    loop {
+        match receiver.try_recv() {
+            Ok(one) => taken.push(one),
+            Err(TryRecvError::Empty) => return (taken, false),
+            Err(TryRecvError::Disconnected) => return (taken, true),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What the metrics thread answers to a look at its counts. Plain values.
+
+use crate::kinds::alarm::AlarmState;
+use crate::metrics::{BeforeReloadDropped, Distribution, TaskSnapshot};
+use std::collections::BTreeMap;
+
+/// How much a look takes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// Everything.
+    Full,
+    /// The same, for the last time: what later looks would need is let go.
+    Last,
+    /// No distributions, whose percentiles take long where there are many tasks.
+    Brief,
+}
+
+/// What the metrics show at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct View {
+    pub(crate) tasks: Vec<(u32, TaskSnapshot)>, // in the order of their numbers
+    pub(crate) oversleeps: BTreeMap<usize, Distribution>,
+    pub(crate) before_reload_dropped: Option<BeforeReloadDropped>,
+    pub(crate) alarms: Option<Vec<AlarmState>>, // by their tasks; none: there are no alarms
+    pub(crate) sent: u64,
+    pub(crate) dropped: u64,
+}
+
+impl View {
+    pub(crate) fn task(&self, id: u32) -> Option<&TaskSnapshot> {
+        self.position(id).map(|position| &self.tasks[position].1)
+    }
+
+    /// Takes the distributions over from an earlier one, which keeps none.
+    pub(super) fn inherit_spans(&mut self, mut earlier: Self) {
+        for (id, task) in &mut self.tasks {
+            task.spans = earlier.position(*id).and_then(|position| earlier.tasks[position].1.spans.take());
+        }
+    }
+
+    fn position(&self, id: u32) -> Option<usize> {
+        self.tasks.binary_search_by_key(&id, |(id, _)| *id).ok()
+    }
+}

@@ -1,0 +1,373 @@
+//! The guard thread: has the safe value written of each output whose task has stopped ticking, and those of all outputs when the process is
+//! about to end, or a worker has kept its CPU for too long.
+//!
+//! It sleeps, and between two sleeps looks at a counter of each output. Above every worker in priority, where that is granted, so that one
+//! which keeps a CPU to itself does not keep this thread from it. A write may block for as long as the device takes: others make them
+//! (`safe_writers`). There is no such thread without outputs.
+
+use super::guard_grant::GuardGrant;
+use super::guard_look::{AGAIN_EVERY, Look, Said};
+use super::held_output;
+use super::readback_thread::ReadbackThread;
+use super::safe_orders::{Ordered, SafeOrders};
+use super::safe_writers::{Wrote, safe_writers};
+use crate::log::Message;
+use crate::metrics::{GuardSummary, TaskSummary};
+use crate::safety::{Guard, HeldFor, MadeSafe};
+use crate::sys::clock::{KernelClock, pause};
+use crate::sys::signals;
+use crate::sys::thread::{helper, let_all_end};
+use crate::time::{Clock, Instant, Span};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
+use tracing::{error, warn};
+
+/// How often it looks.
+const LOOK_EVERY: Span = Span::from_millis(10);
+
+/// Of a longer time between two looks only this counts: the process was stopped meanwhile, and the workers with it.
+const AT_MOST: Span = Span::from_millis(40);
+
+/// How long main waits for the writes at the end of a run: for a device that does not respond, or processor time that there is not.
+const PATIENCE: Span = Span::from_seconds(4);
+
+/// A write that takes longer is reported.
+const LONG: Span = Span::from_seconds(1);
+
+/// The thread, if there is one, as main and the builder see it.
+#[derive(Debug, Default)]
+pub(crate) struct GuardThread {
+    guards: Mutex<Vec<Weak<Guard>>>, // of the outputs of this daemon
+    orders: SafeOrders,
+    running: AtomicBool, // there is a thread
+    settled: AtomicU64,
+    grant: Arc<GuardGrant>,
+    readbacks: Arc<ReadbackThread>,
+}
+
+impl GuardThread {
+    /// Watches over these outputs as well.
+    pub(crate) fn add(&self, opened: Vec<Weak<Guard>>) {
+        let mut guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner);
+        guards.retain(|guard| guard.strong_count() > 0);
+        guards.extend(opened);
+    }
+
+    /// Those of the outputs that are open and have begun, in the order in which they were opened. While a reload hands a target over to another
+    /// task it is in the care of that one: who gives it away ticks no more, and that is no fault.
+    pub(crate) fn guards(&self) -> Vec<Arc<Guard>> {
+        latest(self.open().into_iter().filter(|guard| guard.has_begun()).collect())
+    }
+
+    /// The same without waiting for who has the list locked, a thread that a worker may keep from its CPU: then those that were `known` before.
+    fn guards_unless_locked(&self, known: &mut Vec<Weak<Guard>>) -> Vec<Arc<Guard>> {
+        match self.guards.try_lock() {
+            Ok(guards) => known.clone_from(&guards),
+            Err(TryLockError::Poisoned(guards)) => known.clone_from(&guards.into_inner()),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        latest(known.iter().filter_map(Weak::upgrade).filter(|guard| guard.has_begun()).collect())
+    }
+
+    /// Enters into these tasks which of them another thread holds at their safe values, and what is in force therefore.
+    pub(crate) fn show_held(&self, tasks: &mut [Box<TaskSummary>], now: Instant) {
+        for guard in self.guards() {
+            if let Some(task) = tasks.iter_mut().find(|task| task.task == guard.task()) {
+                held_output::show(task, &guard, now);
+            }
+        }
+    }
+
+    /// The same with those that are to begin: what is to be known of them has to be there before they write.
+    pub(crate) fn planned(&self) -> Vec<Arc<Guard>> {
+        latest(self.open().into_iter().filter(|guard| guard.is_open()).collect())
+    }
+
+    fn open(&self) -> Vec<Arc<Guard>> {
+        self.guards.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Of each output that does not hold its safe value though it should: why.
+    pub(crate) fn troubles(&self) -> Vec<String> {
+        self.guards().iter().filter_map(|guard| guard.trouble()).collect()
+    }
+
+    /// How many outputs that had ended without their safe values have these now: their targets are to be closed.
+    pub(crate) fn settled(&self) -> u64 {
+        self.settled.load(Ordering::SeqCst)
+    }
+
+    /// A start was refused: says which of its outputs are left without their safe values.
+    pub(crate) fn report_owed(&self) {
+        for guard in self.guards().iter().filter(|guard| guard.is_wanted()) {
+            let (task, what) = (guard.task(), guard.says());
+            error!(
+                task,
+                "{task}: its safe value, {what}, could not be written and is still owed: if there is a runtime directory, the next start or `hertzd safe` \
+                 writes it"
+            );
+        }
+    }
+
+    /// The thread that reads the targets of outputs back.
+    pub(crate) fn readbacks(&self) -> &ReadbackThread {
+        &self.readbacks
+    }
+
+    /// Makes the thread, if there is none yet and there are outputs. `highest`: the priority of the workers, at most; the thread goes above it.
+    ///
+    /// # Errors
+    /// The system's reason why there is no thread.
+    pub(crate) fn guard(self: &Arc<Self>, highest: Option<u8>) -> io::Result<()> {
+        self.grant.be_above(highest);
+        let guards = self.planned();
+        if guards.iter().any(|guard| guard.readback().is_some()) {
+            let shared = self.clone();
+            self.readbacks.start(move || shared.guards())?;
+        }
+        if guards.is_empty() || self.running.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let shared = self.clone();
+        helper::spawn("hertzd-guard", move || shared.run())?;
+        self.running.store(true, Ordering::Relaxed);
+        signals::hold_second_end();
+        Ok(())
+    }
+
+    /// The priority that the thread asked for, and has; `None`: there is no thread.
+    pub(crate) fn summary(&self) -> Option<GuardSummary> {
+        self.grant.summary()
+    }
+
+    /// Asks for the safe values of all outputs, now. Does not wait.
+    pub(crate) fn make_safe(&self) {
+        self.orders.give();
+    }
+
+    /// The same at the end of a run: waits until they are written, for a limited time. Returns which were not, and why.
+    pub(crate) fn make_safe_and_wait(&self) -> Option<String> {
+        if !self.running.load(Ordering::Relaxed) {
+            return None;
+        }
+        let order = self.orders.give_last();
+        let until = KernelClock::monotonic().now() + PATIENCE;
+        while !self.orders.is_done(order) {
+            if KernelClock::monotonic().now() > until {
+                let late = self.troubles();
+                let late = if late.is_empty() {
+                    "the thread that writes them gets no processor time".into()
+                } else {
+                    late.join("; ")
+                };
+                let text = format!("not all safe values were written within {PATIENCE}: {late}");
+                warn!("{text}");
+                return Some(text);
+            }
+            pause(Span::from_millis(1));
+        }
+        None
+    }
+
+    fn run(&self) {
+        let mut asked = 0; // which priority
+        self.grant.promote_guard(&mut asked);
+        let mut writers = safe_writers(self.grant.clone());
+        let clock = KernelClock::monotonic();
+        let (mut looks, mut before): (BTreeMap<usize, Look>, Instant) = (BTreeMap::new(), clock.now());
+        let (mut taken, mut known) = (0, Vec::new()); // orders; guards
+        loop {
+            let wrote = writers.wait(LOOK_EVERY);
+            self.grant.promote_guard(&mut asked);
+            let now = clock.now();
+            let passed = (now - before).min(AT_MOST);
+            before = now;
+            let mut said = Vec::new();
+            for Wrote { guard, safe: MadeSafe { result, trip, overlapped } } in wrote {
+                guard.set_hanging(false);
+                let look = looks.entry(key(&guard)).or_default();
+                if result.is_ok() {
+                    guard.is_held_now(now);
+                }
+                if result.is_ok() && !overlapped {
+                    self.settled.fetch_add(guard.settle(trip).into(), Ordering::SeqCst);
+                }
+                let still = if look.expected { Span::ZERO } else { look.still_before };
+                said.push((guard, still, look.wrote(result, overlapped)));
+            }
+            let (Ordered { latest, is_last }, second_end) = (self.orders.look(), signals::second_end());
+            let ends = second_end.is_some() || is_last;
+            let all = latest > taken || second_end.is_some() && taken < u64::MAX;
+            taken = if second_end.is_some() { u64::MAX } else { latest };
+            let (guards, mut hanging) = (self.guards_unless_locked(&mut known), Vec::new());
+            // No worker begins before the last output has, and a device may take its time for that.
+            let begins = known.iter().filter_map(Weak::upgrade).any(|guard| guard.is_open() && !guard.has_begun());
+            looks.retain(|at, look| look.under_way.is_some() || guards.iter().any(|guard| key(guard) == *at));
+            for guard in &guards {
+                if ends {
+                    guard.seal();
+                }
+                guard.end_hold();
+                let (look, owed) = (looks.entry(key(guard)).or_default(), guard.is_wanted());
+                let beats = guard.awaited_beats().filter(|beats| *beats > 0 || !begins);
+                if look.act(beats, guard.safe_after(), owed || all, ends, passed) {
+                    let for_another = if owed { HeldFor::Owed } else { HeldFor::Still };
+                    guard.is_to_be_held(if all { HeldFor::Order } else { for_another });
+                    look.begins(guard.tripped().is_some());
+                    writers.give(guard.clone());
+                }
+                if look.under_way.is_some_and(|since| since > LONG) {
+                    guard.set_hanging(true);
+                    if look.hangs(LONG) {
+                        hanging.push(guard.clone());
+                    }
+                }
+            }
+            writers.keep_up();
+            // Every value is on its way before anything is said of any.
+            for (guard, still, result) in said {
+                say(&guard, still, result);
+            }
+            hanging.iter().for_each(|guard| say_it_hangs(guard));
+            if looks.values().all(|look| look.is_done(ends)) {
+                self.orders.are_done(latest);
+                if let Some(signal) = second_end {
+                    let_all_end();
+                    std::process::exit(128 + signal);
+                }
+            }
+        }
+    }
+}
+
+/// Of each target the one that was opened last.
+fn latest(open: Vec<Arc<Guard>>) -> Vec<Arc<Guard>> {
+    let is_latest = |at: &usize| !open[at + 1..].iter().any(|later| later.has_target_of(&open[*at]));
+    (0..open.len()).filter(is_latest).map(|at| open[at].clone()).collect()
+}
+
+fn key(guard: &Arc<Guard>) -> usize {
+    Arc::as_ptr(guard).addr()
+}
+
+/// Says what was written, or not. `still`: its task has not ticked for so long, and that is why; zero: it is not.
+fn say(guard: &Guard, still: Span, result: Said) {
+    let (message_id, task, still_ns) = (Message::OutputSafe.id(), guard.task(), still.nanos());
+    let stands = if still > Span::ZERO { format!("has not ticked for {still}, and ") } else { String::new() };
+    match result {
+        Said::Failed(reason) => error!(
+            message_id,
+            task,
+            still_ns,
+            "{task}: {stands}{} could not be written: {reason}; it is tried again every {AGAIN_EVERY}",
+            guard.says_unless_locked()
+        ),
+        Said::Written if guard.keeps_what_it_has() => error!(
+            message_id,
+            task,
+            still_ns,
+            "{task}: has not ticked for {still}; by safe = \"hold\" nothing was written: its target keeps what was written last, whether that is \
+             safe or not. It writes again when it has recovered"
+        ),
+        Said::Written => error!(
+            message_id,
+            task,
+            still_ns,
+            "{task}: has not ticked for {still}, so its safe value was written; it writes again when it has recovered"
+        ),
+        Said::AtLast => warn!(message_id, task, still_ns, "{task}: {} was written at last", guard.says_unless_locked()),
+        Said::Nothing => {}
+    }
+}
+
+fn say_it_hangs(guard: &Guard) {
+    let (message_id, task, what) = (Message::OutputSafe.id(), guard.task(), guard.says_unless_locked());
+    error!(
+        message_id,
+        task,
+        "{task}: {what} is being written, and the write has not returned for {LONG}: look at the device, or switch off what it drives"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::safety::{PlannedWrite, SafeWrite, Watched};
+
+    const STEP: Span = Span::from_millis(10);
+
+    /// Its safe value is written nowhere.
+    struct Nowhere;
+
+    impl SafeWrite for Nowhere {
+        fn write_safe(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn plan(&self) -> Vec<PlannedWrite> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn one_that_takes_a_target_over_is_watched_from_the_hand_over_on() {
+        let (short, long) = (Span::from_millis(50), Span::from_millis(300));
+        let watched = Arc::<Watched>::default();
+        let guard = |task| Guard::new(task, watched.clone(), (short, long), Some(Box::new(Nowhere)));
+        let (first, thread) = (guard("first"), GuardThread::default());
+        first.begins();
+        first.beat();
+        let second = guard("second");
+        thread.add(vec![Arc::downgrade(&first), Arc::downgrade(&second)]);
+        let names = |guards: Vec<Arc<Guard>>| guards.iter().map(|guard| guard.task().to_owned()).collect::<Vec<_>>();
+        assert_eq!([names(thread.guards()), names(thread.planned())], [["first"], ["second"]]);
+        second.begins();
+        assert_eq!(names(thread.guards()), ["second"]);
+        let (mut known, mut none) = (Vec::new(), Vec::new());
+        assert_eq!(names(thread.guards_unless_locked(&mut known)), ["second"]);
+        let locked = thread.guards.lock().unwrap();
+        assert_eq!(names(thread.guards_unless_locked(&mut known)), ["second"], "nothing is waited for");
+        assert!(thread.guards_unless_locked(&mut none).is_empty());
+        drop(locked);
+        let mut look = Look::default();
+        let mut looks = |most: u64| {
+            (0..most).find(|_| look.act(second.awaited_beats(), second.safe_after(), false, false, STEP)).inspect(
+                |_| {
+                    look.begins(false);
+                    look.wrote(Ok(()), false);
+                },
+            )
+        };
+        assert_eq!(looks(20), None, "before its first tick it may take its time");
+        first.beat();
+        assert_eq!(looks(60), Some(31), "from the last tick of the one before");
+        second.beat();
+        assert_eq!(looks(60), Some(6));
+        // A thread may be about to let go of them.
+        first.leaves();
+        assert_eq!(names(thread.planned()), ["second"]);
+        second.leaves();
+        assert!(thread.planned().is_empty(), "what is closed is in no plan");
+        drop((first, second));
+    }
+
+    #[test]
+    fn a_task_recovers_only_from_what_it_has_seen_and_never_at_the_end() {
+        let guard = Guard::new("a", Arc::default(), (STEP, STEP), Some(Box::new(Nowhere)));
+        assert!(guard.writing().is_some() && !guard.is_writing(), "until it is dropped");
+        guard.trip().unwrap();
+        let seen = guard.tripped().unwrap();
+        assert!(guard.writing().is_none());
+        guard.trip().unwrap();
+        guard.release(seen);
+        assert!(guard.writing().is_none(), "made safe again since");
+        guard.release(guard.tripped().unwrap());
+        let writing = guard.writing();
+        assert!(writing.is_some() && guard.is_writing());
+        guard.seal();
+        drop(writing);
+        assert!(guard.writing().is_none() && !guard.is_writing());
+    }
+}

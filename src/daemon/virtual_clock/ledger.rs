@@ -1,0 +1,144 @@
+//! Where the records of a simulation end: each tick is counted, judged, and told. No clock is read.
+
+use super::virtual_tasks::Shown;
+use crate::channels::{Counts, IdleWake, Sent, TickRecord, TickSink};
+use crate::config::Config;
+use crate::metrics::{Metrics, NoAccuser};
+use crate::worker::Control;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, PoisonError};
+
+/// One tick, as `simulate --json` prints it. Instants count from the worker's epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SimulatedTick<'a> {
+    /// Name of the task.
+    pub task: &'a str,
+    /// Index of the tick.
+    pub n: u64,
+    /// When it was meant to start.
+    pub release_ns: i128,
+    /// When it started.
+    pub started_ns: i128,
+    /// When it finished.
+    pub finished_ns: i128,
+    /// Releases given up before it, because something else held the worker, and when it had finished.
+    pub skipped: u64,
+    /// Its values, in the order of its columns; empty of a task that is only a script. `NaN`: it has none.
+    #[serde(skip)]
+    pub values: &'a [f64],
+}
+
+/// What went through the sink.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Played {
+    /// Records.
+    pub(crate) sent: u64,
+    /// Of each task, by number.
+    pub(crate) counts: Vec<Counts>,
+}
+
+impl Played {
+    pub(crate) fn of(config: &Config) -> Self {
+        Self { sent: 0, counts: vec![Counts::default(); config.tasks.len()] }
+    }
+}
+
+/// Where all records end: in the metrics, and printed.
+pub(crate) struct Ledger<'a> {
+    config: &'a Config,
+    pub(crate) metrics: &'a mut Metrics,
+    line: &'a mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,
+    pub(super) played: Played,
+    broken: Option<io::Error>,
+}
+
+impl<'a> Ledger<'a> {
+    pub(crate) fn new(
+        config: &'a Config,
+        metrics: &'a mut Metrics,
+        line: &'a mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,
+    ) -> Self {
+        Self { config, metrics, line, played: Played::of(config), broken: None }
+    }
+
+    /// Whether the run is to go on.
+    pub(crate) fn tick(&mut self, worker: usize, record: &TickRecord, values: &[f64]) -> bool {
+        self.played.sent += 1;
+        let counts = &mut self.played.counts[record.task as usize];
+        counts.ran += 1;
+        counts.skipped += record.skipped();
+        counts.overruns += u64::from(record.overrun);
+        counts.over_budget += u64::from(record.over_budget);
+        self.metrics.observe(worker, &Sent::Tick(*record));
+        self.metrics.take(record, &mut NoAccuser);
+        let line = SimulatedTick {
+            task: &self.config.tasks[record.task as usize].name,
+            n: record.n,
+            release_ns: record.release.nanos(),
+            started_ns: record.started().nanos(),
+            finished_ns: record.finished().nanos(),
+            skipped: record.skipped(),
+            values,
+        };
+        if self.broken.is_none() {
+            self.broken = (self.line)(line).err();
+        }
+        self.broken.is_none()
+    }
+
+    pub(super) fn woke_idle(&mut self, worker: usize, wake: IdleWake) {
+        self.metrics.observe(worker, &Sent::IdleWake(wake));
+        self.metrics.take_idle(worker, &wake);
+    }
+
+    pub(crate) fn finish(self) -> io::Result<Played> {
+        self.broken.map_or(Ok(self.played), Err)
+    }
+}
+
+/// Takes the records of one worker's loop.
+pub(crate) struct Lines<'a> {
+    pub(crate) worker: usize,
+    pub(crate) ledger: Ledger<'a>,
+    pub(crate) control: Arc<Control>,
+    pub(crate) shown: BTreeMap<u32, Shown>,
+}
+
+impl TickSink for Lines<'_> {
+    fn offer(&mut self, record: TickRecord) {
+        let shown = self.shown.get(&record.task).map(|shown| shown.lock().unwrap_or_else(PoisonError::into_inner));
+        if !self.ledger.tick(self.worker, &record, shown.as_deref().map_or(&[], Vec::as_slice)) {
+            self.control.stop();
+        }
+    }
+
+    fn woke_idle(&mut self, wake: IdleWake) {
+        self.ledger.woke_idle(self.worker, wake);
+    }
+}
+
+/// Hands the records of one of several loops over, with the values of each tick.
+pub(crate) struct Relay {
+    pub(crate) worker: usize,
+    pub(crate) shown: BTreeMap<u32, Shown>,
+    pub(super) relay: SyncSender<(usize, Sent, Vec<f64>)>,
+}
+
+/// How many records the loops may be ahead of the ledger.
+pub(super) const RELAYED_AHEAD: usize = 1_024;
+
+impl TickSink for Relay {
+    fn offer(&mut self, record: TickRecord) {
+        let shown =
+            self.shown.get(&record.task).map(|shown| shown.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        // The ledger takes until all have ended.
+        let _ = self.relay.send((self.worker, Sent::Tick(record), shown.unwrap_or_default()));
+    }
+
+    fn woke_idle(&mut self, wake: IdleWake) {
+        let _ = self.relay.send((self.worker, Sent::IdleWake(wake), Vec::new()));
+    }
+}

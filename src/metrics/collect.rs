@@ -1,0 +1,370 @@
+//! Where records meet: the judge sees those of all workers, and each task gets its own with the verdicts. Time comes with the records and as
+//! an argument. Nothing here waits; it may allocate.
+
+use super::before::BeforeReloadDropped;
+use super::cause::{By, Cause, Verdict, Verdicts};
+use super::event::Event;
+use super::facts::TaskFacts;
+use super::health::TaskHealth;
+use super::histogram::{Distribution, Histogram};
+use super::last_misses::{KEPT, Late};
+use super::machine::{Accuser, WorkerFacts};
+use super::pasts::Pasts;
+use super::recent::is_plain;
+use super::task::{TaskSnapshot, Totals};
+use super::tasks::Tasks;
+use super::weigh::Threads;
+use crate::channels::{Counts, IdleWake, InputAge, Sent, TickRecord};
+use crate::pacing::GivenUp;
+use crate::time::{Instant, Span};
+use std::collections::BTreeMap;
+
+/// With more tasks than this, what takes much memory for each is left out: the histogram in a snapshot, and all but the latest
+/// of what was missed.
+const MANY: usize = 1_024;
+
+type Workers = BTreeMap<usize, WorkerMetrics>; // by number
+
+#[derive(Debug)]
+struct WorkerMetrics {
+    name: String,
+    oversleep: Histogram,
+}
+
+/// Histograms, counts and causes of every task.
+///
+/// Workers and tasks have numbers, which are never given twice.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    workers: Workers,
+    tasks: Tasks,
+    waiting: Vec<u32>, // tasks that have something to tell, each once
+    pasts: Pasts,      // of those that have ended
+    totals: Totals,
+    threads: Threads,
+    now: Instant,                        // of the drain under way
+    unreported: Option<Vec<Unreported>>, // None: no flight recorder asks for it
+}
+
+/// Missed releases of a task that no record reports: when the first came up, if that is known, and why.
+pub(crate) type Unreported = (u32, Option<Instant>, Verdict);
+
+impl Metrics {
+    /// Adds the worker with this number.
+    pub(crate) fn add_worker(&mut self, number: usize, name: String, facts: WorkerFacts) {
+        self.workers.insert(number, WorkerMetrics { name, oversleep: Histogram::new(3) });
+        self.threads.add_worker(number, facts);
+    }
+
+    /// Forgets a worker that has ended, after the last of its tasks.
+    pub(crate) fn remove_worker(&mut self, number: usize) {
+        self.workers.remove(&number);
+        self.threads.remove_worker(number);
+    }
+
+    /// What causes are judged by beside the records, to be kept up to date.
+    pub(crate) fn threads(&mut self) -> &mut Threads {
+        &mut self.threads
+    }
+
+    /// Adds the task with this number.
+    pub(crate) fn add_task(&mut self, id: u32, facts: TaskFacts) {
+        self.tasks.add(id, facts);
+    }
+
+    /// Forgets a task that has ended, after its last events, but for what goes on where one of its name comes again.
+    pub(crate) fn remove_task(&mut self, id: u32) {
+        if let Some(task) = self.tasks.entered(id) {
+            self.pasts.add(task);
+        }
+        self.tasks.remove(id);
+        if self.pasts.are_many(self.tasks.len()) {
+            let running = self.tasks.iter().map(|task| task.facts.name.as_str()).collect();
+            self.pasts.drop_oldest(&running);
+        }
+    }
+
+    /// What tasks came to that have ended, and whose names are no longer known; `None`: all are.
+    pub(crate) fn before_reload_dropped(&self) -> Option<BeforeReloadDropped> {
+        self.pasts.dropped()
+    }
+
+    /// Whether there is a task with this number.
+    pub(crate) fn knows(&self, id: u32) -> bool {
+        self.tasks.knows(id)
+    }
+
+    /// What is known of a task.
+    pub(crate) fn facts(&self, id: u32) -> Option<&TaskFacts> {
+        Some(&self.tasks.get(id)?.facts)
+    }
+
+    /// From now on what no record reports is kept for [`unreported`](Self::unreported).
+    pub(crate) fn keep_unreported(&mut self) {
+        self.unreported = Some(Vec::new());
+    }
+
+    /// Takes what no record reports, since the last call.
+    pub(crate) fn unreported(&mut self) -> Vec<Unreported> {
+        self.unreported.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Records that follow are taken from their channel at `now`, on any clock that goes on.
+    pub(crate) fn drains_at(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    /// Looks at what [`take`](Self::take) or [`take_idle`](Self::take_idle) enters later. All that all workers sent and that may
+    /// bear on it comes first: who held up whom shows only in both.
+    pub(crate) fn observe(&mut self, worker: usize, sent: &Sent) {
+        match sent {
+            Sent::Tick(record) if self.knows(record.task) => self.threads.observe(worker, record),
+            Sent::Tick(_) => {}
+            Sent::IdleWake(wake) => self.threads.observe_idle(worker, wake),
+        }
+    }
+
+    /// Enters a wake-up that was observed, in order with the records of its worker.
+    pub(crate) fn take_idle(&mut self, worker: usize, wake: &IdleWake) {
+        if let (Some((asked, woke)), Some(worker)) = (wake.sleep, self.workers.get_mut(&worker)) {
+            worker.oversleep.add(woke - asked);
+        }
+        self.threads.judge_idle(worker, wake);
+    }
+
+    /// Enters a record that was observed; that of an unknown task is ignored. Returns why releases were missed in it. The
+    /// records of a worker come in their order.
+    pub(crate) fn take(&mut self, record: &TickRecord, accuser: &mut dyn Accuser) -> Verdicts {
+        let id = record.task;
+        let Some((worker, open)) = self.tasks.recent(id).map(|recent| (recent.worker(), recent.is_open())) else {
+            return Verdicts::default();
+        };
+        if !open && self.tasks.get(id).is_some_and(|task| task.health.is_given_up()) {
+            return Verdicts::default(); // its tick has returned after all, but its counts are final
+        }
+        if let (Some(oversleep), Some(worker)) = (record.oversleep, self.workers.get_mut(&worker)) {
+            worker.oversleep.add(oversleep);
+        }
+        if let Some(input) = record.age {
+            self.aged(id, record.n, input); // beside the ticks that are entered together
+        }
+        let plain = is_plain(record);
+        let terms = if plain { None } else { self.tasks.entered(id).map(|task| task.terms()) };
+        let verdicts = self.threads.judge(worker, record, terms.unwrap_or_default(), accuser);
+        if plain && self.tasks.add_plain(record) {
+            self.totals.ticks += 1;
+            self.totals.worst = self.totals.worst.max(record.lateness);
+            return verdicts;
+        }
+        let Some(task) = self.tasks.entered(id) else { return verdicts };
+        let oldest = task.enter(record, verdicts == Verdicts::default(), self.now, &mut self.totals);
+        if !task.waits && task.limiter.waits() {
+            task.waits = true;
+            self.waiting.push(id);
+        }
+        for verdict in verdicts.iter() {
+            let is_of_the_tick = verdicts.overrun.as_ref().is_some_and(|own| std::ptr::eq(own, verdict));
+            let worst = if is_of_the_tick { record.response } else { oldest };
+            self.count(id, verdict, Late { tick: Some(record.n), worst });
+        }
+        self.tasks.settled(id);
+        verdicts
+    }
+
+    /// Enters how old what tick `n` of a task took was.
+    fn aged(&mut self, id: u32, n: u64, InputAge { age, measured_by }: InputAge) {
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        task.aged(age);
+        let most = task.facts.max_latency;
+        if age <= most {
+            return;
+        }
+        let by = self.facts(measured_by).map(|facts| facts.name.clone());
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        task.late_chains.get_or_insert_default().add(by.as_deref());
+        task.limiter.note_late_chain(n, age, most, by);
+        if !std::mem::replace(&mut task.waits, true) {
+            self.waiting.push(id);
+        }
+    }
+
+    /// Counts the cause of a task's missed releases.
+    fn count(&mut self, id: u32, verdict: &Verdict, late: Late) {
+        let name = verdict.by.map(|by| self.name_of(by));
+        let kept = if self.tasks.len() > MANY { 1 } else { KEPT };
+        let Some(task) = self.tasks.entered(id) else { return };
+        task.count(verdict, name, late, kept, self.now);
+    }
+
+    /// Who it was, for people: the name of a task, `worker fast`, `stress-ng (pid 123)`, `steal`, `interrupts`.
+    pub(crate) fn name_of(&self, by: By) -> String {
+        match by {
+            By::Task(id) => self.facts(id).map_or("?", |facts| &facts.name).into(),
+            By::Worker(number) => format!("worker {}", worker_name(&self.workers, number)),
+            By::Program(program) => program.to_string(),
+            By::Steal => "steal".into(),
+            By::Interrupts => "interrupts".into(),
+        }
+    }
+
+    /// Enters releases of a task that no record reports.
+    pub(crate) fn take_given_up(&mut self, id: u32, given_up: GivenUp) {
+        let Some(task) = self.tasks.entered(id) else { return };
+        let GivenUp { count, oldest, at, disabled, .. } = given_up;
+        let mut verdict = self.threads.given_up(task.facts.worker, id, &given_up);
+        let (mut first, mut late) = (at - oldest, oldest);
+        if disabled {
+            // They were not late: nothing was supposed to run. Some of them have been entered as they came up.
+            let known = task.disabled();
+            (verdict.count, late) = (count.saturating_sub(known), Span::ZERO);
+            first = task.later(first, known);
+        } else {
+            task.lateness.add_missed(oldest, task.facts.period, count);
+            self.totals.worst = self.totals.worst.max(oldest);
+        }
+        self.take_unreported(id, 0, late, Some((first, at)), verdict);
+    }
+
+    /// Enters the final counts of a task, after its last record and what it gave up: what was missed in records that were
+    /// dropped is missed for an unknown cause.
+    pub(crate) fn take_counts(&mut self, id: u32, counts: &Counts) {
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        task.finals = Some(Box::new(*counts));
+        let overruns = counts.overruns.saturating_sub(task.overruns);
+        let skipped = counts.skipped.saturating_sub(task.skipped);
+        self.take_unreported(id, overruns, Span::ZERO, None, Verdict::plain(Cause::Unknown, overruns + skipped));
+    }
+
+    /// Enters what a task has missed whose worker is given up, because the tick of `hung` does not return: all that waits for
+    /// that tick is blocked by it. Nothing is known of the tick itself.
+    pub(crate) fn give_up(&mut self, id: u32, worker_now: Instant, hung: Option<u32>) {
+        let Some(task) = self.tasks.entered(id) else { return };
+        let (mut counts, mut open, mut oldest) = task.health.give_up(worker_now);
+        let mut first = worker_now - oldest;
+        if counts.disabled {
+            let known = task.disabled();
+            counts.skipped += known;
+            (open, oldest) = (open.saturating_sub(known), Span::ZERO);
+            first = task.later(first, known);
+        } else {
+            task.lateness.add_missed(oldest, task.facts.period, open);
+        }
+        self.take_counts(id, &counts);
+        let (own, (cause, by)) = match hung {
+            _ if counts.disabled => (0, (Cause::Disabled, None)),
+            Some(hung) if hung == id => (open.min(1), (Cause::OwnDebt, None)),
+            Some(hung) => (0, (Cause::Blocked, Some(By::Task(hung)))),
+            None => (open, (Cause::Unknown, None)),
+        };
+        let within = Some((first, worker_now));
+        self.take_unreported(id, 0, oldest, within, Verdict::plain(Cause::Unknown, own));
+        self.take_unreported(id, 0, oldest, within, Verdict { by, time: oldest, ..Verdict::plain(cause, open - own) });
+    }
+
+    /// Enters what `verdict` stands for: these overruns, and skipped releases, the oldest of which was `oldest` late. They came
+    /// up `within` this time, if it is known.
+    fn take_unreported(
+        &mut self,
+        id: u32,
+        overruns: u64,
+        oldest: Span,
+        within: Option<(Instant, Instant)>,
+        verdict: Verdict,
+    ) {
+        let Some(task) = self.tasks.entered(id).filter(|_| verdict.count > 0) else { return };
+        let skipped = verdict.count - overruns;
+        task.limiter.misses.note_unreported(overruns, skipped, oldest, within);
+        self.unreported.iter_mut().for_each(|kept| kept.push((id, within.map(|(first, _)| first), verdict)));
+        if !std::mem::replace(&mut task.waits, true) {
+            self.waiting.push(id);
+        }
+        for sum in [&mut task.overruns, &mut self.totals.overruns] {
+            *sum += overruns;
+        }
+        for sum in [&mut task.skipped, &mut self.totals.skipped] {
+            *sum += skipped;
+        }
+        self.count(id, &verdict, Late { tick: None, worst: oldest });
+    }
+
+    /// Hands the events that are due at `now` (any clock that goes on) to `tell`: of each kind at most one per task and
+    /// second, which stands for all since the one before. With `last`, all that is left. Costs time for those only that have
+    /// something to tell.
+    pub(crate) fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(&Event<'_>)) {
+        self.waiting.sort_unstable();
+        self.waiting.retain(|id| {
+            let Some(task) = self.tasks.get_mut(*id) else { return false };
+            task.tell(worker_name(&self.workers, task.facts.worker), now, last, &mut tell);
+            task.waits = task.limiter.waits();
+            task.waits
+        });
+    }
+
+    /// As [`tell`](Self::tell) with `last`, for one task.
+    pub(crate) fn tell_last(&mut self, id: u32, now: Instant, tell: impl FnMut(&Event<'_>)) {
+        if let Some(task) = self.tasks.get_mut(id) {
+            task.tell(worker_name(&self.workers, task.facts.worker), now, true, tell);
+        }
+    }
+
+    /// Totals so far.
+    pub(crate) fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// How late a worker's sleeps ended.
+    pub(crate) fn oversleep(&self, worker: usize) -> Distribution {
+        self.workers.get(&worker).map_or(Distribution::default(), |worker| worker.oversleep.distribution())
+    }
+
+    /// Enters what is due by now into the windows of a task, whose releases lie on a clock that shows `worker_now`, and what
+    /// it misses because it was ended. To be called at least once a second.
+    pub(crate) fn sample(&mut self, id: u32, worker_now: Instant) {
+        let Some(task) = self.tasks.sampled(id) else { return };
+        if let Some(late) = &mut task.late_chains {
+            late.sample(self.now);
+        }
+        if !task.health.sample(self.now, worker_now).counts.disabled {
+            return;
+        }
+        if let Some((missed, first, until)) = task.health.missed_since_ended(worker_now) {
+            let known = task.disabled();
+            let within = Some((task.later(first, known), until));
+            let verdict = Verdict::plain(Cause::Disabled, missed.saturating_sub(known));
+            self.take_unreported(id, 0, Span::ZERO, within, verdict);
+        }
+    }
+
+    /// How a task is doing.
+    pub(crate) fn health(&mut self, id: u32, worker_now: Instant) -> TaskHealth {
+        let Some(task) = self.tasks.sampled(id) else { return TaskHealth::default() };
+        let late_chains = task.late_chains.as_mut().map(|late| late.lately(self.now));
+        TaskHealth { late_chains, ..task.health.at(self.now, worker_now, task.facts.max_missed) }
+    }
+
+    /// Lets go of what only looks at a task need, after the last of them: with thousands of tasks the end of a run, when all of
+    /// them are looked at, is when the most memory is in use.
+    pub(crate) fn close(&mut self, id: u32) {
+        self.tasks.get_mut(id).into_iter().for_each(|task| task.health.close());
+    }
+
+    /// Of one task why releases were missed, and nothing else.
+    pub(crate) fn brief(&self, id: u32) -> TaskSnapshot {
+        let Some(task) = self.tasks.get(id) else { return TaskSnapshot::default() };
+        TaskSnapshot { before: self.pasts.of(&task.facts.name), ..task.brief() }
+    }
+
+    /// All that is known of one task, in numbers, but for how it is doing.
+    pub(crate) fn snapshot(&mut self, id: u32) -> TaskSnapshot {
+        let in_detail = self.tasks.len() <= MANY;
+        let Some(task) = self.tasks.entered(id) else { return TaskSnapshot::default() };
+        TaskSnapshot { before: self.pasts.of(&task.facts.name), ..task.snapshot(in_detail) }
+    }
+}
+
+fn worker_name(workers: &Workers, number: usize) -> &str {
+    workers.get(&number).map_or("?", |worker| &worker.name)
+}
+
+#[cfg(test)]
+mod tests;
