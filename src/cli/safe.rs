@@ -86,8 +86,8 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
         }
     }
     let others = if args.plan.is_none() { runtime::safe_plans_of_others() } else { Vec::new() };
-    let is_done_something = !all.done.is_empty();
-    if is_done_something && !others.is_empty() {
+    let has_done_something = !all.done.is_empty();
+    if has_done_something && !others.is_empty() {
         // Whatever the plans of others do.
         printed = all.done.print().and_then(|()| print_failed(&all.done));
     }
@@ -106,7 +106,7 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
         }
     }
     let All { mut done, owners, .. } = all;
-    if is_asked && !is_done_something && done.is_empty() {
+    if is_asked && !has_done_something && done.is_empty() {
         done.said.push("no daemon has left a plan of safe values behind: nothing to do".into());
         if effective_user() != 0 && args.plan.is_none() {
             done.said

@@ -267,6 +267,7 @@ fn holds(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> bool {
             .as_table()
             .is_some_and(|table| table.iter().any(|(key, value)| inside(&key.span()) || holds(value, span)))
 }
+
 /// Whether a task, a worker or an alarm may have this name.
 pub(crate) fn is_name(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';

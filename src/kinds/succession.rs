@@ -60,10 +60,10 @@ impl Succession {
         if self.own.has_begun() {
             return None;
         }
-        self.own.has_begun.store(true, Ordering::Relaxed);
-        let last = self.before.iter().find(|one| one.has_begun())?.get()?;
-        self.puts_out(last);
-        Some(last)
+        let last = self.before.iter().find(|one| one.has_begun()).and_then(|one| one.get());
+        last.into_iter().for_each(|last| self.puts_out(last));
+        self.own.has_begun.store(true, Ordering::Release); // who sees it sees what was taken over
+        last
     }
 
     /// This was put out; NaN: nothing is to be gone on from any more.
@@ -83,7 +83,7 @@ impl PutOut {
     }
 
     fn has_begun(&self) -> bool {
-        self.has_begun.load(Ordering::Relaxed)
+        self.has_begun.load(Ordering::Acquire)
     }
 }
 

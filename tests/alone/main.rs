@@ -19,6 +19,7 @@ static NOW: Mutex<(&str, usize)> = Mutex::new(("", 0));
 static ENDED: Condvar = Condvar::new();
 
 /// Held by a test while it runs.
+#[must_use = "its file's turn ends when this is dropped"]
 struct Turn;
 
 /// Waits for the tests of all files but `file` to end.

@@ -1,5 +1,5 @@
 //! Tests whose outcome depends on nothing but the sources: what is read, computed, documented and simulated. Time is an argument here, or
-//! that of the virtual clock. Cargo runs test programs in the order of their names, so this one comes before those that need real time.
+//! that of the virtual clock.
 
 #[path = "../cases/mod.rs"]
 mod cases;

@@ -1,5 +1,5 @@
 //! What the program does, seen from outside: each test starts it, and most wait for it. They are one test program, so that they wait side by
-//! side. Tests that take a processor, a disk or all connections from others are test programs of their own.
+//! side. Tests that take a processor, a disk or all connections from others are in tests/alone.
 
 #[path = "../desk/mod.rs"]
 mod desk;

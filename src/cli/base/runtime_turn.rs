@@ -1,7 +1,7 @@
-//! Starts of one user in the foreground follow each other where something is left: each takes over what all dead processes of that user have left. One
-//! beside it would find a target as a killed run has left it, and take that for what was there before hertzd.
+//! Foreground starts of one user take turns while a killed run has left something: each takes over what all dead processes of that user have left, and
+//! a second start beside it would take the killed run's value for what was there before hertzd.
 //!
-//! A lock on each of the user's places tells them, which only that user can open. It is waited for for a limited time, as a start may hang on a device.
+//! A turn is a `flock` on each of the user's places, which only that user can open. The wait is limited, because a start may hang on a device.
 
 use super::runtime_places::own_places;
 use crate::program;
@@ -15,11 +15,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tracing::{info, warn};
 
-/// How long a start waits for those before it, all of them together: longer than one waits for what it writes of what was left.
+/// How long a start waits for those before it, in all: longer than one waits for what it writes of what was left.
 const WAITS: Span = Span::from_seconds(5);
 const BETWEEN: Span = Span::from_millis(10);
 
-/// Waits until no other start of this user has its turn; locked, the places keep the next one out. One that cannot be had is left out.
+/// Waits for its turn, and keeps it while the files live. A place whose lock cannot be had is left out.
 pub(super) fn take_turn(own: &Dir) -> Vec<Arc<File>> {
     let clock = KernelClock::monotonic();
     let (began, mut is_said) = (clock.now(), false);
@@ -41,7 +41,7 @@ pub(super) fn take_turn(own: &Dir) -> Vec<Arc<File>> {
         match taken {
             Ok(lock) => turn.push(Arc::new(lock)),
             Err(TryLockError::WouldBlock) => warn!(
-                "another start of {name} has had {path} locked for {WAITS}, so this one goes on beside it: what that one has taken over from killed \
+                "another start of {name} still has {path} locked after this one has waited {WAITS} in all, so it goes on beside it: what that one has taken over from killed \
                  runs stays with it; if it hangs, look at its device, or stop it"
             ),
             Err(TryLockError::Error(_)) => {} // not every file system can do it

@@ -186,7 +186,7 @@ impl FoundPlan {
             match self.killed(writer.as_ref()) {
                 Some(it) if clock.now() - began > ENDS_WITHIN => {
                     return Some(format!(
-                        "{} (pid {}) was killed and has not ended for {ENDS_WITHIN}, so a disk or a device holds it up; continuing without it: \
+                        "{} (pid {}) was killed and has not ended yet, so a disk or a device holds it up; continuing without it: \
                          should a write of it be under way, it comes later than this one",
                         it.name, it.pid
                     ));

@@ -39,7 +39,7 @@ const LATCH: Key =
 const RESET: Key = Key::new(
     "reset",
     Value::Input,
-    "What ends a latched alarm, by rising from 0. A value that is not good is no fall.",
+    "What ends a latched alarm, by rising from 0. While it is bad, stale or missing, it keeps the state that it had last.",
 )
 .rules(&[Rule::when_on("latch").advice("write latch = true, or remove it")]);
 

@@ -62,7 +62,7 @@ const RECOVER_AFTER: Key =
         .default("\"1s\"")
         .rules(&[Rule::with(&["send"]), Rule::when("recover", &["auto"])]);
 const RESET: Key =
-    Key::new("reset", Value::Input, "Ends latched safe states when it rises above 0, of signals whose input is good. A value that is not good is no fall.")
+    Key::new("reset", Value::Input, "Ends latched safe states when it rises above 0, of signals whose input is good. While it is bad, stale or missing, it keeps the state that it had last.")
         .otherwise("only a new start of the task does")
         .rules(&[Rule::with(&["send"]), Rule::when("recover", &["latch"])]);
 const SAFE_AFTER: Key = Key::new(

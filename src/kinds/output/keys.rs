@@ -80,7 +80,7 @@ const RECOVER_AFTER: Key =
 const RESET: Key = Key::new(
     "reset",
     Value::Input,
-    "Ends a latched safe state when it rises above 0 while the input is good. A value that is not good is no fall.",
+    "Ends a latched safe state when it rises above 0 while the input is good. While it is bad, stale or missing, it keeps the state that it had last.",
 )
 .otherwise("only a new start of the task does")
 .rules(&[Rule::when("recover", &["latch"])]);

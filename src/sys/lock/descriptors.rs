@@ -13,10 +13,10 @@ use std::path::PathBuf;
 /// How a descriptor is open, of the `flags` in its `fdinfo`.
 const ACCESS: libc::c_int = libc::O_ACCMODE;
 
-/// How many descriptors are looked at of all processes of a user that is another one: who may have millions would decide how long that takes.
+/// So many descriptors of each other user are looked at: one who may have millions must not decide how long a search takes.
 pub(super) const OF_OTHERS: usize = 4_096;
 
-/// How much processor time a search takes for the processes of all other users together. It is no time of day: on a busy machine it finds as many.
+/// Processor time that a search may spend on all other users. It is not wall time, so that a busy machine finds just as much.
 const FOR_OTHERS: Span = Span::from_millis(200);
 
 /// Bytes of an `fdinfo` that are read: its locks come first.
@@ -97,7 +97,7 @@ pub(super) fn descriptors_of(pids: impl Iterator<Item = u32>) -> impl Iterator<I
     own.into_iter().flat_map(of).chain(others)
 }
 
-/// The same of one process, as one of its threads has them that has not ended: its main thread may have. `most`: so many threads and descriptors.
+/// The descriptors of one process, read from a thread that has not ended (its main thread may have). `most` limits both threads and descriptors.
 pub(super) fn descriptors(pid: u32, most: usize) -> Vec<PathBuf> {
     for thread in threads(pid).take(most) {
         match fs::read_dir(thread.join("fdinfo")) {

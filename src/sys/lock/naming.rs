@@ -1,5 +1,5 @@
-//! Names for those whose locks are passed over: they are for messages, and nothing waits for them. Any user who may read a file decides how much there
-//! is to look through until its lock is found. So one thread looks for all of them, one time after the other, and only while there are any.
+//! Finds who holds a lock that hertzd ignores, only to name them in messages; nothing waits for it. Any user who may read a file decides how much
+//! there is to look through until its lock is found, so one thread looks for all of them, and only while there are any.
 
 use super::holder::{Holder, Sought, of_locks};
 use crate::sys::clock::KernelClock;
@@ -90,8 +90,12 @@ fn look() {
     while let Some(all) = next() {
         let (sought, says): (Vec<_>, Vec<_>) = all.into_iter().unzip();
         let mut says: Vec<_> = says.into_iter().map(Some).collect();
-        of_locks(&sought, |index, holder| says[index].take().into_iter().for_each(|say| say(Some(holder.clone()))));
-        says.into_iter().flatten().for_each(|say| say(None));
+        // A message that panics must keep no other from being said.
+        let caught = |say: Say, holder| _ = helper::caught(|| say(holder));
+        of_locks(&sought, |index, holder| {
+            says[index].take().into_iter().for_each(|say| caught(say, Some(holder.clone())));
+        });
+        says.into_iter().flatten().for_each(|say| caught(say, None));
     }
 }
 

@@ -235,50 +235,18 @@ ip link del can0
 
 echo "# a bus without a carrier, which is how a controller leaves it that went off the bus: the kernel drops what is sent, and says nothing"
 ip link add can0 type vxcan peer name can1
-ip link set can1 up && ip link set can0 up
+ip link set can1 mtu 72 up && ip link set can0 mtu 72 up # frames of CAN FD as well
 carrier() { ip link set can1 "$1" && within 20 grep -qx "$2" /sys/class/net/can0/carrier; }
 carrier down 0
 candump -D -L can1 >>/tmp/dump 2>&1 &
 cp -p /tmp/plan.json /run/hertzd/safe-plan.json
-refuse "hertzd safe does not say that all is done" hertzd safe >/tmp/said 2>&1
-has "  but that no word came that the frame left" "$(cat /tmp/said)" 'no word has come that the frame left'
+said=$(hertzd safe 2>&1) && not_ok "hertzd safe says that all is done: $said"
+has "hertzd safe says that no word came that the frame left" "$said" 'no word has come that the frame left'
 check "  and the plan still has it" grep -q push /run/hertzd/safe-plan.json
 : >/tmp/dump
 carrier up 1
 check "when the bus is back it is sent" hertzd safe
 check "  which is seen" within 30 dumped '201#07D0FFAA00000000'
-carrier down 0
-setup <<'END'
-[task.ramp]
-kind = "profile"
-rate = 20
-shape = "ramp"
-from = 0
-to = 1000
-duration = "1000s"
-[task.source]
-kind = "expr"
-rate = 20
-inputs = { n = "ramp.out" }
-expression = "1 / (n - n)"
-[task.drive]
-kind = "can"
-rate = 20
-interface = "can0"
-write = "change"
-[[task.drive.send]]
-id = 0x201
-name = "torque"
-input = "source.out"
-start-bit = 0
-length = 8
-safe = 9
-END
-check "started without a carrier it runs" within 60 ticked drive 20
-: >/tmp/dump
-carrier up 1
-check "  and sends the safe value of its start once there is one" within 30 dumped '201#09'
-systemctl stop hertzd
 ip link del can0
 cat >/tmp/gone.toml <<'END'
 [task.a]
