@@ -391,6 +391,11 @@ impl Guard {
         let why = match self.watched.errno() {
             _ if self.watched.is_hanging() => "the write does not return".to_owned(),
             0 => return None,
+            // Of a CAN frame. Nothing else writes to what answers so late.
+            libc::ETIMEDOUT => {
+                "no word has come that it left (no other node acknowledges it, or the bus is off)".to_owned()
+            }
+            -1 if self.has_no_plan() => "its own write has failed".to_owned(),
             -1 => "it was written, but the device does not hold it".to_owned(),
             errno => io::Error::from_raw_os_error(errno).to_string(),
         };
