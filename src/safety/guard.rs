@@ -23,6 +23,10 @@ use std::sync::{Arc, OnceLock};
 use watched::LeftAt;
 pub(crate) use watched::{Watched, Writing};
 
+/// In place of an errno: no word came of a CAN frame; another error of hertzd's own.
+const NO_WORD: i32 = -2;
+const NO_NUMBER: i32 = -1;
+
 /// How long a safe write waits for one of the task's own that is under way, to come after it.
 const OWN_WRITE: Span = Span::from_millis(5);
 
@@ -353,9 +357,10 @@ impl Guard {
 
     /// What came of a safe write, for those who ask whether all is well.
     pub(crate) fn made_safe(&self, failed: Option<&io::Error>) {
-        let number = |error: &io::Error| match error.kind() {
-            io::ErrorKind::TimedOut => libc::ETIMEDOUT,
-            _ => error.raw_os_error().unwrap_or(-1),
+        let number = |error: &io::Error| match (error.raw_os_error(), error.kind()) {
+            (Some(errno), _) => errno,
+            (None, io::ErrorKind::TimedOut) => NO_WORD,
+            (None, _) => NO_NUMBER,
         };
         self.watched.set_errno(failed.map_or(0, number));
     }
@@ -391,12 +396,9 @@ impl Guard {
         let why = match self.watched.errno() {
             _ if self.watched.is_hanging() => "the write does not return".to_owned(),
             0 => return None,
-            // Of a CAN frame. Nothing else writes to what answers so late.
-            libc::ETIMEDOUT => {
-                "no word has come that it left (no other node acknowledges it, or the bus is off)".to_owned()
-            }
-            -1 if self.has_no_plan() => "its own write has failed".to_owned(),
-            -1 => "it was written, but the device does not hold it".to_owned(),
+            NO_WORD => "no word has come that it left (no other node acknowledges it, or the bus is off)".to_owned(),
+            NO_NUMBER if self.has_no_plan() => "its own write has failed".to_owned(),
+            NO_NUMBER => "it was written, but the device does not hold it".to_owned(),
             errno => io::Error::from_raw_os_error(errno).to_string(),
         };
         let (task, what) = (&self.task, self.says());

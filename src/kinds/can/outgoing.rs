@@ -254,7 +254,7 @@ impl Outgoing {
     pub(super) fn was_lost(&mut self) {
         (self.lost, self.sent) = (true, None);
         if self.is_safe() {
-            self.guard.made_safe(Some(&io::Error::from_raw_os_error(libc::ETIMEDOUT)));
+            self.guard.made_safe(Some(&io::ErrorKind::TimedOut.into()));
         }
     }
 
