@@ -1,11 +1,14 @@
 //! The file that a recording is written to: grown by whole pieces, finished and renamed, opened again when another program
 //! has moved or deleted it; and what was written to it and lost. May block; the time is [`RecordingFile::at`].
 
+mod store;
+
 use super::claim::{Claim, FileId};
 use super::content::Content;
 use super::layout::Header;
 use super::ledger::{Ledger, WriteCounts};
 use super::progress::returned;
+use super::storing::Storing;
 use super::{lines, rotation};
 use crate::config::RecordConfig;
 use crate::sys::entry::Entry;
@@ -53,8 +56,10 @@ pub(super) struct RecordingFile {
     claim: Option<Claim>,         // locked and not yet open
     open: Option<Open>,
     pub(super) current: Current,
+    storing: Storing,
     pub(super) at: Moment, // of the latest drain
     checked: Option<Instant>,
+    asked: Option<Instant>,            // what the disk has stored
     pub(super) tried: Option<Instant>, // to open or to rename, in vain
     named: i128,                       // the latest time, in UTC, that a finished file was named after
     finished: Vec<OsString>,           // of those to keep, the ones that were finished here, the oldest first
@@ -86,8 +91,10 @@ impl RecordingFile {
             claim: Some(claim),
             open: None,
             current,
+            storing: Storing::default(),
             at: Moment::default(),
             checked: None,
+            asked: None,
             tried: None,
             named: i128::MIN,
             finished: Vec::new(),
@@ -173,6 +180,7 @@ impl RecordingFile {
         self.files += 1;
         self.tried = None;
         self.ledger.begin(self.length());
+        self.storing.begin(self.length());
         self.open.iter_mut().for_each(|open| open.claim.keep());
         if let Some(gone) = self.gone.take() {
             self.warn(&format!("{gone}; a new file begins there"));
@@ -193,6 +201,9 @@ impl RecordingFile {
             return false;
         }
         let gone = if deleted { self.ledger.cut(0, |_| 0) } else { WriteCounts::default() };
+        if !deleted {
+            self.store_before_change();
+        }
         let gone = format!("the {gone} written to it are gone");
         let (what, rows) = match (deleted, self.path.exists()) {
             (true, true) => ("replaced", gone.as_str()),
@@ -306,6 +317,7 @@ impl RecordingFile {
         if whole != found {
             open.claim.file.set_len(whole).inspect_err(|_| self.checked = None)?;
         }
+        self.storing.shorten(whole);
         let before = std::mem::replace(&mut open.length, whole);
         Ok((before != whole).then_some(before))
     }
@@ -332,6 +344,7 @@ impl RecordingFile {
     /// The system's reason, when it could not be renamed; then it stays open and can be written on. Or the reason why the
     /// next one cannot be made.
     pub(super) fn retire(&mut self) -> io::Result<()> {
+        self.store_before_change();
         let Some(open) = &self.open else { return Ok(()) };
         // A tick may come later than what was recorded after it: the names are in the order of the files all the same, unless UTC
         // was set back meanwhile.
