@@ -30,6 +30,7 @@ struct DrainedTask {
     extremes: Vec<Option<Extremes>>,
     to_utc: i128, // what to add to its clock, at the latest drain
     at: Instant,  // the latest drain
+    unsent: u64,  // ticks whose records were dropped before they came here, once it has ended
     lost: u64,    // by its recording until then
     lost_at: Option<Instant>,
 }
@@ -72,7 +73,15 @@ impl Recorder {
             }
         }
         let extremes = vec![None; output.content.columns.len()];
-        self.tasks.push(DrainedTask { extremes, output, to_utc: 0, at: Instant::ZERO, lost: 0, lost_at: None });
+        self.tasks.push(DrainedTask {
+            extremes,
+            output,
+            to_utc: 0,
+            at: Instant::ZERO,
+            unsent: 0,
+            lost: 0,
+            lost_at: None,
+        });
     }
 
     /// Takes a tick, for the next [`drain`](Self::drain).
@@ -80,13 +89,14 @@ impl Recorder {
         self.ticks.push(tick);
     }
 
-    /// Removes tasks that have ended, after [`finish_of`](Self::finish_of).
-    pub(crate) fn remove(&mut self, ids: &[u32]) {
+    /// Removes tasks that have ended, after [`finish_of`](Self::finish_of), by their numbers; with the ticks of each that never came.
+    pub(crate) fn remove(&mut self, ids: &BTreeMap<u32, u64>) {
         if ids.is_empty() {
             return;
         }
-        self.finish_of(|id| ids.contains(&id));
-        for ended in self.tasks.extract_if(.., |task| ids.contains(&task.output.id)) {
+        self.finish_of(|id| ids.contains_key(&id));
+        for mut ended in self.tasks.extract_if(.., |task| ids.contains_key(&task.output.id)) {
+            ended.unsent = ids.get(&ended.output.id).copied().unwrap_or_default();
             let state = ended.state();
             let lost = PastLoss::add(&mut self.past, &state);
             if let (1.., Some(recorded)) = (lost, &state.recorded) {
@@ -286,7 +296,7 @@ impl DrainedTask {
         Some(RecordedSummary {
             path: recording.path().display().to_string(),
             rows: counts.rows,
-            lost: counts.lost + self.dropped(),
+            lost: counts.lost + self.dropped() + self.unsent,
             lost_before_reload: 0,
             replaced: self.queues().map(Traffic::replaced).sum(),
             blocks: counts.blocks,
@@ -358,8 +368,9 @@ mod tests {
         assert_eq!((recorded.rows, recorded.lost, recorded.files), (4, 1, 1));
         let text = std::fs::read_to_string(path).unwrap();
         assert_eq!(text.lines().nth(3), Some("2,1970-01-01T00:00:01.000000002Z,0,-1"));
-        recorder.remove(&[7]);
+        recorder.remove(&[(7, 41)].into());
         assert!(recorder.states().is_empty() && recorder.recordings.is_empty());
+        assert_eq!(recorder.past()["t"].lost, 1 + 41, "what found no room, and ticks that never came");
     }
 
     #[test]
