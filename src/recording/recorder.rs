@@ -8,7 +8,7 @@ use super::file::Moment;
 use super::output::{OutputState, PastLoss, TaskOutput};
 use super::progress;
 use super::recordings::Recording;
-use crate::channels::{BlockReceiver, Traffic};
+use crate::channels::{BlockReceiver, Extremes, Traffic};
 use crate::metrics::{RecordedSummary, ValueSummary};
 use crate::sys::clock::KernelClock;
 use crate::task::Column;
@@ -33,15 +33,6 @@ struct DrainedTask {
     unsent: u64,  // ticks whose records were dropped before they came here, once it has ended
     lost: u64,    // by its recording until then
     lost_at: Option<Instant>,
-}
-
-/// What is kept of a value.
-#[derive(Clone, Copy, Debug)]
-struct Extremes {
-    last: f64,
-    min: f64,
-    max: f64,
-    at: Instant, // the start of the tick that had the last, on the clock of its releases
 }
 
 /// A recording that is written to.
@@ -225,17 +216,16 @@ impl DrainedTask {
             let Some(row) = rows.take(values) else { break };
             some = true;
             for (seen, &value) in self.extremes.iter_mut().zip(row.values) {
-                if !value.is_nan() {
-                    let at = row.release + row.lateness;
-                    let Extremes { min, max, .. } =
-                        seen.unwrap_or(Extremes { last: value, min: value, max: value, at });
-                    *seen = Some(Extremes { last: value, min: value.min(min), max: value.max(max), at });
-                }
+                Extremes::add(seen, Extremes::of(row.n, row.release + row.lateness, value));
             }
             if let Some(recording) = &mut recording {
                 recording.row(*id, &row, row.release.nanos() + self.to_utc);
             }
         }
+        let extremes = &mut self.extremes;
+        rows.take_unseen(|column, unseen| {
+            extremes.get_mut(column).into_iter().for_each(|seen| Extremes::add(seen, unseen))
+        });
         let (Some(blocks), Some(recording)) = (blocks, &mut recording) else { return some };
         let mut bytes = 0;
         while bytes < BYTES_AT_A_TIME
@@ -362,7 +352,7 @@ mod tests {
         let states = recorder.states();
         let value = &states[0].values["v"];
         let parts = (value.last, value.min, value.max, value.unit.as_str());
-        assert_eq!(parts, (Some(0.5), Some(-1.0), Some(2.0), "m"));
+        assert_eq!(parts, (Some(9.0), Some(-1.0), Some(9.0), "m"), "also of the row that found no room");
         assert!(value.age_ns.is_some() && states[0].lost_at.is_some());
         let recorded = states[0].recorded.clone().unwrap();
         assert_eq!((recorded.rows, recorded.lost, recorded.files), (4, 1, 1));
