@@ -6,6 +6,7 @@
 
 mod block;
 mod evidence;
+mod extremes;
 mod format;
 mod input;
 mod latest;
@@ -19,6 +20,7 @@ mod tick;
 
 pub use block::{Block, BlockReceiver, BlockSender, Head, blocks};
 pub use evidence::{Evidence, EvidenceSource};
+pub(crate) use extremes::Extremes;
 pub use format::{AudioFormat, Column, Format, ImageFormat, SampleFormat, Shape};
 pub use input::{Input, InputSource, Quality, ValueName};
 pub(crate) use latest::Latest;

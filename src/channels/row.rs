@@ -2,7 +2,9 @@
 //!
 //! No clock is read; only [`rows`] allocates; neither side ever waits.
 
-use super::{Queue, Receiver, Sender, Traffic, channel};
+use super::extremes::WORDS;
+use super::mailbox::{self, mailbox};
+use super::{Extremes, Queue, Receiver, Sender, Traffic, channel};
 use crate::time::{Instant, Span};
 use std::sync::Arc;
 
@@ -30,6 +32,23 @@ const MOST_WORDS: usize = isize::MAX.unsigned_abs() / 64;
 pub struct RowSender {
     words: Sender<u64>,
     traffic: Arc<Traffic>,
+    unseen: Box<Unseen>,
+}
+
+/// Of the rows that found no room, the extremes of each value.
+#[derive(Debug)]
+struct Unseen {
+    columns: Box<[Option<Extremes>]>, // empty for a mailbox
+    to: mailbox::Sender,
+}
+
+impl Unseen {
+    fn keep(&mut self, row: Row<'_>) {
+        for (seen, &value) in self.columns.iter_mut().zip(row.values) {
+            Extremes::add(seen, Extremes::of(row.n, row.release + row.lateness, value));
+        }
+        self.to.post(self.columns.iter().flat_map(|seen| Extremes::words(*seen)));
+    }
 }
 
 /// The cool end of a task's queue of rows.
@@ -38,13 +57,17 @@ pub struct RowReceiver {
     words: Receiver<u64>,
     columns: usize,
     traffic: Arc<Traffic>,
+    unseen: mailbox::Receiver,
 }
 
 /// A queue for rows of `columns` values; a FIFO has room for `room` of them, at least one, and for fewer where so many cannot be had.
 pub fn rows(queue: Queue, room: usize, columns: usize) -> (RowSender, RowReceiver) {
     let traffic = Arc::new(Traffic::default());
-    let (sender, receiver) = channel(queue, capacity(room, HEAD + columns), HEAD + columns);
-    (RowSender { words: sender, traffic: traffic.clone() }, RowReceiver { words: receiver, columns, traffic })
+    let (words, receiver) = channel(queue, capacity(room, HEAD + columns), HEAD + columns);
+    let kept = vec![None; if queue == Queue::Fifo { columns } else { 0 }].into_boxed_slice();
+    let (to, unseen) = mailbox(kept.len() * WORDS);
+    let receiver = RowReceiver { words: receiver, columns, traffic: traffic.clone(), unseen };
+    (RowSender { words, traffic, unseen: Box::new(Unseen { columns: kept, to }) }, receiver)
 }
 
 /// Words for `room` rows of `words` words each: as many of them as [`MOST_WORDS`] has, and one at least.
@@ -53,14 +76,19 @@ fn capacity(room: usize, words: usize) -> usize {
 }
 
 impl RowSender {
-    /// Sends a row, whole or not at all. A row without room, or one that is replaced, is counted as dropped. Wait-free.
+    /// Sends a row, whole or not at all. A row without room, or one that is replaced, is counted as dropped; of one without room the
+    /// last, smallest and largest values are kept. Wait-free.
     pub fn offer(&mut self, row: Row<'_>) {
         let head = [row.n, word(row.release.nanos()), word(row.lateness.nanos().into())];
         let words = head.into_iter().chain(row.values.iter().map(|value| value.to_bits()));
         match &mut self.words {
             Sender::Fifo(producer) => {
                 let chunk = producer.write_chunk_uninit(HEAD + row.values.len());
-                self.traffic.count(chunk.map(|chunk| chunk.fill_from_iter(words)).is_ok());
+                let has_room = chunk.map(|chunk| chunk.fill_from_iter(words)).is_ok();
+                self.traffic.count(has_room);
+                if !has_room {
+                    self.unseen.keep(row);
+                }
             }
             Sender::Mailbox(sender) => self.traffic.count_posted(sender.post(words)),
         }
@@ -73,6 +101,13 @@ impl RowReceiver {
         match &mut self.words {
             Receiver::Fifo(consumer) => row(consumer.read_chunk(HEAD + self.columns).ok()?.into_iter(), values),
             Receiver::Mailbox(receiver) => row(receiver.take()?, values),
+        }
+    }
+
+    /// Hands out what the values had in all rows so far that found no room, by their columns, unless that was taken before.
+    pub(crate) fn take_unseen(&mut self, mut take: impl FnMut(usize, Option<Extremes>)) {
+        if let Some(mut words) = self.unseen.take() {
+            (0..self.columns).for_each(|column| take(column, Extremes::next(&mut words)));
         }
     }
 
@@ -119,6 +154,29 @@ mod tests {
         }
         assert!(receiver.take(&mut values).is_none());
         assert_eq!((receiver.traffic().sent(), receiver.traffic().dropped()), (3, 2));
+    }
+
+    #[test]
+    fn the_extremes_of_rows_without_room_arrive() {
+        let (mut sender, mut receiver) = rows(Queue::Fifo, 1, 3);
+        let mut offer = |n: u64, value: f64| {
+            let (release, values) = (Instant::from_nanos(i128::from(n) * 1_000), [value, f64::NAN, -value]);
+            sender.offer(Row { n, release, lateness: Span::from_nanos(7), values: &values });
+        };
+        let mut take = || {
+            let mut taken = Vec::new();
+            receiver.take_unseen(|column, seen| {
+                taken.extend(seen.map(|seen| (column, seen.n, seen.at.nanos(), seen.last, seen.min, seen.max)));
+            });
+            taken
+        };
+        offer(0, 99.0);
+        assert_eq!(take(), [], "this one had room");
+        [(1, 20.0), (2, 95.0), (3, 30.0)].into_iter().for_each(|(n, value)| offer(n, value));
+        assert_eq!(take(), [(0, 3, 3_007, 30.0, 20.0, 95.0), (2, 3, 3_007, -30.0, -95.0, -20.0)]);
+        assert_eq!(take(), []);
+        offer(4, 10.0);
+        assert_eq!(take()[0], (0, 4, 4_007, 10.0, 10.0, 95.0));
     }
 
     #[test]

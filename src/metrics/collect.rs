@@ -235,6 +235,11 @@ impl Metrics {
         self.take_unreported(id, overruns, Span::ZERO, None, Verdict::plain(Cause::Unknown, overruns + skipped));
     }
 
+    /// Ticks that a task has run, once its counts are final.
+    pub(crate) fn final_ticks(&self, id: u32) -> Option<u64> {
+        Some(self.tasks.get(id)?.finals.as_deref()?.ran)
+    }
+
     /// Enters what a task has missed whose worker is given up, because the tick of `hung` does not return: all that waits for
     /// that tick is blocked by it. Nothing is known of the tick itself.
     pub(crate) fn give_up(&mut self, id: u32, worker_now: Instant, hung: Option<u32>) {

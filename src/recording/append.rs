@@ -189,7 +189,8 @@ impl Writer for AppendFile {
         if self.file.is_gone() {
             self.file.close();
         }
-        if self.file.is_old() && self.file.length() > self.header.length() {
+        let has_holes = self.file.has_holes();
+        if (self.file.is_old() || has_holes) && self.file.length() > self.header.length() {
             self.retire();
         }
         self.open();
@@ -241,9 +242,9 @@ impl Writer for AppendFile {
     fn finish(&mut self) -> io::Result<()> {
         // With something to write that is done before it is written.
         let mended = if self.file.is_open() && self.pending.is_empty() { self.mend() } else { Ok(()) };
-        let written = self.flush();
-        self.file.close();
-        written.and(mended)
+        self.write();
+        self.file.finish();
+        self.file.flush().and(mended)
     }
 
     fn counts(&self, id: u32) -> WriteCounts {

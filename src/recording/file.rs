@@ -2,11 +2,13 @@
 //! has moved or deleted it; and what was written to it and lost. May block; the time is [`RecordingFile::at`].
 
 mod others;
+mod store;
 
 use super::claim::{Claim, FileId};
 use super::content::Content;
 use super::ledger::{Ledger, WriteCounts};
 use super::progress::returned;
+use super::storing::Storing;
 use super::{lines, rotation};
 use crate::config::RecordConfig;
 use crate::sys::entry::Entry;
@@ -54,8 +56,10 @@ pub(super) struct RecordingFile {
     claim: Option<Claim>,         // locked and not yet open
     open: Option<Open>,
     pub(super) current: Current,
+    storing: Storing,
     pub(super) at: Moment, // of the latest drain
     checked: Option<Instant>,
+    asked: Option<Instant>,            // what the disk has stored
     pub(super) tried: Option<Instant>, // to open or to rename, in vain
     named: i128,                       // the latest time, in UTC, that a finished file was named after
     finished: Vec<OsString>,           // of those to keep, the ones that were finished here, the oldest first
@@ -87,8 +91,10 @@ impl RecordingFile {
             claim: Some(claim),
             open: None,
             current,
+            storing: Storing::default(),
             at: Moment::default(),
             checked: None,
+            asked: None,
             tried: None,
             named: i128::MIN,
             finished: Vec::new(),
@@ -174,6 +180,7 @@ impl RecordingFile {
         self.files += 1;
         self.tried = None;
         self.ledger.begin(self.length());
+        self.storing.begin(self.length());
         self.open.iter_mut().for_each(|open| open.claim.keep());
         if let Some(gone) = self.gone.take() {
             self.warn(&format!("{gone}; a new file begins there"));
@@ -241,6 +248,7 @@ impl RecordingFile {
     /// The system's reason, when it could not be renamed; then it stays open and can be written on. Or the reason why the
     /// next one cannot be made.
     pub(super) fn retire(&mut self) -> io::Result<()> {
+        self.store_before_change();
         let Some(open) = &self.open else { return Ok(()) };
         // A tick may come later than what was recorded after it: the names are in the order of the files all the same, unless UTC
         // was set back meanwhile.

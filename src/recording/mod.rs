@@ -37,6 +37,7 @@ mod recorder;
 mod recordings;
 mod rotation;
 mod samples;
+mod storing;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::file::Moment;
 use super::output::{OutputState, PastLoss, TaskOutput};
 use super::progress;
 use super::recordings::Recording;
-use crate::channels::{BlockReceiver, Traffic};
+use crate::channels::{BlockReceiver, Extremes, Traffic};
 use crate::metrics::{RecordedSummary, ValueSummary};
 use crate::sys::clock::KernelClock;
 use crate::task::Column;
@@ -30,17 +30,9 @@ struct DrainedTask {
     extremes: Vec<Option<Extremes>>,
     to_utc: i128, // what to add to its clock, at the latest drain
     at: Instant,  // the latest drain
+    unsent: u64,  // ticks whose records were dropped before they came here, once it has ended
     lost: u64,    // by its recording until then
     lost_at: Option<Instant>,
-}
-
-/// What is kept of a value.
-#[derive(Clone, Copy, Debug)]
-struct Extremes {
-    last: f64,
-    min: f64,
-    max: f64,
-    at: Instant, // the start of the tick that had the last, on the clock of its releases
 }
 
 /// A recording that is written to.
@@ -72,7 +64,15 @@ impl Recorder {
             }
         }
         let extremes = vec![None; output.content.columns.len()];
-        self.tasks.push(DrainedTask { extremes, output, to_utc: 0, at: Instant::ZERO, lost: 0, lost_at: None });
+        self.tasks.push(DrainedTask {
+            extremes,
+            output,
+            to_utc: 0,
+            at: Instant::ZERO,
+            unsent: 0,
+            lost: 0,
+            lost_at: None,
+        });
     }
 
     /// Takes a tick, for the next [`drain`](Self::drain).
@@ -80,13 +80,14 @@ impl Recorder {
         self.ticks.push(tick);
     }
 
-    /// Removes tasks that have ended, after [`finish_of`](Self::finish_of).
-    pub(crate) fn remove(&mut self, ids: &[u32]) {
+    /// Removes tasks that have ended, after [`finish_of`](Self::finish_of), by their numbers; with the ticks of each that never came.
+    pub(crate) fn remove(&mut self, ids: &BTreeMap<u32, u64>) {
         if ids.is_empty() {
             return;
         }
-        self.finish_of(|id| ids.contains(&id));
-        for ended in self.tasks.extract_if(.., |task| ids.contains(&task.output.id)) {
+        self.finish_of(|id| ids.contains_key(&id));
+        for mut ended in self.tasks.extract_if(.., |task| ids.contains_key(&task.output.id)) {
+            ended.unsent = ids.get(&ended.output.id).copied().unwrap_or_default();
             let state = ended.state();
             let lost = PastLoss::add(&mut self.past, &state);
             if let (1.., Some(recorded)) = (lost, &state.recorded) {
@@ -215,17 +216,16 @@ impl DrainedTask {
             let Some(row) = rows.take(values) else { break };
             some = true;
             for (seen, &value) in self.extremes.iter_mut().zip(row.values) {
-                if !value.is_nan() {
-                    let at = row.release + row.lateness;
-                    let Extremes { min, max, .. } =
-                        seen.unwrap_or(Extremes { last: value, min: value, max: value, at });
-                    *seen = Some(Extremes { last: value, min: value.min(min), max: value.max(max), at });
-                }
+                Extremes::add(seen, Extremes::of(row.n, row.release + row.lateness, value));
             }
             if let Some(recording) = &mut recording {
                 recording.row(*id, &row, row.release.nanos() + self.to_utc);
             }
         }
+        let extremes = &mut self.extremes;
+        rows.take_unseen(|column, unseen| {
+            extremes.get_mut(column).into_iter().for_each(|seen| Extremes::add(seen, unseen))
+        });
         let (Some(blocks), Some(recording)) = (blocks, &mut recording) else { return some };
         let mut bytes = 0;
         while bytes < BYTES_AT_A_TIME
@@ -286,7 +286,7 @@ impl DrainedTask {
         Some(RecordedSummary {
             path: recording.path().display().to_string(),
             rows: counts.rows,
-            lost: counts.lost + self.dropped(),
+            lost: counts.lost + self.dropped() + self.unsent,
             lost_before_reload: 0,
             replaced: self.queues().map(Traffic::replaced).sum(),
             blocks: counts.blocks,
@@ -352,14 +352,15 @@ mod tests {
         let states = recorder.states();
         let value = &states[0].values["v"];
         let parts = (value.last, value.min, value.max, value.unit.as_str());
-        assert_eq!(parts, (Some(0.5), Some(-1.0), Some(2.0), "m"));
+        assert_eq!(parts, (Some(9.0), Some(-1.0), Some(9.0), "m"), "also of the row that found no room");
         assert!(value.age_ns.is_some() && states[0].lost_at.is_some());
         let recorded = states[0].recorded.clone().unwrap();
         assert_eq!((recorded.rows, recorded.lost, recorded.files), (4, 1, 1));
         let text = std::fs::read_to_string(path).unwrap();
         assert_eq!(text.lines().nth(3), Some("2,1970-01-01T00:00:01.000000002Z,0,-1"));
-        recorder.remove(&[7]);
+        recorder.remove(&[(7, 41)].into());
         assert!(recorder.states().is_empty() && recorder.recordings.is_empty());
+        assert_eq!(recorder.past()["t"].lost, 1 + 41, "what found no room, and ticks that never came");
     }
 
     #[test]

@@ -46,6 +46,7 @@ pub(crate) mod usage;
 pub(crate) mod user;
 #[cfg(feature = "video")]
 pub(crate) mod video;
+pub(crate) mod writeback;
 
 use std::io;
 

@@ -28,7 +28,7 @@ pub struct Slot {
     /// Longest allowed run, if there is one.
     pub budget: Option<Span>,
     /// One for each of the task's columns.
-    pub values: Vec<f64>,
+    pub values: Box<[f64]>,
     /// Where rows of values go; `None`: nowhere.
     pub rows: Option<RowSender>,
     /// The values that it takes from other tasks and gives to them; `None`: neither.
@@ -59,7 +59,7 @@ impl Slot {
             on_error: OnError::Continue,
             on_panic: OnError::Disable,
             limit: None,
-            values: Vec::new(),
+            values: Box::default(),
             rows: None,
             flow: None,
             live: Arc::default(),

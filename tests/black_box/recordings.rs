@@ -323,6 +323,57 @@ fn a_full_disk_costs_messages_and_nothing_else_until_there_is_room_again() {
 
 /// More ticks at once than there is room for on their way to the metrics thread, which is on the same CPU.
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn what_a_disk_has_taken_and_could_not_store_counts_as_lost() {
+    let task = |name: &str, file: &str| {
+        format!(
+            "[task.{name}]\nkind = \"sensor\"\nrate = 100\npath = \"/proc/uptime\"\nrecord = \"{HERE}/{file}\"\n\
+             overrun = \"credit\"\nmax-debt = \"1h\"\n"
+        )
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (refuses, socket) = (folder.path().join("refuses"), folder.path().join("s"));
+    let mut command = Command::new(HERTZD);
+    command.env("LD_PRELOAD", program::preload(folder.path(), "refusing_disk")).env("REFUSING_DISK", &refuses);
+    let config = task("csv", "x.csv") + &task("mcap", "x.mcap");
+    let mut running = run_in(folder, command, &config, &["--json", "--status-socket", socket.to_str().unwrap()]);
+    running.wait_until_granted();
+    let of_both = |key: &str| {
+        let now = snapshot(&socket);
+        ["csv", "mcap"].map(|name| if now["tasks"].is_array() { count(recorded(&now, name), key) } else { 0 })
+    };
+    let grows = |running: &mut Running, key: &str| {
+        let before = of_both(key);
+        running.wait_for(key, |_| of_both(key).iter().zip(before).all(|(now, before)| *now > before));
+    };
+    grows(&mut running, "rows");
+    fs::write(&refuses, "").unwrap();
+    let begun = |running: &mut Running, wanted: usize| {
+        running.wait_for("the next files begin", |running| {
+            [".csv", ".mcap"].iter().all(|ending| files(running.folder(), "x", ending).len() == wanted)
+        });
+    };
+    begun(&mut running, 2);
+    grows(&mut running, "lost");
+    grows(&mut running, "lost");
+    assert!(running.stderr().contains("the disk has not stored what it had taken"), "{}", running.stderr());
+    fs::remove_file(&refuses).unwrap();
+    begun(&mut running, 3);
+    grows(&mut running, "rows");
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.describe());
+    let summary = ended.summary();
+    for name in ["csv", "mcap"] {
+        let (of, part) = (program::task(&summary, name), recorded(&summary, name));
+        assert_eq!(count(part, "files"), 3, "one for the time in which it refuses, and one after it: {part}");
+        let of_ticks = if name == "mcap" { 2 } else { 1 };
+        let all = count(part, "rows") + part["ticks"].as_u64().unwrap_or(0) + count(part, "lost");
+        assert_eq!(all, of_ticks * count(of, "ran"), "{part}");
+    }
+}
+
+#[test]
 fn ticks_that_found_no_room_count_as_lost() {
     let config = format!(
         "[task.many]\nkind = \"load\"\nrate = 2000\noverrun = \"credit\"\nmax-debt = \"1h\"\nrecord = \"{HERE}/x.mcap\"\n"

@@ -135,7 +135,7 @@ fn assemble_one(
         // A panic may leave the task in a broken state, so it goes on only where the section says so.
         on_panic: if config.section.has("on-error") { config.on_error } else { OnError::Disable },
         limit: config.overrun_limit.map(|limit| (LeakyBucket::new(limit.count, limit.leak), limit.action)),
-        values,
+        values: values.into(),
         rows,
         flow: None,
         live: Arc::default(),

@@ -260,13 +260,13 @@ fn run(commands: &Receiver<Command>, fed: &Receiver<Fed>, outputs: &Mutex<Output
                 Command::Close(reply) => close = Some(reply),
             }
         }
-        let mut ended = Vec::new();
+        let mut ended = BTreeMap::new();
         // All that is there: the ticks are limited, and the tasks that ended are few.
         for fed in fed.try_iter().take(2 * ROOM) {
             match fed {
                 Fed::Tick(tick) => recorder.tick(tick),
                 Fed::Last(id) => drop(last.insert(id)),
-                Fed::Ended(id) => ended.push(id),
+                Fed::Ended(id, missing) => ended.extend([(id, missing)]),
             }
         }
         recorder.drain(KernelClock::monotonic().now(), utc_offset);

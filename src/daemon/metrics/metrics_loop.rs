@@ -220,8 +220,8 @@ impl MetricsLoop {
                 let ids: BTreeSet<_> = ids.into_iter().collect();
                 for id in &ids {
                     self.metrics.tell_last(*id, now, |event| self.output.event(event));
+                    self.recorder.remove(*id, self.metrics.final_ticks(*id));
                     self.metrics.remove_task(*id);
-                    self.recorder.remove(*id);
                     self.flight.end_task(*id, now);
                     self.panics.remove(id);
                 }

@@ -18,8 +18,8 @@ pub(crate) enum Fed {
     Tick(RecordedTick),
     /// Nothing more comes of this task, neither ticks nor values nor blocks.
     Last(u32),
-    /// The same, and the task leaves the set.
-    Ended(u32),
+    /// The same, and the task leaves the set. So many of the ticks that it ran were never offered: their records were dropped.
+    Ended(u32, u64),
 }
 
 /// The metrics thread's end.
@@ -46,11 +46,13 @@ impl TickFeed {
         let _ = self.sender.send(Fed::Last(id));
     }
 
-    /// This task has ended, and its last tick was offered. The recorder learns of it after all of its ticks.
-    pub(crate) fn remove(&mut self, id: u32) {
-        self.recorded.remove(&id);
+    /// This task has ended after so many ticks, if that is known, and its last tick was offered. The recorder learns of it after all
+    /// of its ticks.
+    pub(crate) fn remove(&mut self, id: u32, ran: Option<u64>) {
+        let offered = self.recorded.remove(&id).map(|traffic| traffic.sent() + traffic.dropped());
+        let missing = ran.zip(offered).map_or(0, |(ran, offered)| ran.saturating_sub(offered));
         // Fails once the recorder has ended, which is of no consequence.
-        let _ = self.sender.send(Fed::Ended(id));
+        let _ = self.sender.send(Fed::Ended(id, missing));
     }
 
     /// Hands over a tick, if it is recorded, with why releases were missed in it; `name` says who did it.
@@ -86,5 +88,29 @@ pub(crate) fn waiting<T>(receiver: &Receiver<T>) -> (Vec<T>, bool) {
             Err(TryRecvError::Empty) => return (taken, false),
             Err(TryRecvError::Disconnected) => return (taken, true),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_ends_says_how_many_of_its_ticks_were_never_offered() {
+        let (mut feed, fed) = feed();
+        let traffic = Arc::<Traffic>::default();
+        feed.add(7, traffic.clone());
+        [true, true, false].iter().for_each(|taken| traffic.count(*taken));
+        feed.remove(7, Some(10));
+        feed.remove(8, Some(10)); // not recorded with its ticks
+        feed.remove(9, None);
+        let told: Vec<_> = fed
+            .try_iter()
+            .map(|fed| match fed {
+                Fed::Ended(id, missing) => (id, missing),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(told, [(7, 7), (8, 0), (9, 0)]);
     }
 }

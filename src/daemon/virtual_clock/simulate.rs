@@ -191,7 +191,7 @@ impl Simulation<'_> {
             let (values, scripted) =
                 (vec![f64::NAN; part.width], Scripted::playing(clock.clone(), models.runs(&config.tasks[task])));
             let (task, flow) = VirtualTask::new(part, scripted);
-            Slot { task: Box::new(task), values, flow, ..slot }
+            Slot { task: Box::new(task), values: values.into(), flow, ..slot }
         });
         let set = TaskSet::starting(schedule, slots.collect());
         ReadyWorker { clock, set, shown }

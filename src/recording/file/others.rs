@@ -24,6 +24,9 @@ impl RecordingFile {
             return false;
         }
         let gone = if deleted { self.ledger.cut(0, |_| 0) } else { WriteCounts::default() };
+        if !deleted {
+            self.store_before_change();
+        }
         let gone = format!("the {gone} written to it are gone");
         let (what, rows) = match (deleted, self.path.exists()) {
             (true, true) => ("replaced", gone.as_str()),
@@ -83,6 +86,7 @@ impl RecordingFile {
         if whole != found {
             open.claim.file.set_len(whole).inspect_err(|_| self.checked = None)?;
         }
+        self.storing.shorten(whole);
         let before = std::mem::replace(&mut open.length, whole);
         Ok((before != whole).then_some(before))
     }

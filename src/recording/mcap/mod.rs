@@ -201,6 +201,7 @@ impl Writer for Mcap {
 
     fn begin(&mut self, at: Moment) {
         self.file.at = at;
+        let has_holes = self.file.has_holes();
         let has_messages = |chunks: &Chunks| chunks.messages > 0 && !chunks.is_stuck();
         if self.file.is_gone() {
             // The open file can still be finished where it is now.
@@ -208,7 +209,7 @@ impl Writer for Mcap {
             self.file.close();
         } else if self.chunks.as_ref().is_some_and(Chunks::is_stuck) && self.file.may_try() {
             self.write();
-        } else if self.chunks.is_some() && self.file.is_cut_off()
+        } else if self.chunks.is_some() && (has_holes || self.file.is_cut_off())
             || self.file.is_old() && self.chunks.as_ref().is_some_and(has_messages)
         {
             self.turn(None);
@@ -275,7 +276,7 @@ impl Writer for Mcap {
 
     fn finish(&mut self) -> io::Result<()> {
         self.end();
-        self.file.close();
+        self.file.finish();
         self.file.flush()
     }
 

@@ -1,0 +1,72 @@
+//! Whether a file system could store what it has taken: a write returns before the disk has the data, and what the disk refuses then is only told to
+//! those who ask. Nothing here waits until something is stored: such a wait could not even be ended by a signal. To begin may wait for room in the disk's
+//! queue. No clock is read.
+
+use super::from_minus_one;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// What says only that nothing can be learned here: the file system, the kind of file or a filter does not know the call.
+const NO_ANSWER: [libc::c_int; 7] =
+    [libc::ENOSYS, libc::EINVAL, libc::ESPIPE, libc::EPERM, libc::EOPNOTSUPP, libc::ENOMEM, libc::EINTR];
+
+/// Lets the file system begin to store what it has taken of a file of this length, and asks what has become of what was begun before.
+///
+/// # Errors
+/// Something of it could not be stored. Each failure is told once.
+pub(crate) fn begin_and_ask(file: &File, length: u64) -> io::Result<()> {
+    sync_range(file, 0, 0, libc::SYNC_FILE_RANGE_WRITE)?;
+    ask(file, length)
+}
+
+/// The same, without beginning anything.
+///
+/// # Errors
+/// As above.
+pub(crate) fn ask(file: &File, length: u64) -> io::Result<()> {
+    // The errors are those of the whole file, and only the range would be waited for: nothing is there.
+    sync_range(file, length + (1 << 30), 1, libc::SYNC_FILE_RANGE_WAIT_BEFORE)
+}
+
+fn sync_range(file: &File, offset: u64, bytes: u64, flags: libc::c_uint) -> io::Result<()> {
+    let (Ok(offset), Ok(bytes)) = (offset.try_into(), bytes.try_into()) else { return Ok(()) };
+    // SAFETY: the descriptor is that of an open file, and no memory is handed over.
+    let done = from_minus_one(unsafe { libc::sync_file_range(file.as_raw_fd(), offset, bytes, flags) });
+    done.map(drop).or_else(|error| match error.raw_os_error() {
+        Some(code) if NO_ANSWER.contains(&code) => Ok(()),
+        _ => Err(error),
+    })
+}
+
+/// The system call `cachestat`, on all processors that Linux has had since 2020. Linux 6.5 has brought it.
+const CACHESTAT: libc::c_long = 451;
+
+/// Pages of a file that are not yet stored, nor known not to be; `None`: the kernel does not say.
+pub(crate) fn unstored_pages(file: &File) -> Option<u64> {
+    let all = [0_u64; 2]; // from, and length: to the end
+    let mut found = [0_u64; 5]; // cached, dirty, being written, two of evicted ones
+    // SAFETY: both arrays have the layout and the size of the kernel's structures, and outlive the call.
+    let told =
+        unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), all.as_ptr(), found.as_mut_ptr(), 0 as libc::c_uint) };
+    from_minus_one(told).ok().map(|_| found[1] + found[2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn what_does_not_know_the_call_is_no_failure() {
+        let (_other_end, pipe) = io::pipe().unwrap();
+        let pipe = File::from(std::os::fd::OwnedFd::from(pipe));
+        let device = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"some").unwrap();
+        for file in [&pipe, &device, &file] {
+            begin_and_ask(file, 4).unwrap();
+        }
+        assert!(unstored_pages(&file).is_none_or(|pages| pages <= 1));
+    }
+}
