@@ -181,6 +181,56 @@ fn after_each_tick_that_fails_it_is_made_safe_whatever_the_tick_has_sent() {
     assert!(!lines.windows(2).any(|two| two == ["077", "077"]) && lines.last() == Some(&"000"), "{lines:?}");
 }
 
+/// Panics while it has the lock that the function takes which writes its safe value.
+struct Shared(Input, Arc<Mutex<std::path::PathBuf>>);
+
+impl Task for Shared {
+    fn columns(&self) -> Vec<Column> {
+        vec![Column { name: "level".into(), unit: String::new() }]
+    }
+
+    fn tick(&mut self, _: &Tick, _: &mut [f64]) -> Result<(), TickError> {
+        let port = self.1.lock().unwrap();
+        append(&port, "077\n").unwrap();
+        assert!(self.0.get().is_nan(), "this panic is a part of the test");
+        Ok(())
+    }
+}
+
+#[test]
+fn a_safe_write_that_panics_is_tried_again_also_after_a_panic_of_the_tick() {
+    const INPUT: Key = Key::new("input", Value::Input, "What it takes.");
+    let folder = tempfile::tempdir().unwrap();
+    let port = folder.path().join("port");
+    fs::write(&port, "").unwrap();
+    let (panics, its_port) = (Arc::new(AtomicU64::new(0)), port.clone());
+    let panicked = panics.clone();
+    let shared = move |section: &mut Section<'_>| {
+        let (task, input) = (section.name().to_owned(), section.input(&INPUT)?);
+        let (port, panics) = (its_port.clone(), panics.clone());
+        Some(Blueprint::new(move |site: &mut Site| {
+            let port = Arc::new(Mutex::new(port));
+            let for_safe = port.clone();
+            let write = move || {
+                if for_safe.is_poisoned() && panics.fetch_add(1, Ordering::SeqCst) >= 3 {
+                    for_safe.clear_poison();
+                }
+                append(&for_safe.lock().unwrap(), "000\n")
+            };
+            let safe = SafeOutput::new(&task, "the port", Span::from_seconds(3_600), write);
+            Built::from(Shared(input, port)).guarded(site, safe)
+        }))
+    };
+    let kinds = Kinds::builtin().add(Kind::new("shared", "Panics.", vec![INPUT], shared));
+    let task = "[task.shared]\nkind = \"shared\"\nrate = 100\ninput = \"source.value\"\n";
+    let daemon = Running::start_with(kinds, config(task), MISSING);
+    daemon.until_lamp_is(&port, "077");
+    daemon.give(50);
+    daemon.until_lamp_is(&port, "000");
+    assert!(panicked.load(Ordering::SeqCst) >= 3, "by the task, and by the thread that writes in its place");
+    daemon.stop();
+}
+
 #[test]
 fn two_tasks_cannot_have_one_target_of_ones_own() {
     let folder = tempfile::tempdir().unwrap();
