@@ -18,7 +18,7 @@
 //! | `joints` | the links between tasks, of which one takes the values of the other |
 //! | `alarm_log` | what alarms have to say |
 //! | `witnesses`, `heartbeat`, `suspects` | evidence of why releases were missed, beside the records |
-//! | `guard_thread`, `guard_grant`, `guard_look`, `safe_writers`, `spare_threads`, `safe_plan`, `plan_file`, `left_outputs`, `left_plans` | the safe values of outputs whose tasks have stopped, or whose process has |
+//! | `guard_thread`, `guard_grant`, `guard_look`, `safe_writers`, `spare_threads`, `safe_plan`, `plan_file`, `left_outputs`, `left_own`, `left_plans` | the safe values of outputs whose tasks have stopped, or whose process has |
 //! | `crash_report` | what is left to do when hertzd or a user's library has crashed, or was sent such a signal |
 //! | `readback_thread`, `readback_record` | what the targets of outputs hold, against what was written to them |
 //! | `status_socket`, `summary`, `condition`, `reloads` | what others can see of it |
@@ -65,6 +65,7 @@ mod joints;
 pub(crate) mod layout;
 mod ledger;
 mod left_outputs;
+mod left_own;
 mod left_plans;
 mod loader;
 mod look;
