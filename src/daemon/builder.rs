@@ -11,7 +11,7 @@ use super::diff::{Change, Diff, Sections};
 use super::failure::Failure;
 use super::grants;
 use super::guard_thread::GuardThread;
-use super::joints::{Joints, flows, joints};
+use super::joints::{Joints, flows, go_on, joints};
 use super::loader::Loader;
 use super::metrics_thread::Feed;
 use super::plan::{self, TaskTerms};
@@ -372,6 +372,7 @@ impl BuilderLoop {
         self.guard.add(built.values_mut().flat_map(|built| std::mem::take(&mut built.guards)).collect());
         let new = built.iter_mut().map(|(index, built)| (*index, std::mem::take(&mut built.joint))).collect();
         let joints = Arc::new(joints(&config, new, joined));
+        go_on(&joints, joined, |task| sections.differ_in_worker_at_most(running, task));
         let mut flows = flows(&config, &joints, joined, &diff).map_err(Failure::Config)?;
         shared.begin("starting workers".into());
         let priority = |worker: &WorkerConfig| match worker.scheduling {
