@@ -2,8 +2,8 @@
 //! quality. Cells are written by the task's own worker just before its tick. No clock is read; only the constructors allocate.
 
 use crate::time::{Instant, Span};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// In place of the origin of a row that has none.
 pub(super) const NO_ORIGIN: i64 = i64::MAX;
@@ -58,12 +58,50 @@ pub(super) struct Cell {
     looked: AtomicI64,  // when the task's tick began at which it was laid here
     quality: AtomicU64,
     spared: AtomicBool, // set before the first tick
+    last: OnceLock<Last>,
+}
+
+/// What the task at the other end of a link that closes a circle has put out last; NaN: nothing yet. Written at its ticks, it outlives both tasks:
+/// an input that goes on from another one has the same.
+#[derive(Clone, Debug)]
+pub(super) struct Last(Arc<AtomicU64>);
+
+impl Last {
+    /// This was put out. What is no finite number replaces nothing: who takes it by such a link sees what was before.
+    pub(super) fn put(&self, value: f64) {
+        if value.is_finite() {
+            self.0.store(value.to_bits(), Ordering::Relaxed);
+        }
+    }
+
+    fn get(&self) -> Option<f64> {
+        Some(f64::from_bits(self.0.load(Ordering::Relaxed))).filter(|value| value.is_finite())
+    }
+}
+
+impl Default for Last {
+    fn default() -> Self {
+        Self(Arc::new(AtomicU64::new(f64::NAN.to_bits())))
+    }
 }
 
 impl Cell {
     /// Its task puts out nothing where it would need this and it is not good.
     pub(super) fn is_spared(&self) -> bool {
         self.spared.load(Ordering::Relaxed)
+    }
+
+    /// What was put out last, if it closes a circle.
+    pub(super) fn last(&self) -> &Last {
+        self.last.get_or_init(Last::default)
+    }
+
+    /// Before the first row of a link that closes a circle: what was put out last before a reload, if anything was, in place of the first number. It
+    /// has no release, so that whoever looks for that sees that no row has come.
+    pub(super) fn lay_last(&self) {
+        if let Some(last) = self.last.get().and_then(Last::get) {
+            self.value.store(last.to_bits(), Ordering::Relaxed);
+        }
     }
 
     /// Replaces what the task reads, at the start `now` of its tick; times in nanoseconds.
@@ -96,6 +134,7 @@ impl Input {
             looked: AtomicI64::new(0),
             quality: AtomicU64::new(quality.to_word()),
             spared: AtomicBool::new(false),
+            last: OnceLock::new(),
         };
         Self { source, cell: Arc::new(cell) }
     }
@@ -106,6 +145,14 @@ impl Input {
     pub fn spared(self) -> Self {
         self.cell.spared.store(true, Ordering::Relaxed);
         self
+    }
+
+    /// Where it closes a circle, it begins with what the task at the other end puts out last before this one begins, and not with its first number.
+    /// `before`: that of the task in whose place this one's comes. To be called before it is linked.
+    pub(crate) fn goes_on_from(&self, before: &Self) {
+        if matches!(&self.source, InputSource::Value(name) if name.previous.is_some()) && self.source == before.source {
+            let _ = self.cell.last.set(before.cell.last().clone()); // of the same input it is set
+        }
     }
 
     /// Where it comes from.

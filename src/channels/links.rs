@@ -4,7 +4,7 @@
 //! what has come just before a task's tick and lays it into the cells that the task reads its inputs from. No clock is read;
 //! only [`link`] allocates.
 
-use super::input::{Cell, Input, InputSource, NO_ORIGIN, Quality, instant};
+use super::input::{Cell, Input, InputSource, Last, NO_ORIGIN, Quality, instant};
 use super::mailbox::{self, mailbox};
 use super::row::word;
 use crate::time::{Instant, Span};
@@ -22,6 +22,7 @@ pub(crate) struct LinkSender {
     words: mailbox::Sender,
     row: Box<[u64]>, // the latest one
     has_row: bool,
+    closing: Box<[(usize, Last)]>, // values that close a circle
 }
 
 /// The end of a link at the task that takes them.
@@ -60,8 +61,10 @@ pub(crate) fn link<'a>(
     };
     let taps: Vec<_> = inputs.into_iter().map(tap).collect();
     assert!(taps.iter().all(|tap| tap.column < columns), "an input of a value that there is not");
+    let closing =
+        taps.iter().filter(|tap| tap.closes_circle).map(|tap| (tap.column, tap.cell.last().clone())).collect();
     let row = vec![0; room].into_boxed_slice();
-    let sender = LinkSender { words: sender, row: row.clone(), has_row: false };
+    let sender = LinkSender { words: sender, row: row.clone(), has_row: false, closing };
     (sender, LinkReceiver { words: receiver, taps, row, has_row: false, max_age })
 }
 
@@ -86,6 +89,9 @@ pub(crate) struct Origin {
 impl LinkSender {
     /// Replaces the row that lies there. `is_good` says which values are. Wait-free.
     pub(crate) fn post(&mut self, head: RowHead, values: &[f64], is_good: impl Fn(usize, f64) -> bool) {
+        for (column, last) in &self.closing {
+            last.put(values[*column]);
+        }
         let RowHead { n, release, origin } = head;
         let bad = values.chunks(PER_WORD).enumerate().map(|(chunk, values)| {
             let bit = |(at, value): (usize, &f64)| u64::from(!is_good(chunk * PER_WORD + at, *value)) << at;
@@ -121,6 +127,7 @@ impl LinkReceiver {
     pub(crate) fn refresh(&mut self, now: Instant) -> (Option<Origin>, bool) {
         self.receive();
         if !self.has_row {
+            self.taps.iter().filter(|tap| tap.closes_circle).for_each(|tap| tap.cell.lay_last());
             return (None, self.taps.iter().all(|tap| tap.closes_circle || tap.cell.is_spared()));
         }
         let (head, rest) = self.row.split_at(HEAD);
@@ -324,6 +331,34 @@ mod tests {
         let number = Input::number(55.0);
         assert_eq!((number.get(), number.quality()), (55.0, Quality::Good));
         assert_eq!((number.release(), number.origin()), (None, None));
+    }
+
+    #[test]
+    fn a_circle_goes_on_over_a_reload_that_restarts_both_ends() {
+        let of =
+            |initial| Input::value_of(ValueName { task: "hold".into(), value: "out".into(), previous: Some(initial) });
+        let taken = |input: &Input, reader: &mut LinkReceiver| {
+            assert_eq!(reader.refresh(at(100)), (None, true));
+            (input.get(), input.quality(), input.release())
+        };
+        let head = RowHead { n: 0, release: at(5), origin: None };
+        let (first, second, third, other) = (of(0.0), of(0.0), of(0.0), of(3.0));
+        let (mut sender, _) = link(1, [(0, &first)], Span::ZERO);
+        // It is linked before the task before it has ended, and again by a second reload before its own first tick.
+        second.goes_on_from(&first);
+        let (_, mut of_second) = link(1, [(0, &second)], Span::ZERO);
+        third.goes_on_from(&second);
+        let (mut later, mut of_third) = link(1, [(0, &third)], Span::ZERO);
+        other.goes_on_from(&first);
+        let (_, mut of_other) = link(1, [(0, &other)], Span::ZERO);
+        assert_eq!(taken(&third, &mut of_third), (0.0, Quality::Good, None), "nothing was put out yet");
+        sender.post(head, &[1.0], |_, _| true);
+        sender.post(head, &[f64::NAN], |_, _| false);
+        assert_eq!(taken(&second, &mut of_second), (1.0, Quality::Good, None));
+        assert_eq!(taken(&third, &mut of_third), (1.0, Quality::Good, None));
+        assert_eq!(taken(&other, &mut of_other), (3.0, Quality::Good, None), "it has another number to begin with");
+        later.post(head, &[0.5], |_, _| true);
+        assert_eq!(taken(&third, &mut of_third), (0.5, Quality::Good, Some(at(5))));
     }
 
     #[test]

@@ -116,8 +116,9 @@ impl Done {
         }));
         self.failed.extend(plan.own.iter().map(|task| {
             format!(
-                "{task}: what it puts out stays as it was: only its own process could write its safe value, and that was killed; start it again, \
-                 or make it safe by hand"
+                "{task}: what it puts out may be as it was: only its own process could write its safe value, and has tried that if it crashed, not if it \
+                 was killed; start it again with this task, or make it safe by hand and remove {}",
+                path.display()
             )
         }));
         let look = |it: &Made<'_>| match it.write.is_left_to_its_chip(it.writes) {

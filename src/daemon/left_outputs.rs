@@ -4,6 +4,7 @@
 //! For the builder: what it waits for is limited. Each output is written by a thread of its own, as a write may not return.
 
 use super::failure::Failure;
+use super::left_own::LeftOwn;
 use super::left_plans::{keep_aside, kept_aside, take_when_free};
 use super::outputs::safe_plan::{NoPlan, PlannedOutput, SafePlan, is_at, refused};
 use crate::kinds::output::{LeftWrite, LeftWrites, Targets, is_left_to_another, once_more};
@@ -40,6 +41,7 @@ const STOP: &str = "stop that hertzd if the value is to be written now";
 #[derive(Debug)]
 pub(super) struct LeftOutputs {
     outputs: Vec<LeftOutput>,
+    own: LeftOwn,
     plans: Vec<(PathBuf, File)>,    // locked
     known: Vec<LeftWrite>,          // of plans that another process deals with
     unread: Vec<(PathBuf, String)>, // plans that cannot be carried out, and why
@@ -67,6 +69,7 @@ impl LeftOutputs {
     pub(super) fn take(own: &Path, others: &[PathBuf], common: &Common) -> Result<Self, Failure> {
         let mut left = Self {
             outputs: Vec::new(),
+            own: LeftOwn::new(own),
             plans: Vec::new(),
             known: Vec::new(),
             unread: kept_aside(own).collect(),
@@ -116,6 +119,7 @@ impl LeftOutputs {
 
     fn add(&mut self, plan: SafePlan, path: &Path, file: File) {
         self.plans.push((path.into(), file));
+        self.own.add(plan.own, &self.live);
         for planned in plan.outputs {
             // What no output writes, no output has left.
             match planned.writes.iter().try_for_each(PlannedWrite::check) {
@@ -176,6 +180,11 @@ impl LeftOutputs {
         // What is only switched has no plan that would stand for it until it has begun.
         let planned: Vec<PlannedWrite> = guards.iter().flat_map(|guard| guard.writes()).collect();
         self.outputs.iter().filter_map(|output| output.beside(&planned)).collect()
+    }
+
+    /// The tasks of those among them whose safe values only their own processes could write, beside the own ones of these outputs.
+    pub(super) fn still_own(&mut self, guards: &[Arc<Guard>]) -> impl Iterator<Item = &str> {
+        self.own.still(guards, self.has_started)
     }
 
     /// The start was not refused: what its outputs had to know of those that were made safe, they know.
@@ -287,7 +296,7 @@ impl LeftOutputs {
             format!("a plan of safe values that an earlier run has left cannot be carried out, so what its outputs do is not known: {why}; \
                      make them safe by hand, then remove {path}")
         });
-        let all: Vec<_> = owed.chain(unread).collect();
+        let all: Vec<_> = owed.chain(self.own.trouble()).chain(unread).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 }

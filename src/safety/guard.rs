@@ -13,6 +13,7 @@ use super::reading::ReadBack;
 use super::written::{LastWritten, SETTINGS, UnderWay};
 use crate::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sys::clock::{KernelClock, pause};
+use crate::sys::thread::helper::caught_aside;
 use crate::time::{Clock, Span};
 pub(crate) use holding::HeldFor;
 use holding::Holding;
@@ -271,7 +272,7 @@ impl Guard {
         }
         let trip = self.watched.block();
         let overlapped = self.own_write_lasts();
-        let result = if self.is_lost() { Err(gone()) } else { writer.write_safe() };
+        let result = if self.is_lost() { Err(gone()) } else { write_once(&**writer) };
         self.made_safe(result.as_ref().err());
         self.watched.block_if_released();
         MadeSafe { result: self.end_write(&write, &**writer, result), trip, overlapped }
@@ -312,7 +313,7 @@ impl Guard {
         let result = match self.is_replaced() {
             true => Err(replaced()),
             false if self.is_lost() => Err(gone()),
-            false => writer.write_safe(),
+            false => write_once(writer),
         };
         self.end_write(&write, writer, result)
     }
@@ -397,7 +398,7 @@ impl Guard {
             _ if self.watched.is_hanging() => "the write does not return".to_owned(),
             0 => return None,
             NO_WORD => "no word has come that it left (no other node acknowledges it, or the bus is off)".to_owned(),
-            NO_NUMBER if self.has_no_plan() => "its own write has failed".to_owned(),
+            NO_NUMBER if self.has_no_plan() => "the function that writes it has failed, or panicked".to_owned(),
             NO_NUMBER => "it was written, but the device does not hold it".to_owned(),
             errno => io::Error::from_raw_os_error(errno).to_string(),
         };
@@ -439,6 +440,12 @@ impl Guard {
     pub(crate) fn plan(&self) -> Vec<PlannedWrite> {
         self.writer.as_ref().map_or_else(Vec::new, |writer| writer.plan())
     }
+}
+
+/// A panic is an error: the task's own tick may be in one, and who writes other safe values has to go on.
+fn write_once(writer: &dyn SafeWrite) -> io::Result<()> {
+    let panicked = |text| Err(io::Error::other(format!("what writes it {text}")));
+    caught_aside(|| writer.write_safe()).unwrap_or_else(panicked)
 }
 
 /// What is written to is not there.

@@ -178,3 +178,59 @@ fn an_output_that_takes_over_from_a_heartbeat_is_slewed_from_what_that_has_left(
     let applied = last(&running, "fan", "applied").unwrap();
     assert!((0.0..2.0).contains(&applied), "{applied}");
 }
+
+/// An interlock that holds itself above a limit, and a latch whose `reset` is a button that counts only while the output is safe: two circles.
+fn circles(worker: &str, limit: u32, mark: u32) -> String {
+    let sensor = |name: &str, keys: &str| {
+        format!("[task.{name}]\nkind = \"sensor\"\nrate = 200\npath = \"@HERE@/{name}\"\n{keys}\n")
+    };
+    let expr = |name: &str, inputs: &str, keys: &str| {
+        format!("[task.{name}]\nkind = \"expr\"\nrate = 200\nmax-age = \"100h\"\ninputs = {{ {inputs} }}\n{keys}\n")
+    };
+    let value = |name: &str| format!("[[task.seen.value]]\nname = \"{name}\"\nexpression = \"{name}\"\n");
+    format!("[worker.main]\n{worker}\n")
+        + &sensor("heat", "")
+        + &sensor("level", "valid = { value = [0, 10] }")
+        + &sensor("button", "")
+        + &expr(
+            "hold",
+            "t = \"heat.value\", was = { previous = \"hold.out\", initial = 0 }",
+            &format!("expression = \"t > {limit} or was\""),
+        )
+        + &expr(
+            "ack",
+            "b = \"button.value\", s = { previous = \"fan.is-safe\", initial = 0 }",
+            "expression = \"b and s\"",
+        )
+        + "[task.fan]\nkind = \"output\"\nrate = 200\nmax-age = \"100h\"\nsafe-after = \"100h\"\n\
+           recover = \"latch\"\nreset = \"ack.out\"\ninput = \"level.value\"\npath = \"@HERE@/fan\"\nsafe = 0\n"
+        + &expr("seen", "hold = \"hold.out\", safe = \"fan.is-safe\"", "record = \"@HERE@/seen.csv\"")
+        + &value("hold")
+        + &value("safe")
+        + &format!("[[task.seen.value]]\nname = \"mark\"\nexpression = \"{mark}\"\n")
+}
+
+#[test]
+fn a_circle_that_holds_itself_stays_where_only_its_worker_has_changed() {
+    let files = [("heat", "50\n"), ("level", "5\n"), ("button", "1\n"), ("fan", "0\n")];
+    let mut running = start(&circles("", 90, 1), &files);
+    wait_for(&mut running, "fan", "applied", |applied| applied == 5.0);
+    put(&running, "heat", "95\n");
+    wait_for(&mut running, "seen", "hold", |hold| hold == 1.0);
+    put(&running, "heat", "50\n");
+    wait_for(&mut running, "heat", "value", |heat| heat == 50.0);
+    put(&running, "level", "95\n");
+    wait_for(&mut running, "ack", "out", |ack| ack == 1.0);
+    put(&running, "level", "5\n");
+    wait_for(&mut running, "seen", "safe", |safe| safe == 1.0);
+    reload(&running, &circles("spin = \"off\"", 90, 2));
+    wait_for(&mut running, "seen", "mark", |mark| mark == 2.0);
+    // Another section is another interlock.
+    reload(&running, &circles("spin = \"off\"", 91, 3));
+    wait_for(&mut running, "seen", "mark", |mark| mark == 3.0);
+    let rows = seen(running);
+    for (mark, wanted) in [(2.0, [1.0, 1.0]), (3.0, [0.0, 1.0])] {
+        let rows: Vec<_> = rows.iter().filter(|row| row[2] == mark).collect();
+        assert!(!rows.is_empty() && rows.iter().all(|row| row[..2] == wanted), "{mark}: {rows:?}");
+    }
+}

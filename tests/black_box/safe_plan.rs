@@ -570,14 +570,34 @@ fn what_is_left_of_a_fan_may_be_one_file_of_two() {
 }
 
 #[test]
-fn an_output_that_only_its_own_process_could_make_safe_is_named() {
-    let (mut running, plan, _) = start();
+fn an_output_that_only_its_own_process_could_make_safe_is_named_until_it_has_begun_again_or_is_given_up() {
+    let (mut running, plan, socket) = start();
     kill(&mut running);
     let mut text: Value = serde_json::from_str(&read(&plan)).unwrap();
     text["own"] = json!(["lamp"]); // as of a daemon with such an output
     fs::write(&plan, text.to_string()).unwrap();
-    let done = Command::new(HERTZD).arg("safe").env("RUNTIME_DIRECTORY", plan.parent().unwrap()).output().unwrap();
+    let runtime = plan.parent().unwrap().to_owned();
+    let safe = || Command::new(HERTZD).arg("safe").env("RUNTIME_DIRECTORY", &runtime).output().unwrap();
+    let done = safe();
     let said = String::from_utf8_lossy(&done.stderr);
     assert_eq!((done.status.code(), read(&running.folder().join("fan")).as_str()), (Some(1), "1\n"), "{said}");
-    assert!(said.contains("lamp: what it puts out stays as it was: only its own process could write"), "{said}");
+    let unknown = "lamp: what it puts out may be as it was: only its own process could write its safe value, and has tried that if it crashed";
+    assert!(said.contains(unknown), "{said}");
+    // A start without that task does not know more.
+    let mut command = Command::new(HERTZD);
+    command.env("RUNTIME_DIRECTORY", &runtime);
+    let args = ["--status-socket", socket.to_str().unwrap()];
+    let mut running = run_in(running.wait().folder, command, CONFIG, &args);
+    let left = "lamp: what it puts out may be as an earlier run has left it";
+    running.wait_for("it is not well", |_| socket.exists() && reason(&socket).contains(left));
+    running.wait_for("it is said", |running| running.stderr().contains(left));
+    let planned: Value = serde_json::from_str(&read(&plan)).unwrap();
+    assert_eq!(planned["own"], json!(["lamp"]), "{planned}");
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.describe());
+    assert_eq!(safe().status.code(), Some(1), "it is as it was");
+    // Somebody has looked.
+    fs::remove_file(&plan).unwrap();
+    assert_eq!(safe().status.code(), Some(0));
 }

@@ -7,7 +7,7 @@ use super::assemble::{Assembled, assemble};
 use super::cpu_places::AllowedCpus;
 use super::diff::{Change, Diff, Sections};
 use super::grants;
-use super::joints::{Joints, flows, joints};
+use super::joints::{Joints, flows, go_on, joints};
 use super::loader::Loader;
 use super::prepared::{Prepared, WantedWorker};
 use super::running::{WaitingWorker, WantedTask};
@@ -238,6 +238,7 @@ impl BuilderLoop {
         self.guard.add(built.values_mut().flat_map(|built| std::mem::take(&mut built.guards)).collect());
         let new = built.iter_mut().map(|(index, built)| (*index, std::mem::take(&mut built.joint))).collect();
         let joints = Arc::new(joints(&config, new, joined));
+        go_on(&joints, joined, |task| sections.differ_in_worker_at_most(running, task));
         let mut flows = flows(&config, &joints, joined, &diff).map_err(Failure::Config)?;
         shared.begin("starting workers".into());
         let priority = |worker: &WorkerConfig| match worker.scheduling {

@@ -49,6 +49,14 @@ impl Sections {
     }
 }
 
+impl Sections {
+    /// Whether the section of this task says the same in both, but for its worker: one of them ends where the other begins for that alone.
+    pub(crate) fn differ_in_worker_at_most(&self, other: &Self, task: &str) -> bool {
+        let keys = self.task_keys.get(task).zip(other.task_keys.get(task));
+        keys.is_some_and(|(own, others)| own.differing(others).into_iter().all(|key| key == "worker"))
+    }
+}
+
 /// What happens to a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {

@@ -41,6 +41,19 @@ pub(crate) fn joints(config: &Config, mut built: BTreeMap<usize, Joint>, running
     config.tasks.iter().enumerate().filter_map(of).collect()
 }
 
+/// Has the circles go on of those tasks that begin where the task before them runs with the same section: `is_same`. To be called before the [`flows`].
+pub(super) fn go_on(joints: &Joints, running: &Joints, is_same: impl Fn(&str) -> bool) {
+    for (name, joint) in joints {
+        let Some(before) = running.get(name).filter(|_| is_same(name)) else { continue };
+        for (new, old) in joint.taken.iter().zip(&before.taken) {
+            new.input.goes_on_from(&old.input);
+            if let (Some(new), Some(old)) = (&new.beside, &old.beside) {
+                new.goes_on_from(old);
+            }
+        }
+    }
+}
+
 /// The links of the tasks of `config`, by their index: of all that begin, and of those that go on where a task does not to which they
 /// are linked, directly or by way of others, or was before.
 ///

@@ -154,7 +154,12 @@ impl PlanFile {
         let tasks = |is_one: fn(&Guard) -> bool| {
             guards.iter().filter(|guard| is_one(guard)).map(|guard| guard.task().to_owned()).collect()
         };
-        let (holds, own) = (tasks(Guard::keeps_what_it_has), tasks(Guard::has_no_plan));
+        let (holds, mut own): (_, Vec<String>) = (tasks(Guard::keeps_what_it_has), tasks(Guard::has_no_plan));
+        for left in self.left.iter_mut().flat_map(|left| left.still_own(guards)) {
+            if own.iter().all(|own| own != left) {
+                own.push(left.to_owned());
+            }
+        }
         let plan = SafePlan { version: VERSION, pid: std::process::id(), outputs, holds, own };
         let Some(path) = &self.path else {
             if !plan.outputs.is_empty() && !std::mem::replace(&mut self.missing_is_said, true) {

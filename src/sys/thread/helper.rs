@@ -67,6 +67,11 @@ thread_local! {
 /// From now on the panics of the calling thread are kept for [`latest_panic`] and not written to stderr: a reader of stderr
 /// that stalls would stall the thread.
 pub(crate) fn capture() {
+    set_hook();
+    LATEST.set(Some(String::new()));
+}
+
+fn set_hook() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let before = std::panic::take_hook();
@@ -79,7 +84,6 @@ pub(crate) fn capture() {
             }
         }));
     });
-    LATEST.set(Some(String::new()));
 }
 
 /// The text of the calling thread's latest panic, once.
@@ -96,6 +100,17 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(latest_panic)
 }
 
+/// The same on any thread, also while a panic of it is under way, whose text stays the latest one.
+pub(crate) fn caught_aside<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    if !std::thread::panicking() {
+        set_hook(); // a thread that panics may not
+    }
+    let before = LATEST.replace(Some(String::new()));
+    let done = caught(work);
+    LATEST.set(before);
+    done
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,5 +122,30 @@ mod tests {
         let death = deaths().iter().find(|death| death.thread == "hertzd-mortal").unwrap();
         assert!(death.text.starts_with("panicked at src/sys/thread/helper.rs:"), "{death:?}");
         assert!(death.text.ends_with(": the panic that was asked for"), "{death:?}");
+    }
+
+    /// Panics when it is dropped.
+    struct Second;
+
+    impl Drop for Second {
+        fn drop(&mut self) {
+            let text = caught_aside(|| panic!("the second panic that was asked for")).unwrap_err();
+            assert!(text.ends_with(": the second panic that was asked for"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_second_panic_does_not_replace_the_first_ones_text() {
+        let first = || {
+            capture();
+            let text = caught(|| {
+                let _second = Second;
+                panic!("the first panic that was asked for");
+            });
+            assert!(text.unwrap_err().ends_with(": the first panic that was asked for"));
+        };
+        std::thread::spawn(first).join().unwrap();
+        // Of a thread whose panics go to stderr too.
+        std::thread::spawn(|| drop(Second)).join().unwrap();
     }
 }

@@ -53,6 +53,15 @@ pub mod daemon {
 }
 
 pub(crate) mod sys {
+    pub(crate) mod thread {
+        pub(crate) mod helper {
+            /// Nothing here panics.
+            pub(crate) fn caught_aside<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+                Ok(work())
+            }
+        }
+    }
+
     pub(crate) mod clock {
         //! The clock is asked for messages only.
 

@@ -1,0 +1,63 @@
+//! Outputs of kinds of a user's own that processes before this one have left: no plan says how their safe values are written, only a task of the
+//! same name does it, before its first tick. Until then they stay in the plan. Nothing blocks.
+
+use crate::safety::{Guard, LiveOutputs, Owing};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tracing::{error, info};
+
+/// Those that are left.
+#[derive(Debug)]
+pub(super) struct LeftOwn {
+    left: Vec<(String, Owing)>, // by the names of their tasks
+    plan: PathBuf,              // where this process keeps them
+    is_said: bool,
+}
+
+impl LeftOwn {
+    /// None yet. `plan`: where this process keeps its plan.
+    pub(super) fn new(plan: &Path) -> Self {
+        Self { left: Vec::new(), plan: plan.into(), is_said: false }
+    }
+
+    /// Those of a plan.
+    pub(super) fn add(&mut self, tasks: Vec<String>, live: &Arc<LiveOutputs>) {
+        for task in tasks {
+            if self.left.iter().all(|(left, _)| *left != task) {
+                let owing = live.owing(&task);
+                self.left.push((task, owing));
+            }
+        }
+    }
+
+    /// The tasks of those that are still left, now that there are these outputs. `says`: the start is not refused any more.
+    pub(super) fn still(&mut self, guards: &[Arc<Guard>], says: bool) -> impl Iterator<Item = &str> {
+        self.left.retain(|(task, _)| {
+            let has_begun = |guard: &Guard| guard.has_no_plan() && guard.has_begun() && guard.task() == task;
+            let is_over = guards.iter().any(|guard| has_begun(guard));
+            if is_over {
+                info!(task, "{task}: wrote its safe value, which an earlier run may have left unwritten");
+            }
+            !is_over
+        });
+        if says && !std::mem::replace(&mut self.is_said, true) {
+            for (task, _) in &self.left {
+                error!(task, "{}", self.says(task));
+            }
+        }
+        self.left.iter().map(|(task, _)| task.as_str())
+    }
+
+    fn says(&self, task: &str) -> String {
+        let plan = self.plan.display();
+        format!(
+            "{task}: what it puts out may be as an earlier run has left it: only its own process could write its safe value, and has tried that if it \
+             crashed, not if it was killed; run this task again, or make it safe by hand, stop hertzd and remove {plan}"
+        )
+    }
+
+    /// The same of all, for those who ask whether all is well.
+    pub(super) fn trouble(&self) -> impl Iterator<Item = String> {
+        self.left.iter().map(|(task, _)| self.says(task))
+    }
+}
