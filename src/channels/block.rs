@@ -2,7 +2,7 @@
 //!
 //! No clock is read; only [`blocks`] allocates; neither side ever waits.
 
-use super::row::word;
+use super::word;
 use super::{Queue, Receiver, Sender, Shape, Traffic, channel};
 use crate::time::Instant;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! What is kept of a value over many ticks: the last, the smallest, the largest. Arithmetic only.
 
-use super::row::word;
+use super::word;
 use crate::time::Instant;
 
 /// What is kept of a value.

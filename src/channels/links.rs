@@ -6,7 +6,7 @@
 
 use super::input::{Cell, Input, InputSource, Last, NO_ORIGIN, Quality, instant};
 use super::mailbox::{self, mailbox};
-use super::row::word;
+use super::word;
 use crate::time::{Instant, Span};
 use std::sync::Arc;
 

@@ -32,6 +32,7 @@ pub use row::{Row, RowReceiver, RowSender, rows};
 pub use tick::{TickReceiver, TickSender, TickSink, ticks};
 
 use crate::atomic::{AtomicU64, Ordering};
+use crate::time::Span;
 
 /// What happens to items that arrive faster than the recorder takes them. The names are those of the presentation modes of
 /// graphics interfaces.
@@ -87,6 +88,11 @@ impl Traffic {
 /// Adds one. There is one writer, so a load and a store are enough, and cheaper than a locked addition.
 fn increment(count: &AtomicU64) {
     count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// Nanoseconds as a word of 64 bits, which holds any reading of a real clock for the next 292 years.
+fn word(nanos: i128) -> u64 {
+    Span::from_wide(nanos).nanos().cast_unsigned()
 }
 
 #[derive(Debug)]

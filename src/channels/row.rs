@@ -4,7 +4,7 @@
 
 use super::extremes::WORDS;
 use super::mailbox::{self, mailbox};
-use super::{Extremes, Queue, Receiver, Sender, Traffic, channel};
+use super::{Extremes, Queue, Receiver, Sender, Traffic, channel, word};
 use crate::time::{Instant, Span};
 use std::sync::Arc;
 
@@ -127,11 +127,6 @@ fn row(mut words: impl Iterator<Item = u64>, values: &mut Vec<f64>) -> Option<Ro
         lateness: Span::from_nanos(lateness.cast_signed()),
         values,
     })
-}
-
-/// Nanoseconds as a word of 64 bits, which holds any reading of a real clock for the next 292 years.
-pub(super) fn word(nanos: i128) -> u64 {
-    Span::from_wide(nanos).nanos().cast_unsigned()
 }
 
 #[cfg(test)]

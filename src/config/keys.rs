@@ -252,8 +252,8 @@ pub(super) const QUEUE: Key = Key::new(
     "queue",
     Value::Choice(&words(&QUEUES)),
     "What happens to values, samples and pictures that come faster than the recorder takes them, 20 times a second: with \
-     `\"fifo\"` all are kept until the queue is full, then the newest is dropped and counted; with `\"mailbox\"` only the \
-     latest is kept. Only for a task with values or a recording.",
+     `\"fifo\"` all are kept until the queue is full, then the newest is dropped and, if it would be recorded, counted (`min`, \
+     `max` and `last` of the summary have it all the same); with `\"mailbox\"` only the latest is kept. Only for a task with values or a recording.",
 )
 .default("\"fifo\"");
 pub(super) const RECORD_MAX_SIZE: Key = Key::new(

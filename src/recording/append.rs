@@ -236,7 +236,7 @@ impl Writer for AppendFile {
     /// What fails is lost and counted, and the file ends with the last whole piece.
     fn flush(&mut self) -> io::Result<bool> {
         let some = self.write();
-        self.file.flush().map(|()| some)
+        self.file.flush(some)
     }
 
     fn finish(&mut self) -> io::Result<()> {
@@ -244,7 +244,7 @@ impl Writer for AppendFile {
         let mended = if self.file.is_open() && self.pending.is_empty() { self.mend() } else { Ok(()) };
         self.write();
         self.file.finish();
-        self.file.flush().and(mended)
+        self.file.flush(false).and(mended)
     }
 
     fn counts(&self, id: u32) -> WriteCounts {

@@ -126,10 +126,12 @@ impl RecordingFile {
         self.failure.get_or_insert(error);
     }
 
+    /// Whether what it was given is known to be in good hands: `wrote` says that something was written.
+    ///
     /// # Errors
     /// What has failed since the last call.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
-        self.failure.take().map_or(Ok(()), Err)
+    pub(super) fn flush(&mut self, wrote: bool) -> io::Result<bool> {
+        self.failure.take().map_or(Ok(wrote && !self.storing.refuses()), Err)
     }
 
     /// Whether there is a file to write to.

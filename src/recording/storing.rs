@@ -26,6 +26,11 @@ impl Storing {
         self.ends.iter_mut().for_each(|end| *end = length.min(*end));
     }
 
+    /// Whether the disk has not stored something, and has not been good since.
+    pub(super) const fn refuses(&self) -> bool {
+        self.refuses
+    }
+
     /// What lies behind this counts as lost, since something there is not stored; `None`: nothing is known to be lost.
     pub(super) fn lost_from(&self) -> Option<u64> {
         self.damaged.then_some(self.stored)
@@ -68,7 +73,7 @@ mod tests {
         }
         assert_eq!(storing.lost_from(), None);
         assert!(storing.refused());
-        assert_eq!(storing.lost_from(), Some(250), "five looks before");
+        assert_eq!((storing.lost_from(), storing.refuses()), (Some(250), true), "five looks before");
         storing.begin(7);
         assert_eq!(storing.lost_from(), None);
         for _ in 0..100 {
@@ -78,6 +83,7 @@ mod tests {
         assert_eq!(storing.lost_from(), Some(7), "what lies behind a hole");
         assert!(!storing.refused());
         assert_eq!((1..=6).map(|n| storing.good(1_000 + n)).position(|turn| turn), Some(5));
+        assert!(!storing.refuses());
         storing.begin(7);
         storing.good(50);
         storing.shorten(3);

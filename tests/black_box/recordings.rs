@@ -340,7 +340,8 @@ fn what_a_disk_has_taken_and_could_not_store_counts_as_lost() {
     running.wait_until_granted();
     let of_both = |key: &str| {
         let now = snapshot(&socket);
-        ["csv", "mcap"].map(|name| if now["tasks"].is_array() { count(recorded(&now, name), key) } else { 0 })
+        let of = |name| if now["tasks"].is_array() { recorded(&now, name)[key].as_u64() } else { None };
+        ["csv", "mcap"].map(|name| of(name).unwrap_or_default())
     };
     let grows = |running: &mut Running, key: &str| {
         let before = of_both(key);

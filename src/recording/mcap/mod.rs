@@ -271,13 +271,13 @@ impl Writer for Mcap {
             self.write();
         }
         let wrote = std::mem::take(&mut self.wrote);
-        self.file.flush().map(|()| wrote)
+        self.file.flush(wrote)
     }
 
     fn finish(&mut self) -> io::Result<()> {
         self.end();
         self.file.finish();
-        self.file.flush()
+        self.file.flush(false).map(drop)
     }
 
     fn counts(&self, id: u32) -> WriteCounts {
