@@ -153,13 +153,25 @@ fn table<'s>(source: &'s Source, bytes: &[u8], span: Range<usize>) -> Result<DeT
         problem.help = Some("a task is written as [task.NAME], and below it each key as key = value".to_owned());
         return Err(vec![problem]);
     }
-    let problem = |error| syntax(source, error, span.start);
-    let mut list: Vec<Problem> = errors.iter().map(problem).collect();
-    // One slip often causes a second error further along its line; the first is the one that helps.
-    let start = |problem: &Problem| problem.span.as_ref().map_or(0, |span| span.start);
-    list.sort_by_key(start);
-    list.dedup_by(|next, kept| !source.text()[start(kept)..start(next)].contains('\n'));
-    Err(list)
+    Err(first_of_each_line(text, &errors).map(|error| syntax(source, error, span.start)).collect())
+}
+
+/// One slip often causes a second error further along its line; the first is the one that helps. A line may have very many.
+fn first_of_each_line<'e>(text: &str, errors: &'e [toml::de::Error]) -> impl Iterator<Item = &'e toml::de::Error> {
+    let start = |error: &toml::de::Error| error.span().map_or(0, |span| span.start).min(text.len());
+    let mut sorted: Vec<_> = errors.iter().map(|error| (start(error), error)).collect();
+    sorted.sort_by_key(|(start, _)| *start);
+    let mut line_end = None;
+    sorted.retain(|(start, _)| {
+        let is_first = line_end.is_none_or(|end| end < *start);
+        if is_first {
+            line_end = Some(
+                text.as_bytes()[*start..].iter().position(|byte| *byte == b'\n').map_or(text.len(), |at| start + at),
+            );
+        }
+        is_first
+    });
+    sorted.into_iter().map(|(_, error)| error)
 }
 
 /// The format that a text is probably in which is not TOML, by its first line that is no comment; and that line.

@@ -7,6 +7,9 @@ use super::limits;
 use super::meant;
 use super::section::Section;
 
+/// The unknown keys of a table for which is looked what was meant by them.
+const MOST_LOOKS: usize = 100;
+
 impl Section<'_> {
     /// Refuses what breaks the rules of these keys: those that exclude each other, those that are missing, and those that
     /// have no effect.
@@ -84,8 +87,8 @@ impl Section<'_> {
     /// Whether an unknown key was probably meant to be this one: then that problem says all.
     fn is_misspelt(&self, this: impl Fn(&str) -> bool, keys: &[&Key]) -> bool {
         let known: Vec<_> = keys.iter().map(|key| key.name).collect();
-        let mut written = self.table.keys().map(|key| -> &str { key.get_ref() });
-        written.any(|key| !known.contains(&key) && meant::key(key, &known).is_some_and(&this))
+        let written = self.table.keys().map(|key| -> &str { key.get_ref() }).filter(|key| !known.contains(key));
+        written.take(MOST_LOOKS).any(|key| meant::key(key, &known).is_some_and(&this))
     }
 
     /// Whether this table has the key or, for `../KEY`, the one around it.
@@ -99,10 +102,22 @@ impl Section<'_> {
     /// Refuses every key that is not among `known`. `closed` is false when the full list could not be found out: then
     /// only what looks like a slip is refused.
     pub(super) fn refuse_unknown(&mut self, known: &[&str], closed: bool) {
+        // Looking for what was meant takes long: not for each line of nonsense.
+        let mut looks = MOST_LOOKS;
         for (name, value) in self.table {
             let key: &str = name.get_ref();
+            if known.contains(&key) {
+                continue;
+            }
+            let Some(left) = looks.checked_sub(1) else {
+                if closed {
+                    self.problems.push(error::problem(self.source, &self.path, key, name.span(), false, "unknown key"));
+                }
+                continue;
+            };
+            looks = left;
             let near = meant::key(key, known);
-            if known.contains(&key) || (near.is_none() && !closed) {
+            if near.is_none() && !closed {
                 continue;
             }
             let help = match near {

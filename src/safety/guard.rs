@@ -40,6 +40,15 @@ pub(crate) trait SafeWrite: Send + Sync {
     /// What the kernel said.
     fn write_safe(&self) -> io::Result<()>;
 
+    /// The same on a thread that has more to do: where word has to come that it was done, waits for that for as long as there is `patience`, and
+    /// takes from it what was waited in vain.
+    ///
+    /// # Errors
+    /// What the kernel said. `TimedOut`: no word has come.
+    fn write_safe_within(&self, _patience: &mut Span) -> io::Result<()> {
+        self.write_safe()
+    }
+
     /// Waits until the target shows what was written, where it takes its time for that.
     ///
     /// # Errors
@@ -249,8 +258,12 @@ impl Guard {
     /// # Errors
     /// What the kernel said; the task does not write all the same.
     pub(crate) fn trip(&self) -> io::Result<()> {
+        self.trip_by(|writer| writer.write_safe())
+    }
+
+    fn trip_by(&self, write: impl FnOnce(&dyn SafeWrite) -> io::Result<()>) -> io::Result<()> {
         self.watched.block();
-        let result = self.writer.as_ref().map_or(Ok(()), |writer| self.write(&**writer));
+        let result = self.writer.as_ref().map_or(Ok(()), |writer| self.write(&**writer, write));
         if !self.is_replaced() {
             self.made_safe(result.as_ref().err());
         }
@@ -272,7 +285,7 @@ impl Guard {
         }
         let trip = self.watched.block();
         let overlapped = self.own_write_lasts();
-        let result = if self.is_lost() { Err(gone()) } else { write_once(&**writer) };
+        let result = if self.is_lost() { Err(gone()) } else { write_once(|| writer.write_safe()) };
         self.made_safe(result.as_ref().err());
         self.watched.block_if_released();
         MadeSafe { result: self.end_write(&write, &**writer, result), trip, overlapped }
@@ -292,7 +305,7 @@ impl Guard {
     /// What the kernel said, or what the target shows instead.
     pub(crate) fn write_first(&self) -> io::Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
-        let result = self.write(&**writer).and_then(|()| writer.confirm());
+        let result = self.write(&**writer, |writer| writer.write_safe()).and_then(|()| writer.confirm());
         self.made_safe(result.as_ref().err());
         self.safe_at_first.store(result.is_ok(), Ordering::Relaxed);
         result
@@ -308,12 +321,12 @@ impl Guard {
         self.safe_at_first.load(Ordering::Relaxed)
     }
 
-    fn write(&self, writer: &dyn SafeWrite) -> io::Result<()> {
+    fn write(&self, writer: &dyn SafeWrite, safely: impl FnOnce(&dyn SafeWrite) -> io::Result<()>) -> io::Result<()> {
         let write = self.written().begin();
         let result = match self.is_replaced() {
             true => Err(replaced()),
             false if self.is_lost() => Err(gone()),
-            false => write_once(writer),
+            false => write_once(|| safely(writer)),
         };
         self.end_write(&write, writer, result)
     }
@@ -368,8 +381,17 @@ impl Guard {
 
     /// Makes it safe as its last deed. Where that fails, it is left to the thread that watches over it.
     pub(crate) fn end(&self) -> bool {
+        self.end_by(|writer| writer.write_safe())
+    }
+
+    /// The same; where word has to come that it was done, waits for that as [`SafeWrite::write_safe_within`] does.
+    pub(crate) fn end_within(&self, patience: &mut Span) -> bool {
+        self.end_by(|writer| writer.write_safe_within(patience))
+    }
+
+    fn end_by(&self, write: impl FnOnce(&dyn SafeWrite) -> io::Result<()>) -> bool {
         self.ended.store(true, Ordering::Relaxed);
-        let done = self.trip().is_ok();
+        let done = self.trip_by(write).is_ok();
         self.watched.set_wanted(!done);
         done
     }
@@ -443,9 +465,9 @@ impl Guard {
 }
 
 /// A panic is an error: the task's own tick may be in one, and who writes other safe values has to go on.
-fn write_once(writer: &dyn SafeWrite) -> io::Result<()> {
+fn write_once(write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     let panicked = |text| Err(io::Error::other(format!("what writes it {text}")));
-    caught_aside(|| writer.write_safe()).unwrap_or_else(panicked)
+    caught_aside(write).unwrap_or_else(panicked)
 }
 
 /// What is written to is not there.

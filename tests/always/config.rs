@@ -177,6 +177,13 @@ fn files_that_are_not_text_are_refused() {
     assert!(refused(Path::new("/dev/null")).contains("needs at least one task"));
     let many = written("=\n".repeat(5_000).as_bytes());
     assert!(many.ends_with("5000 problems, of which the first 50; nothing was started"), "{many}");
+    // A minute and more, if each of these is looked at as closely as a slip.
+    let line = written(format!("x = [{}]\ny = \"\\q\"\n", "\"\\q\",".repeat(200_000)).as_bytes());
+    assert!(line.ends_with("2 problems; nothing was started"), "{line}");
+    let keys: String = (0..90_000).map(|n| format!("k{n}=1\n")).collect();
+    let refused = parse(format!("[task.a]\nkind = \"count\"\nrate = 100\n{keys}")).unwrap_err();
+    let with_help = refused.iter().filter(|problem| problem.help.is_some()).count();
+    assert_eq!((refused.iter().count(), with_help), (90_000, 100));
 }
 
 #[test]

@@ -136,6 +136,54 @@ fn an_alarm_has_one_entry_when_it_begins_and_one_when_it_ends() {
     assert_eq!(quiet.first().map(String::as_str), Some("info quiet: its condition holds (1)"), "{quiet:?}");
 }
 
+const CHATTERS: &str = "\
+[task.tank]
+kind = \"sensor\"
+rate = 200
+path = \"@HERE@/level\"
+[task.flip]
+kind = \"expr\"
+rate = 200
+inputs = { level = \"tank.value\", was = { previous = \"flip.out\", initial = 0 } }
+expression = \"if(level == 5, 9 - was, level)\"
+max-age = \"1h\"
+[task.full]
+kind = \"alarm\"
+rate = 200
+input = \"flip.out\"
+max-age = \"1h\"
+high = 5
+";
+
+#[test]
+fn the_last_entry_of_an_alarm_that_has_come_and_gone_quickly_says_how_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    set(folder.path(), "0\n");
+    let socket = folder.path().join("s");
+    let args = ["--log-format", "json", "--status-socket", socket.to_str().unwrap()];
+    let mut running = run_in(folder, Command::new(program::HERTZD), CHATTERS, &args);
+    running.wait_until_granted();
+    let tank = || program::task(&program::snapshot(&socket), "tank").clone();
+    let ran = |task: &Value| task["ran"].as_u64().unwrap_or_default();
+    let mut known = 0;
+    // Whether a change of the wanted level has one of the ten entries of its second is left to chance.
+    for (level, says) in [("9\n", "high at 9"), ("0\n", "back to normal after high, at 0")].repeat(3) {
+        set(running.folder(), "5\n");
+        running.wait_for("changes that have no entry", |running| {
+            entries(&running.stderr(), "full")[known..].iter().any(|entry| entry.contains(" before it w"))
+        });
+        set(running.folder(), level);
+        let is_still = |_: &Running| tank()["values"]["value"]["last"].as_f64() != Some(5.0);
+        running.wait_for("it is still", is_still);
+        let at = ran(&tank());
+        running.wait_for("the alarm has seen it", |_| ran(&tank()) > at + 10);
+        running.wait_for(says, |running| {
+            entries(&running.stderr(), "full").last().is_some_and(|entry| entry.contains(says))
+        });
+        known = entries(&running.stderr(), "full").len();
+    }
+}
+
 const LATCHED: &str = "\
 [worker.main]
 policy = \"other\"

@@ -1,9 +1,10 @@
 //! What the alarms have to say, into the log: on the metrics thread, which may block and allocate.
 
-use crate::kinds::alarm::{Alarm, AlarmChange, Alarms, Level, Severity};
+use crate::kinds::alarm::{AlarmChange, Alarms, Level, Severity};
 use crate::log::Message;
 use crate::time::{Instant, Span};
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::Arc;
 use tracing::{error, info, warn};
 
@@ -23,6 +24,7 @@ struct Said {
     since: Instant,
     entries: u32,
     left_out: u64,
+    latest: Option<AlarmChange>, // of those left out
 }
 
 impl AlarmLog {
@@ -34,35 +36,70 @@ impl AlarmLog {
     pub(crate) fn tell(&mut self, now: Instant, said: impl Fn()) {
         let all = self.all.clone();
         all.take_changes(now, |alarm, change, lost| {
-            self.say(alarm, change, lost, now);
+            let task = alarm.task.clone();
+            if let Some((change, left_out)) = self.said.entry(task).or_insert(Said::new(now)).take(change, lost, now) {
+                log(&alarm.task, &change, left_out);
+            }
             said();
         });
+        self.catch_up(now, false);
     }
 
-    fn say(&mut self, alarm: &Alarm, change: Option<AlarmChange>, lost: u64, now: Instant) {
-        let said = self.said.entry(alarm.task.clone()).or_insert(Said { since: now, entries: 0, left_out: 0 });
-        said.left_out += lost;
-        if now - said.since >= WITHIN {
-            *said = Said { since: now, entries: 0, left_out: said.left_out };
-        }
-        match change {
-            // The end of an alarm that a reload ends is its last entry.
-            Some(change) if said.entries >= ENTRIES && change.n.is_some() => said.left_out += 1,
-            Some(change) => {
-                said.entries += 1;
-                log(alarm, &change, std::mem::take(&mut said.left_out));
+    /// Says what was left out last. There will be no more to say.
+    pub(super) fn finish(&mut self, now: Instant) {
+        self.catch_up(now, true);
+    }
+
+    fn catch_up(&mut self, now: Instant, ends: bool) {
+        for (task, said) in &mut self.said {
+            if let Some((change, left_out)) = said.catch_up(now, ends) {
+                log(task, &change, left_out);
             }
-            None => {}
         }
     }
 }
 
-fn log(alarm: &Alarm, AlarmChange { n, severity, was, is, value }: &AlarmChange, left_out: u64) {
-    let (task, word, before) = (alarm.task.as_str(), is.word(), was.word());
+impl Said {
+    const fn new(since: Instant) -> Self {
+        Self { since, entries: 0, left_out: 0, latest: None }
+    }
+
+    /// The change, if it is to have an entry now, and how many before it had none.
+    fn take(&mut self, change: Option<AlarmChange>, lost: u64, now: Instant) -> Option<(AlarmChange, u64)> {
+        self.left_out += lost;
+        if now - self.since >= WITHIN {
+            (self.since, self.entries) = (now, 0);
+        }
+        let change = change?;
+        // The end of an alarm that a reload ends is its last entry.
+        if self.entries >= ENTRIES && change.n.is_some() {
+            self.left_out += 1;
+            self.latest = Some(change);
+            return None;
+        }
+        self.entries += 1;
+        self.latest = None;
+        Some((change, mem::take(&mut self.left_out)))
+    }
+
+    /// The same for the latest that had no entry, once there may be one again or the log `ends`: how the alarm is may depend on it.
+    fn catch_up(&mut self, now: Instant, ends: bool) -> Option<(AlarmChange, u64)> {
+        let is_time = ends || now - self.since >= WITHIN;
+        let change = self.latest.take_if(|_| is_time)?;
+        (self.since, self.entries) = (now, 1);
+        Some((change, mem::take(&mut self.left_out).saturating_sub(1)))
+    }
+}
+
+fn log(task: &str, AlarmChange { n, severity, was, is, value }: &AlarmChange, left_out: u64) {
+    let (word, before) = (is.word(), was.word());
     let ends = *is == Level::Normal;
     let message_id = if ends { Message::AlarmEnded } else { Message::AlarmBegan }.id();
-    let more =
-        if left_out > 0 { format!("; {left_out} changes before it were not logged one by one") } else { String::new() };
+    let more = match left_out {
+        0 => String::new(),
+        1 => "; 1 change before it was not logged".to_owned(),
+        _ => format!("; {left_out} changes before it were not logged one by one"),
+    };
     let what = match is {
         Level::Normal if n.is_none() => format!("ended by the reload; it was {before}"),
         Level::Normal => format!("back to normal after {before}, at {value}"),
@@ -80,5 +117,51 @@ fn log(alarm: &Alarm, AlarmChange { n, severity, was, is, value }: &AlarmChange,
         Severity::Notice => entry!(info),
         Severity::Warning => entry!(warn),
         Severity::Error => entry!(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(n: u64) -> Option<AlarmChange> {
+        let (was, is) = if n % 2 == 0 { (Level::Normal, Level::High) } else { (Level::High, Level::Normal) };
+        Some(AlarmChange { n: Some(n), severity: Severity::Error, was, is, value: 0.0 })
+    }
+
+    /// Which tick has an entry, and how many changes before it had none.
+    fn entry(said: Option<(AlarmChange, u64)>) -> Option<(u64, u64)> {
+        said.map(|(change, left_out)| (change.n.unwrap(), left_out))
+    }
+
+    /// Eleven changes in a second and two more, of which ten have an entry.
+    fn chattered() -> Said {
+        let mut said = Said::new(Instant::ZERO);
+        let entries = (0..13).filter_map(|n| entry(said.take(change(n), 0, Instant::ZERO)));
+        assert!(entries.eq((0..10).map(|n| (n, 0))));
+        said
+    }
+
+    #[test]
+    fn the_latest_change_that_was_left_out_has_an_entry_when_the_second_is_over() {
+        let (mut said, over) = (chattered(), Instant::ZERO + WITHIN);
+        assert_eq!(entry(said.catch_up(over - Span::from_nanos(1), false)), None);
+        assert_eq!(entry(said.catch_up(over, false)), Some((12, 2)));
+        assert_eq!(entry(said.catch_up(over + WITHIN, true)), None, "once");
+        let entries: Vec<_> = (13..24).filter_map(|n| entry(said.take(change(n), 0, over))).collect();
+        assert!(entries.into_iter().eq((13..22).map(|n| (n, 0))), "it is one of the ten of its second");
+    }
+
+    #[test]
+    fn a_change_that_comes_then_has_the_entry_in_its_place() {
+        let (mut said, over) = (chattered(), Instant::ZERO + WITHIN);
+        assert_eq!(entry(said.take(change(13), 2, over)), Some((13, 5)));
+        assert_eq!(entry(said.catch_up(over + WITHIN, true)), None);
+    }
+
+    #[test]
+    fn the_latest_change_that_was_left_out_has_an_entry_at_the_end() {
+        let mut said = chattered();
+        assert_eq!(entry(said.catch_up(Instant::ZERO, true)), Some((12, 2)));
     }
 }

@@ -252,6 +252,7 @@ impl MetricsLoop {
                 let _ = reply.send(self.view(depth));
             }
             Command::Finish => {
+                self.alarms.finish(now);
                 self.metrics.tell(now, true, |event| self.output.event(event));
                 self.offer_unreported();
                 self.flight.finish(now, self.traffic().1);

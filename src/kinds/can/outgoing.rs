@@ -45,7 +45,11 @@ struct SafeFrame {
 
 impl SafeWrite for SafeFrame {
     fn write_safe(&self) -> io::Result<()> {
-        can::send_once(&self.interface, &self.frame)
+        self.write_safe_within(&mut { can::PATIENCE })
+    }
+
+    fn write_safe_within(&self, patience: &mut Span) -> io::Result<()> {
+        can::send_once(&self.interface, &self.frame, patience)
     }
 
     fn plan(&self) -> Vec<PlannedWrite> {
@@ -305,9 +309,9 @@ impl Outgoing {
         &mut self.signals[place].settings
     }
 
-    /// Sends the safe values. If that fails, another thread goes on with it.
-    pub(super) fn end(&mut self) {
-        self.finished = self.finished || self.guard.end();
+    /// Sends the safe values. If that fails, or no word comes for as long as there is patience, another thread goes on with it.
+    pub(super) fn end(&mut self, patience: &mut Span) {
+        self.finished = self.finished || self.guard.end_within(patience);
     }
 }
 

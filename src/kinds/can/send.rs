@@ -22,6 +22,9 @@ const LOST_AFTER: Span = Span::from_seconds(1);
 /// System calls at a tick that look which frames have left, at most: with them come those that others send with these ids.
 const MOST_ROUNDS: usize = 16;
 
+/// How long the worker waits at the end of a task for word of its safe frames, of all that do not leave together: the other tasks wait as well.
+const PATIENCE: Span = Span::from_millis(20);
+
 const FAILED: &str = "cannot send to the interface";
 const UNDER_WAY: TickError = TickError::new(
     "a frame was not sent, as the one before it with the same id has not left yet: the bus is busy, off, or has no other node",
@@ -292,11 +295,13 @@ impl Task for Sender {
 
     fn disabled(&mut self) {
         self.live.ended();
-        self.frames.iter_mut().for_each(Outgoing::end);
+        let mut patience = PATIENCE;
+        self.frames.iter_mut().for_each(|frame| frame.end(&mut patience));
     }
 
     fn ended(&mut self) {
-        self.frames.iter_mut().filter(|frame| frame.is_last()).for_each(Outgoing::end);
+        let mut patience = PATIENCE;
+        self.frames.iter_mut().filter(|frame| frame.is_last()).for_each(|frame| frame.end(&mut patience));
     }
 }
 

@@ -7,11 +7,13 @@ use super::settings::{ReceiveSettings, Received, SendSettings, SentFrame, SentSi
 use super::signal::{ByteOrder, Layout, Signal};
 use crate::kinds::device::{Missing, Reconnecting};
 use crate::kinds::output::law::{self, OnStale, Recover};
-use crate::safety::LiveOutputs;
+use crate::safety::{Guard, LiveOutputs, PlannedWrite, SafeWrite, Watched};
 use crate::site::{DeviceId, Label, Refusal, Site};
 use crate::sys::can::{self, Frame, Id, Socket};
 use crate::task::{Column, Input, Task, Tick, TickError, ValueName};
 use crate::time::{Instant, Span};
+use std::io;
+use std::sync::Arc;
 
 const PERIOD: Span = Span::from_millis(10);
 const ID: Id = Id { number: 0x181, extended: false };
@@ -285,6 +287,36 @@ fn a_heartbeat_sees_whether_all_signals_follow_and_their_frames_leave() {
     let (mut half_safe, _other) = sender_at(&site, nothing, true, test);
     assert_eq!(told(&mut half_safe, &tick(0, 0)).0, Ok(()));
     assert!(seen.is_open() && !seen.follows(), "one of its signals is safe");
+}
+
+/// A frame on a bus without another node.
+struct NoWord;
+
+impl SafeWrite for NoWord {
+    fn write_safe(&self) -> io::Result<()> {
+        panic!("a worker does not wait as long as another thread")
+    }
+
+    fn write_safe_within(&self, patience: &mut Span) -> io::Result<()> {
+        *patience = *patience - Span::from_millis(15);
+        Err(io::ErrorKind::TimedOut.into())
+    }
+
+    fn plan(&self) -> Vec<PlannedWrite> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn a_task_that_ends_without_word_of_its_frames_leaves_them_to_another_thread() {
+    let after = Span::from_seconds(1);
+    let guard = || Guard::new("t", Arc::new(Watched::default()), (after, after), Some(Box::new(NoWord)));
+    let mut patience = Span::from_millis(20);
+    for left in [5, -10] {
+        let guard = guard();
+        assert!(!guard.end_within(&mut patience) && guard.is_wanted() && guard.trouble().is_some());
+        assert_eq!(patience, Span::from_millis(left), "what was waited for one is not waited for the next");
+    }
 }
 
 #[test]

@@ -138,7 +138,9 @@ impl PlannedWrite {
                 is_still(adapter.as_ref(), "bus")?;
                 register(bus, *address, *force, bytes, (task, planner)).map(|()| made(None))
             }
-            Self::Can { interface, .. } => can::send_once(interface, &self.frame()?).map(|()| made(None)),
+            Self::Can { interface, .. } => {
+                can::send_once(interface, &self.frame()?, &mut { can::PATIENCE }).map(|()| made(None))
+            }
         }
     }
 }

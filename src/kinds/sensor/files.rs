@@ -4,6 +4,7 @@
 
 use super::extractor::{ExtractError, Extractor};
 use super::follow::{self, Followed};
+use super::hwmon;
 use super::locator::{FieldSelector, LineSelector, ValueLocator};
 use super::number::Number;
 use crate::task::TickError;
@@ -29,14 +30,23 @@ pub(super) struct Files {
 struct OpenFile {
     file: File,
     followed: Option<Followed>,
+    fault: Option<Fault>,
     columns: Vec<usize>,
     extractor: Extractor,
     first_read: usize, // bytes asked for at first; the rest only if they do not decide
 }
 
+/// The file in which the chip says whether the value of another file is to be trusted.
+#[derive(Debug)]
+struct Fault {
+    file: File,
+    broken: TickError, // what is said if it is not
+}
+
 /// What is wanted of one file.
 pub(super) struct WantedFile<'a> {
     pub(super) path: PathBuf,
+    pub(super) fault: Option<PathBuf>, // says whether the values are to be trusted, if there is such a file
     pub(super) values: Vec<(usize, &'a ValueLocator)>, // index of the column of each value, and where the value is
 }
 
@@ -54,7 +64,7 @@ impl Files {
         // Ones, so that every page is touched here.
         let mut open = Self { files: Vec::with_capacity(wanted.len()), buffer: vec![1; LARGEST].into() };
         let mut followers = Vec::new();
-        for WantedFile { path, values } in wanted {
+        for WantedFile { path, fault, values } in wanted {
             let unusable = |doing, error| Unusable {
                 column: values.first().map(|(column, _)| *column),
                 key: "path",
@@ -64,9 +74,11 @@ impl Files {
             debug!("opened {} ({} values)", path.display(), values.len());
             let (followed, follower) = follow::follow(&file, path).map_err(|error| unusable("open", error))?.unzip();
             followers.extend(follower);
+            let fault = fault.as_ref().and_then(|fault| Fault::open(fault).transpose()).transpose();
+            let fault = fault.map_err(|error| unusable("open the file _fault beside", error))?;
             let extractor = Extractor::new(values.iter().map(|(_, locator)| *locator));
             let columns = values.iter().map(|(column, _)| *column).collect();
-            let mut file = OpenFile { file, followed, columns, extractor, first_read: PAGE };
+            let mut file = OpenFile { file, followed, fault, columns, extractor, first_read: PAGE };
             let (filled, ended) = file.fill(&mut open.buffer).map_err(|error| unusable("read", error))?;
             for ((column, locator), result) in values.iter().zip(file.extractor.results(ended)).filter(|_| strict) {
                 if let Err(error) = result {
@@ -103,8 +115,11 @@ impl OpenFile {
         if self.followed.as_mut().is_some_and(|followed| !followed.update(&mut self.file)) {
             return Err((DELETED, true));
         }
+        let filled = self.fill(buffer);
+        // After it: a sensor that breaks between the two is seen.
+        self.fault.as_ref().map_or(Ok(()), Fault::look)?;
         let (_, ended) =
-            self.fill(buffer).map_err(|error| (TickError::from_io("cannot read the file", &error), is_gone(&error)))?;
+            filled.map_err(|error| (TickError::from_io("cannot read the file", &error), is_gone(&error)))?;
         let mut first = Ok(());
         for (column, result) in self.columns.iter().zip(self.extractor.results(ended)) {
             match result {
@@ -136,6 +151,32 @@ impl OpenFile {
         Ok((filled, ended))
     }
 }
+
+impl Fault {
+    /// `None`: there is no such file.
+    fn open(path: &Path) -> io::Result<Option<Self>> {
+        match follow::open(path) {
+            Ok(file) => Ok(Some(Self { file, broken: hwmon::broken(path) })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The error says whether only opening it again can help.
+    fn look(&self) -> Result<(), (TickError, bool)> {
+        let mut text = [0; 16];
+        loop {
+            return match self.file.read_at(&mut text, 0) {
+                Ok(length) if text[..length].trim_ascii() == b"0" => Ok(()),
+                Ok(_) => Err((self.broken, false)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => Err((TickError::from_io(UNKNOWN, &error), is_gone(&error))),
+            };
+        }
+    }
+}
+
+const UNKNOWN: &str = "cannot read the file _fault beside the value's";
 
 const DELETED: TickError = TickError::new("the file was deleted");
 

@@ -2,8 +2,9 @@
 //! `Documentation/ABI/testing/sysfs-class-hwmon`. Reads small files of `/sys`; not for a hot thread.
 
 use crate::kinds::device::{file_names, first_line};
+use crate::task::TickError;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Kind and attributes, what a number in such a file is multiplied by, and the unit then. N is any number. What is not
 /// listed is a flag, a choice or a count: `temp1_alarm`, `temp1_type`, `fan1_div`.
@@ -53,6 +54,41 @@ pub(super) fn scale_and_unit(file: &str) -> (f64, &'static str) {
     let (kind, attribute) = name.split_once('_').unwrap_or((&name, ""));
     let is_it = |known: &&(&str, &str, f64, &str)| known.0 == kind && known.1.split(' ').any(|one| one == attribute);
     ATTRIBUTES.iter().find(is_it).map_or((1.0, ""), |(_, _, scale, unit)| (*scale, *unit))
+}
+
+/// Where the chip says that what is in a file of this name is not to be trusted: `temp1_fault` for `temp1_input`. Not every
+/// chip does.
+pub(super) fn fault_of(path: &Path) -> Option<PathBuf> {
+    let channel = path.file_name()?.to_str()?.strip_suffix("_input")?;
+    Some(path.with_file_name(format!("{channel}_fault")))
+}
+
+macro_rules! broken {
+    ($($channel:literal)*) => {
+        &[$((
+            concat!($channel, "_fault"),
+            TickError::new(concat!(
+                "the chip reports that a sensor is broken or not connected (", $channel, "_fault is not 0), so ", $channel,
+                "_input is not used: look at the sensor and its cable",
+            )),
+        )),*]
+    };
+}
+
+/// What a tick says of such a file: text that is there beforehand.
+const BROKEN: &[(&str, TickError)] = broken!(
+    "temp1" "temp2" "temp3" "temp4" "temp5" "temp6" "temp7" "temp8" "temp9" "temp10" "temp11" "temp12"
+    "fan1" "fan2" "fan3" "fan4" "fan5" "fan6" "fan7" "fan8"
+);
+const ONE_IS_BROKEN: TickError = TickError::new(
+    "the chip reports that a sensor is broken or not connected (the file _fault beside its _input is not 0), so its value is \
+     not used: look at the sensor and its cable",
+);
+
+/// The error of a tick that finds a number other than 0 in this file.
+pub(super) fn broken(fault: &Path) -> TickError {
+    let known = BROKEN.iter().find(|(file, _)| fault.file_name().is_some_and(|name| name == *file));
+    known.map_or(ONE_IS_BROKEN, |(_, error)| *error)
 }
 
 /// What a value from a file of this name is called: `temp1` for `temp1_input`.

@@ -150,7 +150,10 @@ impl ReadPlan {
                 }
             });
             let index = *known.entry(&recipe.file).or_insert_with(|| {
-                files.push(WantedFile { path: folder.join(&recipe.file), values: Vec::new() });
+                let path = folder.join(&recipe.file);
+                let is_hwmon = self.class == Some(Class::Hwmon) || path.starts_with(&self.sys);
+                let fault = hwmon::fault_of(&path).filter(|_| is_hwmon);
+                files.push(WantedFile { path, fault, values: Vec::new() });
                 files.len() - 1
             });
             files[index].values.push((column, &recipe.locator));

@@ -96,7 +96,8 @@ impl Tally {
                 let (steps, span) = (tick.n - before.n, at.saturating_sub(before.at));
                 self.grid = (self.grid.0 + steps, self.grid.1.saturating_add(span));
                 period = span.max(0) / i64::try_from(steps).unwrap_or(i64::MAX);
-                self.unrecorded += (steps - 1).saturating_sub(before.after.saturating_add(skipped_before));
+                let untold = (steps - 1).saturating_sub(before.after.saturating_add(skipped_before));
+                self.unrecorded = self.unrecorded.saturating_add(untold);
             }
             None => {}
         }

@@ -1,6 +1,7 @@
 //! What a digest says is what its ticks say: wherever the file was cut off, however many files there are, whatever part was asked for.
 
 use super::read::{Digested, Part, digest};
+use super::tally::Tally;
 use crate::config::RecordConfig;
 use crate::metrics::Cause;
 use crate::recording::content::{Content, RecordedTick, Why, Whys};
@@ -198,6 +199,26 @@ fn parts_of_a_recording_add_up_to_the_whole() {
     let rest = part(Span::from_seconds(300), Span::MAX).unwrap();
     assert_eq!(ticks(&rest), parts[5]);
     assert!(part(Span::from_seconds(360), Span::MAX).unwrap_err().ends_with("there is no tick in that part of it"));
+}
+
+#[test]
+fn a_recording_that_says_that_more_is_missing_than_can_be_counted_is_read() {
+    let mut tally = Tally::default();
+    for (n, at) in [0, u64::MAX, 0, u64::MAX].into_iter().zip(0..) {
+        let tick = RecordedTick {
+            task: 0,
+            n,
+            release: Instant::ZERO,
+            lateness: Span::ZERO,
+            response: Span::ZERO,
+            skipped: 0,
+            woke: Span::ZERO,
+            oversleep: None,
+            missed: None,
+        };
+        tally.enter(&tick, at);
+    }
+    assert_eq!((tally.ticks, tally.restarts, tally.unrecorded), (4, 1, u64::MAX));
 }
 
 #[test]

@@ -13,16 +13,16 @@ use std::io;
 /// The most ids that a socket can ask for.
 pub(crate) const MOST_IDS: usize = 512; // CAN_RAW_FILTER_MAX
 
-/// How often [`send_once`] looks for word of its frame, and for how long it waits each time: 0.1 s in all, unless others send frames of that id.
-const LOOKS: u32 = 20;
+/// How long [`send_once`] waits for word of its frame in all, unless others send frames of that id; and how long until it looks again.
+pub(crate) const PATIENCE: Span = Span::from_millis(100);
 const LOOK: Span = Span::from_millis(5);
 
-/// Sends one frame by a socket of its own: from any thread, at any time. Waits for word that it has left, for up to 0.1 s. The kernel takes a
-/// frame also where it drops it at once, or where no one on the bus acknowledges it.
+/// Sends one frame by a socket of its own: from any thread, at any time. Waits for word that it has left, for as long as there is `patience`, of
+/// which only frames without word use any. The kernel takes a frame also where it drops it at once, or where no one on the bus acknowledges it.
 ///
 /// # Errors
 /// There is no such interface, it is down, or its queue is full. `TimedOut`: no word came; the frame may still leave later.
-pub(crate) fn send_once(interface: &str, frame: &Frame) -> io::Result<()> {
+pub(crate) fn send_once(interface: &str, frame: &Frame, patience: &mut Span) -> io::Result<()> {
     let socket = Socket::new()?;
     let found = socket.interface(interface)?;
     if frame.fd && !found.fd {
@@ -30,7 +30,7 @@ pub(crate) fn send_once(interface: &str, frame: &Frame) -> io::Result<()> {
     }
     socket.bind(found, Wanted { ids: &[frame.id], errors: false, own: true, fd: frame.fd })?;
     socket.send(&[*frame])?;
-    match found.has_carrier && has_left(&socket, frame.id)? {
+    match found.has_carrier && has_left(&socket, frame.id, patience)? {
         true => Ok(()),
         false => {
             let why = "no word has come that the frame left: the controller is off the bus, or no one on it acknowledges frames";
@@ -39,16 +39,21 @@ pub(crate) fn send_once(interface: &str, frame: &Frame) -> io::Result<()> {
     }
 }
 
-fn has_left(socket: &Socket, id: Id) -> io::Result<bool> {
-    for _ in 0..LOOKS {
+fn has_left(socket: &Socket, id: Id, patience: &mut Span) -> io::Result<bool> {
+    let before = *patience;
+    loop {
         let mut left = false;
         socket.receive(|received| left |= received == Received::Sent(id))?;
         if left {
+            *patience = before;
             return Ok(true);
         }
+        if *patience <= Span::ZERO {
+            return Ok(false);
+        }
         is_readable(socket, LOOK);
+        *patience = *patience - LOOK;
     }
-    Ok(false)
 }
 
 #[cfg(test)]
@@ -60,6 +65,10 @@ mod tests {
         let (one, other) = Socket::pair(); // on which no word ever comes
         let id = Id { number: 1, extended: false };
         one.send(&[Frame::new(id, false, false, &[]).unwrap()]).unwrap();
-        assert!(!has_left(&one, id).unwrap() && !has_left(&other, id).unwrap(), "a frame of another is no word");
+        for socket in [&one, &other] {
+            let mut patience = PATIENCE;
+            assert!(!has_left(socket, id, &mut patience).unwrap(), "a frame of another is no word");
+            assert!(patience <= Span::ZERO, "it has waited, and a next one does not");
+        }
     }
 }

@@ -84,6 +84,42 @@ fn all_that_a_hwmon_device_measures() {
 }
 
 #[test]
+fn what_the_chip_reports_as_broken_has_no_value() {
+    let sys = Sys::new();
+    let files = [
+        ("name", "emc2103"),
+        ("in0_input", "1200"),
+        ("temp1_input", "25500"),
+        ("temp1_fault", "0\n"),
+        ("temp2_input", "-128000"),
+        ("temp2_fault", "1\n"),
+        ("temp20_input", "1000"),
+        ("temp20_fault", "0\n"),
+    ];
+    let folder = sys.hwmon(0, "0-002e", &files);
+    let mut sensor = sys.open(named(Source::Hwmon, "emc2103", None, &[])).unwrap();
+    let (values, done) = tick_at(&mut *sensor, Instant::ZERO);
+    assert!(values[..2] == [1.2, 25.5] && values[2].is_nan() && values[3] == 1.0, "{values:?}");
+    assert_eq!(
+        done.unwrap_err().to_string(),
+        "the chip reports that a sensor is broken or not connected (temp2_fault is not 0), so temp2_input is not used: look at \
+         the sensor and its cable"
+    );
+    fs::write(folder.join("temp2_input"), "30000").unwrap();
+    fs::write(folder.join("temp2_fault"), "0\n").unwrap();
+    assert_eq!(tick_at(&mut *sensor, Instant::ZERO), (vec![1.2, 25.5, 30.0, 1.0], Ok(())));
+    fs::write(folder.join("temp20_fault"), "1\n").unwrap();
+    let (values, done) = tick_at(&mut *sensor, Instant::ZERO);
+    assert!(values[..3] == [1.2, 25.5, 30.0] && values[3].is_nan(), "{values:?}");
+    assert!(done.unwrap_err().to_string().contains("the file _fault beside its _input is not 0"));
+
+    let mut by_path = sys.open(SensorSettings::file(folder.join("temp20_input"))).unwrap();
+    assert!(tick(&mut *by_path).is_err());
+    fs::write(folder.join("temp20_fault"), "0\n").unwrap();
+    assert_eq!(tick(&mut *by_path), Ok(1_000.0));
+}
+
+#[test]
 fn channels_of_an_iio_device_have_the_abis_units() {
     let sys = Sys::new();
     let files = [
