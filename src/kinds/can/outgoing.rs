@@ -228,7 +228,9 @@ impl Outgoing {
 
     /// Nothing was to be sent: what is to be put out was sent last.
     pub(super) fn stays(&mut self) {
-        if let Some(frame) = self.frame() {
+        let Some(frame) = self.frame() else { return };
+        // Another thread may have sent the safe values since this tick began: the next one sees it.
+        if self.guard.writing().is_some() || frame == self.safe {
             self.was_sent(&frame);
         }
     }

@@ -4,8 +4,9 @@
 mod frame;
 mod socket;
 
+use super::clock::KernelClock;
 use super::fd::is_readable;
-use crate::time::Span;
+use crate::time::{Clock, Span};
 pub(crate) use frame::{Frame, Id, LONGEST, Received};
 pub(crate) use socket::{BATCH, Socket, Wanted};
 use std::io;
@@ -13,7 +14,7 @@ use std::io;
 /// The most ids that a socket can ask for.
 pub(crate) const MOST_IDS: usize = 512; // CAN_RAW_FILTER_MAX
 
-/// How long [`send_once`] waits for word of its frame in all, unless others send frames of that id; and how long until it looks again.
+/// How long [`send_once`] waits for word of its frame in all, and for how long at a time.
 pub(crate) const PATIENCE: Span = Span::from_millis(100);
 const LOOK: Span = Span::from_millis(5);
 
@@ -40,19 +41,20 @@ pub(crate) fn send_once(interface: &str, frame: &Frame, patience: &mut Span) -> 
 }
 
 fn has_left(socket: &Socket, id: Id, patience: &mut Span) -> io::Result<bool> {
-    let before = *patience;
+    let clock = KernelClock::monotonic();
+    let end = clock.now() + *patience;
     loop {
+        let is_last = clock.now() >= end;
         let mut left = false;
         socket.receive(|received| left |= received == Received::Sent(id))?;
         if left {
-            *patience = before;
             return Ok(true);
         }
-        if *patience <= Span::ZERO {
+        if is_last {
+            *patience = Span::ZERO;
             return Ok(false);
         }
         is_readable(socket, LOOK);
-        *patience = *patience - LOOK;
     }
 }
 
