@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     fn change(n: u64) -> Option<AlarmChange> {
-        let (was, is) = if n % 2 == 0 { (Level::Normal, Level::High) } else { (Level::High, Level::Normal) };
+        let (was, is) = if n.is_multiple_of(2) { (Level::Normal, Level::High) } else { (Level::High, Level::Normal) };
         Some(AlarmChange { n: Some(n), severity: Severity::Error, was, is, value: 0.0 })
     }
 

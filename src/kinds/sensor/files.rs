@@ -74,7 +74,7 @@ impl Files {
             debug!("opened {} ({} values)", path.display(), values.len());
             let (followed, follower) = follow::follow(&file, path).map_err(|error| unusable("open", error))?.unzip();
             followers.extend(follower);
-            let fault = fault.as_ref().and_then(|fault| Fault::open(fault).transpose()).transpose();
+            let fault = fault.as_deref().map_or(Ok(None), Fault::open);
             let fault = fault.map_err(|error| unusable("open the file _fault beside", error))?;
             let extractor = Extractor::new(values.iter().map(|(_, locator)| *locator));
             let columns = values.iter().map(|(column, _)| *column).collect();
