@@ -104,6 +104,11 @@ impl Cell {
         }
     }
 
+    /// Whether a row has come since the task began.
+    pub(super) fn has_come(&self) -> bool {
+        instant(self.release.load(Ordering::Relaxed), i64::MIN).is_some()
+    }
+
     /// Replaces what the task reads, at the start `now` of its tick; times in nanoseconds.
     pub(super) fn lay(&self, value: u64, release: i64, origin: i64, quality: Quality, now: i64) {
         self.looked.store(now, Ordering::Relaxed);

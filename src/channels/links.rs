@@ -142,7 +142,12 @@ impl LinkReceiver {
             let is_bad = bad[column / PER_WORD] >> (column % PER_WORD) & 1 == 1;
             let quality = match (is_bad, stale) {
                 _ if *closes_circle && f64::from_bits(value).is_finite() => Quality::Good,
-                _ if *closes_circle => continue,
+                _ if *closes_circle => {
+                    if !cell.has_come() {
+                        cell.lay_last();
+                    }
+                    continue;
+                }
                 (true, _) => Quality::Bad,
                 (false, true) => Quality::Stale,
                 (false, false) => Quality::Good,
@@ -359,6 +364,12 @@ mod tests {
         assert_eq!(taken(&other, &mut of_other), (3.0, Quality::Good, None), "it has another number to begin with");
         later.post(head, &[0.5], |_, _| true);
         assert_eq!(taken(&third, &mut of_third), (0.5, Quality::Good, Some(at(5))));
+        // The task at the other end ticks first, and has nothing to put out yet.
+        let fourth = of(0.0);
+        fourth.goes_on_from(&third);
+        let (mut restarted, mut of_fourth) = link(1, [(0, &fourth)], Span::ZERO);
+        restarted.post(head, &[f64::NAN], |_, _| false);
+        assert_eq!(taken(&fourth, &mut of_fourth), (0.5, Quality::Good, None));
     }
 
     #[test]

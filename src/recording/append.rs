@@ -239,6 +239,10 @@ impl Writer for AppendFile {
         self.file.flush(some)
     }
 
+    fn hurry(&mut self) {
+        self.file.hurries = true;
+    }
+
     fn finish(&mut self) -> io::Result<()> {
         // With something to write that is done before it is written.
         let mended = if self.file.is_open() && self.pending.is_empty() { self.mend() } else { Ok(()) };

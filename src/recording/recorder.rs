@@ -85,7 +85,7 @@ impl Recorder {
         if ids.is_empty() {
             return;
         }
-        self.finish_of(|id| ids.contains_key(&id));
+        self.end_of(|id| ids.contains_key(&id), Recording::hurry);
         for mut ended in self.tasks.extract_if(.., |task| ids.contains_key(&task.output.id)) {
             ended.unsent = ids.get(&ended.output.id).copied().unwrap_or_default();
             let state = ended.state();
@@ -178,11 +178,16 @@ impl Recorder {
     /// Finishes the recordings whose tasks have all ended, with all that is left in their queues. A [`drain`](Self::drain)
     /// must come before it.
     pub(crate) fn finish_of(&mut self, ended: impl Fn(u32) -> bool) {
+        self.end_of(ended, |_| ());
+    }
+
+    fn end_of(&mut self, ended: impl Fn(u32) -> bool, before: fn(&Recording)) {
         self.empty(&ended);
         self.recordings.retain(|open| {
             let goes_on = users(&self.tasks, &open.recording).any(|task| !ended(task.output.id));
             if !goes_on {
                 writes(&open.recording, users(&self.tasks, &open.recording));
+                before(&open.recording);
                 finish(&open.recording, &names(users(&self.tasks, &open.recording)));
             }
             goes_on

@@ -58,6 +58,10 @@ impl Recording {
         self.lock().flush()
     }
 
+    pub(super) fn hurry(&self) {
+        self.lock().hurry();
+    }
+
     pub(super) fn finish(&self) -> io::Result<()> {
         self.lock().finish()
     }

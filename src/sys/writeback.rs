@@ -8,8 +8,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 /// What says only that nothing can be learned here: the file system, the kind of file or a filter does not know the call.
-const NO_ANSWER: [libc::c_int; 7] =
-    [libc::ENOSYS, libc::EINVAL, libc::ESPIPE, libc::EPERM, libc::EOPNOTSUPP, libc::ENOMEM, libc::EINTR];
+const NO_ANSWER: [libc::c_int; 8] =
+    [libc::ENOSYS, libc::EINVAL, libc::ESPIPE, libc::EPERM, libc::EOPNOTSUPP, libc::ENOMEM, libc::EINTR, libc::EAGAIN];
 
 /// Lets the file system begin to store what it has taken of a file of this length, and asks what has become of what was begun before.
 ///
@@ -39,16 +39,22 @@ fn sync_range(file: &File, offset: u64, bytes: u64, flags: libc::c_uint) -> io::
     })
 }
 
+const LARGEST_PAGE: u64 = 65_536;
+
 /// The system call `cachestat`, on all processors that Linux has had since 2020. Linux 6.5 has brought it.
 const CACHESTAT: libc::c_long = 451;
 
-/// Pages of a file that are not yet stored, nor known not to be; `None`: the kernel does not say.
-pub(crate) fn unstored_pages(file: &File) -> Option<u64> {
-    let all = [0_u64; 2]; // from, and length: to the end
+/// Pages of a file, or of its whole pages up to an offset, that are not yet stored, nor known not to be; `None`: the kernel does not say.
+pub(crate) fn unstored_pages(file: &File, end: Option<u64>) -> Option<u64> {
+    let whole = end.map_or(0, |end| end / LARGEST_PAGE * LARGEST_PAGE);
+    if end.is_some() && whole == 0 {
+        return Some(0);
+    }
+    let range = [0, whole]; // from, and length; no length: to the end
     let mut found = [0_u64; 5]; // cached, dirty, being written, two of evicted ones
     // SAFETY: both arrays have the layout and the size of the kernel's structures, and outlive the call.
     let told =
-        unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), all.as_ptr(), found.as_mut_ptr(), 0 as libc::c_uint) };
+        unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), found.as_mut_ptr(), 0 as libc::c_uint) };
     from_minus_one(told).ok().map(|_| found[1] + found[2])
 }
 
@@ -67,6 +73,7 @@ mod tests {
         for file in [&pipe, &device, &file] {
             begin_and_ask(file, 4).unwrap();
         }
-        assert!(unstored_pages(&file).is_none_or(|pages| pages <= 1));
+        assert!(unstored_pages(&file, Some(4)).is_none_or(|pages| pages == 0));
+        assert!(unstored_pages(&file, None).is_none_or(|pages| pages <= 1));
     }
 }

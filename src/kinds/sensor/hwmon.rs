@@ -57,9 +57,9 @@ pub(super) fn scale_and_unit(file: &str) -> (f64, &'static str) {
 }
 
 /// Where the chip says that what is in a file of this name is not to be trusted: `temp1_fault` for `temp1_input`. Not every
-/// chip does.
+/// chip does. `fan1_fault` says that the fan has failed, and to read it ends the fault in some chips: it is left alone.
 pub(super) fn fault_of(path: &Path) -> Option<PathBuf> {
-    let channel = path.file_name()?.to_str()?.strip_suffix("_input")?;
+    let channel = path.file_name()?.to_str()?.strip_suffix("_input").filter(|channel| channel.starts_with("temp"))?;
     Some(path.with_file_name(format!("{channel}_fault")))
 }
 
@@ -78,7 +78,6 @@ macro_rules! broken {
 /// What a tick says of such a file: text that is there beforehand.
 const BROKEN: &[(&str, TickError)] = broken!(
     "temp1" "temp2" "temp3" "temp4" "temp5" "temp6" "temp7" "temp8" "temp9" "temp10" "temp11" "temp12"
-    "fan1" "fan2" "fan3" "fan4" "fan5" "fan6" "fan7" "fan8"
 );
 const ONE_IS_BROKEN: TickError = TickError::new(
     "the chip reports that a sensor is broken or not connected (the file _fault beside its _input is not 0), so its value is \

@@ -3,13 +3,13 @@
 use super::{CHECK_EVERY, Open, RecordingFile};
 use crate::recording::ledger::WriteCounts;
 use crate::recording::progress::returned;
-use crate::sys::clock::pause;
+use crate::sys::clock::{KernelClock, pause};
 use crate::sys::writeback;
-use crate::time::Span;
+use crate::time::{Clock, Span};
 use std::io;
 
-/// How often it is looked whether a file that ends is stored. So many looks a change of file waits, also where several recordings have one
-/// at a time; and so many without any progress the end of a recording: less than a stop waits for a disk.
+/// How often it is looked whether a file that ends is stored. So many looks wait all changes of file of a drain together; and so many without any
+/// progress the end of a recording at the end of a run: less than a stop waits for a disk.
 const STORED_EVERY: Span = Span::from_millis(10);
 const LOOKS_AT_CHANGE: u32 = 20;
 const LOOKS_AT_END: u32 = 200;
@@ -24,7 +24,10 @@ impl RecordingFile {
         }
         self.asked = Some(self.at.now);
         match returned(writeback::begin_and_ask(&claim.file, *length)) {
-            Ok(()) => self.storing.good(*length),
+            Ok(()) => {
+                let is_stored = |end| writeback::unstored_pages(&claim.file, Some(end)).is_none_or(|pages| pages == 0);
+                self.storing.good(*length, is_stored)
+            }
             Err(error) => self.refused(&error),
         }
     }
@@ -47,8 +50,10 @@ impl RecordingFile {
         let Some(Open { claim, length, .. }) = &self.open else { return };
         let mut asked = returned(writeback::begin_and_ask(&claim.file, *length));
         let (mut left, mut before) = (looks, None);
-        while asked.is_ok() && left > 0 {
-            let unstored = writeback::unstored_pages(&claim.file);
+        // All recordings that change their files in one drain wait this long together.
+        let until = self.at.now + Span::from_nanos(STORED_EVERY.nanos() * i64::from(LOOKS_AT_CHANGE));
+        while asked.is_ok() && left > 0 && (since_progress || KernelClock::monotonic().now() < until) {
+            let unstored = writeback::unstored_pages(&claim.file, None);
             if unstored == Some(0) {
                 before = None;
                 asked = writeback::ask(&claim.file, *length);
@@ -78,7 +83,10 @@ impl RecordingFile {
 
     /// Closes it for good, once it is stored as far as can be known.
     pub(in crate::recording) fn finish(&mut self) {
-        self.store(LOOKS_AT_END, true);
+        match std::mem::take(&mut self.hurries) {
+            true => self.store(LOOKS_AT_CHANGE, false),
+            false => self.store(LOOKS_AT_END, true),
+        }
         self.close();
     }
 

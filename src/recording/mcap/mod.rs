@@ -274,6 +274,10 @@ impl Writer for Mcap {
         self.file.flush(wrote)
     }
 
+    fn hurry(&mut self) {
+        self.file.hurries = true;
+    }
+
     fn finish(&mut self) -> io::Result<()> {
         self.end();
         self.file.finish();
