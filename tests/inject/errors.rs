@@ -31,6 +31,8 @@ pub(crate) fn errors_of(call: &str) -> Option<&'static [&'static str]> {
         }
         "close" => &["EDQUOT", "EINTR", "EIO", "ENOSPC"],
         "fsync" | "fdatasync" | "sync_file_range" | "syncfs" => &["EDQUOT", "EINTR", "EIO", "ENOSPC"],
+        // Its number, where strace is older than it.
+        "cachestat" | "syscall_0x1c3" => &["ENOSYS", "EOPNOTSUPP"],
         "truncate" | "ftruncate" | "fallocate" => &["EFBIG", "EINTR", "EIO", "ENOSPC", "EPERM", "EROFS", "ETXTBSY"],
         "copy_file_range" => &["EIO", "ENOMEM", "ENOSPC"],
         "lseek" => &["EINVAL", "EOVERFLOW"],
