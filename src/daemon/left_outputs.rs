@@ -148,7 +148,16 @@ impl LeftOutputs {
 
     /// Another process has this plan, and makes its outputs safe. To an output of this start that has such a target, it says what was there before.
     fn know(&mut self, path: &Path, holder: u32) {
-        let Ok(plan) = SafePlan::look(path) else { return };
+        let plan = match SafePlan::look(path) {
+            Ok(plan) => plan,
+            Err(NoPlan::Unusable(why) | NoPlan::NotOurs(why)) => {
+                warn!(
+                    "the plan that process {holder} deals with cannot be read, so \"restore\" may give back what the killed run had written: {why}"
+                );
+                return;
+            }
+            Err(NoPlan::Missing | NoPlan::Held(_)) => return,
+        };
         warn!(
             "process {holder} still has the plan of safe values locked that an earlier run has left in {}, and deals with it, so this start goes on \
              without: \"restore\" of an output with one of its targets gives back what was there before that run",

@@ -36,7 +36,7 @@ impl LeftOwn {
             let has_begun = |guard: &Guard| guard.has_no_plan() && guard.has_begun() && guard.task() == task;
             let is_over = guards.iter().any(|guard| has_begun(guard));
             if is_over {
-                info!(task, "{task}: wrote its safe value, which an earlier run may have left unwritten");
+                info!(task, "{task}: runs again, so what an earlier run may have left unwritten is its own now");
             }
             !is_over
         });

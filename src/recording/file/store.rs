@@ -11,6 +11,7 @@ use std::io;
 /// How often it is looked whether a file that ends is stored. So many looks wait all changes of file of a drain together; and so many without any
 /// progress the end of a recording at the end of a run: less than a stop waits for a disk.
 const STORED_EVERY: Span = Span::from_millis(10);
+const PAGE_KB: u64 = 4; // of most kernels
 const LOOKS_AT_CHANGE: u32 = 20;
 const LOOKS_AT_END: u32 = 200;
 
@@ -75,8 +76,9 @@ impl RecordingFile {
         self.lose_behind_holes();
         if let Some(pages) = before.filter(|pages| *pages > 0) {
             self.warn(&format!(
-                "the disk takes long to store what it has taken of {}: {pages} pages of memory are left; what it cannot store of them will not be counted",
-                self.path()
+                "the disk takes long to store what it has taken of {}: about {} kB are left; what it cannot store of them will not be counted",
+                self.path(),
+                pages.saturating_mul(PAGE_KB)
             ));
         }
     }
