@@ -45,6 +45,7 @@ pub(super) struct LeftOutputs {
     plans: Vec<(PathBuf, File)>,    // locked
     known: Vec<LeftWrite>,          // of plans that another process deals with
     unread: Vec<(PathBuf, String)>, // plans that cannot be carried out, and why
+    seen: Vec<PathBuf>,             // those of others at this start, or at the latest reload
     has_started: bool,
     writes: Arc<LeftWrites>, // all of them, as outputs have to know them
     live: Arc<LiveOutputs>,  // which are not live meanwhile
@@ -73,6 +74,7 @@ impl LeftOutputs {
             plans: Vec::new(),
             known: Vec::new(),
             unread: kept_aside(own).collect(),
+            seen: Vec::new(),
             has_started: false,
             writes: common.of(),
             live: common.of(),
@@ -88,30 +90,71 @@ impl LeftOutputs {
                 left.unread.push((aside, why));
             }
         }
-        let waits_until = clock.now() + ENDS_WITHIN;
-        for path in others {
-            left.unread.extend(kept_aside(path));
+        left.take_others(others.to_vec(), 0, clock.now() + ENDS_WITHIN);
+        Ok(left)
+    }
+
+    /// Takes what others have left since; it waits for none of them. Then it looks where the devices are now.
+    pub(super) fn take_more(&mut self, others: Vec<PathBuf>) {
+        let is_new = |path: &PathBuf| !self.plans.iter().any(|(known, _)| known == path);
+        let others = others.into_iter().filter(is_new).collect();
+        self.take_others(others, self.outputs.len(), KernelClock::monotonic().now());
+        self.follow();
+    }
+
+    /// Takes the plans of others. From the output with the index `first` on, they are new to the outputs of this process.
+    fn take_others(&mut self, others: Vec<PathBuf>, first: usize, waits_until: Instant) {
+        let first_known = self.known.len();
+        for path in &others {
+            if self.unread.iter().any(|(unread, _)| unread == path) {
+                continue;
+            }
+            self.unread.extend(kept_aside(path));
             match take_when_free(path, waits_until) {
-                Ok((plan, file)) => left.add(plan, path, file),
+                Ok((plan, file)) => self.add(plan, path, file),
                 // It may have been dealt with meanwhile by another process.
                 Err(NoPlan::Missing) => {}
-                Err(NoPlan::Held(pid)) => left.know(path, pid),
+                Err(NoPlan::Held(pid)) => self.know(path, pid),
                 Err(NoPlan::Unusable(why) | NoPlan::NotOurs(why)) => {
                     warn!(
                         "a hertzd that died has left a plan of safe values that cannot be carried out, and stays there: {why}"
                     );
-                    left.unread.push((path.clone(), why));
+                    self.unread.push((path.clone(), why));
                 }
             }
         }
-        let writes =
-            left.outputs.iter().flat_map(|output| output.planned.writes.iter().map(|write| output.left(write)));
-        left.writes.leave_behind(writes.chain(left.known.iter().cloned()).collect());
-        Ok(left)
+        self.seen = others;
+        let new = self.outputs.iter().skip(first);
+        let writes = new.flat_map(|output| output.planned.writes.iter().map(|write| output.left(write)));
+        self.writes.leave_behind(writes.chain(self.known.iter().skip(first_known).cloned()).collect());
+    }
+
+    /// Refuses what took the targets of these outputs for free while the process ended that had one: what they read then is what that one has
+    /// written. `others`: the plans that there are now.
+    ///
+    /// # Errors
+    /// Its plan, and what to do.
+    pub(super) fn refuse_left_since(&self, others: &[PathBuf], guards: &[Arc<Guard>]) -> Result<(), Failure> {
+        let planned: Vec<_> = guards.iter().flat_map(|guard| guard.writes()).collect();
+        let is_shared =
+            |output: &PlannedOutput| output.writes.iter().any(|write| beside(write, &planned).as_ref() != Some(write));
+        let is_known = |path: &PathBuf| self.seen.contains(path) || self.plans.iter().any(|(known, _)| known == path);
+        let since = others.iter().filter(|path| !is_known(path)).find(|path| match SafePlan::look(path) {
+            Ok(plan) => plan.outputs.iter().any(|output| !output.written && is_shared(output)),
+            Err(why) => !matches!(why, NoPlan::Missing),
+        });
+        since.map_or(Ok(()), |path| {
+            let why = format!(
+                "a hertzd that had a target of one of these outputs was killed while they were opened, and has left the plan {}; nothing was \
+                 written: try again",
+                path.display()
+            );
+            Err(Failure::System("taking over what another process has left", io::Error::other(why)))
+        })
     }
 
     /// Looks where their devices are now.
-    pub(super) fn follow(&mut self) {
+    fn follow(&mut self) {
         for output in self.outputs.iter_mut().filter(|output| output.under_way.is_none()) {
             output.has_become(&self.writes, |write| Some(write.clone().followed()));
         }

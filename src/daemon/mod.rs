@@ -38,6 +38,7 @@ pub(crate) use change::digest::Keys;
 pub use change::loader::Loader;
 pub(crate) use disk::flight_thread::FlightOptions;
 pub(crate) use failure::Failure;
+pub(crate) use left_plans::{FindPlans, LeftPlans};
 pub(crate) use main::connections::Progress;
 pub use main::connections::{Connections, Options};
 pub use main::requests::Requests;

@@ -398,6 +398,23 @@ fn a_start_waits_for_one_that_takes_over_what_is_left() {
     end(running);
 }
 
+/// Of a run that was killed since this one began.
+#[test]
+fn a_reload_gives_its_output_what_was_there_before_a_kill() {
+    let place = tempfile::tempdir().unwrap();
+    let mut other = run_in(folder(), in_foreground(place.path()), NONE, &[]);
+    other.wait_for("it has started", |running| running.stderr().contains("granted"));
+    let (files, left) = killed_in_foreground(place.path());
+    let output = next().replace(program::HERE, files.path().to_str().unwrap());
+    fs::write(other.folder().join("test.toml"), format!("{NONE}{output}")).unwrap();
+    other.signal("HUP");
+    other.wait_for("it is live", |_| fan(files.path()) == "0.875\n");
+    other.wait_for("the plan is its own", |_| !left.join("safe-plan.json").exists());
+    other.signal("TERM");
+    let ended = other.wait();
+    assert!(ended.status.success() && fan(files.path()) == "0.5\n", "{}", ended.describe());
+}
+
 /// As `hertzd safe` has it while it carries it out.
 #[test]
 fn a_start_beside_who_has_a_plan_of_the_foreground_knows_what_was_there_before() {
