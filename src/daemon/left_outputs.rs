@@ -96,17 +96,17 @@ impl LeftOutputs {
 
     /// Takes what others have left since; it waits for none of them. Then it looks where the devices are now.
     pub(super) fn take_more(&mut self, others: Vec<PathBuf>) {
-        let is_new = |path: &PathBuf| !self.plans.iter().any(|(known, _)| known == path);
-        let others = others.into_iter().filter(is_new).collect();
         self.take_others(others, self.outputs.len(), KernelClock::monotonic().now());
         self.follow();
     }
 
-    /// Takes the plans of others. From the output with the index `first` on, they are new to the outputs of this process.
+    /// Takes those plans of others that it has not. The outputs of this process do not know yet what was left by the output with the index `first`
+    /// and those after it.
     fn take_others(&mut self, others: Vec<PathBuf>, first: usize, waits_until: Instant) {
         let first_known = self.known.len();
         for path in &others {
-            if self.unread.iter().any(|(unread, _)| unread == path) {
+            let is_taken = self.plans.iter().any(|(taken, _)| taken == path);
+            if is_taken || self.unread.iter().any(|(unread, _)| unread == path) {
                 continue;
             }
             self.unread.extend(kept_aside(path));
@@ -129,28 +129,33 @@ impl LeftOutputs {
         self.writes.leave_behind(writes.chain(self.known.iter().skip(first_known).cloned()).collect());
     }
 
-    /// Refuses what took the targets of these outputs for free while the process ended that had one: what they read then is what that one has
-    /// written. `others`: the plans that there are now.
+    /// Refuses outputs that were opened while a hertzd with one of their targets was killed: what they have read there may be what that one wrote.
+    /// `others`: the plans that there are now.
     ///
     /// # Errors
-    /// Its plan, and what to do.
+    /// The task that had the target, its plan, and what to do.
     pub(super) fn refuse_left_since(&self, others: &[PathBuf], guards: &[Arc<Guard>]) -> Result<(), Failure> {
         let planned: Vec<_> = guards.iter().flat_map(|guard| guard.writes()).collect();
-        let is_shared =
-            |output: &PlannedOutput| output.writes.iter().any(|write| beside(write, &planned).as_ref() != Some(write));
-        let is_known = |path: &PathBuf| self.seen.contains(path) || self.plans.iter().any(|(known, _)| known == path);
-        let since = others.iter().filter(|path| !is_known(path)).find(|path| match SafePlan::look(path) {
-            Ok(plan) => plan.outputs.iter().any(|output| !output.written && is_shared(output)),
-            Err(why) => !matches!(why, NoPlan::Missing),
-        });
-        since.map_or(Ok(()), |path| {
+        let is_shared = |write: &PlannedWrite| planned.iter().any(|other| write.is_had_by(other));
+        for path in others.iter().filter(|path| !self.seen.contains(path)) {
+            let whose = match SafePlan::look(path) {
+                Ok(plan) => {
+                    let mut owed = plan.outputs.into_iter().filter(|output| !output.written);
+                    let Some(output) = owed.find(|output| output.writes.iter().any(is_shared)) else { continue };
+                    format!("{}: a hertzd that had the target of its output", output.task)
+                }
+                Err(NoPlan::Missing) => continue,
+                Err(NoPlan::Held(_) | NoPlan::Unusable(_) | NoPlan::NotOurs(_)) => {
+                    "a hertzd whose outputs are not known".into()
+                }
+            };
             let why = format!(
-                "a hertzd that had a target of one of these outputs was killed while they were opened, and has left the plan {}; nothing was \
-                 written: try again",
+                "{whose} was killed while this one opened its outputs, and has left the plan {}; nothing was written to them: try again",
                 path.display()
             );
-            Err(Failure::System("taking over what another process has left", io::Error::other(why)))
-        })
+            return Err(Failure::System("taking over what another process has left", io::Error::other(why)));
+        }
+        Ok(())
     }
 
     /// Looks where their devices are now.

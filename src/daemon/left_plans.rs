@@ -20,7 +20,7 @@ const KEPT: u32 = 100;
 #[derive(Clone, Default)]
 pub struct LeftPlans {
     /// Those that were found when this process began.
-    pub first: Vec<PathBuf>,
+    pub(crate) first: Vec<PathBuf>,
     /// Finds those that there are now; it may block. `None`: there are no others.
     pub(crate) find: Option<Arc<FindPlans>>,
 }

@@ -12,7 +12,7 @@
 
 use super::Stop;
 use super::runtime_lock::{DirectoryLock, NotLocked};
-use super::runtime_places::{is_number, others, own_place, own_places, places, places_of_others};
+use super::runtime_places::{is_number, open_own, others, own_place, own_places, places, places_of_others};
 use super::runtime_turn::take_turn;
 use crate::daemon::{FindPlans, LeftPlans, NoPlan, SafePlan};
 use crate::flight::{FLIGHT, FLIGHT_BEFORE};
@@ -174,7 +174,7 @@ impl RuntimeDirectory {
     /// Takes the plans that processes of this user have left in its other places. What else is there is for the next process in that place.
     fn look_elsewhere(&mut self, own: &Dir) {
         for place in own_places().into_iter().filter(|place| place != own.path()) {
-            let Some(place) = own_dir(&place) else { continue };
+            let Some(place) = open_own(&place) else { continue };
             self.left_plans.extend(left_in(&place));
         }
     }
@@ -182,7 +182,7 @@ impl RuntimeDirectory {
     /// What processes of this user that have died have left: now, and whenever it is asked for, as others may die while this one runs.
     pub(in crate::cli) fn left(&self) -> LeftPlans {
         let find =
-            || own_places().iter().filter_map(|place| own_dir(place)).flat_map(|place| left_in(&place)).collect();
+            || own_places().iter().filter_map(|place| open_own(place)).flat_map(|place| left_in(&place)).collect();
         let is_in_foreground = given().is_none();
         LeftPlans { first: self.left_plans.clone(), find: is_in_foreground.then(|| Arc::new(find) as Arc<FindPlans>) }
     }
@@ -204,12 +204,6 @@ impl RuntimeDirectory {
     pub(in crate::cli) const fn readers(&self) -> Readers {
         self.readers
     }
-}
-
-/// A place that is there, and this user's alone.
-fn own_dir(place: &Path) -> Option<Dir> {
-    let place = trust::lasting(place).and_then(|path| Dir::open(&path)).ok()?;
-    place.must_be_own().is_ok().then_some(place)
 }
 
 /// The plans there of processes that have died or are about to, which still owe something.

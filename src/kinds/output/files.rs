@@ -375,6 +375,7 @@ mod tests {
             is("250");
         }
     }
+
     #[test]
     fn after_a_safe_write_that_failed_all_of_a_channel_is_written_and_known_again() {
         let sys = tempfile::tempdir().unwrap();
