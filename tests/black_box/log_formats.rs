@@ -28,6 +28,8 @@ fn run(config: &str, arguments: &[&str]) -> Output {
         command.args(["--for", "100ms"]);
     }
     command.env_remove("HERTZD_LOG").env_remove("JOURNAL_STREAM");
+    // The starts of all tests in the foreground share one place. One that has to wait for another there says so in its log.
+    command.env("RUNTIME_DIRECTORY", folder.path());
     command.output().unwrap()
 }
 
