@@ -71,9 +71,8 @@ impl LiveOutputs {
     /// Opens the output of a task.
     pub(crate) fn open(self: &Arc<Self>, task: &str, safe_after: Span) -> Live {
         let output = self.named(task);
-        output.safe_after.store(safe_after.nanos(), Ordering::Relaxed);
         output.outputs.fetch_add(1, Ordering::Relaxed);
-        Live(output)
+        Live { output, safe_after }
     }
 
     /// That of a task owes its safe value until this is dropped.
@@ -156,29 +155,34 @@ impl Liveness {
 
 /// An output that is open, as it tells how it is.
 #[derive(Debug)]
-pub(crate) struct Live(Named);
+pub(crate) struct Live {
+    output: Named,
+    safe_after: Span,
+}
 
 impl Live {
     /// It has ticked.
     pub(crate) fn ticked(&self, follows: bool) {
-        self.0.follows.store(follows, Ordering::Relaxed);
-        self.0.ticks.fetch_add(1, Ordering::Release);
+        // Not before: while a reload may still be refused, the one before it ticks, on its own terms.
+        self.output.safe_after.store(self.safe_after.nanos(), Ordering::Relaxed);
+        self.output.follows.store(follows, Ordering::Relaxed);
+        self.output.ticks.fetch_add(1, Ordering::Release);
     }
 
     /// It ends, and owes its safe value until this is dropped.
     pub(crate) fn owing(&self) -> Owing {
-        Owing::of(self.0.again())
+        Owing::of(self.output.again())
     }
 
     /// It does not follow its input any more.
     pub(crate) fn ended(&self) {
-        self.0.follows.store(false, Ordering::Relaxed);
+        self.output.follows.store(false, Ordering::Relaxed);
     }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
-        if self.0.outputs.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if self.output.outputs.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.ended();
         }
     }
@@ -215,10 +219,11 @@ mod tests {
         one.ticked(true);
         assert_eq!((seen.follows(), seen.ticks(), seen.safe_after()), (true, 1, Span::from_millis(200)));
         let next = all.open("a", Span::from_millis(100));
+        assert_eq!(seen.safe_after(), Span::from_millis(200), "it may be refused yet");
         drop(one);
         assert!(seen.follows(), "another one has taken over");
         next.ticked(false);
-        assert!(!seen.follows() && seen.is_open());
+        assert!(!seen.follows() && seen.is_open() && seen.safe_after() == Span::from_millis(100));
         next.ticked(true);
         next.ended();
         assert!(!seen.follows());

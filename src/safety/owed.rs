@@ -48,8 +48,25 @@ impl Owed {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The task of an output is gone, its safe value written if it has `finished`. Else it is written now, if no other task may write to the target,
+    /// and left to others if that fails. Of one that has not begun, nothing was written, and nothing is. May block.
+    pub(crate) fn end(
+        &self,
+        guard: &Arc<Guard>,
+        target: Arc<dyn Leave>,
+        finished: bool,
+        owing: impl FnOnce() -> Owing,
+    ) {
+        if guard.leaves() && !finished && guard.trip().is_err() {
+            self.keep(guard, target, owing());
+        } else {
+            target.leave();
+        }
+        guard.close();
+    }
+
     /// Has others write the safe value of an output that ends without it.
-    pub(crate) fn keep(&self, guard: &Arc<Guard>, target: Arc<dyn Leave>, owing: Owing) {
+    fn keep(&self, guard: &Arc<Guard>, target: Arc<dyn Leave>, owing: Owing) {
         guard.leave_unsafe(KernelClock::monotonic().now());
         self.lists().pending.push(Pending { guard: guard.clone(), target, _owing: owing });
     }

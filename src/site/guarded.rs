@@ -211,11 +211,6 @@ impl Task for Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // Of one that has not begun, nothing was written to its target, and nothing is. What cannot be made safe now is, when it can be.
-        if self.guard.leaves() && !self.finished && self.guard.trip().is_err() {
-            self.owed.keep(&self.guard, self.held.clone(), self.live.owing());
-        } else {
-            self.held.leave();
-        }
+        self.owed.end(&self.guard, self.held.clone(), self.finished, || self.live.owing());
     }
 }

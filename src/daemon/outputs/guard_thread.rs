@@ -347,8 +347,11 @@ mod tests {
         assert_eq!(looks(60), Some(6));
         // A thread may be about to let go of them.
         first.leaves();
+        first.close();
         assert_eq!(names(thread.planned()), ["second"]);
         second.leaves();
+        assert_eq!(names(thread.guards()), ["second"], "its last write may not return");
+        second.close();
         assert!(thread.planned().is_empty(), "what is closed is in no plan");
         drop((first, second));
     }
@@ -361,6 +364,7 @@ mod tests {
         left.begins();
         left.leaves();
         left.leave_unsafe(Instant::ZERO);
+        left.close();
         let refused = guard("refused", None);
         thread.add(vec![Arc::downgrade(&left), Arc::downgrade(&refused)]);
         assert!(refused.begin_takeover());
@@ -371,6 +375,7 @@ mod tests {
         // It is closed, and a thread that has just looked still has it.
         refused.leaves();
         refused.trip().unwrap();
+        refused.close();
         left.cancel_takeover();
         assert_eq!([names(thread.guards()), names(thread.planned())], [["left"], ["left"]]);
         assert!(left.is_wanted() && !refused.is_wanted() && refused.tripped().is_some());

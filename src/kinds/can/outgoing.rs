@@ -319,12 +319,7 @@ impl Outgoing {
 
 impl Drop for Outgoing {
     fn drop(&mut self) {
-        // Of one that has not begun, nothing was sent, and nothing is. What cannot be sent now is, when it can be.
-        if self.guard.leaves() && !self.finished && self.guard.trip().is_err() {
-            let owing = self.outputs.owing(self.guard.task());
-            self.owed.keep(&self.guard, self.held.clone(), owing);
-        } else {
-            self.held.leave();
-        }
+        let owing = || self.outputs.owing(self.guard.task());
+        self.owed.end(&self.guard, self.held.clone(), self.finished, owing);
     }
 }

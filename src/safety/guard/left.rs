@@ -16,10 +16,14 @@ impl Guard {
         self.kept.get().cloned().unwrap_or_else(|| self.plan())
     }
 
-    /// Its task writes no more. Whether it was the last one that might. Only the task itself calls it, once.
+    /// Its task writes no more values. Whether it was the last one that might. Only the task itself calls it, once.
     pub(crate) fn leaves(&self) -> bool {
-        self.closed.store(true, Ordering::Relaxed); // read by the thread that writes it, which builds tasks
         self.has_begun() && self.watched.leaves()
+    }
+
+    /// It has written its safe value, or left that to others: until then it is watched, as a device may not return from that write.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed); // read by the thread that writes it, which builds tasks
     }
 
     /// Whether its safe value may be wanted: its task lives, or has left it to others. A thread that is just done with a guard keeps it for longer.

@@ -417,6 +417,7 @@ fn refused() {
     let writer = thread::spawn(move || _ = makes_safe(&safe));
     new.leaves();
     new.trip().unwrap();
+    new.close();
     left.cancel_takeover();
     writer.join().unwrap();
     assert!(left.is_owed(), "it is forgotten");
