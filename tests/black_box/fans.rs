@@ -170,6 +170,12 @@ fn a_value_that_its_chip_drops_is_written_again_once_the_fan_follows_it() {
     for (config, wanted) in [(never_good, "255"), (constant, "128")] {
         let Some(mut running) = start(&config, "2", Some(DROPS)) else { return };
         wait_until(&mut running, "class/hwmon/hwmon0/pwm2", wanted);
+        // A start is refused that does not find the mode that it has set.
+        let ticks = |running: &Running| {
+            let tasks = snapshot(running)["tasks"].as_array().cloned().unwrap_or_default();
+            tasks.iter().any(|task| task["task"] == "out" && task["ran"].as_u64() > Some(0))
+        };
+        running.wait_for("its first tick", ticks);
         assert_eq!(hwmon(&running, "pwm2_mode"), "1");
         if wanted == "255" {
             take_back(running.folder());
