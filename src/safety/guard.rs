@@ -38,6 +38,8 @@ pub(crate) struct MadeSafe {
     pub(crate) result: io::Result<()>,
     /// The trip that it belongs to.
     pub(crate) trip: u64,
+    /// The latest request before it; 0: none.
+    pub(crate) request: u64,
     /// A write of the task's own was under way, and may come after it.
     pub(crate) overlapped: bool,
 }
@@ -215,13 +217,14 @@ impl Guard {
     /// way, and writes the safe value.
     pub(crate) fn make_safe(&self) -> MadeSafe {
         let is_anothers = || self.is_replaced() || !self.is_open();
-        let not_made = || MadeSafe { result: Err(replaced()), trip: 0, overlapped: false };
+        let request = self.watched.request();
+        let not_made = || MadeSafe { result: Err(replaced()), trip: 0, request: 0, overlapped: false };
         let Some(writer) = &self.writer else {
             if is_anothers() {
                 return not_made();
             }
             let trip = self.watched.block();
-            return MadeSafe { result: Ok(()), trip, overlapped: self.own_write_lasts() };
+            return MadeSafe { result: Ok(()), trip, request, overlapped: self.own_write_lasts() };
         };
         // Who takes its target over waits for what is under way, or this sees that.
         let write = self.written().begin();
@@ -234,7 +237,7 @@ impl Guard {
         let result = if self.is_lost() { Err(gone()) } else { write_once(|| writer.write_safe()) };
         self.made_safe(result.as_ref().err());
         self.watched.block_if_released();
-        MadeSafe { result: self.end_write(&write, &**writer, result), trip, overlapped }
+        MadeSafe { result: self.end_write(&write, &**writer, result), trip, request, overlapped }
     }
 
     /// Whether a write of the task's own is under way, and does not end soon.

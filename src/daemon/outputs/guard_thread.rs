@@ -185,14 +185,14 @@ impl GuardThread {
             let passed = (now - before).min(AT_MOST);
             before = now;
             let mut said = Vec::new();
-            for Wrote { guard, safe: MadeSafe { result, trip, overlapped } } in wrote {
+            for Wrote { guard, safe: MadeSafe { result, trip, request, overlapped } } in wrote {
                 guard.set_hanging(false);
                 let look = looks.entry(key(&guard)).or_default();
                 if result.is_ok() {
                     guard.is_held_now(now);
                 }
                 if result.is_ok() && !overlapped {
-                    self.settled.fetch_add(guard.settle(trip).into(), Ordering::SeqCst);
+                    self.settled.fetch_add(guard.settle(trip, request).into(), Ordering::SeqCst);
                 }
                 let still = if look.expected { Span::ZERO } else { look.still_before };
                 said.push((guard, still, look.wrote(result, overlapped)));
@@ -380,9 +380,9 @@ mod tests {
         assert_eq!([names(thread.guards()), names(thread.planned())], [["left"], ["left"]]);
         assert!(left.is_wanted() && !refused.is_wanted() && refused.tripped().is_some());
         let safe = refused.make_safe();
-        assert!(!refused.settle(safe.trip) && !refused.settle(refused.tripped().unwrap()) && left.is_wanted());
+        assert!(!refused.settle(safe.trip, safe.request) && left.is_wanted());
         let safe = left.make_safe();
-        assert!(left.settle(safe.trip) && !left.is_owed());
+        assert!(left.settle(safe.trip, safe.request) && !left.is_owed());
     }
 
     #[test]

@@ -31,19 +31,10 @@ impl Guard {
         !self.closed.load(Ordering::Relaxed) || self.is_owed()
     }
 
-    /// The safe value was written after this `trip`, and nothing has come since. True: that was left to others, and the target is to be closed.
-    pub(crate) fn settle(&self, trip: u64) -> bool {
-        // A task that has recovered since, and could not make it safe at its end, wants it again. What is wanted of a target that this one has no
-        // more is another's.
-        if self.watched.trips() != trip || !self.is_open() {
-            return false;
-        }
-        let was_wanted = self.watched.take_wanted();
-        if was_wanted && self.watched.trips() != trip {
-            self.watched.set_wanted(true);
-            return false;
-        }
-        was_wanted && self.left.get().is_some()
+    /// The safe value was written after this `trip` and `request`. True: that was left to others, and the target is to be closed. A request that has
+    /// come since stays: of this task, which has recovered meanwhile and ended without its safe value, or for an output before it.
+    pub(crate) fn settle(&self, trip: u64, request: u64) -> bool {
+        self.watched.trips() == trip && self.watched.take_wanted(request) && self.left.get().is_some()
     }
 
     /// Its task has ended without its safe value, which others have to write.

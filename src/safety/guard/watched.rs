@@ -18,9 +18,10 @@ pub(crate) struct Watched {
     released: AtomicU64,  // the one of these that its task has recovered from
     sealed: AtomicBool,   // its task will not recover: the process ends
     writing: AtomicUsize, // so many tasks are in a write of a value, or about to ask whether they may: two at most, see `acting`
-    wanted: AtomicBool,   // the task could not make it safe when it was disabled, or ended
-    errno: AtomicI32,     // of the latest safe write, 0: it succeeded; -1: something else than a system call was wrong
-    hangs: AtomicBool,    // the latest safe write has not returned for long
+    wanted: AtomicU64, // the number of a request: the task could not make it safe when it was disabled, or ended; 0: there is none
+    wants: AtomicU64,  // requests so far
+    errno: AtomicI32,  // of the latest safe write, 0: it succeeded; -1: something else than a system call was wrong
+    hangs: AtomicBool, // the latest safe write has not returned for long
     written: Arc<LastWritten>,
     lost: AtomicBool,    // it is not there, and is looked for
     left: AtomicBool,    // an output has ended without its safe value, and no other one has taken it over
@@ -133,19 +134,25 @@ impl Watched {
 
     /// Whether the safe value is left to others to be written.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.wanted.load(Ordering::Acquire)
+        self.wanted.load(Ordering::Acquire) > 0
+    }
+
+    /// The number of the latest request for that; 0: there was none.
+    pub(crate) fn request(&self) -> u64 {
+        self.wants.load(Ordering::Acquire)
     }
 
     /// The safe value is left to others to be written, or not.
     pub(crate) fn set_wanted(&self, wanted: bool) {
-        // An exchange, of which one at the same time does not undo it. Who sees it sees that its output has ended.
-        self.wanted.swap(wanted, Ordering::Release);
+        // Who sees this number sees that its output has ended, and which others have closed.
+        let number = if wanted { self.wants.fetch_add(1, Ordering::Release) + 1 } else { 0 };
+        self.wanted.swap(number, Ordering::Relaxed);
     }
 
-    /// The safe value was written. Whether that was left to others.
-    pub(crate) fn take_wanted(&self) -> bool {
+    /// The safe value was written, after this request. Whether it was still in force; one that came since is.
+    pub(crate) fn take_wanted(&self, request: u64) -> bool {
         // Who sees this closes the target, after the write: that has ended by a fence of its own.
-        self.wanted.swap(false, Ordering::Acquire)
+        request > 0 && self.wanted.compare_exchange(request, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// What came of the latest safe write: 0, an error number, or -1.

@@ -100,6 +100,12 @@ macro_rules! numbers {
                     exchanged(Location::caller(), order, |order| self.0.fetch_add(value, order))
                 }
 
+                /// What it finds otherwise is asked for no order.
+                #[track_caller]
+                pub fn compare_exchange(&self, now: $value, then: $value, order: Ordering, _: Ordering) -> Result<$value, $value> {
+                    exchanged(Location::caller(), order, |order| self.0.compare_exchange(now, then, order, Ordering::Relaxed))
+                }
+
                 #[track_caller]
                 pub fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
                     exchanged(Location::caller(), order, |order| self.0.fetch_sub(value, order))

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 pub const LIVE: [Model; 1] = [Model::new(live)];
 /// What a target was given, by whom, and who may write to it: what the models share of these, any of them may find.
-pub const TARGETS: [Model; 20] = [
+pub const TARGETS: [Model; 21] = [
     Model::new(begun),
     Model::new(left_last),
     Model::new(left),
@@ -28,7 +28,8 @@ pub const TARGETS: [Model; 20] = [
     Model::new(taken_over),
     Model::new(taken_over_after_a_write),
     Model::new(taken_over_while_lost),
-    Model::new(refused),
+    Model { interruptions: Some(3), ..Model::new(refused) },
+    Model { interruptions: Some(3), ..Model::new(refused_that_keeps) },
     Model::new(kept),
     Model::new(made_safe),
     Model { interruptions: Some(2), ..Model::new(made_safe_of_two) },
@@ -316,7 +317,7 @@ fn left() {
 /// As the threads that write safe values, and the one that is told by them: the trip, and whether the target is to be closed.
 fn makes_safe(guard: &Guard) -> (u64, bool) {
     let safe = guard.make_safe();
-    (safe.trip, safe.result.is_ok() && guard.settle(safe.trip))
+    (safe.trip, safe.result.is_ok() && guard.settle(safe.trip, safe.request))
 }
 
 /// A target that was left is closed after its safe value was written.
@@ -409,6 +410,17 @@ fn taken_over_while_lost() {
 fn refused() {
     let (watched, target) = (Arc::<Watched>::default(), Arc::new(Target::new(0)));
     let [left, new] = [(); 2].map(|()| guard(&watched, Device(target.clone())));
+    stays_owed(&left, &new);
+}
+
+/// The same of one that keeps what it has.
+fn refused_that_keeps() {
+    let watched = Arc::<Watched>::default();
+    let left = guard(&watched, Device(Arc::default()));
+    stays_owed(&left, &Guard::new("fan", watched, (Span::ZERO, Span::ZERO), None));
+}
+
+fn stays_owed(left: &Guard, new: &Arc<Guard>) {
     left.leave_unsafe(Instant::ZERO);
     assert!(new.begin_takeover());
     new.has_target();
