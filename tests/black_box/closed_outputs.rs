@@ -377,6 +377,33 @@ fn a_safe_value_that_was_given_up_at_a_stop_is_written_by_the_next_start() {
 }
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_safe_value_that_fails_at_a_stop_during_a_reload_is_a_fault_too() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("faults")).unwrap();
+    for (file, text) in [("fan", "0.5\n"), ("other", "0.5\n"), ("faults/other.takes", ""), ("faults/other.held", "")] {
+        fs::write(folder.path().join(file), text).unwrap();
+    }
+    let mut command = Command::new(HERTZD);
+    command.env("RUNTIME_DIRECTORY", folder.path()).env("DEVICE_FAULTS", folder.path().join("faults"));
+    command.env("LD_PRELOAD", program::preload(folder.path(), "device"));
+    let mut running = run_in(folder, command, &own("fan", "1"), &[]);
+    wait_until(&mut running, "fan", "0.75");
+    // The reload restarts the one, and cannot go on with the other.
+    let other = own("other", "7").replace("start = \"keep\"\n", "");
+    let config = own("fan", "1").replace("rate = 100", "rate = 50") + &other;
+    let config = config.replace(HERE, running.folder().to_str().unwrap());
+    fs::write(running.folder().join("test.toml"), config).unwrap();
+    running.signal("HUP");
+    running.wait_for("it writes the other", |running| !running.folder().join("faults/other.takes").exists());
+    set_broken(&running, true);
+    let ended = stop(running);
+    assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
+    assert!(ended.stderr.contains("not all safe values were written: fan: its safe value, 1 to "), "{}", ended.stderr);
+    assert!(planned(ended.folder.path()).contains(&("fan".into(), "1".into())), "{:?}", planned(ended.folder.path()));
+}
+
+#[test]
 fn a_second_process_in_the_same_runtime_directory_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("fan"), "0.5\n").unwrap();

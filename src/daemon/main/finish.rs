@@ -51,7 +51,9 @@ pub(crate) fn finish(
     let now = KernelClock::monotonic().now();
     let Threads { metrics, mut recorder, flight, builder, guard, relays: _ } = threads;
     // Of a worker that was given up no task will write its own.
-    faults.extend(guard.make_safe_and_wait());
+    let not_safe = guard.make_safe_and_wait();
+    let is_said = not_safe.is_some();
+    faults.extend(not_safe);
     guard.readbacks().end();
     set.abandon_change(&builder).into_iter().for_each(|ended| metrics.tasks_ended(ended));
     for running in set.all_mut() {
@@ -119,6 +121,7 @@ pub(crate) fn finish(
         warn!("the builder thread is stuck while {activity}; exiting without it");
     }
     summary.object(owed);
+    faults.extend((!is_said).then(|| guard.not_safe()).flatten());
     faults.extend(helper::deaths().try_iter().map(|death| notices::report_death(&death)));
     let fault = (!faults.is_empty()).then(|| faults.join("; "));
     summary.object(fault.clone());

@@ -168,7 +168,17 @@ impl GuardThread {
             }
             pause(Span::from_millis(1));
         }
-        None
+        self.not_safe()
+    }
+
+    /// Which outputs are without their safe values at the end, and why: those of a reload that was under way among them.
+    pub(crate) fn not_safe(&self) -> Option<String> {
+        let troubles = self.troubles();
+        (!troubles.is_empty()).then(|| {
+            let text = format!("not all safe values were written: {}", troubles.join("; "));
+            warn!("{text}");
+            text
+        })
     }
 
     fn run(&self) {
