@@ -8,7 +8,7 @@ use super::terminal::{self, Shown, stderr_is_terminal, stdout_is_terminal, write
 use super::{App, ConfigArg, Source, Stop, log, span, stop};
 use crate::config::Config;
 use crate::daemon::{self, Graph, ModelError, Models, SimulateOptions, SimulatedTick, Simulation};
-use crate::metrics::{PastSummary, Summary};
+use crate::snapshot::{PastSummary, Summary};
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
 use crate::views::table;

@@ -1,12 +1,11 @@
 //! Where records meet: the judge sees those of all workers, and each task gets its own with the verdicts. Time comes with the records and as
 //! an argument. Nothing here waits; it may allocate.
 
-use super::before::BeforeReloadDropped;
 use super::cause::{By, Cause, Verdict, Verdicts};
 use super::event::Event;
 use super::facts::TaskFacts;
 use super::health::TaskHealth;
-use super::histogram::{Distribution, Histogram};
+use super::histogram::Histogram;
 use super::last_misses::{KEPT, Late};
 use super::machine::{Accuser, WorkerFacts};
 use super::pasts::Pasts;
@@ -16,6 +15,7 @@ use super::tasks::Tasks;
 use super::weigh::Threads;
 use crate::channels::{Counts, IdleWake, InputAge, Sent, TickRecord};
 use crate::pacing::GivenUp;
+use crate::snapshot::{BeforeReloadDropped, Distribution};
 use crate::time::{Instant, Span};
 use std::collections::BTreeMap;
 

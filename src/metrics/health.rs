@@ -7,6 +7,7 @@ use super::last_misses::{LastMisses, RecentMiss};
 use super::window::{LONG, SHORT, Tally, Window, Windows};
 use crate::channels::{Counts, Live, LiveCounts, Outcome, TickRecord};
 use crate::pacing::{Grid, Rate};
+use crate::snapshot::exceeds;
 use crate::time::{Instant, Span};
 use std::sync::Arc;
 
@@ -208,12 +209,6 @@ impl Health {
         let misses = self.misses.iter().flat_map(|misses| misses.all()).map(aged).collect();
         TaskHealth { progress, short, long, ailment, misses, late_chains: None }
     }
-}
-
-/// Whether `count` of `all` are more than this share.
-#[expect(clippy::cast_precision_loss, reason = "a share needs no more")]
-pub(crate) fn exceeds(count: u64, all: u64, share: f64) -> bool {
-    count as f64 > all as f64 * share
 }
 
 fn ailment(outcome: &Outcome) -> Option<Ailment> {

@@ -4,12 +4,12 @@
 //! Sums; allocates. A name is known for as long as a task has it, and then until [`KEPT`] others have ended after it: where each
 //! reload renames tasks, memory stays bounded. What is dropped is counted.
 
-use super::before::{Added, BeforeReload, BeforeReloadDropped};
+use super::Cause;
 use super::health::Progress;
 use super::histogram::Histogram;
 use super::task::TaskMetrics;
-use super::{Cause, Distribution};
 use crate::channels::Counts;
+use crate::snapshot::{Added, BeforeReload, BeforeReloadDropped, Distribution};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names without a task that are kept, the latest ones. Twice as many are there before the others are dropped, so that each look for

@@ -2,7 +2,6 @@
 //!
 //! Arithmetic; time comes with the records and as an argument. May allocate.
 
-use super::before::BeforeReload;
 use super::health::{Health, TaskHealth};
 use super::judge::Terms;
 use super::last_misses::Late;
@@ -10,8 +9,9 @@ use super::late_chains::{LateChains, LateCounts};
 use super::limiter::Limiter;
 use super::missed::Quiet;
 use super::recent::{Recent, TICKS};
-use super::{By, Cause, Distribution, Event, EventKind, Histogram, TaskFacts, Verdict};
+use super::{By, Cause, Event, EventKind, Histogram, TaskFacts, Verdict};
 use crate::channels::{Counts, TickRecord};
+use crate::snapshot::{BeforeReload, Distribution};
 use crate::time::{Instant, Span};
 use std::collections::BTreeMap;
 

@@ -2,6 +2,7 @@
 //!
 //! Time is an argument, on a clock that goes on. What is entered after a gap belongs to the second of its entry.
 
+use crate::snapshot::WindowSummary;
 use crate::time::{Instant, NANOS_PER_SECOND, Span};
 
 /// The two windows, in seconds.
@@ -89,6 +90,13 @@ pub(crate) struct Window {
     pub span: Span, // the time it covers
     pub tally: Tally,
     pub worst: Span, // the largest lateness
+}
+
+impl From<Window> for WindowSummary {
+    fn from(Window { span, tally, worst }: Window) -> Self {
+        let Tally { due, met, missed, errors } = tally;
+        Self { span_ns: span.nanos(), due, met, missed, errors, lateness_max_ns: worst.nanos(), late_chains: None }
+    }
 }
 
 /// The last minute of one task.

@@ -2,8 +2,9 @@
 //!
 //! A daemon of another version may leave out any part: what is missing shows as `?`, or not at all.
 
+use crate::snapshot::{MANY, few, many_if_any};
 use crate::time::NANOS_PER_SECOND;
-use crate::views::{AlarmSummary, MANY, few, many_if_any};
+use crate::views::AlarmSummary;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 

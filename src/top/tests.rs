@@ -351,7 +351,7 @@ fn any_size_and_any_answer_is_drawn() {
 #[test]
 fn what_a_socket_sends_has_limits() {
     for list in ["tasks", "workers"] {
-        let text = format!("{{\"{list}\":[{}{{}}]}}", "{},".repeat(crate::views::MANY));
+        let text = format!("{{\"{list}\":[{}{{}}]}}", "{},".repeat(crate::snapshot::MANY));
         assert!(serde_json::from_str::<Snapshot>(&text).is_err(), "{list}");
     }
 }

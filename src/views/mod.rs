@@ -3,8 +3,6 @@
 mod alarms;
 #[cfg(feature = "exporter")]
 mod exposition;
-#[cfg(any(feature = "top", feature = "exporter"))]
-mod few;
 mod journal;
 mod layout;
 mod perfetto;
@@ -23,8 +21,6 @@ pub(crate) use alarms::AlarmSummary;
 pub(crate) use alarms::alarm_lines;
 #[cfg(feature = "exporter")]
 pub(crate) use exposition::Format;
-#[cfg(feature = "top")]
-pub(crate) use few::{MANY, few, many_if_any};
 pub(crate) use journal::{Widths, entry_json, entry_line, has_cause};
 pub(crate) use layout::{columns, wrap};
 #[cfg(feature = "top")]

@@ -3,7 +3,8 @@
 use super::alarms::AlarmSummary;
 use super::exposition::{Exposition, Format, Kind, bound};
 use super::scraped::{Counts, Scraped, Spans, Task, Worker};
-use crate::metrics::{BOUNDS, Cause, ReadbackSummary};
+use crate::metrics::Cause;
+use crate::snapshot::{BOUNDS, ReadbackSummary};
 
 /// The states of a task, each with a series of its own.
 const STATES: [&str; 6] = ["ticking", "stalled", "failing", "waiting", "disabled", "ended"];

@@ -1,8 +1,7 @@
 //! The parts of a snapshot that are scraped. A daemon of another version may leave out any of them.
 
 use super::alarms::AlarmSummary;
-use super::few::{MANY, few};
-use crate::metrics::{HeldSummary, ReadbackSummary};
+use crate::snapshot::{HeldSummary, MANY, ReadbackSummary, few};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@
 use super::alarms::{AlarmSummary, alarm_lines};
 use super::layout::{self, columns, most_first, short, wrap};
 use super::readbacks::readback_lines;
-use crate::metrics::{HeldSummary, ReadbackSummary};
+use crate::snapshot::{HeldSummary, ReadbackSummary};
 use crate::time::{Age, Span};
 use serde::Deserialize;
 use serde_json::Value;

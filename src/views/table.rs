@@ -2,7 +2,8 @@
 
 use super::layout::{columns, late_chains, most_first, short, wrap};
 use super::readbacks::readback_lines;
-use crate::metrics::{Cause, Distribution, GuardSummary, Summary, TaskSummary, WorkerSummary};
+use crate::metrics::Cause;
+use crate::snapshot::{Distribution, GuardSummary, Summary, TaskSummary, WorkerSummary};
 use crate::time::Span;
 use std::fmt::Write as _;
 
@@ -178,7 +179,7 @@ fn worker_line(text: &mut String, worker: &WorkerSummary) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{GrantedSummary, HostSummary, RecordedSummary, RecordsSummary, ValueSummary};
+    use crate::snapshot::{GrantedSummary, HostSummary, RecordedSummary, RecordsSummary, ValueSummary};
     use std::collections::BTreeMap;
 
     fn task(name: &str, rate: &str, ran: u64, skipped: u64, overruns: u64) -> TaskSummary {

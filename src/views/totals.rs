@@ -5,7 +5,7 @@
 //! a moment before its tick turns out to be in time, and while a reload is under way what the old task came to is not known yet. Pure.
 
 use super::scraped::{Counts, Scraped, Spans};
-use crate::metrics::BOUNDS;
+use crate::snapshot::BOUNDS;
 use std::collections::BTreeMap;
 
 /// What was shown last, of one daemon process.

@@ -5,7 +5,8 @@
 
 use super::Stop;
 use crate::config::{Config, duration_text, suggestion};
-use crate::metrics::{Cause, RecordedSummary, RecordsSummary, Summary, TaskSummary, ValueSummary};
+use crate::metrics::Cause;
+use crate::snapshot::{RecordedSummary, RecordsSummary, Summary, TaskSummary, ValueSummary};
 use clap::Args;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

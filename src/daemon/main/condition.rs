@@ -6,7 +6,8 @@ use crate::daemon::busy::Busy;
 use crate::daemon::change::running::Running;
 use crate::daemon::change::running_set::RunningSet;
 use crate::daemon::watch::stall::{Stall, StallLooks};
-use crate::metrics::{Ailment, MissSummary, RecentMiss, Summary, TaskHealth, TaskState, TaskSummary, WindowSummary};
+use crate::metrics::{Ailment, RecentMiss, TaskHealth};
+use crate::snapshot::{MissSummary, Summary, TaskState, TaskSummary, WindowSummary};
 use crate::time::{Instant, Span};
 use crate::worker::Activity;
 

@@ -24,7 +24,7 @@ use crate::daemon::watch::cpu_limit::CpuLimit;
 use crate::daemon::watch::notices::{self, ServiceNotices};
 use crate::daemon::watch::stall::StallLooks;
 use crate::kinds::output::Reopened;
-use crate::metrics::{Summary, is_troubled};
+use crate::snapshot::{Summary, is_troubled};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::notify;

@@ -15,12 +15,12 @@ use crate::daemon::plan::TaskTerms;
 use crate::daemon::watch::stall::StallLooks;
 use crate::kinds::alarm::{AlarmState, Level};
 use crate::log::journal;
-use crate::metrics::{
-    AskedSummary, Cause, ClockStepSummary, EndedRecordingSummary, GrantedSummary, HostSummary, JournalSummary,
-    LatencySummary, Progress, RecordsSummary, Spans, Summary, TaskSnapshot, TaskState, TaskSummary, WorkerSummary,
-    trouble, trouble_now,
-};
+use crate::metrics::{Cause, Progress, Spans, TaskSnapshot};
 use crate::recording::{OutputState, PastLoss};
+use crate::snapshot::{
+    AskedSummary, ClockStepSummary, EndedRecordingSummary, GrantedSummary, HostSummary, JournalSummary, LatencySummary,
+    RecordsSummary, Summary, TaskState, TaskSummary, WorkerSummary, trouble, trouble_now,
+};
 use crate::sys::host::Host;
 use crate::sys::thread;
 use crate::time::{Instant, Span};

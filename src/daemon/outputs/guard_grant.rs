@@ -3,7 +3,7 @@
 //! Each thread asks for itself. What the kernel says of it now is read where it is shown; nothing waits.
 
 use crate::log::Message;
-use crate::metrics::{GuardSummary, ThreadPolicySummary};
+use crate::snapshot::{GuardSummary, ThreadPolicySummary};
 use crate::sys::grant::{self, Privilege};
 use crate::sys::thread::{self, ThreadId, helper, set_fifo};
 use crate::worker::Refusal;

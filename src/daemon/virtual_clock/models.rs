@@ -7,9 +7,9 @@ mod values;
 pub(crate) use values::{RecordedValues, played_at};
 
 use crate::config::{Config, TaskConfig};
-use crate::metrics::PastSummary;
 use crate::recording::{Past, PastTask};
 use crate::sim::{Oversleeps, Runs};
+use crate::snapshot::PastSummary;
 use crate::sys::limited;
 use crate::time::{Instant, Span};
 use json::{OnCpu, Written, from_json, together};

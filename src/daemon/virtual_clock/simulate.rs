@@ -11,11 +11,10 @@ use crate::channels::{Counts, Sent};
 use crate::config::{Config, TaskConfig};
 use crate::daemon::main::summary::{Used, asked, summary, target_affordable, task_summary};
 use crate::daemon::plan::{self, Epoch, TaskTerms, Window};
-use crate::metrics::{
-    GrantedSummary, Metrics, Progress, RecordsSummary, Summary, TaskSummary, WorkerFacts, WorkerSummary,
-};
+use crate::metrics::{Metrics, Progress, WorkerFacts};
 use crate::pacing::Sleeps;
 use crate::sim::{NeverPreempted, Scripted, SimClock};
+use crate::snapshot::{GrantedSummary, RecordsSummary, Summary, TaskSummary, WorkerSummary};
 use crate::sys::host::Host;
 use crate::time::{Instant, NANOS_PER_SECOND, Span};
 use crate::worker::{Control, Report, Runner, Slot, TaskSet};

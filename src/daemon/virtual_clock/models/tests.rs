@@ -4,8 +4,8 @@ use super::super::simulate::{SimulateOptions, Simulation};
 use super::super::virtual_tasks::Graph;
 use super::*;
 use crate::config::{Facts, Kinds};
-use crate::metrics::Summary;
 use crate::recording::PastTick;
+use crate::snapshot::Summary;
 
 const RECORDED: &str = "[task.a]\nkind = \"load\"\nrate = 100\nrun = \"1us\"\n";
 

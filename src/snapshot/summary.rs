@@ -2,9 +2,9 @@
 //!
 //! Other programs read this. Fields are only ever added.
 
-use super::Distribution;
-use super::before::BeforeReloadDropped;
-use super::task_summary::TaskSummary;
+use super::distribution::Distribution;
+use super::sums::BeforeReloadDropped;
+use super::task::TaskSummary;
 use serde::{Deserialize, Serialize};
 
 /// The result of a run.

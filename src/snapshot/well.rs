@@ -3,7 +3,8 @@
 //!
 //! `well` is false exactly where there is a `reason`.
 
-use super::{EndedRecordingSummary, Summary, TaskState, TaskSummary, WorkerSummary, exceeds};
+use super::summary::{EndedRecordingSummary, Summary, WorkerSummary};
+use super::task::{TaskState, TaskSummary};
 use crate::time::{Age, Span};
 
 /// What a run has failed to do so far: a clause for each, without a full stop; empty if all is well.
@@ -114,6 +115,12 @@ fn elsewhere(worker: &WorkerSummary) -> Option<String> {
 pub(crate) fn is_troubled(task: &TaskSummary) -> bool {
     task.state == TaskState::Stalled
         || ailment(task).or_else(|| missed(task)).or_else(|| late_chains(task)).or_else(|| lost(task)).is_some()
+}
+
+/// Whether `count` of `all` are more than this share.
+#[expect(clippy::cast_precision_loss, reason = "a share needs no more")]
+pub(crate) fn exceeds(count: u64, all: u64, share: f64) -> bool {
+    count as f64 > all as f64 * share
 }
 
 fn ailment(task: &TaskSummary) -> Option<String> {

@@ -32,7 +32,7 @@ const BY_POWER: [u64; 64] = {
 };
 
 /// The bound between the same two powers of two as `value`; 0: there is none.
-pub(super) fn beside(value: u64) -> u64 {
+pub(crate) fn beside(value: u64) -> u64 {
     BY_POWER[value.max(1).ilog2() as usize]
 }
 
@@ -51,7 +51,7 @@ impl From<AtMost> for AtMostPairs {
 }
 
 impl AtMostPairs {
-    pub(super) fn expanded(&self) -> AtMost {
+    pub(crate) fn expanded(&self) -> AtMost {
         let known = |bound: u64| self.0.partition_point(|(known, _)| *known <= bound);
         BOUNDS.map(|bound| known(bound).checked_sub(1).map_or(0, |last| self.0[last].1))
     }

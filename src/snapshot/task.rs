@@ -1,8 +1,7 @@
 //! The part of the [summary](super::Summary) that each task has. Fields are only ever added.
 
-use super::Distribution;
-use super::before::BeforeReload;
-use super::window::{Tally, Window};
+use super::distribution::Distribution;
+use super::sums::BeforeReload;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -194,13 +193,6 @@ pub struct WindowSummary {
     /// With `max-latency`: ticks that used an older measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late_chains: Option<u64>,
-}
-
-impl From<Window> for WindowSummary {
-    fn from(Window { span, tally, worst }: Window) -> Self {
-        let Tally { due, met, missed, errors } = tally;
-        Self { span_ns: span.nanos(), due, met, missed, errors, lateness_max_ns: worst.nanos(), late_chains: None }
-    }
 }
 
 /// One value's last, smallest and largest; all `null` when no tick had it.
