@@ -172,7 +172,7 @@ fn after_the_table(summary: &Summary) -> String {
     let mut text = String::new();
     for task in &summary.tasks {
         if let Some(PastSummary { due, missed }) = task.as_recorded {
-            let (task, now, of) = (&task.task, task.missed, task.due);
+            let (task, now, of) = (&task.task, task.counts.missed, task.counts.due);
             let _ = writeln!(text, "{task}: missed {missed} of {due} when it was recorded, {now} of {of} as replayed");
         }
     }

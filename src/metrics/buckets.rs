@@ -4,7 +4,7 @@
 //! The buckets are those of HdrHistogram: each power of two is divided into equal ones, and values too small for that have one
 //! each. Pure arithmetic. Allocates where a bucket is entered for the first time, or its count outgrows its bytes.
 
-use crate::snapshot::{AtMost, BOUNDS, beside};
+use crate::snapshot::{BOUNDS, beside};
 use std::ops::Range;
 
 /// Buckets that share a width, and lie side by side: few enough that a lone value costs little, enough to share a directory
@@ -69,9 +69,9 @@ impl Buckets {
     }
 
     /// How many values are at most as large as each of [`BOUNDS`].
-    pub(super) fn at_most(&self) -> AtMost {
+    pub(super) fn at_most(&self) -> [u64; BOUNDS.len()] {
         let (mut whole, mut divided) = ([0; BOUNDS.len()], [0; BOUNDS.len()]);
-        let add = |into: &mut AtMost, value, count| {
+        let add = |into: &mut [u64; BOUNDS.len()], value, count| {
             if let Some(sum) = into.get_mut(BOUNDS.partition_point(|bound| *bound < value)) {
                 *sum += count;
             }

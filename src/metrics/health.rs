@@ -7,7 +7,7 @@ use super::last_misses::{LastMisses, RecentMiss};
 use super::window::{LONG, SHORT, Tally, Window, Windows};
 use crate::channels::{Counts, Live, LiveCounts, Outcome, TickRecord};
 use crate::pacing::{Grid, Rate};
-use crate::snapshot::exceeds;
+use crate::snapshot::{self, exceeds};
 use crate::time::{Instant, Span};
 use std::sync::Arc;
 
@@ -40,6 +40,12 @@ impl Progress {
     pub(crate) fn given_up(self) -> Self {
         let Counts { skipped, overruns, .. } = self.counts;
         Self::finished(Counts { skipped: skipped + (self.missed - skipped - overruns), ..self.counts })
+    }
+
+    /// As a summary has it.
+    pub(crate) const fn shown(&self) -> snapshot::Counts {
+        let Self { counts: Counts { ran, skipped, overruns, .. }, due, met, missed, pending } = *self;
+        snapshot::Counts { due, met, missed, pending: Some(pending), ran, skipped, overruns }
     }
 
     /// Of a task that ticks no more.

@@ -4,7 +4,7 @@
 
 use super::buckets::Buckets;
 use super::steps::coarse;
-use crate::snapshot::Distribution;
+use crate::snapshot::{AtMost, Distribution};
 use crate::time::Span;
 
 /// The most spans that one stall adds. Longer stalls are entered in coarser steps, so that a machine that was suspended for
@@ -115,7 +115,7 @@ impl Histogram {
             max,
             mean: Span::from_wide(self.sum / i128::from(count)).nanos(),
             sum: self.sum,
-            at_most: self.buckets.at_most().into(),
+            at_most: AtMost::of(self.buckets.at_most()),
         }
     }
 }
@@ -183,7 +183,7 @@ mod tests {
             values.extend(half.iter().chain(&half));
             let got = histogram.distribution();
             let at_most = |bound: &u64| values.iter().filter(|value| *value <= bound).count() as u64;
-            assert_eq!(got.at_most.expanded(), BOUNDS.each_ref().map(at_most), "{digits}");
+            assert_eq!(BOUNDS.map(|bound| got.at_most.at(bound)), BOUNDS.each_ref().map(at_most), "{digits}");
             assert_eq!(
                 (got.count, got.sum),
                 (values.len() as u64, values.iter().map(|value| i128::from(*value)).sum())

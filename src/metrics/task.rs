@@ -11,7 +11,7 @@ use super::missed::Quiet;
 use super::recent::{Recent, TICKS};
 use super::{By, Cause, Event, EventKind, Histogram, TaskFacts, Verdict};
 use crate::channels::{Counts, TickRecord};
-use crate::snapshot::{BeforeReload, Distribution};
+use crate::snapshot::{Causes, Distribution, Sums};
 use crate::time::{Instant, Span};
 use std::collections::BTreeMap;
 
@@ -188,7 +188,7 @@ impl TaskMetrics {
 
     /// Why releases were missed, and nothing else.
     pub(super) fn brief(&self) -> TaskSnapshot {
-        let causes = Cause::ALL.into_iter().map(|cause| (cause.word(), self.of(cause)));
+        let causes = Cause::ALL.into_iter().map(|cause| (cause.word().into(), self.of(cause)));
         TaskSnapshot {
             causes: causes.filter(|(_, count)| *count > 0).collect(),
             blockers: self.blockers.iter().flat_map(|blockers| blockers.values()).cloned().collect(),
@@ -230,10 +230,10 @@ fn learn(usual: &mut Span, run: Span) {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskSnapshot {
     pub spans: Option<Box<Spans>>, // on request only: with many tasks they take long, and much memory
-    pub causes: BTreeMap<&'static str, u64>, // missed releases that each explains, if any
+    pub causes: Causes,            // missed releases that each explains, if any
     pub blockers: BTreeMap<String, u64>, // of those that are `blocked`: by which task
     pub late_chains: Option<LateCounts>, // where `max-latency` is set
-    pub before: Option<Box<BeforeReload>>, // of tasks of its name that reloads have ended
+    pub before: Option<Box<Sums>>, // of tasks of its name that reloads have ended
     pub health: TaskHealth,        // while it runs
 }
 

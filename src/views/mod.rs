@@ -9,14 +9,11 @@ mod perfetto;
 mod readbacks;
 #[cfg(feature = "exporter")]
 mod scrape;
-#[cfg(feature = "exporter")]
-mod scraped;
 mod status;
 mod table;
 #[cfg(feature = "exporter")]
 mod totals;
 
-pub(crate) use alarms::AlarmSummary;
 #[cfg(feature = "top")]
 pub(crate) use alarms::alarm_lines;
 #[cfg(feature = "exporter")]
@@ -30,8 +27,6 @@ pub(crate) use perfetto::TimelineWorker;
 pub(crate) use perfetto::{Did, Kernel, Timeline, TimelineMiss, TimelineTask, TimelineTick, Which, draw};
 #[cfg(feature = "exporter")]
 pub(crate) use scrape::scrape;
-#[cfg(feature = "exporter")]
-pub(crate) use scraped::Scraped;
 pub(crate) use status::{sentence, status};
 pub(crate) use table::table;
 #[cfg(feature = "exporter")]

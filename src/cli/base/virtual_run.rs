@@ -125,12 +125,12 @@ impl App {
         let tasks = simulation.play(&mut keep).map(|summary| summary.tasks).unwrap_or_default();
         let counts = tasks.iter().map(|task| VirtualCounts {
             task: task.task.to_string(),
-            due: task.due,
-            met: task.met,
-            missed: task.missed,
-            ran: task.ran,
-            skipped: task.skipped,
-            overruns: task.overruns,
+            due: task.counts.due,
+            met: task.counts.met,
+            missed: task.counts.missed,
+            ran: task.counts.ran,
+            skipped: task.counts.skipped,
+            overruns: task.counts.overruns,
         });
         let tasks = counts.collect();
         Ok(VirtualRun { ticks, tasks })

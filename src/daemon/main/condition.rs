@@ -16,7 +16,7 @@ const SOON: Span = Span::from_seconds(1);
 
 fn miss_summary(miss: &RecentMiss, age: Span) -> MissSummary {
     MissSummary {
-        cause: miss.cause.word(),
+        cause: miss.cause.word().into(),
         by: miss.by.as_deref().map(str::to_owned),
         missed: miss.count,
         tick: miss.tick,
@@ -32,7 +32,7 @@ pub(crate) fn show(summary: &mut TaskSummary, running: &Running, id: u32, health
     summary.last_10s = Some(WindowSummary { late_chains: of_short, ..(*short).into() });
     summary.last_minute = Some(WindowSummary { late_chains: of_long, ..(*long).into() });
     if let Some((last, age)) = misses.first() {
-        (summary.last_cause, summary.last_cause_age_ns) = (Some(last.cause.word()), Some(age.nanos()));
+        (summary.last_cause, summary.last_cause_age_ns) = (Some(last.cause.word().into()), Some(age.nanos()));
     }
     summary.last_misses = misses.iter().map(|(miss, age)| miss_summary(miss, *age)).collect();
     let stall = running.stall(looks).filter(|_| !summary.disabled);
@@ -121,10 +121,7 @@ pub(crate) fn sentence(summary: &Summary, glance: Glance, starting: Option<Strin
     if tasks == 0 {
         return "well: no task has begun".into();
     }
-    let workers = summary.workers.iter().map(|worker| {
-        let (name, policy, priority) = (&worker.worker, &worker.granted.policy, worker.granted.priority);
-        if priority == 0 { format!("{name} {policy}") } else { format!("{name} {policy} {priority}") }
-    });
+    let workers = summary.workers.iter().map(|worker| format!("{} {}", worker.worker, worker.granted.policy));
     let workers = workers.collect::<Vec<_>>().join(", ");
     let s = if tasks == 1 { "" } else { "s" };
     let seconds = Span::from_nanos(span).seconds();

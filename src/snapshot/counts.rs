@@ -1,0 +1,29 @@
+//! What became of releases, and why those that were missed were. Plain numbers.
+
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Releases by the word of what caused that they were missed. That of another version stays as it is.
+pub(crate) type Causes = BTreeMap<Cow<'static, str>, u64>;
+
+/// What became of releases. `ran + skipped = due`, and `met + missed + pending = due`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counts {
+    /// Releases that came up.
+    pub due: u64,
+    /// Ticks that finished by their deadline.
+    pub met: u64,
+    /// Releases given up, and ticks that finished after their deadline: `skipped + overruns`.
+    pub missed: u64,
+    /// Due, but neither finished nor past the deadline; 0 when the run has ended. `None`: what has ended is counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending: Option<u64>,
+    /// Ticks run.
+    pub ran: u64,
+    /// Releases given up.
+    pub skipped: u64,
+    /// Ticks whose response exceeded the deadline.
+    pub overruns: u64,
+}
