@@ -2,11 +2,12 @@
 
 use super::model::{
     BINS, Bin, Counts, Kind, Miss, Run, SecondOfTask, SecondTick, Source, Spread, Task, Told, WORST,
-    WORST_SECOND_TICKS, WorstSecond,
+    WORST_SECOND_TICKS, WorstSecond, largest_first,
 };
 use super::story::{Found, tell};
 use crate::metrics::{Cause, Histogram};
 use crate::program;
+use crate::snapshot;
 use crate::time::Span;
 use crate::views::{Did, Timeline, TimelineMiss, TimelineTask, TimelineTick, Which};
 use std::cmp::Reverse;
@@ -157,14 +158,10 @@ impl<'a> Ticks<'a> {
         for (first, miss) in &self.unreported[task] {
             self.skip(&mut sum, task, *first, miss);
         }
-        let Counts { ran, skipped, overruns, .. } = sum.counts;
-        let counts = Counts {
-            due: ran + skipped,
-            met: ran - overruns,
-            missed: skipped + overruns,
-            errors: is_flight.then_some(sum.errors),
-            ..sum.counts
-        };
+        let snapshot::Counts { ran, skipped, overruns, .. } = sum.counts;
+        let (due, met, missed) = (ran + skipped, ran - overruns, skipped + overruns);
+        let releases = snapshot::Counts { due, met, missed, pending: Some(0), ran, skipped, overruns };
+        let counts = Counts { releases, errors: is_flight.then_some(sum.errors) };
         let TimelineTask { name, .. } = &self.timeline.tasks[task];
         Task {
             ages: None, // no record of a tick has them
@@ -173,9 +170,9 @@ impl<'a> Ticks<'a> {
             rate: None,
             state: None,
             counts,
-            causes: largest_first(&sum.causes),
+            causes: largest_first(sum.causes),
             blockers: match is_flight || !sum.blockers.is_empty() {
-                true => Told::Known(largest_first(&sum.blockers)),
+                true => Told::Known(largest_first(sum.blockers)),
                 false => Told::not("This recording does not tell who blocked a task."),
             },
             lateness_ns: Told::Known(Spread::of(&sum.lateness)),
@@ -272,7 +269,7 @@ impl<'a> Ticks<'a> {
 
 /// What the ticks of a task add up to.
 struct Sum<'a> {
-    counts: Counts,
+    counts: snapshot::Counts, // but for what follows from the others
     errors: u64,
     causes: BTreeMap<&'a str, u64>,
     blockers: BTreeMap<&'a str, u64>,
@@ -284,7 +281,7 @@ struct Sum<'a> {
 impl Default for Sum<'_> {
     fn default() -> Self {
         Self {
-            counts: Counts::default(),
+            counts: snapshot::Counts::default(),
             errors: 0,
             causes: BTreeMap::new(),
             blockers: BTreeMap::new(),
@@ -335,10 +332,4 @@ fn second_tick(did: &Did, tick: &TimelineTick, begin: i64) -> SecondTick {
         missed: missed_in(tick),
         cause: cause.or_else(|| tick.overrun.then(|| "unknown".to_owned())),
     }
-}
-
-fn largest_first(counts: &BTreeMap<&str, u64>) -> Vec<(String, u64)> {
-    let mut pairs: Vec<_> = counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
-    pairs.sort_by_key(|(_, count)| Reverse(*count)); // stable: by name where they are equal
-    pairs
 }

@@ -55,6 +55,11 @@ impl AtMost {
         let known = self.0.partition_point(|(known, _)| *known <= bound);
         known.checked_sub(1).map_or(0, |last| self.0[last].1)
     }
+
+    /// The pairs.
+    pub(crate) const fn pairs(&self) -> &[(u64, u64)] {
+        &self.0
+    }
 }
 
 #[cfg(test)]

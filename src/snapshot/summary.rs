@@ -149,7 +149,7 @@ pub struct ReadbackSummary {
 }
 
 /// Facts of the machine that belong beside every measurement.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostSummary {
     /// Release of the kernel.

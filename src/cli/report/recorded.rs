@@ -83,8 +83,9 @@ mod told {
     use crate::recording::{Bin as Stretch, Digest, Digested, Miss as Found, PastTask, TaskDigest, Why, Whys};
     use crate::report::{
         Bin, Counts, Kind, Miss, Run, SecondOfTask, SecondTick, Source, Spread, Task, Told, WORST, WORST_SECOND_TICKS,
-        WorstSecond,
+        WorstSecond, largest_first,
     };
+    use crate::snapshot;
     use crate::time::Span;
     use std::cmp::Reverse;
     use std::path::Path;
@@ -123,15 +124,14 @@ mod told {
 
     fn told(digest: &Digest, task: &TaskDigest, width: Span) -> Task {
         let tally = &task.tally;
-        let counts = Counts {
+        let releases = snapshot::Counts {
             due: tally.due(),
             met: tally.ticks - tally.overruns,
             missed: tally.missed(),
-            pending: 0,
+            pending: Some(0),
             ran: tally.ticks,
             skipped: tally.skipped,
             overruns: tally.overruns,
-            errors: None,
         };
         let known = Cause::ALL.into_iter().map(|cause| (cause.word().to_owned(), tally.causes[cause.index()]));
         let blocked = tally.causes[Cause::Blocked.index()];
@@ -142,7 +142,7 @@ mod told {
             worker: None,
             rate: None,
             state: None,
-            counts,
+            counts: Counts { releases, errors: None },
             causes: largest_first(known.chain([(NOT_RECORDED.to_owned(), tally.without_cause())])),
             blockers: match tally.blockers.values().sum::<u64>() == blocked {
                 true => Told::Known(largest_first(by)),
@@ -165,12 +165,6 @@ mod told {
             p99_ns: lateness.p99,
             max_ns: lateness.max,
         }
-    }
-
-    fn largest_first(counts: impl Iterator<Item = (String, u64)>) -> Vec<(String, u64)> {
-        let mut counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
-        counts.sort_by_key(|(_, count)| Reverse(*count));
-        counts
     }
 
     fn worst(digest: &Digest, began: i64) -> Vec<Miss> {
