@@ -5,7 +5,6 @@
 //! reload renames tasks, memory stays bounded. What is dropped is counted.
 
 use super::Cause;
-use super::health::Progress;
 use super::task::TaskMetrics;
 use crate::channels::Counts;
 use crate::snapshot::{self, BeforeReloadDropped, Sums};
@@ -39,18 +38,18 @@ impl Pasts {
             overruns: task.overruns,
             ..Counts::default()
         });
-        let progress = Progress::finished(counts);
-        if progress.due == 0 {
+        let of_releases = snapshot::Counts::of(counts.ran, counts.skipped, counts.overruns);
+        if of_releases.due == 0 {
             return;
         }
         let causes = Cause::ALL.into_iter().zip(task.causes.as_deref().copied().unwrap_or_default());
         let causes = causes.filter(|(_, count)| *count > 0);
         let [lateness_ns, run_ns, response_ns] = task.histograms().map(|all| all.distribution().added());
         let sums = Sums {
-            counts: snapshot::Counts { pending: None, ..progress.shown() },
+            counts: snapshot::Counts { pending: None, ..of_releases },
             over_budget: counts.over_budget,
             errors: counts.errors,
-            late_chains: task.late_chains.as_ref().map_or(0, |late| late.counts.all),
+            late_chains: task.late_chains.as_ref().map_or(0, |late| late.counts.late_chains),
             causes: causes.map(|(cause, count)| (cause.word().into(), count)).collect(),
             lateness_ns,
             run_ns,

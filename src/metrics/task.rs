@@ -5,33 +5,23 @@
 use super::health::{Health, TaskHealth};
 use super::judge::Terms;
 use super::last_misses::Late;
-use super::late_chains::{LateChains, LateCounts};
+use super::late_chains::LateChains;
 use super::limiter::Limiter;
 use super::missed::Quiet;
 use super::recent::{Recent, TICKS};
 use super::{By, Cause, Event, EventKind, Histogram, TaskFacts, Verdict};
 use crate::channels::{Counts, TickRecord};
-use crate::snapshot::{Causes, Distribution, Sums};
+use crate::snapshot::{Causes, Distribution, LatencySummary, Sums};
 use crate::time::{Instant, Span};
 use std::collections::BTreeMap;
 
 /// Running totals of all tasks, for a glance while they run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Ticks run.
-    pub ticks: u64,
-    /// Ticks whose response exceeded their deadline.
-    pub overruns: u64,
-    /// Ticks whose run exceeded their budget.
-    pub over_budget: u64,
-    /// Releases given up.
-    pub skipped: u64,
-    /// Ticks that returned an error or panicked.
-    pub errors: u64,
+    /// Their counts; `disabled`: one of them has been ended.
+    pub counts: Counts,
     /// The largest lateness.
     pub worst: Span,
-    /// One of the tasks has been ended.
-    pub disabled: bool,
 }
 
 /// By the number of the task that was the cause: its name, and how often it was.
@@ -62,7 +52,7 @@ impl TaskMetrics {
     pub(super) fn new(facts: TaskFacts, digits: u8) -> Self {
         Self {
             health: Health::new(&facts),
-            late_chains: (facts.max_latency < Span::MAX).then(Box::default),
+            late_chains: (facts.max_latency < Span::MAX).then(|| Box::new(LateChains::beyond(facts.max_latency))),
             facts,
             lateness: Histogram::new(digits),
             run: Histogram::new(digits),
@@ -126,12 +116,13 @@ impl TaskMetrics {
         self.health.note(record, oldest, now);
         self.overruns += u64::from(record.overrun);
         self.skipped += record.skipped();
-        all.ticks += 1;
+        all.worst = all.worst.max(oldest);
+        let all = &mut all.counts;
+        all.ran += 1;
         all.overruns += u64::from(record.overrun);
         all.over_budget += u64::from(record.over_budget);
         all.skipped += record.skipped();
         all.errors += u64::from(record.outcome.is_error());
-        all.worst = all.worst.max(oldest);
         all.disabled |= record.outcome.ends_task();
         oldest
     }
@@ -192,7 +183,7 @@ impl TaskMetrics {
         TaskSnapshot {
             causes: causes.filter(|(_, count)| *count > 0).collect(),
             blockers: self.blockers.iter().flat_map(|blockers| blockers.values()).cloned().collect(),
-            late_chains: self.late_chains.as_ref().map(|late| late.counts.clone()),
+            latency: self.late_chains.as_ref().map(|late| Box::new(late.counts.clone())),
             ..TaskSnapshot::default()
         }
     }
@@ -232,7 +223,7 @@ pub(crate) struct TaskSnapshot {
     pub spans: Option<Box<Spans>>, // on request only: with many tasks they take long, and much memory
     pub causes: Causes,            // missed releases that each explains, if any
     pub blockers: BTreeMap<String, u64>, // of those that are `blocked`: by which task
-    pub late_chains: Option<LateCounts>, // where `max-latency` is set
+    pub latency: Option<Box<LatencySummary>>, // where `max-latency` is set
     pub before: Option<Box<Sums>>, // of tasks of its name that reloads have ended
     pub health: TaskHealth,        // while it runs
 }

@@ -27,3 +27,22 @@ pub struct Counts {
     /// Ticks whose response exceeded the deadline.
     pub overruns: u64,
 }
+
+impl Counts {
+    /// Of a task that ticks no more: nothing is pending.
+    pub(crate) fn of(ran: u64, skipped: u64, overruns: u64) -> Self {
+        let mut counts = Self { pending: Some(0), ..Self::default() };
+        counts.enter(ran, skipped, overruns);
+        counts
+    }
+
+    /// Enters ticks that ran, overruns among them, and releases that were given up.
+    pub(crate) fn enter(&mut self, ran: u64, skipped: u64, overruns: u64) {
+        self.due += ran + skipped;
+        self.met += ran.saturating_sub(overruns);
+        self.missed += skipped + overruns;
+        self.ran += ran;
+        self.skipped += skipped;
+        self.overruns += overruns;
+    }
+}

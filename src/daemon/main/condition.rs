@@ -7,7 +7,7 @@ use crate::daemon::change::running::Running;
 use crate::daemon::change::running_set::RunningSet;
 use crate::daemon::watch::stall::{Stall, StallLooks};
 use crate::metrics::{Ailment, RecentMiss, TaskHealth};
-use crate::snapshot::{MissSummary, Summary, TaskState, TaskSummary, WindowSummary};
+use crate::snapshot::{MissSummary, Summary, TaskState, TaskSummary};
 use crate::time::{Instant, Span};
 use crate::worker::Activity;
 
@@ -27,10 +27,8 @@ fn miss_summary(miss: &RecentMiss, age: Span) -> MissSummary {
 
 /// Enters how a task is doing into its summary.
 pub(crate) fn show(summary: &mut TaskSummary, running: &Running, id: u32, health: &TaskHealth, looks: StallLooks) {
-    let TaskHealth { short, long, ailment, misses, late_chains, .. } = health;
-    let [of_short, of_long] = late_chains.map_or([None; 2], |late| late.map(Some));
-    summary.last_10s = Some(WindowSummary { late_chains: of_short, ..(*short).into() });
-    summary.last_minute = Some(WindowSummary { late_chains: of_long, ..(*long).into() });
+    let TaskHealth { short, long, ailment, misses, .. } = health;
+    (summary.last_10s, summary.last_minute) = (Some(*short), Some(*long));
     if let Some((last, age)) = misses.first() {
         (summary.last_cause, summary.last_cause_age_ns) = (Some(last.cause.word().into()), Some(age.nanos()));
     }

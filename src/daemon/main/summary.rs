@@ -120,12 +120,12 @@ pub(crate) fn task_summary(
     snapshot: &TaskSnapshot,
     output: Option<OutputState>,
 ) -> TaskSummary {
-    let Progress { counts, missed, .. } = progress;
+    let Progress { shown, counts } = progress;
     let mut causes = snapshot.causes.clone();
     // The counts know of every release; the causes miss those of which there is no record, or none yet.
-    let unexplained = missed.saturating_sub(causes.values().sum());
+    let unexplained = counts.missed.saturating_sub(causes.values().sum());
     // Nothing but the clock tells of what a disabled task misses while it runs.
-    let open = if counts.disabled { missed - counts.skipped - counts.overruns } else { 0 };
+    let open = if shown.disabled { progress.open() } else { 0 };
     let open = open.saturating_sub(causes.get(Cause::Disabled.word()).copied().unwrap_or(0));
     let disabled = unexplained.min(open);
     for (cause, count) in [(Cause::Disabled, disabled), (Cause::Unknown, unexplained - disabled)] {
@@ -135,20 +135,19 @@ pub(crate) fn task_summary(
     }
     let Spans { lateness, run, response, age, .. } = snapshot.spans();
     let latency = terms.max_latency.map(|most| {
-        let late = snapshot.late_chains.clone().unwrap_or_default();
-        let (max_latency_ns, late_chains, late_chains_by) = (most.nanos(), late.all, late.by);
-        Box::new(LatencySummary { max_latency_ns, late_chains, late_chains_by })
+        let none = || Box::new(LatencySummary { max_latency_ns: most.nanos(), ..LatencySummary::default() });
+        snapshot.latency.clone().unwrap_or_else(none)
     });
     let (values, recorded) = output.map(|output| (output.values, output.recorded)).unwrap_or_default();
     TaskSummary {
         task: terms.name.clone(),
         worker: worker.into(),
         rate: terms.rate.to_string(),
-        state: if counts.disabled { TaskState::Disabled } else { TaskState::Ticking },
-        counts: progress.shown(),
-        over_budget: counts.over_budget,
-        errors: counts.errors,
-        disabled: counts.disabled,
+        state: if shown.disabled { TaskState::Disabled } else { TaskState::Ticking },
+        counts,
+        over_budget: shown.over_budget,
+        errors: shown.errors,
+        disabled: shown.disabled,
         lateness_ns: lateness,
         run_ns: run,
         response_ns: response,

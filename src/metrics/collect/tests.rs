@@ -32,7 +32,7 @@ fn what_dropped_records_missed_is_reported_with_an_unknown_cause() {
     assert_eq!((causes["disabled"], causes["unknown"]), (4, 3 + 5));
     assert_eq!(causes.values().sum::<u64>(), missed.count());
     let totals = metrics.totals();
-    assert_eq!((metrics.snapshot(0).causes, totals.skipped, totals.overruns), (causes, 9, 3));
+    assert_eq!((metrics.snapshot(0).causes, totals.counts.skipped, totals.counts.overruns), (causes, 9, 3));
 }
 
 #[test]
@@ -105,13 +105,13 @@ fn what_a_disabled_task_misses_is_reported_as_it_comes_and_no_release_twice() {
             metrics.drains_at(now);
             metrics.sample(0, now);
             let sum = add(reported(&mut metrics, now, false));
-            let due = metrics.health(0, now).progress;
+            let due = metrics.health(0, now).progress.counts;
             let behind = due.missed - sum;
             // The last seconds are still to come.
             assert!(behind <= rate.num() * 5 && (half_seconds < 10 || sum > 0), "{sum} of {due:?}");
             assert_eq!(
                 metrics.snapshot(0).causes.get("disabled").copied().unwrap_or(0),
-                sum.max(metrics.totals().skipped)
+                sum.max(metrics.totals().counts.skipped)
             );
         }
         // The worker ends: what it has given up in all, of which most is known.
@@ -227,6 +227,6 @@ fn the_number_of_a_task_that_has_ended_is_known_no_more_and_its_place_is_empty()
         assert_eq!((metrics.knows(ended), metrics.knows(next)), (false, true));
         metrics.take(&plain(ended), &mut NoAccuser);
         assert_eq!(metrics.snapshot(next).spans().run.count, 9);
-        assert_eq!(metrics.totals().ticks, 9 * u64::from(next));
+        assert_eq!(metrics.totals().counts.ran, 9 * u64::from(next));
     }
 }
