@@ -3,7 +3,7 @@
 //! Everything is the difference of two snapshots, so it says of a time what it covers, and a daemon or a task that has restarted is
 //! never compared with what was before.
 
-use crate::snapshot::{DaemonSummary, Summary, TaskSummary};
+use crate::snapshot::{Counts, DaemonSummary, Summary, TaskSummary};
 use crate::time::{NANOS_PER_SECOND, Span};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,13 +13,11 @@ const OVER: i64 = NANOS_PER_SECOND * 21 / 2;
 /// How many of the latest snapshots the line of lateness shows at most.
 const SHOWN: usize = 60;
 
-/// The counts of one task at one moment.
+/// What one task has come to at one moment.
 #[derive(Clone, Debug)]
 struct Point {
     at: i64,
-    due: u64,
-    ran: u64,
-    missed: u64,
+    counts: Counts,
     run: Option<i128>, // the sum of all runs that records tell
     late: Vec<(i64, u64)>,
 }
@@ -94,7 +92,7 @@ fn since_begin(task: &TaskSummary) -> Recent {
 impl Past {
     fn enter(&mut self, point: Point) {
         if let Some(last) = self.points.back() {
-            if point.due < last.due || point.ran < last.ran {
+            if point.counts.due < last.counts.due || point.counts.ran < last.counts.ran {
                 *self = Self::default(); // it has restarted
             } else if point.at <= last.at {
                 return; // nothing has been counted since
@@ -102,7 +100,7 @@ impl Past {
                 let late = difference(&last.late, &point.late);
                 self.steps.push_back(Step {
                     worst: late.last().map(|(edge, _)| *edge),
-                    missed: point.missed.saturating_sub(last.missed),
+                    missed: point.counts.missed.saturating_sub(last.counts.missed),
                 });
             }
         }
@@ -124,7 +122,7 @@ impl Past {
             return None;
         }
         let late = difference(&first.late, &last.late);
-        let ran = last.ran - first.ran;
+        let ran = last.counts.ran - first.counts.ran;
         let run = last.run.zip(first.run);
         let run = run.map(|(last, first)| Span::from_wide(last.saturating_sub(first).max(0)).nanos());
         let per_second = |amount: f64| amount / (over as f64 / NANOS_PER_SECOND as f64);
@@ -145,9 +143,7 @@ impl Point {
     fn of(task: &TaskSummary, at: i64) -> Self {
         Self {
             at,
-            due: task.counts.due,
-            ran: task.counts.ran,
-            missed: task.counts.missed,
+            counts: task.counts,
             run: (task.run_ns.count > 0).then_some(task.run_ns.sum),
             late: task.lateness_histogram_ns.clone(),
         }

@@ -85,7 +85,6 @@ mod told {
         Bin, Counts, Kind, Miss, Run, SecondOfTask, SecondTick, Source, Spread, Task, Told, WORST, WORST_SECOND_TICKS,
         WorstSecond, largest_first,
     };
-    use crate::snapshot;
     use crate::time::Span;
     use std::cmp::Reverse;
     use std::path::Path;
@@ -124,15 +123,6 @@ mod told {
 
     fn told(digest: &Digest, task: &TaskDigest, width: Span) -> Task {
         let tally = &task.tally;
-        let releases = snapshot::Counts {
-            due: tally.due(),
-            met: tally.ticks - tally.overruns,
-            missed: tally.missed(),
-            pending: Some(0),
-            ran: tally.ticks,
-            skipped: tally.skipped,
-            overruns: tally.overruns,
-        };
         let known = Cause::ALL.into_iter().map(|cause| (cause.word().to_owned(), tally.causes[cause.index()]));
         let blocked = tally.causes[Cause::Blocked.index()];
         let by = tally.blockers.iter().map(|(by, count)| (by.to_string(), *count));
@@ -142,7 +132,7 @@ mod told {
             worker: None,
             rate: None,
             state: None,
-            counts: Counts { releases, errors: None },
+            counts: Counts { releases: tally.counts, errors: None },
             causes: largest_first(known.chain([(NOT_RECORDED.to_owned(), tally.without_cause())])),
             blockers: match tally.blockers.values().sum::<u64>() == blocked {
                 true => Told::Known(largest_first(by)),
@@ -158,9 +148,9 @@ mod told {
         let lateness = stretch.lateness.distribution();
         Bin {
             begin_ns,
-            due: stretch.ticks + stretch.skipped,
-            missed: stretch.missed(),
-            ticks: stretch.ticks,
+            due: stretch.counts.due,
+            missed: stretch.counts.missed,
+            ticks: stretch.counts.ran,
             p50_ns: lateness.p50,
             p99_ns: lateness.p99,
             max_ns: lateness.max,
@@ -220,8 +210,8 @@ mod told {
 
     fn worst_second(second: &FoundSecond, began: i64) -> WorstSecond {
         let tasks: Vec<_> = second.ticks.tasks.iter().map(|task| of_second(task, second.from)).collect();
-        let due_and_missed = second.ticks.tasks.iter().map(PastTask::due_and_missed);
-        WorstSecond { begin_ns: second.from - began, missed: due_and_missed.map(|(_, missed)| missed).sum(), tasks }
+        let missed = second.ticks.tasks.iter().map(|task| task.counts().missed).sum();
+        WorstSecond { begin_ns: second.from - began, missed, tasks }
     }
 
     fn of_second(task: &PastTask, from: i64) -> SecondOfTask {
