@@ -46,3 +46,16 @@ impl Counts {
         self.overruns += overruns;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_entered_adds_up() {
+        let mut counts = Counts::of(7, 3, 2);
+        counts.enter(2, 0, 1);
+        let expected = Counts { due: 12, met: 6, missed: 6, pending: Some(0), ran: 9, skipped: 3, overruns: 3 };
+        assert_eq!(counts, expected);
+    }
+}
