@@ -7,13 +7,12 @@
 //! | `watch/` | whether every worker advances, on time and on its clock |
 //! | `metrics/` | the metrics thread: it takes what the workers send, counts and judges it, tells the log, and feeds the recorder and the flight recorder |
 //! | `disk/` | the threads that write to the disk: recordings, and the flight recorder's file |
-//! | `outputs/` | what keeps outputs safe when their tasks do not: the guard, who writes for it, and the plan for when the process is gone; and what the targets hold |
+//! | `outputs/` | what keeps outputs safe when their tasks do not: the guard, who writes for it, and the plan for when the process is gone; what the targets hold; and what processes before this one have left |
 //! | `preview/` | before a start: whether the deadlines can hold, what it would open, what the kernel would grant, and which layout keeps responses lowest |
 //! | `virtual_clock/` | the same on the virtual clock: the loop that `run` uses, with tasks that compute, recordings, and models of what is measured |
 //! | `plan` | from a checked configuration to what the threads are given: schedules, paces, sizes |
 //! | `busy`, `patience` | warnings while another thread takes long; how long main waits for one at the end |
 //! | `failure` | why nothing was run, or why a reload was refused |
-//! | `left_outputs`, `left_output`, `left_own`, `left_plans` | outputs that processes before this one have left without their safe values, by their plans |
 //!
 //! Time comes from the kernel's clocks. No task runs on these threads, and none of them is waited for by a worker.
 
@@ -21,10 +20,6 @@ mod busy;
 mod change;
 mod disk;
 mod failure;
-mod left_output;
-mod left_outputs;
-mod left_own;
-mod left_plans;
 mod main;
 mod metrics;
 mod outputs;
@@ -39,12 +34,12 @@ pub(crate) use change::digest::Keys;
 pub use change::loader::Loader;
 pub(crate) use disk::flight_thread::FlightOptions;
 pub(crate) use failure::Failure;
-pub(crate) use left_plans::{FindPlans, LeftPlans};
 pub(crate) use main::connections::Progress;
 pub use main::connections::{Connections, Options};
 pub use main::requests::Requests;
 pub use main::run::run;
 pub(crate) use main::summary::RunningDaemon;
+pub(crate) use outputs::left_plans::{FindPlans, LeftPlans};
 pub(crate) use outputs::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan};
 pub(crate) use preview::capacity::{Capacity, Finding, capacities};
 pub(crate) use preview::examination::{examined, told};

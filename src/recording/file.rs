@@ -7,7 +7,7 @@ mod store;
 use super::claim::{Claim, FileId};
 use super::content::Content;
 use super::ledger::{Ledger, WriteCounts};
-use super::progress::returned;
+use super::progress::Progress;
 use super::storing::Storing;
 use super::{lines, rotation};
 use crate::config::RecordConfig;
@@ -68,6 +68,7 @@ pub(super) struct RecordingFile {
     files: u64,
     failure: Option<io::Error>, // the first one since the last flush
     gone: Option<String>,       // what another program did to the file before, until the next one begins
+    pub(super) progress: Arc<Progress>,
 }
 
 #[derive(Debug)]
@@ -104,6 +105,7 @@ impl RecordingFile {
             files: 0,
             failure: None,
             gone: None,
+            progress: Arc::default(),
         }
     }
 
@@ -155,7 +157,7 @@ impl RecordingFile {
             None => Claim::take(&self.path)?,
         };
         let mut found = claim.file.metadata()?;
-        let is_zeros = self.continued && returned(lines::is_zeros(&claim.file))?;
+        let is_zeros = self.continued && self.progress.returned(lines::is_zeros(&claim.file))?;
         if is_zeros {
             self.warn(&format!(
                 "the recording {} holds {} zeros and nothing else, as a power cut can leave it; it is put aside as it is, and a new file begins",
@@ -231,18 +233,20 @@ impl RecordingFile {
         let Some(open) = &mut self.open else { return Err(io::Error::other("it is not open")) };
         let file = &open.claim.file;
         let mut pieces = (open.length..).step_by(PIECE).zip(bytes.chunks(PIECE));
-        pieces.try_for_each(|(offset, piece)| returned(file.write_all_at(piece, offset))).inspect_err(|_| {
-            // Nothing helps where a disk does not even take bytes back. A file that is gone is noticed at once.
-            let _ = file.set_len(open.length);
-            self.checked = None;
-        })?;
+        pieces.try_for_each(|(offset, piece)| self.progress.returned(file.write_all_at(piece, offset))).inspect_err(
+            |_| {
+                // Nothing helps where a disk does not even take bytes back. A file that is gone is noticed at once.
+                let _ = file.set_len(open.length);
+                self.checked = None;
+            },
+        )?;
         open.length += bytes.len() as u64;
         Ok(())
     }
 
     /// Writes over what is there.
     pub(super) fn patch(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.open.as_ref().map_or(Ok(()), |open| returned(open.claim.file.write_all_at(bytes, offset)))
+        self.open.as_ref().map_or(Ok(()), |open| self.progress.returned(open.claim.file.write_all_at(bytes, offset)))
     }
 
     /// Gives the file the name of a finished one, deletes the oldest if there are too many, and closes it. The next one is
@@ -287,7 +291,7 @@ impl RecordingFile {
 
     /// Gives the file at `entry` the name of a finished one, and claims the next.
     fn put_aside(&mut self, entry: &Entry, utc: i128) -> io::Result<Claim> {
-        let (name, next) = returned(rotation::put_aside(entry, utc))?;
+        let (name, next) = self.progress.returned(rotation::put_aside(entry, utc))?;
         let finished = entry.beside(&name).path().display().to_string();
         info!(path = self.path(), finished, "a file of the recording is finished");
         if let Some(keep) = self.limits.keep {

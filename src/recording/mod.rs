@@ -54,7 +54,7 @@ pub(crate) use output::{OutputState, PastLoss, TaskOutput};
 #[cfg(any(test, feature = "mcap"))]
 pub(crate) use past::PastTick;
 pub(crate) use past::{Past, PastTask};
-pub(crate) use progress::{progress, writing};
+pub(crate) use progress::Progress;
 #[cfg(feature = "mcap")]
 pub(crate) use read::read;
 pub(crate) use recorder::Recorder;

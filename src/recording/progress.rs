@@ -1,31 +1,39 @@
-//! Whether the disks take what is recorded, however slowly, and what the recorder is writing. Never blocks, and reads no clock.
+//! Whether the disks take what a daemon records, however slowly, and what its recorder is writing. Never blocks, and reads no clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// System calls on recordings of this process that have returned.
-static RETURNED: AtomicU64 = AtomicU64::new(0);
-
-/// A count that grows for as long as the disks make progress.
-pub(crate) fn progress() -> u64 {
-    RETURNED.load(Ordering::Relaxed)
+/// What the recorder's thread shows to main.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    steps: AtomicU64,
+    writing: Mutex<Option<String>>,
 }
 
-/// Counts the call that had this result.
-pub(super) fn returned<T>(result: T) -> T {
-    RETURNED.fetch_add(1, Ordering::Relaxed);
-    result
-}
+impl Progress {
+    /// A count that grows for as long as the recorder and its disks make progress.
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed)
+    }
 
-/// The recording that is being written: its tasks and its path, for people.
-static WRITING: Mutex<Option<String>> = Mutex::new(None);
+    /// A round of the recorder, or a system call on a recording, has ended.
+    pub(crate) fn goes_on(&self) {
+        self.steps.fetch_add(1, Ordering::Relaxed);
+    }
 
-/// The recording that is being written; `None`: none.
-pub(crate) fn writing() -> Option<String> {
-    WRITING.lock().unwrap_or_else(PoisonError::into_inner).clone()
-}
+    /// Counts the call that had this result.
+    pub(super) fn returned<T>(&self, result: T) -> T {
+        self.goes_on();
+        result
+    }
 
-/// From now on this one is written.
-pub(super) fn writes(recording: Option<String>) {
-    *WRITING.lock().unwrap_or_else(PoisonError::into_inner) = recording;
+    /// The recording that is being written: its tasks and its path, for people; `None`: none.
+    pub(crate) fn writing(&self) -> Option<String> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on this one is written.
+    pub(super) fn writes(&self, recording: Option<String>) {
+        *self.writing.lock().unwrap_or_else(PoisonError::into_inner) = recording;
+    }
 }

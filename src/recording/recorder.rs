@@ -6,7 +6,7 @@
 use super::content::RecordedTick;
 use super::file::Moment;
 use super::output::{OutputState, PastLoss, TaskOutput};
-use super::progress;
+use super::progress::Progress;
 use super::recordings::Recording;
 use crate::channels::{BlockReceiver, Extremes, Traffic};
 use crate::snapshot::{RecordedSummary, ValueSummary};
@@ -14,6 +14,7 @@ use crate::sys::clock::KernelClock;
 use crate::task::Column;
 use crate::time::{Clock, Instant, Span};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use tracing::{info, warn};
 
 /// Failures to write are logged at most this often.
@@ -45,6 +46,7 @@ struct OpenRecording {
 /// Drains the tasks' queues.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
+    progress: Arc<Progress>,
     tasks: Vec<DrainedTask>,
     recordings: Vec<OpenRecording>,
     to_utc: i128, // what to add to the monotonic clock, at the latest drain
@@ -55,6 +57,11 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
+    /// Without tasks. What it is writing is shown there.
+    pub(crate) fn new(progress: Arc<Progress>) -> Self {
+        Self { progress, ..Self::default() }
+    }
+
     /// Adds a task. The numbers of tasks must go up.
     pub(crate) fn add(&mut self, output: TaskOutput) {
         if let Some(recording) = &output.recording {
@@ -109,20 +116,23 @@ impl Recorder {
         let at = Moment { now, to_utc: utc_offset(KernelClock::monotonic()) };
         self.to_utc = at.to_utc;
         for OpenRecording { recording, .. } in &self.recordings {
-            writes(recording, users(&self.tasks, recording));
+            writes(&self.progress, recording, users(&self.tasks, recording));
             recording.begin(at);
         }
         for task in &mut self.tasks {
             let monotonic = task.output.clock == KernelClock::monotonic();
             task.to_utc = if monotonic { at.to_utc } else { utc_offset(task.output.clock) };
-            task.output.recording.iter().for_each(|recording| writes(recording, std::iter::once(&*task)));
+            task.output
+                .recording
+                .iter()
+                .for_each(|recording| writes(&self.progress, recording, std::iter::once(&*task)));
             task.drain(&mut self.row, at.to_utc);
         }
         self.drain_ticks();
         for OpenRecording { recording, failing } in &mut self.recordings {
             let path = recording.path().display().to_string();
             let users = || users(&self.tasks, recording);
-            writes(recording, users());
+            writes(&self.progress, recording, users());
             match recording.flush() {
                 // Without anything to write it is not known whether it would work again.
                 Ok(false) => {}
@@ -141,7 +151,7 @@ impl Recorder {
                 Err(_) => {}
             }
         }
-        progress::writes(None);
+        self.progress.writes(None);
         self.tasks.iter_mut().for_each(|task| task.note_losses(now));
     }
 
@@ -157,7 +167,10 @@ impl Recorder {
                 Ok(index) => {
                     let DrainedTask { output, to_utc, .. } = &self.tasks[index];
                     if noted.replace(index) != Some(index) {
-                        output.recording.iter().for_each(|to| writes(to, self.tasks[index..=index].iter()));
+                        output
+                            .recording
+                            .iter()
+                            .for_each(|to| writes(&self.progress, to, self.tasks[index..=index].iter()));
                     }
                     let utc = tick.release.nanos() + to_utc;
                     output.recording.iter().for_each(|recording| recording.lock().tick(&tick, utc));
@@ -186,13 +199,13 @@ impl Recorder {
         self.recordings.retain(|open| {
             let goes_on = users(&self.tasks, &open.recording).any(|task| !ended(task.output.id));
             if !goes_on {
-                writes(&open.recording, users(&self.tasks, &open.recording));
+                writes(&self.progress, &open.recording, users(&self.tasks, &open.recording));
                 before(&open.recording);
                 finish(&open.recording, &names(users(&self.tasks, &open.recording)));
             }
             goes_on
         });
-        progress::writes(None);
+        self.progress.writes(None);
     }
 
     /// Finishes all recordings. No task may run any more.
@@ -318,8 +331,8 @@ fn users<'a>(tasks: &'a [DrainedTask], recording: &Recording) -> impl Iterator<I
 }
 
 /// Notes that this recording of these tasks is being written, in case that takes long.
-fn writes<'a>(recording: &Recording, users: impl Iterator<Item = &'a DrainedTask>) {
-    progress::writes(Some(format!("of {} in {}", names(users), recording.path().display())));
+fn writes<'a>(progress: &Progress, recording: &Recording, users: impl Iterator<Item = &'a DrainedTask>) {
+    progress.writes(Some(format!("of {} in {}", names(users), recording.path().display())));
 }
 
 fn names<'a>(users: impl Iterator<Item = &'a DrainedTask>) -> String {

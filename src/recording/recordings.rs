@@ -8,6 +8,7 @@ use super::file::{Current, Moment, RecordingFile};
 use super::ledger::WriteCounts;
 #[cfg(feature = "mcap")]
 use super::mcap::Mcap;
+use super::progress::Progress;
 use super::writer::Writer;
 use crate::config::{RecordConfig, RecordFormat};
 use std::io;
@@ -91,10 +92,16 @@ impl Known {
 /// The recordings that are open.
 #[derive(Debug, Default)]
 pub(crate) struct Recordings {
+    progress: Arc<Progress>,
     open: Vec<Known>,
 }
 
 impl Recordings {
+    /// None yet. What becomes of their writes is shown there.
+    pub(crate) fn new(progress: Arc<Progress>) -> Self {
+        Self { progress, open: Vec::new() }
+    }
+
     /// The recording that a task asks for. Its file is locked and not changed yet; if it is made here, it is removed again
     /// unless the recording begins.
     ///
@@ -112,7 +119,8 @@ impl Recordings {
             };
         }
         let (claim, format) = (Claim::take(&target.path)?, config.format);
-        let file = RecordingFile::new(target.path.clone(), claim, config.clone(), format == RecordFormat::Csv);
+        let mut file = RecordingFile::new(target.path.clone(), claim, config.clone(), format == RecordFormat::Csv);
+        file.progress = self.progress.clone();
         let current = Arc::clone(&file.current);
         let writer: Arc<Mutex<dyn Writer>> = match layout {
             Some(layout) => Arc::new(Mutex::new(AppendFile::new(file, layout.header)?)),

@@ -3,7 +3,7 @@
 //!
 //! | file | what it holds |
 //! | --- | --- |
-//! | `guard` | the safe value of one output, as other threads can write it |
+//! | `guard`, `safe_write` | the safe value of one output, as other threads can write it; and how, which its kind says |
 //! | `owed` | outputs that have ended without their safe value, until it is written |
 //! | `planned_write` | the same, as another process can |
 //! | `live` | for the kind heartbeat: which outputs put out what they are told |
@@ -15,13 +15,15 @@ mod live;
 mod owed;
 mod planned_write;
 mod reading;
+mod safe_write;
 mod settled;
 mod written;
 
-pub(crate) use guard::{Guard, HeldFor, MadeSafe, SafeWrite, Terms, Watched, Writing, was_replaced};
+pub(crate) use guard::{Guard, HeldFor, MadeSafe, Terms, Watched, Writing, was_replaced};
 pub(crate) use live::{Live, LiveOutputs, Liveness, Named, Owing};
 pub(crate) use owed::{Leave, Owed};
 pub(crate) use planned_write::PlannedWrite;
 pub(crate) use reading::{Lapse, ReadBack, Reading};
+pub(crate) use safe_write::SafeWrite;
 pub(crate) use settled::wrong_in_the_end;
 pub(crate) use written::{LastWritten, SETTINGS};

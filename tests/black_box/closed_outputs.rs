@@ -257,6 +257,19 @@ fn a_start_writes_what_was_left_and_keeps_what_was_there_before() {
     assert_eq!([read(ended.folder.path(), "fan"), read(ended.folder.path(), "pump")], ["0.5", "1"]);
 }
 
+/// As it is left by another program whose write comes between hertzd's question for the length of the file and its last write.
+#[test]
+fn digits_of_another_program_behind_the_number_do_not_outlast_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("fan"), "0.5\n").unwrap();
+    let mut running = start_in(folder, &own("fan", "\"hold\""));
+    wait_until(&mut running, "fan", "0.75");
+    fs::write(running.folder().join("fan"), "0.75\n75\n").unwrap();
+    let ended = stop(running);
+    assert!(ended.status.success(), "{}", ended.describe());
+    assert_eq!(fs::read_to_string(ended.folder.path().join("fan")).unwrap(), "0.75\n");
+}
+
 /// One that is to hold what it has has the target as well.
 #[test]
 fn what_was_left_is_not_written_to_an_output_that_holds() {

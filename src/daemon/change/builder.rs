@@ -61,6 +61,7 @@ impl Builder {
         let shared = Arc::new(Shared::default());
         shared.begin(READING.into());
         let (owed, targets) = (site.common(), site.common());
+        let recordings = Recordings::new(site.common());
         let builder = BuilderLoop {
             load,
             site,
@@ -70,7 +71,7 @@ impl Builder {
             plan,
             allowed,
             done,
-            recordings: Recordings::default(),
+            recordings,
             next_task: 0,
             next_worker: 0,
             rooms: BTreeMap::new(),

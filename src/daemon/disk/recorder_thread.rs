@@ -8,7 +8,7 @@ use crate::channels::Traffic;
 use crate::daemon::busy::{Busy, LongWait};
 use crate::daemon::metrics::tick_feed::{Fed, ROOM, waiting};
 use crate::daemon::patience::Patience;
-use crate::recording::{self, OutputState, PastLoss, Recorder, TaskOutput};
+use crate::recording::{OutputState, PastLoss, Progress, Recorder, TaskOutput};
 use crate::snapshot::RecordedSummary;
 use crate::sys::clock::{KernelClock, pause, utc_offset};
 use crate::sys::thread::helper;
@@ -16,7 +16,6 @@ use crate::time::{Clock, Instant, Span};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -108,24 +107,23 @@ pub(crate) struct RecorderThread {
     outputs: Arc<Mutex<Outputs>>,
     offered: BTreeMap<u32, Offered>,
     ran: BTreeMap<u32, u64>, // ticks of tasks, where not all of them will be handed on
-    rounds: Arc<AtomicU64>,
-    progress: (u64, Instant), // and since when it is the same
+    progress: Arc<Progress>,
+    seen: (u64, Instant), // its steps, and since when they are the same
     long_wait: LongWait,
     thread: JoinHandle<()>,
 }
 
 impl RecorderThread {
-    pub(crate) fn spawn(fed: Receiver<Fed>) -> io::Result<Self> {
+    pub(crate) fn spawn(fed: Receiver<Fed>, progress: Arc<Progress>) -> io::Result<Self> {
         let (commands, receiver) = unbounded();
         let outputs = Arc::<Mutex<Outputs>>::default();
         let published = outputs.clone();
-        let rounds = Arc::new(AtomicU64::new(0));
-        let counted = rounds.clone();
-        let body = move || run(&receiver, &fed, &published, &counted);
+        let shown = progress.clone();
+        let body = move || run(&receiver, &fed, &published, shown);
         let thread = helper::spawn("hertzd-recorder", body)?;
-        let progress = (0, KernelClock::monotonic().now());
+        let seen = (0, KernelClock::monotonic().now());
         let (offered, ran, long_wait) = (BTreeMap::new(), BTreeMap::new(), LongWait::default());
-        Ok(Self { commands, outputs, offered, ran, rounds, progress, long_wait, thread })
+        Ok(Self { commands, outputs, offered, ran, progress, seen, long_wait, thread })
     }
 
     /// Records these; to be called before their tasks' first tick.
@@ -171,15 +169,15 @@ impl RecorderThread {
     /// Logs when the recorder makes no progress for long. Main has looked without a gap since `watched`: while it was stopped
     /// itself, so was the recorder, and that is no sign of a disk.
     pub(crate) fn watch(&mut self, now: Instant, watched: Instant) {
-        let progress = recording::progress() + self.rounds.load(Ordering::Relaxed);
-        if progress != self.progress.0 {
-            self.progress = (progress, now);
+        let steps = self.progress.steps();
+        if steps != self.seen.0 {
+            self.seen = (steps, now);
         }
-        let since = self.progress.1.max(watched);
+        let since = self.seen.1.max(watched);
         // Nor is a thread that has panicked.
         let stuck = now - since >= LONG_WRITE && !self.thread.is_finished();
         let activity = || {
-            let which = recording::writing().unwrap_or_default();
+            let which = self.progress.writing().unwrap_or_default();
             format!("waiting for the file system of a recording {which} (what does not fit in the queues is lost)")
         };
         self.long_wait.report(now, stuck.then(|| Busy { activity: activity(), since }));
@@ -191,15 +189,15 @@ impl RecorderThread {
     pub(crate) fn close(self, patience: Span, waits: impl Fn()) -> (Outputs, RecorderEnd) {
         let (reply, answer) = bounded(1);
         self.send(Command::Close(reply));
-        let (mut progress, mut left) = (recording::progress(), Patience::new(patience));
+        let (mut steps, mut left) = (self.progress.steps(), Patience::new(patience));
         let closed = loop {
             let closed = answer.recv_timeout(LOOK);
             if closed != Err(RecvTimeoutError::Timeout) {
                 break closed;
             }
-            let seen = recording::progress();
-            if seen != progress {
-                (progress, left) = (seen, Patience::new(patience));
+            let seen = self.progress.steps();
+            if seen != steps {
+                (steps, left) = (seen, Patience::new(patience));
             } else if left.is_over() {
                 break closed;
             }
@@ -248,8 +246,8 @@ impl RecorderThread {
     }
 }
 
-fn run(commands: &Receiver<Command>, fed: &Receiver<Fed>, outputs: &Mutex<Outputs>, rounds: &AtomicU64) {
-    let mut recorder = Recorder::default();
+fn run(commands: &Receiver<Command>, fed: &Receiver<Fed>, outputs: &Mutex<Outputs>, progress: Arc<Progress>) {
+    let mut recorder = Recorder::new(progress.clone());
     let mut last = BTreeSet::new();
     loop {
         let (commands, disconnected) = waiting(commands);
@@ -277,7 +275,7 @@ fn run(commands: &Receiver<Command>, fed: &Receiver<Fed>, outputs: &Mutex<Output
         }
         let published = Outputs { states: recorder.states(), past: recorder.past().clone() };
         *outputs.lock().unwrap_or_else(PoisonError::into_inner) = published;
-        rounds.fetch_add(1, Ordering::Relaxed);
+        progress.goes_on();
         if let Some(reply) = close {
             let _ = reply.send(());
             return;

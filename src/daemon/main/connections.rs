@@ -3,7 +3,7 @@
 use super::finish::TICK_PATIENCE;
 use super::requests::Requests;
 use crate::daemon::disk::flight_thread::FlightOptions;
-use crate::daemon::left_plans::LeftPlans;
+use crate::daemon::outputs::left_plans::LeftPlans;
 use crate::log::{LogOutput, Output};
 use crate::metrics::Totals;
 use crate::site::Roots;

@@ -1,10 +1,10 @@
 //! The plan of safe values as this process keeps it: it is there before anything but a safe value is written. It is locked for as long as the
 //! process lives, so that nobody else carries it out meanwhile. Written by the builder; may block.
 
+use super::left_outputs::LeftOutputs;
+use super::left_plans::LeftPlans;
 use super::safe_plan::{PlannedOutput, SafePlan, VERSION, is_at};
 use crate::daemon::failure::Failure;
-use crate::daemon::left_outputs::LeftOutputs;
-use crate::daemon::left_plans::LeftPlans;
 use crate::safety::Guard;
 use crate::site::Common;
 use crate::sys::dir::{Dir, Readers};

@@ -91,7 +91,8 @@ impl Files {
         }
         // Something else may have taken the place of the file that was looked at: it is neither followed nor waited for.
         let entry = Entry::find(&self.path)?;
-        let file = entry.open(libc::O_WRONLY)?;
+        // What is read is what another program has left at the end.
+        let file = entry.open(libc::O_RDWR).or_else(|_| entry.open(libc::O_WRONLY))?;
         let facts = file.metadata()?;
         match facts.is_file() && !may_be_planted(&facts, &entry.folder().metadata()?, effective_user()) {
             true => Ok(file),

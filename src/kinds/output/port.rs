@@ -175,6 +175,20 @@ impl Writer {
         }
     }
 
+    /// Cuts off what stands behind the number that a regular file was given last. Another program, which takes no lock, may have written between the
+    /// question for the file's length and the write. The next write does the same, so this is for the end.
+    pub(super) fn cut_tail(&self, last: &LastWritten) {
+        let Port::Regular(file) = &self.port else { return };
+        let mut bytes = [0; 2 * LONGEST];
+        let found = file.read_at(&mut bytes, 0).map_or(&[][..], |length| &bytes[..length]);
+        let mut parts = found.splitn(2, |byte| *byte == b'\n');
+        let (Some(line), Some([_, ..])) = (parts.next(), parts.next()) else { return };
+        let is_own = |line| number(line).zip(last.quiet()).is_some_and(|(found, (wrote, _))| found == wrote);
+        if std::str::from_utf8(line).is_ok_and(is_own) {
+            _ = file.set_len(line.len() as u64 + 1); // the value stands, whatever comes of this
+        }
+    }
+
     /// Another thread has written the safe state: how long a regular file is now is not known.
     pub(super) fn was_made_safe(&mut self) {
         (self.is_set, self.is_safe, self.length) = (self.is_prepared, false, LONGEST as u64);
@@ -351,6 +365,21 @@ mod tests {
     use crate::safety::Guard;
     use crate::time::Span;
     use std::io::Write;
+
+    #[test]
+    fn what_another_program_has_left_behind_the_number_is_cut_off_at_the_end() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let writer = Writer::new(Port::Regular(Arc::new(file.reopen().unwrap())), Vec::new(), false);
+        let last = LastWritten::default();
+        let write = last.begin();
+        last.end(&write, 1.0);
+        // 41.75 was written before the 1, and after the question for the length.
+        for (found, left) in [("1\n.75\n", "1\n"), ("1\n", "1\n"), ("2\n.75\n", "2\n.75\n"), ("1", "1"), ("", "")] {
+            std::fs::write(file.path(), found).unwrap();
+            writer.cut_tail(&last);
+            assert_eq!(std::fs::read_to_string(file.path()).unwrap(), left, "{found:?}");
+        }
+    }
 
     #[test]
     fn a_polarity_that_may_only_be_read_does_not_switch_its_channel_off() {

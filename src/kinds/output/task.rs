@@ -230,6 +230,7 @@ impl Task for Output {
     fn ended(&mut self) {
         if self.guard.is_alone() && !self.finished {
             self.finished = self.guard.end();
+            self.writer.cut_tail(self.guard.written());
         }
     }
 }
@@ -237,11 +238,15 @@ impl Task for Output {
 impl Drop for Output {
     fn drop(&mut self) {
         // Of one that has not begun, nothing was written to its target, and nothing is. What cannot be made safe now is, when it can be.
-        if self.guard.leaves() && !self.finished && self.guard.trip().is_err() {
+        let is_to_end = self.guard.leaves() && !self.finished;
+        if is_to_end && self.guard.trip().is_err() {
             self.owed.keep(&self.guard, self.held.clone(), self.live.owing());
-        } else {
-            self.held.leave();
+            return;
         }
+        if is_to_end {
+            self.writer.cut_tail(self.guard.written());
+        }
+        self.held.leave();
     }
 }
 

@@ -4,7 +4,6 @@ use super::{CHECK_EVERY, Open, RecordingFile};
 use crate::recording::layout::Header;
 use crate::recording::ledger::WriteCounts;
 use crate::recording::lines;
-use crate::recording::progress::returned;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use tracing::warn;
@@ -39,7 +38,9 @@ impl RecordingFile {
 
     /// Whether the file has no name any more: what is written to it is lost.
     pub(in crate::recording) fn is_deleted(&self) -> bool {
-        self.open.as_ref().is_some_and(|open| returned(open.claim.file.metadata()).is_ok_and(|own| own.nlink() == 0))
+        self.open
+            .as_ref()
+            .is_some_and(|open| self.progress.returned(open.claim.file.metadata()).is_ok_and(|own| own.nlink() == 0))
     }
 
     /// Whether another program has made the file shorter.
@@ -58,7 +59,7 @@ impl RecordingFile {
         }
         self.ledger.cut(*length, |from| match unit {
             Some(unit) => (*length - from) / unit,
-            None => returned(lines::count(&claim.file, from, *length)).unwrap_or_default(),
+            None => self.progress.returned(lines::count(&claim.file, from, *length)).unwrap_or_default(),
         })
     }
 
@@ -73,15 +74,16 @@ impl RecordingFile {
     /// Whether another program has put something else into the file: of another length, and without this header.
     pub(in crate::recording) fn has_other_content(&self, header: &Header) -> io::Result<bool> {
         let Some(Open { claim, length, .. }) = &self.open else { return Ok(false) };
-        let found = returned(claim.file.metadata())?.len();
-        Ok(found != *length && !returned(lines::begins_like(&claim.file, found, &header.bytes, &header.sizes()))?)
+        let found = self.progress.returned(claim.file.metadata())?.len();
+        Ok(found != *length
+            && !self.progress.returned(lines::begins_like(&claim.file, found, &header.bytes, &header.sizes()))?)
     }
 
     /// Takes over the length that another program gave the file, without what that left of a header of this length, or of a
     /// last `unit` of bytes. Returns the length before, if that has changed.
     pub(in crate::recording) fn measure(&mut self, header: u64, unit: u64) -> io::Result<Option<u64>> {
         let Some(open) = &mut self.open else { return Ok(None) };
-        let found = returned(open.claim.file.metadata())?.len();
+        let found = self.progress.returned(open.claim.file.metadata())?.len();
         let whole = found.checked_sub(header).map_or(0, |data| header + data / unit * unit);
         if whole != found {
             open.claim.file.set_len(whole).inspect_err(|_| self.checked = None)?;

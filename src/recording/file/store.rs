@@ -2,7 +2,6 @@
 
 use super::{CHECK_EVERY, Open, RecordingFile};
 use crate::recording::ledger::WriteCounts;
-use crate::recording::progress::returned;
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::writeback;
 use crate::time::{Clock, Span};
@@ -24,7 +23,7 @@ impl RecordingFile {
             return false;
         }
         self.asked = Some(self.at.now);
-        match returned(writeback::begin_and_ask(&claim.file, *length)) {
+        match self.progress.returned(writeback::begin_and_ask(&claim.file, *length)) {
             Ok(()) => {
                 let is_stored = |end| writeback::unstored_pages(&claim.file, Some(end)).is_none_or(|pages| pages == 0);
                 self.storing.good(*length, is_stored)
@@ -49,7 +48,7 @@ impl RecordingFile {
     /// Waits for the disk to have stored the file, for so many looks, or so many without progress, and counts as lost what it has not stored.
     fn store(&mut self, looks: u32, since_progress: bool) {
         let Some(Open { claim, length, .. }) = &self.open else { return };
-        let mut asked = returned(writeback::begin_and_ask(&claim.file, *length));
+        let mut asked = self.progress.returned(writeback::begin_and_ask(&claim.file, *length));
         let (mut left, mut before) = (looks, None);
         // All recordings that change their files in one drain wait this long together.
         let until = self.at.now + Span::from_nanos(STORED_EVERY.nanos() * i64::from(LOOKS_AT_CHANGE));
@@ -63,7 +62,7 @@ impl RecordingFile {
             // A kernel that does not say how far it is gets a tenth of the time.
             left = left.saturating_sub(if unstored.is_some() { 1 } else { 10 });
             if since_progress && before.zip(unstored).is_some_and(|(before, now)| now < before) {
-                left = returned(looks);
+                left = self.progress.returned(looks);
             }
             before = unstored;
             pause(STORED_EVERY);

@@ -29,6 +29,7 @@ pub mod safety {
     #[path = "../../tests/loom/src/output.rs"]
     pub mod models;
     pub(crate) mod reading;
+    pub(crate) mod safe_write;
     pub(crate) mod written;
 
     pub(crate) mod planned_write {

@@ -1,8 +1,9 @@
 //! Outputs: which are live, what was written to a target last, and how a value is kept from coming after a safe value.
 
-use super::guard::{Guard, SafeWrite, Watched};
+use super::guard::{Guard, Watched};
 use super::live::LiveOutputs;
 use super::planned_write::PlannedWrite;
+use super::safe_write::SafeWrite;
 use super::written::LastWritten;
 use crate::note::Note;
 use crate::time::{Instant, Span};

@@ -72,7 +72,7 @@ impl<'a> Daemon<'a> {
                 flight,
                 metrics: MetricsThread::spawn(output, feed, flies, common.of())
                     .map_err(failed("the metrics thread"))?,
-                recorder: RecorderThread::spawn(fed).map_err(failed("the recorder thread"))?,
+                recorder: RecorderThread::spawn(fed, common.of()).map_err(failed("the recorder thread"))?,
                 builder: Builder::spawn(
                     load,
                     Site::of(common.clone(), options.roots.clone()),

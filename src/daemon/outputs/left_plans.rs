@@ -1,6 +1,6 @@
 //! The plans that processes before this one have left: how a start takes one, and keeps one aside that it cannot read. May block.
 
-use super::outputs::safe_plan::{FoundPlan, NoPlan, SafePlan, is_at};
+use super::safe_plan::{FoundPlan, NoPlan, SafePlan, is_at};
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Instant, Span};
 use std::fmt;

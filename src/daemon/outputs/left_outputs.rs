@@ -3,11 +3,11 @@
 //!
 //! For the builder: what it waits for is limited. Each output is written by a thread of its own, as a write may not return.
 
-use super::failure::Failure;
 use super::left_output::{AGAIN_EVERY, LOOK, LeftOutput, STOP, beside, say_written};
 use super::left_own::LeftOwn;
 use super::left_plans::{keep_aside, kept_aside, take_when_free};
-use super::outputs::safe_plan::{NoPlan, PlannedOutput, SafePlan, is_at, refused};
+use super::safe_plan::{NoPlan, PlannedOutput, SafePlan, is_at, refused};
+use crate::daemon::failure::Failure;
 use crate::kinds::output::{LeftWrite, LeftWrites, Targets};
 use crate::safety::{Guard, LiveOutputs, PlannedWrite};
 use crate::site::Common;

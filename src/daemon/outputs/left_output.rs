@@ -1,7 +1,7 @@
 //! One of the [outputs](super::left_outputs) that a process before this one has left: its safe value is written by a thread of its own, as a write may
 //! not return. For the builder; nothing here waits.
 
-use super::outputs::safe_plan::PlannedOutput;
+use super::safe_plan::PlannedOutput;
 use crate::kinds::output::{LeftWrite, LeftWrites, is_left_to_another, once_more};
 use crate::safety::{Owing, PlannedWrite, wrong_in_the_end};
 use crate::sys::thread::helper;
