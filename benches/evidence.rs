@@ -50,7 +50,7 @@ fn paired(rounds: usize, length: Span) {
             let summary = run(mode, length);
             let (task, worker) = (&summary.tasks[0], &summary.workers[0]);
             let (p50, p99) = (task.lateness_ns.p50 as f64, task.lateness_ns.p99 as f64);
-            found.push([p50, p99, task.missed as f64, 100.0 * worker.cpu_share]);
+            found.push([p50, p99, task.counts.missed as f64, 100.0 * worker.cpu_share]);
         }
     }
     println!("a 1 kHz task, {rounds} runs of {length} of each, in turns; medians of the runs:");
@@ -89,7 +89,12 @@ fn simulated(run: &str, overrun: &str, length: Span) -> f64 {
         ticks += 1;
         Ok(())
     });
-    assert!(summary.is_ok_and(|summary| summary.tasks.iter().all(|task| task.met + task.missed == task.due)));
+    assert!(
+        summary.is_ok_and(|summary| summary
+            .tasks
+            .iter()
+            .all(|task| task.counts.met + task.counts.missed == task.counts.due))
+    );
     (clock.now() - begun).seconds() * 1e9 / f64::from(ticks)
 }
 

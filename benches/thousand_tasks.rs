@@ -43,7 +43,8 @@ fn run(spin: &str, spread: bool, seconds: i64) -> Summary {
 fn report(title: &str, summary: &Summary) {
     let sum =
         |part: fn(&hertzd::internals::TaskSummary) -> u64| summary.tasks.iter().map(|task| part(task)).sum::<u64>();
-    let (due, ran, skipped) = (sum(|task| task.due), sum(|task| task.ran), sum(|task| task.skipped));
+    let (due, ran, skipped) =
+        (sum(|task| task.counts.due), sum(|task| task.counts.ran), sum(|task| task.counts.skipped));
     assert_eq!(ran + skipped, due);
     let worker = &summary.workers[0];
     let mut medians: Vec<_> = summary.tasks.iter().map(|task| task.lateness_ns.p50).collect();
@@ -51,8 +52,8 @@ fn report(title: &str, summary: &Summary) {
     let worst = |part: fn(&hertzd::internals::TaskSummary) -> i64| {
         summary.tasks.iter().map(|task| part(task)).max().unwrap_or(0)
     };
-    println!("{title} ({} {}):", worker.granted.policy, worker.granted.priority);
-    println!("  due {due}, ran {ran}, skipped {skipped}, overruns {}", sum(|task| task.overruns));
+    println!("{title} ({}):", worker.granted.policy);
+    println!("  due {due}, ran {ran}, skipped {skipped}, overruns {}", sum(|task| task.counts.overruns));
     println!(
         "  records dropped {}, wakes {}, CPU {:.1} %, of which spun {:.1} %",
         summary.records.dropped,

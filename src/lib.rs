@@ -83,7 +83,8 @@
 //! | `site` | what a task may ask of the daemon while it is built, and what it brings: [`Site`] and [`Built`] |
 //! | `safety` | targets with a safe value: who writes it when the task does not |
 //! | `worker` | the hot thread: its set-up, its loop, and the exchange of its tasks on a reload |
-//! | `metrics` | from tick records to histograms, causes, events and the summary |
+//! | `snapshot` | the summary and the snapshot of a daemon, as JSON has them, and whether all is well by them |
+//! | `metrics` | from tick records to histograms, causes and events |
 //! | `recording` | CSV, WAV and MCAP files |
 //! | `flight` | the flight recorder's file: the latest ticks in a ring |
 //! | `log` | events as text, JSON or journal entries |
@@ -149,6 +150,8 @@ pub(crate) mod sim;
 #[cfg(feature = "daemon")]
 pub(crate) mod site;
 #[cfg(feature = "daemon")]
+pub(crate) mod snapshot;
+#[cfg(feature = "daemon")]
 pub(crate) mod sys;
 #[cfg(feature = "daemon")]
 pub mod task;
@@ -179,9 +182,10 @@ pub mod internals {
     #[cfg(feature = "video")]
     pub use crate::kinds::video::{cameras, modes};
     pub use crate::log::{Advice, Message, Output, PanicEvent, advice};
-    pub use crate::metrics::{Event, Summary, TaskState, TaskSummary};
+    pub use crate::metrics::Event;
     pub use crate::sim::{NeverPreempted, Scripted, SimClock};
     pub use crate::site::Roots;
+    pub use crate::snapshot::{Summary, TaskState, TaskSummary};
     pub use crate::sys::clock::{KernelClock, pause, thread_cpu_time};
     pub use crate::sys::fd::writable;
     pub use crate::sys::host::{Host, cpu_set_size};

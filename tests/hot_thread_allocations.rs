@@ -194,8 +194,11 @@ fn calls_under(
     assert_eq!(outcome.fault, None);
     let tasks = outcome.summary.tasks;
     for task in &tasks {
-        assert_eq!(task.ran + task.skipped, task.due, "{}", task.task);
-        println!("{}: ran {}, skipped {}, overruns {}", task.task, task.ran, task.skipped, task.overruns);
+        assert_eq!(task.counts.ran + task.counts.skipped, task.counts.due, "{}", task.task);
+        println!(
+            "{}: ran {}, skipped {}, overruns {}",
+            task.task, task.counts.ran, task.counts.skipped, task.counts.overruns
+        );
     }
     (
         seen.ticks.load(Ordering::Relaxed),
@@ -260,12 +263,12 @@ fn a_full_daemon_allocates_nothing() {
     let task = |name| tasks.iter().find(|task| task.task == name).unwrap();
     // Every code path under test was taken.
     assert!(task("failing").errors > 0);
-    assert!(task("long").overruns > 0);
+    assert!(task("long").counts.overruns > 0);
     let applied = &task("output").values["applied"];
     assert!(applied.last.is_some() && task("output").errors == 0, "{applied:?}");
     for name in ["loadavg", "available"] {
         let recorded = task(name).recorded.as_ref().unwrap();
-        assert_eq!(recorded.rows + recorded.lost, task(name).ran);
+        assert_eq!(recorded.rows + recorded.lost, task(name).counts.ran);
         assert!(recorded.rows > 0);
     }
 }
@@ -611,8 +614,8 @@ fn replacing_tasks_allocates_nothing() {
     assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks and 60 exchanges");
     let task = |name| tasks.iter().find(|task| task.task == name).unwrap();
     // Only the stop gives up debt, if there is any at that moment.
-    assert_eq!(task("probe").ran, ticks, "the probe ran at every tick");
-    assert!(task("stays").due >= 200, "60 reloads take 1.2 s: {}", task("stays").due);
+    assert_eq!(task("probe").counts.ran, ticks, "the probe ran at every tick");
+    assert!(task("stays").counts.due >= 200, "60 reloads take 1.2 s: {}", task("stays").counts.due);
     assert_eq!(task("edited").rate, "110/1");
 }
 
@@ -648,8 +651,8 @@ fn policies_that_carry_debt_allocate_nothing() {
     let (ticks, calls, tasks) = calls_on_the_hot_thread(config, Span::from_seconds(2));
     assert_eq!(ticks, 2_000);
     assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks");
-    assert!(tasks.iter().all(|task| task.ran > 0));
-    assert!(tasks.iter().any(|task| task.task == "credited" && task.overruns > 0));
+    assert!(tasks.iter().all(|task| task.counts.ran > 0));
+    assert!(tasks.iter().any(|task| task.task == "credited" && task.counts.overruns > 0));
 }
 
 /// A present camera is tested with a real driver by tests/system/in-vm/hot-thread.sh, and here if the machine has one.
@@ -672,7 +675,7 @@ fn a_camera_allocates_nothing_present_or_absent() {
     assert_eq!(ticks, 2_000);
     assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks");
     let task = |name| tasks.iter().find(|task| task.task == name).unwrap();
-    assert_eq!(task("absent").errors, task("absent").ran, "each tick fails without the device");
+    assert_eq!(task("absent").errors, task("absent").counts.ran, "each tick fails without the device");
     assert!(first.is_none() || task("eye").errors == 0);
 }
 
@@ -699,5 +702,5 @@ fn the_tick_of_a_plugin_allocates_nothing_of_ours() {
     let (ticks, calls, tasks) = calls_on_the_hot_thread(&config, Span::from_seconds(2));
     assert_eq!((ticks, calls), (2_000, 0));
     let plugin = tasks.iter().find(|task| task.task == "plugin").unwrap();
-    assert!(plugin.errors > 0 && plugin.ran > plugin.errors && plugin.values["in"].last.is_some());
+    assert!(plugin.errors > 0 && plugin.counts.ran > plugin.errors && plugin.values["in"].last.is_some());
 }

@@ -92,7 +92,7 @@ fn most_in_use(tasks: usize) -> usize {
     let connections = Connections { output: Box::new(Quiet), ..Connections::default() };
     let outcome = run_daemon(load, &options, connections).unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(outcome.summary.tasks.len(), tasks);
-    assert!(outcome.summary.tasks.iter().all(|task| task.due == 1));
+    assert!(outcome.summary.tasks.iter().all(|task| task.counts.due == 1));
     PEAK.load(Ordering::Relaxed)
 }
 

@@ -6,16 +6,15 @@ use super::socket::{ANSWER_WITHIN, Came, SocketArg, answer, connect, duration, f
 use super::stop::{CONFIGURATION, UNWELL};
 use super::terminal::{Shown, stderr_is_terminal};
 use super::{Stop, log, print};
-use crate::daemon::DaemonSummary;
+use crate::daemon::RunningDaemon;
 use crate::log::journal;
+use crate::snapshot::{DaemonSummary, FlightSummary, Summary};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::peer::Peer;
 use crate::time::{Clock, Instant, Span};
 use crate::views;
 use clap::Args;
 use serde::Deserialize;
-use serde_json::Value;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 /// How often a daemon is asked whether it has reloaded.
@@ -84,15 +83,9 @@ struct BriefDaemon {
 /// The parts of a snapshot that these commands read.
 #[derive(Debug, Deserialize)]
 pub(super) struct Seen {
-    pub(super) daemon: DaemonSummary,
+    pub(super) daemon: RunningDaemon,
     #[serde(default)]
-    pub(super) flight: Option<SeenFlight>,
-}
-
-/// The daemon's flight file.
-#[derive(Debug, Deserialize)]
-pub(super) struct SeenFlight {
-    pub(super) path: PathBuf,
+    pub(super) flight: Option<FlightSummary>,
 }
 
 /// What is known of the answer so far.
@@ -160,7 +153,7 @@ fn ask_for_status(
         sentence + "(there was no time to show more: the machine is busy)\n"
     };
     so_far(StatusText { text: Shown::styled(brief), well });
-    let snapshot: Value = serde_json::from_str(&text).map_err(not_understood)?;
+    let snapshot: Summary = serde_json::from_str(&text).map_err(not_understood)?;
     Ok(StatusText { text: Shown::styled(|coloured| views::status(&snapshot, coloured)), well })
 }
 
@@ -176,7 +169,7 @@ pub(super) fn reload(args: &ReloadArgs) -> Result<(), Stop> {
         if held_up(&text).is_some() {
             continue;
         }
-        let now = parse(&text)?.daemon;
+        let now = parse(&text)?.daemon.daemon;
         if now.pid != before.pid {
             return Err(Stop::Fault("the daemon was restarted during the reload".into()));
         }
@@ -210,7 +203,7 @@ fn daemon(socket: &SocketArg, wait: &mut Wait) -> Result<(Peer, DaemonSummary), 
         Ok((peer, answer(socket, stream, ANSWER_WITHIN, drop)?))
     };
     let (peer, text) = until_it_can(wait, ask, |(_, text)| text)?;
-    let Seen { daemon, .. } = parse(&text)?;
+    let Seen { daemon: RunningDaemon { daemon, .. }, .. } = parse(&text)?;
     let begun = KernelClock::boottime().now() - Span::from_nanos(daemon.running_ns);
     let another = match peer.calls_itself(daemon.pid) {
         Ok(true) => peer.is_another(begun),
@@ -340,7 +333,7 @@ mod tests {
             "reloads_refused":0,"last_reload":"","last_reload_refused":false,"sections":{"workers":{},"tasks":{}}}}"#;
         let seen =
             asked(&[NOT_YET, NOT_YET, ANSWER], |socket| read_within(socket, &mut Wait::of(Span::from_seconds(3_600))));
-        assert!(matches!(&seen, Ok(seen) if seen.daemon.pid == 7), "{seen:?}");
+        assert!(matches!(&seen, Ok(seen) if seen.daemon.daemon.pid == 7), "{seen:?}");
         // Until the time is up.
         let seen = asked(&[NOT_YET], |socket| daemon(socket, &mut Wait::of(Span::ZERO)));
         let Err(Stop::Fault(text)) = seen else { panic!("it has no answer") };

@@ -9,6 +9,7 @@ mod screen;
 use super::Stop;
 use super::socket::SocketArg;
 use super::terminal::{is_coloured, print, stdout_is_terminal};
+use crate::snapshot::Summary;
 use crate::sys::clock::KernelClock;
 use crate::sys::fd::{Reading, reading};
 use crate::sys::signals::{JobControl, end_flag};
@@ -108,7 +109,7 @@ fn once(socket: &SocketArg, top: &mut Top) -> Result<(), Stop> {
                 return Err(Stop::Unavailable(format!("the daemon runs but cannot answer yet: {why}; try again")));
             }
             Some(Heard::Answer(answer)) => {
-                top.answered(Ok(answer?), clock.now());
+                top.answered(Ok(*answer?), clock.now());
                 answers += 1;
             }
             Some(Heard::Nothing) => return Err(asks_no_more()),
@@ -148,7 +149,7 @@ fn follow(socket: &SocketArg, top: &mut Top) -> Result<(), Stop> {
 }
 
 /// An answer; an error if there is no daemon at all, which is most likely a wrong path, or none that runs.
-fn enter(top: &mut Top, answer: Result<crate::top::Snapshot, Stop>, now: Instant) -> Result<(), Stop> {
+fn enter(top: &mut Top, answer: Result<Box<Summary>, Stop>, now: Instant) -> Result<(), Stop> {
     match answer {
         Err(stop) if !top.has_figures() => Err(stop),
         Err(stop) => {
@@ -157,7 +158,7 @@ fn enter(top: &mut Top, answer: Result<crate::top::Snapshot, Stop>, now: Instant
             Ok(())
         }
         Ok(snapshot) => {
-            top.answered(Ok(snapshot), now);
+            top.answered(Ok(*snapshot), now);
             Ok(())
         }
     }

@@ -164,8 +164,8 @@ fn flight_file(socket: &SocketArg) -> Result<PathBuf, Stop> {
 
 fn running_flight_file(socket: &SocketArg) -> Result<PathBuf, Stop> {
     let seen = super::running::read(socket)?;
-    seen.flight.map(|flight| flight.path).ok_or_else(|| {
-        let pid = seen.daemon.pid;
+    seen.flight.map(|flight| flight.path.into()).ok_or_else(|| {
+        let pid = seen.daemon.daemon.pid;
         Stop::Usage(format!("process {pid} writes no flight file: it has no runtime directory, or --flight 0"))
     })
 }

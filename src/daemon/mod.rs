@@ -38,7 +38,7 @@ pub(crate) use main::connections::Progress;
 pub use main::connections::{Connections, Options};
 pub use main::requests::Requests;
 pub use main::run::run;
-pub(crate) use main::summary::DaemonSummary;
+pub(crate) use main::summary::RunningDaemon;
 pub(crate) use outputs::left_plans::{FindPlans, LeftPlans};
 pub(crate) use outputs::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan};
 pub(crate) use preview::capacity::{Capacity, Finding, capacities};

@@ -56,7 +56,7 @@ fn tail_helps(condition: &Condition) -> bool {
 /// without: the tail takes processor time that something else then takes from the ticks.
 #[expect(clippy::cast_precision_loss, reason = "counts, of which a few digits matter")]
 pub(crate) fn tail_harms(condition: &Condition) -> bool {
-    let missed = |spin: &str| ticks(condition, spin).map_or(0.0, |ticks| ticks.missed as f64);
+    let missed = |spin: &str| ticks(condition, spin).map_or(0.0, |ticks| ticks.counts.missed as f64);
     let (off, auto) = (missed("off"), missed("auto"));
     // By three standard deviations of the difference of two counts.
     let misses_more = auto - off > 3.0 * (auto + off).sqrt();
@@ -171,8 +171,8 @@ mod tests {
             change(&mut cpu.conditions[0].ticks);
             advise(&[cpu], 1_000_000).unwrap().spin
         };
-        assert!(spin(&|ticks| (ticks[0].missed, ticks[1].missed) = (12, 20)), "as it may come");
-        assert!(!spin(&|ticks| (ticks[0].missed, ticks[1].missed) = (12, 286)));
+        assert!(spin(&|ticks| (ticks[0].counts.missed, ticks[1].counts.missed) = (12, 20)), "as it may come");
+        assert!(!spin(&|ticks| (ticks[0].counts.missed, ticks[1].counts.missed) = (12, 286)));
         assert!(!spin(
             &|ticks| (ticks[0].rounds, ticks[1].rounds) = (late(11_000, Some(150_000)), late(100, Some(4_490_000)))
         ));

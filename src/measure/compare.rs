@@ -132,7 +132,7 @@ fn ratio(before: Rounds, now: Rounds) -> Option<f64> {
 
 fn differs(before: &Measured, now: &Measured) -> Vec<String> {
     let granted = |of: &Measured| {
-        let one = |granted: &super::result::Granted| format!("{} {}", granted.policy, granted.priority);
+        let one = |granted: &super::result::Granted| format!("{} {}", granted.policy.name, granted.policy.priority);
         let mut all: Vec<_> = of.cpus.iter().map(|cpu| one(&cpu.granted)).collect();
         all.dedup();
         all.join(", ")

@@ -29,6 +29,7 @@ pub(crate) use watch::Watch;
 
 use crate::config::Scheduling;
 use crate::pacing::Tail;
+use crate::snapshot::HostSummary;
 use crate::sys::clock::KernelClock;
 use crate::sys::grant::{self, Privilege};
 use crate::sys::host::Host;
@@ -37,7 +38,7 @@ use crate::time::{Clock, Span};
 use crate::worker::Refusal;
 use burden::Burden;
 use options::{HOLES, RATES, SLEEPS, TICKS};
-use result::{Asked, HostFacts};
+use result::Asked;
 use std::io;
 use ticks::Spec;
 use totals::Totals;
@@ -85,7 +86,7 @@ pub(crate) fn measure(options: &Options, watch: &mut Watch<'_>) -> io::Result<Me
             priority: options.priority,
         },
         took_ns: (clock.now() - begun).nanos(),
-        host: HostFacts { kernel, cpus, preempt, clocksource },
+        host: HostSummary { kernel, cpus, preempt, clocksource },
         memory_locked,
         cpu_latency_held: latency.is_ok(),
         refused: totals.refused(),

@@ -67,7 +67,6 @@ fn one(hertz: u64, cpu: usize, scheduling: Scheduling, tail: Tail, watch: &mut W
     let Some(rate) = Rate::new(hertz, 1) else { return Ok(Trial::default()) };
     let spec = Spec { scheduling, rate, tail, length: lasts(hertz) };
     let ticked = tick(&[cpu], spec, &format!("ticks at {hertz} Hz"), watch)?;
-    let (due, met) =
-        ticked.iter().fold((0, 0), |(due, met), one| (due + one.ran + one.skipped, met + one.ran - one.overruns));
+    let (due, met) = ticked.iter().fold((0, 0), |(due, met), one| (due + one.counts.due, met + one.counts.met));
     Ok(Trial { hertz, due, met, enough: due >= TICKS })
 }

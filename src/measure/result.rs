@@ -3,6 +3,7 @@
 //! A percentile is there only if at least [`BEYOND`] values lie beyond it: with fewer, a single one would decide it.
 
 use crate::metrics::Histogram;
+use crate::snapshot::{Counts, HostSummary, Policy};
 use serde::{Deserialize, Serialize};
 
 /// How many values must lie beyond a percentile for it to be shown.
@@ -27,7 +28,7 @@ pub(crate) struct Measured {
     pub(crate) asked: Asked,
     /// How long it took in all.
     pub(crate) took_ns: i64,
-    pub(crate) host: HostFacts,
+    pub(crate) host: HostSummary,
     pub(crate) memory_locked: bool,
     /// `/dev/cpu_dma_latency` was held at 0 µs.
     pub(crate) cpu_latency_held: bool,
@@ -49,15 +50,6 @@ pub(crate) struct Asked {
     pub(crate) cpus: Vec<usize>,
     pub(crate) load: bool,
     pub(crate) priority: u8,
-}
-
-/// The machine.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(crate) struct HostFacts {
-    pub(crate) kernel: String,
-    pub(crate) cpus: usize,
-    pub(crate) preempt: String,
-    pub(crate) clocksource: String,
 }
 
 /// Something the kernel refused.
@@ -95,8 +87,8 @@ impl CpuMeasured {
 /// What the threads on a CPU were granted: read back from the kernel.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Granted {
-    pub(crate) policy: String,
-    pub(crate) priority: u8,
+    #[serde(flatten)]
+    pub(crate) policy: Policy,
     pub(crate) pinned: bool,
 }
 
@@ -125,12 +117,8 @@ pub(crate) struct Ticks {
     pub(crate) spin: String,
     /// The share of the CPU that `auto` may spin.
     pub(crate) spin_cpu_max: Option<f64>,
-    pub(crate) due: u64,
-    pub(crate) met: u64,
-    pub(crate) missed: u64,
-    pub(crate) ran: u64,
-    pub(crate) skipped: u64,
-    pub(crate) overruns: u64,
+    #[serde(flatten)]
+    pub(crate) counts: Counts,
     pub(crate) records_dropped: u64,
     /// Of every release, those that were given up too.
     pub(crate) lateness_ns: Spread,

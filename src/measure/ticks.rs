@@ -6,6 +6,7 @@ use crate::channels::{self, TickReceiver, TickRecord};
 use crate::config::{Scheduling, TakeEvidence};
 use crate::metrics::Histogram;
 use crate::pacing::{Account, Grid, Overrun, Rate, Schedule, Tail};
+use crate::snapshot::Counts;
 use crate::sys::clock::KernelClock;
 use crate::sys::thread::Bandwidth;
 use crate::task::{Task, Tick, TickError};
@@ -35,9 +36,7 @@ impl Task for Nothing {
 pub(super) struct Ticked {
     pub(super) granted: Granted,
     pub(super) lateness: Histogram,
-    pub(super) ran: u64,
-    pub(super) skipped: u64,
-    pub(super) overruns: u64,
+    pub(super) counts: Counts,
     pub(super) dropped: u64,
     pub(super) elapsed: Span,
     pub(super) cpu: Span,
@@ -147,9 +146,7 @@ impl Running {
         Ok(Ticked {
             granted: self.granted,
             lateness: self.lateness,
-            ran: counts.ran,
-            skipped: counts.skipped,
-            overruns: counts.overruns,
+            counts: Counts::of(counts.ran, counts.skipped, counts.overruns),
             dropped: self.records.traffic().dropped(),
             elapsed: report.elapsed,
             cpu: finished.cpu,

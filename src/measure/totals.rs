@@ -6,6 +6,7 @@ use super::sleeper::Slept;
 use super::ticks::Ticked;
 use crate::metrics::Histogram;
 use crate::pacing::Tail;
+use crate::snapshot::{Counts, Policy};
 use crate::worker::{self, Refusal};
 
 /// So far.
@@ -117,12 +118,8 @@ impl Cpu {
 }
 
 fn enter(ticks: &mut Ticks, ticked: &Ticked) {
-    ticks.due += ticked.ran + ticked.skipped;
-    ticks.met += ticked.ran - ticked.overruns;
-    ticks.missed += ticked.skipped + ticked.overruns;
-    ticks.ran += ticked.ran;
-    ticks.skipped += ticked.skipped;
-    ticks.overruns += ticked.overruns;
+    let Counts { ran, skipped, overruns, .. } = ticked.counts;
+    ticks.counts.enter(ran, skipped, overruns);
     ticks.records_dropped += ticked.dropped;
     ticks.elapsed_ns += ticked.elapsed.nanos();
     ticks.cpu_ns += ticked.cpu.nanos();
@@ -133,9 +130,10 @@ fn enter(ticks: &mut Ticks, ticked: &Ticked) {
 /// Takes down what was granted: the least of all rounds.
 fn grant(refused: &mut Vec<Refusal>, cpu: &mut Cpu, granted: worker::Granted) {
     let number = cpu.measured.cpu;
-    let now = Granted { policy: granted.policy.into(), priority: granted.priority, pinned: granted.cpus == [number] };
+    let policy = Policy { name: granted.policy.into(), priority: granted.priority };
+    let now = Granted { policy, pinned: granted.cpus == [number] };
     let known = &mut cpu.measured.granted;
-    if known.policy.is_empty() || granted.not_realtime || !now.pinned {
+    if known.policy.name.is_empty() || granted.not_realtime || !now.pinned {
         *known = now;
     }
     refused.extend(granted.refused);

@@ -4,7 +4,7 @@
 //! The buckets are those of HdrHistogram: each power of two is divided into equal ones, and values too small for that have one
 //! each. Pure arithmetic. Allocates where a bucket is entered for the first time, or its count outgrows its bytes.
 
-use super::bounds::{self, AtMost, BOUNDS};
+use crate::snapshot::{BOUNDS, beside};
 use std::ops::Range;
 
 /// Buckets that share a width, and lie side by side: few enough that a lone value costs little, enough to share a directory
@@ -61,7 +61,7 @@ impl Buckets {
 
     /// Counts values once more, if a bound divides their bucket and they are at most as large as it.
     fn add_divided(&mut self, value: u64, count: u64) {
-        let (power, bound) = (value.max(1).ilog2(), bounds::beside(value));
+        let (power, bound) = (value.max(1).ilog2(), beside(value));
         let shift = power.saturating_sub(self.precision.into());
         if value <= bound && value >> shift == bound >> shift && bound & ((1 << shift) - 1) != (1 << shift) - 1 {
             self.add_to(DIVIDED + power as usize, count);
@@ -69,9 +69,9 @@ impl Buckets {
     }
 
     /// How many values are at most as large as each of [`BOUNDS`].
-    pub(super) fn at_most(&self) -> AtMost {
+    pub(super) fn at_most(&self) -> [u64; BOUNDS.len()] {
         let (mut whole, mut divided) = ([0; BOUNDS.len()], [0; BOUNDS.len()]);
-        let add = |into: &mut AtMost, value, count| {
+        let add = |into: &mut [u64; BOUNDS.len()], value, count| {
             if let Some(sum) = into.get_mut(BOUNDS.partition_point(|bound| *bound < value)) {
                 *sum += count;
             }

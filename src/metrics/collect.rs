@@ -1,12 +1,11 @@
 //! Where records meet: the judge sees those of all workers, and each task gets its own with the verdicts. Time comes with the records and as
 //! an argument. Nothing here waits; it may allocate.
 
-use super::before::BeforeReloadDropped;
 use super::cause::{By, Cause, Verdict, Verdicts};
 use super::event::Event;
 use super::facts::TaskFacts;
 use super::health::TaskHealth;
-use super::histogram::{Distribution, Histogram};
+use super::histogram::Histogram;
 use super::last_misses::{KEPT, Late};
 use super::machine::{Accuser, WorkerFacts};
 use super::pasts::Pasts;
@@ -16,6 +15,7 @@ use super::tasks::Tasks;
 use super::weigh::Threads;
 use crate::channels::{Counts, IdleWake, InputAge, Sent, TickRecord};
 use crate::pacing::GivenUp;
+use crate::snapshot::{BeforeReloadDropped, Distribution};
 use crate::time::{Instant, Span};
 use std::collections::BTreeMap;
 
@@ -152,7 +152,7 @@ impl Metrics {
         let terms = if plain { None } else { self.tasks.entered(id).map(|task| task.terms()) };
         let verdicts = self.threads.judge(worker, record, terms.unwrap_or_default(), accuser);
         if plain && self.tasks.add_plain(record) {
-            self.totals.ticks += 1;
+            self.totals.counts.ran += 1;
             self.totals.worst = self.totals.worst.max(record.lateness);
             return verdicts;
         }
@@ -181,7 +181,9 @@ impl Metrics {
         }
         let by = self.facts(measured_by).map(|facts| facts.name.clone());
         let Some(task) = self.tasks.get_mut(id) else { return };
-        task.late_chains.get_or_insert_default().add(by.as_deref());
+        if let Some(late) = &mut task.late_chains {
+            late.add(by.as_deref());
+        }
         task.limiter.note_late_chain(n, age, most, by);
         if !std::mem::replace(&mut task.waits, true) {
             self.waiting.push(id);
@@ -283,10 +285,10 @@ impl Metrics {
         if !std::mem::replace(&mut task.waits, true) {
             self.waiting.push(id);
         }
-        for sum in [&mut task.overruns, &mut self.totals.overruns] {
+        for sum in [&mut task.overruns, &mut self.totals.counts.overruns] {
             *sum += overruns;
         }
-        for sum in [&mut task.skipped, &mut self.totals.skipped] {
+        for sum in [&mut task.skipped, &mut self.totals.counts.skipped] {
             *sum += skipped;
         }
         self.count(id, &verdict, Late { tick: None, worst: oldest });
@@ -329,7 +331,7 @@ impl Metrics {
         if let Some(late) = &mut task.late_chains {
             late.sample(self.now);
         }
-        if !task.health.sample(self.now, worker_now).counts.disabled {
+        if !task.health.sample(self.now, worker_now).shown.disabled {
             return;
         }
         if let Some((missed, first, until)) = task.health.missed_since_ended(worker_now) {
@@ -343,8 +345,11 @@ impl Metrics {
     /// How a task is doing.
     pub(crate) fn health(&mut self, id: u32, worker_now: Instant) -> TaskHealth {
         let Some(task) = self.tasks.sampled(id) else { return TaskHealth::default() };
-        let late_chains = task.late_chains.as_mut().map(|late| late.lately(self.now));
-        TaskHealth { late_chains, ..task.health.at(self.now, worker_now, task.facts.max_missed) }
+        let mut health = task.health.at(self.now, worker_now, task.facts.max_missed);
+        if let Some(late) = &mut task.late_chains {
+            [health.short.late_chains, health.long.late_chains] = late.lately(self.now).map(Some);
+        }
+        health
     }
 
     /// Lets go of what only looks at a task need, after the last of them: with thousands of tasks the end of a run, when all of

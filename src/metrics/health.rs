@@ -4,48 +4,56 @@
 
 use super::facts::TaskFacts;
 use super::last_misses::{LastMisses, RecentMiss};
-use super::window::{LONG, SHORT, Tally, Window, Windows};
+use super::window::{LONG, SHORT, Tally, Windows};
 use crate::channels::{Counts, Live, LiveCounts, Outcome, TickRecord};
 use crate::pacing::{Grid, Rate};
+use crate::snapshot::{self, WindowSummary, exceeds};
 use crate::time::{Instant, Span};
 use std::sync::Arc;
 
 /// A worker that has ended says so within this time.
 const SETTLED: Span = Span::from_seconds(1);
 
-/// What is due, and what became of it: `met + missed + pending = due`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What is due up to now, by the clock, and what became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
-    pub counts: Counts, // as the worker shows them
-    pub due: u64,       // releases up to now, by the clock
-    pub met: u64,       // ticks that finished by their deadline
-    pub missed: u64,    // skipped, overrun, or not finished although their deadline has passed
-    pub pending: u64,   // neither finished nor past their deadline
+    pub shown: Counts,            // by the worker
+    pub counts: snapshot::Counts, // those that are not finished although their deadline has passed are missed, too
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self::finished(Counts::default())
+    }
 }
 
 impl Progress {
     /// Of a task that shows this at `now` of its worker's clock. With a grid that moves only one release is open at a time.
     pub(crate) fn of(live: &Live, rate: Rate, deadline: Span, grid_moves: bool, now: Instant) -> Self {
-        let counts = live.counts;
         let before = |at| open_before(live, rate, grid_moves, at);
         let (open, late) = (before(now.plus_nanos(1)), before(now - deadline));
-        let (open, late) = (open + live.passed, late + live.passed);
-        let counted = Self::finished(counts);
-        Self { due: counted.due + open, missed: counted.missed + late, pending: open - late, ..counted }
+        let mut progress = Self::finished(live.counts);
+        progress.counts.due += open + live.passed;
+        progress.counts.missed += late + live.passed;
+        progress.counts.pending = Some(open - late);
+        progress
     }
 
     /// Of a task whose worker is given up with releases that are open: those that are past their deadline are skipped, the
     /// others do not exist.
     pub(crate) fn given_up(self) -> Self {
-        let Counts { skipped, overruns, .. } = self.counts;
-        Self::finished(Counts { skipped: skipped + (self.missed - skipped - overruns), ..self.counts })
+        Self::finished(Counts { skipped: self.counts.missed - self.counts.overruns, ..self.shown })
+    }
+
+    /// Past their deadline, and neither finished nor given up.
+    pub(crate) const fn open(&self) -> u64 {
+        self.counts.missed - self.counts.skipped - self.counts.overruns
     }
 
     /// Of a task that ticks no more.
-    pub(crate) fn finished(counts: Counts) -> Self {
-        let Counts { ran, skipped, overruns, .. } = counts;
-        let (due, missed) = (ran + skipped, skipped + overruns);
-        Self { counts, due, met: due.saturating_sub(missed), missed, pending: 0 }
+    pub(crate) fn finished(shown: Counts) -> Self {
+        let Counts { ran, skipped, overruns, .. } = shown;
+        Self { shown, counts: snapshot::Counts::of(ran, skipped, overruns) }
     }
 }
 
@@ -74,11 +82,10 @@ pub(crate) enum Ailment {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskHealth {
     pub progress: Progress,
-    pub short: Window,
-    pub long: Window,
+    pub short: WindowSummary,
+    pub long: WindowSummary,
     pub ailment: Option<(Ailment, Option<Span>)>, // for how long, if that is known
     pub misses: Vec<(RecentMiss, Span)>,          // the latest, the newest first, and how long ago
-    pub late_chains: Option<[u64; 2]>,            // in the windows, where its latency has a limit
 }
 
 /// Follows one task.
@@ -147,8 +154,8 @@ impl Health {
     pub(super) fn sample(&mut self, now: Instant, worker_now: Instant) -> Progress {
         let given_up = self.given_up.as_deref().copied();
         let progress = given_up.unwrap_or_else(|| self.progress(worker_now).0);
-        let Progress { counts, due, met, missed, .. } = progress;
-        self.windows.enter(now, Tally { due, met, missed, errors: counts.errors });
+        let snapshot::Counts { due, met, missed, .. } = progress.counts;
+        self.windows.enter(now, Tally { due, met, missed, errors: progress.shown.errors });
         progress
     }
 
@@ -167,9 +174,8 @@ impl Health {
     /// are past their deadline, and how late the first of them is.
     pub(super) fn give_up(&mut self, worker_now: Instant) -> (Counts, u64, Span) {
         let (progress, next) = self.progress(worker_now);
-        let Counts { skipped, overruns, .. } = progress.counts;
         self.given_up = Some(Box::new(progress.given_up()));
-        (progress.counts, progress.missed - skipped - overruns, next.map_or(Span::ZERO, |next| worker_now - next))
+        (progress.shown, progress.open(), next.map_or(Span::ZERO, |next| worker_now - next))
     }
 
     /// Of a task that was ended: how many releases it has missed since, the first of them, and the instant that they lie before:
@@ -193,12 +199,12 @@ impl Health {
         let progress = self.sample(now, worker_now);
         let [short, long] = [SHORT, LONG].map(|seconds| self.windows.over(seconds, now));
         let aged = |(outcome, since): (Outcome, Instant)| Some((ailment(&outcome)?, Some(now - since)));
-        let many = exceeds(short.tally.errors, short.tally.due, max_missed);
+        let many = exceeds(short.errors, short.due, max_missed);
         let failures = self.failures.as_ref();
         let ailment = match failures.and_then(|failures| failures.lasting).and_then(aged) {
             Some(ailment) => Some(ailment),
             // Its record was dropped.
-            None if progress.counts.disabled => Some((Ailment::Disabled("the reason was lost".into()), None)),
+            None if progress.shown.disabled => Some((Ailment::Disabled("the reason was lost".into()), None)),
             None => failures.filter(|_| many).and_then(|failures| aged(failures.latest)),
         };
         let aged = |miss: RecentMiss| {
@@ -206,14 +212,8 @@ impl Health {
             (miss, age)
         };
         let misses = self.misses.iter().flat_map(|misses| misses.all()).map(aged).collect();
-        TaskHealth { progress, short, long, ailment, misses, late_chains: None }
+        TaskHealth { progress, short, long, ailment, misses }
     }
-}
-
-/// Whether `count` of `all` are more than this share.
-#[expect(clippy::cast_precision_loss, reason = "a share needs no more")]
-pub(crate) fn exceeds(count: u64, all: u64, share: f64) -> bool {
-    count as f64 > all as f64 * share
 }
 
 fn ailment(outcome: &Outcome) -> Option<Ailment> {
@@ -247,8 +247,11 @@ mod tests {
         let counts = Counts { ran: 7, skipped: 3, overruns: 2, ..Counts::default() };
         let of = |end, grid_moves, now| {
             let live = Live { counts, next: Some(at(1_000)), end, passed: 0 };
-            let Progress { due, met, missed, pending, .. } =
-                Progress::of(&live, rate(), Span::from_millis(10), grid_moves, at(now));
+            let snapshot::Counts { due, met, missed, pending: Some(pending), .. } =
+                Progress::of(&live, rate(), Span::from_millis(10), grid_moves, at(now)).counts
+            else {
+                panic!("it runs")
+            };
             assert_eq!(met + missed + pending, due);
             (due, missed, pending)
         };
@@ -267,11 +270,11 @@ mod tests {
         assert_eq!(of(None, true, 1_009), (11, 5, 1));
         assert_eq!(of(None, true, 6_001), (11, 6, 0), "the grid moves with the tick");
         let ended = Live { counts, end: Some(at(1_000)), ..Live::default() };
-        assert_eq!(Progress::of(&ended, rate(), Span::ZERO, false, at(9_000)).due, 10);
+        assert_eq!(Progress::of(&ended, rate(), Span::ZERO, false, at(9_000)).counts.due, 10);
         let stepped = Live { counts, next: Some(at(1_000)), end: None, passed: 40 };
-        let Progress { due, missed, pending, .. } =
-            Progress::of(&stepped, rate(), Span::from_millis(10), false, at(1_010));
-        assert_eq!((due, missed, pending), (52, 45, 2), "40 of them came up before the clock was put back");
+        let snapshot::Counts { due, missed, pending, .. } =
+            Progress::of(&stepped, rate(), Span::from_millis(10), false, at(1_010)).counts;
+        assert_eq!((due, missed, pending), (52, 45, Some(2)), "40 of them came up before the clock was put back");
     }
 
     fn health() -> (Health, Arc<LiveCounts>) {
@@ -314,7 +317,7 @@ mod tests {
         live.store(&Counts { ran: 1, disabled: true, ..Counts::default() }, Some(at(10)));
         let shown = health.at(at(1_000), at(1_000), 0.01);
         assert!(matches!(shown.ailment, Some((Ailment::Disabled(_), None))), "{shown:?}");
-        let Progress { due, met, missed, pending, .. } = shown.progress;
-        assert_eq!((due, met, missed, pending), (101, 1, 98, 2), "its releases go on being due");
+        let snapshot::Counts { due, met, missed, pending, .. } = shown.progress.counts;
+        assert_eq!((due, met, missed, pending), (101, 1, 98, Some(2)), "its releases go on being due");
     }
 }

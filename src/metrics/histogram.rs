@@ -2,11 +2,10 @@
 //!
 //! Minimum, maximum and mean are kept exactly beside the buckets. For cool threads: a value unlike those before may allocate.
 
-use super::bounds::{self, AtMostPairs};
 use super::buckets::Buckets;
 use super::steps::coarse;
+use crate::snapshot::{AtMost, Distribution};
 use crate::time::Span;
-use serde::Serialize;
 
 /// The most spans that one stall adds. Longer stalls are entered in coarser steps, so that a machine that was suspended for
 /// a week does not keep the metrics thread busy for minutes.
@@ -116,44 +115,15 @@ impl Histogram {
             max,
             mean: Span::from_wide(self.sum / i128::from(count)).nanos(),
             sum: self.sum,
-            at_most: self.buckets.at_most().into(),
+            at_most: AtMost::of(self.buckets.at_most()),
         }
     }
-}
-
-/// The numbers that summarise a histogram of spans, in nanoseconds.
-///
-/// `min`, `max`, `mean`, `sum` and `at_most` are exact, the percentiles to the digits the histogram keeps.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Distribution {
-    /// How many spans were entered.
-    pub count: u64,
-    /// The smallest.
-    pub min: i64,
-    /// Half are at most this.
-    pub p50: i64,
-    /// 90 % are at most this.
-    pub p90: i64,
-    /// 99 % are at most this.
-    pub p99: i64,
-    /// 99.9 % are at most this.
-    pub p99_9: i64,
-    /// 99.99 % are at most this.
-    pub p99_99: i64,
-    /// The largest.
-    pub max: i64,
-    /// Their mean, rounded towards zero.
-    pub mean: i64,
-    /// Their sum.
-    #[serde(serialize_with = "bounds::serialize_sum")]
-    pub sum: i128,
-    /// How many were at most 1, 2 and 5 of each decade from 1 µs to 1 s.
-    pub at_most: AtMostPairs,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::BOUNDS;
 
     #[test]
     fn an_empty_one_is_all_zeros() {
@@ -198,7 +168,7 @@ mod tests {
     fn counts_at_the_bounds_are_exact() {
         for digits in [2, 3] {
             let mut histogram = Histogram::new(digits);
-            let near = bounds::BOUNDS.iter().flat_map(|bound| (0..40).map(move |off| bound - 20 + off));
+            let near = BOUNDS.iter().flat_map(|bound| (0..40).map(move |off| bound - 20 + off));
             let far = (0..62).flat_map(|power| [1_u64 << power, (3_u64 << power) - 1]);
             let mut values: Vec<_> = near.chain(far).chain([0]).collect();
             for (index, value) in values.iter().enumerate() {
@@ -213,7 +183,7 @@ mod tests {
             values.extend(half.iter().chain(&half));
             let got = histogram.distribution();
             let at_most = |bound: &u64| values.iter().filter(|value| *value <= bound).count() as u64;
-            assert_eq!(got.at_most.expanded(), bounds::BOUNDS.each_ref().map(at_most), "{digits}");
+            assert_eq!(BOUNDS.map(|bound| got.at_most.at(bound)), BOUNDS.each_ref().map(at_most), "{digits}");
             assert_eq!(
                 (got.count, got.sum),
                 (values.len() as u64, values.iter().map(|value| i128::from(*value)).sum())

@@ -3,8 +3,6 @@
 //! Time comes with the records and as an argument. Nothing here waits; it may allocate. Runs on the metrics thread, or inside
 //! `hertzd simulate`.
 
-mod before;
-mod bounds;
 mod buckets;
 mod cause;
 mod collect;
@@ -23,25 +21,19 @@ mod parts;
 mod pasts;
 mod recent;
 mod steps;
-mod summary;
 mod task;
-mod task_summary;
 mod tasks;
 mod timeline;
 mod weigh;
-mod well;
 mod window;
 
-pub(crate) use before::BeforeReloadDropped;
-#[cfg(feature = "exporter")]
-pub(crate) use bounds::BOUNDS;
 pub(crate) use cause::{By, Cause, Program, Verdict, Verdicts};
 pub(crate) use collect::Metrics;
 pub use event::Event;
 pub(crate) use event::{EventKind, LateChain};
 pub(crate) use facts::TaskFacts;
-pub(crate) use health::{Ailment, Progress, TaskHealth, exceeds};
-pub(crate) use histogram::{Distribution, Histogram};
+pub(crate) use health::{Ailment, Progress, TaskHealth};
+pub(crate) use histogram::Histogram;
 pub(crate) use last_misses::RecentMiss;
 pub(crate) use machine::{
     Accuser, Bandwidth, Certainty, Instants, MONOTONIC, NoAccuser, REALTIME, Stall, TAI, WorkerFacts,
@@ -49,18 +41,8 @@ pub(crate) use machine::{
 #[cfg(test)]
 pub(crate) use missed::LateTick;
 pub(crate) use missed::{Missed, Share};
-pub use summary::Summary;
-pub(crate) use summary::{
-    AskedSummary, ClockStepSummary, CoolSummary, EndedRecordingSummary, FlightSummary, GrantedSummary, GuardSummary,
-    HostSummary, JournalSummary, ReadbackSummary, RecordsSummary, ThreadPolicySummary, WorkerSummary,
-};
 pub(crate) use task::{Spans, TaskSnapshot, Totals};
-pub(crate) use task_summary::{
-    HeldSummary, LatencySummary, MissSummary, PastSummary, RecordedSummary, ValueSummary, WindowSummary,
-};
-pub use task_summary::{TaskState, TaskSummary};
 pub(crate) use weigh::Threads;
-pub(crate) use well::{is_troubled, trouble, trouble_now};
 
 #[cfg(test)]
 use crate::channels::TickRecord;

@@ -4,12 +4,10 @@
 //! Sums; allocates. A name is known for as long as a task has it, and then until [`KEPT`] others have ended after it: where each
 //! reload renames tasks, memory stays bounded. What is dropped is counted.
 
-use super::before::{Added, BeforeReload, BeforeReloadDropped};
-use super::health::Progress;
-use super::histogram::Histogram;
+use super::Cause;
 use super::task::TaskMetrics;
-use super::{Cause, Distribution};
 use crate::channels::Counts;
+use crate::snapshot::{self, BeforeReloadDropped, Sums};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names without a task that are kept, the latest ones. Twice as many are there before the others are dropped, so that each look for
@@ -26,7 +24,7 @@ pub(super) struct Pasts {
 
 #[derive(Debug, Default)]
 struct Past {
-    all: BeforeReload,
+    all: Sums,
     latest: u64, // the number of the task of this name that ended last
 }
 
@@ -40,35 +38,29 @@ impl Pasts {
             overruns: task.overruns,
             ..Counts::default()
         });
-        let Progress { due, met, missed, .. } = Progress::finished(counts);
-        if due == 0 {
+        let of_releases = snapshot::Counts::of(counts.ran, counts.skipped, counts.overruns);
+        if of_releases.due == 0 {
             return;
         }
-        let all = self.of_ended(&task.facts.name);
-        all.due += due;
-        all.met += met;
-        all.missed += missed;
-        all.ran += counts.ran;
-        all.skipped += counts.skipped;
-        all.overruns += counts.overruns;
-        all.over_budget += counts.over_budget;
-        all.errors += counts.errors;
-        all.late_chains += task.late_chains.as_ref().map_or(0, |late| late.counts.all);
-        for (cause, count) in Cause::ALL.into_iter().zip(task.causes.as_deref().copied().unwrap_or_default()) {
-            if count > 0 {
-                *all.causes.entry(cause.word()).or_default() += count;
-            }
-        }
-        add(&mut all.lateness_ns, &task.lateness);
-        add(&mut all.run_ns, &task.run);
-        add(&mut all.response_ns, &task.response);
-        if let Some(ages) = &task.ages {
-            add(all.age_ns.get_or_insert_default(), ages);
-        }
+        let causes = Cause::ALL.into_iter().zip(task.causes.as_deref().copied().unwrap_or_default());
+        let causes = causes.filter(|(_, count)| *count > 0);
+        let [lateness_ns, run_ns, response_ns] = task.histograms().map(|all| all.distribution().added());
+        let sums = Sums {
+            counts: snapshot::Counts { pending: None, ..of_releases },
+            over_budget: counts.over_budget,
+            errors: counts.errors,
+            late_chains: task.late_chains.as_ref().map_or(0, |late| late.counts.late_chains),
+            causes: causes.map(|(cause, count)| (cause.word().into(), count)).collect(),
+            lateness_ns,
+            run_ns,
+            response_ns,
+            age_ns: task.ages.as_ref().map(|ages| ages.distribution().added()),
+        };
+        self.of_ended(&task.facts.name).join(&sums, u64::saturating_add, i128::saturating_add);
     }
 
     /// What those of this name came to, for one more that has ended.
-    fn of_ended(&mut self, name: &str) -> &mut BeforeReload {
+    fn of_ended(&mut self, name: &str) -> &mut Sums {
         self.ended += 1;
         let past = self.by_name.entry(name.to_owned()).or_default();
         past.latest = self.ended;
@@ -76,7 +68,7 @@ impl Pasts {
     }
 
     /// What the ended ones of this name came to, if there were any.
-    pub(super) fn of(&self, name: &str) -> Option<Box<BeforeReload>> {
+    pub(super) fn of(&self, name: &str) -> Option<Box<Sums>> {
         self.by_name.get(name).map(|past| Box::new(past.all.clone()))
     }
 
@@ -102,20 +94,13 @@ impl Pasts {
             let keep = past.latest > last || running.contains(name.as_str());
             if !keep {
                 dropped.names += 1;
-                dropped.due += past.all.due;
-                dropped.met += past.all.met;
-                dropped.missed += past.all.missed;
+                dropped.due += past.all.counts.due;
+                dropped.met += past.all.counts.met;
+                dropped.missed += past.all.counts.missed;
             }
             keep
         });
     }
-}
-
-fn add(all: &mut Added, histogram: &Histogram) {
-    let Distribution { count, sum, at_most, .. } = histogram.distribution();
-    all.count += count;
-    all.sum += sum;
-    all.at_most.iter_mut().zip(at_most.expanded()).for_each(|(all, more)| *all += more);
 }
 
 #[cfg(test)]
@@ -129,7 +114,7 @@ mod tests {
         let rounds = 10 * KEPT as u64;
         for round in 0..rounds {
             for name in ["stays", &format!("task-{round}")] {
-                let all = pasts.of_ended(name);
+                let all = &mut pasts.of_ended(name).counts;
                 (all.due, all.met, all.missed) = (all.due + 3, all.met + 2, all.missed + 1);
             }
             if pasts.are_many(1) {
@@ -138,9 +123,9 @@ mod tests {
             most = most.max(pasts.by_name.len());
         }
         assert!(most <= 1 + 2 * KEPT, "{most}");
-        assert_eq!(pasts.of("stays").unwrap().due, 3 * rounds, "a task has this name");
+        assert_eq!(pasts.of("stays").unwrap().counts.due, 3 * rounds, "a task has this name");
         let latest = format!("task-{}", rounds - 1);
-        assert_eq!(pasts.of(&latest).unwrap().missed, 1);
+        assert_eq!(pasts.of(&latest).unwrap().counts.missed, 1);
         assert_eq!(pasts.of("task-0"), None);
         let dropped = pasts.dropped().unwrap();
         let kept = pasts.by_name.len() as u64 - 1;

@@ -2,36 +2,26 @@
 //!
 //! Arithmetic; time comes with the records and as an argument. May allocate.
 
-use super::before::BeforeReload;
 use super::health::{Health, TaskHealth};
 use super::judge::Terms;
 use super::last_misses::Late;
-use super::late_chains::{LateChains, LateCounts};
+use super::late_chains::LateChains;
 use super::limiter::Limiter;
 use super::missed::Quiet;
 use super::recent::{Recent, TICKS};
-use super::{By, Cause, Distribution, Event, EventKind, Histogram, TaskFacts, Verdict};
+use super::{By, Cause, Event, EventKind, Histogram, TaskFacts, Verdict};
 use crate::channels::{Counts, TickRecord};
+use crate::snapshot::{Causes, Distribution, LatencySummary, Sums};
 use crate::time::{Instant, Span};
 use std::collections::BTreeMap;
 
 /// Running totals of all tasks, for a glance while they run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Ticks run.
-    pub ticks: u64,
-    /// Ticks whose response exceeded their deadline.
-    pub overruns: u64,
-    /// Ticks whose run exceeded their budget.
-    pub over_budget: u64,
-    /// Releases given up.
-    pub skipped: u64,
-    /// Ticks that returned an error or panicked.
-    pub errors: u64,
+    /// Their counts; `disabled`: one of them has been ended.
+    pub counts: Counts,
     /// The largest lateness.
     pub worst: Span,
-    /// One of the tasks has been ended.
-    pub disabled: bool,
 }
 
 /// By the number of the task that was the cause: its name, and how often it was.
@@ -62,7 +52,7 @@ impl TaskMetrics {
     pub(super) fn new(facts: TaskFacts, digits: u8) -> Self {
         Self {
             health: Health::new(&facts),
-            late_chains: (facts.max_latency < Span::MAX).then(Box::default),
+            late_chains: (facts.max_latency < Span::MAX).then(|| Box::new(LateChains::beyond(facts.max_latency))),
             facts,
             lateness: Histogram::new(digits),
             run: Histogram::new(digits),
@@ -126,12 +116,13 @@ impl TaskMetrics {
         self.health.note(record, oldest, now);
         self.overruns += u64::from(record.overrun);
         self.skipped += record.skipped();
-        all.ticks += 1;
+        all.worst = all.worst.max(oldest);
+        let all = &mut all.counts;
+        all.ran += 1;
         all.overruns += u64::from(record.overrun);
         all.over_budget += u64::from(record.over_budget);
         all.skipped += record.skipped();
         all.errors += u64::from(record.outcome.is_error());
-        all.worst = all.worst.max(oldest);
         all.disabled |= record.outcome.ends_task();
         oldest
     }
@@ -188,11 +179,11 @@ impl TaskMetrics {
 
     /// Why releases were missed, and nothing else.
     pub(super) fn brief(&self) -> TaskSnapshot {
-        let causes = Cause::ALL.into_iter().map(|cause| (cause.word(), self.of(cause)));
+        let causes = Cause::ALL.into_iter().map(|cause| (cause.word().into(), self.of(cause)));
         TaskSnapshot {
             causes: causes.filter(|(_, count)| *count > 0).collect(),
             blockers: self.blockers.iter().flat_map(|blockers| blockers.values()).cloned().collect(),
-            late_chains: self.late_chains.as_ref().map(|late| late.counts.clone()),
+            latency: self.late_chains.as_ref().map(|late| Box::new(late.counts.clone())),
             ..TaskSnapshot::default()
         }
     }
@@ -230,10 +221,10 @@ fn learn(usual: &mut Span, run: Span) {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskSnapshot {
     pub spans: Option<Box<Spans>>, // on request only: with many tasks they take long, and much memory
-    pub causes: BTreeMap<&'static str, u64>, // missed releases that each explains, if any
+    pub causes: Causes,            // missed releases that each explains, if any
     pub blockers: BTreeMap<String, u64>, // of those that are `blocked`: by which task
-    pub late_chains: Option<LateCounts>, // where `max-latency` is set
-    pub before: Option<Box<BeforeReload>>, // of tasks of its name that reloads have ended
+    pub latency: Option<Box<LatencySummary>>, // where `max-latency` is set
+    pub before: Option<Box<Sums>>, // of tasks of its name that reloads have ended
     pub health: TaskHealth,        // while it runs
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Time is an argument, on a clock that goes on. What is entered after a gap belongs to the second of its entry.
 
+use crate::snapshot::WindowSummary;
 use crate::time::{Instant, NANOS_PER_SECOND, Span};
 
 /// The two windows, in seconds.
@@ -11,41 +12,36 @@ pub(crate) const LONG: usize = 60;
 /// A window covers this many whole seconds and the current one.
 const SLOTS: usize = LONG + 1;
 
-/// Counts since a task began.
+/// What a window counts, since a task began or, in small numbers, in one second: there are many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    pub due: u64,
-    pub met: u64,
-    pub missed: u64,
-    pub errors: u64,
+pub(crate) struct Tally<Count = u64> {
+    pub due: Count,
+    pub met: Count,
+    pub missed: Count,
+    pub errors: Count,
 }
 
-impl Tally {
-    fn since(self, earlier: Self) -> Self {
+impl<Count> Tally<Count> {
+    fn try_map<To>(self, count: impl Fn(Count) -> Option<To>) -> Option<Tally<To>> {
+        let Self { due, met, missed, errors } = self;
+        Some(Tally { due: count(due)?, met: count(met)?, missed: count(missed)?, errors: count(errors)? })
+    }
+
+    fn with(self, other: Self, count: fn(Count, Count) -> Count) -> Self {
         Self {
-            due: self.due.saturating_sub(earlier.due),
-            met: self.met.saturating_sub(earlier.met),
-            missed: self.missed.saturating_sub(earlier.missed),
-            errors: self.errors.saturating_sub(earlier.errors),
+            due: count(self.due, other.due),
+            met: count(self.met, other.met),
+            missed: count(self.missed, other.missed),
+            errors: count(self.errors, other.errors),
         }
     }
 }
 
-/// What happened in one second. Smaller than a [`Tally`]: there are many.
+/// What happened in one second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Second<Count = u32> {
-    due: Count,
-    met: Count,
-    missed: Count,
-    errors: Count,
+    tally: Tally<Count>,
     worst: f32, // lateness in nanoseconds
-}
-
-impl<Count> Second<Count> {
-    fn try_map<To>(self, count: impl Fn(Count) -> Option<To>) -> Option<Second<To>> {
-        let Self { due, met, missed, errors, worst } = self;
-        Some(Second { due: count(due)?, met: count(met)?, missed: count(missed)?, errors: count(errors)?, worst })
-    }
 }
 
 /// The seconds of one task, narrow as long as that is enough: most tasks are slow.
@@ -68,8 +64,8 @@ impl Seconds {
 
     fn set(&mut self, slot: usize, second: Second) {
         if let Self::Narrow(seconds) = self {
-            match second.try_map(|count| u8::try_from(count).ok()) {
-                Some(second) => return seconds[slot] = second,
+            match second.tally.try_map(|count| u8::try_from(count).ok()) {
+                Some(tally) => return seconds[slot] = Second { tally, worst: second.worst },
                 None => *self = Self::Wide(Box::new(seconds.map(wide))),
             }
         }
@@ -79,16 +75,8 @@ impl Seconds {
     }
 }
 
-fn wide(second: Second<u8>) -> Second {
-    second.try_map(|count| Some(count.into())).unwrap_or_default()
-}
-
-/// What happened in a window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Window {
-    pub span: Span, // the time it covers
-    pub tally: Tally,
-    pub worst: Span, // the largest lateness
+fn wide(Second { tally, worst }: Second<u8>) -> Second {
+    Second { tally: tally.try_map(|count| Some(count.into())).unwrap_or_default(), worst }
 }
 
 /// The last minute of one task.
@@ -132,37 +120,30 @@ impl Windows {
             self.slots.set(slot(number - back), Second::default());
         }
         self.latest = self.latest.max(number);
-        let Tally { due, met, missed, errors } = tally.since(self.tally);
+        let new = tally.with(self.tally, u64::saturating_sub);
+        let new = new.try_map(|count| Some(u32::try_from(count).unwrap_or(u32::MAX))).unwrap_or_default();
         self.tally = tally;
         let slot = slot(self.latest);
-        let mut second = self.slots.at(slot);
-        let add = |sum: &mut u32, count| *sum = sum.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
-        add(&mut second.due, due);
-        add(&mut second.met, met);
-        add(&mut second.missed, missed);
-        add(&mut second.errors, errors);
-        self.slots.set(slot, second);
+        let Second { tally, worst } = self.slots.at(slot);
+        self.slots.set(slot, Second { tally: tally.with(new, u32::saturating_add), worst });
     }
 
     /// The last `seconds` (at most [`LONG`]) and what has passed of the current one, as of the latest entry, at `now`.
     #[expect(clippy::cast_possible_truncation, reason = "saturating")]
-    pub(crate) fn over(&self, seconds: usize, now: Instant) -> Window {
-        let mut window = Window::default();
+    pub(crate) fn over(&self, seconds: usize, now: Instant) -> WindowSummary {
+        let mut sum = Tally::default();
         let (seconds, latest, mut late) = (seconds.min(LONG), slot(self.latest), 0.0_f32);
         for back in 0..=seconds {
             let slot = if back > latest { latest + SLOTS - back } else { latest - back };
-            let Second { due, met, missed, errors, worst } = self.slots.at(slot);
-            let tally = &mut window.tally;
-            tally.due += u64::from(due);
-            tally.met += u64::from(met);
-            tally.missed += u64::from(missed);
-            tally.errors += u64::from(errors);
+            let Second { tally, worst } = self.slots.at(slot);
+            sum = sum.with(tally.try_map(|count| Some(count.into())).unwrap_or_default(), |sum, count| sum + count);
             late = late.max(worst);
         }
-        window.worst = Span::from_nanos(late as i64);
         let whole = Instant::from_nanos(i128::from(self.latest - seconds as i64) * i128::from(NANOS_PER_SECOND));
-        window.span = self.began.map_or(Span::ZERO, |began| now - began.max(whole));
-        window
+        let span = self.began.map_or(Span::ZERO, |began| now - began.max(whole));
+        let Tally { due, met, missed, errors } = sum;
+        let (span_ns, lateness_max_ns) = (span.nanos(), late as i64);
+        WindowSummary { span_ns, due, met, missed, errors, lateness_max_ns, late_chains: None }
     }
 }
 
@@ -200,18 +181,23 @@ mod tests {
             windows.late(if missed { Span::from_millis(7) } else { Span::from_nanos(80) });
             let [short, long] = [SHORT, LONG].map(|seconds| windows.over(seconds, now));
             for window in [short, long] {
-                assert_eq!(window.tally.met + window.tally.missed, window.tally.due);
+                assert_eq!(window.met + window.missed, window.due);
             }
             let all = u64::try_from(tenth).unwrap() + 1;
-            assert_eq!(short.tally.due, all.min(100 + (all - 1) % 10 + 1), "at {tenth}");
-            assert_eq!(long.tally.due, all.min(600 + (all - 1) % 10 + 1), "at {tenth}");
-            assert_eq!(short.span, Span::from_millis(100 * tenth.min(100 + tenth % 10)), "at {tenth}");
+            assert_eq!(short.due, all.min(100 + (all - 1) % 10 + 1), "at {tenth}");
+            assert_eq!(long.due, all.min(600 + (all - 1) % 10 + 1), "at {tenth}");
+            assert_eq!(short.span_ns, 100_000_000 * tenth.min(100 + tenth % 10), "at {tenth}");
             let seen = if (60..160).contains(&tenth) { 10 } else { 0 };
-            assert!((50..60).contains(&tenth) || short.tally.missed == seen, "at {tenth}: {short:?}");
-            assert!((50..60).contains(&tenth) || (short.worst == Span::from_millis(7)) == (seen > 0), "{short:?}");
+            assert!((50..60).contains(&tenth) || short.missed == seen, "at {tenth}: {short:?}");
+            assert!((50..60).contains(&tenth) || (short.lateness_max_ns == 7_000_000) == (seen > 0), "{short:?}");
             let seen = if (60..660).contains(&tenth) { 10 } else { 0 };
-            assert!((50..60).contains(&tenth) || long.tally.missed == seen, "at {tenth}: {long:?}");
+            assert!((50..60).contains(&tenth) || long.missed == seen, "at {tenth}: {long:?}");
         }
+    }
+
+    fn tally(window: WindowSummary) -> Tally {
+        let WindowSummary { due, met, missed, errors, .. } = window;
+        Tally { due, met, missed, errors }
     }
 
     #[test]
@@ -225,20 +211,20 @@ mod tests {
             windows.late(Span::from_nanos(16_777_217 - second)); // of the second before
             windows.enter(at(second * 1_000), tally);
             let window = windows.over(SHORT, at(second * 1_000));
-            assert_eq!((window.tally, window.worst), (tally, Span::from_nanos(16_777_216)), "in second {second}");
+            assert_eq!((self::tally(window), window.lateness_max_ns), (tally, 16_777_216), "in second {second}");
         }
-        assert_eq!(windows.over(2, at(5_000)).tally.met, 256 + 1_000_000 + 1);
+        assert_eq!(windows.over(2, at(5_000)).met, 256 + 1_000_000 + 1);
     }
 
     #[test]
     fn after_a_gap_nothing_is_left_but_what_came_in_it() {
         let mut windows = Windows::default();
-        let tally = |due| Tally { due, met: 0, missed: due, errors: 0 };
-        windows.enter(at(1_000), tally(50));
-        windows.enter(at(3_600_000), tally(70));
+        let missed = |due| Tally { due, met: 0, missed: due, errors: 0 };
+        windows.enter(at(1_000), missed(50));
+        windows.enter(at(3_600_000), missed(70));
         let window = windows.over(SHORT, at(3_600_000));
-        assert_eq!((window.tally, window.span), (tally(20), Span::from_seconds(10)));
-        windows.enter(at(3_661_000), tally(70));
-        assert_eq!(windows.over(LONG, at(3_661_000)).tally, Tally::default());
+        assert_eq!((tally(window), window.span_ns), (missed(20), 10_000_000_000));
+        windows.enter(at(3_661_000), missed(70));
+        assert_eq!(tally(windows.over(LONG, at(3_661_000))), Tally::default());
     }
 }

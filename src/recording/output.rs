@@ -3,7 +3,7 @@
 use super::content::Content;
 use super::recordings::Recording;
 use crate::channels::{BlockReceiver, RowReceiver, Traffic};
-use crate::metrics::{RecordedSummary, ValueSummary};
+use crate::snapshot::{RecordedSummary, ValueSummary};
 use crate::sys::clock::KernelClock;
 use crate::time::Instant;
 use std::collections::BTreeMap;

@@ -2,6 +2,7 @@
 
 use super::content::Whys;
 use crate::metrics::Cause;
+use crate::snapshot::Counts;
 use crate::time::{Instant, Span};
 
 /// What a recording tells of the ticks of a run.
@@ -120,10 +121,10 @@ impl PastTask {
         self.ticks.iter().map(|tick| (self.offset(tick.n) - early, tick.run)).collect()
     }
 
-    /// Releases that came up, and those that were missed: given up, or finished after their deadline.
-    pub(crate) fn due_and_missed(&self) -> (u64, u64) {
-        self.ticks.iter().fold((0, 0), |(due, missed), tick| {
-            (due + 1 + tick.skipped, missed + tick.skipped + u64::from(tick.overrun))
-        })
+    /// What became of its releases.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        self.ticks.iter().for_each(|tick| counts.enter(1, tick.skipped, tick.overrun.into()));
+        counts
     }
 }

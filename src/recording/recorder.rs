@@ -9,7 +9,7 @@ use super::output::{OutputState, PastLoss, TaskOutput};
 use super::progress::Progress;
 use super::recordings::Recording;
 use crate::channels::{BlockReceiver, Extremes, Traffic};
-use crate::metrics::{RecordedSummary, ValueSummary};
+use crate::snapshot::{RecordedSummary, ValueSummary};
 use crate::sys::clock::KernelClock;
 use crate::task::Column;
 use crate::time::{Clock, Instant, Span};

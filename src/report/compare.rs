@@ -5,8 +5,9 @@
 //! stretches of one run, of which each is long enough. A difference is significant if it is more than the rounds of either side
 //! differ by, as [`Rounds::verdict`] says. Where there are fewer than five rounds nothing is judged.
 
-use super::model::{Bin, Machine, Run, Spread, Task, Worker};
+use super::model::{Bin, Run, Task, Worker};
 use crate::measure::{Rounds, Verdict};
+use crate::snapshot::{Distribution, HostSummary};
 use serde::Serialize;
 
 /// Equal stretches that a run is divided into.
@@ -77,11 +78,13 @@ impl What {
     }
 
     fn of_task(self, task: &Task) -> Option<i64> {
-        let late = |of: fn(&Spread) -> i64| task.lateness_ns.known().filter(|spread| spread.count > 0).map(of);
+        let late = |of: fn(&Distribution) -> i64| {
+            task.lateness_ns.known().map(|spread| &spread.all).filter(|all| all.count > 0).map(of)
+        };
         match self {
-            Self::MissedPerMillion => per_million(task.counts.missed, task.counts.due),
-            Self::LatenessP50 => late(|spread| spread.p50),
-            Self::LatenessP99 => late(|spread| spread.p99),
+            Self::MissedPerMillion => per_million(task.counts.releases.missed, task.counts.releases.due),
+            Self::LatenessP50 => late(|all| all.p50),
+            Self::LatenessP99 => late(|all| all.p99),
         }
     }
 
@@ -179,7 +182,7 @@ fn differs(a: &Run, b: &Run) -> Vec<String> {
         _ => {}
     };
     let facts = |run: &Run| {
-        let Machine { kernel, cpus, preempt, clocksource } = run.machine.known()?;
+        let HostSummary { kernel, cpus, preempt, clocksource } = run.machine.known()?;
         Some([kernel.clone(), cpus.to_string(), preempt.clone(), clocksource.clone()])
     };
     let (of_a, of_b) = (facts(a), facts(b));
@@ -189,7 +192,7 @@ fn differs(a: &Run, b: &Run) -> Vec<String> {
     }
     let granted = |run: &Run| {
         let workers = run.workers.known()?.iter();
-        let of = |worker: &Worker| format!("{} {} {}", worker.worker, worker.policy, worker.priority);
+        let of = |worker: &Worker| format!("{} {} {}", worker.worker, worker.policy.name, worker.policy.priority);
         Some(workers.map(of).collect::<Vec<_>>().join(", "))
     };
     compare("Workers, their policy and priority", granted(a), granted(b));

@@ -1,8 +1,9 @@
 //! What a flight file tells of a run: its ticks, the machine, and what the workers were granted. Pure.
 
-use super::model::{Kind, Machine, Run, Source, Told, Worker};
+use super::model::{Kind, Run, Source, Told, Worker};
 use super::ticks::of_ticks;
 use crate::flight::{Flight, KnownWorker};
+use crate::snapshot::{HostSummary, Policy};
 use crate::views::Timeline;
 
 /// The run that it tells of, or as much of it as there is.
@@ -17,9 +18,9 @@ pub(crate) fn of_flight(flight: &Flight, name: &str) -> Run {
     }
     run.hertzd = Some(who.run.hertzd.clone()).filter(|version| !version.is_empty());
     if !who.run.kernel.is_empty() {
-        run.machine = Told::Known(Machine {
+        run.machine = Told::Known(HostSummary {
             kernel: who.run.kernel.clone(),
-            cpus: who.run.cpus as u64,
+            cpus: who.run.cpus,
             preempt: who.run.preempt.clone(),
             clocksource: who.run.clocksource.clone(),
         });
@@ -41,9 +42,11 @@ pub(crate) fn of_flight(flight: &Flight, name: &str) -> Run {
 fn worker(known: &KnownWorker) -> Worker {
     Worker {
         worker: known.name.clone(),
-        policy: if known.policy.is_empty() { "unknown".into() } else { known.policy.clone() },
-        priority: known.priority.into(),
-        cpus: Some(known.cpus.iter().map(|cpu| *cpu as u64).collect()),
+        policy: Policy {
+            name: if known.policy.is_empty() { "unknown".into() } else { known.policy.clone().into() },
+            priority: known.priority,
+        },
+        cpus: Some(known.cpus.clone()),
         ..Worker::default()
     }
 }

@@ -21,6 +21,7 @@ pub(crate) use html::{page, page_of_two};
 #[cfg(feature = "mcap")]
 pub(crate) use model::{
     Bin, Counts, Miss, SecondOfTask, SecondTick, Spread, Task, Told, WORST, WORST_SECOND_TICKS, WorstSecond,
+    largest_first,
 };
 pub(crate) use model::{Kind, Run, Source, as_summary};
 pub(crate) use summary::of_summary;

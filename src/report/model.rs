@@ -2,8 +2,11 @@
 //! that it does not tell. All times are nanoseconds.
 
 use crate::metrics::Histogram;
+use crate::snapshot::{self, Distribution, HostSummary, Policy};
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// The misses that a report tells the story of.
 pub(crate) const WORST: usize = 10;
@@ -60,7 +63,7 @@ pub(crate) struct Run {
     /// What instants in the report count from, since 1970 (UTC), and how long the time is that it tells of.
     pub(crate) began_utc_ns: Option<i64>,
     pub(crate) length_ns: Option<i64>,
-    pub(crate) machine: Told<Machine>,
+    pub(crate) machine: Told<HostSummary>,
     pub(crate) workers: Told<Vec<Worker>>,
     /// In the order of the source.
     pub(crate) tasks: Vec<Task>,
@@ -91,22 +94,14 @@ pub(crate) enum Kind {
     Recording,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Machine {
-    pub(crate) kernel: String,
-    pub(crate) cpus: u64, // 0: not known
-    pub(crate) preempt: String,
-    pub(crate) clocksource: String,
-}
-
 /// A worker, and what the kernel granted it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Worker {
     pub(crate) worker: String,
-    pub(crate) policy: String,
-    pub(crate) priority: u64, // 0: the policy has none
+    #[serde(flatten)]
+    pub(crate) policy: Policy,
     /// Empty: not pinned. `None`: the source does not tell.
-    pub(crate) cpus: Option<Vec<u64>>,
+    pub(crate) cpus: Option<Vec<usize>>,
     pub(crate) memory_locked: Option<bool>,
     /// What it asked for, if that is another policy or priority.
     pub(crate) asked: Option<String>,
@@ -146,16 +141,11 @@ pub(crate) struct Ages {
     pub(crate) late_chains: Option<u64>,
 }
 
-/// What became of the releases.
+/// What became of the releases and of the ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Counts {
-    pub(crate) due: u64,
-    pub(crate) met: u64,
-    pub(crate) missed: u64,
-    pub(crate) pending: u64,
-    pub(crate) ran: u64,
-    pub(crate) skipped: u64,
-    pub(crate) overruns: u64,
+    #[serde(flatten)]
+    pub(crate) releases: snapshot::Counts,
     /// `None`: the source does not tell.
     pub(crate) errors: Option<u64>,
 }
@@ -163,13 +153,8 @@ pub(crate) struct Counts {
 /// How times are distributed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Spread {
-    pub(crate) count: u64,
-    pub(crate) min: i64,
-    pub(crate) p50: i64,
-    pub(crate) p90: i64,
-    pub(crate) p99: i64,
-    pub(crate) p99_9: i64,
-    pub(crate) max: i64,
+    #[serde(flatten)]
+    pub(crate) all: Distribution,
     /// Edges of the histogram in each decade: 20, or 3 (1, 2, 5) from 1 µs to 1 s with all below in one.
     pub(crate) steps: u8,
     /// Pairs of an upper edge and how many are at most that, and above the edge before; in order, none that is 0.
@@ -179,18 +164,7 @@ pub(crate) struct Spread {
 impl Spread {
     /// What was entered into a histogram.
     pub(crate) fn of(histogram: &Histogram) -> Self {
-        let all = histogram.distribution();
-        Self {
-            count: all.count,
-            min: all.min,
-            p50: all.p50,
-            p90: all.p90,
-            p99: all.p99,
-            p99_9: all.p99_9,
-            max: all.max,
-            steps: 20,
-            histogram: histogram.coarse(),
-        }
+        Self { all: histogram.distribution(), steps: 20, histogram: histogram.coarse() }
     }
 }
 
@@ -252,28 +226,26 @@ pub(crate) struct SecondTick {
     pub(crate) cause: Option<String>,
 }
 
+/// Counts by name, the largest first, those of the same size as they come; none that is 0.
+pub(crate) fn largest_first<Name: Into<String>>(counts: impl IntoIterator<Item = (Name, u64)>) -> Vec<(String, u64)> {
+    let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+    let mut counts: Vec<_> = counts.map(|(name, count)| (name.into(), count)).collect();
+    counts.sort_by_key(|(_, count)| Reverse(*count));
+    counts
+}
+
 /// The numbers of a run where a summary has them; what it does not tell is missing.
 pub(crate) fn as_summary(run: &Run) -> Value {
-    let spread = |told: &Told<Spread>| {
-        told.known().map(|spread| {
-            let Spread { count, min, p50, p90, p99, p99_9, max, .. } = spread;
-            json!({"count": count, "min": min, "p50": p50, "p90": p90, "p99": p99, "p99_9": p99_9, "max": max})
-        })
-    };
-    let named = |pairs: &[(String, u64)]| {
-        pairs.iter().cloned().map(|(name, count)| (name, Value::from(count))).collect::<Value>()
-    };
+    let named = |pairs: &[(String, u64)]| pairs.iter().cloned().collect::<BTreeMap<_, _>>();
     let tasks = run.tasks.iter().map(|task| {
-        let Counts { due, met, missed, pending, ran, skipped, overruns, errors } = task.counts;
-        let mut numbers = json!({
-            "task": task.task, "due": due, "met": met, "missed": missed, "pending": pending, "ran": ran, "skipped": skipped,
-            "overruns": overruns, "causes": named(&task.causes),
-        });
+        let mut numbers = json!(task.counts.releases);
+        numbers["task"] = task.task.as_str().into();
+        numbers["causes"] = json!(named(&task.causes));
         let others = [
-            ("errors", errors.map(Value::from)),
-            ("blockers", task.blockers.known().map(|blockers| named(blockers))),
-            ("lateness_ns", spread(&task.lateness_ns)),
-            ("run_ns", spread(&task.run_ns)),
+            ("errors", task.counts.errors.map(Value::from)),
+            ("blockers", task.blockers.known().map(|blockers| json!(named(blockers)))),
+            ("lateness_ns", task.lateness_ns.known().map(|spread| json!(spread.all))),
+            ("run_ns", task.run_ns.known().map(|spread| json!(spread.all))),
             ("late_chains", task.ages.as_ref().and_then(|ages| ages.late_chains).map(Value::from)),
         ];
         for (key, value) in others {

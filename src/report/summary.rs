@@ -1,7 +1,9 @@
 //! What a summary, or the snapshot of a running daemon, tells of a run. Pure.
 
-use super::model::{Ages, Counts, Kind, Machine, Miss, Run, Source, Spread, Task, Told, WORST, Worker};
+use super::model::{Ages, Counts, Kind, Miss, Run, Source, Spread, Task, Told, WORST, Worker, largest_first};
+use crate::snapshot::{Distribution, MissSummary, Summary, TaskSummary, WorkerSummary};
 use crate::time::Span;
+use serde::Deserialize;
 use serde_json::Value;
 
 /// The version of summaries that this reads.
@@ -21,29 +23,35 @@ pub(crate) fn of_summary(summary: &Value, name: &str) -> Result<Run, String> {
         }
         None => return Err("no summary: it has no \"version\"; `hertzd run --json` prints one".into()),
     }
-    let Some(listed) = summary["tasks"].as_array() else {
+    if !summary["tasks"].is_array() {
         return Err("no summary: it has no \"tasks\"; `hertzd run --json` prints one".into());
-    };
-    let daemon = summary.get("daemon").filter(|daemon| daemon.is_object());
+    }
+    let well = summary["well"].as_bool();
+    let summary =
+        Summary::deserialize(summary).map_err(|error| format!("no summary that can be understood: {error}"))?;
+    let daemon = summary.daemon.as_deref();
     let kind = if daemon.is_some() { Kind::Snapshot } else { Kind::Summary };
-    let length_ns = daemon.and_then(|daemon| daemon["running_ns"].as_i64()).map(|running| running.max(0));
+    let length_ns = daemon.map(|daemon| daemon.running_ns.max(0));
     Ok(Run {
         source: Source { kind, name: name.to_owned() },
-        well: summary["well"].as_bool(),
-        sentence: daemon.map_or(&summary["reason"], |daemon| &daemon["sentence"]).as_str().map(str::to_owned),
-        hertzd: daemon.and_then(|daemon| text(&daemon["version"])),
-        pid: daemon.and_then(|daemon| u32::try_from(daemon["pid"].as_u64()?).ok()),
+        well,
+        sentence: daemon.map_or_else(|| summary.reason.clone(), |daemon| text(&daemon.sentence)),
+        hertzd: daemon.and_then(|daemon| text(&daemon.version)),
+        pid: daemon.map(|daemon| daemon.pid).filter(|pid| *pid > 0),
         began_utc_ns: None,
         length_ns,
-        machine: machine(&summary["host"]),
-        workers: match summary["workers"].as_array() {
-            Some(workers) => Told::Known(workers.iter().map(worker).collect()),
-            None => Told::not("This summary does not tell of workers."),
+        machine: match summary.host.kernel.is_empty() {
+            false => Told::Known(summary.host.clone()),
+            true => Told::not("This summary does not tell of the machine."),
         },
-        tasks: listed.iter().map(|part| task(part, kind)).collect(),
+        workers: match summary.workers.is_empty() {
+            false => Told::Known(summary.workers.iter().map(worker).collect()),
+            true => Told::not("This summary does not tell of workers."),
+        },
+        tasks: summary.tasks.iter().map(|of| task(of, kind)).collect(),
         bin_ns: None,
         worst_misses: match kind {
-            Kind::Snapshot => Told::Known(latest_misses(listed, length_ns)),
+            Kind::Snapshot => Told::Known(latest_misses(&summary.tasks, length_ns)),
             _ => Told::not(
                 "A summary does not tell single misses, only how many each cause explains. A flight file, a running daemon or an MCAP recording does.",
             ),
@@ -52,7 +60,7 @@ pub(crate) fn of_summary(summary: &Value, name: &str) -> Result<Run, String> {
             "{} does not tell single ticks. A flight file or an MCAP recording does.",
             article(kind)
         )),
-        notes: notes(summary, listed),
+        notes: notes(&summary),
     })
 }
 
@@ -60,77 +68,43 @@ fn article(kind: Kind) -> &'static str {
     if kind == Kind::Snapshot { "The snapshot of a running daemon" } else { "A summary" }
 }
 
-fn text(value: &Value) -> Option<String> {
-    value.as_str().map(str::to_owned)
+fn text(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
-fn words(value: &Value) -> String {
-    value.as_str().unwrap_or("unknown").to_owned()
-}
-
-fn machine(host: &Value) -> Told<Machine> {
-    match host.is_object() {
-        true => Told::Known(Machine {
-            kernel: words(&host["kernel"]),
-            cpus: host["cpus"].as_u64().unwrap_or(0),
-            preempt: words(&host["preempt"]),
-            clocksource: words(&host["clocksource"]),
-        }),
-        false => Told::not("This summary does not tell of the machine."),
-    }
-}
-
-fn worker(part: &Value) -> Worker {
-    let (granted, asked) = (&part["granted"], &part["asked"]);
-    let policy = |of: &Value| match (of["policy"].as_str(), of["priority"].as_u64()) {
-        (Some(policy), Some(priority @ 1..)) => Some(format!("{policy} {priority}")),
-        (Some(policy), _) => Some(policy.to_owned()),
-        _ => None,
-    };
-    let is_virtual = granted["policy"] == "virtual";
-    let numbers = |list: &Value| list.as_array().map(|list| list.iter().filter_map(Value::as_u64).collect());
+fn worker(of: &WorkerSummary) -> Worker {
+    let is_virtual = of.granted.policy.name == "virtual";
     Worker {
-        worker: words(&part["worker"]),
-        policy: words(&granted["policy"]),
-        priority: granted["priority"].as_u64().unwrap_or(0),
-        cpus: match part["cpu"].as_u64() {
+        worker: of.worker.clone(),
+        policy: of.granted.policy.clone(),
+        cpus: match of.cpu {
             Some(cpu) => Some(vec![cpu]),
             None if is_virtual => Some(Vec::new()),
-            None => numbers(&asked["cpus"]),
+            None => Some(of.asked.cpus.clone()),
         },
-        memory_locked: granted["memory_locked"].as_bool().filter(|_| !is_virtual),
-        asked: policy(asked).filter(|asked| !is_virtual && Some(asked) != policy(granted).as_ref()),
-        refused: part["refused"].as_array().into_iter().flatten().filter_map(text).collect(),
-        cpu_share: part["cpu_share"].as_f64(),
-        spin_share: part["spin_share"].as_f64(),
+        memory_locked: (!is_virtual).then_some(of.granted.memory_locked),
+        asked: (of.is_otherwise() && !is_virtual).then(|| of.asked.policy.to_string()),
+        refused: of.refused.clone(),
+        cpu_share: Some(of.cpu_share),
+        spin_share: Some(of.spin_share),
     }
 }
 
-fn task(part: &Value, kind: Kind) -> Task {
-    let count = |key: &str| part[key].as_u64().unwrap_or(0);
+fn task(of: &TaskSummary, kind: Kind) -> Task {
     Task {
-        task: words(&part["task"]),
-        worker: text(&part["worker"]),
-        rate: text(&part["rate"]),
-        state: text(&part["state"]),
-        counts: Counts {
-            due: count("due"),
-            met: count("met"),
-            missed: count("missed"),
-            pending: count("pending"),
-            ran: count("ran"),
-            skipped: count("skipped"),
-            overruns: count("overruns"),
-            errors: part["errors"].as_u64(),
-        },
-        causes: named(&part["causes"]),
-        blockers: Told::Known(named(&part["blockers"])),
-        lateness_ns: spread(&part["lateness_ns"], &part["lateness_histogram_ns"]),
-        run_ns: spread(&part["run_ns"], &Value::Null),
-        ages: spread(&part["age_ns"], &Value::Null).known().cloned().map(|age_ns| Ages {
-            age_ns,
-            max_latency_ns: part["max_latency_ns"].as_i64(),
-            late_chains: part["late_chains"].as_u64(),
+        task: of.task.clone(),
+        worker: text(&of.worker),
+        rate: text(&of.rate),
+        state: Some(of.state.word().to_owned()),
+        counts: Counts { releases: of.counts, errors: Some(of.errors) },
+        causes: largest_first(of.causes.clone()),
+        blockers: Told::Known(largest_first(of.blockers.clone())),
+        lateness_ns: Told::Known(spread(&of.lateness_ns, &of.lateness_histogram_ns)),
+        run_ns: Told::Known(spread(&of.run_ns, &[])),
+        ages: of.age_ns.as_ref().map(|age| Ages {
+            age_ns: spread(age, &[]),
+            max_latency_ns: of.latency.as_ref().map(|latency| latency.max_latency_ns),
+            late_chains: of.latency.as_ref().map(|latency| latency.late_chains),
         }),
         over_time: Told::not(format!(
             "{} does not tell lateness over time. A flight file or an MCAP recording does.",
@@ -139,45 +113,20 @@ fn task(part: &Value, kind: Kind) -> Task {
     }
 }
 
-/// Counts by name, the largest first.
-fn named(counts: &Value) -> Vec<(String, u64)> {
-    let pairs = counts.as_object().into_iter().flatten();
-    let mut pairs: Vec<_> = pairs.filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect();
-    pairs.retain(|(_, count)| *count > 0);
-    pairs.sort_by(|(name, count), (other, than)| than.cmp(count).then(name.cmp(other)));
-    pairs
-}
-
-fn spread(part: &Value, fine: &Value) -> Told<Spread> {
-    let Some(count) = part["count"].as_u64() else { return Told::not("This summary does not tell it.") };
-    let nanos = |key: &str| part[key].as_i64().unwrap_or(0);
-    let pairs = |list: &Value| -> Vec<(i64, u64)> {
-        let pairs = list.as_array().into_iter().flatten();
-        pairs.filter_map(|pair| Some((pair[0].as_i64()?, pair[1].as_u64()?))).collect()
+fn spread(all: &Distribution, fine: &[(i64, u64)]) -> Spread {
+    let (steps, histogram) = match fine {
+        [] => (3, of_sums(all)),
+        fine => (20, fine.to_vec()),
     };
-    let mut spread = Spread {
-        count,
-        min: nanos("min"),
-        p50: nanos("p50"),
-        p90: nanos("p90"),
-        p99: nanos("p99"),
-        p99_9: nanos("p99_9"),
-        max: nanos("max"),
-        steps: 20,
-        histogram: pairs(fine),
-    };
-    if spread.histogram.is_empty() {
-        spread.steps = 3;
-        spread.histogram = of_sums(&pairs(&part["at_most"]), count, spread.max);
-    }
-    Told::Known(spread)
+    Spread { all: all.clone(), steps, histogram }
 }
 
 /// What counts of all values up to each bound say of the values between two bounds.
-fn of_sums(at_most: &[(i64, u64)], count: u64, max: i64) -> Vec<(i64, u64)> {
+fn of_sums(all: &Distribution) -> Vec<(i64, u64)> {
     let mut before = 0;
     let mut pairs = Vec::new();
-    for (bound, sum) in at_most.iter().copied().chain([(max, count)]) {
+    let bounds = all.at_most.pairs().iter().map(|(bound, sum)| (i64::try_from(*bound).unwrap_or(i64::MAX), *sum));
+    for (bound, sum) in bounds.chain([(all.max, all.count)]) {
         if sum > before {
             pairs.push((bound, sum - before));
             before = sum;
@@ -187,14 +136,12 @@ fn of_sums(at_most: &[(i64, u64)], count: u64, max: i64) -> Vec<(i64, u64)> {
 }
 
 /// A snapshot has the latest misses of each task; the worst of them.
-fn latest_misses(tasks: &[Value], length: Option<i64>) -> Vec<Miss> {
+fn latest_misses(tasks: &[Box<TaskSummary>], length: Option<i64>) -> Vec<Miss> {
     let mut all = Vec::new();
-    for part in tasks {
-        let name = words(&part["task"]);
-        for miss in part["last_misses"].as_array().into_iter().flatten() {
-            let (cause, by, missed) = (words(&miss["cause"]), text(&miss["by"]), miss["missed"].as_u64().unwrap_or(0));
-            let age = miss["age_ns"].as_i64();
-            let (worst_ns, tick) = (miss["worst_ns"].as_i64().filter(|worst| *worst > 0), miss["tick"].as_u64());
+    for task in tasks {
+        for miss in &task.last_misses {
+            let MissSummary { cause, by, missed, tick, worst_ns, age_ns } = miss.clone();
+            let worst_ns = Some(worst_ns).filter(|worst| *worst > 0);
             let mut story = format!("{}: {cause}", plural(missed, "release was missed", "releases were missed"));
             if let Some(by) = &by {
                 story += &format!(", by {by}");
@@ -208,14 +155,12 @@ fn latest_misses(tasks: &[Value], length: Option<i64>) -> Vec<Miss> {
                 }
                 _ => story += ". No record tells how late they were.",
             }
-            if let Some(age) = age {
-                story += &format!(" The latest of them was {} before the snapshot.", Span::from_nanos(age));
-            }
+            story += &format!(" The latest of them was {} before the snapshot.", Span::from_nanos(age_ns));
             all.push(Miss {
-                task: name.clone(),
-                at_ns: length.zip(age).map(|(length, age)| length - age),
+                task: task.task.clone(),
+                at_ns: length.map(|length| length.saturating_sub(age_ns)),
                 tick,
-                cause,
+                cause: cause.into_owned(),
                 by,
                 missed,
                 worst_ns,
@@ -232,25 +177,25 @@ fn plural(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-fn notes(summary: &Value, tasks: &[Value]) -> Vec<String> {
+fn notes(summary: &Summary) -> Vec<String> {
     let mut notes = Vec::new();
-    if let Some(dropped @ 1..) = summary["records"]["dropped"].as_u64() {
+    if let dropped @ 1.. = summary.records.dropped {
         notes.push(format!(
             "{} dropped because the metrics thread was too slow: counts are complete, but histograms and causes miss them.",
             plural(dropped, "record of a tick was", "records of ticks were")
         ));
     }
-    if let Some(stale) = summary["daemon"]["stale_ns"].as_i64() {
+    if let Some(stale) = summary.daemon.as_ref().and_then(|daemon| daemon.stale_ns) {
         notes.push(format!("The counts are {} old: the daemon's metrics thread is held up.", Span::from_nanos(stale)));
     }
-    let before: Vec<_> =
-        tasks.iter().filter(|task| task["before_reload"].is_object()).map(|task| words(&task["task"])).collect();
+    let before = summary.tasks.iter().filter(|task| task.before_reload.is_some());
+    let before: Vec<_> = before.map(|task| &task.task).collect();
     if let Some(first) = before.first() {
         let others = plural(before.len() as u64 - 1, "other task", "other tasks");
-        let who = if before.len() == 1 { first.clone() } else { format!("{first} and {others}") };
+        let who = if before.len() == 1 { (*first).clone() } else { format!("{first} and {others}") };
         notes.push(format!("A reload started {who} again: all here counts from then on."));
     }
-    if summary["workers"].as_array().into_iter().flatten().any(|worker| worker["granted"]["policy"] == "virtual") {
+    if summary.workers.iter().any(|worker| worker.granted.policy.name == "virtual") {
         notes.push("This run was simulated on a virtual clock: it says nothing of how punctual a machine is.".into());
     }
     notes

@@ -2,11 +2,12 @@
 
 use super::model::{
     BINS, Bin, Counts, Kind, Miss, Run, SecondOfTask, SecondTick, Source, Spread, Task, Told, WORST,
-    WORST_SECOND_TICKS, WorstSecond,
+    WORST_SECOND_TICKS, WorstSecond, largest_first,
 };
 use super::story::{Found, tell};
 use crate::metrics::{Cause, Histogram};
 use crate::program;
+use crate::snapshot;
 use crate::time::Span;
 use crate::views::{Did, Timeline, TimelineMiss, TimelineTask, TimelineTick, Which};
 use std::cmp::Reverse;
@@ -78,8 +79,7 @@ struct Ticks<'a> {
 /// What came up in a stretch of time.
 #[derive(Default)]
 struct Stretch {
-    due: u64,
-    missed: u64,
+    counts: snapshot::Counts,
     lateness: Vec<i64>,
 }
 
@@ -135,14 +135,12 @@ impl<'a> Ticks<'a> {
     fn task(&self, task: usize, is_flight: bool) -> Task {
         let mut sum = Sum::default();
         for (did, tick) in self.all(task) {
-            sum.counts.ran += 1;
-            sum.counts.overruns += u64::from(tick.overrun);
+            sum.counts.enter(1, 0, tick.overrun.into());
             sum.errors += u64::from(tick.failed);
             sum.lateness.add(Span::from_nanos(did.started - tick.release));
             sum.run.add(Span::from_nanos(did.finished - did.started));
             let own = sum.stretches.entry(self.stretch_of(tick.release)).or_default();
-            own.due += 1;
-            own.missed += u64::from(tick.overrun);
+            own.counts.enter(1, 0, tick.overrun.into());
             own.lateness.push(did.started - tick.release);
             let of_overrun = tick.misses.iter().find(|miss| miss.which == Which::Overrun);
             match of_overrun {
@@ -157,14 +155,7 @@ impl<'a> Ticks<'a> {
         for (first, miss) in &self.unreported[task] {
             self.skip(&mut sum, task, *first, miss);
         }
-        let Counts { ran, skipped, overruns, .. } = sum.counts;
-        let counts = Counts {
-            due: ran + skipped,
-            met: ran - overruns,
-            missed: skipped + overruns,
-            errors: is_flight.then_some(sum.errors),
-            ..sum.counts
-        };
+        let counts = Counts { releases: sum.counts, errors: is_flight.then_some(sum.errors) };
         let TimelineTask { name, .. } = &self.timeline.tasks[task];
         Task {
             ages: None, // no record of a tick has them
@@ -173,9 +164,9 @@ impl<'a> Ticks<'a> {
             rate: None,
             state: None,
             counts,
-            causes: largest_first(&sum.causes),
+            causes: largest_first(sum.causes),
             blockers: match is_flight || !sum.blockers.is_empty() {
-                true => Told::Known(largest_first(&sum.blockers)),
+                true => Told::Known(largest_first(sum.blockers)),
                 false => Told::not("This recording does not tell who blocked a task."),
             },
             lateness_ns: Told::Known(Spread::of(&sum.lateness)),
@@ -204,13 +195,12 @@ impl<'a> Ticks<'a> {
     /// Counts releases that were given up, each when it came up.
     fn skip(&self, sum: &mut Sum<'a>, task: usize, first: i64, miss: &'a TimelineMiss) {
         sum.explain(miss, miss.count);
-        sum.counts.skipped += miss.count;
+        sum.counts.enter(0, miss.count, 0);
         for index in 0..miss.count.min(DATED) {
             let release = first.saturating_add(self.periods[task].saturating_mul(index.cast_signed()));
             let stretch = sum.stretches.entry(self.stretch_of(release.min(self.end))).or_default();
             let more = if index + 1 == DATED { miss.count - DATED } else { 0 };
-            stretch.due += 1 + more;
-            stretch.missed += 1 + more;
+            stretch.counts.enter(0, 1 + more, 0);
         }
     }
 
@@ -272,7 +262,7 @@ impl<'a> Ticks<'a> {
 
 /// What the ticks of a task add up to.
 struct Sum<'a> {
-    counts: Counts,
+    counts: snapshot::Counts,
     errors: u64,
     causes: BTreeMap<&'a str, u64>,
     blockers: BTreeMap<&'a str, u64>,
@@ -284,7 +274,7 @@ struct Sum<'a> {
 impl Default for Sum<'_> {
     fn default() -> Self {
         Self {
-            counts: Counts::default(),
+            counts: snapshot::Counts::of(0, 0, 0),
             errors: 0,
             causes: BTreeMap::new(),
             blockers: BTreeMap::new(),
@@ -309,7 +299,7 @@ impl Stretch {
         self.lateness.sort_unstable();
         let ticks = self.lateness.len();
         let at = |share: usize| (ticks * share).div_ceil(100).checked_sub(1).map_or(0, |rank| self.lateness[rank]);
-        let (due, missed) = (self.due, self.missed);
+        let snapshot::Counts { due, missed, .. } = self.counts;
         Bin { begin_ns, due, missed, ticks: ticks as u64, p50_ns: at(50), p99_ns: at(99), max_ns: at(100) }
     }
 }
@@ -335,10 +325,4 @@ fn second_tick(did: &Did, tick: &TimelineTick, begin: i64) -> SecondTick {
         missed: missed_in(tick),
         cause: cause.or_else(|| tick.overrun.then(|| "unknown".to_owned())),
     }
-}
-
-fn largest_first(counts: &BTreeMap<&str, u64>) -> Vec<(String, u64)> {
-    let mut pairs: Vec<_> = counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
-    pairs.sort_by_key(|(_, count)| Reverse(*count)); // stable: by name where they are equal
-    pairs
 }

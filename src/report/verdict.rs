@@ -11,7 +11,7 @@ const NAMED: usize = 5;
 /// How it went, in one sentence that makes sense alone.
 pub(crate) fn verdict(run: &Run) -> String {
     let total = |count: fn(&Task) -> u64| run.tasks.iter().map(count).sum::<u64>();
-    let (due, missed) = (total(|task| task.counts.due), total(|task| task.counts.missed));
+    let (due, missed) = (total(|task| task.counts.releases.due), total(|task| task.counts.releases.missed));
     let tasks = match run.tasks.len() {
         1 => "1 task".to_owned(),
         many => format!("{many} tasks"),
@@ -21,7 +21,7 @@ pub(crate) fn verdict(run: &Run) -> String {
         (0, _) => format!("No release of {tasks} came up{over}"),
         (due, 0) => format!("None of the {} of {tasks} was missed{over}", releases(due)),
         (due, missed) => {
-            let of = run.tasks.iter().filter(|task| task.counts.missed > 0).count();
+            let of = run.tasks.iter().filter(|task| task.counts.releases.missed > 0).count();
             let were = if missed == 1 { "was" } else { "were" };
             format!(
                 "{} of the {} of {tasks} {were} missed{over} ({}), by {of} of them",
@@ -39,8 +39,10 @@ pub(crate) fn verdict(run: &Run) -> String {
         text += &format!("; most often the cause was {cause} ({})", grouped(count));
     }
     let worst = run.tasks.iter().filter_map(|task| Some((task, task.lateness_ns.known()?.clone())));
-    if let Some((task, spread)) = worst.filter(|(_, spread)| spread.count > 0).max_by_key(|(_, spread)| spread.max) {
-        let (latest, name) = (Span::from_nanos(spread.max), &task.task);
+    if let Some((task, spread)) =
+        worst.filter(|(_, spread)| spread.all.count > 0).max_by_key(|(_, spread)| spread.all.max)
+    {
+        let (latest, name) = (Span::from_nanos(spread.all.max), &task.task);
         text += &match run.source.kind {
             // Those that were given up have a lateness too.
             Kind::Snapshot | Kind::Summary => format!("; the latest by {latest}, of task {name}"),

@@ -2,7 +2,7 @@
 
 use super::figures::Row;
 use super::look::{Look, asked, hertz, share};
-use super::snapshot::Task;
+use crate::snapshot::{TaskSummary, ValueSummary};
 use crate::time::{Age, Span};
 use crate::views::{count, short};
 
@@ -99,23 +99,16 @@ impl Column {
         let rounded = |nanos: Option<i64>| {
             time(nanos.map(|nanos| max.filter(|_| !recent.late_is_of_all).map_or(nanos, |max| nanos.min(max))))
         };
-        let counted = |number: Option<u64>| number.map_or("?".into(), count);
         match self {
             Self::Asked => asked(&task.rate).map_or("?".into(), |rate| hertz(rate, false)),
             Self::Reached => recent.reached.map_or("-".into(), |rate| hertz(rate, true)),
-            Self::Met => counted(task.met),
-            Self::Missed => counted(task.missed),
+            Self::Met => count(task.counts.met),
+            Self::Missed => count(task.counts.missed),
             Self::P50 => rounded(recent.p50),
             Self::P99 => rounded(recent.p99),
             Self::Max => time(max),
             Self::Steps => steps(recent, width, look),
-            Self::State => {
-                if task.state.is_empty() {
-                    "?".into()
-                } else {
-                    task.state.clone()
-                }
-            }
+            Self::State => task.state.word().to_owned(),
             Self::Run => time(recent.run),
             Self::Share => recent.share.map_or("-".into(), share),
             Self::Cause => cause(task).map_or("-".into(), |cause| look.plain(&cause)),
@@ -137,7 +130,7 @@ fn steps(recent: &super::history::Recent, width: usize, look: Look) -> String {
 }
 
 /// Why it missed what it missed last, who it was, and when.
-pub(super) fn cause(task: &Task) -> Option<String> {
+pub(super) fn cause(task: &TaskSummary) -> Option<String> {
     let cause = task.last_cause.as_deref()?;
     let by = task.last_misses.first().and_then(|miss| miss.by.as_deref()).map(|by| format!(" by {by}"));
     let age = task.last_cause_age_ns.map(|age| format!(", {} ago", Age(Span::from_nanos(age))));
@@ -145,13 +138,15 @@ pub(super) fn cause(task: &Task) -> Option<String> {
 }
 
 /// The latest of each value, with its unit.
-pub(super) fn values(task: &Task, look: Look) -> String {
-    let value = |(name, reading): (&String, &super::snapshot::Reading)| {
+#[expect(clippy::cast_precision_loss, reason = "two periods need no more")]
+pub(super) fn values(task: &TaskSummary, look: Look) -> String {
+    let stale = asked(&task.rate).map_or(0.0, |hertz| 2e9 / hertz);
+    let value = |(name, reading): (&String, &ValueSummary)| {
         let last = reading.last.map_or("-".into(), short);
         let space = if reading.unit.is_empty() { "" } else { " " };
         let age = reading
             .age_ns
-            .filter(|age| *age > 2 * task.period_ns())
+            .filter(|age| *age as f64 > stale)
             .map(|age| format!(" ({} old)", Age(Span::from_nanos(age))));
         look.plain(&format!("{name} {last}{space}{}{}", reading.unit, age.unwrap_or_default()))
     };

@@ -3,7 +3,7 @@
 use super::columns::{cause, values};
 use super::figures::Row;
 use super::look::{Look, asked, hertz, share};
-use super::snapshot::{Distribution, Miss, Policy, Task, Worker};
+use crate::snapshot::{Counts, Distribution, MissSummary, TaskSummary, WorkerSummary};
 use crate::time::{Age, Span};
 use crate::views::count;
 use ratatui::style::Style;
@@ -15,20 +15,14 @@ const MISSES: usize = 4;
 /// Everything about one task, in at most `room` lines.
 pub(super) fn detail(row: Row<'_>, look: Look, width: usize, room: usize) -> Vec<Line<'static>> {
     let Row { task, recent } = row;
-    let counted = |number: Option<u64>| number.map_or("?".into(), count);
+    let Counts { due, met, missed, pending, ran, .. } = task.counts;
+    let [due, met, missed, pending, ran, failed] =
+        [due, met, missed, pending.unwrap_or(0), ran, task.errors].map(count);
     let rate = asked(&task.rate).map_or("?".into(), |rate| hertz(rate, false));
     let reached = recent.reached.map(|rate| format!(", reached {} Hz", hertz(rate, true))).unwrap_or_default();
     let mut texts = vec![
         format!("task {} on worker {}: {rate} Hz{reached}; {}", task.task, task.worker, state(task)),
-        format!(
-            "due {}, met {}, missed {}, pending {}, ran {}, failed {}",
-            counted(task.due),
-            counted(task.met),
-            counted(task.missed),
-            counted(task.pending),
-            counted(task.ran),
-            counted(task.errors)
-        ),
+        format!("due {due}, met {met}, missed {missed}, pending {pending}, ran {ran}, failed {failed}"),
     ];
     let lately = [("p50", recent.p50), ("p99", recent.p99), ("mean run", recent.run)]
         .map(|(name, nanos)| nanos.map_or(format!("{name} -"), |nanos| format!("{name} {}", Span::from_nanos(nanos))));
@@ -38,8 +32,8 @@ pub(super) fn detail(row: Row<'_>, look: Look, width: usize, room: usize) -> Vec
         texts.push(format!("last {over}: lateness {p50}, {p99}; {run}, {share} of a CPU"));
     }
     texts.push(format!("{:<16}{}", "since its start", HEAD.map(|name| format!("{name:>8}")).concat()));
-    let spans = [("lateness", task.lateness_ns), ("run", task.run_ns), ("response", task.response_ns)];
-    for (name, spans) in spans.into_iter().chain(task.age_ns.map(|age| ("age of inputs", age))) {
+    let spans = [("lateness", &task.lateness_ns), ("run", &task.run_ns), ("response", &task.response_ns)];
+    for (name, spans) in spans.into_iter().chain(task.age_ns.as_ref().map(|age| ("age of inputs", &**age))) {
         texts.push(format!("{name:<16}{}", distribution(spans)));
     }
     if !task.causes.is_empty() {
@@ -51,7 +45,7 @@ pub(super) fn detail(row: Row<'_>, look: Look, width: usize, room: usize) -> Vec
     if !task.values.is_empty() {
         texts.push(format!("values: {}", values(task, look)));
     }
-    let style = if task.is_fine() { Style::new() } else { look.bad() };
+    let style = if task.state.is_fine() { Style::new() } else { look.bad() };
     let mut lines: Vec<_> = texts.iter().map(|text| Line::raw(look.cut(&look.plain(text), width))).collect();
     lines[0] = Line::styled(look.cut(&look.plain(&texts[0]), width), style);
 
@@ -63,8 +57,8 @@ pub(super) fn detail(row: Row<'_>, look: Look, width: usize, room: usize) -> Vec
     lines
 }
 
-fn state(task: &Task) -> String {
-    let state = if task.state.is_empty() { "?" } else { &task.state };
+fn state(task: &TaskSummary) -> String {
+    let state = task.state.word();
     let since = task.state_since_ns.map(|since| format!(" for {}", Age(Span::from_nanos(since)))).unwrap_or_default();
     let reason = task.state_reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     format!("{state}{since}{reason}")
@@ -72,11 +66,11 @@ fn state(task: &Task) -> String {
 
 const HEAD: [&str; 7] = ["min", "p50", "p90", "p99", "p99.9", "max", "mean"];
 
-fn distribution(spans: Distribution) -> String {
+fn distribution(spans: &Distribution) -> String {
     if spans.count == 0 {
         return "       -".repeat(HEAD.len());
     }
-    let Distribution { min, p50, p90, p99, p99_9, max, mean, .. } = spans;
+    let &Distribution { min, p50, p90, p99, p99_9, max, mean, .. } = spans;
     let time = |nanos| format!("{:>8}", Span::from_nanos(nanos).to_string().replace(' ', ""));
     [min, p50, p90, p99, p99_9, max, mean].map(time).concat()
 }
@@ -119,16 +113,16 @@ fn histogram(pairs: &[(i64, u64)], look: Look, width: usize, room: usize) -> Vec
 }
 
 /// What was missed last.
-fn misses(task: &Task, look: Look, width: usize) -> Vec<Line<'static>> {
+fn misses(task: &TaskSummary, look: Look, width: usize) -> Vec<Line<'static>> {
     if task.last_misses.is_empty() {
-        let text = match (task.missed, cause(task)) {
-            (Some(0), _) => "missed nothing since its start".into(),
+        let text = match (task.counts.missed, cause(task)) {
+            (0, _) => "missed nothing since its start".into(),
             (_, Some(cause)) => format!("last missed: {cause}"),
             (_, None) => return Vec::new(),
         };
         return vec![Line::raw(look.cut(&look.plain(&text), width))];
     }
-    let line = |Miss { cause, by, missed, tick, worst_ns, age_ns }: &Miss| {
+    let line = |MissSummary { cause, by, missed, tick, worst_ns, age_ns }: &MissSummary| {
         let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
         let tick = tick.map(|tick| format!(", tick {tick}")).unwrap_or_default();
         let worst = if *worst_ns > 0 {
@@ -145,15 +139,10 @@ fn misses(task: &Task, look: Look, width: usize) -> Vec<Line<'static>> {
 }
 
 /// What a worker was granted, and what it takes.
-pub(super) fn worker_line(worker: &Worker, look: Look) -> String {
-    let policy = |Policy { policy, priority }: &Policy| match (policy.as_str(), priority) {
-        ("", _) => "?".into(),
-        (policy, 0) => policy.to_owned(),
-        (policy, priority) => format!("{policy} {priority}"),
-    };
-    let mut text = format!("worker {}: {}", worker.worker, policy(&worker.granted));
-    if let Some(asked) = worker.asked.as_ref().filter(|asked| **asked != worker.granted) {
-        text += &format!(" (asked for {})", policy(asked));
+pub(super) fn worker_line(worker: &WorkerSummary, look: Look) -> String {
+    let mut text = format!("worker {}: {}", worker.worker, worker.granted.policy);
+    if worker.is_otherwise() {
+        text += &format!(" (asked for {})", worker.asked.policy);
     }
     if let Some(cpu) = worker.cpu {
         text += &format!(" on CPU {cpu}");
@@ -162,12 +151,11 @@ pub(super) fn worker_line(worker: &Worker, look: Look) -> String {
         let spin = spin.map(|spin| format!(", {} spinning", share(spin))).unwrap_or_default();
         format!(", {} of a CPU{spin} ({over})", share(cpu))
     };
-    text += &match (worker.cpu_share_now.zip(worker.cpu_share_now_ns), worker.cpu_share) {
-        (Some((now, over)), _) => {
+    text += &match worker.cpu_share_now.zip(worker.cpu_share_now_ns) {
+        Some((now, over)) => {
             shares(now, worker.spin_share_now, &format!("last {:.0} s", Span::from_nanos(over).seconds()))
         }
-        (None, Some(all)) => shares(all, worker.spin_share, "since the start"),
-        (None, None) => String::new(),
+        None => shares(worker.cpu_share, Some(worker.spin_share), "since the start"),
     };
     if let Some(stalled) = worker.stalled_ns {
         text += &format!("; STALLED for {}", Span::from_nanos(stalled));

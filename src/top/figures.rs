@@ -1,14 +1,15 @@
 //! One snapshot with what the earlier ones add to it, and which of its tasks are shown in which order. Pure.
 
 use super::history::{History, Recent};
-use super::snapshot::{Snapshot, Task};
+use crate::snapshot::{DaemonSummary, Summary, TaskSummary};
 use crate::time::{Instant, Span};
 use std::cmp::Ordering;
 
 /// What is shown until the next snapshot comes.
 #[derive(Clone, Debug)]
 pub(super) struct Figures {
-    pub(super) snapshot: Snapshot,
+    pub(super) snapshot: Summary,
+    pub(super) daemon: DaemonSummary,
     pub(super) recents: Vec<Recent>, // of its tasks
     pub(super) came: Instant,
 }
@@ -16,8 +17,15 @@ pub(super) struct Figures {
 /// One task of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row<'a> {
-    pub(super) task: &'a Task,
+    pub(super) task: &'a TaskSummary,
     pub(super) recent: &'a Recent,
+}
+
+impl Row<'_> {
+    /// What it missed in the last ten seconds.
+    pub(super) fn missed_lately(self) -> u64 {
+        self.task.last_10s.map_or(0, |window| window.missed)
+    }
 }
 
 /// What the tasks are sorted by; most of the numbers have the largest first.
@@ -60,29 +68,35 @@ impl Sort {
             Self::Rate => rate(other).total_cmp(&rate(one)),
             // The same total is worse if it is of the last seconds.
             Self::Missed => {
-                let missed = |row: Row<'_>| (row.task.missed, row.task.missed_lately());
+                let missed = |row: Row<'_>| (row.task.counts.missed, row.missed_lately());
                 missed(other).cmp(&missed(one))
             }
             Self::Late => late(other).cmp(&late(one)),
             Self::Share => share(other).total_cmp(&share(one)),
-            Self::State => (one.task.is_fine(), &one.task.state).cmp(&(other.task.is_fine(), &other.task.state)),
+            Self::State => {
+                let state = |row: Row<'_>| (row.task.state.is_fine(), row.task.state.word().to_owned());
+                state(one).cmp(&state(other))
+            }
         }
     }
 }
 
 impl Figures {
     /// This snapshot, which came at `came` and was entered into the history.
-    pub(super) fn new(snapshot: Snapshot, history: &History, came: Instant) -> Self {
+    pub(super) fn new(snapshot: Summary, daemon: DaemonSummary, history: &History, came: Instant) -> Self {
         let recents = snapshot.tasks.iter().map(|task| history.recent(task)).collect();
-        Self { snapshot, recents, came }
+        Self { snapshot, daemon, recents, came }
     }
 
     /// Its tasks in this order, of those that have `filter` in their name, worker, state or last cause.
     pub(super) fn rows(&self, sort: Sort, reversed: bool, filter: &str) -> Vec<Row<'_>> {
         let filter = filter.to_lowercase();
         let has = |text: &str| text.to_lowercase().contains(&filter);
-        let is_wanted = |task: &Task| {
-            has(&task.task) || has(&task.worker) || has(&task.state) || task.last_cause.as_deref().is_some_and(has)
+        let is_wanted = |task: &TaskSummary| {
+            has(&task.task)
+                || has(&task.worker)
+                || has(task.state.word())
+                || task.last_cause.as_deref().is_some_and(has)
         };
         let all = self.snapshot.tasks.iter().zip(&self.recents).map(|(task, recent)| Row { task, recent });
         let mut rows: Vec<_> = all.filter(|row| is_wanted(row.task)).collect();

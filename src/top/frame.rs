@@ -4,9 +4,9 @@ use super::columns::{Column, Layout, cause, pages};
 use super::detail::{detail, help, worker_line};
 use super::figures::{Figures, Row};
 use super::look::Look;
-use super::snapshot::Snapshot;
 use super::state::{Pane, Top};
 use crate::program;
+use crate::snapshot::{DaemonSummary, Summary, WorkerSummary};
 use crate::time::{Instant, Span};
 use crate::views::alarm_lines;
 use ratatui::style::Style;
@@ -102,12 +102,12 @@ impl Top {
                     .map(|line| Line::styled(look.cut(&line, width), look.warning())),
             );
         }
-        let Some(Figures { snapshot, .. }) = figures else { return lines };
-        let sentence = match snapshot.daemon.sentence.as_str() {
+        let Some(Figures { snapshot, daemon, .. }) = figures else { return lines };
+        let sentence = match daemon.sentence.as_str() {
             "" => "the daemon does not say whether all is well: it is another version",
             sentence => sentence,
         };
-        let style = if snapshot.well == Some(false) { look.bad() } else { Style::new() };
+        let style = if snapshot.well { Style::new() } else { look.bad() };
         lines.extend(
             wrapped(&look.plain(sentence), width)
                 .into_iter()
@@ -115,7 +115,7 @@ impl Top {
                 .map(|line| Line::styled(look.cut(&line, width), style)),
         );
         lines.extend(alarms(snapshot, look, width));
-        lines.push(Line::raw(look.cut(&look.plain(&self.about(snapshot)), width)));
+        lines.push(Line::raw(look.cut(&look.plain(&self.about(daemon)), width)));
         if self.is_frozen() {
             let text =
                 format!("FROZEN: as of {} ago; space goes on", now - figures.map_or(now, |figures| figures.came));
@@ -125,8 +125,7 @@ impl Top {
     }
 
     /// The daemon, and how its figures are to be read.
-    fn about(&self, snapshot: &Snapshot) -> String {
-        let daemon = &snapshot.daemon;
+    fn about(&self, daemon: &DaemonSummary) -> String {
         let mut text = format!("hertzd {}, process {}", daemon.version, daemon.pid);
         match (daemon.running_ns, daemon.ready) {
             (1.., true) => text += &format!(", up {}", Span::from_nanos(daemon.running_ns)),
@@ -173,7 +172,7 @@ impl Top {
         self.first =
             self.first.min(last).clamp(self.selected.saturating_sub(self.on_screen - 1).min(last), self.selected);
         for (position, row) in rows.iter().enumerate().skip(self.first).take(self.on_screen) {
-            let is_bad = !row.task.is_fine() || row.task.missed_lately() > 0;
+            let is_bad = !row.task.state.is_fine() || row.missed_lately() > 0;
             let style = if is_bad { look.bad() } else { Style::new() };
             let style = if position == self.selected { look.selected(style) } else { style };
             lines.push(Line::styled(format!("{:<width$}", layout.row(*row, look)), style));
@@ -195,7 +194,7 @@ impl Top {
         let (position, all) = (self.selected + 1, rows.len());
         let mut text = format!("{position}/{all} {}", task.task);
         if let Some(reason) = &task.state_reason {
-            text += &format!(": {} ({reason})", task.state);
+            text += &format!(": {} ({reason})", task.state.word());
         }
         if let Some(cause) = cause(task) {
             text += &format!(": {cause}");
@@ -208,7 +207,7 @@ impl Top {
 }
 
 /// A line for each alarm that is active; of more than a few how many more there are, so that they leave room for the tasks.
-fn alarms(snapshot: &Snapshot, look: Look, width: usize) -> Vec<Line<'static>> {
+fn alarms(snapshot: &Summary, look: Look, width: usize) -> Vec<Line<'static>> {
     let is_any = snapshot.alarms.iter().flatten().any(|alarm| alarm.active);
     let mut texts = alarm_lines(snapshot.alarms.as_deref());
     if texts.len() > ALARMS {
@@ -221,13 +220,11 @@ fn alarms(snapshot: &Snapshot, look: Look, width: usize) -> Vec<Line<'static>> {
 }
 
 /// A line for each worker; of more than `most` only some, and how many more there are.
-fn workers(snapshot: &Snapshot, look: Look, width: usize, most: usize) -> Vec<Line<'static>> {
+fn workers(snapshot: &Summary, look: Look, width: usize, most: usize) -> Vec<Line<'static>> {
     let all = &snapshot.workers;
     let shown = if all.len() > most { most - 1 } else { all.len() };
     // With no room for more than one line, that is the count of them.
-    let style = |worker: &super::snapshot::Worker| match worker.stalled_ns.is_some()
-        || worker.asked.as_ref().is_some_and(|asked| *asked != worker.granted)
-    {
+    let style = |worker: &WorkerSummary| match worker.stalled_ns.is_some() || worker.is_otherwise() {
         true => look.bad(),
         false => Style::new(),
     };

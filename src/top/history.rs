@@ -3,7 +3,7 @@
 //! Everything is the difference of two snapshots, so it says of a time what it covers, and a daemon or a task that has restarted is
 //! never compared with what was before.
 
-use super::snapshot::{Snapshot, Task};
+use crate::snapshot::{Counts, DaemonSummary, Summary, TaskSummary};
 use crate::time::{NANOS_PER_SECOND, Span};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,14 +13,12 @@ const OVER: i64 = NANOS_PER_SECOND * 21 / 2;
 /// How many of the latest snapshots the line of lateness shows at most.
 const SHOWN: usize = 60;
 
-/// The counts of one task at one moment.
+/// What one task has come to at one moment.
 #[derive(Clone, Debug)]
 struct Point {
     at: i64,
-    due: u64,
-    ran: u64,
-    missed: u64,
-    run: Option<i64>, // the sum of all runs
+    counts: Counts,
+    run: Option<i128>, // the sum of all runs that records tell
     late: Vec<(i64, u64)>,
 }
 
@@ -59,20 +57,21 @@ pub(super) struct History {
 
 impl History {
     /// Enters the next snapshot.
-    pub(super) fn enter(&mut self, snapshot: &Snapshot) {
-        if self.pid != snapshot.daemon.pid {
-            *self = Self { pid: snapshot.daemon.pid, ..Self::default() };
+    pub(super) fn enter(&mut self, snapshot: &Summary, daemon: &DaemonSummary) {
+        if self.pid != daemon.pid {
+            *self = Self { pid: daemon.pid, ..Self::default() };
         }
+        let counted_at = daemon.running_ns.saturating_sub(daemon.stale_ns.unwrap_or(0));
         let mut before = std::mem::take(&mut self.tasks);
         for task in &snapshot.tasks {
             let mut past = before.remove(&task.task).unwrap_or_default();
-            past.enter(Point::of(task, snapshot.counted_at()));
+            past.enter(Point::of(task, counted_at));
             self.tasks.insert(task.task.clone(), past);
         }
     }
 
     /// How a task did lately, as of the latest snapshot, which has `task`.
-    pub(super) fn recent(&self, task: &Task) -> Recent {
+    pub(super) fn recent(&self, task: &TaskSummary) -> Recent {
         let all = since_begin(task);
         let Some(recent) = self.tasks.get(&task.task).and_then(Past::recent) else { return all };
         match task.lateness_histogram_ns.is_empty() && task.lateness_ns.count > 0 {
@@ -83,8 +82,8 @@ impl History {
 }
 
 /// Where there is nothing to compare with.
-fn since_begin(task: &Task) -> Recent {
-    let (late, run) = (task.lateness_ns, task.run_ns);
+fn since_begin(task: &TaskSummary) -> Recent {
+    let (late, run) = (&task.lateness_ns, &task.run_ns);
     let of_late = |nanos| (late.count > 0).then_some(nanos);
     let run = (run.count > 0).then_some(run.mean);
     Recent { late_is_of_all: true, p50: of_late(late.p50), p99: of_late(late.p99), run, ..Recent::default() }
@@ -93,7 +92,7 @@ fn since_begin(task: &Task) -> Recent {
 impl Past {
     fn enter(&mut self, point: Point) {
         if let Some(last) = self.points.back() {
-            if point.due < last.due || point.ran < last.ran {
+            if point.counts.due < last.counts.due || point.counts.ran < last.counts.ran {
                 *self = Self::default(); // it has restarted
             } else if point.at <= last.at {
                 return; // nothing has been counted since
@@ -101,7 +100,7 @@ impl Past {
                 let late = difference(&last.late, &point.late);
                 self.steps.push_back(Step {
                     worst: late.last().map(|(edge, _)| *edge),
-                    missed: point.missed.saturating_sub(last.missed),
+                    missed: point.counts.missed.saturating_sub(last.counts.missed),
                 });
             }
         }
@@ -123,8 +122,9 @@ impl Past {
             return None;
         }
         let late = difference(&first.late, &last.late);
-        let ran = last.ran - first.ran;
-        let run = last.run.zip(first.run).map(|(last, first)| last.saturating_sub(first).max(0));
+        let ran = last.counts.ran - first.counts.ran;
+        let run = last.run.zip(first.run);
+        let run = run.map(|(last, first)| Span::from_wide(last.saturating_sub(first).max(0)).nanos());
         let per_second = |amount: f64| amount / (over as f64 / NANOS_PER_SECOND as f64);
         Some(Recent {
             over: Some(Span::from_nanos(over)),
@@ -140,13 +140,11 @@ impl Past {
 }
 
 impl Point {
-    fn of(task: &Task, at: i64) -> Self {
+    fn of(task: &TaskSummary, at: i64) -> Self {
         Self {
             at,
-            due: task.due.unwrap_or(0),
-            ran: task.ran.unwrap_or(0),
-            missed: task.missed.unwrap_or(0),
-            run: task.run_ns.sum,
+            counts: task.counts,
+            run: (task.run_ns.count > 0).then_some(task.run_ns.sum),
             late: task.lateness_histogram_ns.clone(),
         }
     }

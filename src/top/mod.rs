@@ -10,11 +10,9 @@ mod figures;
 mod frame;
 mod history;
 mod look;
-mod snapshot;
 mod state;
 
 pub(crate) use look::Look;
-pub(crate) use snapshot::Snapshot;
 pub(crate) use state::{Key, Top};
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use super::figures::{Figures, Sort};
 use super::history::History;
 use super::look::Look;
-use super::snapshot::Snapshot;
+use crate::snapshot::Summary;
 use crate::time::{Instant, Span};
 
 /// A key, or what stands for one.
@@ -86,10 +86,10 @@ impl Top {
     }
 
     /// It answered, or why it did not.
-    pub(crate) fn answered(&mut self, answer: Result<Snapshot, String>, now: Instant) {
+    pub(crate) fn answered(&mut self, answer: Result<Summary, String>, now: Instant) {
         self.asked = None;
-        let snapshot = match answer {
-            Ok(Snapshot { error: Some(why), .. }) => {
+        let mut snapshot = match answer {
+            Ok(Summary { error: Some(why), .. }) => {
                 self.trouble = Some(format!("the daemon runs but cannot answer yet: {why}"));
                 return;
             }
@@ -100,8 +100,9 @@ impl Top {
             }
         };
         self.trouble = None;
-        self.history.enter(&snapshot);
-        self.latest = Some(Figures::new(snapshot, &self.history, now));
+        let daemon = *snapshot.daemon.take().unwrap_or_default();
+        self.history.enter(&snapshot, &daemon);
+        self.latest = Some(Figures::new(snapshot, daemon, &self.history, now));
         if self.frozen.is_none() {
             self.find_selected();
         }

@@ -1,29 +1,8 @@
-//! Alarms as a snapshot has them, and as people read them. Pure.
+//! Alarms as people read them. Pure.
 
 use super::layout::short;
+use crate::snapshot::AlarmSummary;
 use crate::time::{Age, Span};
-use serde::{Deserialize, Serialize};
-
-/// An alarm, active or not. A daemon of another version may leave out any part.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct AlarmSummary {
-    /// Its task.
-    pub(crate) task: String,
-    /// It is out of its range, has no good value, or is latched.
-    pub(crate) active: bool,
-    /// `normal`, `high`, `hihi`, `low`, `lolo`, `on` (its condition holds) or `bad` (no good value).
-    pub(crate) level: String,
-    /// `notice`, `warning` or `error`.
-    pub(crate) severity: String,
-    /// The value at the latest tick; `null`: there was no good one.
-    pub(crate) value: Option<f64>,
-    /// Its level lasts only because of its latch: the value has come back from it.
-    pub(crate) latched: bool,
-    /// While it is active: for how long.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) since_ns: Option<i64>,
-}
 
 /// A line for each alarm that is active; one that says so if none is; nothing without alarms.
 pub(crate) fn alarm_lines(alarms: Option<&[AlarmSummary]>) -> Vec<String> {

@@ -139,7 +139,7 @@ pub(super) fn bound(nanos: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::BOUNDS;
+    use crate::snapshot::BOUNDS;
 
     #[test]
     fn bounds_are_written_as_numbers_of_seconds() {

@@ -1,6 +1,8 @@
 //! Text of at most 80 columns. Pure.
 
 use crate::time::Span;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// The width that all terminals have.
@@ -71,9 +73,11 @@ pub(crate) fn wrap(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// Sorts names by their counts, the largest first; by name where they are equal.
-pub(super) fn most_first(counts: &mut [(&str, u64)]) {
-    counts.sort_by(|(name, count), (other, than)| than.cmp(count).then(name.cmp(other)));
+/// Names with their counts, the largest first; by name where they are equal.
+pub(super) fn largest_first<Name: AsRef<str>>(counts: &BTreeMap<Name, u64>) -> Vec<(&str, u64)> {
+    let mut counts: Vec<_> = counts.iter().map(|(name, count)| (name.as_ref(), *count)).collect();
+    counts.sort_by_key(|(_, count)| Reverse(*count)); // stable: by name where they are equal
+    counts
 }
 
 /// How many ticks used measurements older than `max_latency`, and whose those were.

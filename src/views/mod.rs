@@ -3,28 +3,21 @@
 mod alarms;
 #[cfg(feature = "exporter")]
 mod exposition;
-#[cfg(any(feature = "top", feature = "exporter"))]
-mod few;
 mod journal;
 mod layout;
 mod perfetto;
 mod readbacks;
 #[cfg(feature = "exporter")]
 mod scrape;
-#[cfg(feature = "exporter")]
-mod scraped;
 mod status;
 mod table;
 #[cfg(feature = "exporter")]
 mod totals;
 
-pub(crate) use alarms::AlarmSummary;
 #[cfg(feature = "top")]
 pub(crate) use alarms::alarm_lines;
 #[cfg(feature = "exporter")]
 pub(crate) use exposition::Format;
-#[cfg(feature = "top")]
-pub(crate) use few::{MANY, few, many_if_any};
 pub(crate) use journal::{Widths, entry_json, entry_line, has_cause};
 pub(crate) use layout::{columns, wrap};
 #[cfg(feature = "top")]
@@ -34,8 +27,6 @@ pub(crate) use perfetto::TimelineWorker;
 pub(crate) use perfetto::{Did, Kernel, Timeline, TimelineMiss, TimelineTask, TimelineTick, Which, draw};
 #[cfg(feature = "exporter")]
 pub(crate) use scrape::scrape;
-#[cfg(feature = "exporter")]
-pub(crate) use scraped::Scraped;
 pub(crate) use status::{sentence, status};
 pub(crate) use table::table;
 #[cfg(feature = "exporter")]

@@ -1,6 +1,6 @@
 //! What reading outputs back came to, as people read it. Pure.
 
-use crate::metrics::ReadbackSummary;
+use crate::snapshot::ReadbackSummary;
 
 /// A line for each target that was not as it was written at some time, or could not be read.
 pub(super) fn readback_lines(readbacks: &[ReadbackSummary]) -> Vec<String> {

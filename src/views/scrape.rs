@@ -1,15 +1,28 @@
 //! What Prometheus scrapes: a snapshot as metrics. Pure.
 
-use super::alarms::AlarmSummary;
 use super::exposition::{Exposition, Format, Kind, bound};
-use super::scraped::{Counts, Scraped, Spans, Task, Worker};
-use crate::metrics::{BOUNDS, Cause, ReadbackSummary};
+use super::totals::Totals;
+use crate::metrics::Cause;
+use crate::snapshot::{
+    Added, AlarmSummary, BOUNDS, ReadbackSummary, Summary, Sums, TaskState, TaskSummary, WorkerSummary,
+};
+use crate::time::Span;
 
 /// The states of a task, each with a series of its own.
-const STATES: [&str; 6] = ["ticking", "stalled", "failing", "waiting", "disabled", "ended"];
+const STATES: [TaskState; 6] = [
+    TaskState::Ticking,
+    TaskState::Stalled,
+    TaskState::Failing,
+    TaskState::Waiting,
+    TaskState::Disabled,
+    TaskState::Ended,
+];
 
-/// The metrics of a snapshot; `None`: no daemon has answered, and there is nothing but that.
-pub(crate) fn scrape(snapshot: Option<&Scraped>, format: Format) -> String {
+/// A task, and what all of its name came to.
+type Task<'a> = (&'a TaskSummary, &'a Sums);
+
+/// The metrics of a snapshot and of what its tasks came to in all; `None`: no daemon has answered, and there is nothing but that.
+pub(crate) fn scrape(snapshot: Option<&(Summary, Totals)>, format: Format) -> String {
     let mut page = Page(Exposition::new(format));
     page.0.family("hertzd_exporter_build", Kind::Info, "The exporter.");
     page.0.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
@@ -18,12 +31,14 @@ pub(crate) fn scrape(snapshot: Option<&Scraped>, format: Format) -> String {
         "Whether the daemon has answered this scrape. Without an answer there are no other metrics.",
         u8::from(snapshot.is_some()),
     );
-    if let Some(snapshot) = snapshot {
+    if let Some((snapshot, totals)) = snapshot {
         page.daemon(snapshot);
         page.workers(&snapshot.workers);
-        page.tasks(&snapshot.tasks);
-        page.alarms(&snapshot.alarms);
-        page.readbacks(&snapshot.readbacks);
+        page.tasks(
+            &snapshot.tasks.iter().filter_map(|task| Some((&**task, totals.of(&task.task)?))).collect::<Vec<_>>(),
+        );
+        page.alarms(snapshot.alarms.as_deref().unwrap_or_default());
+        page.readbacks(snapshot.readbacks.as_deref().unwrap_or_default());
     }
     page.0.end()
 }
@@ -41,11 +56,11 @@ impl Page {
         self.0.sample(&[], value);
     }
 
-    fn daemon(&mut self, snapshot: &Scraped) {
-        let daemon = snapshot.daemon.clone().unwrap_or_default();
+    fn daemon(&mut self, snapshot: &Summary) {
+        let daemon = snapshot.daemon.as_deref().cloned().unwrap_or_default();
         self.0.family("hertzd_build", Kind::Info, "The daemon.");
         self.0.sample(&[("version", &daemon.version)], 1);
-        self.one("hertzd_well", "Whether all is well, as `hertzd status` says.", u8::from(snapshot.well == Some(true)));
+        self.one("hertzd_well", "Whether all is well, as `hertzd status` says.", u8::from(snapshot.well));
         self.one("hertzd_ready", "Whether every worker has run its first tick.", u8::from(daemon.ready));
         self.one("hertzd_start_time_seconds", "When the daemon started, since 1970.", seconds(daemon.started_utc_ns));
         let stale = "Age of the counts and histograms; 0 while they are current.";
@@ -63,15 +78,15 @@ impl Page {
         }
     }
 
-    fn workers(&mut self, workers: &[Worker]) {
+    fn workers(&mut self, workers: &[WorkerSummary]) {
         self.0.family("hertzd_worker", Kind::Info, "What the kernel granted a worker, and the clock of its releases.");
         for worker in workers {
             let cpu = worker.cpu.map(|cpu| cpu.to_string()).unwrap_or_default();
-            let priority = worker.granted.priority.to_string();
+            let priority = worker.granted.policy.priority.to_string();
             let locked = if worker.granted.memory_locked { "true" } else { "false" };
             let labels = [
                 ("worker", &*worker.worker),
-                ("policy", &worker.granted.policy),
+                ("policy", &worker.granted.policy.name),
                 ("priority", &priority),
                 ("cpu", &cpu),
                 ("clock", &worker.clock),
@@ -79,21 +94,16 @@ impl Page {
             ];
             self.0.sample(&labels, 1);
         }
-        let mut each = |name: &str, kind, help: &str, value: &dyn Fn(&Worker) -> f64| {
+        let mut each = |name: &str, kind, help: &str, value: &dyn Fn(&WorkerSummary) -> f64| {
             self.0.family(name, kind, help);
             workers.iter().for_each(|worker| self.0.sample(&[("worker", &worker.worker)], value(worker)));
-        };
-        let granted = |worker: &Worker| {
-            let (granted, asked) = (&worker.granted, &worker.asked);
-            let is_elsewhere = !asked.cpus.is_empty() && granted.cpus.iter().any(|cpu| !asked.cpus.contains(cpu));
-            (&granted.policy, granted.priority) == (&asked.policy, asked.priority) && !is_elsewhere
         };
         each(
             "hertzd_worker_granted",
             Kind::Gauge,
             "Whether it has the policy, priority and CPUs it asks for.",
             &|worker| {
-                if granted(worker) { 1.0 } else { 0.0 }
+                if worker.asked.policy == worker.granted.policy && !worker.is_elsewhere() { 1.0 } else { 0.0 }
             },
         );
         each(
@@ -109,71 +119,69 @@ impl Page {
         each("hertzd_worker_wakes", Kind::Counter, "Sleeps made.", &|worker| float(worker.wakes));
         each("hertzd_worker_clock_steps", Kind::Counter, "Steps of its clock.", &|worker| float(worker.clock_steps));
         self.0.family("hertzd_worker_oversleep_seconds", Kind::Histogram, "How late its sleeps ended.");
-        workers.iter().for_each(|worker| self.spans(&[("worker", &worker.worker)], &worker.oversleep_ns));
+        workers.iter().for_each(|worker| self.spans(&[("worker", &worker.worker)], &worker.oversleep_ns.added()));
     }
 
-    fn tasks(&mut self, tasks: &[Task]) {
+    fn tasks(&mut self, tasks: &[Task<'_>]) {
         self.0.family("hertzd_task", Kind::Info, "The worker and the rate of a task, in ticks per second.");
-        for task in tasks {
+        for (task, _) in tasks {
             self.0.sample(&[("task", &*task.task), ("worker", &task.worker), ("rate", &task.rate)], 1);
         }
         self.0.family("hertzd_task_state", Kind::Gauge, "1 for the state that the task is in.");
-        for task in tasks {
+        for (task, _) in tasks {
             for state in STATES {
-                self.0.sample(&[("task", &*task.task), ("state", state)], u8::from(task.state == state));
+                self.0.sample(&[("task", &*task.task), ("state", state.word())], u8::from(task.state == state));
             }
         }
-        let mut counter = |name: &str, help: &str, value: fn(&Counts) -> u64| {
+        let mut counter = |name: &str, help: &str, value: fn(&Sums) -> u64| {
             self.0.family(name, Kind::Counter, help);
-            tasks.iter().for_each(|task| self.0.sample(&[("task", &task.task)], value(&task.counts)));
+            tasks.iter().for_each(|(task, all)| self.0.sample(&[("task", &task.task)], value(all)));
         };
-        counter("hertzd_task_due", "Releases that came up.", |counts| counts.due);
-        counter("hertzd_task_met", "Ticks that finished by their deadline.", |counts| counts.met);
-        counter(
-            "hertzd_task_missed",
-            "Releases given up, and ticks that did not finish by their deadline.",
-            |counts| counts.missed,
-        );
-        counter("hertzd_task_ran", "Ticks run.", |counts| counts.ran);
-        counter("hertzd_task_skipped", "Releases given up.", |counts| counts.skipped);
-        counter("hertzd_task_overruns", "Ticks that finished after their deadline.", |counts| counts.overruns);
-        counter("hertzd_task_over_budget", "Ticks that ran longer than their budget.", |counts| counts.over_budget);
-        counter("hertzd_task_errors", "Ticks that returned an error or panicked.", |counts| counts.errors);
+        counter("hertzd_task_due", "Releases that came up.", |all| all.counts.due);
+        counter("hertzd_task_met", "Ticks that finished by their deadline.", |all| all.counts.met);
+        counter("hertzd_task_missed", "Releases given up, and ticks that did not finish by their deadline.", |all| {
+            all.counts.missed
+        });
+        counter("hertzd_task_ran", "Ticks run.", |all| all.counts.ran);
+        counter("hertzd_task_skipped", "Releases given up.", |all| all.counts.skipped);
+        counter("hertzd_task_overruns", "Ticks that finished after their deadline.", |all| all.counts.overruns);
+        counter("hertzd_task_over_budget", "Ticks that ran longer than their budget.", |all| all.over_budget);
+        counter("hertzd_task_errors", "Ticks that returned an error or panicked.", |all| all.errors);
         let late =
             "Ticks that used a measurement older than the task's max-latency; not part of hertzd_task_missed_total.";
         self.0.family("hertzd_task_late_chains", Kind::Counter, late);
-        for (task, late) in tasks.iter().filter_map(|task| Some((task, task.counts.late_chains?))) {
-            self.0.sample(&[("task", &task.task)], late);
+        for (task, all) in tasks.iter().filter(|(task, _)| task.latency.is_some()) {
+            self.0.sample(&[("task", &task.task)], all.late_chains);
         }
         let causes = "Missed releases by cause, once it is known: they may lag behind hertzd_task_missed_total.";
         self.0.family("hertzd_task_missed_causes", Kind::Counter, causes);
-        for task in tasks {
+        for (task, all) in tasks {
             for cause in Cause::ALL.map(Cause::word) {
-                let count = task.counts.causes.get(cause).copied().unwrap_or(0);
+                let count = all.causes.get(cause).copied().unwrap_or(0);
                 self.0.sample(&[("task", &*task.task), ("cause", cause)], count);
             }
         }
         let pending = "Releases that are due, and neither finished nor past their deadline.";
         self.0.family("hertzd_task_pending", Kind::Gauge, pending);
-        tasks.iter().for_each(|task| self.0.sample(&[("task", &task.task)], task.pending));
+        tasks.iter().for_each(|(task, _)| self.0.sample(&[("task", &task.task)], task.counts.pending.unwrap_or(0)));
         let worst = "The largest lateness of the last ten seconds, also of releases given up.";
         self.0.family("hertzd_task_worst_lateness_seconds", Kind::Gauge, worst);
-        for (task, window) in tasks.iter().filter_map(|task| Some((task, task.last_10s.as_ref()?))) {
+        for (task, window) in tasks.iter().filter_map(|(task, _)| Some((task, task.last_10s?))) {
             self.0.sample(&[("task", &task.task)], seconds(window.lateness_max_ns));
         }
-        let mut histogram = |name: &str, help: &str, spans: fn(&Counts) -> &Spans| {
+        let mut histogram = |name: &str, help: &str, spans: fn(&Sums) -> &Added| {
             self.0.family(name, Kind::Histogram, help);
-            tasks.iter().for_each(|task| self.spans(&[("task", &task.task)], spans(&task.counts)));
+            tasks.iter().for_each(|(task, all)| self.spans(&[("task", &task.task)], spans(all)));
         };
         let late = "Start of a tick after its release; a release given up counts at the lateness it had then.";
-        histogram("hertzd_tick_lateness_seconds", late, |counts| &counts.lateness_ns);
-        histogram("hertzd_tick_run_seconds", "Wall time from the start of a tick to its end.", |counts| &counts.run_ns);
+        histogram("hertzd_tick_lateness_seconds", late, |all| &all.lateness_ns);
+        histogram("hertzd_tick_run_seconds", "Wall time from the start of a tick to its end.", |all| &all.run_ns);
         let response = "End of a tick after its release.";
-        histogram("hertzd_tick_response_seconds", response, |counts| &counts.response_ns);
+        histogram("hertzd_tick_response_seconds", response, |all| &all.response_ns);
         let age =
             "Where a chain ends: how old the oldest measurement behind what a tick used was when it had finished.";
         self.0.family("hertzd_tick_age_seconds", Kind::Histogram, age);
-        for (task, ages) in tasks.iter().filter_map(|task| Some((task, task.counts.age_ns.as_ref()?))) {
+        for (task, ages) in tasks.iter().filter_map(|(task, all)| Some((task, all.age_ns.as_ref()?))) {
             self.spans(&[("task", &task.task)], ages);
         }
         self.values(tasks);
@@ -181,10 +189,10 @@ impl Page {
         self.recordings(tasks);
     }
 
-    fn values<'a>(&mut self, tasks: &'a [Task]) {
+    fn values<'a>(&mut self, tasks: &[Task<'a>]) {
         let values = || {
-            let all = |task: &'a Task| {
-                let Task { task, values, .. } = task;
+            let all = |&(task, _): &Task<'a>| {
+                let TaskSummary { task, values, .. } = task;
                 values.iter().filter_map(move |(name, value)| Some((task, name, value, value.last?)))
             };
             tasks.iter().flat_map(all)
@@ -203,8 +211,8 @@ impl Page {
     }
 
     /// Outputs that another thread holds, as their tasks cannot.
-    fn held(&mut self, tasks: &[Task]) {
-        let held = || tasks.iter().filter_map(|task| Some((&*task.task, task.held.as_ref()?)));
+    fn held(&mut self, tasks: &[Task<'_>]) {
+        let held = || tasks.iter().filter_map(|(task, _)| Some((&*task.task, task.held.as_ref()?)));
         let since =
             "How long another thread than its task has held the target of an output. Label safe: at its safe value.";
         self.0.family("hertzd_output_held_seconds", Kind::Gauge, since);
@@ -214,7 +222,7 @@ impl Page {
         }
     }
 
-    fn recordings(&mut self, tasks: &[Task]) {
+    fn recordings(&mut self, tasks: &[Task<'_>]) {
         let lost = "Rows, blocks and ticks that found no room in memory or on the disk.";
         let families = [
             ("hertzd_recording_rows", "Rows of values written."),
@@ -223,7 +231,7 @@ impl Page {
         ];
         for (index, (name, help)) in families.into_iter().enumerate() {
             self.0.family(name, Kind::Counter, help);
-            for (task, recorded) in tasks.iter().filter_map(|task| Some((task, task.recorded.as_ref()?))) {
+            for (task, recorded) in tasks.iter().filter_map(|(task, _)| Some((task, task.recorded.as_ref()?))) {
                 let count = [recorded.rows, recorded.bytes, recorded.lost][index];
                 self.0.sample(&[("task", &task.task)], count);
             }
@@ -258,9 +266,9 @@ impl Page {
         readbacks.iter().for_each(|one| self.0.sample(&[("task", &one.task)], u8::from(one.state == "differs")));
     }
 
-    fn spans(&mut self, labels: &[(&str, &str)], spans: &Spans) {
-        let at_most = BOUNDS.iter().map(|nanos| (bound(*nanos), spans.at_most(*nanos)));
-        self.0.histogram(labels, at_most, spans.count, spans.sum.max(0.0) / 1e9);
+    fn spans(&mut self, labels: &[(&str, &str)], spans: &Added) {
+        let at_most = BOUNDS.iter().map(|nanos| (bound(*nanos), spans.at_most.at(*nanos)));
+        self.0.histogram(labels, at_most, spans.count, seconds(Span::from_wide(spans.sum.max(0)).nanos()));
     }
 }
 
@@ -285,14 +293,16 @@ mod tests {
         let snapshot = json!({"well": false, "daemon": {"pid": 7, "version": "0.1.0", "started_utc_ns": 1_500_000_000_i64},
             "workers": [{"worker": "main", "cpu": 1, "granted": {"policy": "other"}, "asked": {"policy": "fifo", "priority": 80}}],
             "tasks": [{"task": "imu", "worker": "main", "rate": "1000/1", "state": "failing", "due": 12, "missed": 3,
-                "causes": {"blocked": 2, "own-debt": 1}, "late_chains": 4, "lateness_ns": spans, "age_ns": spans, "last_10s": {"lateness_max_ns": 20_000_000},
+                "causes": {"blocked": 2, "own-debt": 1}, "max_latency_ns": 9, "late_chains": 4, "lateness_ns": spans, "age_ns": spans, "last_10s": {"lateness_max_ns": 20_000_000},
                 "values": {"temp": {"last": 21.5, "unit": "°C", "age_ns": 1_000_000}, "none": {"last": null}},
                 "recorded": {"rows": 5, "lost": 1}, "held": {"is_safe": true, "since_ns": 1_500_000_000}}],
             "alarms": [{"task": "hot", "active": true, "level": "high", "severity": "error", "value": 81.5, "since_ns": 2_500_000_000_i64},
                 {"task": "cold", "level": "normal", "severity": "notice", "value": null}],
             "readbacks": [{"task": "fan", "compared": 9, "differences": 2, "state": "differs"}]});
-        let snapshot: Scraped = serde_json::from_value(snapshot).unwrap();
-        let text = scrape(Some(&snapshot), Format::Text);
+        let mut totals = Totals::default();
+        let snapshot: Summary = serde_json::from_value(snapshot).unwrap();
+        totals.go_on(&snapshot);
+        let text = scrape(Some(&(snapshot, totals)), Format::Text);
         for line in [
             "hertzd_up 1",
             "hertzd_well 0",

@@ -1,46 +1,41 @@
-//! A snapshot of a running daemon for people. Pure: the JSON that its status socket sends in, text out.
-//!
-//! A daemon of another version may leave out any part: what is missing shows as `?`, or not at all.
+//! A snapshot of a running daemon for people. Pure.
 
-use super::alarms::{AlarmSummary, alarm_lines};
-use super::layout::{self, columns, most_first, short, wrap};
+use super::alarms::alarm_lines;
+use super::layout::{self, columns, count, largest_first, short, wrap};
 use super::readbacks::readback_lines;
-use crate::metrics::{HeldSummary, ReadbackSummary};
+use crate::snapshot::{
+    CoolSummary, Counts, DaemonSummary, GuardSummary, RecordedSummary, Summary, TaskSummary, WindowSummary,
+    WorkerSummary, list,
+};
 use crate::time::{Age, Span};
-use serde::Deserialize;
-use serde_json::Value;
 
 const HEAD: [&str; 9] = ["task", "state", "due", "met", "missed", "1 min", "10 s", "late p99", "last cause"];
 
 /// The snapshot as text of at most 80 columns, ending with a line feed; its first line says whether all is well, and if not,
 /// why. `emphasis` turns on bold and red, for a terminal.
-pub(crate) fn status(snapshot: &Value, emphasis: bool) -> String {
-    let daemon = &snapshot["daemon"];
-    let mut text = sentence(daemon["sentence"].as_str().unwrap_or_default(), snapshot["well"] != false, emphasis);
+pub(crate) fn status(snapshot: &Summary, emphasis: bool) -> String {
+    let none = DaemonSummary::default();
+    let daemon = snapshot.daemon.as_deref().unwrap_or(&none);
+    let mut text = sentence(&daemon.sentence, snapshot.well, emphasis);
     alarms(&mut text, snapshot, emphasis);
     wrap(&mut text, &daemon_line(daemon));
-    for worker in parts(snapshot, "workers") {
+    for worker in &snapshot.workers {
         wrap(&mut text, &worker_line(worker));
     }
-    if let Some(line) = cool_line(snapshot) {
-        wrap(&mut text, &line);
+    if let Some(cool) = &snapshot.cool_threads {
+        wrap(&mut text, &cool_line(cool, snapshot.guard.is_some()));
     }
-    if let Some(line) = guard_line(&snapshot["guard"]) {
+    if let Some(line) = snapshot.guard.as_deref().and_then(guard_line) {
         wrap(&mut text, &line);
     }
     text.push('\n');
-    let tasks: Vec<_> = parts(snapshot, "tasks").collect();
-    let row = |task: &&Value| {
-        (cells(task), task["state"].as_str().is_some_and(|state| !matches!(state, "ticking" | "ended")))
+    let rows: Vec<_> = snapshot.tasks.iter().map(|task| (cells(task), !task.state.is_fine())).collect();
+    columns(&mut text, HEAD.map(String::from), &rows, emphasis);
+    let stalled = |task: &TaskSummary| {
+        snapshot.workers.iter().any(|worker| worker.worker == task.worker && worker.stalled_ns.is_some())
     };
-    columns(&mut text, HEAD.map(String::from), &tasks.iter().map(row).collect::<Vec<_>>(), emphasis);
-    let stalled = |task: &Value| {
-        let mut workers = snapshot["workers"].as_array().into_iter().flatten();
-        workers.any(|worker| worker["worker"] == task["worker"] && worker["stalled_ns"].is_i64())
-    };
-    let mut remarks: Vec<_> = tasks.iter().flat_map(|task| remarks(task, stalled(task))).collect();
-    let readbacks = parts(snapshot, "readbacks").filter_map(|readback| ReadbackSummary::deserialize(readback).ok());
-    remarks.extend(readback_lines(&readbacks.collect::<Vec<_>>()));
+    let mut remarks: Vec<_> = snapshot.tasks.iter().flat_map(|task| remarks(task, stalled(task))).collect();
+    remarks.extend(readback_lines(snapshot.readbacks.as_deref().unwrap_or_default()));
     if !remarks.is_empty() {
         text.push('\n');
     }
@@ -67,157 +62,124 @@ pub(crate) fn sentence(sentence: &str, well: bool, emphasis: bool) -> String {
 }
 
 /// The alarms that are active, or that none is.
-fn alarms(text: &mut String, snapshot: &Value, emphasis: bool) {
-    let Some(alarms) = snapshot["alarms"].as_array() else { return };
-    let alarms: Vec<_> = alarms.iter().filter_map(|alarm| AlarmSummary::deserialize(alarm).ok()).collect();
-    for line in alarm_lines(Some(&alarms)) {
+fn alarms(text: &mut String, snapshot: &Summary, emphasis: bool) {
+    let is_any = snapshot.alarms.iter().flatten().any(|alarm| alarm.active);
+    for line in alarm_lines(snapshot.alarms.as_deref()) {
         let mut wrapped = String::new();
         wrap(&mut wrapped, &line);
-        match emphasis && alarms.iter().any(|alarm| alarm.active) {
+        match emphasis && is_any {
             true => *text += &format!("\x1b[31m{}\x1b[0m\n", wrapped.trim_end()),
             false => *text += &wrapped,
         }
     }
 }
 
-fn parts<'a>(snapshot: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
-    snapshot[name].as_array().into_iter().flatten()
-}
-
-fn daemon_line(daemon: &Value) -> String {
+fn daemon_line(daemon: &DaemonSummary) -> String {
     // Before the first release there is no time to tell.
-    let running = daemon["running_ns"].as_i64().filter(|nanos| *nanos > 0);
+    let running = Some(daemon.running_ns).filter(|nanos| *nanos > 0);
     let running = running.map(|nanos| format!("running for {}, ", Span::from_nanos(nanos))).unwrap_or_default();
-    let ready = if daemon["ready"] == true { "ready" } else { "starting" };
-    let mut line = format!("hertzd {}, process {}, {running}{ready}", word(&daemon["version"]), daemon["pid"]);
-    if let Some(stale) = daemon["stale_ns"].as_i64() {
+    let ready = if daemon.ready { "ready" } else { "starting" };
+    let version = if daemon.version.is_empty() { "?" } else { &daemon.version };
+    let mut line = format!("hertzd {version}, process {}, {running}{ready}", daemon.pid);
+    if let Some(stale) = daemon.stale_ns {
         line += &format!("; all counts are {} old", Span::from_nanos(stale));
     }
-    if let (Some(reloads @ 1..), refused) = (daemon["reloads"].as_u64(), &daemon["reloads_refused"]) {
-        let last = if daemon["last_reload_refused"] == true { "was refused" } else { "succeeded" };
-        line += &format!("; reloads: {reloads}, refused: {refused}, the last one {last}");
+    if daemon.reloads > 0 {
+        let last = if daemon.last_reload_refused { "was refused" } else { "succeeded" };
+        line += &format!("; reloads: {}, refused: {}, the last one {last}", daemon.reloads, daemon.reloads_refused);
     }
-    if daemon["reloads_begun"].as_u64() > daemon["reloads"].as_u64() {
+    if daemon.reloads_begun > daemon.reloads {
         line += "; a reload is under way";
     }
-    if let Some(activity) = daemon["busy"]["activity"].as_str() {
-        line += &format!("; {activity} for {}", age(&daemon["busy"]["since_ns"]));
+    if let Some(busy) = &daemon.busy {
+        line += &format!("; {} for {}", busy.activity, Age(Span::from_nanos(busy.since_ns)));
     }
     line
-}
-
-fn policy(part: &Value) -> String {
-    match part["priority"].as_u64() {
-        Some(priority @ 1..) => format!("{} {priority}", word(&part["policy"])),
-        _ => word(&part["policy"]),
-    }
 }
 
 /// The thread that has safe values written, if it does not have the priority that it asked for.
-fn guard_line(guard: &Value) -> Option<String> {
-    let (granted, asked) = (policy(&guard["granted"]), policy(&guard["asked"]));
-    let reason = guard["refused"][0].as_str().map(|refused| format!(": {refused}")).unwrap_or_default();
-    let differs = guard.is_object() && granted != asked;
-    differs.then(|| format!("thread of safe values: {granted} (asked for {asked}){reason}"))
+fn guard_line(GuardSummary { asked, granted, refused }: &GuardSummary) -> Option<String> {
+    let reason = refused.first().map(|refused| format!(": {refused}")).unwrap_or_default();
+    (granted != asked).then(|| format!("thread of safe values: {granted} (asked for {asked}){reason}"))
 }
 
-/// Where all other threads run, and programs, if a worker is pinned.
-fn cool_line(snapshot: &Value) -> Option<String> {
-    let cool = &snapshot["cool_threads"];
-    let list = |cpus: &Value| {
-        let cpus: Vec<_> = cpus.as_array()?.iter().map(ToString::to_string).collect();
-        Some(cpus.join(", "))
-    };
-    let (cpus, pinned) = (list(&cool["cpus"])?, list(&cool["pinned"])?);
-    let mut line = format!("other threads and programs: on CPU {cpus}");
-    line += &match cool["reason"].as_str() {
-        None => format!(", apart from the workers on CPU {pinned}"),
+/// Where all other threads run, and programs.
+fn cool_line(CoolSummary { cpus, pinned, apart, reason }: &CoolSummary, has_guard: bool) -> String {
+    let mut line = format!("other threads and programs: on CPU {}", list(cpus));
+    line += &match reason {
+        None => format!(", apart from the workers on CPU {}", list(pinned)),
         Some(reason) => format!(", not apart from workers: {reason}"),
     };
-    if cool["apart"] == true && snapshot["guard"].is_object() {
+    if *apart && has_guard {
         line += "; the thread of safe values on any";
-    }
-    Some(line)
-}
-
-fn worker_line(worker: &Value) -> String {
-    let (granted, asked) = (policy(&worker["granted"]), policy(&worker["asked"]));
-    let mut line = format!("worker {}: {granted}", word(&worker["worker"]));
-    if worker["asked"].is_object() && asked != granted {
-        line += &format!(" (asked for {asked})");
-    }
-    if let Some(cpu) = worker["cpu"].as_u64() {
-        line += &format!(" on CPU {cpu}");
-    }
-    let cpus = |part: &'static str| worker[part]["cpus"].as_array().filter(|cpus| !cpus.is_empty());
-    if let (Some(granted), Some(asked)) = (cpus("granted"), cpus("asked"))
-        && granted.iter().any(|cpu| !asked.contains(cpu))
-    {
-        let asked: Vec<_> = asked.iter().map(ToString::to_string).collect();
-        line += &format!(" (asked for CPU {})", asked.join(", "));
-    }
-    let share = |share: &Value| share.as_f64().map(|share| format!("{:.1} %", share * 100.0));
-    if let Some(now) = share(&worker["cpu_share_now"]) {
-        line += &format!(", {now} of a CPU in the last {}", span(&worker["cpu_share_now_ns"]));
-    }
-    if let Some(all) = share(&worker["cpu_share"]) {
-        line += &format!(", {all} since the start");
     }
     line
 }
 
-fn cells(task: &Value) -> [String; HEAD.len()] {
-    let cause = task["last_cause"].as_str().unwrap_or("-");
+fn worker_line(worker: &WorkerSummary) -> String {
+    let mut line = format!("worker {}: {}", worker.worker, worker.granted.policy);
+    if worker.is_otherwise() {
+        line += &format!(" (asked for {})", worker.asked.policy);
+    }
+    if let Some(cpu) = worker.cpu {
+        line += &format!(" on CPU {cpu}");
+    }
+    if worker.is_elsewhere() {
+        line += &format!(" (asked for CPU {})", list(&worker.asked.cpus));
+    }
+    let share = |share: f64| format!("{:.1} %", share * 100.0);
+    if let (Some(now), Some(over)) = (worker.cpu_share_now, worker.cpu_share_now_ns) {
+        line += &format!(", {} of a CPU in the last {}", share(now), Span::from_nanos(over));
+    }
+    line + &format!(", {} since the start", share(worker.cpu_share))
+}
+
+fn cells(task: &TaskSummary) -> [String; HEAD.len()] {
+    let missed = |window: Option<WindowSummary>| window.map_or("?".into(), |window| count(window.missed));
+    let Counts { due, met, missed: all, .. } = task.counts;
+    let late = &task.lateness_ns;
     [
-        word(&task["task"]),
-        word(&task["state"]),
-        count(&task["due"]),
-        count(&task["met"]),
-        count(&task["missed"]),
-        count(&task["last_minute"]["missed"]),
-        count(&task["last_10s"]["missed"]),
-        if task["lateness_ns"]["count"] == 0 { "-".into() } else { span(&task["lateness_ns"]["p99"]) },
-        cause.into(),
+        task.task.clone(),
+        task.state.word().to_owned(),
+        count(due),
+        count(met),
+        count(all),
+        missed(task.last_minute),
+        missed(task.last_10s),
+        if late.count == 0 { "-".into() } else { Span::from_nanos(late.p99).to_string() },
+        task.last_cause.as_deref().unwrap_or("-").to_owned(),
     ]
 }
 
 /// What the table has no room for. While its worker does not advance, what was missed meanwhile is not judged yet.
-fn remarks(task: &Value, stalled: bool) -> Vec<String> {
-    let name = word(&task["task"]);
+fn remarks(task: &TaskSummary, stalled: bool) -> Vec<String> {
+    let name = &task.task;
+    let age = |nanos: i64| Age(Span::from_nanos(nanos));
     let mut lines = Vec::new();
-    if let Some(reason) = task["state_reason"].as_str() {
-        let since = task["state_since_ns"].is_i64().then(|| format!(" for {}", age(&task["state_since_ns"])));
-        lines.push(format!("{name}: {}{}: {reason}", word(&task["state"]), since.unwrap_or_default()));
+    if let Some(reason) = &task.state_reason {
+        let since = task.state_since_ns.map(|since| format!(" for {}", age(since))).unwrap_or_default();
+        lines.push(format!("{name}: {}{since}: {reason}", task.state.word()));
     }
-    if task["missed"].as_u64().is_some_and(|missed| missed > 0) {
-        let numbers = |part: &'static str| {
-            let counts = task[part].as_object().into_iter().flatten();
-            let mut counts: Vec<_> =
-                counts.filter_map(|(name, count)| Some((name.as_str(), count.as_u64()?))).collect();
-            most_first(&mut counts);
-            counts
-        };
-        let blockers: Vec<_> = numbers("blockers").into_iter().map(|(task, _)| task).collect();
+    if task.counts.missed > 0 {
+        let blockers: Vec<_> = largest_first(&task.blockers).into_iter().map(|(task, _)| task).collect();
         let by = |cause: &str| match cause == "blocked" && !blockers.is_empty() {
             true => format!(" by {}", blockers.join(" and ")),
             false if stalled && cause == "unknown" => " so far".into(),
             false => String::new(),
         };
-        let causes = numbers("causes").into_iter().map(|(cause, count)| format!("{count} {cause}{}", by(cause)));
-        let causes = causes.collect::<Vec<_>>().join(", ");
-        let missed = count(&task["missed"]);
-        let last = &task["last_cause_age_ns"];
-        let last = if last.is_i64() { format!("; last cause found {} ago", age(last)) } else { String::new() };
-        lines.push(format!("{name}: missed {missed}: {causes}{last}"));
+        let causes = largest_first(&task.causes).into_iter();
+        let causes =
+            causes.map(|(cause, count)| format!("{count} {cause}{}", by(cause))).collect::<Vec<_>>().join(", ");
+        let last = task.last_cause_age_ns.map(|last| format!("; last cause found {} ago", age(last)));
+        lines.push(format!("{name}: missed {}: {causes}{}", count(task.counts.missed), last.unwrap_or_default()));
     }
-    if let Some(errors @ 1..) = task["errors"].as_u64() {
-        let recent = task["last_10s"]["errors"].as_u64();
-        let recent = recent.map(|recent| format!(", {recent} of them in the last 10 s")).unwrap_or_default();
-        let ticks = if errors == 1 { "tick" } else { "ticks" };
-        lines.push(format!("{name}: {errors} {ticks} failed{recent}"));
+    if task.errors > 0 {
+        let recent = task.last_10s.map(|window| format!(", {} of them in the last 10 s", window.errors));
+        let ticks = if task.errors == 1 { "tick" } else { "ticks" };
+        lines.push(format!("{name}: {} {ticks} failed{}", task.errors, recent.unwrap_or_default()));
     }
-    if let Ok(held) = HeldSummary::deserialize(&task["held"]) {
-        let lasts = Age(Span::from_nanos(held.since_ns));
+    if let Some(held) = &task.held {
+        let lasts = age(held.since_ns);
         let what = match held.is_safe {
             true => format!("another thread has held it at its safe value for {lasts}"),
             false => {
@@ -226,58 +188,40 @@ fn remarks(task: &Value, stalled: bool) -> Vec<String> {
         };
         lines.push(format!("{name}: {what}: {}; that ends when {}", held.why, held.ends));
     }
-    let age = &task["age_ns"];
-    if age.is_object() {
-        let [p50, p99, max] = ["p50", "p99", "max"].map(|part| span(&age[part]));
+    if let Some(age) = &task.age_ns {
+        let [p50, p99, max] = [age.p50, age.p99, age.max].map(Span::from_nanos);
         lines.push(format!("{name}: what it used was {p50} old at p50, {p99} at p99, {max} at most"));
     }
-    if let (Some(late), Some(max_latency)) = (task["late_chains"].as_u64(), task["max_latency_ns"].as_i64()) {
-        let by = task["late_chains_by"].as_object().into_iter().flatten();
-        let mut by: Vec<_> = by.filter_map(|(name, count)| Some((name.as_str(), count.as_u64()?))).collect();
-        most_first(&mut by);
-        lines.push(format!("{name}: {}", layout::late_chains(late, Span::from_nanos(max_latency), &by)));
+    if let Some(latency) = &task.latency {
+        let (late, by) = (latency.late_chains, largest_first(&latency.late_chains_by));
+        lines.push(format!("{name}: {}", layout::late_chains(late, Span::from_nanos(latency.max_latency_ns), &by)));
     }
-    for (value, parts) in task["values"].as_object().into_iter().flatten() {
-        let Some(last) = parts["last"].as_f64() else { continue };
-        let unit = parts["unit"].as_str().filter(|unit| !unit.is_empty()).map(|unit| format!(" {unit}"));
-        let age = parts["age_ns"].as_i64().map(|age| format!(", {} old", Age(Span::from_nanos(age))));
-        let (unit, age) = (unit.unwrap_or_default(), age.unwrap_or_default());
-        lines.push(format!("{name}: {value} {}{unit}{age}", short(last)));
+    for (value, parts) in &task.values {
+        let Some(last) = parts.last else { continue };
+        let unit = if parts.unit.is_empty() { String::new() } else { format!(" {}", parts.unit) };
+        let old = parts.age_ns.map(|old| format!(", {} old", age(old))).unwrap_or_default();
+        lines.push(format!("{name}: {value} {}{unit}{old}", short(last)));
     }
-    let recorded = &task["recorded"];
-    if let (Some(lost), Some(age)) = (recorded["lost"].as_u64(), recorded["lost_age_ns"].as_i64()) {
-        let (path, age) = (word(&recorded["path"]), Age(Span::from_nanos(age)));
-        lines.push(format!("{name}: {path} has lost {lost} rows, blocks or ticks, the last {age} ago"));
+    if let Some((recorded, since)) = task.recorded.as_ref().and_then(|recorded| Some((recorded, recorded.lost_age_ns?)))
+    {
+        let RecordedSummary { path, lost, .. } = recorded;
+        lines.push(format!("{name}: {path} has lost {lost} rows, blocks or ticks, the last {} ago", age(since)));
     }
     lines
 }
 
-fn word(value: &Value) -> String {
-    value.as_str().unwrap_or("?").into()
-}
-
-fn span(nanos: &Value) -> String {
-    nanos.as_i64().map_or("?".into(), |nanos| Span::from_nanos(nanos).to_string())
-}
-
-/// As [`span`], of what is noticed by polling.
-fn age(nanos: &Value) -> String {
-    nanos.as_i64().map_or("?".into(), |nanos| Age(Span::from_nanos(nanos)).to_string())
-}
-
-fn count(value: &Value) -> String {
-    value.as_u64().map_or("?".into(), layout::count)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
+
+    fn status(snapshot: &Value, emphasis: bool) -> String {
+        super::status(&serde_json::from_value(snapshot.clone()).unwrap(), emphasis)
+    }
 
     fn task(name: &str, state: &str, due: u64) -> Value {
         json!({"task": name, "state": state, "due": due, "met": due / 2, "missed": due / 2, "errors": 3,
             "last_10s": {"missed": 999_999, "errors": 2}, "last_minute": {"missed": 9_999_999},
-            "lateness_ns": {"p99": 999_499_999}, "last_cause": "woken-late", "last_cause_age_ns": 3_200_000_000_i64,
+            "lateness_ns": {"count": 9, "p99": 999_499_999}, "last_cause": "woken-late", "last_cause_age_ns": 3_200_000_000_i64,
             "causes": {"blocked": 7, "woken-late": 40}, "blockers": {"log": 2, "report": 5}})
     }
 

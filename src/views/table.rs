@@ -1,8 +1,9 @@
 //! The summary as a table for people. Pure: numbers in, text out.
 
-use super::layout::{columns, late_chains, most_first, short, wrap};
+use super::layout::{columns, largest_first, late_chains, short, wrap};
 use super::readbacks::readback_lines;
-use crate::metrics::{Cause, Distribution, GuardSummary, Summary, TaskSummary, WorkerSummary};
+use crate::metrics::Cause;
+use crate::snapshot::{Counts, Distribution, GuardSummary, Summary, TaskSummary, WorkerSummary};
 use crate::time::Span;
 use std::fmt::Write as _;
 
@@ -10,7 +11,7 @@ const HEAD: [&str; 8] = ["task", "rate", "met", "missed", "late p50", "late p99"
 
 /// The summary as text of at most 80 columns, ending with a line feed. `emphasis` turns on bold and red, for a terminal.
 pub(crate) fn table(summary: &Summary, emphasis: bool) -> String {
-    let rows: Vec<_> = summary.tasks.iter().map(|task| (cells(task), task.missed > 0)).collect();
+    let rows: Vec<_> = summary.tasks.iter().map(|task| (cells(task), task.counts.missed > 0)).collect();
     let mut text = String::new();
     columns(&mut text, HEAD.map(String::from), &rows, emphasis);
     let mut below = String::new();
@@ -46,8 +47,8 @@ fn cells(task: &TaskSummary) -> [String; HEAD.len()] {
     [
         task.task.clone(),
         hertz(&task.rate),
-        task.met.to_string(),
-        task.missed.to_string(),
+        task.counts.met.to_string(),
+        task.counts.missed.to_string(),
         span(late, late.p50),
         span(late, late.p99),
         span(late, late.max),
@@ -71,25 +72,23 @@ fn hertz(rate: &str) -> String {
 }
 
 fn remarks(text: &mut String, task: &TaskSummary) {
-    if task.missed > 0 {
-        let mut blockers: Vec<_> = task.blockers.iter().map(|(task, count)| (task.as_str(), *count)).collect();
+    let Counts { due, missed, skipped, overruns, .. } = task.counts;
+    if missed > 0 {
+        let blockers = largest_first(&task.blockers);
         let one = matches!(blockers[..], [(_, count)] if task.causes.get(Cause::Blocked.word()) == Some(&count));
-        most_first(&mut blockers);
         let blockers: Vec<_> =
             blockers.iter().map(|(task, n)| if one { (*task).to_owned() } else { format!("{task} {n}") }).collect();
         let by = |cause: &str| match (cause == Cause::Blocked.word(), blockers.is_empty()) {
             (true, false) => format!(" by {}", blockers.join(", ")),
             _ => String::new(),
         };
-        let mut causes: Vec<_> = task.causes.iter().map(|(cause, count)| (*cause, *count)).collect();
-        most_first(&mut causes);
-        let causes: String = causes.iter().map(|(cause, count)| format!("; {count} {cause}{}", by(cause))).collect();
-        let (missed, overruns, skipped) = (task.missed, task.overruns, task.skipped);
+        let causes = largest_first(&task.causes).into_iter();
+        let causes: String = causes.map(|(cause, count)| format!("; {count} {cause}{}", by(cause))).collect();
         let plural = if overruns == 1 { "" } else { "s" };
         let _ = writeln!(
             text,
-            "{}: missed {missed} of {} ({overruns} overrun{plural}, {skipped} skipped){causes}",
-            task.task, task.due
+            "{}: missed {missed} of {due} ({overruns} overrun{plural}, {skipped} skipped){causes}",
+            task.task
         );
     }
     if task.errors > 0 {
@@ -110,8 +109,7 @@ fn remarks(text: &mut String, task: &TaskSummary) {
     }
     if let Some(latency) = &task.latency {
         let max_latency = Span::from_nanos(latency.max_latency_ns);
-        let mut by: Vec<_> = latency.late_chains_by.iter().map(|(task, count)| (task.as_str(), *count)).collect();
-        most_first(&mut by);
+        let by = largest_first(&latency.late_chains_by);
         let _ = writeln!(text, "{}: {}", task.task, late_chains(latency.late_chains, max_latency, &by));
     }
     let mut absent = Vec::new();
@@ -141,10 +139,7 @@ fn remarks(text: &mut String, task: &TaskSummary) {
 
 /// Only if it does not have the priority that it asked for.
 fn guard_line(text: &mut String, guard: &GuardSummary) {
-    let [asked, granted] = [guard.asked, guard.granted].map(|of| match of.priority {
-        0 => of.policy.to_owned(),
-        priority => format!("{} {priority}", of.policy),
-    });
+    let GuardSummary { asked, granted, .. } = guard;
     if asked != granted {
         let reason = guard.refused.first().map(|refused| format!(": {refused}")).unwrap_or_default();
         let _ = writeln!(text, "thread of safe values: {granted} (asked for {asked}){reason}");
@@ -153,12 +148,11 @@ fn guard_line(text: &mut String, guard: &GuardSummary) {
 
 fn worker_line(text: &mut String, worker: &WorkerSummary) {
     let granted = &worker.granted;
-    let priority = if granted.priority > 0 { format!(" {}", granted.priority) } else { String::new() };
     let cpu = worker.cpu.map_or(String::new(), |cpu| format!(" on CPU {cpu}"));
     let locked = if granted.memory_locked { "memory locked" } else { "memory not locked" };
     let _ = writeln!(
         text,
-        "worker {}: {}{priority}{cpu}, {locked}; {} wakes, oversleep p50 {} p99 {}; {:.1} % of a CPU, {:.1} % spinning",
+        "worker {}: {}{cpu}, {locked}; {} wakes, oversleep p50 {} p99 {}; {:.1} % of a CPU, {:.1} % spinning",
         worker.worker,
         granted.policy,
         worker.wakes,
@@ -178,7 +172,7 @@ fn worker_line(text: &mut String, worker: &WorkerSummary) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{GrantedSummary, HostSummary, RecordedSummary, RecordsSummary, ValueSummary};
+    use crate::snapshot::{GrantedSummary, HostSummary, Policy, RecordedSummary, RecordsSummary, ValueSummary};
     use std::collections::BTreeMap;
 
     fn task(name: &str, rate: &str, ran: u64, skipped: u64, overruns: u64) -> TaskSummary {
@@ -187,16 +181,19 @@ mod tests {
             task: name.into(),
             worker: "main".into(),
             rate: rate.into(),
-            due: ran + skipped,
-            met: ran - overruns,
-            missed: skipped + overruns,
-            ran,
-            skipped,
-            overruns,
+            counts: Counts {
+                due: ran + skipped,
+                met: ran - overruns,
+                missed: skipped + overruns,
+                pending: None,
+                ran,
+                skipped,
+                overruns,
+            },
             lateness_ns: late.clone(),
             run_ns: late.clone(),
             response_ns: late,
-            causes: if overruns > 0 { BTreeMap::from([("ran-long", overruns)]) } else { BTreeMap::new() },
+            causes: if overruns > 0 { BTreeMap::from([("ran-long".into(), overruns)]) } else { BTreeMap::new() },
             ..TaskSummary::default()
         }
     }
@@ -206,7 +203,11 @@ mod tests {
         let worker = WorkerSummary {
             worker: text("main"),
             cpu: Some(0),
-            granted: GrantedSummary { policy: text("fifo"), priority: 80, memory_locked: true, cpus: vec![0] },
+            granted: GrantedSummary {
+                policy: Policy { name: "fifo".into(), priority: 80 },
+                memory_locked: true,
+                cpus: vec![0],
+            },
             cpu_share: 0.06,
             spin_share: 0.024,
             wakes: 10_379,
@@ -217,19 +218,11 @@ mod tests {
         Summary {
             version: 1,
             well: true,
-            reason: None,
-            shadow: false,
             host: HostSummary { kernel, cpus: 128, preempt, clocksource },
             workers: vec![worker],
             tasks: tasks.into_iter().map(Box::new).collect(),
             records: RecordsSummary { sent: 10_450, dropped: 0 },
-            recordings_ended: Vec::new(),
-            before_reload_dropped: None,
-            flight: None,
-            guard: None,
-            cool_threads: None,
-            readbacks: None,
-            journal: None,
+            ..Summary::default()
         }
     }
 
@@ -250,13 +243,13 @@ mod tests {
     #[test]
     fn what_was_blocked_names_the_blockers() {
         let mut blocked = task("control", "1000/1", 500, 500, 125);
-        blocked.causes = [("blocked", 620), ("preempted", 5)].into();
+        blocked.causes = [("blocked".into(), 620), ("preempted".into(), 5)].into();
         blocked.blockers = [("report".to_owned(), 600), ("log".to_owned(), 20)].into();
         let shown = table(&summary(vec![blocked]), false);
         let line = "control: missed 625 of 1000 (125 overruns, 500 skipped);\n  620 blocked by report 600, log 20; 5 preempted\n";
         assert!(shown.contains(line), "{shown}");
         let mut once = task("control", "1000/1", 997, 2, 1);
-        once.causes = [("blocked", 3)].into();
+        once.causes = [("blocked".into(), 3)].into();
         once.blockers = [("report".to_owned(), 3)].into();
         let shown = table(&summary(vec![once]), false);
         assert!(shown.contains("missed 3 of 999 (1 overrun, 2 skipped); 3 blocked by report\n"), "{shown}");
@@ -273,7 +266,7 @@ mod tests {
     fn it_fits_eighty_columns() {
         let mut long = task(&"n".repeat(64), "1000000/1", 9_999_999_999, 9_999_999_999, 999_999_999);
         long.causes = ["blocked", "own-debt", "page-fault", "preempted", "ran-long", "waited"]
-            .map(|cause| (cause, 99_999))
+            .map(|cause| (cause.into(), 99_999))
             .into();
         long.errors = 3;
         long.values = BTreeMap::from([(

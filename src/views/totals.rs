@@ -4,63 +4,56 @@
 //! from those of its name that reloads have ended, and none is shown lower than it was before: by the clock a release may count as missed
 //! a moment before its tick turns out to be in time, and while a reload is under way what the old task came to is not known yet. Pure.
 
-use super::scraped::{Counts, Scraped, Spans};
-use crate::metrics::BOUNDS;
+use crate::snapshot::{Counts, Summary, Sums, TaskSummary};
 use std::collections::BTreeMap;
 
 /// What was shown last, of one daemon process.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
-    of: Option<(u64, i64)>, // its process, and when it was started
-    tasks: BTreeMap<String, Counts>,
+    of: Option<(u32, i64)>, // its process, and when it was started
+    tasks: BTreeMap<String, Sums>,
 }
 
 impl Totals {
-    /// Makes the counts of all tasks those of all tasks of their names since the daemon started.
-    pub(crate) fn go_on(&mut self, snapshot: &mut Scraped) {
+    /// Makes the counts those of all tasks of their names since the daemon started.
+    pub(crate) fn go_on(&mut self, snapshot: &Summary) {
         let of = snapshot.daemon.as_ref().map(|daemon| (daemon.pid, daemon.started_utc_ns));
         if self.of != of {
             *self = Self { of, tasks: BTreeMap::new() };
         }
         let mut shown = std::mem::take(&mut self.tasks);
-        for task in &mut snapshot.tasks {
-            if let Some(judged) = task.causes_judged.take() {
-                task.counts.causes = judged;
-            }
-            if let Some(before) = task.before_reload.take() {
-                join(&mut task.counts, before, |now, before| now + before, |now, before| now + before);
+        for task in &snapshot.tasks {
+            let mut all = sums(task);
+            if let Some(before) = &task.before_reload {
+                all.join(before, u64::saturating_add, i128::saturating_add);
             }
             if let Some(last) = shown.remove(&task.task) {
-                join(&mut task.counts, last, u64::max, f64::max);
+                all.join(&last, u64::max, i128::max);
             }
             // The others come again with what the daemon says they came to before.
-            self.tasks.insert(task.task.clone(), task.counts.clone());
+            self.tasks.insert(task.task.clone(), all);
         }
     }
-}
 
-fn join(counts: &mut Counts, mut with: Counts, number: fn(u64, u64) -> u64, sum: fn(f64, f64) -> f64) {
-    for (now, with) in counts.numbers_mut().into_iter().zip(with.numbers_mut()) {
-        *now = number(*now, *with);
-    }
-    for (now, with) in counts.spans_mut().into_iter().zip(with.spans_mut()) {
-        *now = joined(now, with, number, sum);
-    }
-    counts.age_ns = match (counts.age_ns.take(), with.age_ns.take()) {
-        (Some(now), Some(with)) => Some(joined(&now, &with, number, sum)),
-        (now, with) => now.or(with),
-    };
-    // What a task without the limit came to before it got one is no count.
-    counts.late_chains = counts.late_chains.map(|now| number(now, with.late_chains.unwrap_or(0)));
-    for (cause, with) in with.causes {
-        let now = counts.causes.entry(cause).or_default();
-        *now = number(*now, with);
+    /// What all tasks of this name came to.
+    pub(super) fn of(&self, task: &str) -> Option<&Sums> {
+        self.tasks.get(task)
     }
 }
 
-fn joined(now: &Spans, with: &Spans, number: fn(u64, u64) -> u64, sum: fn(f64, f64) -> f64) -> Spans {
-    let at_most = BOUNDS.map(|bound| (bound, number(now.at_most(bound), with.at_most(bound))));
-    Spans { count: number(now.count, with.count), sum: sum(now.sum, with.sum), at_most: at_most.into() }
+/// Of a task alone; of its causes those that are judged.
+fn sums(task: &TaskSummary) -> Sums {
+    Sums {
+        counts: Counts { pending: None, ..task.counts },
+        over_budget: task.over_budget,
+        errors: task.errors,
+        late_chains: task.latency.as_ref().map_or(0, |latency| latency.late_chains),
+        causes: task.causes_judged.as_ref().unwrap_or(&task.causes).clone(),
+        lateness_ns: task.lateness_ns.added(),
+        run_ns: task.run_ns.added(),
+        response_ns: task.response_ns.added(),
+        age_ns: task.age_ns.as_ref().map(|age| age.added()),
+    }
 }
 
 #[cfg(test)]
@@ -68,11 +61,10 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn shown(totals: &mut Totals, pid: u64, tasks: Value) -> Scraped {
-        let mut snapshot: Scraped =
-            serde_json::from_value(json!({"daemon": {"pid": pid, "started_utc_ns": 5}, "tasks": tasks})).unwrap();
-        totals.go_on(&mut snapshot);
-        snapshot
+    fn shown(totals: &mut Totals, pid: u32, tasks: Value) -> Option<Sums> {
+        let snapshot = json!({"daemon": {"pid": pid, "started_utc_ns": 5}, "tasks": tasks});
+        totals.go_on(&serde_json::from_value(snapshot).unwrap());
+        totals.of("a").cloned()
     }
 
     fn late(count: u64) -> Value {
@@ -84,30 +76,29 @@ mod tests {
         let mut totals = Totals::default();
         let task =
             |missed, causes| json!({"task": "a", "missed": missed, "causes": causes, "lateness_ns": late(missed)});
-        let first = shown(&mut totals, 7, json!([task(10, json!({"blocked": 10}))]));
-        assert_eq!(first.tasks[0].counts.missed, 10);
+        let first = shown(&mut totals, 7, json!([task(10, json!({"blocked": 10}))])).unwrap();
+        assert_eq!(first.counts.missed, 10);
         // The new task runs, and what the old one came to is not known yet.
-        let under_way = shown(&mut totals, 7, json!([task(1, json!({"unknown": 1}))]));
-        assert_eq!((under_way.tasks[0].counts.missed, under_way.tasks[0].counts.causes["blocked"]), (10, 10));
+        let under_way = shown(&mut totals, 7, json!([task(1, json!({"unknown": 1}))])).unwrap();
+        assert_eq!((under_way.counts.missed, under_way.causes["blocked"]), (10, 10));
         let mut after = task(3, json!({"blocked": 2, "unknown": 1}));
-        after["late_chains"] = 5.into();
+        (after["max_latency_ns"], after["late_chains"]) = (9.into(), 5.into());
         after["age_ns"] = late(3);
         after["before_reload"] = json!({"missed": 12, "late_chains": 2, "causes": {"blocked": 12}, "lateness_ns": late(12), "age_ns": late(4)});
         after["causes_judged"] = json!({"blocked": 2});
-        let after = shown(&mut totals, 7, json!([after]));
-        let counts = &after.tasks[0].counts;
-        assert_eq!((counts.missed, counts.causes["blocked"], counts.late_chains), (15, 14, Some(7)));
-        assert_eq!([1_000, 2_000, 1_000_000_000].map(|bound| counts.lateness_ns.at_most(bound)), [0, 15, 15]);
-        assert_eq!(counts.age_ns.as_ref().map(|ages| (ages.count, ages.sum)), Some((7, 7_000.0)));
-        assert_eq!((counts.lateness_ns.count, counts.lateness_ns.sum), (15, 15_000.0));
+        let all = shown(&mut totals, 7, json!([after])).unwrap();
+        assert_eq!((all.counts.missed, all.causes["blocked"], all.late_chains), (15, 14, 7));
+        assert_eq!([1_000, 2_000, 1_000_000_000].map(|bound| all.lateness_ns.at_most.at(bound)), [0, 15, 15]);
+        assert_eq!(all.age_ns.map(|ages| (ages.count, ages.sum)), Some((7, 7_000)));
+        assert_eq!((all.lateness_ns.count, all.lateness_ns.sum), (15, 15_000));
     }
 
     #[test]
     fn a_daemon_that_was_started_again_begins_from_zero() {
         let mut totals = Totals::default();
         shown(&mut totals, 7, json!([{"task": "a", "missed": 10}]));
-        assert_eq!(shown(&mut totals, 8, json!([{"task": "a", "missed": 1}])).tasks[0].counts.missed, 1);
-        shown(&mut totals, 8, json!([]));
-        assert!(totals.tasks.is_empty(), "a task that is gone takes no memory");
+        let again = shown(&mut totals, 8, json!([{"task": "a", "missed": 1}]));
+        assert_eq!(again.map(|all| all.counts.missed), Some(1));
+        assert_eq!(shown(&mut totals, 8, json!([])), None, "a task that is gone takes no memory");
     }
 }

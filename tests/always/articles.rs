@@ -314,7 +314,7 @@ fn by_configuration(trace: &Trace, overrun: Overrun) -> Vec<Start> {
         Ok(())
     });
     let task = &summary.unwrap().tasks[0];
-    assert_eq!(task.ran, u64::try_from(starts.len()).unwrap());
+    assert_eq!(task.counts.ran, u64::try_from(starts.len()).unwrap());
     starts
 }
 

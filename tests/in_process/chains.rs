@@ -131,7 +131,7 @@ fn the_age_at_the_end_of_a_chain_is_never_told_too_small() {
         [("stamp".to_owned(), ages.count)].into(),
         "the one that measures, not the one between"
     );
-    assert_eq!(last.missed, last.overruns + last.skipped);
+    assert_eq!(last.counts.missed, last.counts.overruns + last.counts.skipped);
     let others = summary.tasks.iter().filter(|task| task.task != "last");
     assert!(others.into_iter().all(|task| task.latency.is_none()));
     let sum: i128 = elapsed.iter().map(|elapsed| i128::from(*elapsed)).sum();
@@ -156,7 +156,7 @@ fn what_an_output_used_is_measured_and_whoever_takes_its_values_inherits_the_age
     );
     let summary = run(&text, zero, &elapsed);
     let of = |name: &str| summary.tasks.iter().find(|task| task.task == name).unwrap();
-    assert!(of("fan").ran > 0 && of("fan").errors == 0, "{:?}", of("fan"));
+    assert!(of("fan").counts.ran > 0 && of("fan").errors == 0, "{:?}", of("fan"));
     let (fan, seen) = (of("fan").age_ns.as_deref(), of("seen").age_ns.as_deref().expect("a chain ends there"));
     let fan = fan.expect("it acts, whoever takes its values");
     let elapsed = elapsed.lock().unwrap();

@@ -97,7 +97,7 @@ impl Daemon {
             });
             let ended = run_daemon(load, &options, Connections { requests: asked, ..Connections::default() });
             let outcome = ended.map_err(|failure| failure.to_string())?;
-            Ok(outcome.summary.tasks.iter().map(|task| (task.task.clone(), task.ran, task.errors)).collect())
+            Ok(outcome.summary.tasks.iter().map(|task| (task.task.clone(), task.counts.ran, task.errors)).collect())
         });
         Self { mode, text, loads, requests, thread }
     }

@@ -5,7 +5,8 @@
 
 use super::Stop;
 use crate::config::{Config, duration_text, suggestion};
-use crate::metrics::{Cause, RecordedSummary, RecordsSummary, Summary, TaskSummary, ValueSummary};
+use crate::metrics::Cause;
+use crate::snapshot::{Counts, RecordedSummary, RecordsSummary, Summary, TaskSummary, ValueSummary};
 use clap::Args;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -255,8 +256,9 @@ fn subject_and_number(path: &str) -> Result<(Subject, Number), String> {
 fn numbers_of_task() -> Vec<Number> {
     let value = ValueSummary { last: Some(0.0), min: Some(0.0), max: Some(0.0), unit: String::new(), age_ns: None };
     let task = TaskSummary {
+        counts: Counts { pending: Some(0), ..Counts::default() },
         latency: Some(Box::default()),
-        causes: Cause::ALL.map(|cause| (cause.word(), 0)).into(),
+        causes: Cause::ALL.map(|cause| (cause.word().into(), 0)).into(),
         blockers: BTreeMap::from([("TASK".into(), 0)]),
         values: BTreeMap::from([("VALUE".into(), value)]),
         recorded: Some(RecordedSummary::default()),

@@ -304,7 +304,7 @@ pub(in crate::cli) fn progress(progress: Progress, of: Option<Span>) {
     let Progress { elapsed, totals } = progress;
     let elapsed = elapsed.max(Span::ZERO).seconds();
     let of = of.map_or_else(String::new, |of| format!(" of {:.1} s", of.seconds()));
-    let (ticks, missed, worst) = (totals.ticks, totals.overruns + totals.skipped, totals.worst);
+    let (ticks, missed, worst) = (totals.counts.ran, totals.counts.overruns + totals.counts.skipped, totals.worst);
     draw(&format!("{elapsed:.1} s{of}  {ticks} ticks  {missed} missed  latest by {worst}"));
 }
 

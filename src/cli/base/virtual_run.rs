@@ -5,6 +5,7 @@ use super::App;
 use super::latency;
 use crate::config::{Config, Facts, Problems};
 use crate::daemon::{Graph, Models, SimulateOptions, SimulatedTick, Simulation};
+use crate::snapshot::Counts;
 use crate::time::Span;
 
 /// What [`App::simulate`] has run.
@@ -123,14 +124,9 @@ impl App {
         let simulation = Simulation { config: &config, options, models: &Models::default(), graph: &graph };
         // Only what keeps the ticks could fail, and it does not.
         let tasks = simulation.play(&mut keep).map(|summary| summary.tasks).unwrap_or_default();
-        let counts = tasks.iter().map(|task| VirtualCounts {
-            task: task.task.to_string(),
-            due: task.due,
-            met: task.met,
-            missed: task.missed,
-            ran: task.ran,
-            skipped: task.skipped,
-            overruns: task.overruns,
+        let counts = tasks.iter().map(|task| {
+            let Counts { due, met, missed, ran, skipped, overruns, .. } = task.counts;
+            VirtualCounts { task: task.task.clone(), due, met, missed, ran, skipped, overruns }
         });
         let tasks = counts.collect();
         Ok(VirtualRun { ticks, tasks })

@@ -4,13 +4,13 @@ use crate::cli::Stop;
 use crate::cli::running::read_once_it_can;
 use crate::cli::socket::SocketArg;
 use crate::config::Config;
-use crate::daemon::{Change, DaemonSummary, Diff, Keys, Sections};
+use crate::daemon::{Change, Diff, Keys, RunningDaemon, Sections};
 use std::fmt::Write as _;
 use std::path::Path;
 
 /// A daemon that runs, and how a configuration differs from what it runs.
 pub(super) struct Against {
-    running: DaemonSummary,
+    running: RunningDaemon,
     new: Sections,
     diff: Diff,
 }
@@ -24,7 +24,7 @@ impl Against {
     }
 
     pub(super) fn process(&self) -> u32 {
-        self.running.pid
+        self.running.daemon.pid
     }
 
     /// Whether a reload would open what this task uses.
@@ -34,7 +34,7 @@ impl Against {
 
     /// What a reload would do to each section, and whether it would read this configuration at all.
     pub(super) fn describe(&self, config: &Config) -> String {
-        let (pid, version) = (self.running.pid, &self.running.version);
+        let (pid, version) = (self.running.daemon.pid, &self.running.daemon.version);
         let mut text = format!("\nA reload of process {pid} would do this:\n");
         // Writing to a String does not fail.
         for (what, changes, old, new) in [
@@ -47,7 +47,7 @@ impl Against {
                 let _ = writeln!(text, "  {what} {name} {change}{why}");
             }
         }
-        let read = self.running.files.first().map(Path::new);
+        let read = self.running.daemon.files.first().map(Path::new);
         let given = config.files.first().map(|file| &**file);
         let same =
             |a: &Path, b: &Path| a == b || a.canonicalize().ok().is_some_and(|a| b.canonicalize().ok() == Some(a));

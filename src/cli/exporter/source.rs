@@ -3,10 +3,11 @@
 //! A daemon that hangs holds up that thread alone: a scrape waits for a limited time, and then says that there was no answer.
 
 use super::super::socket::who_may;
+use crate::snapshot::Summary;
 use crate::sys::clock::KernelClock;
 use crate::sys::limited;
 use crate::time::{Clock, Instant, Span};
-use crate::views::{self, Format, Scraped, Totals};
+use crate::views::{self, Format, Totals};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -21,10 +22,10 @@ const FRESH: Span = Span::from_millis(200);
 const ANSWERED_WITHIN: Span = Span::from_millis(2_500);
 const SCRAPED_WITHIN: Span = Span::from_seconds(3);
 
-/// A snapshot, or that there is none, and its text in each form once that is asked for.
+/// A snapshot and what its tasks came to in all, or that there is none, and its text in each form once that is asked for.
 #[derive(Default)]
 struct Shown {
-    snapshot: Option<Scraped>,
+    snapshot: Option<(Summary, Totals)>,
     text: OnceLock<Arc<str>>,
     open_metrics: OnceLock<Arc<str>>,
 }
@@ -121,9 +122,9 @@ fn answer_all(socket: &Path, shared: &Shared, asked: &Receiver<()>, say: fn(&str
                 }
             }
         }
-        let snapshot = snapshot.ok().map(|mut snapshot| {
-            totals.go_on(&mut snapshot);
-            snapshot
+        let snapshot = snapshot.ok().map(|snapshot| {
+            totals.go_on(&snapshot);
+            (snapshot, totals.clone())
         });
         let shown = Arc::new(Shown { snapshot, ..Shown::default() });
         let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -134,7 +135,7 @@ fn answer_all(socket: &Path, shared: &Shared, asked: &Receiver<()>, say: fn(&str
 }
 
 /// One snapshot.
-fn fetch(socket: &Path) -> io::Result<Scraped> {
+fn fetch(socket: &Path) -> io::Result<Summary> {
     let clock = KernelClock::monotonic();
     let stream = UnixStream::connect(socket)?;
     let end = clock.now() + ANSWERED_WITHIN;
@@ -163,10 +164,10 @@ fn fetch(socket: &Path) -> io::Result<Scraped> {
     if text.is_empty() {
         return Err(io::Error::other("it closes connections, as one does that is starting or stopping"));
     }
-    let snapshot: Scraped = serde_json::from_slice(&text)?;
+    let snapshot: Summary = serde_json::from_slice(&text)?;
     match snapshot {
-        Scraped { error: Some(why), .. } => Err(io::Error::other(format!("it cannot answer yet: {why}"))),
-        Scraped { daemon: None, .. } => Err(io::Error::other("what it sends is not from hertzd")),
+        Summary { error: Some(why), .. } => Err(io::Error::other(format!("it cannot answer yet: {why}"))),
+        Summary { daemon: None, .. } => Err(io::Error::other("what it sends is not from hertzd")),
         snapshot => Ok(snapshot),
     }
 }

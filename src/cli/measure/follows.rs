@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 /// Whether some CPU was measured without the policy that was asked for.
 pub(super) fn not_realtime(measured: &Measured) -> bool {
-    measured.cpus.iter().any(|cpu| cpu.granted.policy != "fifo")
+    measured.cpus.iter().any(|cpu| cpu.granted.policy.name != "fifo")
 }
 
 pub(super) fn recommendation(lines: &mut String, measured: &Measured) {
@@ -72,12 +72,12 @@ fn which_tail(lines: &mut String, measured: &Measured, recommendation: &Recommen
             lines,
             "{verdict} {}, and {} of {} missed, with spin = \"auto\", for {} of the CPU; {}, and {} of {} missed, with spin = \"off\", for {}.",
             late(auto),
-            auto.missed,
-            auto.due,
+            auto.counts.missed,
+            auto.counts.due,
             share(auto),
             late(off),
-            off.missed,
-            off.due,
+            off.counts.missed,
+            off.counts.due,
             share(off)
         );
     }

@@ -5,6 +5,7 @@ use super::words::{hertz, list, percent, ratio};
 use crate::measure::{
     BEYOND, Comparison, Condition, CpuMeasured, Measured, Quantity, Rounds, Spread, Ticks, Verdict, needed,
 };
+use crate::snapshot::Counts;
 use crate::time::Span;
 use crate::views::{columns, wrap};
 use std::fmt::Write as _;
@@ -50,9 +51,8 @@ fn head(lines: &mut String, measured: &Measured) {
     );
     let mut granted: Vec<(String, Vec<usize>)> = Vec::new();
     for CpuMeasured { cpu, granted: own, .. } in &measured.cpus {
-        let priority = if own.priority > 0 { format!(" {}", own.priority) } else { String::new() };
         let pinned = if own.pinned { "" } else { ", not pinned" };
-        let what = format!("{}{priority}{pinned}", own.policy);
+        let what = format!("{}{pinned}", own.policy);
         match granted.iter_mut().find(|(known, _)| *known == what) {
             Some((_, cpus)) => cpus.push(*cpu),
             None => granted.push((what, vec![*cpu])),
@@ -127,7 +127,7 @@ fn ticks(text: &mut String, measured: &Measured, emphasis: bool) {
     let mut lost = Vec::new();
     for (cpu, condition) in conditions(measured) {
         for ticks in &condition.ticks {
-            let Ticks { spin, due, missed, lateness_ns: late, .. } = ticks;
+            let Ticks { spin, counts: Counts { due, missed, .. }, lateness_ns: late, .. } = ticks;
             let share = |nanos: i64| percent(ratio(nanos, ticks.elapsed_ns));
             rows.push((
                 [

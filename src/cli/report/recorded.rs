@@ -83,7 +83,7 @@ mod told {
     use crate::recording::{Bin as Stretch, Digest, Digested, Miss as Found, PastTask, TaskDigest, Why, Whys};
     use crate::report::{
         Bin, Counts, Kind, Miss, Run, SecondOfTask, SecondTick, Source, Spread, Task, Told, WORST, WORST_SECOND_TICKS,
-        WorstSecond,
+        WorstSecond, largest_first,
     };
     use crate::time::Span;
     use std::cmp::Reverse;
@@ -123,16 +123,6 @@ mod told {
 
     fn told(digest: &Digest, task: &TaskDigest, width: Span) -> Task {
         let tally = &task.tally;
-        let counts = Counts {
-            due: tally.due(),
-            met: tally.ticks - tally.overruns,
-            missed: tally.missed(),
-            pending: 0,
-            ran: tally.ticks,
-            skipped: tally.skipped,
-            overruns: tally.overruns,
-            errors: None,
-        };
         let known = Cause::ALL.into_iter().map(|cause| (cause.word().to_owned(), tally.causes[cause.index()]));
         let blocked = tally.causes[Cause::Blocked.index()];
         let by = tally.blockers.iter().map(|(by, count)| (by.to_string(), *count));
@@ -142,7 +132,7 @@ mod told {
             worker: None,
             rate: None,
             state: None,
-            counts,
+            counts: Counts { releases: tally.counts, errors: None },
             causes: largest_first(known.chain([(NOT_RECORDED.to_owned(), tally.without_cause())])),
             blockers: match tally.blockers.values().sum::<u64>() == blocked {
                 true => Told::Known(largest_first(by)),
@@ -158,19 +148,13 @@ mod told {
         let lateness = stretch.lateness.distribution();
         Bin {
             begin_ns,
-            due: stretch.ticks + stretch.skipped,
-            missed: stretch.missed(),
-            ticks: stretch.ticks,
+            due: stretch.counts.due,
+            missed: stretch.counts.missed,
+            ticks: stretch.counts.ran,
             p50_ns: lateness.p50,
             p99_ns: lateness.p99,
             max_ns: lateness.max,
         }
-    }
-
-    fn largest_first(counts: impl Iterator<Item = (String, u64)>) -> Vec<(String, u64)> {
-        let mut counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
-        counts.sort_by_key(|(_, count)| Reverse(*count));
-        counts
     }
 
     fn worst(digest: &Digest, began: i64) -> Vec<Miss> {
@@ -226,8 +210,8 @@ mod told {
 
     fn worst_second(second: &FoundSecond, began: i64) -> WorstSecond {
         let tasks: Vec<_> = second.ticks.tasks.iter().map(|task| of_second(task, second.from)).collect();
-        let due_and_missed = second.ticks.tasks.iter().map(PastTask::due_and_missed);
-        WorstSecond { begin_ns: second.from - began, missed: due_and_missed.map(|(_, missed)| missed).sum(), tasks }
+        let missed = second.ticks.tasks.iter().map(|task| task.counts().missed).sum();
+        WorstSecond { begin_ns: second.from - began, missed, tasks }
     }
 
     fn of_second(task: &PastTask, from: i64) -> SecondOfTask {

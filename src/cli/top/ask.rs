@@ -5,9 +5,9 @@
 
 use super::super::Stop;
 use super::super::socket::{SocketArg, ask};
+use crate::snapshot::Summary;
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
-use crate::top::Snapshot;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(super) const PATIENCE: Span = Span::from_seconds(10);
 pub(super) enum Heard {
     /// It asks now.
     Asks,
-    Answer(Result<Snapshot, Stop>),
+    Answer(Result<Box<Summary>, Stop>),
     /// It has ended, which it does only by a panic.
     Nothing,
 }

@@ -8,7 +8,7 @@ use super::cpu_places::{Allowed, AllowedCpus, Places, Role, both, sorted};
 use super::running::Running;
 use super::running_set::RunningSet;
 use crate::config::Scheduling;
-use crate::metrics::CoolSummary;
+use crate::snapshot::CoolSummary;
 use crate::sys::thread;
 use crate::time::{Instant, Span};
 use std::collections::BTreeMap;

@@ -19,7 +19,7 @@ use crate::daemon::metrics::metrics_thread::{MetricsThread, NewWorker};
 use crate::daemon::outputs::guard_thread::GuardThread;
 use crate::kinds::process::Relays;
 use crate::log;
-use crate::metrics::Progress;
+use crate::snapshot;
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
 use crate::worker::{Ended, WorkerEnd};
@@ -300,7 +300,7 @@ impl RunningSet {
 fn log_ended(task: Option<&String>, counts: &Counts) {
     let Some(task) = task else { return };
     let Counts { ran, skipped, overruns, errors, .. } = *counts;
-    let Progress { due, met, missed, .. } = Progress::finished(*counts);
+    let snapshot::Counts { due, met, missed, .. } = snapshot::Counts::of(ran, skipped, overruns);
     let outcome = log::outcome(due, overruns, skipped);
     info!(task, due, met, missed, ran, skipped, overruns, errors, "{task}: ended by the reload; {outcome}");
 }

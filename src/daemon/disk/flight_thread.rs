@@ -6,7 +6,7 @@
 use crate::daemon::metrics::flight_feed::{self, FlightFeed, FlightState, Handed};
 use crate::daemon::patience::Patience;
 use crate::flight::{FLIGHT, FlightFile, Introduction, Known, Packed, RECORD};
-use crate::metrics::FlightSummary;
+use crate::snapshot::FlightSummary;
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::dir::Dir;
 use crate::sys::host::Host;

@@ -6,7 +6,8 @@ use crate::daemon::busy::Busy;
 use crate::daemon::change::running::Running;
 use crate::daemon::change::running_set::RunningSet;
 use crate::daemon::watch::stall::{Stall, StallLooks};
-use crate::metrics::{Ailment, MissSummary, RecentMiss, Summary, TaskHealth, TaskState, TaskSummary, WindowSummary};
+use crate::metrics::{Ailment, RecentMiss, TaskHealth};
+use crate::snapshot::{MissSummary, Summary, TaskState, TaskSummary};
 use crate::time::{Instant, Span};
 use crate::worker::Activity;
 
@@ -15,7 +16,7 @@ const SOON: Span = Span::from_seconds(1);
 
 fn miss_summary(miss: &RecentMiss, age: Span) -> MissSummary {
     MissSummary {
-        cause: miss.cause.word(),
+        cause: miss.cause.word().into(),
         by: miss.by.as_deref().map(str::to_owned),
         missed: miss.count,
         tick: miss.tick,
@@ -26,12 +27,10 @@ fn miss_summary(miss: &RecentMiss, age: Span) -> MissSummary {
 
 /// Enters how a task is doing into its summary.
 pub(crate) fn show(summary: &mut TaskSummary, running: &Running, id: u32, health: &TaskHealth, looks: StallLooks) {
-    let TaskHealth { short, long, ailment, misses, late_chains, .. } = health;
-    let [of_short, of_long] = late_chains.map_or([None; 2], |late| late.map(Some));
-    summary.last_10s = Some(WindowSummary { late_chains: of_short, ..(*short).into() });
-    summary.last_minute = Some(WindowSummary { late_chains: of_long, ..(*long).into() });
+    let TaskHealth { short, long, ailment, misses, .. } = health;
+    (summary.last_10s, summary.last_minute) = (Some(*short), Some(*long));
     if let Some((last, age)) = misses.first() {
-        (summary.last_cause, summary.last_cause_age_ns) = (Some(last.cause.word()), Some(age.nanos()));
+        (summary.last_cause, summary.last_cause_age_ns) = (Some(last.cause.word().into()), Some(age.nanos()));
     }
     summary.last_misses = misses.iter().map(|(miss, age)| miss_summary(miss, *age)).collect();
     let stall = running.stall(looks).filter(|_| !summary.disabled);
@@ -120,10 +119,7 @@ pub(crate) fn sentence(summary: &Summary, glance: Glance, starting: Option<Strin
     if tasks == 0 {
         return "well: no task has begun".into();
     }
-    let workers = summary.workers.iter().map(|worker| {
-        let (name, policy, priority) = (&worker.worker, &worker.granted.policy, worker.granted.priority);
-        if priority == 0 { format!("{name} {policy}") } else { format!("{name} {policy} {priority}") }
-    });
+    let workers = summary.workers.iter().map(|worker| format!("{} {}", worker.worker, worker.granted.policy));
     let workers = workers.collect::<Vec<_>>().join(", ");
     let s = if tasks == 1 { "" } else { "s" };
     let seconds = Span::from_nanos(span).seconds();

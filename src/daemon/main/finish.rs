@@ -8,7 +8,8 @@ use crate::daemon::metrics::metrics_thread::View;
 use crate::daemon::plan;
 use crate::daemon::watch::notices;
 use crate::log;
-use crate::metrics::{Summary, TaskHealth, TaskSnapshot, TaskSummary};
+use crate::metrics::{TaskHealth, TaskSnapshot};
+use crate::snapshot::{Counts, Summary};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::notify;
@@ -144,8 +145,8 @@ fn what_is_shown(set: &RunningSet) -> View {
 
 /// The last entry of a run: what became of all releases of the tasks in its summary.
 fn log_end(summary: &Summary) {
-    let sum = |of: fn(&TaskSummary) -> u64| summary.tasks.iter().map(|task| of(task)).sum::<u64>();
-    let (due, met, missed) = (sum(|task| task.due), sum(|task| task.met), sum(|task| task.missed));
-    let (ticks, overruns, skipped) = (sum(|task| task.ran), sum(|task| task.overruns), sum(|task| task.skipped));
+    let sum = |of: fn(&Counts) -> u64| summary.tasks.iter().map(|task| of(&task.counts)).sum::<u64>();
+    let (due, met, missed) = (sum(|all| all.due), sum(|all| all.met), sum(|all| all.missed));
+    let (ticks, overruns, skipped) = (sum(|all| all.ran), sum(|all| all.overruns), sum(|all| all.skipped));
     info!(due, met, missed, ticks, overruns, skipped, "stopped: {}", log::outcome(due, overruns, skipped));
 }

@@ -9,7 +9,7 @@ use crate::daemon::change::running_set::{RunningSet, Threads};
 use crate::daemon::metrics::metrics_thread::View;
 use crate::daemon::metrics::views::Views;
 use crate::daemon::watch::stall::StallLooks;
-use crate::metrics::{Summary, TaskSummary};
+use crate::snapshot::{Summary, TaskSummary};
 use crate::sys::host::Host;
 use crate::time::Instant;
 

@@ -11,7 +11,7 @@ use super::finish::{self, Outcome, TICK_PATIENCE};
 use super::present::present;
 use super::reloads::Reloads;
 use super::status_socket::StatusSocket;
-use super::summary::{self, Answer, BusySummary, DaemonSummary, Snapshot};
+use super::summary::{self, Answer, RunningDaemon, Snapshot};
 use crate::daemon::busy::LongWait;
 use crate::daemon::change::cool_cpus::CoolCpus;
 use crate::daemon::change::loader::Loader;
@@ -24,7 +24,7 @@ use crate::daemon::watch::cpu_limit::CpuLimit;
 use crate::daemon::watch::notices::{self, ServiceNotices};
 use crate::daemon::watch::stall::StallLooks;
 use crate::kinds::output::Reopened;
-use crate::metrics::{Summary, is_troubled};
+use crate::snapshot::{BusySummary, DaemonSummary, Summary, is_troubled};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::notify;
@@ -320,9 +320,9 @@ impl Daemon<'_> {
         let now = KernelClock::monotonic().now();
         let Self { host, set, threads, cool, views, reloads, faults, ending, .. } = self;
         let changes = (reloads, ending);
-        let (summary, sentence) =
+        let (mut summary, sentence) =
             present(host, set, threads, cool, views, self.stall_looks(), faults, changes, now, |_| true);
-        let alarms = summary::alarms(view.alarms.as_deref(), set, now);
+        summary.alarms = summary::alarms(view.alarms.as_deref(), set, now);
         let daemon = DaemonSummary {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -342,10 +342,10 @@ impl Daemon<'_> {
                 .builder
                 .busy()
                 .map(|busy| BusySummary { activity: busy.activity, since_ns: (now - busy.since).nanos().max(0) }),
-            sections: self.set.sections.clone(),
             sentence,
         };
-        Answer::Snapshot(Box::new(Snapshot { summary, alarms, daemon }))
+        let daemon = RunningDaemon { daemon, sections: self.set.sections.clone() };
+        Answer::Snapshot(Box::new(Snapshot { summary, daemon }))
     }
 }
 

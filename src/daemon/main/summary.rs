@@ -15,16 +15,16 @@ use crate::daemon::plan::TaskTerms;
 use crate::daemon::watch::stall::StallLooks;
 use crate::kinds::alarm::{AlarmState, Level};
 use crate::log::journal;
-use crate::metrics::{
-    AskedSummary, Cause, ClockStepSummary, EndedRecordingSummary, GrantedSummary, HostSummary, JournalSummary,
-    LatencySummary, Progress, RecordsSummary, Spans, Summary, TaskSnapshot, TaskState, TaskSummary, WorkerSummary,
-    trouble, trouble_now,
-};
+use crate::metrics::{Cause, Progress, Spans, TaskSnapshot};
 use crate::recording::{OutputState, PastLoss};
+use crate::snapshot::{
+    AlarmSummary, AskedSummary, ClockStepSummary, DaemonSummary, EndedRecordingSummary, GrantedSummary, HostSummary,
+    JournalSummary, LatencySummary, Policy, RecordsSummary, Summary, TaskState, TaskSummary, WorkerSummary, trouble,
+    trouble_now,
+};
 use crate::sys::host::Host;
 use crate::sys::thread;
 use crate::time::{Instant, Span};
-use crate::views::AlarmSummary;
 use crate::worker::{Report, WorkerEnd};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,63 +49,18 @@ pub(crate) struct Snapshot {
     /// The summary so far.
     #[serde(flatten)]
     pub summary: Summary,
-    /// The alarms, by task; absent without any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) alarms: Option<Vec<AlarmSummary>>,
     /// The daemon itself.
-    pub daemon: DaemonSummary,
+    pub daemon: RunningDaemon,
 }
 
-/// The daemon itself, as the status socket shows it.
+/// The daemon itself, and what a reload compares.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct DaemonSummary {
-    /// Its process.
-    pub pid: u32,
-    /// Its version.
-    pub version: String,
-    /// When it started, in nanoseconds since 1970 in UTC by the clock of that time; 0: it does not say.
-    #[serde(default)]
-    pub(crate) started_utc_ns: i64,
-    /// The files its configuration was read from; none for the embedded one.
-    pub files: Vec<String>,
-    /// Time since the epoch, in nanoseconds.
-    pub running_ns: i64,
-    /// All workers have run their first tick.
-    pub ready: bool,
-    /// Reloads that are over, refused ones included.
-    pub reloads: u64,
-    /// Reloads that have begun so far; one more than `reloads` while one is under way.
-    #[serde(default)]
-    pub(crate) reloads_begun: u64,
-    /// Another reload was requested, and begins after the one that is under way.
-    #[serde(default)]
-    pub(crate) reload_pending: bool,
-    /// Age of the counts and histograms: the metrics thread is held up. `None`: they are current.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) stale_ns: Option<i64>,
-    /// Reloads that were refused.
-    pub reloads_refused: u64,
-    /// The outcome of the latest reload, for people; empty before the first.
-    pub last_reload: String,
-    /// The latest reload was refused.
-    pub last_reload_refused: bool,
-    /// What a start, a reload or the end of tasks is waiting for; `None`: for nothing.
-    #[serde(default)]
-    pub busy: Option<BusySummary>,
-    /// Whether all is well, and why not, in one sentence; else what runs.
-    #[serde(default)]
-    pub sentence: String,
+pub(crate) struct RunningDaemon {
+    /// The daemon itself.
+    #[serde(flatten)]
+    pub daemon: DaemonSummary,
     /// The sections that run, by name.
     pub sections: Arc<Sections>,
-}
-
-/// What the daemon is doing beside its tasks.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct BusySummary {
-    /// For people.
-    pub activity: String,
-    /// For how long, in nanoseconds.
-    pub since_ns: i64,
 }
 
 /// What a worker has used.
@@ -139,8 +94,6 @@ pub(crate) fn summary(
     let mut summary = Summary {
         version: 1,
         well: true,
-        reason: None,
-        shadow: false,
         host: HostSummary {
             kernel: host.kernel.clone(),
             cpus: host.cpus,
@@ -150,13 +103,9 @@ pub(crate) fn summary(
         workers,
         tasks: tasks.collect(),
         recordings_ended,
-        before_reload_dropped: None,
         records,
         journal: (journal.sent + journal.lost > 0).then_some(journal),
-        flight: None,
-        guard: None,
-        cool_threads: None,
-        readbacks: None,
+        ..Summary::default()
     };
     let clauses = if runs { trouble_now(&summary) } else { trouble(&summary) };
     summary.object(clauses);
@@ -171,41 +120,34 @@ pub(crate) fn task_summary(
     snapshot: &TaskSnapshot,
     output: Option<OutputState>,
 ) -> TaskSummary {
-    let Progress { counts, due, met, missed, pending } = progress;
+    let Progress { shown, counts } = progress;
     let mut causes = snapshot.causes.clone();
     // The counts know of every release; the causes miss those of which there is no record, or none yet.
-    let unexplained = missed.saturating_sub(causes.values().sum());
+    let unexplained = counts.missed.saturating_sub(causes.values().sum());
     // Nothing but the clock tells of what a disabled task misses while it runs.
-    let open = if counts.disabled { missed - counts.skipped - counts.overruns } else { 0 };
+    let open = if shown.disabled { progress.open() } else { 0 };
     let open = open.saturating_sub(causes.get(Cause::Disabled.word()).copied().unwrap_or(0));
     let disabled = unexplained.min(open);
     for (cause, count) in [(Cause::Disabled, disabled), (Cause::Unknown, unexplained - disabled)] {
         if count > 0 {
-            *causes.entry(cause.word()).or_default() += count;
+            *causes.entry(cause.word().into()).or_default() += count;
         }
     }
     let Spans { lateness, run, response, age, .. } = snapshot.spans();
     let latency = terms.max_latency.map(|most| {
-        let late = snapshot.late_chains.clone().unwrap_or_default();
-        let (max_latency_ns, late_chains, late_chains_by) = (most.nanos(), late.all, late.by);
-        Box::new(LatencySummary { max_latency_ns, late_chains, late_chains_by })
+        let none = || Box::new(LatencySummary { max_latency_ns: most.nanos(), ..LatencySummary::default() });
+        snapshot.latency.clone().unwrap_or_else(none)
     });
     let (values, recorded) = output.map(|output| (output.values, output.recorded)).unwrap_or_default();
     TaskSummary {
         task: terms.name.clone(),
         worker: worker.into(),
         rate: terms.rate.to_string(),
-        state: if counts.disabled { TaskState::Disabled } else { TaskState::Ticking },
-        due,
-        met,
-        missed,
-        pending,
-        ran: counts.ran,
-        skipped: counts.skipped,
-        overruns: counts.overruns,
-        over_budget: counts.over_budget,
-        errors: counts.errors,
-        disabled: counts.disabled,
+        state: if shown.disabled { TaskState::Disabled } else { TaskState::Ticking },
+        counts,
+        over_budget: shown.over_budget,
+        errors: shown.errors,
+        disabled: shown.disabled,
         lateness_ns: lateness,
         run_ns: run,
         response_ns: response,
@@ -372,7 +314,7 @@ fn worker_summary(
     WorkerSummary {
         worker: running.config.name.clone(),
         cpu: if let [cpu] = granted.cpus[..] { Some(cpu) } else { None },
-        clock: running.config.clock.word(),
+        clock: running.config.clock.word().into(),
         clock_steps: running.clock.as_ref().map_or(0, |clock| clock.steps),
         clock_step: running
             .clock
@@ -380,8 +322,7 @@ fn worker_summary(
             .and_then(|clock| clock.latest)
             .map(|step| ClockStepSummary { by_ns: step.by.nanos(), age_ns: (now - step.at).nanos().max(0) }),
         granted: GrantedSummary {
-            policy: granted.policy.into(),
-            priority: granted.priority,
+            policy: Policy { name: granted.policy.into(), priority: granted.priority },
             memory_locked,
             cpus: granted.cpus.clone(),
         },
@@ -406,11 +347,11 @@ pub(crate) fn target_affordable(config: &WorkerConfig, fell_short: bool) -> Opti
 
 /// What a worker asks for.
 pub(crate) fn asked(config: &WorkerConfig) -> AskedSummary {
-    let (policy, priority) = match config.scheduling {
+    let (name, priority) = match config.scheduling {
         Scheduling::Fifo { priority } => ("fifo", priority),
         Scheduling::Rr { priority } => ("rr", priority),
         Scheduling::Deadline { .. } => ("deadline", 0),
         Scheduling::Other => ("other", 0),
     };
-    AskedSummary { policy, priority, cpus: config.cpus.clone() }
+    AskedSummary { policy: Policy { name: name.into(), priority }, cpus: config.cpus.clone() }
 }

@@ -1,7 +1,8 @@
 //! What the metrics thread answers to a look at its counts. Plain values.
 
 use crate::kinds::alarm::AlarmState;
-use crate::metrics::{BeforeReloadDropped, Distribution, TaskSnapshot};
+use crate::metrics::TaskSnapshot;
+use crate::snapshot::{BeforeReloadDropped, Distribution};
 use std::collections::BTreeMap;
 
 /// How much a look takes in.

@@ -3,7 +3,7 @@
 //! Each thread asks for itself. What the kernel says of it now is read where it is shown; nothing waits.
 
 use crate::log::Message;
-use crate::metrics::{GuardSummary, ThreadPolicySummary};
+use crate::snapshot::{GuardSummary, Policy};
 use crate::sys::grant::{self, Privilege};
 use crate::sys::thread::{self, ThreadId, helper, set_fifo};
 use crate::worker::Refusal;
@@ -107,14 +107,13 @@ impl GuardGrant {
     pub(crate) fn summary(&self) -> Option<GuardSummary> {
         let guard = *self.guard.get()?;
         let asked = |priority| match priority {
-            0 => ThreadPolicySummary { policy: "other", priority },
-            _ => ThreadPolicySummary { policy: "fifo", priority },
+            0 => Policy { name: "other".into(), priority },
+            _ => Policy { name: "fifo".into(), priority },
         };
         // What the kernel does not say is not known to be granted.
-        let granted =
-            thread::scheduling_of(guard).map_or(ThreadPolicySummary { policy: "unknown", priority: 0 }, |now| {
-                ThreadPolicySummary { policy: now.policy, priority: now.priority }
-            });
+        let granted = thread::scheduling_of(guard).map_or(Policy { name: "unknown".into(), priority: 0 }, |now| {
+            Policy { name: now.policy.into(), priority: now.priority }
+        });
         let refused = Refused::of_number(self.refused.load(Ordering::Relaxed)).map(Refused::text);
         Some(GuardSummary {
             asked: asked(self.wanted.load(Ordering::Relaxed)),

@@ -1,7 +1,7 @@
 //! What the summary of an output says while another thread than its task holds its target. Pure but for what the guard shows; nothing waits.
 
-use crate::metrics::{HeldSummary, TaskState, TaskSummary};
 use crate::safety::{Guard, HeldFor};
+use crate::snapshot::{HeldSummary, TaskState, TaskSummary};
 use crate::time::Instant;
 
 /// Enters since when, why, and what ends it; and what is in force now, which the task has not come to say.

@@ -1,7 +1,7 @@
 //! What came of reading the target of an output back, so far. Pure: time comes in as a value.
 
-use crate::metrics::ReadbackSummary;
 use crate::safety::{Lapse, Reading};
+use crate::snapshot::ReadbackSummary;
 use crate::time::{Age, Instant, Span};
 
 /// The readings of one output's target.

@@ -7,8 +7,8 @@
 use super::readback_record::{News, Record};
 use super::spare_threads::SpareThreads;
 use crate::log::Message;
-use crate::metrics::ReadbackSummary;
 use crate::safety::{Guard, ReadBack, Reading};
+use crate::snapshot::ReadbackSummary;
 use crate::sys::clock::KernelClock;
 use crate::sys::thread::helper;
 use crate::time::{Clock, Instant, Span};

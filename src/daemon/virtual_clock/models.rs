@@ -7,9 +7,9 @@ mod values;
 pub(crate) use values::{RecordedValues, played_at};
 
 use crate::config::{Config, TaskConfig};
-use crate::metrics::PastSummary;
 use crate::recording::{Past, PastTask};
 use crate::sim::{Oversleeps, Runs};
+use crate::snapshot::{Counts, PastSummary};
 use crate::sys::limited;
 use crate::time::{Instant, Span};
 use json::{OnCpu, Written, from_json, together};
@@ -172,7 +172,7 @@ impl Models {
 
     /// What the recording that is replayed tells of a task.
     pub(super) fn as_recorded(&self, task: &str) -> Option<PastSummary> {
-        let (due, missed) = self.replay.as_ref()?.task(task)?.due_and_missed();
+        let Counts { due, missed, .. } = self.replay.as_ref()?.task(task)?.counts();
         Some(PastSummary { due, missed })
     }
 

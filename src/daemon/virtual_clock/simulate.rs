@@ -11,11 +11,10 @@ use crate::channels::{Counts, Sent};
 use crate::config::{Config, TaskConfig};
 use crate::daemon::main::summary::{Used, asked, summary, target_affordable, task_summary};
 use crate::daemon::plan::{self, Epoch, TaskTerms, Window};
-use crate::metrics::{
-    GrantedSummary, Metrics, Progress, RecordsSummary, Summary, TaskSummary, WorkerFacts, WorkerSummary,
-};
+use crate::metrics::{Metrics, Progress, WorkerFacts};
 use crate::pacing::Sleeps;
 use crate::sim::{NeverPreempted, Scripted, SimClock};
+use crate::snapshot::{GrantedSummary, Policy, RecordsSummary, Summary, TaskSummary, WorkerSummary};
 use crate::sys::host::Host;
 use crate::time::{Instant, NANOS_PER_SECOND, Span};
 use crate::worker::{Control, Report, Runner, Slot, TaskSet};
@@ -210,27 +209,18 @@ impl Simulation<'_> {
             let (cpu_share, spin_share) = used.shares();
             WorkerSummary {
                 worker: config.workers[index].name.clone(),
-                cpu: None,
-                clock: config.workers[index].clock.word(),
-                clock_steps: 0,
-                clock_step: None,
+                clock: config.workers[index].clock.word().into(),
                 granted: GrantedSummary {
-                    policy: "virtual".into(),
-                    priority: 0,
-                    memory_locked: false,
-                    cpus: Vec::new(),
+                    policy: Policy { name: "virtual".into(), priority: 0 },
+                    ..GrantedSummary::default()
                 },
-                refused: Vec::new(),
                 asked: asked(&config.workers[index]),
-                stalled_ns: None,
-                cpu_share_now: None,
-                cpu_share_now_ns: None,
-                spin_share_now: None,
                 cpu_share,
                 spin_share,
                 spin_target_affordable: target_affordable(&config.workers[index], fell_short),
                 wakes,
                 oversleep_ns: metrics.oversleep(index),
+                ..WorkerSummary::default()
             }
         };
         let workers = reports.iter().enumerate().map(worker).collect();

@@ -4,6 +4,7 @@ use super::*;
 use crate::channels::{Outcome, TickError};
 use crate::metrics::*;
 use crate::pacing::Rate;
+use crate::snapshot::Causes;
 use proptest::prelude::*;
 
 #[test]
@@ -26,12 +27,12 @@ fn what_dropped_records_missed_is_reported_with_an_unknown_cause() {
     let [EventKind::Missed(missed)] = &told[..] else { panic!("{told:?}") };
     assert_eq!((missed.overruns, missed.skipped), (3, 9));
     assert_eq!(missed.within, Span::ZERO, "the last record says nothing of when these came up");
-    let causes: BTreeMap<_, _> = missed.causes().map(|(cause, count)| (cause.word(), count)).collect();
+    let causes: Causes = missed.causes().map(|(cause, count)| (cause.word().into(), count)).collect();
     // The record that came in had no evidence.
     assert_eq!((causes["disabled"], causes["unknown"]), (4, 3 + 5));
     assert_eq!(causes.values().sum::<u64>(), missed.count());
     let totals = metrics.totals();
-    assert_eq!((metrics.snapshot(0).causes, totals.skipped, totals.overruns), (causes, 9, 3));
+    assert_eq!((metrics.snapshot(0).causes, totals.counts.skipped, totals.counts.overruns), (causes, 9, 3));
 }
 
 #[test]
@@ -40,7 +41,7 @@ fn what_a_step_of_the_clock_took_past_the_end_was_stalled() {
     metrics.add_task(0, TaskFacts::at(Rate::new(1_000, 1).unwrap()));
     let (oldest, jumped) = (Span::from_seconds(3_600), Span::from_seconds(3_600));
     metrics.take_given_up(0, GivenUp { task: 0, count: 700, oldest, at: Instant::ZERO, jumped, disabled: false });
-    assert_eq!(metrics.snapshot(0).causes, BTreeMap::from([("stalled", 700)]));
+    assert_eq!(metrics.snapshot(0).causes, Causes::from([("stalled".into(), 700)]));
 }
 
 /// As a reload that renames a task does, again and again.
@@ -55,7 +56,7 @@ fn tasks_that_are_renamed_for_ever_take_no_more_memory() {
     let dropped = metrics.before_reload_dropped().unwrap();
     assert!(dropped.names >= 3_000 - 2_048 && dropped.due == 2 * dropped.names, "{dropped:?}");
     metrics.add_task(3_000, TaskFacts { name: "t2999".into(), ..TaskFacts::at(Rate::new(1_000, 1).unwrap()) });
-    assert_eq!(metrics.snapshot(3_000).before.unwrap().due, 2, "the latest is kept");
+    assert_eq!(metrics.snapshot(3_000).before.unwrap().counts.due, 2, "the latest is kept");
 }
 
 fn at(millis: i64) -> Instant {
@@ -104,13 +105,13 @@ fn what_a_disabled_task_misses_is_reported_as_it_comes_and_no_release_twice() {
             metrics.drains_at(now);
             metrics.sample(0, now);
             let sum = add(reported(&mut metrics, now, false));
-            let due = metrics.health(0, now).progress;
+            let due = metrics.health(0, now).progress.counts;
             let behind = due.missed - sum;
             // The last seconds are still to come.
             assert!(behind <= rate.num() * 5 && (half_seconds < 10 || sum > 0), "{sum} of {due:?}");
             assert_eq!(
                 metrics.snapshot(0).causes.get("disabled").copied().unwrap_or(0),
-                sum.max(metrics.totals().skipped)
+                sum.max(metrics.totals().counts.skipped)
             );
         }
         // The worker ends: what it has given up in all, of which most is known.
@@ -120,7 +121,7 @@ fn what_a_disabled_task_misses_is_reported_as_it_comes_and_no_release_twice() {
         metrics.take_given_up(0, GivenUp { task: 0, count, oldest, at: end, jumped: Span::ZERO, disabled: true });
         metrics.take_counts(0, &Counts { skipped: count, ..counts });
         assert_eq!(add(reported(&mut metrics, end, true)), count);
-        assert_eq!(metrics.snapshot(0).causes, BTreeMap::from([("disabled", count)]));
+        assert_eq!(metrics.snapshot(0).causes, Causes::from([("disabled".into(), count)]));
         assert!((10..=22).contains(&reports), "{reports}");
         assert!(time <= oldest + Span::from_seconds(1), "the reports cover {time}");
     }
@@ -226,6 +227,6 @@ fn the_number_of_a_task_that_has_ended_is_known_no_more_and_its_place_is_empty()
         assert_eq!((metrics.knows(ended), metrics.knows(next)), (false, true));
         metrics.take(&plain(ended), &mut NoAccuser);
         assert_eq!(metrics.snapshot(next).spans().run.count, 9);
-        assert_eq!(metrics.totals().ticks, 9 * u64::from(next));
+        assert_eq!(metrics.totals().counts.ran, 9 * u64::from(next));
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::metrics::{Cause, Histogram};
 use crate::recording::content::{RecordedTick, Whys};
+use crate::snapshot::Counts;
 use crate::time::Span;
 use std::collections::BTreeMap;
 
@@ -11,11 +12,8 @@ const WORST: usize = 10;
 /// Counts, causes and histograms of the ticks of one task.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
-    pub(crate) ticks: u64,
-    /// Of these, how many ended after their deadline.
-    pub(crate) overruns: u64,
-    /// Releases that were given up, as the ticks say.
-    pub(crate) skipped: u64,
+    /// As far as the ticks say.
+    pub(crate) counts: Counts,
     /// Releases between ticks of which neither a tick nor one that was skipped tells: their ticks were lost.
     pub(crate) unrecorded: u64,
     /// How often the index of the tick began again, as after a reload that changed the task.
@@ -47,9 +45,7 @@ pub(crate) struct Known {
 impl Default for Tally {
     fn default() -> Self {
         Self {
-            ticks: 0,
-            overruns: 0,
-            skipped: 0,
+            counts: Counts::of(0, 0, 0),
             unrecorded: 0,
             restarts: 0,
             causes: [0; Cause::ALL.len()],
@@ -66,18 +62,9 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Releases that came up, as far as the recording tells.
-    pub(crate) fn due(&self) -> u64 {
-        self.ticks + self.skipped
-    }
-
-    pub(crate) fn missed(&self) -> u64 {
-        self.overruns + self.skipped
-    }
-
     /// Missed releases without a cause in the recording.
     pub(crate) fn without_cause(&self) -> u64 {
-        self.missed().saturating_sub(self.causes.iter().sum())
+        self.counts.missed.saturating_sub(self.causes.iter().sum())
     }
 
     /// Enters the next tick, released at `at`.
@@ -101,9 +88,7 @@ impl Tally {
             }
             None => {}
         }
-        self.ticks += 1;
-        self.overruns += count(&whys.overrun);
-        self.skipped += skipped_before + after;
+        self.counts.enter(1, skipped_before + after, count(&whys.overrun));
         for why in whys.iter() {
             if let Some(cause) = why.cause {
                 self.causes[cause.index()] += why.count;
@@ -163,9 +148,7 @@ impl Worst {
 /// A stretch of time.
 #[derive(Clone, Debug)]
 pub(crate) struct Bin {
-    pub(crate) ticks: u64,
-    pub(crate) overruns: u64,
-    pub(crate) skipped: u64,
+    pub(crate) counts: Counts,
     pub(crate) lateness: Histogram,
     pub(crate) run: Histogram,
 }
@@ -173,27 +156,20 @@ pub(crate) struct Bin {
 impl Default for Bin {
     fn default() -> Self {
         let (lateness, run) = (Histogram::new(1), Histogram::new(1));
-        Self { ticks: 0, overruns: 0, skipped: 0, lateness, run }
+        Self { counts: Counts::default(), lateness, run }
     }
 }
 
 impl Bin {
-    pub(crate) fn missed(&self) -> u64 {
-        self.overruns + self.skipped
-    }
-
     pub(super) fn enter(&mut self, tick: &RecordedTick) {
-        self.ticks += 1;
-        self.overruns += u64::from(tick.overrun().is_some());
-        self.skipped += tick.skipped;
+        self.counts.enter(1, tick.skipped, tick.overrun().is_some().into());
         self.lateness.add(tick.lateness);
         self.run.add(tick.response - tick.lateness);
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        self.ticks += other.ticks;
-        self.overruns += other.overruns;
-        self.skipped += other.skipped;
+        let Counts { ran, skipped, overruns, .. } = other.counts;
+        self.counts.enter(ran, skipped, overruns);
         self.lateness.merge(&other.lateness);
         self.run.merge(&other.run);
     }

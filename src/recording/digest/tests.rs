@@ -142,7 +142,12 @@ fn agree(path: &Path) -> u64 {
         let tally = &task.tally;
         let causes = Cause::ALL.into_iter().map(|cause| (cause.word().to_owned(), tally.causes[cause.index()]));
         let causes = causes.filter(|(_, count)| *count > 0).collect();
-        assert_eq!((tally.ticks, tally.overruns, tally.skipped, causes), counted[&task.name], "{}", task.name);
+        assert_eq!(
+            (tally.counts.ran, tally.counts.overruns, tally.counts.skipped, causes),
+            counted[&task.name],
+            "{}",
+            task.name
+        );
         // Where the file ends between a tick and the cause of its overrun.
         assert!(tally.without_cause() == 0 || tally.without_cause() == 1 && read.cut_off);
         assert!(tally.worst.iter().map(|miss| miss.worst).is_sorted_by(|a, b| a >= b));
@@ -150,11 +155,23 @@ fn agree(path: &Path) -> u64 {
         let bins: Vec<_> = digest.bins(task).collect();
         assert!(bins.len() <= 240 && bins.iter().all(|(at, _)| (0..240).contains(at)));
         bins.iter().for_each(|(_, bin)| sum.add(bin));
-        let of_bins = (sum.ticks, sum.overruns, sum.skipped, sum.lateness.count(), sum.lateness.distribution().max);
-        let of_all = (tally.ticks, tally.overruns, tally.skipped, tally.ticks, tally.lateness.distribution().max);
+        let of_bins = (
+            sum.counts.ran,
+            sum.counts.overruns,
+            sum.counts.skipped,
+            sum.lateness.count(),
+            sum.lateness.distribution().max,
+        );
+        let of_all = (
+            tally.counts.ran,
+            tally.counts.overruns,
+            tally.counts.skipped,
+            tally.counts.ran,
+            tally.lateness.distribution().max,
+        );
         assert_eq!(of_bins, of_all, "{}", task.name);
     }
-    digest.tasks.iter().map(|task| task.tally.ticks).sum()
+    digest.tasks.iter().map(|task| task.tally.counts.ran).sum()
 }
 
 #[test]
@@ -190,7 +207,7 @@ fn parts_of_a_recording_add_up_to_the_whole() {
     (0..300).for_each(|_| run.round(5, 1_100));
     run.recording.finish().unwrap();
     let part = |from, length| digest(&path, Part { from, length }, &mut |_, _| {});
-    let ticks = |read: &Digested| read.digest.tasks.iter().map(|task| task.tally.ticks).sum::<u64>();
+    let ticks = |read: &Digested| read.digest.tasks.iter().map(|task| task.tally.counts.ran).sum::<u64>();
     let minute = Span::from_seconds(60);
     // 330 s.
     let parts: Vec<_> = (0..6).map(|n| ticks(&part(Span::from_seconds(60 * n), minute).unwrap())).collect();
@@ -218,7 +235,7 @@ fn a_recording_that_says_that_more_is_missing_than_can_be_counted_is_read() {
         };
         tally.enter(&tick, at);
     }
-    assert_eq!((tally.ticks, tally.restarts, tally.unrecorded), (4, 1, u64::MAX));
+    assert_eq!((tally.counts.ran, tally.restarts, tally.unrecorded), (4, 1, u64::MAX));
 }
 
 #[test]
@@ -278,9 +295,9 @@ fn a_reader_of_a_long_recording_keeps_few_bins() {
     recording.finish().unwrap();
     let digested = read(&path).unwrap();
     let [task] = &digested.digest.tasks[..] else { panic!("one task") };
-    assert_eq!((task.tally.ticks, task.tally.grid), (n, (n - 1, (n.cast_signed() - 1) * 1_000_000)));
+    assert_eq!((task.tally.counts.ran, task.tally.grid), (n, (n - 1, (n.cast_signed() - 1) * 1_000_000)));
     let (_, width) = digested.digest.bins_from().unwrap();
-    let bins: Vec<_> = digested.digest.bins(task).map(|(at, bin)| (at, bin.ticks)).collect();
+    let bins: Vec<_> = digested.digest.bins(task).map(|(at, bin)| (at, bin.counts.ran)).collect();
     assert_eq!((width, bins.len()), (Span::from_seconds(1), 240));
     assert!(bins.iter().zip(0..).all(|(bin, at)| *bin == (at, 1_000)), "{bins:?}");
     // The second that is read back has the ticks of one second.

@@ -26,12 +26,12 @@ impl Sections<'_> {
         ];
         table_begin(out, "Ages", "How old what each task used was", &head);
         for (task, ages) in with_ages.iter().take(self.detail.rows) {
-            let of = |nanos: i64| if ages.age_ns.count > 0 { span(nanos) } else { "none".into() };
+            let of = |nanos: i64| if ages.age_ns.all.count > 0 { span(nanos) } else { "none".into() };
             let cells = [
-                grouped(ages.age_ns.count),
-                of(ages.age_ns.p50),
-                of(ages.age_ns.p99),
-                of(ages.age_ns.max),
+                grouped(ages.age_ns.all.count),
+                of(ages.age_ns.all.p50),
+                of(ages.age_ns.all.p99),
+                of(ages.age_ns.all.max),
                 ages.max_latency_ns.map_or("no limit".into(), span),
                 ages.late_chains.map_or("no limit".into(), grouped),
             ];

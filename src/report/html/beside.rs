@@ -164,13 +164,13 @@ impl Beside<'_> {
                 out,
                 "<tr data-pair=\"{}\" data-due-a=\"{}\" data-due-b=\"{}\" data-missed-a=\"{}\" data-missed-b=\"{}\"><th scope=\"row\">{}</th>",
                 Text(&a.task),
-                a.counts.due,
-                b.counts.due,
-                a.counts.missed,
-                b.counts.missed,
+                a.counts.releases.due,
+                b.counts.releases.due,
+                a.counts.releases.missed,
+                b.counts.releases.missed,
                 Name(&a.task)
             );
-            let (one, other) = (&a.counts, &b.counts);
+            let (one, other) = (&a.counts.releases, &b.counts.releases);
             let cells = [
                 grouped(one.due),
                 grouped(other.due),

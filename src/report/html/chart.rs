@@ -4,6 +4,7 @@
 
 use super::axis::{Decades, Seconds, count_decade, decade, instant};
 use crate::report::model::{Bin, Spread};
+use crate::snapshot::Distribution;
 use std::fmt::Write as _;
 
 /// The least time on an axis: what is less is drawn there.
@@ -90,7 +91,7 @@ fn axis_y(out: &mut String, frame: &Frame, marks: impl Iterator<Item = (String, 
 fn bars(out: &mut String, frame: &Frame, (across, up): (Decades, Decades), spread: &Spread, class: &str) {
     let _ = write!(out, "<path class=\"{class}\" d=\"");
     for (edge, count) in &spread.histogram {
-        let right = if spread.steps == 3 { (*edge).min(spread.max) } else { *edge };
+        let right = if spread.steps == 3 { (*edge).min(spread.all.max) } else { *edge };
         let left = lower(*edge, spread.steps).min(right);
         let (left, right) = (frame.x(across.place(left)), frame.x(across.place(right)));
         // One value is a bar too: half a decade above the axis where 1 is its end.
@@ -104,13 +105,10 @@ fn bars(out: &mut String, frame: &Frame, (across, up): (Decades, Decades), sprea
 pub(super) fn histogram(out: &mut String, words: &Words<'_>, spreads: &[&Spread], of: &str) {
     let frame = Frame { top: 18.0, bottom: 158.0 };
     open(out, words, "chart", WIDTH, 192.0);
-    let ends =
-        |end: fn(&Spread) -> i64| spreads.iter().filter(|spread| spread.count > 0).map(move |spread| end(spread));
-    let across = Decades::around(
-        ends(|spread| spread.min).min().unwrap_or(0),
-        ends(|spread| spread.max).max().unwrap_or(0),
-        LEAST,
-    );
+    let ends = |end: fn(&Distribution) -> i64| {
+        spreads.iter().filter(|spread| spread.all.count > 0).map(move |spread| end(&spread.all))
+    };
+    let across = Decades::around(ends(|all| all.min).min().unwrap_or(0), ends(|all| all.max).max().unwrap_or(0), LEAST);
     let most = spreads.iter().flat_map(|spread| &spread.histogram).map(|(_, count)| *count).max().unwrap_or(1);
     // The axis begins at half a count, so that a single one can be seen; places are of twice the count.
     let up = Decades::around(1, i64::try_from(most.saturating_mul(2)).unwrap_or(i64::MAX), 1);

@@ -14,7 +14,7 @@ impl Sections<'_> {
         let tasks = self.ordered();
         *out += "<div class=\"many\">\n";
         for (index, task) in tasks.iter().take(self.detail.histograms).enumerate() {
-            let Some(spread) = task.lateness_ns.known().filter(|spread| spread.count > 0) else {
+            let Some(spread) = task.lateness_ns.known().filter(|spread| spread.all.count > 0) else {
                 let why = task.lateness_ns.why_not().unwrap_or("No release of it has a lateness.");
                 let _ = write!(out, "<div><h3>{}</h3><p class=\"untold\">{}</p></div>", Name(&task.task), Text(why));
                 continue;
@@ -71,7 +71,7 @@ impl Sections<'_> {
                     "Latest by {}, in the stretch from {} on. {} missed in all.",
                     span(bin.max_ns),
                     span(bin.begin_ns),
-                    grouped(task.counts.missed)
+                    grouped(task.counts.releases.missed)
                 )
             });
             let _ = write!(out, "<figure><figcaption>{name}</figcaption>");

@@ -67,7 +67,7 @@ impl Sections<'_> {
             );
         }
         table_end(out);
-        let missed: Vec<_> = self.ordered().into_iter().filter(|task| task.counts.missed > 0).collect();
+        let missed: Vec<_> = self.ordered().into_iter().filter(|task| task.counts.releases.missed > 0).collect();
         table_begin(
             out,
             "Causes by task",
@@ -95,7 +95,7 @@ impl Sections<'_> {
                 out,
                 "<tr><th scope=\"row\">{}</th><td class=\"n\">{}</td><td>{}</td><td>{blockers}</td></tr>",
                 Name(&task.task),
-                grouped(task.counts.missed),
+                grouped(task.counts.releases.missed),
                 causes.join(", ")
             );
         }

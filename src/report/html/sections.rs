@@ -5,6 +5,7 @@ use super::table::{rate, rest, table_begin, table_end, told};
 use super::text::{Name, Text, span, utc};
 use crate::report::model::{Kind, Run, Spread, Task, Told};
 use crate::report::verdict::{grouped, own_verdict, share, verdict};
+use crate::snapshot::{Distribution, list};
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 
@@ -21,8 +22,8 @@ impl Sections<'_> {
     /// The tasks, those that missed most first, then the latest.
     pub(super) fn ordered(&self) -> Vec<&Task> {
         let mut tasks: Vec<_> = self.run.tasks.iter().collect();
-        let latest = |task: &Task| task.lateness_ns.known().map_or(0, |spread| spread.max);
-        tasks.sort_by_key(|task| Reverse((task.counts.missed, latest(task))));
+        let latest = |task: &Task| task.lateness_ns.known().map_or(0, |spread| spread.all.max);
+        tasks.sort_by_key(|task| Reverse((task.counts.releases.missed, latest(task))));
         tasks
     }
 
@@ -34,7 +35,7 @@ impl Sections<'_> {
             Kind::FlightFile => "the flight file",
             Kind::Recording => "the recording",
         };
-        let missed = run.tasks.iter().any(|task| task.counts.missed > 0);
+        let missed = run.tasks.iter().any(|task| task.counts.releases.missed > 0);
         let class = match run.well {
             Some(true) => "ok",
             Some(false) => "not",
@@ -115,16 +116,14 @@ impl Sections<'_> {
             ],
         );
         for worker in workers.iter().take(WORKERS) {
-            let policy =
-                |policy: &str, priority: u64| if priority > 0 { format!("{policy} {priority}") } else { policy.into() };
-            let mut granted = Text(&policy(&worker.policy, worker.priority)).to_string();
+            let mut granted = Text(&worker.policy.to_string()).to_string();
             if let Some(asked) = &worker.asked {
                 granted += &format!(" <strong class=\"bad\">(asked for {})</strong>", Text(asked));
             }
             let cpus = match &worker.cpus {
                 None => "not told".into(),
                 Some(cpus) if cpus.is_empty() => "not pinned".into(),
-                Some(cpus) => cpus.iter().take(16).map(u64::to_string).collect::<Vec<_>>().join(", "),
+                Some(cpus) => list(&cpus[..cpus.len().min(16)]),
             };
             let memory = match worker.memory_locked {
                 None => "not told",
@@ -178,8 +177,9 @@ impl Sections<'_> {
             ],
         );
         for task in self.run.tasks.iter().take(self.detail.rows) {
-            let counts = &task.counts;
-            let errors = counts.errors.map_or("not told".into(), grouped);
+            let counts = &task.counts.releases;
+            let pending = counts.pending.unwrap_or(0);
+            let errors = task.counts.errors.map_or("not told".into(), grouped);
             let _ = write!(
                 out,
                 "<tr data-task=\"{}\" data-due=\"{}\" data-met=\"{}\" data-missed=\"{}\" data-pending=\"{}\" data-ran=\"{}\" data-skipped=\"{}\" data-overruns=\"{}\"{}><th scope=\"row\">{}</th>",
@@ -187,7 +187,7 @@ impl Sections<'_> {
                 counts.due,
                 counts.met,
                 counts.missed,
-                counts.pending,
+                pending,
                 counts.ran,
                 counts.skipped,
                 counts.overruns,
@@ -200,10 +200,10 @@ impl Sections<'_> {
             numbers.iter().for_each(|number| _ = write!(out, "<td class=\"n\">{number}</td>"));
             let missed = [grouped(counts.missed), share(counts.missed, counts.due)];
             missed.iter().for_each(|number| _ = write!(out, "<td class=\"n miss\">{number}</td>"));
-            let numbers = [grouped(counts.skipped), grouped(counts.overruns), grouped(counts.pending), errors];
+            let numbers = [grouped(counts.skipped), grouped(counts.overruns), grouped(pending), errors];
             numbers.iter().for_each(|number| _ = write!(out, "<td class=\"n\">{number}</td>"));
-            let of = |told: &Told<Spread>, which: fn(&Spread) -> i64| match told.known() {
-                Some(spread) if spread.count > 0 => span(which(spread)),
+            let of = |told: &Told<Spread>, which: fn(&Distribution) -> i64| match told.known() {
+                Some(spread) if spread.all.count > 0 => span(which(&spread.all)),
                 Some(_) => "none".into(),
                 None => "not told".into(),
             };

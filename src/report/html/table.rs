@@ -83,11 +83,11 @@ pub(super) fn told<'a, T>(out: &mut String, told: &'a Told<T>) -> Option<&'a T> 
 pub(super) fn describe(spread: &Spread) -> String {
     format!(
         "{} values: half at most {}, 99\u{A0}% at most {}, 99.9\u{A0}% at most {}, all at most {}.",
-        grouped(spread.count),
-        span(spread.p50),
-        span(spread.p99),
-        span(spread.p99_9),
-        span(spread.max)
+        grouped(spread.all.count),
+        span(spread.all.p50),
+        span(spread.all.p99),
+        span(spread.all.p99_9),
+        span(spread.all.max)
     )
 }
 

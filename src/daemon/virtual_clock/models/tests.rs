@@ -4,8 +4,8 @@ use super::super::simulate::{SimulateOptions, Simulation};
 use super::super::virtual_tasks::Graph;
 use super::*;
 use crate::config::{Facts, Kinds};
-use crate::metrics::Summary;
 use crate::recording::PastTick;
+use crate::snapshot::Summary;
 
 const RECORDED: &str = "[task.a]\nkind = \"load\"\nrate = 100\nrun = \"1us\"\n";
 
@@ -57,7 +57,8 @@ fn a_replay_of_the_same_configuration_is_what_was_recorded() {
     // But for the policy: release 3 was skipped when it was recorded, and here it runs late, as long as the tick before it.
     let (dropped, other) = replayed(&format!("{RECORDED}overrun = \"drop\"\n"), past());
     assert_eq!(dropped, [(0, 0, 2), (1, 10, 13), (2, 20, 34), (4, 40, 44), (5, 53, 58), (6, 60, 66)]);
-    let missed = |summary: &Summary| (summary.tasks[0].due, summary.tasks[0].missed, summary.tasks[0].as_recorded);
+    let missed =
+        |summary: &Summary| (summary.tasks[0].counts.due, summary.tasks[0].counts.missed, summary.tasks[0].as_recorded);
     let as_recorded = Some(PastSummary { due: 7, missed: 2 });
     assert_eq!((missed(&summary), missed(&other)), ((7, 3, as_recorded), (7, 2, as_recorded)));
 }

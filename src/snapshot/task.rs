@@ -1,13 +1,15 @@
 //! The part of the [summary](super::Summary) that each task has. Fields are only ever added.
 
-use super::Distribution;
-use super::before::BeforeReload;
-use super::window::{Tally, Window};
+use super::counts::{Causes, Counts};
+use super::distribution::Distribution;
+use super::few::few;
+use super::sums::Sums;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The state of a task.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TaskState {
     /// It ticks, or ticked until the end.
@@ -23,10 +25,34 @@ pub enum TaskState {
     Disabled,
     /// While the run ends: its worker has ended, and its counts are final.
     Ended,
+    /// The word of a daemon of another version.
+    #[serde(untagged)]
+    Other(String),
 }
 
-/// The result of one task. `ran + skipped = due`, and `met + missed + pending = due`; `causes` add up to `missed`.
-#[derive(Clone, Debug, Default, Serialize)]
+impl TaskState {
+    /// The word for it in every output.
+    pub(crate) fn word(&self) -> &str {
+        match self {
+            Self::Ticking => "ticking",
+            Self::Stalled => "stalled",
+            Self::Failing => "failing",
+            Self::Waiting => "waiting",
+            Self::Disabled => "disabled",
+            Self::Ended => "ended",
+            Self::Other(word) => word,
+        }
+    }
+
+    /// Whether a task in it is as it should be: one that a later version adds is not known to be.
+    pub(crate) fn is_fine(&self) -> bool {
+        matches!(self, Self::Ticking | Self::Ended)
+    }
+}
+
+/// The result of one task. `causes` add up to `missed`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TaskSummary {
     /// Its name.
     pub task: String,
@@ -48,20 +74,9 @@ pub struct TaskSummary {
     /// While another thread holds the target of an output, as its task cannot: since when, why, and what ends it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<Box<HeldSummary>>,
-    /// Releases that came up.
-    pub due: u64,
-    /// Ticks that finished by their deadline.
-    pub met: u64,
-    /// Releases given up, and ticks that finished after their deadline: `skipped + overruns`.
-    pub missed: u64,
-    /// Due, but neither finished nor past the deadline; 0 when the run has ended.
-    pub pending: u64,
-    /// Ticks run.
-    pub ran: u64,
-    /// Releases given up.
-    pub skipped: u64,
-    /// Ticks whose response exceeded the deadline.
-    pub overruns: u64,
+    /// What became of its releases.
+    #[serde(flatten)]
+    pub counts: Counts,
     /// Ticks whose run exceeded the budget.
     pub over_budget: u64,
     /// Ticks that returned an error or panicked.
@@ -82,25 +97,25 @@ pub struct TaskSummary {
     #[serde(flatten)]
     pub latency: Option<Box<LatencySummary>>,
     /// How many missed releases each cause explains.
-    pub causes: BTreeMap<&'static str, u64>,
+    pub causes: Causes,
     /// While some have no verdict yet, and count as unknown or disabled above: those that have one. They only grow.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub causes_judged: Option<BTreeMap<&'static str, u64>>,
+    pub causes_judged: Option<Causes>,
     /// What tasks of its name came to that reloads have ended; all else counts from its own start.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub before_reload: Option<Box<BeforeReload>>,
+    pub before_reload: Option<Box<Sums>>,
     /// Of those that were blocked: how many by which task.
     pub blockers: BTreeMap<String, u64>,
     /// Share of the releases of the last ten seconds that may be missed, or of the ticks that may fail.
     pub max_missed: f64,
     /// While it runs: the cause of the latest missed release that has one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_cause: Option<&'static str>,
+    pub last_cause: Option<Cow<'static, str>>,
     /// Likewise, time since then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_cause_age_ns: Option<i64>,
     /// While it runs: what was missed last, the newest first; what one cause took within a second is one entry.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "few::<_, _, 64>")]
     pub last_misses: Vec<MissSummary>,
     /// While it runs: the histogram of `lateness_ns` in steps of an eighth, as pairs of an upper edge in nanoseconds and a count.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -122,7 +137,7 @@ pub struct TaskSummary {
     pub as_recorded: Option<PastSummary>,
 }
 
-/// That another thread than its task holds the target of an output. A daemon of another version may leave out any part.
+/// That another thread than its task holds the target of an output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HeldSummary {
@@ -137,10 +152,11 @@ pub struct HeldSummary {
 }
 
 /// Releases that were missed for one cause, close together.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MissSummary {
     /// The cause.
-    pub cause: &'static str,
+    pub cause: Cow<'static, str>,
     /// Who it was, where that is known: a task, a worker, a program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
@@ -156,7 +172,8 @@ pub struct MissSummary {
 }
 
 /// What a recording tells of a task's releases.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PastSummary {
     /// Releases that came up.
     pub due: u64,
@@ -165,19 +182,20 @@ pub struct PastSummary {
 }
 
 /// How often a task used measurements that were too old; apart from [`TaskSummary`], as few tasks have a limit.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencySummary {
     /// `max-latency` of its section.
     pub max_latency_ns: i64,
     /// How many ticks used a measurement that was older when they had finished; they are not part of `missed`.
     pub late_chains: u64,
     /// Of those: how many by the measurement of which task, where that is known.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub late_chains_by: BTreeMap<String, u64>,
 }
 
 /// What became of a task's releases in the last seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct WindowSummary {
     /// The time it covers: up to a second more than its name says, less after the start.
     pub span_ns: i64,
@@ -196,15 +214,9 @@ pub struct WindowSummary {
     pub late_chains: Option<u64>,
 }
 
-impl From<Window> for WindowSummary {
-    fn from(Window { span, tally, worst }: Window) -> Self {
-        let Tally { due, met, missed, errors } = tally;
-        Self { span_ns: span.nanos(), due, met, missed, errors, lateness_max_ns: worst.nanos(), late_chains: None }
-    }
-}
-
 /// One value's last, smallest and largest; all `null` when no tick had it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ValueSummary {
     /// The latest.
     pub last: Option<f64>,
@@ -219,7 +231,8 @@ pub struct ValueSummary {
 }
 
 /// The result of a recording.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RecordedSummary {
     /// The file.
     pub path: String,

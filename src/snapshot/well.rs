@@ -3,7 +3,8 @@
 //!
 //! `well` is false exactly where there is a `reason`.
 
-use super::{EndedRecordingSummary, Summary, TaskState, TaskSummary, WorkerSummary, exceeds};
+use super::summary::{EndedRecordingSummary, Summary, WorkerSummary, list};
+use super::task::{TaskState, TaskSummary};
 use crate::time::{Age, Span};
 
 /// What a run has failed to do so far: a clause for each, without a full stop; empty if all is well.
@@ -67,23 +68,26 @@ pub(crate) fn trouble_now(summary: &Summary) -> Vec<String> {
         }
     }
     for worker in &summary.workers {
-        let (name, asked, granted) = (&worker.worker, &worker.asked, &worker.granted);
+        let name = &worker.worker;
         if let Some(step) = worker.clock_step.filter(|step| Span::from_nanos(step.age_ns) < RECENT) {
-            let (clock, by, age) = (worker.clock, Span::from_nanos(step.by_ns), Age(Span::from_nanos(step.age_ns)));
+            let (clock, by, age) = (&worker.clock, Span::from_nanos(step.by_ns), Age(Span::from_nanos(step.age_ns)));
             clauses.push(format!("the clock {clock} of worker {name} was stepped by {by} {age} ago"));
         }
-        if (asked.policy, asked.priority) != (granted.policy.as_str(), granted.priority) {
-            let written = |policy: &str, priority| match priority {
-                0 => policy.to_owned(),
-                _ => format!("{policy} {priority}"),
-            };
-            let (asked, granted) = (written(asked.policy, asked.priority), written(&granted.policy, granted.priority));
+        if worker.is_otherwise() {
+            let (granted, asked) = (&worker.granted.policy, &worker.asked.policy);
             clauses.push(format!("worker {name} runs with policy {granted} instead of {asked}"));
         }
-        clauses.extend(elsewhere(worker));
+        if worker.is_elsewhere() {
+            clauses.push(format!(
+                "worker {name} may run on CPU {} instead of CPU {}: allow that CPU (AllowedCPUs=, the cpuset of a container), bring it online, \
+                 or choose another one",
+                list(&worker.granted.cpus),
+                list(&worker.asked.cpus)
+            ));
+        }
     }
     // No one asks for locked memory by itself: it belongs to real time.
-    let real_time = |worker: &WorkerSummary| worker.asked.policy != "other" && !worker.granted.memory_locked;
+    let real_time = |worker: &WorkerSummary| worker.asked.policy.name != "other" && !worker.granted.memory_locked;
     if summary.workers.iter().any(real_time) {
         clauses.push("the memory is not locked".into());
     }
@@ -95,25 +99,16 @@ pub(crate) fn trouble_now(summary: &Summary) -> Vec<String> {
     clauses
 }
 
-/// A worker may run on a CPU that it did not ask for.
-fn elsewhere(worker: &WorkerSummary) -> Option<String> {
-    let (name, asked, granted) = (&worker.worker, &worker.asked.cpus, &worker.granted.cpus);
-    let list = |cpus: &[usize]| cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let is_elsewhere = !asked.is_empty() && granted.iter().any(|cpu| !asked.contains(cpu));
-    is_elsewhere.then(|| {
-        format!(
-            "worker {name} may run on CPU {} instead of CPU {}: allow that CPU (AllowedCPUs=, the cpuset of a container), bring it online, or \
-             choose another one",
-            list(granted),
-            list(asked)
-        )
-    })
-}
-
 /// Whether [`trouble_now`] says anything of this task.
 pub(crate) fn is_troubled(task: &TaskSummary) -> bool {
     task.state == TaskState::Stalled
         || ailment(task).or_else(|| missed(task)).or_else(|| late_chains(task)).or_else(|| lost(task)).is_some()
+}
+
+/// Whether `count` of `all` are more than this share.
+#[expect(clippy::cast_precision_loss, reason = "a share needs no more")]
+pub(crate) fn exceeds(count: u64, all: u64, share: f64) -> bool {
+    count as f64 > all as f64 * share
 }
 
 fn ailment(task: &TaskSummary) -> Option<String> {
@@ -121,7 +116,7 @@ fn ailment(task: &TaskSummary) -> Option<String> {
     let reason = task.state_reason.as_deref().unwrap_or("no reason is known");
     let since = Age(Span::from_nanos(task.state_since_ns.unwrap_or(0)));
     match task.state {
-        TaskState::Ticking | TaskState::Ended => None,
+        TaskState::Ticking | TaskState::Ended | TaskState::Other(_) => None,
         TaskState::Stalled => None, // the worker has been named
         TaskState::Failing => Some(format!("task {name} has been failing for {since}: {reason}")),
         TaskState::Waiting => Some(format!("task {name} has been waiting for its device for {since}")),
@@ -136,9 +131,10 @@ fn missed(task: &TaskSummary) -> Option<String> {
         return None;
     }
     let (name, missed, due) = (&task.task, window.missed, window.due);
-    let most = task.blockers.iter().max_by_key(|(_, count)| **count).filter(|_| task.last_cause == Some("blocked"));
+    let most =
+        task.blockers.iter().max_by_key(|(_, count)| **count).filter(|_| task.last_cause.as_deref() == Some("blocked"));
     let by = most.map(|(name, _)| format!(" by {name}")).unwrap_or_default();
-    let cause = task.last_cause.map(|cause| format!(" (latest cause: {cause}{by})")).unwrap_or_default();
+    let cause = task.last_cause.as_ref().map(|cause| format!(" (latest cause: {cause}{by})")).unwrap_or_default();
     Some(format!("task {name} missed {missed} of {due} releases in the last 10 s{cause}"))
 }
 

@@ -12,14 +12,13 @@ pub(crate) const MANY: usize = 1 << 16;
 ///
 /// # Errors
 /// There are more, or it is no such list.
-pub(crate) fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST: usize>(
+pub(super) fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST: usize>(
     from: D,
 ) -> Result<Vec<T>, D::Error> {
     from.deserialize_seq(Few::<T, MOST>(PhantomData))
 }
 
 /// A list of [`MANY`] elements at most.
-#[cfg(feature = "top")]
 #[derive(serde::Deserialize)]
 #[serde(bound = "T: Deserialize<'de>")]
 struct Many<T>(#[serde(deserialize_with = "few::<_, _, MANY>")] Vec<T>);
@@ -28,8 +27,7 @@ struct Many<T>(#[serde(deserialize_with = "few::<_, _, MANY>")] Vec<T>);
 ///
 /// # Errors
 /// As of one that may not.
-#[cfg(feature = "top")]
-pub(crate) fn many_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Vec<T>>, D::Error> {
+pub(super) fn many_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Vec<T>>, D::Error> {
     Ok(Option::<Many<T>>::deserialize(from)?.map(|Many(list)| list))
 }
 
@@ -75,12 +73,11 @@ mod tests {
         assert!(read(r#"{"list":{}}"#).is_err());
     }
 
-    #[cfg(feature = "exporter")]
     #[test]
-    fn what_is_scraped_has_limits() {
-        for list in ["tasks", "workers", "alarms", "readbacks"] {
+    fn what_a_socket_sends_has_limits() {
+        for list in ["tasks", "workers", "alarms", "readbacks", "recordings_ended"] {
             let text = format!("{{\"{list}\":[{}{{}}]}}", "{},".repeat(MANY));
-            assert!(serde_json::from_str::<crate::views::Scraped>(&text).is_err(), "{list}");
+            assert!(serde_json::from_str::<crate::snapshot::Summary>(&text).is_err(), "{list}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Pure arithmetic.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 /// In nanoseconds: 1, 2 and 5 of each decade, from 1 µs to 1 s.
 pub(crate) const BOUNDS: [u64; 19] = {
@@ -32,48 +32,33 @@ const BY_POWER: [u64; 64] = {
 };
 
 /// The bound between the same two powers of two as `value`; 0: there is none.
-pub(super) fn beside(value: u64) -> u64 {
+pub(crate) fn beside(value: u64) -> u64 {
     BY_POWER[value.max(1).ilog2() as usize]
 }
 
-/// How many spans were at most as long as each of [`BOUNDS`].
-pub(crate) type AtMost = [u64; BOUNDS.len()];
-
-/// The same in little memory: pairs of a bound and its count. A bound that has the count of the one before is left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+/// How many spans were at most as long as each of [`BOUNDS`], in little memory: pairs of a bound and its count. A bound that has the
+/// count of the one before is left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct AtMostPairs(Box<[(u64, u64)]>);
+pub struct AtMost(Box<[(u64, u64)]>);
 
-impl From<AtMost> for AtMostPairs {
-    fn from(at_most: AtMost) -> Self {
-        Self(pairs(&at_most).collect())
+impl AtMost {
+    /// From the count at each bound.
+    pub(crate) fn of(counts: [u64; BOUNDS.len()]) -> Self {
+        let mut before = 0;
+        let pairs = BOUNDS.into_iter().zip(counts);
+        Self(pairs.filter(|(_, count)| std::mem::replace(&mut before, *count) != *count).collect())
     }
-}
 
-impl AtMostPairs {
-    pub(super) fn expanded(&self) -> AtMost {
-        let known = |bound: u64| self.0.partition_point(|(known, _)| *known <= bound);
-        BOUNDS.map(|bound| known(bound).checked_sub(1).map_or(0, |last| self.0[last].1))
+    /// How many are at most as long as this bound.
+    pub(crate) fn at(&self, bound: u64) -> u64 {
+        let known = self.0.partition_point(|(known, _)| *known <= bound);
+        known.checked_sub(1).map_or(0, |last| self.0[last].1)
     }
-}
 
-fn pairs(at_most: &AtMost) -> impl Iterator<Item = (u64, u64)> {
-    let before = std::iter::once(0).chain(at_most.iter().copied());
-    let pairs = BOUNDS.into_iter().zip(at_most.iter().copied()).zip(before);
-    pairs.filter(|((_, count), before)| count != before).map(|(pair, _)| pair)
-}
-
-/// As pairs, likewise.
-pub(super) fn serialize<S: Serializer>(at_most: &AtMost, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(pairs(at_most))
-}
-
-/// A sum in nanoseconds: exact up to 292 years.
-#[expect(clippy::cast_precision_loss, reason = "more than 292 years")]
-pub(super) fn serialize_sum<S: Serializer>(sum: &i128, serializer: S) -> Result<S::Ok, S::Error> {
-    match i64::try_from(*sum) {
-        Ok(sum) => serializer.serialize_i64(sum),
-        Err(_) => serializer.serialize_f64(*sum as f64),
+    /// The pairs.
+    pub(crate) const fn pairs(&self) -> &[(u64, u64)] {
+        &self.0
     }
 }
 

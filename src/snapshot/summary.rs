@@ -1,14 +1,19 @@
-//! The summary: plain numbers with units in their names, as `run --json` and `simulate --json` print them.
+//! The summary: plain numbers with units in their names, as `run --json` and `simulate --json` print them, and as a daemon sends them.
 //!
 //! Other programs read this. Fields are only ever added.
 
-use super::Distribution;
-use super::before::BeforeReloadDropped;
-use super::task_summary::TaskSummary;
+use super::daemon::{AlarmSummary, DaemonSummary};
+use super::distribution::Distribution;
+use super::few::{MANY, few, many_if_any};
+use super::sums::BeforeReloadDropped;
+use super::task::TaskSummary;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt;
 
 /// The result of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Summary {
     /// Version of this format: 1.
     pub version: u32,
@@ -23,11 +28,13 @@ pub struct Summary {
     /// The machine it ran on.
     pub host: HostSummary,
     /// In the order of declaration.
+    #[serde(deserialize_with = "few::<_, _, MANY>")]
     pub workers: Vec<WorkerSummary>,
     /// In the order of declaration.
+    #[serde(deserialize_with = "few::<_, _, MANY>")]
     pub tasks: Vec<Box<TaskSummary>>,
     /// Recordings that lost something before a reload ended them, of tasks that are gone or are no longer recorded.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "few::<_, _, MANY>")]
     pub recordings_ended: Vec<EndedRecordingSummary>,
     /// What tasks came to that reloads have ended, and that `before_reload` no longer tells by name: too many names came and went.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,23 +54,34 @@ pub struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cool_threads: Option<Box<CoolSummary>>,
     /// The targets of outputs that are read back, by task.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "many_if_any")]
     pub readbacks: Option<Vec<ReadbackSummary>>,
+    /// While it runs: the alarms, by task; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "many_if_any")]
+    pub alarms: Option<Vec<AlarmSummary>>,
+    /// Of the snapshot of a daemon: the daemon itself, which sends with it what a reload compares.
+    #[serde(skip_serializing)]
+    pub daemon: Option<Box<DaemonSummary>>,
+    /// Of its answer where it cannot say anything yet: why.
+    #[serde(skip_serializing)]
+    pub error: Option<String>,
 }
 
 /// The priority of the thread that has safe values written.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GuardSummary {
     /// What it asks for: above that of every worker, as far as there is more.
-    pub asked: ThreadPolicySummary,
+    pub asked: Policy,
     /// What it has now, as the kernel says.
-    pub granted: ThreadPolicySummary,
+    pub granted: Policy,
     /// What the kernel refused, with the reason and the remedy.
     pub refused: Vec<String>,
 }
 
 /// Where cool threads run, and the programs that hertzd starts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CoolSummary {
     /// The processors that they may run on.
     pub cpus: Vec<usize>,
@@ -77,15 +95,28 @@ pub struct CoolSummary {
 }
 
 /// How a thread is scheduled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ThreadPolicySummary {
-    /// Scheduling policy, as in [`GrantedSummary`]; `unknown` if the kernel does not say.
-    pub policy: &'static str,
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Policy {
+    /// Scheduling policy: `fifo`, `rr`, `deadline`, `other`; `virtual` under `simulate`; `unknown` if the kernel does not say.
+    #[serde(rename = "policy")]
+    pub name: Cow<'static, str>,
     /// Real-time priority in 1..=99; 0 where the policy has none.
     pub priority: u8,
 }
 
-/// What reading the target of an output back came to. A daemon of another version may leave out any part.
+/// Shows as `fifo 80`.
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&*self.name, self.priority) {
+            ("", _) => f.write_str("?"),
+            (name, 0) => f.write_str(name),
+            (name, priority) => write!(f, "{name} {priority}"),
+        }
+    }
+}
+
+/// What reading the target of an output back came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReadbackSummary {
@@ -118,7 +149,8 @@ pub struct ReadbackSummary {
 }
 
 /// Facts of the machine that belong beside every measurement.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct HostSummary {
     /// Release of the kernel.
     pub kernel: String,
@@ -131,12 +163,12 @@ pub struct HostSummary {
 }
 
 /// What the kernel granted a worker, read back from the kernel.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GrantedSummary {
-    /// Scheduling policy: `fifo`, `rr`, `deadline`, `other`; `virtual` under `simulate`.
-    pub policy: String,
-    /// Real-time priority in 1..=99; 0 where the policy has none.
-    pub priority: u8,
+    /// Its policy.
+    #[serde(flatten)]
+    pub policy: Policy,
     /// The process's memory is locked.
     pub memory_locked: bool,
     /// The processors it may run on; empty under `simulate`.
@@ -144,25 +176,26 @@ pub struct GrantedSummary {
 }
 
 /// What the section of a worker asks for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct AskedSummary {
-    /// Scheduling policy, as in [`GrantedSummary`].
-    pub policy: &'static str,
-    /// Real-time priority; 0 where the policy has none.
-    pub priority: u8,
+    /// The policy; that of a daemon which does not say so has no name.
+    #[serde(flatten)]
+    pub policy: Policy,
     /// The processors to be pinned to; empty: not pinned.
     pub cpus: Vec<usize>,
 }
 
 /// The result of one worker.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct WorkerSummary {
     /// Its name.
     pub worker: String,
     /// The processor it is pinned to; `null`: several, or none.
     pub cpu: Option<usize>,
     /// The clock that releases are computed on: `monotonic`, `tai` or `realtime`.
-    pub clock: &'static str,
+    pub clock: Cow<'static, str>,
     /// How many steps of that clock were noticed.
     pub clock_steps: u64,
     /// The latest of them.
@@ -199,8 +232,27 @@ pub struct WorkerSummary {
     pub oversleep_ns: Distribution,
 }
 
+impl WorkerSummary {
+    /// Whether it has another policy or priority than it asks for.
+    pub(crate) fn is_otherwise(&self) -> bool {
+        !self.asked.policy.name.is_empty() && self.asked.policy != self.granted.policy
+    }
+
+    /// Whether it may run on a processor that it does not ask for.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        let (asked, granted) = (&self.asked.cpus, &self.granted.cpus);
+        !asked.is_empty() && granted.iter().any(|cpu| !asked.contains(cpu))
+    }
+}
+
+/// Processors as text: `0, 1`.
+pub(crate) fn list(cpus: &[usize]) -> String {
+    cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
 /// A step of the clock that a worker's releases are computed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ClockStepSummary {
     /// How far the clock went forward; negative: back.
     pub by_ns: i64,
@@ -209,7 +261,8 @@ pub struct ClockStepSummary {
 }
 
 /// What the recordings of a task lost that a reload has ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct EndedRecordingSummary {
     /// The task.
     pub task: String,
@@ -222,7 +275,8 @@ pub struct EndedRecordingSummary {
 }
 
 /// Entries written to the journal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct JournalSummary {
     /// Entries that the journal has taken.
     pub sent: u64,
@@ -231,7 +285,8 @@ pub struct JournalSummary {
 }
 
 /// The file of the flight recorder.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FlightSummary {
     /// The file.
     pub path: String,
@@ -247,7 +302,8 @@ pub struct FlightSummary {
 }
 
 /// Records handed over by the workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RecordsSummary {
     /// Records that arrived.
     pub sent: u64,

@@ -1,0 +1,61 @@
+//! What became of releases, and why those that were missed were. Plain numbers.
+
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Releases by the word of what caused that they were missed. That of another version stays as it is.
+pub(crate) type Causes = BTreeMap<Cow<'static, str>, u64>;
+
+/// What became of releases. `ran + skipped = due`, and `met + missed + pending = due`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counts {
+    /// Releases that came up.
+    pub due: u64,
+    /// Ticks that finished by their deadline.
+    pub met: u64,
+    /// Releases given up, and ticks that finished after their deadline: `skipped + overruns`.
+    pub missed: u64,
+    /// Due, but neither finished nor past the deadline; 0 when the run has ended. `None`: what has ended is counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending: Option<u64>,
+    /// Ticks run.
+    pub ran: u64,
+    /// Releases given up.
+    pub skipped: u64,
+    /// Ticks whose response exceeded the deadline.
+    pub overruns: u64,
+}
+
+impl Counts {
+    /// Of a task that ticks no more: nothing is pending.
+    pub(crate) fn of(ran: u64, skipped: u64, overruns: u64) -> Self {
+        let mut counts = Self { pending: Some(0), ..Self::default() };
+        counts.enter(ran, skipped, overruns);
+        counts
+    }
+
+    /// Enters ticks that ran, overruns among them, and releases that were given up.
+    pub(crate) fn enter(&mut self, ran: u64, skipped: u64, overruns: u64) {
+        self.due += ran + skipped;
+        self.met += ran.saturating_sub(overruns);
+        self.missed += skipped + overruns;
+        self.ran += ran;
+        self.skipped += skipped;
+        self.overruns += overruns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_entered_adds_up() {
+        let mut counts = Counts::of(7, 3, 2);
+        counts.enter(2, 0, 1);
+        let expected = Counts { due: 12, met: 6, missed: 6, pending: Some(0), ran: 9, skipped: 3, overruns: 3 };
+        assert_eq!(counts, expected);
+    }
+}

@@ -1,0 +1,62 @@
+//! What a run has come to and how a daemon is doing, as JSON has it: one model for whoever writes it and for all who read it.
+//!
+//! Plain values, and whether all is well by them. Fields are only ever added. A daemon of another version may leave out any of them,
+//! which is then zero or `None`, and may have words that are not known, which stay as they are. Lists of what is large have limits.
+
+mod bounds;
+mod counts;
+mod daemon;
+mod distribution;
+mod few;
+mod summary;
+mod sums;
+mod task;
+mod well;
+
+pub(crate) use bounds::{AtMost, BOUNDS, beside};
+pub(crate) use counts::{Causes, Counts};
+pub(crate) use daemon::{AlarmSummary, BusySummary, DaemonSummary};
+#[cfg(feature = "exporter")]
+pub(crate) use distribution::Added;
+pub(crate) use distribution::Distribution;
+pub use summary::Summary;
+pub(crate) use summary::{
+    AskedSummary, ClockStepSummary, CoolSummary, EndedRecordingSummary, FlightSummary, GrantedSummary, GuardSummary,
+    HostSummary, JournalSummary, Policy, ReadbackSummary, RecordsSummary, WorkerSummary, list,
+};
+pub(crate) use sums::{BeforeReloadDropped, Sums};
+pub(crate) use task::{
+    HeldSummary, LatencySummary, MissSummary, PastSummary, RecordedSummary, ValueSummary, WindowSummary,
+};
+pub use task::{TaskState, TaskSummary};
+pub(crate) use well::{exceeds, is_troubled, trouble, trouble_now};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_another_version_is_read_and_its_words_stay() {
+        let text = r#"{"tasks":[{"task":"a","state":"resting","due":3,"missed":2,"causes":{"moonlight":2},"late_chains":1,"later":{},
+            "lateness_ns":{"count":2,"sum":1e30,"at_most":[[2000,1]]}},{"max_latency_ns":9,"late_chains":1}],
+            "workers":[{"granted":{"policy":"idle","priority":3,"cpus":[1]},"asked":{"policy":"fifo","cpus":[0]}}],"also":[1]}"#;
+        let read: Summary = serde_json::from_str(text).unwrap();
+        let (task, worker) = (&read.tasks[0], &read.workers[0]);
+        assert_eq!((task.state.word(), task.state.is_fine(), task.causes["moonlight"]), ("resting", false, 2));
+        assert_eq!((task.counts.due, task.counts.met, task.counts.pending), (3, 0, None));
+        assert_eq!(
+            (task.latency.is_none(), read.tasks[1].latency.as_ref().map(|all| all.late_chains)),
+            (true, Some(1))
+        );
+        assert_eq!((task.lateness_ns.sum > i64::MAX.into(), task.lateness_ns.at_most.at(5_000)), (true, 1));
+        assert_eq!(
+            (worker.granted.policy.to_string().as_str(), worker.is_otherwise(), worker.is_elsewhere()),
+            ("idle 3", true, true)
+        );
+        assert!(!read.well && read.daemon.is_none());
+        // What is written is read again.
+        let written = serde_json::to_string(&read).unwrap();
+        let again: Summary = serde_json::from_str(&written).unwrap();
+        assert_eq!(serde_json::to_string(&again).unwrap(), written);
+    }
+}
