@@ -106,6 +106,10 @@ compile_error!(
     "a static program loads no libraries, so it has neither plugins nor audio: build it with --no-default-features --features static"
 );
 
+// Unit tests include files of integration tests, which name the crate so.
+#[cfg(test)]
+extern crate self as hertzd;
+
 #[cfg_attr(not(feature = "daemon"), allow(dead_code, unused_imports, reason = "what the daemon alone uses"))]
 pub mod pacing;
 #[cfg_attr(not(feature = "daemon"), allow(dead_code, reason = "what the daemon alone uses"))]

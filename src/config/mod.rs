@@ -45,6 +45,8 @@ mod source;
 mod stand_in;
 mod taken;
 mod task;
+#[cfg(test)]
+mod tests;
 mod types;
 mod value;
 mod worker;

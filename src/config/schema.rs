@@ -1,6 +1,6 @@
 //! The key tables as a JSON Schema, for editors that complete and check TOML while it is written. Pure.
 //!
-//! It says all that a schema can say of what `hertzd check` refuses: `tests/always/schema.rs` lists what it cannot.
+//! It says all that a schema can say of what `hertzd check` refuses: `tests/agreement.rs` lists what it cannot.
 
 use super::key::{Absent, Key, Needs, Rule, Value as Wanted};
 use super::keys::{NAME_PATTERN, TASK_KEYS, TASK_SIMULATE_KEYS, WORKER_KEYS, WORKER_SIMULATE_KEYS};

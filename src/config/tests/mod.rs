@@ -1,0 +1,6 @@
+//! Whole configurations: what is refused with which message, what a schema makes of the same text, and texts at random.
+
+mod agreement;
+mod cases;
+mod fuzz;
+mod messages;
