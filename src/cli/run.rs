@@ -96,7 +96,7 @@ fn run_logged(app: App, args: RunArgs, log: Log, held: Option<Held>) -> Result<(
         status_readers: directory.as_ref().map(RuntimeDirectory::readers).unwrap_or_default(),
         flight: flight.map(|directory| FlightOptions { directory: directory.flight(), size: args.flight }),
         safe_plan: directory.as_ref().filter(|_| !args.shadow).map(RuntimeDirectory::safe_plan),
-        left_plans: directory.as_ref().map(|directory| directory.left_plans.clone()).unwrap_or_default(),
+        left_plans: directory.as_ref().filter(|_| !args.shadow).map(RuntimeDirectory::left).unwrap_or_default(),
         turn: directory.as_ref().map(|directory| directory.turn.clone()).unwrap_or_default(),
         shadow: args.shadow,
         stop_timeout: args.stop_timeout,

@@ -4,21 +4,20 @@
 //! For the builder: what it waits for is limited. Each output is written by a thread of its own, as a write may not return.
 
 use super::failure::Failure;
+use super::left_output::{AGAIN_EVERY, LOOK, LeftOutput, STOP, beside, say_written};
 use super::left_own::LeftOwn;
 use super::left_plans::{keep_aside, kept_aside, take_when_free};
 use super::outputs::safe_plan::{NoPlan, PlannedOutput, SafePlan, is_at, refused};
-use crate::kinds::output::{LeftWrite, LeftWrites, Targets, is_left_to_another, once_more};
-use crate::safety::{Guard, LiveOutputs, Owing, PlannedWrite, wrong_in_the_end};
+use crate::kinds::output::{LeftWrite, LeftWrites, Targets};
+use crate::safety::{Guard, LiveOutputs, PlannedWrite};
 use crate::site::Common;
 use crate::sys::clock::{KernelClock, pause};
-use crate::sys::thread::helper;
 use crate::time::{Clock, Instant, Span};
-use crossbeam_channel::{Receiver, TryRecvError, bounded};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tracing::{error, info, warn};
+use tracing::{error, warn};
 
 /// How long a start waits for the writes, all of them together.
 const RETURNS_WITHIN: Span = Span::from_seconds(2);
@@ -27,15 +26,8 @@ const RETURNS_WITHIN: Span = Span::from_seconds(2);
 /// deals with; for those of other processes all together.
 const ENDS_WITHIN: Span = Span::from_seconds(2);
 
-/// When one that failed is tried again.
-const AGAIN_EVERY: Span = Span::from_seconds(2);
-
 /// How often it is looked whether something has ended that is waited for.
 const BETWEEN: Span = Span::from_millis(10);
-
-/// What to do about one that failed, and about one whose target another hertzd has.
-const LOOK: &str = "look at the device, or switch off what it drives";
-const STOP: &str = "stop that hertzd if the value is to be written now";
 
 /// All of them, and the plans that they are from.
 #[derive(Debug)]
@@ -45,20 +37,11 @@ pub(super) struct LeftOutputs {
     plans: Vec<(PathBuf, File)>,    // locked
     known: Vec<LeftWrite>,          // of plans that another process deals with
     unread: Vec<(PathBuf, String)>, // plans that cannot be carried out, and why
+    seen: Vec<PathBuf>,             // those of others at this start, or at the latest reload
     has_started: bool,
     writes: Arc<LeftWrites>, // all of them, as outputs have to know them
     live: Arc<LiveOutputs>,  // which are not live meanwhile
     targets: Arc<Targets>,
-}
-
-#[derive(Debug)]
-struct LeftOutput {
-    planned: PlannedOutput,
-    planner: u32,          // the process that had its targets
-    _owing: Option<Owing>, // unless it was made safe
-    under_way: Option<(Receiver<io::Result<()>>, Vec<PlannedWrite>)>,
-    failed: Option<(String, &'static str)>, // why, and what to do
-    next: Option<Instant>,                  // when it is tried again
 }
 
 impl LeftOutputs {
@@ -73,6 +56,7 @@ impl LeftOutputs {
             plans: Vec::new(),
             known: Vec::new(),
             unread: kept_aside(own).collect(),
+            seen: Vec::new(),
             has_started: false,
             writes: common.of(),
             live: common.of(),
@@ -88,30 +72,76 @@ impl LeftOutputs {
                 left.unread.push((aside, why));
             }
         }
-        let waits_until = clock.now() + ENDS_WITHIN;
-        for path in others {
-            left.unread.extend(kept_aside(path));
+        left.take_others(others.to_vec(), 0, clock.now() + ENDS_WITHIN);
+        Ok(left)
+    }
+
+    /// Takes what others have left since; it waits for none of them. Then it looks where the devices are now.
+    pub(super) fn take_more(&mut self, others: Vec<PathBuf>) {
+        self.take_others(others, self.outputs.len(), KernelClock::monotonic().now());
+        self.follow();
+    }
+
+    /// Takes those plans of others that it has not. The outputs of this process do not know yet what was left by the output with the index `first`
+    /// and those after it.
+    fn take_others(&mut self, others: Vec<PathBuf>, first: usize, waits_until: Instant) {
+        let first_known = self.known.len();
+        for path in &others {
+            let is_taken = self.plans.iter().any(|(taken, _)| taken == path);
+            if is_taken || self.unread.iter().any(|(unread, _)| unread == path) {
+                continue;
+            }
+            self.unread.extend(kept_aside(path));
             match take_when_free(path, waits_until) {
-                Ok((plan, file)) => left.add(plan, path, file),
+                Ok((plan, file)) => self.add(plan, path, file),
                 // It may have been dealt with meanwhile by another process.
                 Err(NoPlan::Missing) => {}
-                Err(NoPlan::Held(pid)) => left.know(path, pid),
+                Err(NoPlan::Held(pid)) => self.know(path, pid),
                 Err(NoPlan::Unusable(why) | NoPlan::NotOurs(why)) => {
                     warn!(
                         "a hertzd that died has left a plan of safe values that cannot be carried out, and stays there: {why}"
                     );
-                    left.unread.push((path.clone(), why));
+                    self.unread.push((path.clone(), why));
                 }
             }
         }
-        let writes =
-            left.outputs.iter().flat_map(|output| output.planned.writes.iter().map(|write| output.left(write)));
-        left.writes.leave_behind(writes.chain(left.known.iter().cloned()).collect());
-        Ok(left)
+        self.seen = others;
+        let new = self.outputs.iter().skip(first);
+        let writes = new.flat_map(|output| output.planned.writes.iter().map(|write| output.left(write)));
+        self.writes.leave_behind(writes.chain(self.known.iter().skip(first_known).cloned()).collect());
+    }
+
+    /// Refuses outputs that were opened while a hertzd with one of their targets was killed: what they have read there may be what that one wrote.
+    /// `others`: the plans that there are now.
+    ///
+    /// # Errors
+    /// The task that had the target, its plan, and what to do.
+    pub(super) fn refuse_left_since(&self, others: &[PathBuf], guards: &[Arc<Guard>]) -> Result<(), Failure> {
+        let planned: Vec<_> = guards.iter().flat_map(|guard| guard.writes()).collect();
+        let is_shared = |write: &PlannedWrite| planned.iter().any(|other| write.is_had_by(other));
+        for path in others.iter().filter(|path| !self.seen.contains(path)) {
+            let whose = match SafePlan::look(path) {
+                Ok(plan) => {
+                    let mut owed = plan.outputs.into_iter().filter(|output| !output.written);
+                    let Some(output) = owed.find(|output| output.writes.iter().any(is_shared)) else { continue };
+                    format!("{}: a hertzd that had the target of its output", output.task)
+                }
+                Err(NoPlan::Missing) => continue,
+                Err(NoPlan::Held(_) | NoPlan::Unusable(_) | NoPlan::NotOurs(_)) => {
+                    "a hertzd whose outputs are not known".into()
+                }
+            };
+            let why = format!(
+                "{whose} was killed while this one opened its outputs, and has left the plan {}; nothing was written to them: try again",
+                path.display()
+            );
+            return Err(Failure::System("taking over what another process has left", io::Error::other(why)));
+        }
+        Ok(())
     }
 
     /// Looks where their devices are now.
-    pub(super) fn follow(&mut self) {
+    fn follow(&mut self) {
         for output in self.outputs.iter_mut().filter(|output| output.under_way.is_none()) {
             output.has_become(&self.writes, |write| Some(write.clone().followed()));
         }
@@ -314,152 +344,5 @@ impl Drop for LeftOutputs {
     fn drop(&mut self) {
         let own = self.outputs.iter().flat_map(|output| &output.planned.writes);
         own.chain(self.known.iter().map(|left| &left.write)).for_each(|write| self.writes.forget_left(write));
-    }
-}
-
-impl LeftOutput {
-    /// What it has beside what other outputs plan to write; `None`: nothing.
-    fn beside(&self, planned: &[PlannedWrite]) -> Option<PlannedOutput> {
-        let writes: Vec<_> = self.planned.writes.iter().filter_map(|write| beside(write, planned)).collect();
-        (!writes.is_empty()).then(|| PlannedOutput { writes, ..self.planned.clone() })
-    }
-
-    /// Has other writes in the place of its own, or none. True: one has changed.
-    fn has_become(&mut self, known: &LeftWrites, now: impl Fn(&PlannedWrite) -> Option<PlannedWrite>) -> bool {
-        let before = std::mem::take(&mut self.planned.writes);
-        let mut changed = false;
-        for write in before {
-            let now = now(&write);
-            if now.as_ref() != Some(&write) {
-                changed = true;
-                known.forget_left(&write);
-                known.leave_behind(now.iter().map(|write| self.left(write)).collect());
-            }
-            self.planned.writes.extend(now);
-        }
-        changed
-    }
-
-    fn left(&self, write: &PlannedWrite) -> LeftWrite {
-        LeftWrite { write: write.clone(), is_written: self.planned.written, planner: self.planner }
-    }
-
-    fn says(&self) -> String {
-        said(&self.planned.writes)
-    }
-
-    fn begin(&mut self, owed: PlannedOutput) {
-        let (reply, answer) = bounded(1);
-        let (writes, planner) = (owed.writes.clone(), self.planner);
-        let write = move || {
-            let made = make_all(&owed, planner);
-            let is_made = made.is_ok();
-            let _ = reply.send(made);
-            if is_made {
-                say_unlike(&owed.task, &owed.writes);
-            }
-        };
-        match helper::spawn("hertzd-left", write) {
-            Ok(_) => self.under_way = Some((answer, writes)),
-            Err(error) => self.fails(format!("there is no thread to write it: {error}"), LOOK),
-        }
-    }
-
-    /// Whether a write of it has ended since, and nothing is owed any more; `None`: nothing has ended.
-    fn has_ended(&mut self, now: Instant, known: &LeftWrites) -> Option<bool> {
-        let result = match self.under_way.as_ref()?.0.try_recv() {
-            Ok(result) => result,
-            Err(TryRecvError::Empty) => return None,
-            Err(TryRecvError::Disconnected) => Err(io::Error::other("the thread that wrote it has panicked")),
-        };
-        let (_, writes) = self.under_way.take()?;
-        let (task, says) = (self.planned.task.clone(), said(&writes));
-        match result {
-            Ok(()) => {
-                say_written(&task, &writes);
-                Some(self.is_over(known, &writes))
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_gone_for_good() => {
-                warn!(
-                    task,
-                    "{task}: its safe value, {says}, was left by an earlier run, and there is no such file any more"
-                );
-                Some(self.is_over(known, &writes))
-            }
-            Err(error) => {
-                // Another hertzd that has it may hold it, or give it back what it has found there: what the earlier run wrote.
-                self.fails(error.to_string(), if is_left_to_another(&error) { STOP } else { LOOK });
-                self.next = Some(now + AGAIN_EVERY);
-                Some(false)
-            }
-        }
-    }
-
-    /// These are not owed any more. Whether none is.
-    fn is_over(&mut self, known: &LeftWrites, writes: &[PlannedWrite]) -> bool {
-        self.has_become(known, |write| beside(write, writes));
-        self.planned.writes.is_empty()
-    }
-
-    /// Whether all that it wrote to are regular files, of which none is there. A device may come back, and still do what it did.
-    fn is_gone_for_good(&self) -> bool {
-        self.planned.writes.iter().all(PlannedWrite::is_gone_for_good)
-    }
-
-    fn fails(&mut self, why: String, advice: &'static str) {
-        if self.failed.as_ref().is_none_or(|(before, _)| *before != why) {
-            let (task, says) = (&self.planned.task, self.says());
-            error!(
-                task,
-                "{task}: its safe value, {says}, is owed since an earlier run, and could not be written: {why}; it stays in the plan, and is \
-                 tried again every {AGAIN_EVERY}: {advice}"
-            );
-            self.failed = Some((why, advice));
-        }
-    }
-}
-
-/// A write, if its target is none of these, nor shares a part with one.
-fn beside(write: &PlannedWrite, others: &[PlannedWrite]) -> Option<PlannedWrite> {
-    (!others.iter().any(|other| write.is_had_by(other))).then(|| write.clone())
-}
-
-fn say_written(task: &str, writes: &[PlannedWrite]) {
-    info!(task, "{task}: wrote its safe value, {}, which an earlier run had left", said(writes));
-}
-
-fn said(writes: &[PlannedWrite]) -> String {
-    writes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// Makes the writes of one output, and once more those that [need it](once_more). `planner`: the process that had its targets.
-fn make_all(output: &PlannedOutput, planner: u32) -> io::Result<()> {
-    let writes = &output.writes;
-    let make = |write: &PlannedWrite| write.make_of(&output.task, Some(planner)).map(drop);
-    let failed = writes.iter().filter(|write| make(write).is_err()).collect();
-    let mut done = Ok(());
-    for write in once_more(failed, writes) {
-        let Err(error) = make(write) else { continue };
-        if write.is_left_to_its_chip(writes) {
-            continue;
-        }
-        done = done.and(match write.at_full_speed(writes) {
-            // The value that is still to come is not that of full speed.
-            Some(instead) => return instead.iter().try_for_each(make),
-            None => Err(error),
-        });
-    }
-    done
-}
-
-/// Says what a value holds some time after it was written, if it needs others for its effect, and holds something else.
-fn say_unlike(task: &str, writes: &[PlannedWrite]) {
-    for value in once_more(Vec::new(), writes) {
-        if let Some(why) = wrong_in_the_end(|| value.amiss(None)) {
-            warn!(
-                task,
-                "{task}: {why}; either its chip does not keep that number, or something else writes to it: {LOOK}"
-            );
-        }
     }
 }

@@ -3,9 +3,11 @@
 use super::outputs::safe_plan::{FoundPlan, NoPlan, SafePlan, is_at};
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Instant, Span};
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tracing::warn;
 
 /// How often it is looked whether a plan is free.
@@ -13,6 +15,31 @@ const BETWEEN: Span = Span::from_millis(10);
 
 /// How many plans that cannot be read are kept beside each other.
 const KEPT: u32 = 100;
+
+/// The plans that processes of this user have left elsewhere.
+#[derive(Clone, Default)]
+pub struct LeftPlans {
+    /// Those that were found when this process began.
+    pub(crate) first: Vec<PathBuf>,
+    /// Finds those that there are now; it may block. `None`: there are no others.
+    pub(crate) find: Option<Arc<FindPlans>>,
+}
+
+/// Finds plans that processes which have died have left.
+pub(crate) type FindPlans = dyn Fn() -> Vec<PathBuf> + Send + Sync;
+
+impl LeftPlans {
+    /// Those that there are now.
+    pub(super) fn now(&self) -> Vec<PathBuf> {
+        self.find.as_ref().map_or_else(Vec::new, |find| find())
+    }
+}
+
+impl fmt::Debug for LeftPlans {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.first.fmt(to)
+    }
+}
 
 /// Takes a plan; one whose process is about to end, or that another one carries out, is waited for until then.
 pub(super) fn take_when_free(path: &Path, until: Instant) -> Result<(SafePlan, File), NoPlan> {

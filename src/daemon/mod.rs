@@ -13,7 +13,7 @@
 //! | `plan` | from a checked configuration to what the threads are given: schedules, paces, sizes |
 //! | `busy`, `patience` | warnings while another thread takes long; how long main waits for one at the end |
 //! | `failure` | why nothing was run, or why a reload was refused |
-//! | `left_outputs`, `left_own`, `left_plans` | outputs that processes before this one have left without their safe values, by their plans |
+//! | `left_outputs`, `left_output`, `left_own`, `left_plans` | outputs that processes before this one have left without their safe values, by their plans |
 //!
 //! Time comes from the kernel's clocks. No task runs on these threads, and none of them is waited for by a worker.
 
@@ -21,6 +21,7 @@ mod busy;
 mod change;
 mod disk;
 mod failure;
+mod left_output;
 mod left_outputs;
 mod left_own;
 mod left_plans;
@@ -38,6 +39,7 @@ pub(crate) use change::digest::Keys;
 pub use change::loader::Loader;
 pub(crate) use disk::flight_thread::FlightOptions;
 pub(crate) use failure::Failure;
+pub(crate) use left_plans::{FindPlans, LeftPlans};
 pub(crate) use main::connections::Progress;
 pub use main::connections::{Connections, Options};
 pub use main::requests::Requests;

@@ -273,15 +273,20 @@ impl Guard {
     /// Makes it safe while its task may tick: keeps that from writing until it has recovered, waits a little for a write of its own that is under
     /// way, and writes the safe value.
     pub(crate) fn make_safe(&self) -> MadeSafe {
+        let is_anothers = || self.is_replaced() || !self.is_open();
+        let not_made = || MadeSafe { result: Err(replaced()), trip: 0, overlapped: false };
         let Some(writer) = &self.writer else {
+            if is_anothers() {
+                return not_made();
+            }
             let trip = self.watched.block();
             return MadeSafe { result: Ok(()), trip, overlapped: self.own_write_lasts() };
         };
         // Who takes its target over waits for what is under way, or this sees that.
         let write = self.written().begin();
-        if self.is_replaced() {
+        if is_anothers() {
             self.written().end(&write, f64::NAN);
-            return MadeSafe { result: Err(replaced()), trip: 0, overlapped: false };
+            return not_made();
         }
         let trip = self.watched.block();
         let overlapped = self.own_write_lasts();
@@ -396,9 +401,9 @@ impl Guard {
         done
     }
 
-    /// Whether that was left to others, and is still to be done.
+    /// Whether that was left to others, and is still to be done. Not of one that is closed, for an output before it that had the same target.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.watched.is_wanted()
+        self.watched.is_wanted() && self.is_open()
     }
 
     /// Its latest safe write has not returned for long, or has.

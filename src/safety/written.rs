@@ -72,10 +72,11 @@ impl LastWritten {
         (sets > 0).then_some((numbers, sets))
     }
 
-    /// What the settings hold is not known any more.
+    /// What the settings hold is not known any more: they are to be written with the next value. What is not known is compared with nothing.
     pub(crate) fn forget_settings(&self) {
         if self.sets.load(Ordering::Relaxed) > 0 {
             self.settings.iter().for_each(|setting| setting.store(f64::NAN.to_bits(), Ordering::Relaxed));
+            self.lapse();
         }
     }
 

@@ -4,6 +4,7 @@
 //! Asks the kernel about files and this process. Opens nothing; no clock is read.
 
 use super::dir::effective_user;
+use super::entry::Entry;
 use super::other_user::is_private_group;
 #[cfg(feature = "plugin")]
 use super::secure::is_secure;
@@ -52,6 +53,17 @@ pub(crate) fn lasting(path: &Path) -> io::Result<PathBuf> {
         })?;
     }
     Ok(folder.join(name))
+}
+
+/// Whether what this path leads to is root's, and only root could lead it elsewhere: by a link, or by another file in its place. What root does to
+/// it by this path later is then done to what is there now.
+pub(crate) fn only_root_could_exchange(path: &Path) -> bool {
+    let Ok(path) = Entry::find_for(0, path).map(|entry| entry.path()) else { return false };
+    let Some(folder) = path.parent() else { return false };
+    let is_roots = |folder: &Path| fs::symlink_metadata(folder).is_ok_and(|found| refuse(folder, &found, 0).is_ok());
+    let (found, beside) = (fs::symlink_metadata(&path), fs::symlink_metadata(folder));
+    folder.ancestors().all(is_roots)
+        && matches!((found, beside), (Ok(found), Ok(folder)) if found.uid() == 0 && !may_be_planted(&found, &folder, 0))
 }
 
 /// Whether a file in this folder has another name too (a hard link), and others than root and this user could have given it the one that it has
@@ -118,6 +130,29 @@ fn refuse(path: &Path, found: &Metadata, own: u32) -> Result<(), String> {
 mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, chown};
+
+    #[test]
+    fn what_others_could_exchange_is_not_roots_alone() {
+        if effective_user() != 0 {
+            return crate::sys::emulation::say_skipped("only root can make folders of others");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (file, others) = (folder.path().join("file"), folder.path().join("others"));
+        fs::write(&file, "1\n").unwrap();
+        fs::create_dir(&others).unwrap();
+        chown(&others, Some(64_999), Some(64_999)).unwrap();
+        assert!(only_root_could_exchange(&file) && only_root_could_exchange(Path::new("/dev/null")));
+        // Whether the link there is root's or not, its folder is not.
+        std::os::unix::fs::symlink(&file, others.join("link")).unwrap();
+        fs::write(others.join("file"), "1\n").unwrap();
+        assert!(!only_root_could_exchange(&others.join("link")) && !only_root_could_exchange(&others.join("file")));
+        assert!(!only_root_could_exchange(&others) && !only_root_could_exchange(&folder.path().join("absent")));
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert!(only_root_could_exchange(&link), "root's own leads to root's");
+        chown(&file, Some(64_999), Some(64_999)).unwrap();
+        assert!(!only_root_could_exchange(&file));
+    }
 
     #[test]
     fn a_second_name_counts_where_others_could_have_given_the_first() {

@@ -398,6 +398,53 @@ fn a_start_waits_for_one_that_takes_over_what_is_left() {
     end(running);
 }
 
+/// Of a run that was killed since this one began.
+#[test]
+fn a_reload_gives_its_output_what_was_there_before_a_kill() {
+    let place = tempfile::tempdir().unwrap();
+    let mut other = run_in(folder(), in_foreground(place.path()), NONE, &[]);
+    other.wait_for("it has started", |running| running.stderr().contains("granted"));
+    let (files, left) = killed_in_foreground(place.path());
+    let output = next().replace(program::HERE, files.path().to_str().unwrap());
+    fs::write(other.folder().join("test.toml"), format!("{NONE}{output}")).unwrap();
+    other.signal("HUP");
+    other.wait_for("it is live", |_| fan(files.path()) == "0.875\n");
+    other.wait_for("the plan is its own", |_| !left.join("safe-plan.json").exists());
+    other.signal("TERM");
+    let ended = other.wait();
+    assert!(ended.status.success() && fan(files.path()) == "0.5\n", "{}", ended.describe());
+}
+
+/// It has looked for what was left while the other one lived.
+#[test]
+fn a_start_under_which_the_owner_of_its_target_is_killed_is_to_be_tried_again() {
+    let place = tempfile::tempdir().unwrap();
+    let mut owner = run_in(folder(), in_foreground(place.path()), RESTORES, &[]);
+    owner.wait_for("it is live", |running| fan(running.folder()) == "0.75\n");
+    let started = tempfile::tempdir().unwrap();
+    let (path, config) =
+        (started.path().join("config"), next().replace(program::HERE, owner.folder().to_str().unwrap()));
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let mut command = in_foreground(place.path());
+    command.arg("run").arg(&path);
+    let mut start = program::start(started, command);
+    let mut writer = program::block_reader(&mut start, &path);
+    let files = kill(owner);
+    writer.write_all(config.as_bytes()).unwrap();
+    drop(writer);
+    let refused = start.wait();
+    assert_eq!(refused.status.code(), Some(70), "{}", refused.describe());
+    assert!(
+        refused.stderr.contains("fan: a hertzd that had the target of its output was killed"),
+        "{}",
+        refused.describe()
+    );
+    assert_eq!(fan(files.path()), "0.75\n", "it is owed");
+    let mut again = run_in(files, in_foreground(place.path()), &next(), &[]);
+    again.wait_for("it is live", is_live);
+    end(again);
+}
+
 /// As `hertzd safe` has it while it carries it out.
 #[test]
 fn a_start_beside_who_has_a_plan_of_the_foreground_knows_what_was_there_before() {

@@ -230,7 +230,8 @@ fn on_a_terminal_it_follows_the_daemon_and_leaves_no_trace() {
     }
     // Nothing can be done before SIGSTOP; after it the screen is drawn again.
     signalled("STOP");
-    terminal.wait_for("the shell", |shown| shown.contains("ENDED 147"));
+    // It may stop within an escape sequence. The terminal then takes the first letter that follows for the end of that.
+    terminal.wait_for("the shell", |shown| shown.contains("NDED 147"));
     // The terminal is still raw, so Enter is no end of a line.
     terminal.press(&["stty sane; clear; echo AFTER; fg; echo ENDED $?", "C-j"]);
     terminal.wait_for("figures again", |shown| shown.contains("; rates and times: last ") && !shown.contains("AFTER"));

@@ -12,9 +12,9 @@
 
 use super::Stop;
 use super::runtime_lock::{DirectoryLock, NotLocked};
-use super::runtime_places::{is_number, others, own_place, own_places, places, places_of_others};
+use super::runtime_places::{is_number, open_own, others, own_place, own_places, places, places_of_others};
 use super::runtime_turn::take_turn;
-use crate::daemon::{NoPlan, SafePlan};
+use crate::daemon::{FindPlans, LeftPlans, NoPlan, SafePlan};
 use crate::flight::{FLIGHT, FLIGHT_BEFORE};
 use crate::program;
 use crate::safety::PlannedWrite;
@@ -51,7 +51,7 @@ pub(in crate::cli) struct RuntimeDirectory {
     _lock: DirectoryLock,
     _lock_of_before: Option<File>, // of a process in the foreground, for earlier versions, which look for this one
     /// The plans of safe values of those that died, which still owe some.
-    pub(in crate::cli) left_plans: Vec<PathBuf>,
+    left_plans: Vec<PathBuf>,
     /// The places, locked until what was left there is dealt with: until then other starts wait.
     pub(in crate::cli) turn: Vec<Arc<File>>,
 }
@@ -174,16 +174,17 @@ impl RuntimeDirectory {
     /// Takes the plans that processes of this user have left in its other places. What else is there is for the next process in that place.
     fn look_elsewhere(&mut self, own: &Dir) {
         for place in own_places().into_iter().filter(|place| place != own.path()) {
-            let Ok(place) = trust::lasting(&place).and_then(|path| Dir::open(&path)) else { continue };
-            if place.must_be_own().is_err() {
-                continue;
-            }
-            let names: Vec<_> = place.names().filter(|name| is_number(name)).collect();
-            await_ends(&names);
-            let is_left = |name: &String| killed(name).is_some() || dead(&place, name).is_some();
-            let plans = names.iter().filter(|name| is_left(name)).map(|name| place.path().join(name).join(SAFE_PLAN));
-            self.left_plans.extend(plans.filter(|plan| !is_settled(plan)));
+            let Some(place) = open_own(&place) else { continue };
+            self.left_plans.extend(left_in(&place));
         }
+    }
+
+    /// What processes of this user that have died have left: now, and whenever it is asked for, as others may die while this one runs.
+    pub(in crate::cli) fn left(&self) -> LeftPlans {
+        let find =
+            || own_places().iter().filter_map(|place| open_own(place)).flat_map(|place| left_in(&place)).collect();
+        let is_in_foreground = given().is_none();
+        LeftPlans { first: self.left_plans.clone(), find: is_in_foreground.then(|| Arc::new(find) as Arc<FindPlans>) }
     }
 
     pub(in crate::cli) fn socket(&self) -> PathBuf {
@@ -203,6 +204,15 @@ impl RuntimeDirectory {
     pub(in crate::cli) const fn readers(&self) -> Readers {
         self.readers
     }
+}
+
+/// The plans there of processes that have died or are about to, which still owe something.
+fn left_in(place: &Dir) -> Vec<PathBuf> {
+    let names: Vec<_> = place.names().filter(|name| is_number(name)).collect();
+    await_ends(&names);
+    let is_left = |name: &String| killed(name).is_some() || dead(place, name).is_some();
+    let plans = names.iter().filter(|name| is_left(name)).map(|name| place.path().join(name).join(SAFE_PLAN));
+    plans.filter(|plan| !is_settled(plan)).collect()
 }
 
 /// Whether the plan of a process that is dead owes nothing. A device that is away does what it did once it is back. A plan that cannot be read may

@@ -42,6 +42,12 @@ pub(in crate::cli) fn own_places() -> Vec<PathBuf> {
     places
 }
 
+/// A place that is there, and this user's alone.
+pub(in crate::cli) fn open_own(place: &Path) -> Option<Dir> {
+    let place = trust::lasting(place).and_then(|path| Dir::open(&path)).ok()?;
+    place.must_be_own().is_ok().then_some(place)
+}
+
 /// Every place where one may find directories of the foreground: those of this user, that of root, and the service's, where root's were in
 /// earlier versions.
 pub(in crate::cli) fn places() -> Vec<PathBuf> {

@@ -3,15 +3,13 @@
 //!
 //! A turn is a `flock` on each of the user's places, which only that user can open. The wait is limited, because a start may hang on a device.
 
-use super::runtime_places::own_places;
+use super::runtime_places::{open_own, own_places};
 use crate::program;
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::dir::Dir;
-use crate::sys::trust;
 use crate::time::{Clock, Span};
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use tracing::{info, warn};
 
@@ -52,11 +50,7 @@ pub(super) fn take_turn(own: &Dir) -> Vec<Arc<File>> {
 
 /// The place of this process and the others of its user, each once, in an order that is the same for all.
 fn places(own: &Dir) -> Vec<Dir> {
-    let open = |path: PathBuf| {
-        let place = trust::lasting(&path).and_then(|path| Dir::open(&path)).ok()?;
-        place.must_be_own().is_ok().then_some(place)
-    };
-    let all = own_places().into_iter().filter_map(open).chain(Dir::open(own.path()).ok());
+    let all = own_places().into_iter().filter_map(|path| open_own(&path)).chain(Dir::open(own.path()).ok());
     let number = |place: Dir| Some((place.metadata().map(|facts| (facts.dev(), facts.ino())).ok()?, place));
     let mut all: Vec<_> = all.filter_map(number).collect();
     all.sort_by_key(|(number, _)| *number);

@@ -236,6 +236,7 @@ impl BuilderLoop {
             assemble(&mut config, self.site.clone(), begins, &mut self.next_task, &mut self.recordings, building);
         let mut built = built?;
         self.guard.add(built.values_mut().flat_map(|built| std::mem::take(&mut built.guards)).collect());
+        self.plan.refuse_left_since(&self.guard.planned())?;
         let new = built.iter_mut().map(|(index, built)| (*index, std::mem::take(&mut built.joint))).collect();
         let joints = Arc::new(joints(&config, new, joined));
         go_on(&joints, joined, |task| sections.differ_in_worker_at_most(running, task));

@@ -3,6 +3,7 @@
 use super::finish::TICK_PATIENCE;
 use super::requests::Requests;
 use crate::daemon::disk::flight_thread::FlightOptions;
+use crate::daemon::left_plans::LeftPlans;
 use crate::log::{LogOutput, Output};
 use crate::metrics::Totals;
 use crate::site::Roots;
@@ -25,8 +26,9 @@ pub struct Options {
     pub flight: Option<FlightOptions>,
     /// Where the plan of the outputs' safe values is kept; `None`: nowhere.
     pub safe_plan: Option<PathBuf>,
-    /// Plans that processes which died have left elsewhere: what they still owe is written at the start, or goes into this one's plan.
-    pub left_plans: Vec<PathBuf>,
+    /// Plans that processes which died have left elsewhere: what they still owe is written at the start, or at a reload, or goes into
+    /// this one's plan.
+    pub left_plans: LeftPlans,
     /// Locked files by which other starts wait until this one has dealt with those plans: then they are unlocked.
     pub turn: Vec<Arc<File>>,
     /// Where the trees of devices are.
@@ -46,7 +48,7 @@ impl Default for Options {
             status_readers: Readers::Owner,
             flight,
             safe_plan,
-            left_plans: Vec::new(),
+            left_plans: LeftPlans::default(),
             turn: Vec::new(),
             roots: Roots::default(),
             shadow: false,

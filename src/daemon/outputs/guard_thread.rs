@@ -58,7 +58,7 @@ impl GuardThread {
     /// Those of the outputs that are open and have begun, in the order in which they were opened. While a reload hands a target over to another
     /// task it is in the care of that one: who gives it away ticks no more, and that is no fault.
     pub(crate) fn guards(&self) -> Vec<Arc<Guard>> {
-        latest(self.open().into_iter().filter(|guard| guard.has_begun()).collect())
+        latest(self.open().into_iter().filter(|guard| guard.has_begun() && guard.is_open()).collect())
     }
 
     /// The same without waiting for who has the list locked, a thread that a worker may keep from its CPU: then those that were `known` before.
@@ -68,7 +68,7 @@ impl GuardThread {
             Err(TryLockError::Poisoned(guards)) => known.clone_from(&guards.into_inner()),
             Err(TryLockError::WouldBlock) => {}
         }
-        latest(known.iter().filter_map(Weak::upgrade).filter(|guard| guard.has_begun()).collect())
+        latest(known.iter().filter_map(Weak::upgrade).filter(|guard| guard.has_begun() && guard.is_open()).collect())
     }
 
     /// Enters into these tasks which of them another thread holds at their safe values, and what is in force therefore.
@@ -351,6 +351,33 @@ mod tests {
         second.leaves();
         assert!(thread.planned().is_empty(), "what is closed is in no plan");
         drop((first, second));
+    }
+
+    #[test]
+    fn what_is_owed_is_not_taken_for_the_business_of_one_whose_start_was_refused() {
+        let watched = Arc::<Watched>::default();
+        let guard = |task, writer| Guard::new(task, watched.clone(), (STEP, STEP), writer);
+        let (left, thread) = (guard("left", Some(Box::new(Nowhere))), GuardThread::default());
+        left.begins();
+        left.leaves();
+        left.leave_unsafe(Instant::ZERO);
+        let refused = guard("refused", None);
+        thread.add(vec![Arc::downgrade(&left), Arc::downgrade(&refused)]);
+        assert!(refused.begin_takeover());
+        refused.has_target();
+        refused.begins();
+        let names = |guards: Vec<Arc<Guard>>| guards.iter().map(|guard| guard.task().to_owned()).collect::<Vec<_>>();
+        assert_eq!(names(thread.guards()), ["refused"]);
+        // It is closed, and a thread that has just looked still has it.
+        refused.leaves();
+        refused.trip().unwrap();
+        left.cancel_takeover();
+        assert_eq!([names(thread.guards()), names(thread.planned())], [["left"], ["left"]]);
+        assert!(left.is_wanted() && !refused.is_wanted() && refused.tripped().is_some());
+        let safe = refused.make_safe();
+        assert!(!refused.settle(safe.trip) && !refused.settle(refused.tripped().unwrap()) && left.is_wanted());
+        let safe = left.make_safe();
+        assert!(left.settle(safe.trip) && !left.is_owed());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use super::safe_plan::{PlannedOutput, SafePlan, VERSION, is_at};
 use crate::daemon::failure::Failure;
 use crate::daemon::left_outputs::LeftOutputs;
+use crate::daemon::left_plans::LeftPlans;
 use crate::safety::Guard;
 use crate::site::Common;
 use crate::sys::dir::{Dir, Readers};
@@ -26,7 +27,7 @@ pub(crate) struct PlanFile {
     missing_is_said: bool,
     /// What processes before this one have left; `None`: nobody has looked.
     left: Option<LeftOutputs>,
-    others: Vec<PathBuf>,
+    others: LeftPlans,
     turn: Vec<Arc<File>>, // locked until the start is over
     common: Arc<Common>,  // with the tasks
     /// What is wrong with the plan that lies there, for those who ask whether all is well.
@@ -39,7 +40,7 @@ impl PlanFile {
     pub(crate) fn at(
         path: Option<PathBuf>,
         readers: Readers,
-        others: Vec<PathBuf>,
+        others: LeftPlans,
         turn: Vec<Arc<File>>,
         common: Arc<Common>,
     ) -> Self {
@@ -57,17 +58,25 @@ impl PlanFile {
         }
     }
 
-    /// Takes what processes before this one have left, unless that was done: then it looks where the devices are now.
+    /// Takes what processes before this one have left, and at a reload what others have left since; then it looks where the devices are now.
     ///
     /// # Errors
     /// See [`LeftOutputs::take`].
     pub(crate) fn take_left(&mut self) -> Result<(), Failure> {
         match (&self.path, &mut self.left) {
-            (_, Some(left)) => left.follow(),
-            (Some(path), None) => self.left = Some(LeftOutputs::take(path, &self.others, &self.common)?),
+            (_, Some(left)) => left.take_more(self.others.now()),
+            (Some(path), None) => self.left = Some(LeftOutputs::take(path, &self.others.first, &self.common)?),
             (None, None) => {}
         }
         Ok(())
+    }
+
+    /// Refuses these outputs if the process that had one of their targets was killed since.
+    ///
+    /// # Errors
+    /// See [`LeftOutputs::refuse_left_since`].
+    pub(crate) fn refuse_left_since(&self, guards: &[Arc<Guard>]) -> Result<(), Failure> {
+        self.left.as_ref().map_or(Ok(()), |left| left.refuse_left_since(&self.others.now(), guards))
     }
 
     /// The start was not refused.

@@ -209,10 +209,14 @@ fn permits_service(path: &Path) -> Vec<Mend> {
     lines
 }
 
-/// What lets a user open a file that is closed to it.
+/// What lets a user open a file that is closed to it. Nothing where somebody else than root could put a link in its place: what root does by
+/// such a line would be done to the file of that one's choice.
 fn permitting(path: &Path, name: &str) -> Vec<Mend> {
     // The outermost folder that the user may not enter comes first.
     let folders: Vec<_> = path.ancestors().skip(1).filter(|folder| user::may_not_enter(folder)).collect();
+    if !trust::only_root_could_exchange(folders.last().unwrap_or(&path)) {
+        return Vec::new();
+    }
     if let Some(folder) = folders.last() {
         return vec![Mend::shell(format!("sudo chmod o+x {}", folder.display())).noted("for every user")];
     }

@@ -375,4 +375,27 @@ mod tests {
             is("250");
         }
     }
+
+    #[test]
+    fn after_a_safe_write_that_failed_all_of_a_channel_is_written_and_known_again() {
+        let sys = tempfile::tempdir().unwrap();
+        let channel = sys.path().canonicalize().unwrap().join("class/pwm/pwmchip0/pwm0");
+        fs::create_dir_all(&channel).unwrap();
+        let put = |file: &str, text: &str| fs::write(channel.join(file), format!("{text}\n")).unwrap();
+        fs::write(channel.with_file_name("npwm"), "1\n").unwrap();
+        [("period", "40000"), ("duty_cycle", "9"), ("enable", "1")].iter().for_each(|(file, text)| put(file, text));
+        let place = Place::Pwm { chip: "pwmchip0".into(), channel: 0, period: crate::time::Span::from_micros(40) };
+        let target = Target::find(&place, sys.path()).unwrap().unwrap();
+        let (Kept { file: taken, .. }, _beside) = target.take(&LeftWrites::default(), "file", "fan").unwrap();
+        let (mut writer, last) = (target.writer(&taken).unwrap(), LastWritten::default());
+        last.set(target.settings_numbers());
+        // By another thread.
+        last.was_set(None);
+        writer.was_made_safe();
+        put("enable", "0");
+        writer.write(&Digits::of(0.5, target.form), &last).unwrap();
+        assert_eq!(fs::read_to_string(channel.join("enable")).unwrap().trim(), "1");
+        assert!(!last.has_lapsed());
+        assert_eq!(last.settings().unwrap().0.map(f64::to_bits), target.settings_numbers().map(f64::to_bits));
+    }
 }

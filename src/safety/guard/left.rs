@@ -29,8 +29,9 @@ impl Guard {
 
     /// The safe value was written after this `trip`, and nothing has come since. True: that was left to others, and the target is to be closed.
     pub(crate) fn settle(&self, trip: u64) -> bool {
-        // A task that has recovered since, and could not make it safe at its end, wants it again.
-        if self.watched.trips() != trip {
+        // A task that has recovered since, and could not make it safe at its end, wants it again. What is wanted of a target that this one has no
+        // more is another's.
+        if self.watched.trips() != trip || !self.is_open() {
             return false;
         }
         let was_wanted = self.watched.take_wanted();
@@ -51,7 +52,7 @@ impl Guard {
 
     /// Whether others still have to write it.
     pub(crate) fn is_owed(&self) -> bool {
-        self.watched.is_left() && self.is_wanted()
+        self.watched.is_left() && self.watched.is_wanted() && self.left.get().is_some()
     }
 
     /// No one owes it the safe value any more.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 pub const LIVE: [Model; 1] = [Model::new(live)];
 /// What a target was given, by whom, and who may write to it: what the models share of these, any of them may find.
-pub const TARGETS: [Model; 19] = [
+pub const TARGETS: [Model; 20] = [
     Model::new(begun),
     Model::new(left_last),
     Model::new(left),
@@ -27,6 +27,7 @@ pub const TARGETS: [Model; 19] = [
     Model::new(taken_over),
     Model::new(taken_over_after_a_write),
     Model::new(taken_over_while_lost),
+    Model::new(refused),
     Model::new(kept),
     Model::new(made_safe),
     Model { interruptions: Some(2), ..Model::new(made_safe_of_two) },
@@ -401,6 +402,23 @@ fn taken_over_while_lost() {
     assert!(!taken || (new.tripped().is_none() && watched.errno() == 0), "the new output was made safe");
     assert_eq!(target.load(Relaxed), 0, "it is gone");
     assert!(watched.is_left() != taken && watched.is_wanted() != taken);
+}
+
+/// What an output has left stays owed, also if a thread makes the one safe that had taken its target over, and is refused.
+fn refused() {
+    let (watched, target) = (Arc::<Watched>::default(), Arc::new(Target::new(0)));
+    let [left, new] = [(); 2].map(|()| guard(&watched, Device(target.clone())));
+    left.leave_unsafe(Instant::ZERO);
+    assert!(new.begin_takeover());
+    new.has_target();
+    new.begins();
+    let safe = new.clone();
+    let writer = thread::spawn(move || _ = makes_safe(&safe));
+    new.leaves();
+    new.trip().unwrap();
+    left.cancel_takeover();
+    writer.join().unwrap();
+    assert!(left.is_owed(), "it is forgotten");
 }
 
 /// An output that keeps what it has writes nothing to be safe, and its task does not write either.

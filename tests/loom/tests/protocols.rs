@@ -1,36 +1,96 @@
-//! Each protocol holds as it ships, in every order of its memory, and not without any of the words that say what that order must be.
+//! Each protocol holds as it ships, in every order of its memory, and not without any of the words that say what that order must be. And each
+//! such word of hertzd is tried so, or stands in a file of which it is said why not.
 
-use hertzd_loom::daemon::models as orders;
-use hertzd_loom::safety::models as output;
-use hertzd_loom::trial::try_all;
-use hertzd_loom::{counts, values, worker};
+use hertzd_loom::trial::{Model, Site, try_all};
+use hertzd_loom::{counts, daemon, safety, values, worker};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::thread;
 
-#[test]
-fn mailboxes_and_links() {
-    try_all(&values::MODELS);
+/// Files with orders that no model tries, and why. Each of them says something about one variable, which nothing else is compared with, or
+/// orders what system calls, locks and queues of the standard library order as well.
+const NOT_TRIED: [(&str, &str); 13] = [
+    ("src/daemon/outputs/guard_thread.rs", "a count that main polls"),
+    ("src/daemon/main/requests.rs", "one flag for each request; main looks again whatever it misses"),
+    ("src/daemon/outputs/spare_threads.rs", "a count of idle threads, beside a channel"),
+    ("src/daemon/main/status_socket.rs", "a flag that ends a thread"),
+    ("src/kinds/alarm/mod.rs", "a fence after the count of references, which is the standard library's"),
+    ("src/site/target.rs", "a count of users, under a lock where they are added"),
+    ("src/kinds/output/held.rs", "a count of users, under a lock where they are added; a flag of one thread"),
+    ("src/kinds/output/reopen.rs", "a count that main polls"),
+    ("src/kinds/succession.rs", "a number, and after it the flag that it counts: one release, one acquire"),
+    ("src/kinds/sensor/follow.rs", "a flag, beside the descriptor of sys/fd.rs"),
+    ("src/sys/crash.rs", "what a crashed thread leaves for another one, which it wakes by a write to a pipe"),
+    ("src/sys/fd.rs", "a descriptor, exchanged in one step"),
+    ("src/sys/signals.rs", "flags of a signal's handler"),
+];
+
+/// Whether a file has the atomics that are tried, and how often it says an order, without its tests.
+///
+/// # Panics
+/// It says orders that this would not find.
+fn words(path: &Path) -> (bool, usize) {
+    let text = fs::read_to_string(path).unwrap();
+    let code = text.split("#[cfg(test)]\nmod").next().unwrap();
+    let code: Vec<_> = code.lines().map(|line| line.split("//").next().unwrap()).collect();
+    let hidden = code.iter().find(|line| line.contains("use ") && line.contains("Ordering::"));
+    assert!(hidden.is_none(), "{}: {hidden:?}: name orders as Ordering::X", path.display());
+    let is_tried = code.iter().any(|line| line.contains("use crate::atomic"));
+    let orders = ["Acquire", "Release", "AcqRel", "SeqCst"].map(|word| format!("Ordering::{word}"));
+    let count = |line: &&str| orders.iter().map(|order| line.matches(order.as_str()).count()).sum::<usize>();
+    (is_tried, code.iter().map(count).sum())
+}
+
+fn files(folder: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files(&path, found);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            found.push(path.to_str().unwrap().to_owned());
+        }
+    }
 }
 
 #[test]
-fn counts_of_a_task() {
-    try_all(&counts::MODELS);
-}
-
-#[test]
-fn requests_to_a_worker() {
-    try_all(&worker::models::MODELS);
-}
-
-#[test]
-fn outputs_that_are_live() {
-    try_all(&output::LIVE);
-}
-
-#[test]
-fn targets_of_outputs() {
-    try_all(&output::TARGETS);
-}
-
-#[test]
-fn orders_to_make_all_outputs_safe() {
-    try_all(&orders::MODELS);
+fn each_protocol_holds_and_each_order_is_tried_or_has_a_reason() {
+    let protocols: [(&str, &[Model]); 6] = [
+        ("mailboxes and links", &values::MODELS),
+        ("counts of a task", &counts::MODELS),
+        ("requests to a worker", &worker::models::MODELS),
+        ("outputs that are live", &safety::models::LIVE),
+        ("targets of outputs", &safety::models::TARGETS),
+        ("orders to make all outputs safe", &daemon::models::MODELS),
+    ];
+    let mut tried = BTreeMap::<String, BTreeSet<Site>>::new();
+    thread::scope(|scope| {
+        let trials = protocols.map(|(protocol, models)| (protocol, scope.spawn(|| try_all(models))));
+        for (protocol, trial) in trials {
+            let sites = trial.join().unwrap_or_else(|_| panic!("{protocol}: the panic above says what does not hold"));
+            for site in sites {
+                tried.entry(site.file().to_owned()).or_default().insert(site);
+            }
+        }
+    });
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let (mut found, mut wrong, mut reasons) = (Vec::new(), Vec::new(), 0);
+    files(&root.join("src"), &mut found);
+    assert!(found.len() > 100, "{found:?}");
+    for path in found {
+        let file = path.strip_prefix(root.to_str().unwrap()).unwrap().trim_start_matches('/').to_owned();
+        let (is_tried, said) = words(Path::new(&path));
+        let reached = tried.remove(&file).unwrap_or_default();
+        let has_reason = NOT_TRIED.iter().any(|(not_tried, _)| *not_tried == file);
+        reasons += usize::from(has_reason && !is_tried);
+        if is_tried && reached.len() != said {
+            wrong.push(format!("{file}: says {said} orders, of which models reach {}: {reached:#?}", reached.len()));
+        } else if !is_tried && (said > 0) != has_reason {
+            let remedy = "take the atomics of crate::atomic and add a model, or say here why there is none";
+            wrong.push(format!("{file}: says {said} orders; {remedy}"));
+        }
+    }
+    assert!(tried.is_empty(), "these are not there: {tried:?}");
+    assert_eq!(reasons, NOT_TRIED.len(), "a reason for a file that is not there, or is tried");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -160,20 +160,29 @@ documented() {
 }
 
 declare -A threads before failed memory locks
-# measure KIND...: runs them together, each on a worker of its own; traces one after the other, and then says what each did.
-measure() {
-    local kind name ticks memory_after locks_after calls unlisted sleeps writes
-    setup "Environment=LD_PRELOAD=/srv/package/count.so HERTZD_COUNT_FILE=$COUNTS" < <(
-        for kind; do printf '%s\n' "[worker.$kind]" "[task.$kind]" "worker = \"$kind\"" "${CONFIGS[$kind]}"; done)
-    for kind; do check "$kind runs" within 60 ticked "$kind" 60; done
+# trace KIND...: these at a time, for 3 s, into /tmp/calls-KIND.
+trace() {
+    local kind name pids=()
     for kind; do
         threads[$kind]=$(worker "$kind")
         read -r "memory[$kind]" "locks[$kind]" < <(calls_of "${threads[$kind]}")
         for name in ${OUTPUTS[$kind]:-}; do from[$name]=$(task "$name" ran); done
         before[$kind]=$(task "$kind" ran) failed[$kind]=$(task "$kind" errors)
-        timeout 3 strace -qq -y -p "${threads[$kind]}" -o "/tmp/calls-$kind" 2>/dev/null || :
-        for name in ${OUTPUTS[$kind]:-}; do after[$name]=$(task "$name" ran); done
     done
+    for kind; do
+        timeout 3 strace -qq -y -p "${threads[$kind]}" -o "/tmp/calls-$kind" 2>/dev/null &
+        pids+=($!)
+    done
+    wait "${pids[@]}" || :
+    for name in $(for kind; do echo "${OUTPUTS[$kind]:-}"; done); do after[$name]=$(task "$name" ran); done
+}
+# measure KIND...: runs them together, each on a worker of its own; traces them, and then says what each did.
+measure() {
+    local kind name ticks memory_after locks_after calls unlisted sleeps writes start
+    setup "Environment=LD_PRELOAD=/srv/package/count.so HERTZD_COUNT_FILE=$COUNTS" < <(
+        for kind; do printf '%s\n' "[worker.$kind]" "[task.$kind]" "worker = \"$kind\"" "${CONFIGS[$kind]}"; done)
+    for kind; do check "$kind runs" within 60 ticked "$kind" 60; done
+    for ((start = 1; start <= $#; start += 4)); do trace "${@:start:4}"; done
     for kind; do
         check "$kind keeps ticking" within 60 ticked "$kind" $((before[$kind] + 100))
         refuse "  count.so counts its thread" [ "${memory[$kind]}" = none ]

@@ -150,6 +150,10 @@ as hertzd sh -c "ln -sf $SECRET/lock $STATE/link"
 sed "s,$STATE/level,$STATE/link,g" $RUN/safe-plan.json | as hertzd sh -c "cat >$STATE/plan.json"
 refuse "  nor by a link" hertzd safe --plan $STATE/plan.json
 same "  which is as it was" 7 "$(cat $SECRET/lock)"
+printf '[worker.main]\n[task.a]\nkind = "sensor"\nrate = 1\npath = "%s"\n' $STATE/link >/tmp/planted.toml
+said=$(hertzd doctor --json /tmp/planted.toml 2>&1 || :)
+has "doctor says that the service's user may not read what its link leads to" "$said" "$STATE/link"
+lacks "  and gives root no line that would open it" "$said" chmod
 
 echo "# what a program of a task can do"
 cat >/usr/local/bin/tries.py <<'END_OF_PROGRAM'

@@ -1,0 +1,180 @@
+//! One of the [outputs](super::left_outputs) that a process before this one has left: its safe value is written by a thread of its own, as a write may
+//! not return. For the builder; nothing here waits.
+
+use super::outputs::safe_plan::PlannedOutput;
+use crate::kinds::output::{LeftWrite, LeftWrites, is_left_to_another, once_more};
+use crate::safety::{Owing, PlannedWrite, wrong_in_the_end};
+use crate::sys::thread::helper;
+use crate::time::{Instant, Span};
+use crossbeam_channel::{Receiver, TryRecvError, bounded};
+use std::io;
+use tracing::{error, info, warn};
+
+/// When one that failed is tried again.
+pub(super) const AGAIN_EVERY: Span = Span::from_seconds(2);
+
+/// What to do about one that failed, and about one whose target another hertzd has.
+pub(super) const LOOK: &str = "look at the device, or switch off what it drives";
+pub(super) const STOP: &str = "stop that hertzd if the value is to be written now";
+
+/// It, and how far its safe value is.
+#[derive(Debug)]
+pub(super) struct LeftOutput {
+    pub(super) planned: PlannedOutput,
+    pub(super) planner: u32,          // the process that had its targets
+    pub(super) _owing: Option<Owing>, // unless it was made safe
+    pub(super) under_way: Option<(Receiver<io::Result<()>>, Vec<PlannedWrite>)>,
+    pub(super) failed: Option<(String, &'static str)>, // why, and what to do
+    pub(super) next: Option<Instant>,                  // when it is tried again
+}
+
+impl LeftOutput {
+    /// What it has beside what other outputs plan to write; `None`: nothing.
+    pub(super) fn beside(&self, planned: &[PlannedWrite]) -> Option<PlannedOutput> {
+        let writes: Vec<_> = self.planned.writes.iter().filter_map(|write| beside(write, planned)).collect();
+        (!writes.is_empty()).then(|| PlannedOutput { writes, ..self.planned.clone() })
+    }
+
+    /// Has other writes in the place of its own, or none. True: one has changed.
+    pub(super) fn has_become(
+        &mut self,
+        known: &LeftWrites,
+        now: impl Fn(&PlannedWrite) -> Option<PlannedWrite>,
+    ) -> bool {
+        let before = std::mem::take(&mut self.planned.writes);
+        let mut changed = false;
+        for write in before {
+            let now = now(&write);
+            if now.as_ref() != Some(&write) {
+                changed = true;
+                known.forget_left(&write);
+                known.leave_behind(now.iter().map(|write| self.left(write)).collect());
+            }
+            self.planned.writes.extend(now);
+        }
+        changed
+    }
+
+    pub(super) fn left(&self, write: &PlannedWrite) -> LeftWrite {
+        LeftWrite { write: write.clone(), is_written: self.planned.written, planner: self.planner }
+    }
+
+    pub(super) fn says(&self) -> String {
+        said(&self.planned.writes)
+    }
+
+    pub(super) fn begin(&mut self, owed: PlannedOutput) {
+        let (reply, answer) = bounded(1);
+        let (writes, planner) = (owed.writes.clone(), self.planner);
+        let write = move || {
+            let made = make_all(&owed, planner);
+            let is_made = made.is_ok();
+            let _ = reply.send(made);
+            if is_made {
+                say_unlike(&owed.task, &owed.writes);
+            }
+        };
+        match helper::spawn("hertzd-left", write) {
+            Ok(_) => self.under_way = Some((answer, writes)),
+            Err(error) => self.fails(format!("there is no thread to write it: {error}"), LOOK),
+        }
+    }
+
+    /// Whether a write of it has ended since, and nothing is owed any more; `None`: nothing has ended.
+    pub(super) fn has_ended(&mut self, now: Instant, known: &LeftWrites) -> Option<bool> {
+        let result = match self.under_way.as_ref()?.0.try_recv() {
+            Ok(result) => result,
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Disconnected) => Err(io::Error::other("the thread that wrote it has panicked")),
+        };
+        let (_, writes) = self.under_way.take()?;
+        let (task, says) = (self.planned.task.clone(), said(&writes));
+        match result {
+            Ok(()) => {
+                say_written(&task, &writes);
+                Some(self.is_over(known, &writes))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_gone_for_good() => {
+                warn!(
+                    task,
+                    "{task}: its safe value, {says}, was left by an earlier run, and there is no such file any more"
+                );
+                Some(self.is_over(known, &writes))
+            }
+            Err(error) => {
+                // Another hertzd that has it may hold it, or give it back what it has found there: what the earlier run wrote.
+                self.fails(error.to_string(), if is_left_to_another(&error) { STOP } else { LOOK });
+                self.next = Some(now + AGAIN_EVERY);
+                Some(false)
+            }
+        }
+    }
+
+    /// These are not owed any more. Whether none is.
+    fn is_over(&mut self, known: &LeftWrites, writes: &[PlannedWrite]) -> bool {
+        self.has_become(known, |write| beside(write, writes));
+        self.planned.writes.is_empty()
+    }
+
+    /// Whether all that it wrote to are regular files, of which none is there. A device may come back, and still do what it did.
+    fn is_gone_for_good(&self) -> bool {
+        self.planned.writes.iter().all(PlannedWrite::is_gone_for_good)
+    }
+
+    pub(super) fn fails(&mut self, why: String, advice: &'static str) {
+        if self.failed.as_ref().is_none_or(|(before, _)| *before != why) {
+            let (task, says) = (&self.planned.task, self.says());
+            error!(
+                task,
+                "{task}: its safe value, {says}, is owed since an earlier run, and could not be written: {why}; it stays in the plan, and is \
+                 tried again every {AGAIN_EVERY}: {advice}"
+            );
+            self.failed = Some((why, advice));
+        }
+    }
+}
+
+/// A write, if its target is none of these, nor shares a part with one.
+pub(super) fn beside(write: &PlannedWrite, others: &[PlannedWrite]) -> Option<PlannedWrite> {
+    (!others.iter().any(|other| write.is_had_by(other))).then(|| write.clone())
+}
+
+pub(super) fn say_written(task: &str, writes: &[PlannedWrite]) {
+    info!(task, "{task}: wrote its safe value, {}, which an earlier run had left", said(writes));
+}
+
+fn said(writes: &[PlannedWrite]) -> String {
+    writes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Makes the writes of one output, and once more those that [need it](once_more). `planner`: the process that had its targets.
+fn make_all(output: &PlannedOutput, planner: u32) -> io::Result<()> {
+    let writes = &output.writes;
+    let make = |write: &PlannedWrite| write.make_of(&output.task, Some(planner)).map(drop);
+    let failed = writes.iter().filter(|write| make(write).is_err()).collect();
+    let mut done = Ok(());
+    for write in once_more(failed, writes) {
+        let Err(error) = make(write) else { continue };
+        if write.is_left_to_its_chip(writes) {
+            continue;
+        }
+        done = done.and(match write.at_full_speed(writes) {
+            // The value that is still to come is not that of full speed.
+            Some(instead) => return instead.iter().try_for_each(make),
+            None => Err(error),
+        });
+    }
+    done
+}
+
+/// Says what a value holds some time after it was written, if it needs others for its effect, and holds something else.
+fn say_unlike(task: &str, writes: &[PlannedWrite]) {
+    for value in once_more(Vec::new(), writes) {
+        if let Some(why) = wrong_in_the_end(|| value.amiss(None)) {
+            warn!(
+                task,
+                "{task}: {why}; either its chip does not keep that number, or something else writes to it: {LOOK}"
+            );
+        }
+    }
+}
