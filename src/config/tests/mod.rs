@@ -2,5 +2,6 @@
 
 mod agreement;
 mod cases;
+mod dropins;
 mod fuzz;
 mod messages;
