@@ -47,30 +47,33 @@ mod taken;
 mod task;
 #[cfg(test)]
 mod tests;
-mod types;
+pub(crate) mod types;
 mod value;
 mod worker;
 
 pub use crate::site::BuildError;
-pub use blueprint::{Blueprint, Exceptional, Preview};
-pub use choices::{ClockKind, LimitAction, OnError, TakeEvidence};
-pub use error::{Origin, Problem, Problems};
+pub(crate) use blueprint::Exceptional;
+pub use blueprint::{Blueprint, Preview};
+pub(crate) use choices::{ClockKind, LimitAction, OnError, TakeEvidence};
+pub use error::Problems;
+pub(crate) use error::{Origin, Problem};
 #[cfg(feature = "plugin")]
 pub(crate) use file::written_at;
 pub(crate) use files::base_folder;
-pub use getters::NumberOrName;
-pub use key::{Absent, Key, Needs, Rule, Value, words};
-pub use keys::{PLANT_KEYS, TASK_KEYS, TASK_SIMULATE_KEYS, WORKER_KEYS, WORKER_SIMULATE_KEYS};
-pub use kinds::{Kind, Kinds, Parse};
-pub use limits::refuse_value_name;
+pub(crate) use getters::NumberOrName;
+pub(crate) use key::{Absent, Rule, words};
+pub use key::{Key, Value};
+pub(crate) use keys::{PLANT_KEYS, TASK_KEYS, TASK_SIMULATE_KEYS, WORKER_KEYS, WORKER_SIMULATE_KEYS};
+pub use kinds::{Kind, Kinds};
+pub(crate) use limits::refuse_value_name;
 pub(crate) use meant::suggestion;
-pub(crate) use record::{Conflict, share};
-pub use record::{RecordConfig, RecordFormat};
-pub use schema::schema;
+pub(crate) use record::{Conflict, RecordConfig, RecordFormat, share};
+#[cfg(test)]
+pub(crate) use schema::schema;
 pub(crate) use schema::{Variant, schema_with};
 pub use section::Section;
 pub(crate) use section::is_name;
-pub use stand_in::{Dynamics, Failing, PlantConfig, StandIn};
-pub use taken::{Taken, Valid};
-pub use types::{Config, Facts, OverrunLimit, Scheduling, Spin, TaskConfig, WorkerConfig};
+pub(crate) use stand_in::{Dynamics, Failing, PlantConfig, StandIn};
+pub(crate) use taken::{Taken, Valid};
+pub(crate) use types::{Config, Facts, Scheduling, Spin, TaskConfig, WorkerConfig};
 pub(crate) use value::{duration_text, rate_text, size_text, written as duration_written};

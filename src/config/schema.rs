@@ -26,11 +26,12 @@ pub(crate) struct Variant {
 }
 
 /// The schema (draft 2020-12) of a configuration with these kinds.
-pub fn schema(kinds: &Kinds) -> Value {
+#[cfg(test)]
+pub(crate) fn schema(kinds: &Kinds) -> Value {
     schema_with(kinds, &[])
 }
 
-/// The same, of a kind whose keys are not known beforehand with those of these variants.
+/// The schema (draft 2020-12) of a configuration with these kinds; of one whose keys are not known beforehand with those of these variants.
 pub(crate) fn schema_with(kinds: &Kinds, variants: &[Variant]) -> Value {
     let named = |definition: &str| {
         json!({"type": "object", "propertyNames": {"pattern": NAME_PATTERN},

@@ -1,7 +1,8 @@
 //! Compares the documentation with the code: examples, simulated ticks, links, source files, and the README's commands. What is generated
 //! from the source, `src/cli/generate/tests/pages.rs` compares.
 
-use hertzd::config::{Config, Facts, Kinds};
+use hertzd::config::Kinds;
+use hertzd::internals::{Config, Facts};
 use hertzd::pacing::{Excess, FixedStep, Rate};
 use hertzd::time::{Instant, Span};
 use std::collections::HashMap;

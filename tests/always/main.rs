@@ -32,6 +32,7 @@ mod models;
 #[cfg(feature = "top")]
 mod pendulum;
 mod plan;
+mod public;
 mod rooms;
 mod simulate;
 mod wrong_graphs;

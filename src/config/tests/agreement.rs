@@ -2,8 +2,9 @@
 //! and every key of every table with some fifty values each. The Python package `jsonschema` validates them.
 
 use super::cases;
+use crate::config::key::Needs;
 use crate::config::{
-    Config, Facts, Key, Kinds, Needs, Rule, TASK_KEYS, TASK_SIMULATE_KEYS, Value as Accepts, WORKER_KEYS,
+    Config, Facts, Key, Kinds, Rule, TASK_KEYS, TASK_SIMULATE_KEYS, Value as Accepts, WORKER_KEYS,
     WORKER_SIMULATE_KEYS, schema,
 };
 use serde_json::{Value, json};

@@ -3,10 +3,11 @@
 
 use super::cases;
 use crate::channels::Queue;
+use crate::config::types::OverrunLimit;
 use crate::config::{Blueprint, Kind, Kinds};
 use crate::config::{
-    ClockKind, Config, Facts, Key, LimitAction, OnError, OverrunLimit, Problems, RecordConfig, RecordFormat,
-    Scheduling, Section, Spin, TASK_KEYS, Value, WORKER_KEYS, schema,
+    ClockKind, Config, Facts, Key, LimitAction, OnError, Problems, RecordConfig, RecordFormat, Scheduling, Section,
+    Spin, TASK_KEYS, Value, WORKER_KEYS, schema,
 };
 use crate::pacing::{Overrun, Rate, Target};
 use crate::task::{Task, Tick, TickError};
