@@ -187,7 +187,7 @@ pub mod internals {
     #[cfg(feature = "video")]
     pub use crate::kinds::video::{cameras, modes};
     pub use crate::log::{Message, Output, PanicEvent};
-    pub use crate::metrics::{Event, Summary, TaskSummary};
+    pub use crate::metrics::{Event, Summary, TaskState, TaskSummary};
     pub use crate::pacing::{sleep::Sleeps, tail::Tail};
     pub use crate::sim::{NeverPreempted, Scripted, SimClock};
     pub use crate::site::Roots;

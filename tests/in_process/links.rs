@@ -219,7 +219,7 @@ fn what_cannot_be_linked_is_refused_at_its_line() {
     let of = |name: &str, input: &str| format!("[task.{name}]\nkind = \"relay\"\nrate = 1\ninput = {input}\n");
     let unknown = refused(&of("a", "\"bord.n\"").replace("[task.a]", "[task.board]"));
     assert!(
-        unknown.contains("there is no task bord\n") && unknown.contains("help: did you mean \"board\"?\n"),
+        unknown.contains("there is no task bord,") && unknown.contains("help: did you mean \"board\"?\n"),
         "{unknown}"
     );
     let circle = of("a", "\"b.n\"") + &of("b", "\"c.n\"") + &of("c", "\"a.n\"");
