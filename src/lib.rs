@@ -115,7 +115,10 @@ extern crate self as hertzd;
     allow(dead_code, unused_imports, unreachable_pub, reason = "what the daemon alone uses")
 )]
 pub mod pacing;
-#[cfg_attr(not(feature = "daemon"), allow(dead_code, reason = "what the daemon alone uses"))]
+#[cfg_attr(
+    not(feature = "daemon"),
+    allow(dead_code, unused_imports, unreachable_pub, reason = "what the daemon alone uses")
+)]
 pub mod time;
 
 // The daemon: everything else.

@@ -1,4 +1,4 @@
-//! Instants and spans in integer nanoseconds.
+//! Instants and spans in integer nanoseconds, and the trait `Clock`, through which all other code reads time.
 //!
 //! Nothing here reads a clock, blocks or allocates.
 //!
@@ -10,10 +10,8 @@
 //! assert_eq!((started - release).to_string(), "4.10 µs");
 //! ```
 
-#[cfg(feature = "daemon")]
 pub(crate) mod clock;
 
-#[cfg(feature = "daemon")]
 pub(crate) use clock::{Clock, Wake};
 
 use std::fmt;
