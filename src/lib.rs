@@ -129,6 +129,10 @@ pub(crate) mod channels;
 #[cfg(feature = "daemon")]
 pub mod cli;
 #[cfg(feature = "daemon")]
+#[cfg_attr(
+    not(all(feature = "gpio", feature = "i2c", feature = "plugin", feature = "video")),
+    allow(dead_code, unused_imports, reason = "what only the kinds use that are left out")
+)]
 pub mod config;
 #[cfg(feature = "daemon")]
 pub(crate) mod daemon;
