@@ -3,12 +3,12 @@
 //!
 //!     cargo bench --bench evidence
 
-use hertzd::config::{Config, Facts, Kinds};
+use hertzd::config::Kinds;
 use hertzd::internals::{
-    Connections, Event, Host, KernelClock, Options, Output, PanicEvent, SimulateOptions, Summary, cpu_set_size,
-    run_daemon, simulate,
+    Clock, Config, Connections, Event, Facts, Host, KernelClock, Options, Output, PanicEvent, SimulateOptions, Summary,
+    cpu_set_size, run_daemon, simulate,
 };
-use hertzd::time::{Clock, Span};
+use hertzd::time::Span;
 
 const MODES: [&str; 3] = ["off", "wake", "tick"];
 

@@ -8,9 +8,8 @@
 
 mod virtual_loop;
 
-use hertzd::channels::{EvidenceSource, TickRecord, TickSink};
-use hertzd::internals::{NeverPreempted, SimClock};
-use hertzd::pacing::{Account, Grid, Overrun, Rate, Sleeps, Tail};
+use hertzd::internals::{EvidenceSource, NeverPreempted, SimClock, Sleeps, Tail, TickRecord, TickSink};
+use hertzd::pacing::{Account, Grid, Overrun, Rate};
 use hertzd::time::{Instant, Span};
 use std::env::{args, current_exe};
 use std::hint::black_box;
@@ -107,7 +106,7 @@ fn plan(times: u32) {
 }
 
 fn hand_over(times: u32) {
-    let (mut sender, mut receiver) = hertzd::channels::ticks(4_096);
+    let (mut sender, mut receiver) = hertzd::internals::ticks(4_096);
     for n in 0..times {
         sender.offer(TickRecord { n: n.into(), ..TickRecord::EMPTY });
         black_box(receiver.take());

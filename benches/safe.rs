@@ -8,8 +8,8 @@
 //! safe value it takes `safe-after`, and what is printed. Some of that is the time between two looks of the thread that watches, 10 ms; this
 //! process, which has no priority, may see it later.
 
-use hertzd::internals::{Host, KernelClock};
-use hertzd::time::{Clock, Instant, Span};
+use hertzd::internals::{Clock, Host, KernelClock};
+use hertzd::time::{Instant, Span};
 use std::fs;
 use std::process::{Command, Stdio};
 

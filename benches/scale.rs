@@ -10,8 +10,8 @@
 //! Every run is a `hertzd run` of its own, with all tasks due at the same instants. The runs take turns, so that other load on
 //! the machine meets all of them alike; the medians of the rounds are printed.
 
-use hertzd::internals::{Host, KernelClock, pause};
-use hertzd::time::{Clock, Instant, Span};
+use hertzd::internals::{Clock, Host, KernelClock, pause};
+use hertzd::time::{Instant, Span};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;

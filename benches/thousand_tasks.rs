@@ -7,11 +7,9 @@
 //! last one waits for 999 others.
 
 use hertzd::config::Kinds;
-use hertzd::config::{Config, Facts};
-use hertzd::internals::{Connections, Options, run_daemon};
-use hertzd::internals::{Event, Summary};
-use hertzd::internals::{Host, cpu_set_size};
-use hertzd::internals::{Output, PanicEvent};
+use hertzd::internals::{
+    Config, Connections, Event, Facts, Host, Options, Output, PanicEvent, Summary, cpu_set_size, run_daemon,
+};
 use hertzd::time::Span;
 use std::fmt::Write;
 

@@ -7,12 +7,11 @@
 
 mod virtual_loop;
 
-use hertzd::channels::{EvidenceSource, TickRecord, TickSink};
-use hertzd::internals::KernelClock;
-use hertzd::internals::SimClock;
-use hertzd::internals::ThreadEvidence;
-use hertzd::pacing::{Account, Grid, Overrun, Rate, Sleeps, Tail};
-use hertzd::time::{Clock, Instant, Span};
+use hertzd::internals::{
+    Clock, EvidenceSource, KernelClock, SimClock, Sleeps, Tail, ThreadEvidence, TickRecord, TickSink,
+};
+use hertzd::pacing::{Account, Grid, Overrun, Rate};
+use hertzd::time::{Instant, Span};
 use std::hint::black_box;
 use virtual_loop::{Nowhere, Phases, runner};
 
@@ -133,7 +132,7 @@ fn main() {
             now = release;
         });
     }
-    let (mut sender, mut receiver) = hertzd::channels::ticks(4_096);
+    let (mut sender, mut receiver) = hertzd::internals::ticks(4_096);
     micro("a record into the channel and out of it, on one thread", repetitions, times, |n| {
         sender.offer(TickRecord { n: n.into(), ..TickRecord::EMPTY });
         black_box(receiver.take());

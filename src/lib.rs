@@ -72,9 +72,9 @@
 //! | room | contents |
 //! | --- | --- |
 //! | `atomic` | the atomics of what threads share without a lock |
-//! | [`time`] | instants and spans in integer nanoseconds; the trait [`Clock`](time::Clock), through which all code reads time |
+//! | [`time`] | instants and spans in integer nanoseconds; the trait `Clock`, through which all code reads time |
 //! | [`pacing`] | when a tick is due and what debt is forgiven; arithmetic only |
-//! | [`channels`] | everything that crosses from a hot thread to another: tick records, rows of values, blocks of samples, sound and pictures |
+//! | `channels` | everything that crosses from a hot thread to another: tick records, rows of values, blocks of samples, sound and pictures |
 //! | `program` | what the program is called, and how its texts name it |
 //! | [`task`] | the contract of a task: [`Task`] and [`Tick`] |
 //! | `sys` | the kernel: clocks, threads, signals, memory, devices; the only room with `unsafe` |
@@ -107,19 +107,33 @@ compile_error!(
     "a static program loads no libraries, so it has neither plugins nor audio: build it with --no-default-features --features static"
 );
 
-#[cfg_attr(not(feature = "daemon"), allow(dead_code, unused_imports, reason = "what the daemon alone uses"))]
+// Unit tests include files of integration tests, which name the crate so.
+#[cfg(test)]
+extern crate self as hertzd;
+
+#[cfg_attr(
+    not(feature = "daemon"),
+    allow(dead_code, unused_imports, unreachable_pub, reason = "what the daemon alone uses")
+)]
 pub mod pacing;
-#[cfg_attr(not(feature = "daemon"), allow(dead_code, reason = "what the daemon alone uses"))]
+#[cfg_attr(
+    not(feature = "daemon"),
+    allow(dead_code, unused_imports, unreachable_pub, reason = "what the daemon alone uses")
+)]
 pub mod time;
 
 // The daemon: everything else.
 #[cfg(feature = "daemon")]
 pub(crate) mod atomic;
 #[cfg(feature = "daemon")]
-pub mod channels;
+pub(crate) mod channels;
 #[cfg(feature = "daemon")]
 pub mod cli;
 #[cfg(feature = "daemon")]
+#[cfg_attr(
+    not(all(feature = "gpio", feature = "i2c", feature = "plugin", feature = "video")),
+    allow(dead_code, unused_imports, reason = "what only the kinds use that are left out")
+)]
 pub mod config;
 #[cfg(feature = "daemon")]
 pub(crate) mod daemon;
@@ -177,12 +191,14 @@ pub use task::{Column, Task, Tick, TickError};
 #[cfg(feature = "daemon")]
 #[doc(hidden)]
 pub mod internals {
-    pub use crate::cli::EXIT_CODES;
+    pub use crate::channels::{EvidenceSource, Queue, TickRecord, TickSink, blocks, ticks};
+    pub use crate::config::types::{Config, Facts};
     pub use crate::daemon::{Connections, Loader, Options, Requests, SimulateOptions, run as run_daemon, simulate};
     #[cfg(feature = "video")]
     pub use crate::kinds::video::{cameras, modes};
-    pub use crate::log::{Advice, Message, Output, PanicEvent, advice};
+    pub use crate::log::{Message, Output, PanicEvent};
     pub use crate::metrics::Event;
+    pub use crate::pacing::{sleep::Sleeps, tail::Tail};
     pub use crate::sim::{NeverPreempted, Scripted, SimClock};
     pub use crate::site::Roots;
     pub use crate::snapshot::{Summary, TaskState, TaskSummary};
@@ -192,5 +208,6 @@ pub mod internals {
     pub use crate::sys::lock::lock_as_hertzd;
     pub use crate::sys::signals::Request;
     pub use crate::sys::thread::{affinity, pin, set_deadline, set_fifo};
+    pub use crate::time::clock::Clock;
     pub use crate::worker::{Control, Report, Runner, Slot, TaskSet, ThreadEvidence};
 }

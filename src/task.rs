@@ -3,9 +3,10 @@
 //! Tasks are built on another thread; only [`Task::tick`] runs on the hot thread, the real-time thread of a worker. Time
 //! comes in as values. Nothing here blocks or allocates.
 
-pub use crate::channels::{Column, Input, InputSource, Quality, TickError, ValueName};
+pub use crate::channels::{
+    AudioFormat, BlockSender, Column, Format, Head, ImageFormat, Input, Quality, SampleFormat, Shape, TickError,
+};
 
-use crate::channels::{BlockSender, Shape};
 use crate::time::{Instant, Span};
 
 /// Code that runs at a rate.
@@ -45,9 +46,7 @@ pub trait Task: Send {
     }
 
     /// How long before the release of the latest tick the oldest of its measurements was made, at most: zero where a tick measures itself.
-    /// Called on the hot thread after each tick without an error, if other tasks take its values. [`Blueprint::holding`] says how much it can be.
-    ///
-    /// [`Blueprint::holding`]: crate::config::Blueprint::holding
+    /// Called on the hot thread after each tick without an error, if other tasks take its values.
     fn age(&self) -> Span {
         Span::ZERO
     }
@@ -106,7 +105,10 @@ pub trait Task: Send {
 pub struct Code(pub(crate) *const ());
 
 /// What a task learns about the tick that it runs. Instants are on the worker's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// A test of a task makes one from [`Tick::default`], which is all zeros, and sets what it needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Tick {
     /// Index of the tick, counted in releases. Skipped ones count, so a task that draws frame `n` stays in step.
     pub n: u64,

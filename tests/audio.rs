@@ -6,12 +6,10 @@
 mod program;
 
 use hertzd::Site;
-use hertzd::channels::{AudioFormat, Format, Head, Queue, SampleFormat, blocks};
 use hertzd::config::Kinds;
-use hertzd::config::{Config, Facts};
-use hertzd::internals::{KernelClock, pause};
-use hertzd::task::{Task, Tick};
-use hertzd::time::{Clock, Span};
+use hertzd::internals::{Clock, Config, Facts, KernelClock, Queue, blocks, pause};
+use hertzd::task::{AudioFormat, Format, Head, SampleFormat, Task, Tick};
+use hertzd::time::Span;
 use program::{Ended, HERTZD, Running, count, run_by, signal, task};
 use serde_json::Value;
 use std::fs;
@@ -264,8 +262,8 @@ fn no_sample_rate_makes_a_tick_panic() {
         let mut values = vec![f64::NAN; task.columns().len()];
         for n in 0..20 {
             let at = KernelClock::monotonic().now();
-            let (lateness, period) = (Span::ZERO, Span::from_millis(10));
-            let tick = Tick { n, release: at, started: at, lateness, skipped: 0, credit: lateness, period };
+            let mut tick = Tick::default();
+            (tick.n, tick.release, tick.started, tick.period) = (n, at, at, Span::from_millis(10));
             let _ = task.tick(&tick, &mut values);
         }
         assert!(values[0] >= 0.0, "frames at {rate} Hz: {values:?}");
@@ -342,8 +340,9 @@ fn captured(task: &mut dyn Task, frames: u64, frame: u64) -> (Vec<(Head, u64)>, 
     let (mut heads, mut bytes) = (Vec::new(), Vec::new());
     let mut n = 0;
     while (bytes.len() as u64) < frames * frame {
-        let (now, zero) = (clock.now(), Span::ZERO);
-        let tick = Tick { n, release: now, started: now, lateness: zero, skipped: 0, credit: zero, period: zero };
+        let now = clock.now();
+        let mut tick = Tick::default();
+        (tick.n, tick.release, tick.started) = (n, now, now);
         let mut values = [f64::NAN; 5];
         task.tick(&tick, &mut values).unwrap();
         while let Some(block) = receiver.take() {

@@ -7,12 +7,10 @@
 mod plugin;
 
 use hertzd::config::{Blueprint, Kind, Kinds};
-use hertzd::config::{Config, Facts};
-use hertzd::internals::pause;
-use hertzd::internals::{Connections, Loader, Options, Requests, Roots, run_daemon};
-use hertzd::internals::{Event, TaskSummary};
-use hertzd::internals::{Host, cpu_set_size};
-use hertzd::internals::{Output, PanicEvent, Request};
+use hertzd::internals::{
+    Config, Connections, Event, Facts, Host, Loader, Options, Output, PanicEvent, Request, Requests, Roots,
+    TaskSummary, cpu_set_size, pause, run_daemon,
+};
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::Span;
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -9,11 +9,9 @@
 mod emulation;
 
 use hertzd::Site;
-use hertzd::channels::{Queue, blocks};
 use hertzd::config::Kinds;
-use hertzd::config::{Config, Facts};
+use hertzd::internals::{Config, Facts, Queue, blocks};
 use hertzd::task::Tick;
-use hertzd::time::{Instant, Span};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -78,8 +76,8 @@ fn allocations(keys: &str) -> (u64, u64) {
     let mut values = [f64::NAN; 5];
     let (mut calls, mut taken) = (0, 0);
     for n in 0..1_001 {
-        let (zero, now) = (Span::ZERO, Instant::ZERO);
-        let tick = Tick { n, release: now, started: now, lateness: zero, skipped: 0, credit: zero, period: zero };
+        let mut tick = Tick::default();
+        tick.n = n;
         let before = CALLS.get();
         task.tick(&tick, &mut values).unwrap();
         calls += CALLS.get() - before;

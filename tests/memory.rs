@@ -4,9 +4,10 @@
 
 #![expect(unsafe_code, reason = "an allocator cannot be written without")]
 
-use hertzd::config::{Config, Facts, Kinds};
+use hertzd::config::Kinds;
 use hertzd::internals::{
-    Connections, Event, Host, Loader, Options, Output, PanicEvent, Request, Requests, cpu_set_size, pause, run_daemon,
+    Config, Connections, Event, Facts, Host, Loader, Options, Output, PanicEvent, Request, Requests, cpu_set_size,
+    pause, run_daemon,
 };
 use hertzd::time::Span;
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -1,10 +1,9 @@
 //! The shipped loop with tasks that do nothing, for benches: what is left is the cost of the loop itself.
 
-use hertzd::channels::{TickRecord, TickSink};
-use hertzd::internals::{Control, Runner, Slot, TaskSet};
-use hertzd::pacing::{Account, Grid, Overrun, Rate, Schedule, Sleeps, Tail};
+use hertzd::internals::{Clock, Control, Runner, Sleeps, Slot, Tail, TaskSet, TickRecord, TickSink};
+use hertzd::pacing::{Account, Grid, Overrun, Rate, Schedule};
 use hertzd::task::{Task, Tick, TickError};
-use hertzd::time::{Clock, Instant, Span};
+use hertzd::time::{Instant, Span};
 use std::hint::black_box;
 use std::sync::Arc;
 

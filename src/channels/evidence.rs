@@ -34,6 +34,6 @@ pub trait EvidenceSource: Send {
     fn mark(&mut self, awake: Span, slept: bool);
 
     /// The evidence since the mark, and a new mark. `slept` is whether the thread slept between two ticks since then. With
-    /// `missed` it includes [`Evidence::run_queue`], which costs another system call.
+    /// `missed` it includes `Evidence::run_queue`, which costs another system call.
     fn take(&mut self, awake: Span, slept: bool, missed: bool) -> Evidence;
 }

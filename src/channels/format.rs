@@ -48,7 +48,7 @@ pub enum SampleFormat {
 
 impl SampleFormat {
     /// Bytes of one sample in a block.
-    pub const fn bytes(self) -> usize {
+    pub(crate) const fn bytes(self) -> usize {
         match self {
             Self::S16 => 2,
             Self::S24 | Self::S32 | Self::F32 => 4,

@@ -30,7 +30,7 @@ pub struct Input {
 
 /// Where an input comes from.
 #[derive(Clone, Debug, PartialEq)]
-pub enum InputSource {
+pub(crate) enum InputSource {
     /// Always this number.
     Number(f64),
     /// A value of another task.
@@ -121,12 +121,12 @@ impl Cell {
 
 impl Input {
     /// Always this number.
-    pub fn number(number: f64) -> Self {
+    pub(crate) fn number(number: f64) -> Self {
         Self::new(InputSource::Number(number), number, Quality::Good)
     }
 
     /// A value of another task.
-    pub fn value_of(name: ValueName) -> Self {
+    pub(crate) fn value_of(name: ValueName) -> Self {
         let (first, quality) = name.previous.map_or((f64::NAN, Quality::Missing), |first| (first, Quality::Good));
         Self::new(InputSource::Value(name), first, quality)
     }
@@ -147,6 +147,7 @@ impl Input {
     /// Says that the task itself puts out nothing at a tick at which it would need this and it is not good. At others it does without, and what
     /// it puts out is not bad for it. To be called while the task is built.
     #[must_use]
+    #[doc(hidden)]
     pub fn spared(self) -> Self {
         self.cell.spared.store(true, Ordering::Relaxed);
         self
@@ -161,7 +162,7 @@ impl Input {
     }
 
     /// Where it comes from.
-    pub fn source(&self) -> &InputSource {
+    pub(crate) fn source(&self) -> &InputSource {
         &self.source
     }
 
@@ -188,7 +189,7 @@ impl Input {
     }
 
     /// The release of the tick that its row is of; `None` for a number, and before the first row.
-    pub fn release(&self) -> Option<Instant> {
+    pub(crate) fn release(&self) -> Option<Instant> {
         instant(self.cell.release.load(Ordering::Relaxed), i64::MIN)
     }
 

@@ -53,7 +53,7 @@ impl Unseen {
 
 /// The cool end of a task's queue of rows.
 #[derive(Debug)]
-pub struct RowReceiver {
+pub(crate) struct RowReceiver {
     words: Receiver<u64>,
     columns: usize,
     traffic: Arc<Traffic>,
@@ -61,7 +61,7 @@ pub struct RowReceiver {
 }
 
 /// A queue for rows of `columns` values; a FIFO has room for `room` of them, at least one, and for fewer where so many cannot be had.
-pub fn rows(queue: Queue, room: usize, columns: usize) -> (RowSender, RowReceiver) {
+pub(crate) fn rows(queue: Queue, room: usize, columns: usize) -> (RowSender, RowReceiver) {
     let traffic = Arc::new(Traffic::default());
     let (words, receiver) = channel(queue, capacity(room, HEAD + columns), HEAD + columns);
     let kept = vec![None; if queue == Queue::Fifo { columns } else { 0 }].into_boxed_slice();
@@ -97,7 +97,7 @@ impl RowSender {
 
 impl RowReceiver {
     /// Takes the next row, if any. `values` is cleared and filled with its values.
-    pub fn take<'a>(&mut self, values: &'a mut Vec<f64>) -> Option<Row<'a>> {
+    pub(crate) fn take<'a>(&mut self, values: &'a mut Vec<f64>) -> Option<Row<'a>> {
         match &mut self.words {
             Receiver::Fifo(consumer) => row(consumer.read_chunk(HEAD + self.columns).ok()?.into_iter(), values),
             Receiver::Mailbox(receiver) => row(receiver.take()?, values),
@@ -112,7 +112,7 @@ impl RowReceiver {
     }
 
     /// How many rows have gone through so far.
-    pub fn traffic(&self) -> &Arc<Traffic> {
+    pub(crate) fn traffic(&self) -> &Arc<Traffic> {
         &self.traffic
     }
 }

@@ -53,6 +53,8 @@ mod tests {
     use clap::CommandFactory;
     use std::process;
 
+    mod pages;
+
     /// The files made, in a folder of their own.
     fn made() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();

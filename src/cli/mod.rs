@@ -29,7 +29,8 @@ mod stop_command;
 mod top;
 mod trace;
 
-pub use base::{App, DEMO_CONFIG, EXIT_CODES, SYSTEM_CONFIG, VirtualCounts, VirtualRun, VirtualTick};
+pub use base::{App, VirtualCounts, VirtualRun, VirtualTick};
+pub(crate) use base::{EXIT_CODES, SYSTEM_CONFIG};
 
 use crate::sys::{crash, secure, thread};
 use app::{ConfigArg, Source};

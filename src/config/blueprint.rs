@@ -41,7 +41,7 @@ pub struct Blueprint {
 
 /// A tick that takes another time than the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exceptional {
+pub(crate) struct Exceptional {
     /// How long it takes.
     pub run: Span,
     /// It sleeps for all of it.
@@ -82,34 +82,34 @@ impl Blueprint {
 
     /// Says how long the ticks are known to take, cycled; `simulate` goes by it unless the configuration says more.
     #[must_use]
-    pub fn taking(self, run: Vec<Span>) -> Self {
+    pub(crate) fn taking(self, run: Vec<Span>) -> Self {
         Self { run, ..self }
     }
 
     /// How long the ticks are known to take, cycled; empty when that is not known.
-    pub fn run(&self) -> &[Span] {
+    pub(crate) fn run(&self) -> &[Span] {
         &self.run
     }
 
     /// Says how long a tick takes now and then in place of [`taking`](Self::taking); `hertzd check` reckons with the longest.
     #[must_use]
-    pub fn now_and_then(self, tick: Exceptional) -> Self {
+    pub(crate) fn now_and_then(self, tick: Exceptional) -> Self {
         Self { now_and_then: Some(tick), ..self }
     }
 
     /// How long a tick takes now and then.
-    pub fn exceptional(&self) -> Option<Exceptional> {
+    pub(crate) fn exceptional(&self) -> Option<Exceptional> {
         self.now_and_then
     }
 
     /// Says that its ticks sleep for as long as they take: they hold up their worker, and take no processor time from others.
     #[must_use]
-    pub fn sleeping(self) -> Self {
+    pub(crate) fn sleeping(self) -> Self {
         Self { sleeps: true, ..self }
     }
 
     /// Whether its ticks sleep for as long as they take.
-    pub fn sleeps(&self) -> bool {
+    pub(crate) fn sleeps(&self) -> bool {
         self.sleeps
     }
 
@@ -127,24 +127,27 @@ impl Blueprint {
 
     /// The same where building that can fail.
     #[must_use]
-    pub fn at_the_desk_if(self, build: impl FnOnce() -> Result<Box<dyn Task>, BuildError> + Send + 'static) -> Self {
+    pub(crate) fn at_the_desk_if(
+        self,
+        build: impl FnOnce() -> Result<Box<dyn Task>, BuildError> + Send + 'static,
+    ) -> Self {
         Self { at_the_desk: Some(Box::new(build)), ..self }
     }
 
     /// Says that the task is built from what this file says, which the section names at `key`: a reload that finds the file changed restarts it.
     #[must_use]
-    pub fn reading(self, key: &'static str, file: PathBuf) -> Self {
+    pub(crate) fn reading(self, key: &'static str, file: PathBuf) -> Self {
         Self { reads: Some((key, file)), ..self }
     }
 
     /// Says that the task is code from this file, which no command may write over.
     #[must_use]
-    pub fn loading(self, file: PathBuf) -> Self {
+    pub(crate) fn loading(self, file: PathBuf) -> Self {
         Self { loads: Some(file), ..self }
     }
 
     /// The files that the task is built from.
-    pub fn inputs(&self) -> impl Iterator<Item = &Path> {
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = &Path> {
         self.reads.iter().map(|(_, file)| file).chain(&self.loads).map(PathBuf::as_path)
     }
 
@@ -164,23 +167,23 @@ impl Blueprint {
 
     /// Says what of the section could not be checked, and why. A look or a start refuses the task.
     #[must_use]
-    pub fn unchecked(self, what: BuildError) -> Self {
+    pub(crate) fn unchecked(self, what: BuildError) -> Self {
         Self { unchecked: Some(what), ..self }
     }
 
     /// What of the section could not be checked; `None`: nothing.
-    pub fn left_unchecked(&self) -> Option<&BuildError> {
+    pub(crate) fn left_unchecked(&self) -> Option<&BuildError> {
         self.unchecked.as_ref()
     }
 
     /// Says how the unit of a value is found by its name without opening anything: what stands in for the task under `simulate` has the same.
     #[must_use]
-    pub fn with_units(self, unit: impl Fn(&str) -> String + Send + 'static) -> Self {
+    pub(crate) fn with_units(self, unit: impl Fn(&str) -> String + Send + 'static) -> Self {
         Self { units: Some(Box::new(unit)), ..self }
     }
 
     /// The unit of a value, as far as the section says it; else empty.
-    pub fn unit(&self, value: &str) -> String {
+    pub(crate) fn unit(&self, value: &str) -> String {
         self.units.as_ref().map_or_else(String::new, |unit| unit(value))
     }
 
@@ -189,7 +192,7 @@ impl Blueprint {
     ///
     /// # Errors
     /// Why the task could not be built.
-    pub fn build_at_the_desk(&mut self, site: &mut Site) -> Option<Result<Box<dyn Task>, BuildError>> {
+    pub(crate) fn build_at_the_desk(&mut self, site: &mut Site) -> Option<Result<Box<dyn Task>, BuildError>> {
         match self.at_the_desk.take() {
             Some(build) => Some(build()),
             None => self.computes.then(|| self.build(site).map(|built| built.task)),
@@ -198,12 +201,12 @@ impl Blueprint {
 
     /// Says that a tick may give values which were measured so long before its release ([`Task::age`]), at most.
     #[must_use]
-    pub fn holding(self, held: Span) -> Self {
+    pub(crate) fn holding(self, held: Span) -> Self {
         Self { held, ..self }
     }
 
     /// How long before the release of its tick a value may have been measured.
-    pub fn held(&self) -> Span {
+    pub(crate) fn held(&self) -> Span {
         self.held
     }
 
@@ -211,6 +214,7 @@ impl Blueprint {
     ///
     /// # Errors
     /// What could not be opened now, and why.
+    #[doc(hidden)]
     pub fn look(&mut self, site: &mut Site) -> Option<Result<Preview, BuildError>> {
         self.look.take().map(|look| look(site))
     }
@@ -219,6 +223,7 @@ impl Blueprint {
     ///
     /// # Errors
     /// What could not be opened, and why; or that it has been built before.
+    #[doc(hidden)]
     pub fn build(&mut self, site: &mut Site) -> Result<Built, BuildError> {
         self.look = None; // what it would have opened is open now
         match self.build.take() {
@@ -255,7 +260,7 @@ pub struct Preview {
 
 impl Preview {
     /// That of a task which exists already.
-    pub fn of(task: &dyn Task) -> Self {
+    pub(crate) fn of(task: &dyn Task) -> Self {
         Self { columns: Some(task.columns()), stream: task.stream(), ..Self::default() }
     }
 }

@@ -6,7 +6,7 @@ use crate::time::Span;
 
 impl Key {
     /// What it does, with what it excludes and needs.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let (words, whole): (Vec<&Rule>, Vec<&Rule>) = self.rules.iter().partition(|rule| rule.word.is_some());
         let (refused, needed): (Vec<&Rule>, Vec<&Rule>) = whole.into_iter().partition(|rule| rule.is_refusal());
         let needed: Vec<_> = needed.into_iter().map(|rule| or(rule.others().into_iter())).collect();
@@ -35,7 +35,7 @@ impl Key {
     }
 
     /// What holds without it, for people: `"5ms"`, `required`, `none`.
-    pub fn default_text(&self) -> String {
+    pub(crate) fn default_text(&self) -> String {
         match self.absent {
             Absent::Nothing => "none".to_owned(),
             Absent::Value(toml) => format!("`{toml}`"),
@@ -50,7 +50,7 @@ impl Key {
 
 impl Value {
     /// What it looks like in a file, for people.
-    pub fn shape(&self) -> String {
+    pub(crate) fn shape(&self) -> String {
         let range = |min: i64, max: i64| match max {
             i64::MAX => format!("integer from {min}"),
             _ => format!("integer, {min} to {max}"),

@@ -16,7 +16,7 @@ const MAX_SHOWN: usize = 50; // a binary file has a problem in every line
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub(crate) struct Problem {
     /// Where, in bytes of [`Problems::text`]; `None` when a file could not even be read, which the message names then.
     pub span: Option<Range<usize>>,
     /// The table: `task.imu`; empty for the file as a whole.
@@ -40,7 +40,7 @@ pub struct Problems {
 impl Problems {
     /// A problem with a section that was valid by itself, found when its task was built or its worker set up: shown
     /// at the value of `key`, or at the section's header when the key is not there.
-    pub fn at(origin: &Origin, key: &str, message: impl fmt::Display) -> Self {
+    pub(crate) fn at(origin: &Origin, key: &str, message: impl fmt::Display) -> Self {
         let value = origin.values.iter().find(|(name, _)| name == key).map(|(_, span)| span.clone());
         let span = value.clone().unwrap_or_else(|| origin.header.clone());
         let problem = problem(&origin.source, &origin.table, key, span, value.is_some(), message);
@@ -63,22 +63,23 @@ impl Problems {
 
     /// Adds the problems of the same configuration found elsewhere.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         Self::new(self.source, self.list.into_iter().chain(other.list).collect())
     }
 
     /// Every problem, in the order of the file.
-    pub fn iter(&self) -> impl Iterator<Item = &Problem> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.list.iter()
     }
 
     /// The text that the spans point into: that of the file, then that of each drop-in, with a line break between.
-    pub fn text(&self) -> &str {
+    #[cfg(test)]
+    pub(crate) fn text(&self) -> &str {
         self.source.text()
     }
 
     /// The whole report, ending in `2 problems; nothing was started`; with colours for a terminal.
-    pub fn render(&self, colour: bool) -> String {
+    pub(crate) fn render(&self, colour: bool) -> String {
         self.report(colour, self.consequence)
     }
 
@@ -89,7 +90,7 @@ impl Problems {
     }
 
     /// The whole report, ending in the number of problems and what comes of them; with colours for a terminal.
-    pub fn report(&self, colour: bool, consequence: &str) -> String {
+    pub(crate) fn report(&self, colour: bool, consequence: &str) -> String {
         let report = self.blocks(&Level::ERROR, colour);
         match self.list.len() {
             1 => report + &format!("1 problem; {consequence}"),
@@ -162,7 +163,7 @@ pub struct Origin {
 
 impl Origin {
     /// Whether the section has the key.
-    pub fn has(&self, key: &str) -> bool {
+    pub(crate) fn has(&self, key: &str) -> bool {
         self.values.iter().any(|(name, _)| name == key)
     }
 

@@ -16,7 +16,7 @@ use toml::de::DeValue;
 
 /// A whole number, or a text that is not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NumberOrName {
+pub(crate) enum NumberOrName {
     /// The number.
     Number(i64),
     /// The text.
@@ -33,12 +33,12 @@ impl Section<'_> {
     }
 
     /// A list of texts.
-    pub fn texts(&mut self, key: &Key) -> Option<Vec<String>> {
+    pub(crate) fn texts(&mut self, key: &Key) -> Option<Vec<String>> {
         self.list(key, "texts", |item| limits::text(&Value::Text, item))
     }
 
     /// A program and its arguments; never empty.
-    pub fn command(&mut self, key: &Key) -> Option<Vec<String>> {
+    pub(crate) fn command(&mut self, key: &Key) -> Option<Vec<String>> {
         let wanted = "must be a list of texts, a program and its arguments, such as [\"python3\", \"client.py\"]";
         let part = |item: &DeValue<'_>, first: bool| match item.as_str() {
             Some(text) if first && text.trim().is_empty() => Err("the program must not be empty".to_owned()),
@@ -63,7 +63,7 @@ impl Section<'_> {
     }
 
     /// One length of time or a list of them; never empty, and zero is allowed.
-    pub fn durations(&mut self, key: &Key) -> Option<Vec<Span>> {
+    pub(crate) fn durations(&mut self, key: &Key) -> Option<Vec<Span>> {
         match self.value(key) {
             Some(DeValue::Array(list)) if list.is_empty() => {
                 self.problem(key, "must hold at least one duration");
@@ -75,17 +75,18 @@ impl Section<'_> {
     }
 
     /// A number of bytes.
-    pub fn size(&mut self, key: &Key) -> Option<u64> {
+    pub(crate) fn size(&mut self, key: &Key) -> Option<u64> {
         self.read(key, |found| limits::size_of(&key.value, found))
     }
 
     /// A number per second, exact.
-    pub fn rate(&mut self, key: &Key) -> Option<Rate> {
+    pub(crate) fn rate(&mut self, key: &Key) -> Option<Rate> {
         self.read(key, value::rate)
     }
 
     /// A whole number of hertz from 1 to 1,000,000.
-    pub fn hertz(&mut self, key: &Key) -> Option<u32> {
+    #[cfg_attr(not(feature = "audio"), expect(dead_code, reason = "sound alone needs it"))]
+    pub(crate) fn hertz(&mut self, key: &Key) -> Option<u32> {
         self.read(key, limits::hertz)
     }
 
@@ -103,7 +104,11 @@ impl Section<'_> {
     }
 
     /// The same; `help` says what a number out of range was probably meant to be.
-    pub fn integer_or_help<T: TryFrom<i64>>(&mut self, key: &Key, help: impl Fn(i64) -> Option<String>) -> Option<T> {
+    pub(crate) fn integer_or_help<T: TryFrom<i64>>(
+        &mut self,
+        key: &Key,
+        help: impl Fn(i64) -> Option<String>,
+    ) -> Option<T> {
         let number = self.value(key).and_then(limits::whole);
         let read = self.integer(key);
         if let (None, Some(number), Some(problem)) = (&read, number, self.problems.last_mut()) {
@@ -112,8 +117,8 @@ impl Section<'_> {
         read
     }
 
-    /// A finite number, or the meaning of one of the words. The key lists the same words, by way of [`words`](super::words).
-    pub fn number_or<T: Copy>(&mut self, key: &Key, words: &[(&str, T)]) -> Option<Result<f64, T>> {
+    /// A finite number, or the meaning of one of the words. The key lists the same words, by way of `words`.
+    pub(crate) fn number_or<T: Copy>(&mut self, key: &Key, words: &[(&str, T)]) -> Option<Result<f64, T>> {
         let wanted = || {
             let words = or(words.iter().map(|(word, _)| format!("\"{word}\"")));
             format!("must be a number, or {words}")
@@ -128,12 +133,12 @@ impl Section<'_> {
     }
 
     /// A whole number, or a text that is not empty.
-    pub fn number_or_name(&mut self, key: &Key) -> Option<NumberOrName> {
+    pub(crate) fn number_or_name(&mut self, key: &Key) -> Option<NumberOrName> {
         self.read(key, |found| Self::either(&key.value, found))
     }
 
     /// A list of these.
-    pub fn numbers_or_names(&mut self, key: &Key) -> Option<Vec<NumberOrName>> {
+    pub(crate) fn numbers_or_names(&mut self, key: &Key) -> Option<Vec<NumberOrName>> {
         self.list(key, "numbers and texts", |item| Self::either(&key.value, item))
     }
 
@@ -145,7 +150,7 @@ impl Section<'_> {
     }
 
     /// A list of lists of bytes, of which none is empty.
-    pub fn bytes(&mut self, key: &Key) -> Option<Vec<Vec<u8>>> {
+    pub(crate) fn bytes(&mut self, key: &Key) -> Option<Vec<Vec<u8>>> {
         let Value::Bytes { most } = key.value else { return None };
         let wanted = format!("must be a list of lists of 1 to {most} bytes");
         let has_length = |bytes: &[Spanned<DeValue<'_>>]| (1..=most).contains(&bytes.len());
@@ -181,13 +186,13 @@ impl Section<'_> {
     }
 
     /// The share of its releases that may be missed before its task is not well; that of the default when it is wrong, which is noted elsewhere.
-    pub fn max_missed(&self) -> f64 {
+    pub(crate) fn max_missed(&self) -> f64 {
         let share = |value: &DeValue<'_>| percent_of(&MAX_MISSED.value, value).ok();
         self.value(&MAX_MISSED).and_then(share).unwrap_or(0.01)
     }
 
     /// The rate of the task whose section this is, exact; `None` when it is wrong, which is noted elsewhere.
-    pub fn task_rate(&self) -> Option<Rate> {
+    pub(crate) fn task_rate(&self) -> Option<Rate> {
         match (self.value(&RATE), self.value(&PERIOD)) {
             (Some(rate), None) => value::rate(rate).ok(),
             (None, Some(period)) => value::duration(period).ok().and_then(Rate::from_period),
@@ -205,7 +210,7 @@ impl Section<'_> {
         self.text(key).map(PathBuf::from)
     }
 
-    /// The meaning of one of the words. The key lists the same words, by way of [`words`](super::words).
+    /// The meaning of one of the words. The key lists the same words, as [`Value::Choice`].
     pub fn choice<T: Copy>(&mut self, key: &Key, choices: &[(&str, T)]) -> Option<T> {
         let meaning = |word| choices.iter().find(|(known, _)| Some(*known) == word).map(|(_, meaning)| *meaning);
         let Some(value) = self.value(key) else { return meaning(key.default_word()) };

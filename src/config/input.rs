@@ -43,7 +43,7 @@ impl Section<'_> {
     }
 
     /// A table of these, by names of the user's own, in the order in which they are written.
-    pub fn inputs(&mut self, key: &Key) -> Option<Vec<(String, Input)>> {
+    pub(crate) fn inputs(&mut self, key: &Key) -> Option<Vec<(String, Input)>> {
         let wanted = "must be a table of values by name, such as { speed = \"motor.speed\" }";
         let table = match self.value(key)? {
             DeValue::Table(table) if !table.is_empty() => table,
@@ -76,7 +76,7 @@ impl Section<'_> {
     }
 
     /// A range of numbers, the lower end first and below the higher.
-    pub fn range(&mut self, key: &Key) -> Option<[f64; 2]> {
+    pub(crate) fn range(&mut self, key: &Key) -> Option<[f64; 2]> {
         self.read(key, |found| {
             range(found).map_err(|_| "must be a range such as [0, 1], the lower end first".to_owned())
         })

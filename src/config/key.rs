@@ -6,13 +6,10 @@ use crate::time::Span;
 /// One key of a table.
 ///
 /// ```
-/// use hertzd::config::{Key, Rule, Value};
+/// use hertzd::config::{Key, Value};
 ///
 /// const LINES: Key = Key::new("lines", Value::Integer { min: 1, max: 64 }, "Lines to read.").default("8");
-/// const PULL_UP: Key = Key::new("pull-up", Value::Bool, "Whether to pull the lines up.")
-///     .default("false")
-///     .rules(&[Rule::with(&["lines"])]);
-/// assert_eq!(PULL_UP.text(), "Whether to pull the lines up. Only with `lines`.");
+/// const CHIP: Key = Key::new("chip", Value::Path, "The chip that has them.").required("name it, such as \"/dev/gpiochip0\"");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
@@ -23,11 +20,11 @@ pub struct Key {
     /// What it does and why, in a sentence or two: without range, default and rules, which are added by themselves.
     pub about: &'static str,
     /// What holds when it is absent.
-    pub absent: Absent,
+    pub(crate) absent: Absent,
     /// Keys that cannot be written beside it, because they say the same in another way.
-    pub excludes: &'static [&'static str],
+    pub(crate) excludes: &'static [&'static str],
     /// What it needs to have an effect. A key without effect is refused.
-    pub rules: &'static [Rule],
+    pub(crate) rules: &'static [Rule],
 }
 
 impl Key {
@@ -44,7 +41,7 @@ impl Key {
 
     /// What holds when the key is absent, in words.
     #[must_use]
-    pub const fn otherwise(self, words: &'static str) -> Self {
+    pub(crate) const fn otherwise(self, words: &'static str) -> Self {
         Self { absent: Absent::Words(words), ..self }
     }
 
@@ -56,19 +53,19 @@ impl Key {
 
     /// The same, unless one of the `others` is there, or a rule keeps the key from having an effect.
     #[must_use]
-    pub const fn required_unless(self, others: &'static [&'static str], hint: &'static str) -> Self {
+    pub(crate) const fn required_unless(self, others: &'static [&'static str], hint: &'static str) -> Self {
         Self { absent: Absent::Refused { unless: others, hint }, ..self }
     }
 
     /// Refuses these keys beside this one.
     #[must_use]
-    pub const fn excludes(self, others: &'static [&'static str]) -> Self {
+    pub(crate) const fn excludes(self, others: &'static [&'static str]) -> Self {
         Self { excludes: others, ..self }
     }
 
     /// Sets what the key needs to have an effect.
     #[must_use]
-    pub const fn rules(self, rules: &'static [Rule]) -> Self {
+    pub(crate) const fn rules(self, rules: &'static [Rule]) -> Self {
         Self { rules, ..self }
     }
 
@@ -83,7 +80,7 @@ impl Key {
 
 /// What holds when a key is absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Absent {
+pub(crate) enum Absent {
     /// Nothing.
     Nothing,
     /// This value, as TOML.
@@ -101,6 +98,7 @@ pub enum Absent {
 
 /// The values that a key accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Value {
     /// A length of time: `"250us"`.
     Duration {
@@ -158,7 +156,7 @@ pub enum Value {
     Text,
     /// A text that is not empty.
     Name,
-    /// The name of a value, as [`refuse_value_name`](super::refuse_value_name) accepts it.
+    /// The name of a value: not empty, no column that each recording has, and without control characters.
     ValueName,
     /// A list of at least one text, none of them twice.
     Texts,
@@ -218,19 +216,11 @@ pub enum Value {
 
 impl Value {
     /// A length of time above zero.
-    pub const DURATION: Self = Self::Duration { min: Span::from_nanos(1), max: Span::MAX };
+    pub(crate) const DURATION: Self = Self::Duration { min: Span::from_nanos(1), max: Span::MAX };
 }
 
 /// The words of a list of choices, for [`Value::Choice`]: so that a word and its meaning are written once.
-///
-/// ```
-/// use hertzd::config::{Key, Value, words};
-///
-/// const SIDES: [(&str, f64); 2] = [("left", -1.0), ("right", 1.0)];
-/// const SIDE: Key = Key::new("side", Value::Choice(&words(&SIDES)), "Which side.");
-/// assert_eq!(SIDE.value, Value::Choice(&["left", "right"]));
-/// ```
-pub const fn words<T: Copy, const N: usize>(choices: &[(&'static str, T); N]) -> [&'static str; N] {
+pub(crate) const fn words<T: Copy, const N: usize>(choices: &[(&'static str, T); N]) -> [&'static str; N] {
     let mut words = [""; N];
     let mut index = 0;
     while index < N {
@@ -242,7 +232,7 @@ pub const fn words<T: Copy, const N: usize>(choices: &[(&'static str, T); N]) ->
 
 /// What a key needs to have an effect. Of an inner table, `../KEY` is a key of the table around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub(crate) struct Rule {
     /// What is needed.
     pub needs: Needs,
     /// Only this word of the key needs it; `None`: each value does, but `false` never.
@@ -255,7 +245,7 @@ pub struct Rule {
 
 /// The condition of a [`Rule`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Needs {
+pub(crate) enum Needs {
     /// One of these keys is there.
     With(&'static [&'static str]),
     /// None of these keys is there.
@@ -272,32 +262,32 @@ pub enum Needs {
 
 impl Rule {
     /// One of `keys` has to be there.
-    pub const fn with(keys: &'static [&'static str]) -> Self {
+    pub(crate) const fn with(keys: &'static [&'static str]) -> Self {
         Self::new(Needs::With(keys))
     }
 
     /// None of `keys` may be there.
-    pub const fn without(keys: &'static [&'static str]) -> Self {
+    pub(crate) const fn without(keys: &'static [&'static str]) -> Self {
         Self::new(Needs::Without(keys))
     }
 
     /// `key` has to have one of these words.
-    pub const fn when(key: &'static str, words: &'static [&'static str]) -> Self {
+    pub(crate) const fn when(key: &'static str, words: &'static [&'static str]) -> Self {
         Self::new(Needs::Is(key, words))
     }
 
     /// `key` must have none of these words.
-    pub const fn unless(key: &'static str, words: &'static [&'static str]) -> Self {
+    pub(crate) const fn unless(key: &'static str, words: &'static [&'static str]) -> Self {
         Self::new(Needs::IsNot(key, words))
     }
 
     /// `key` has to be `true`.
-    pub const fn when_on(key: &'static str) -> Self {
+    pub(crate) const fn when_on(key: &'static str) -> Self {
         Self::new(Needs::On(key))
     }
 
     /// `key` must not be `true`.
-    pub const fn when_off(key: &'static str) -> Self {
+    pub(crate) const fn when_off(key: &'static str) -> Self {
         Self::new(Needs::Off(key))
     }
 
@@ -307,19 +297,19 @@ impl Rule {
 
     /// Says what to do about it, instead of "remove it".
     #[must_use]
-    pub const fn advice(self, advice: &'static str) -> Self {
+    pub(crate) const fn advice(self, advice: &'static str) -> Self {
         Self { advice, ..self }
     }
 
     /// Says this instead of "has no effect ...".
     #[must_use]
-    pub const fn message(self, message: &'static str) -> Self {
+    pub(crate) const fn message(self, message: &'static str) -> Self {
         Self { message: Some(message), ..self }
     }
 
     /// Makes it a rule for this word of the key alone.
     #[must_use]
-    pub const fn for_word(self, word: &'static str) -> Self {
+    pub(crate) const fn for_word(self, word: &'static str) -> Self {
         Self { word: Some(word), ..self }
     }
 }

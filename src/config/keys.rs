@@ -122,7 +122,7 @@ pub(super) const REQUIRE_REALTIME: Key = Key::new(
 .rules(&[Rule::unless("policy", &["other"])]);
 
 /// The keys of `[worker.NAME]`.
-pub const WORKER_KEYS: &[Key] =
+pub(crate) const WORKER_KEYS: &[Key] =
     &[CPU, CPUS, POLICY, PRIORITY, RUNTIME, SPIN, SPIN_CPU_MAX, SPIN_TARGET, CLOCK, EVIDENCE, REQUIRE_REALTIME];
 
 pub(super) const OVERSLEEP: Key = Key::new(
@@ -133,7 +133,7 @@ pub(super) const OVERSLEEP: Key = Key::new(
 .default("\"0s\"");
 
 /// The keys of `[worker.NAME.simulate]`, which only `hertzd simulate` reads.
-pub const WORKER_SIMULATE_KEYS: &[Key] = &[OVERSLEEP];
+pub(crate) const WORKER_SIMULATE_KEYS: &[Key] = &[OVERSLEEP];
 
 pub(super) const KIND: Key = Key::new("kind", Value::Kind, "What the task does.").required("");
 pub(super) const WORKER: Key = Key::new(
@@ -280,7 +280,7 @@ pub(super) const RECORD_KEEP: Key = Key::new(
 .rules(&[RECORDED]);
 
 /// The keys of `[task.NAME]` that every kind has.
-pub const TASK_KEYS: &[Key] = &[
+pub(crate) const TASK_KEYS: &[Key] = &[
     KIND,
     WORKER,
     RATE,
@@ -333,10 +333,10 @@ pub(super) const FAILS_FOR: Key = Key::new("fails-for", Value::DURATION, "For ho
     .rules(&[Rule::with(&["fails-at"])]);
 
 /// The keys of `[task.NAME.simulate]`, which only `hertzd simulate` reads.
-pub const TASK_SIMULATE_KEYS: &[Key] = &[RUN, VALUES, PLANT, FAILS_AT, FAILS_FOR];
+pub(crate) const TASK_SIMULATE_KEYS: &[Key] = &[RUN, VALUES, PLANT, FAILS_AT, FAILS_FOR];
 
 /// The keys of `[task.NAME.simulate.plant]`.
-pub const PLANT_KEYS: &[Key] =
+pub(crate) const PLANT_KEYS: &[Key] =
     &[PLANT_INPUT, PLANT_VALUE, GAIN, TIME_CONSTANT, NATURAL_FREQUENCY, DAMPING, DEAD_TIME, OFFSET, INITIAL];
 
 pub(super) const PLANT_INPUT: Key = Key::new(

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// How a kind makes a blueprint from a task's section: `None` when it has noted a problem there.
-pub type Parse = Box<dyn Fn(&mut Section<'_>) -> Option<Blueprint> + Send + Sync>;
+type Parse = Box<dyn Fn(&mut Section<'_>) -> Option<Blueprint> + Send + Sync>;
 
 /// The kinds that `kind = "…"` may name.
 #[derive(Default)]
@@ -41,7 +41,7 @@ impl Kinds {
 
     /// For a shadow run: tasks compute, and write nothing. Their kinds see it in [`Section::is_shadow`].
     #[must_use]
-    pub fn in_shadow(self) -> Self {
+    pub(crate) fn in_shadow(self) -> Self {
         Self { shadow: true, ..self }
     }
 
@@ -52,17 +52,19 @@ impl Kinds {
 
     /// Remembers a kind that this build was made without, and how to get it, for the error.
     #[must_use]
-    pub fn leaving_out(mut self, name: &'static str, remedy: &'static str) -> Self {
+    #[allow(dead_code, reason = "a build with every feature leaves nothing out")]
+    pub(crate) fn leaving_out(mut self, name: &'static str, remedy: &'static str) -> Self {
         self.left_out.insert(name, remedy);
         self
     }
 
     /// How to get a kind that this build was made without; `None`: it is no such kind.
-    pub fn remedy(&self, name: &str) -> Option<&'static str> {
+    pub(crate) fn remedy(&self, name: &str) -> Option<&'static str> {
         self.left_out.get(name).copied()
     }
 
     /// The kinds that this build was made without.
+    #[doc(hidden)]
     pub fn left_out(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.left_out.keys().copied()
     }
@@ -74,8 +76,8 @@ impl Kinds {
     /// `T` with `#[serde(flatten)]`, whose fields cannot be known, that is left to `T`.
     ///
     /// ```
-    /// use hertzd::config::Kinds;
-    /// use hertzd::task::{Task, Tick, TickError};
+    /// use hertzd::time::Span;
+    /// use hertzd::{App, Kinds, Task, Tick, TickError};
     ///
     /// #[derive(serde::Deserialize)]
     /// struct Blink { pin: u32 }
@@ -85,7 +87,8 @@ impl Kinds {
     /// }
     ///
     /// let kinds = Kinds::empty().with::<Blink>("blink", "Toggles a pin at every tick.");
-    /// assert_eq!(kinds.get("blink").unwrap().keys[0].name, "pin");
+    /// let run = App::new(kinds).simulate("[task.led]\nkind = \"blink\"\nrate = 2\npin = 7\n", Span::from_seconds(1)).unwrap();
+    /// assert_eq!(run.counts_of("led").ran, 2);
     /// ```
     #[must_use]
     pub fn with<T: Task + DeserializeOwned + 'static>(self, name: &'static str, about: &'static str) -> Self {
@@ -120,17 +123,18 @@ impl Kinds {
     }
 
     /// The kind of this name.
+    #[doc(hidden)]
     pub fn get(&self, name: &str) -> Option<&Kind> {
         self.kinds.get(name)
     }
 
     /// Every name, in alphabetical order.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.kinds.keys().copied()
     }
 
     /// Every kind, in the order of their names.
-    pub fn iter(&self) -> impl Iterator<Item = &Kind> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Kind> {
         self.kinds.values()
     }
 }
@@ -168,19 +172,19 @@ impl Kind {
 
     /// Adds what `parse` refuses beyond the rules of the keys, as a JSON schema of the section.
     #[must_use]
-    pub fn also(self, schema: serde_json::Value) -> Self {
+    pub(crate) fn also(self, schema: serde_json::Value) -> Self {
         Self { also: Some(schema), ..self }
     }
 
     /// Says that its sections have keys beyond these, which show only in the section: `parse` must refuse those that it does not want, by
     /// [`Section::refuse_beyond`].
     #[must_use]
-    pub fn with_more_keys(self) -> Self {
+    pub(crate) fn with_more_keys(self) -> Self {
         Self { open: true, ..self }
     }
 
     /// Whether the keys are unknown beforehand, so that `parse` itself must refuse those it does not want.
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.open
     }
 }

@@ -102,7 +102,7 @@ pub(super) fn text(wanted: &Value, found: &DeValue<'_>) -> Result<String, String
 pub(super) const OWN_COLUMNS: [&str; 4] = ["tick", "release_utc", "sample_utc", "lateness_ns"];
 
 /// Why a value cannot be called `name`; `None`: it can.
-pub fn refuse_value_name(name: &str) -> Option<&'static str> {
+pub(crate) fn refuse_value_name(name: &str) -> Option<&'static str> {
     match name {
         "" => Some("must not be empty"),
         _ if OWN_COLUMNS.contains(&name) => Some("is a column of every CSV recording; choose another name"),

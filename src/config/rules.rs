@@ -47,7 +47,7 @@ impl Section<'_> {
     /// For a kind [whose keys show only in the section](super::Kind::with_more_keys): refuses keys that are neither its own, which are `kinds` and
     /// `more`, nor those of every task; and what breaks the rules of `more`. `None`: which more there are could not be found out, so only what
     /// looks like a slip is refused.
-    pub fn refuse_beyond(&mut self, kinds: &[Key], more: Option<&[Key]>) {
+    pub(crate) fn refuse_beyond(&mut self, kinds: &[Key], more: Option<&[Key]>) {
         let more_keys = more.unwrap_or_default();
         let mut known: Vec<&str> = TASK_KEYS.iter().map(|key| key.name).chain(["simulate"]).collect();
         known.extend(kinds.iter().chain(more_keys).map(|key| key.name));

@@ -1,6 +1,6 @@
 //! The key tables as a JSON Schema, for editors that complete and check TOML while it is written. Pure.
 //!
-//! It says all that a schema can say of what `hertzd check` refuses: `tests/always/schema.rs` lists what it cannot.
+//! It says all that a schema can say of what `hertzd check` refuses: `tests/agreement.rs` lists what it cannot.
 
 use super::key::{Absent, Key, Needs, Rule, Value as Wanted};
 use super::keys::{NAME_PATTERN, TASK_KEYS, TASK_SIMULATE_KEYS, WORKER_KEYS, WORKER_SIMULATE_KEYS};
@@ -26,11 +26,12 @@ pub(crate) struct Variant {
 }
 
 /// The schema (draft 2020-12) of a configuration with these kinds.
-pub fn schema(kinds: &Kinds) -> Value {
+#[cfg(test)]
+pub(crate) fn schema(kinds: &Kinds) -> Value {
     schema_with(kinds, &[])
 }
 
-/// The same, of a kind whose keys are not known beforehand with those of these variants.
+/// The schema (draft 2020-12) of a configuration with these kinds; of one whose keys are not known beforehand with those of these variants.
 pub(crate) fn schema_with(kinds: &Kinds, variants: &[Variant]) -> Value {
     let named = |definition: &str| {
         json!({"type": "object", "propertyNames": {"pattern": NAME_PATTERN},

@@ -51,12 +51,12 @@ impl<'a> Section<'a> {
     }
 
     /// The folder of the configuration, from which the path of code counts; empty: the working directory.
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.source.folder()
     }
 
     /// The clock of the task's worker.
-    pub fn clock(&self) -> ClockKind {
+    pub(crate) fn clock(&self) -> ClockKind {
         self.clock
     }
 
@@ -72,7 +72,7 @@ impl<'a> Section<'a> {
     }
 
     /// Whether the key is there, with any value.
-    pub fn has(&self, key: &Key) -> bool {
+    pub(crate) fn has(&self, key: &Key) -> bool {
         self.table.contains_key(key.name)
     }
 
@@ -82,19 +82,20 @@ impl<'a> Section<'a> {
     }
 
     /// The same, with what to do about it.
-    pub fn problem_with_help(&mut self, key: &Key, message: impl Display, help: impl Into<String>) {
+    pub(crate) fn problem_with_help(&mut self, key: &Key, message: impl Display, help: impl Into<String>) {
         self.problem_at(key.name, message, Some(help.into()));
     }
 
     /// Notes a problem with the task's rate, at `rate` or `period`.
-    pub fn problem_with_rate(&mut self, message: impl Display) {
+    #[cfg_attr(not(feature = "audio"), expect(dead_code, reason = "sound alone needs it"))]
+    pub(crate) fn problem_with_rate(&mut self, message: impl Display) {
         let key = if self.has(&RATE) { RATE } else { PERIOD };
         self.problem(&key, message);
     }
 
     /// The keys of the section that `belongs` accepts as one value of the caller's own type; an error of serde is noted
     /// at the value it is about.
-    pub fn deserialize<T: DeserializeOwned>(&mut self, belongs: impl Fn(&str) -> bool) -> Option<T> {
+    pub(crate) fn deserialize<T: DeserializeOwned>(&mut self, belongs: impl Fn(&str) -> bool) -> Option<T> {
         let own = self.table.iter().filter(|(key, _)| belongs(key.get_ref()));
         let table: DeTable<'a> = own.map(|(key, value)| (key.clone(), value.clone())).collect();
         let table = Spanned::new(self.header.clone(), DeValue::Table(table));
@@ -164,7 +165,7 @@ impl<'a> Section<'a> {
 
     /// The tables of a list (`[[task.NAME.KEY]]`), in their order, as sections with the keys of [`Value::Tables`]; to be
     /// handed back to [`absorb`](Self::absorb) when they have been read. Empty when the key is absent or wrong.
-    pub fn tables(&mut self, key: &Key) -> Vec<Self> {
+    pub(crate) fn tables(&mut self, key: &Key) -> Vec<Self> {
         let path = format!("{}.{}", self.path, key.name);
         let wanted = format!("must be a list of tables: write the keys of each under [[{path}]]");
         let (list, Value::Tables(known)) = (self.value(key), key.value) else { return Vec::new() };
@@ -227,7 +228,7 @@ impl<'a> Section<'a> {
     }
 
     /// Takes over what a section inside this one noted.
-    pub fn absorb(&mut self, inner: Section<'_>) {
+    pub(crate) fn absorb(&mut self, inner: Section<'_>) {
         self.problems.extend(inner.problems);
         self.taken.extend(inner.taken);
         self.modelled.extend(inner.modelled);

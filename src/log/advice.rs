@@ -5,17 +5,18 @@ use crate::metrics::Cause;
 
 /// What can be said on a cause in general.
 #[derive(Clone, Copy, Debug)]
-pub struct Advice {
+pub(crate) struct Advice {
     /// What it means.
     pub meaning: &'static str,
     /// How to make sure.
+    #[cfg_attr(not(test), expect(dead_code, reason = "docs/causes.md alone says it, which a test writes"))]
     pub check: &'static str,
     /// What to change.
     pub change: &'static str,
 }
 
 /// The advice on every cause, by its word.
-pub fn advice() -> impl Iterator<Item = (&'static str, Advice)> {
+pub(crate) fn advice() -> impl Iterator<Item = (&'static str, Advice)> {
     Cause::ALL.into_iter().map(|cause| (cause.word(), of(cause)))
 }
 

@@ -12,7 +12,9 @@ mod message;
 mod missed;
 mod ready;
 
-pub use advice::{Advice, advice};
+#[cfg(test)]
+pub(crate) use advice::Advice;
+pub(crate) use advice::advice;
 pub(crate) use entry::Entry;
 pub(crate) use events::{LATE_CHAIN, LogOutput};
 pub(crate) use json::JsonLayer;

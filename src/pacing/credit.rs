@@ -39,6 +39,7 @@ pub enum Overrun {
 
 /// The result of [`Account::settle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Settled {
     /// `r(next) − finished`, before debt was forgiven: time to rest if above zero, debt if below.
     pub credit: Span,
@@ -87,7 +88,7 @@ impl Account {
     }
 
     /// Releases at or after this do not exist; [`Instant::MAX`] means no end.
-    pub const fn end(&self) -> Instant {
+    pub(crate) const fn end(&self) -> Instant {
         self.end
     }
 
@@ -107,12 +108,12 @@ impl Account {
     }
 
     /// One period, rounded up to a whole nanosecond.
-    pub fn period(&self) -> Span {
+    pub(crate) fn period(&self) -> Span {
         self.grid.period()
     }
 
     /// From the release of the next tick up to this instant, which is not included, [`admit`](Self::admit) gives up nothing.
-    pub fn admitted_until(&self) -> Instant {
+    pub(crate) fn admitted_until(&self) -> Instant {
         match self.overrun {
             Overrun::Drop | Overrun::KeepWorking | Overrun::CatchUp { .. } => self.second.release(&self.grid),
             Overrun::Credit { max_debt } => (self.release + max_debt).plus_nanos(1),
@@ -162,7 +163,7 @@ impl Account {
     /// is unless the next tick would then be more than a period further away than before, and more than two periods away:
     /// in that case the tick, with its index, moves to an earlier instant of the same grid, and the end moves with it. So a
     /// task never waits for a time that it has already had. Under `delay` the grid moves with the clock.
-    pub fn step(&mut self, by: Span, now: Instant) {
+    pub(crate) fn step(&mut self, by: Span, now: Instant) {
         let endless = self.end == Instant::MAX;
         if self.overrun == Overrun::Delay {
             self.release = self.release + by;
@@ -238,7 +239,8 @@ impl Account {
     ///
     /// # Panics
     /// If it does not.
-    pub fn invariants_hold(&self, now: Instant) {
+    #[cfg(test)]
+    pub(crate) fn invariants_hold(&self, now: Instant) {
         if self.overrun == Overrun::Delay || self.release >= self.end {
             return;
         }

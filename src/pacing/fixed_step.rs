@@ -23,6 +23,7 @@ pub enum Excess {
 
 /// What one turn of the caller's loop has to do.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Frame {
     /// Updates to run now, each of length [`dt`](Self::dt).
     pub updates: u64,
@@ -110,9 +111,9 @@ struct Snap {
 
 impl FixedStep {
     /// The default limit of updates per call.
-    pub const MAX_UPDATES: NonZeroU32 = NonZeroU32::new(4).unwrap();
+    const MAX_UPDATES: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
-    /// A stepper of `rate` updates per second, at most [`MAX_UPDATES`](Self::MAX_UPDATES) per call, with the excess kept.
+    /// A stepper of `rate` updates per second, at most four of them per call, with the excess kept.
     pub fn new(rate: Rate) -> Self {
         Self {
             rate,

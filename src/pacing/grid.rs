@@ -23,7 +23,7 @@ impl Grid {
 
     /// The grid through `zero`, with tick 0 at its first release at or after `start`: the same on every machine whose clock
     /// shows the same time.
-    pub fn aligned(zero: Instant, start: Instant, rate: Rate) -> Self {
+    pub(crate) fn aligned(zero: Instant, start: Instant, rate: Rate) -> Self {
         Self::starting_at(zero, rate).entered(0, start)
     }
 

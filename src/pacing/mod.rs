@@ -6,9 +6,9 @@
 //! | [`Rate`], [`Grid`] | the instants of all releases |
 //! | [`Account`], [`Overrun`] | how much debt a task keeps after a late tick, and which releases it gives up |
 //! | [`Schedule`] | which of many tasks runs next |
-//! | [`Sleeps`], [`Tail`] | how far to sleep, and how long to spin until the release |
+//! | `Sleeps`, `Tail` | how far to sleep, and how long to spin until the release |
 //! | [`feasible`](feasible()) | before the start: whether all deadlines can be met |
-//! | [`LeakyBucket`] | afterwards: whether too many were missed |
+//! | `LeakyBucket` | afterwards: whether too many were missed |
 //! | [`FixedStep`] | the same arithmetic for a caller that owns the loop, such as a game |
 
 mod bucket;
@@ -23,11 +23,12 @@ mod queue;
 mod rate;
 mod response;
 mod schedule;
-mod sleep;
-mod tail;
+pub(crate) mod sleep;
+pub(crate) mod tail;
 mod utilisation;
 
-pub use bucket::LeakyBucket;
+#[cfg(feature = "daemon")]
+pub(crate) use bucket::LeakyBucket;
 pub use credit::{Account, Overrun, Settled};
 pub use feasible::{Demand, Verdict, feasible};
 pub(crate) use feasible::{Interference, feasible_beside};
@@ -35,7 +36,8 @@ pub use fixed_step::{Excess, FixedStep, Frame};
 pub use grid::Grid;
 pub use rate::Rate;
 pub(crate) use response::{Load, Responses, between, common_divisor, responses};
-pub use schedule::{Due, GivenUp, Next, Prepared, Schedule};
-pub use sleep::{RestPlan, Sleeps};
-pub use tail::{Tail, Target};
+pub(crate) use schedule::Prepared;
+pub use schedule::{Due, GivenUp, Next, Schedule};
+pub(crate) use sleep::{RestPlan, Sleeps};
+pub(crate) use tail::{Tail, Target};
 pub(crate) use utilisation::reduced;

@@ -27,7 +27,7 @@ pub struct Rate {
 
 impl Rate {
     /// The limits, for messages.
-    pub const LIMITS: &'static str = "above 0 (at least one tick in 24 hours) and at most 1 MHz";
+    pub(crate) const LIMITS: &'static str = "above 0 (at least one tick in 24 hours) and at most 1 MHz";
 
     /// `num` ticks in `den` seconds; `None` outside the limits.
     pub fn new(num: u64, den: u64) -> Option<Self> {
@@ -88,6 +88,7 @@ impl Rate {
     }
 
     /// How many ticks have an [`offset`](Self::offset) below `nanos`; also the first index at or after it.
+    #[doc(hidden)]
     pub fn ticks_before(self, nanos: i128) -> u64 {
         // floor(n·P) < t  <=>  n·P < t  (t whole)  <=>  n < t/P, so the count is ceil(t/P).
         let Ok(nanos) = u128::try_from(nanos) else {

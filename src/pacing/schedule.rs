@@ -12,6 +12,7 @@ use crate::time::{Instant, Span};
 
 /// A tick to run now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Due {
     /// Position of the task in the order of declaration.
     pub task: usize,
@@ -44,7 +45,7 @@ pub enum Next {
 
 /// A tick that will be due; see [`Schedule::prepare`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prepared {
+pub(crate) struct Prepared {
     /// What [`Schedule::next`] would return.
     pub due: Due,
     /// From `due.release` up to this instant, which is not included.
@@ -53,6 +54,7 @@ pub struct Prepared {
 
 /// Given-up releases that no tick can report; see [`Schedule::close`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GivenUp {
     /// Position of the task in the order of declaration.
     pub task: usize,
@@ -112,7 +114,7 @@ impl Schedule {
     }
 
     /// An empty schedule with room for `tasks` tasks: adding that many allocates nothing.
-    pub fn with_room_for(tasks: usize) -> Self {
+    pub(crate) fn with_room_for(tasks: usize) -> Self {
         Self {
             entries: Vec::with_capacity(tasks),
             turns: Vec::with_capacity(tasks),
@@ -125,7 +127,7 @@ impl Schedule {
     }
 
     /// Adds a task after the others.
-    pub fn add(&mut self, account: Account, deadline: Span) {
+    pub(crate) fn add(&mut self, account: Account, deadline: Span) {
         let none = Span::ZERO;
         let (credit, stepped, jumped) = (none, none, none);
         self.push(
@@ -136,7 +138,7 @@ impl Schedule {
 
     /// Adds the task at `position` of another schedule after the others, with this deadline from now on. Its phase, index and counts
     /// continue. Not while one of its ticks is running.
-    pub fn adopt(&mut self, other: &Self, position: usize, deadline: Span) {
+    pub(crate) fn adopt(&mut self, other: &Self, position: usize, deadline: Span) {
         let ran = other.turns[position].ran;
         self.runs = self.runs.max(ran);
         self.push(other.entries[position].clone(), Turn { deadline, ran });
@@ -172,7 +174,7 @@ impl Schedule {
 
     /// The clock was stepped by `by`, and shows `now` since; see [`Account::step`]. Not while a tick is running. Debt from
     /// before the step is forgiven as if the next tick came at that moment.
-    pub fn step(&mut self, by: Span, now: Instant) {
+    pub(crate) fn step(&mut self, by: Span, now: Instant) {
         self.waiting.clear();
         self.ready.clear();
         self.idle_until = None;
@@ -192,15 +194,14 @@ impl Schedule {
     }
 
     /// The next release that has not come up; `None` if no release is left or a tick is due already.
-    pub fn next_release(&self) -> Option<Instant> {
+    pub(crate) fn next_release(&self) -> Option<Instant> {
         self.waiting.first().filter(|_| self.ready.is_empty()).map(|(release, ..)| release)
     }
 
     /// What to do at `now`.
     ///
-    /// A tick is returned once: run it and call [`settle`](Self::settle) or [`disable`](Self::disable), or call
-    /// [`hand_back`](Self::hand_back). A call that is early,
-    /// repeated, or has a `now` that went back returns how long to rest, and changes nothing.
+    /// A tick is returned once: run it and call [`settle`](Self::settle). A call that is early, repeated, or has a `now` that went back returns
+    /// how long to rest, and changes nothing.
     pub fn next(&mut self, now: Instant) -> Next {
         while let Some((release, (), task)) = self.waiting.first() {
             if release > now {
@@ -247,14 +248,14 @@ impl Schedule {
     }
 
     /// Whether [`next`](Self::next) gave up releases of any task since this was asked.
-    pub fn gave_up(&mut self) -> bool {
+    pub(crate) fn gave_up(&mut self) -> bool {
         std::mem::take(&mut self.gave_up)
     }
 
     /// Decides ahead of time what is due at `release`, the instant up to which [`next`](Self::next) said to rest: the
     /// tick that a call at any instant from then up to [`Prepared::until`] would return. Like such a call it returns the tick once.
     /// `None`: no tick is due then.
-    pub fn prepare(&mut self, release: Instant) -> Option<Prepared> {
+    pub(crate) fn prepare(&mut self, release: Instant) -> Option<Prepared> {
         let Next::Run(due) = self.next(release) else { return None };
         // Another task that is released while this one waits may have an earlier deadline.
         let admitted = self.entries[due.task].account.admitted_until();
@@ -263,7 +264,7 @@ impl Schedule {
     }
 
     /// Takes a tick of `task` back that was returned and has not begun. The next call decides as if it had not been returned.
-    pub fn hand_back(&mut self, task: usize) {
+    pub(crate) fn hand_back(&mut self, task: usize) {
         if let Some((_, release)) = self.entries[task].account.next() {
             self.waiting.push((release, (), task));
         }
@@ -285,7 +286,7 @@ impl Schedule {
 
     /// Records the tick of `task` as [`settle`](Self::settle) does, and disables the task. Its later releases count as
     /// skipped.
-    pub fn disable(&mut self, task: usize, started: Instant, finished: Instant) -> Settled {
+    pub(crate) fn disable(&mut self, task: usize, started: Instant, finished: Instant) -> Settled {
         let entry = &mut self.entries[task];
         let settled = entry.account.settle(started, finished);
         (entry.missed, entry.stepped, entry.jumped) = (0, Span::ZERO, Span::ZERO);
@@ -324,7 +325,7 @@ impl Schedule {
     }
 
     /// The accounts, in the order of declaration.
-    pub fn accounts(&self) -> impl Iterator<Item = &Account> {
+    pub(crate) fn accounts(&self) -> impl Iterator<Item = &Account> {
         self.entries.iter().map(|entry| &entry.account)
     }
 }

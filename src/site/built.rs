@@ -40,6 +40,7 @@ impl Built {
 
     /// Another task that has this one, and all that it brings.
     #[must_use]
+    #[doc(hidden)]
     pub fn map<T: Task + 'static>(self, wrap: impl FnOnce(Box<dyn Task>) -> T) -> Self {
         Self { task: Box::new(wrap(self.task)), ..self }
     }

@@ -53,6 +53,7 @@ impl Site {
     }
 
     /// One by itself, where the trees of devices are these.
+    #[doc(hidden)]
     pub fn under(roots: Roots) -> Self {
         Self { roots, ..Self::default() }
     }

@@ -4,11 +4,10 @@
 //! The test runs the guarded channel, then the bare one, and compares.
 
 use crate::program::emulation;
-use hertzd::channels::{TickRecord, TickSink, ticks};
-use hertzd::internals::Host;
-use hertzd::internals::{KernelClock, pause, thread_cpu_time};
-use hertzd::internals::{affinity, pin, set_fifo};
-use hertzd::time::{Clock, Span};
+use hertzd::internals::{
+    Clock, Host, KernelClock, TickRecord, TickSink, affinity, pause, pin, set_fifo, thread_cpu_time, ticks,
+};
+use hertzd::time::Span;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -4,8 +4,8 @@
 use crate::program;
 use crate::program::disk::Disk;
 use crate::program::{Ended, HERE, HERTZD, Running, count, run_in, start, task, thread_named};
-use hertzd::internals::{KernelClock, pause, writable};
-use hertzd::time::{Clock, Instant, Span};
+use hertzd::internals::{Clock, KernelClock, pause, writable};
+use hertzd::time::{Instant, Span};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};

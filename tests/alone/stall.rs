@@ -3,12 +3,11 @@
 use crate::program;
 use crate::program::{Ended, HERTZD, Running, count, nanos, run, run_in, start, task};
 use hertzd::config::Kinds;
-use hertzd::config::{Config, Facts};
-use hertzd::internals::{Connections, Options, Request, Requests, run_daemon};
-use hertzd::internals::{Host, cpu_set_size};
-use hertzd::internals::{KernelClock, pause};
+use hertzd::internals::{
+    Clock, Config, Connections, Facts, Host, KernelClock, Options, Request, Requests, cpu_set_size, pause, run_daemon,
+};
 use hertzd::task::{Column, Task, Tick, TickError};
-use hertzd::time::{Clock, Span};
+use hertzd::time::Span;
 use serde::Deserialize;
 use serde_json::Value;
 use std::fs;

@@ -3,8 +3,8 @@
 
 use crate::program;
 use crate::program::{Ended, HERTZD, Running, run_in, task};
-use hertzd::internals::{KernelClock, affinity, pause, pin, set_fifo};
-use hertzd::time::{Clock, Span};
+use hertzd::internals::{Clock, KernelClock, affinity, pause, pin, set_fifo};
+use hertzd::time::Span;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

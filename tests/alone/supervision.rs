@@ -3,8 +3,8 @@
 
 use crate::program;
 use crate::program::{HERE, HERTZD, Running, count, run_by, run_in, task};
-use hertzd::internals::{KernelClock, pause};
-use hertzd::time::{Clock, Instant, Span};
+use hertzd::internals::{Clock, KernelClock, pause};
+use hertzd::time::{Instant, Span};
 use std::fs;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};

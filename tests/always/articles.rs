@@ -23,10 +23,8 @@
 
 use crate::virtual_worker::{Spec, SplitMix, run, spans};
 use hertzd::config::Kinds;
-use hertzd::config::{Config, Facts};
-use hertzd::internals::{Scripted, SimClock};
-use hertzd::internals::{SimulateOptions, simulate};
-use hertzd::pacing::{Excess, FixedStep, Overrun, Rate, Tail};
+use hertzd::internals::{Config, Facts, Scripted, SimClock, SimulateOptions, Tail, simulate};
+use hertzd::pacing::{Excess, FixedStep, Overrun, Rate};
 use hertzd::time::{Instant, Span};
 use std::collections::VecDeque;
 use std::num::NonZeroU32;

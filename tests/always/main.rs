@@ -1,8 +1,6 @@
 //! Tests whose outcome depends on nothing but the sources: what is read, computed, documented and simulated. Time is an argument here, or
 //! that of the virtual clock.
 
-#[path = "../cases/mod.rs"]
-mod cases;
 #[path = "../desk/mod.rs"]
 mod desk;
 #[path = "../imports/mod.rs"]
@@ -26,20 +24,15 @@ mod row;
 mod virtual_worker;
 
 mod articles;
-mod clock_steps;
-mod config;
-mod config_fuzz;
 mod crossed;
 mod docs;
 mod fixed_step;
 mod loops;
-mod mean_rate;
 mod models;
-mod pacing_properties;
 #[cfg(feature = "top")]
 mod pendulum;
 mod plan;
+mod public;
 mod rooms;
-mod schema;
 mod simulate;
 mod wrong_graphs;

@@ -27,7 +27,6 @@ mod cli;
 mod closed_outputs;
 mod daemon;
 mod doctor;
-mod dropins;
 mod events;
 #[cfg(feature = "exporter")]
 mod exporter;

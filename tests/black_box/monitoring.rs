@@ -3,8 +3,8 @@
 use crate::program;
 use crate::program::{HERTZD, PATIENCE, Running, count, run_in, skip, start, task};
 use crate::scraping::{Exporter, Samples};
-use hertzd::internals::{KernelClock, pause};
-use hertzd::time::{Clock, Span};
+use hertzd::internals::{Clock, KernelClock, pause};
+use hertzd::time::Span;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;

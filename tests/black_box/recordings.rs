@@ -5,13 +5,12 @@ use crate::program::{Ended, HERE, HERTZD, Running, count, is_root, run, run_by, 
 use crate::recorded::{
     Message, by_topic, counted, files, messages, python, python_agrees, recipe_for_killed_run, recorded,
 };
-use hertzd::channels::{AudioFormat, BlockSender, Format, Head, ImageFormat, SampleFormat, Shape};
-use hertzd::config::{Blueprint, Kind, Kinds};
-use hertzd::config::{Config, Facts, Section};
-use hertzd::internals::{Connections, Options, run_daemon};
-use hertzd::internals::{KernelClock, affinity, pause};
-use hertzd::task::{Column, Task, Tick, TickError};
-use hertzd::time::{Clock, Span};
+use hertzd::config::{Blueprint, Kind, Kinds, Section};
+use hertzd::internals::{Clock, Config, Connections, Facts, KernelClock, Options, affinity, pause, run_daemon};
+use hertzd::task::{
+    AudioFormat, BlockSender, Column, Format, Head, ImageFormat, SampleFormat, Shape, Task, Tick, TickError,
+};
+use hertzd::time::Span;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;

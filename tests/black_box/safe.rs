@@ -3,8 +3,8 @@
 
 use crate::program;
 use crate::program::{Ended, HERTZD, Running, run_in};
-use hertzd::internals::{KernelClock, lock_as_hertzd, pause};
-use hertzd::time::{Clock, Span};
+use hertzd::internals::{Clock, KernelClock, lock_as_hertzd, pause};
+use hertzd::time::Span;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;

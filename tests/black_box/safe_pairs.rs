@@ -5,8 +5,8 @@
 
 use crate::program;
 use crate::program::{Ended, HERE, HERTZD, Running, run_in};
-use hertzd::internals::{KernelClock, pause};
-use hertzd::time::{Clock, Span};
+use hertzd::internals::{Clock, KernelClock, pause};
+use hertzd::time::Span;
 use std::fs;
 use std::path::Path;
 use std::process::Command;

@@ -3,8 +3,8 @@
 
 use crate::program;
 use crate::program::{Ended, HERE, HERTZD, Running, count, run_in, task};
-use hertzd::internals::{KernelClock, pause};
-use hertzd::time::{Clock, Instant, Span};
+use hertzd::internals::{Clock, KernelClock, pause};
+use hertzd::time::{Instant, Span};
 use serde_json::Value;
 use std::fs;
 use std::process::Command;

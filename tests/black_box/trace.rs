@@ -2,8 +2,8 @@
 
 use crate::program;
 use crate::program::{HERTZD, Running, count, run_in, signal, task};
-use hertzd::internals::KernelClock;
-use hertzd::time::{Clock, Instant};
+use hertzd::internals::{Clock, KernelClock};
+use hertzd::time::Instant;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;

@@ -5,6 +5,8 @@
 //! `pub use child::Name;` alone import nothing; naming a module imports nothing until something in it is used.
 //! Ignored: code under `#[cfg(test)]`, and `main.rs` beside a `lib.rs`. The root may name every room.
 
+pub(crate) mod public;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The text of each file, by its path under `src/`.

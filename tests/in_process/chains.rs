@@ -3,12 +3,13 @@
 
 use crate::desk::Desk;
 use hertzd::Kinds;
-use hertzd::config::{Blueprint, Config, Facts, Key, Kind, Section, Value};
+use hertzd::config::{Blueprint, Key, Kind, Section, Value};
 use hertzd::internals::{
-    Connections, Host, KernelClock, Options, Request, Requests, Summary, cpu_set_size, pause, run_daemon,
+    Clock, Config, Connections, Facts, Host, KernelClock, Options, Request, Requests, Summary, cpu_set_size, pause,
+    run_daemon,
 };
 use hertzd::task::{Column, Input, Task, Tick, TickError};
-use hertzd::time::{Clock, Instant, Span};
+use hertzd::time::{Instant, Span};
 use std::sync::{Arc, Mutex, PoisonError};
 
 const INPUT: Key = Key::new("input", Value::Input, "What it takes.");

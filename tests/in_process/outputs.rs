@@ -3,9 +3,10 @@
 //! are named as in `/sys`; no driver is behind them, and a number that got shorter leaves old digits behind its newline.
 
 use hertzd::Site;
-use hertzd::config::{Blueprint, Config, Facts, Kind, Kinds, Section};
+use hertzd::config::{Blueprint, Kind, Kinds, Section};
 use hertzd::internals::{
-    Connections, Host, Loader, Options, Request, Requests, Roots, cpu_set_size, lock_as_hertzd, pause, run_daemon,
+    Config, Connections, Facts, Host, Loader, Options, Request, Requests, Roots, cpu_set_size, lock_as_hertzd, pause,
+    run_daemon,
 };
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::Span;

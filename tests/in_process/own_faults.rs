@@ -1,10 +1,12 @@
 //! Own kinds that panic outside a tick refuse a reload at most, and no task is dropped on a thread that must not block.
 
-use hertzd::config::{Blueprint, Config, Facts, Kind, Kinds};
-use hertzd::internals::{Connections, Host, KernelClock, Loader, Options, Request, Requests, Summary, cpu_set_size};
-use hertzd::internals::{pause, run_daemon};
+use hertzd::config::{Blueprint, Kind, Kinds};
+use hertzd::internals::{
+    Clock, Config, Connections, Facts, Host, KernelClock, Loader, Options, Request, Requests, Summary, cpu_set_size,
+    pause, run_daemon,
+};
 use hertzd::task::{Task, Tick, TickError};
-use hertzd::time::{Clock, Span};
+use hertzd::time::Span;
 use serde_json::Value;
 use std::os::unix::net::UnixStream;
 use std::path::Path;

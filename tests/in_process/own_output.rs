@@ -5,8 +5,10 @@
 #[allow(dead_code, reason = "its main is that of a program")]
 mod example;
 
-use hertzd::config::{Blueprint, Config, Facts, Key, Kind, Kinds, Section, Value};
-use hertzd::internals::{Connections, Host, Loader, Options, Request, Requests, cpu_set_size, pause, run_daemon};
+use hertzd::config::{Blueprint, Key, Kind, Kinds, Section, Value};
+use hertzd::internals::{
+    Config, Connections, Facts, Host, Loader, Options, Request, Requests, cpu_set_size, pause, run_daemon,
+};
 use hertzd::task::{Column, Input, Task, Tick, TickError};
 use hertzd::time::Span;
 use hertzd::{Built, SafeOutput, Site};

@@ -2,11 +2,12 @@
 //! driver is behind them. The daemon runs in this process, which only so can say where that tree is.
 
 use crate::program::{HERE, PATIENCE};
-use hertzd::config::{Config, Facts, Kinds};
+use hertzd::config::Kinds;
 use hertzd::internals::{
-    Connections, Host, KernelClock, Loader, Options, Request, Requests, Roots, cpu_set_size, pause, run_daemon,
+    Clock, Config, Connections, Facts, Host, KernelClock, Loader, Options, Request, Requests, Roots, cpu_set_size,
+    pause, run_daemon,
 };
-use hertzd::time::{Clock, Span};
+use hertzd::time::Span;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

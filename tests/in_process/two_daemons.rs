@@ -1,9 +1,10 @@
 //! Two daemons in one process, with tasks of the same names and outputs to devices of the same names in two file trees: neither sees the other.
 
 use crate::program;
-use hertzd::config::{Blueprint, Config, Facts, Kind, Kinds, Section};
-use hertzd::internals::{Connections, Host, Loader, Options, Request, Requests, cpu_set_size};
-use hertzd::internals::{Roots, pause, run_daemon};
+use hertzd::config::{Blueprint, Kind, Kinds, Section};
+use hertzd::internals::{
+    Config, Connections, Facts, Host, Loader, Options, Request, Requests, Roots, cpu_set_size, pause, run_daemon,
+};
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::Span;
 use serde_json::Value;

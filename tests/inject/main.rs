@@ -19,8 +19,8 @@ mod errors;
 mod scene;
 
 use calls::{FailOne, Injection, Scene, injections, record_in};
-use hertzd::internals::KernelClock;
-use hertzd::time::{Clock, Span};
+use hertzd::internals::{Clock, KernelClock};
+use hertzd::time::Span;
 use scene::play;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -2,8 +2,8 @@
 
 use crate::calls::{FailOne, Injection, Scene, record_in, traced};
 use crate::program::{HERE, HERTZD, count, signal};
-use hertzd::internals::{KernelClock, pause};
-use hertzd::time::{Clock, Span};
+use hertzd::internals::{Clock, KernelClock, pause};
+use hertzd::time::Span;
 use serde_json::Value;
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;

@@ -7,8 +7,8 @@ pub(crate) mod emulation;
 
 pub(crate) mod disk;
 
-use hertzd::internals::{KernelClock, pause};
-use hertzd::time::{Clock, Span};
+use hertzd::internals::{Clock, KernelClock, pause};
+use hertzd::time::Span;
 use serde_json::Value;
 use std::fs::{self, File};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};

@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test file is a separate crate and uses a part of this")]
 
 use crate::program::HERTZD;
-use hertzd::internals::{KernelClock, pause};
-use hertzd::time::{Clock, Span};
+use hertzd::internals::{Clock, KernelClock, pause};
+use hertzd::time::Span;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

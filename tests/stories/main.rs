@@ -23,8 +23,7 @@ mod play;
 mod story;
 
 use frozen::OwnDisk;
-use hertzd::internals::KernelClock;
-use hertzd::time::Clock;
+use hertzd::internals::{Clock, KernelClock};
 use play::Stage;
 use std::process::Command;
 use std::sync::Mutex;

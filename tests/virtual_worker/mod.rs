@@ -2,11 +2,10 @@
 
 #![allow(dead_code, reason = "each test file is a separate crate and uses a part of this")]
 
-use hertzd::channels::{TickRecord, TickSink};
-use hertzd::internals::{Control, Report, Runner, Slot, TaskSet};
-use hertzd::pacing::{Account, Grid, Overrun, Rate, Schedule, Sleeps, Tail};
+use hertzd::internals::{Clock, Control, Report, Runner, Sleeps, Slot, Tail, TaskSet, TickRecord, TickSink};
+use hertzd::pacing::{Account, Grid, Overrun, Rate, Schedule};
 use hertzd::task::Task;
-use hertzd::time::{Clock, Instant, Span};
+use hertzd::time::{Instant, Span};
 use std::sync::Arc;
 
 /// SplitMix64: the same sequence for the same seed on every machine, so that a failing seed can be reported.

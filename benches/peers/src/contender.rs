@@ -2,12 +2,10 @@
 
 use crate::cyclictest;
 use crate::spec::{Kind, PRIORITY, Sample, Spec};
-use hertzd::config::{Config, Facts, Kinds};
-use hertzd::internals::{
-    Connections, Event, Host, Options, Output, PanicEvent, cpu_set_size, pin, run_daemon, set_fifo,
-};
-use hertzd::time::Span;
 use hertzd::{Column, Task, Tick, TickError};
+use hertzd::config::Kinds;
+use hertzd::internals::{Config, Connections, Event, Facts, Host, Options, Output, PanicEvent, cpu_set_size, pin, run_daemon, set_fifo};
+use hertzd::time::Span;
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};

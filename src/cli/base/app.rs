@@ -10,13 +10,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The configuration that is used when none is named.
-pub const SYSTEM_CONFIG: &str = "/etc/hertzd/hertzd.toml";
+pub(crate) const SYSTEM_CONFIG: &str = "/etc/hertzd/hertzd.toml";
 const SYSTEM_DROPINS: &str = "/etc/hertzd/hertzd.d";
 const STDIN_NAME: &str = "standard input";
 const DEMO_NAME: &str = "the embedded demo";
 
 /// The configuration that runs when there is no other.
-pub const DEMO_CONFIG: &str = include_str!("../../../config/demo.toml");
+pub(crate) const DEMO_CONFIG: &str = include_str!("../../../config/demo.toml");
 
 /// A daemon: the full command line of hertzd, with any kinds of task.
 ///

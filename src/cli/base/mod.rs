@@ -27,8 +27,9 @@ pub(super) mod stop;
 pub(super) mod terminal;
 mod virtual_run;
 
-pub use app::{App, DEMO_CONFIG, SYSTEM_CONFIG};
-pub use stop::EXIT_CODES;
+pub use app::App;
+pub(crate) use app::SYSTEM_CONFIG;
+pub(crate) use stop::EXIT_CODES;
 pub use virtual_run::{VirtualCounts, VirtualRun, VirtualTick};
 
 use stop::Stop;

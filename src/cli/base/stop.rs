@@ -22,7 +22,7 @@ pub(in crate::cli) const PERMISSION: u8 = 77;
 pub(in crate::cli) const CONFIGURATION: u8 = 78;
 
 /// Every exit code, and when a command ends with it.
-pub const EXIT_CODES: [(u8, &str); 9] = [
+pub(crate) const EXIT_CODES: [(u8, &str); 9] = [
     (
         0,
         "Everything that was asked for happened: the end of `--for`, or stopped by SIGINT or SIGTERM (`measure`: with a result). `status --follow` and `log --follow` end \

@@ -10,6 +10,7 @@ use crate::time::Span;
 
 /// What [`App::simulate`] has run.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct VirtualRun {
     /// Every tick: of each worker in the order in which they ran, of workers between which values flow together.
     pub ticks: Vec<VirtualTick>,
@@ -19,6 +20,7 @@ pub struct VirtualRun {
 
 /// A tick on the virtual clock. Instants count from the epoch, which is the release of tick 0 of a task without a phase.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct VirtualTick {
     /// Name of the task.
     pub task: String,
@@ -39,6 +41,7 @@ pub struct VirtualTick {
 
 /// What a task has done on the virtual clock: `met + missed = due`, and `ran + skipped = due`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct VirtualCounts {
     /// Name of the task.
     pub task: String,

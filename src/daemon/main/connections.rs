@@ -33,7 +33,7 @@ pub struct Options {
     pub turn: Vec<Arc<File>>,
     /// Where the trees of devices are.
     pub roots: Roots,
-    /// The tasks were made to write nothing, by [`Kinds::in_shadow`](crate::Kinds::in_shadow): said in the log, the status and the summary.
+    /// The tasks were made to write nothing, by `Kinds::in_shadow`: said in the log, the status and the summary.
     pub shadow: bool,
     /// How long a stop, or the end of the length, waits for a worker that does not advance; then the run ends with a fault.
     pub stop_timeout: Span,

@@ -1,11 +1,12 @@
 //! A look at what a start or a reload would open, which changes nothing: what `hertzd check` does. May block.
 
+use crate::channels::ValueName;
 use crate::config::{Config, Preview, Problems, TaskConfig};
 use crate::daemon::change::assemble::{content, not_recorded, share_recordings};
 use crate::daemon::change::joints::misfits;
 use crate::recording::{self, Seen};
 use crate::site::Site;
-use crate::task::{Column, ValueName};
+use crate::task::Column;
 use std::collections::BTreeMap;
 
 /// What a look found.

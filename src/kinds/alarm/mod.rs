@@ -10,10 +10,10 @@ mod law;
 pub(super) use keys::kind;
 pub(crate) use law::Level;
 
-use crate::channels::Latest;
+use crate::channels::{InputSource, Latest};
 use crate::kinds::elapsed::seconds_since_last;
 use crate::site::Site;
-use crate::task::{Column, Input, InputSource, Task, Tick, TickError};
+use crate::task::{Column, Input, Task, Tick, TickError};
 use crate::time::Instant;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use law::{Change, Law, Limits, Settings};

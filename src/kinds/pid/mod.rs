@@ -13,8 +13,9 @@ pub(super) use keys::kind;
 
 use super::elapsed::{Periods, Rows};
 use super::succession::Succession;
+use crate::channels::InputSource;
 use crate::site::Site;
-use crate::task::{Column, Input, InputSource, Task, Tick, TickError};
+use crate::task::{Column, Input, Task, Tick, TickError};
 use crate::time::Instant;
 use law::{Held, Law, Mode, Output, Settings, Step};
 

@@ -29,10 +29,11 @@ mod throttle;
 pub(super) use keys::kind;
 pub(crate) use relays::Relays;
 
+use crate::channels::InputSource;
 use crate::config::BuildError;
 use crate::site::{Built, Site};
 use crate::sys::clock::KernelClock;
-use crate::task::{Column, Input, InputSource, Quality, Task, Tick, TickError};
+use crate::task::{Column, Input, Quality, Task, Tick, TickError};
 use crate::time::{Clock, Instant};
 use crossing::{AnswerCounts, CoolEnds, HotEnds, crossing, taken};
 use relay::Relay;

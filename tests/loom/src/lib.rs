@@ -12,7 +12,7 @@ pub mod trial;
 
 #[path = "../../../src/channels/mod.rs"]
 pub(crate) mod channels;
-#[path = "../../../src/time.rs"]
+#[path = "../../../src/time/mod.rs"]
 pub(crate) mod time;
 
 #[path = "../../../src/worker"]

@@ -1,9 +1,10 @@
 //! The JSON schema accepts and refuses what `check` does: for every case in the fixtures, every configuration in `config`,
 //! and every key of every table with some fifty values each. The Python package `jsonschema` validates them.
 
-use crate::cases;
-use hertzd::config::{
-    Config, Facts, Key, Kinds, Needs, Rule, TASK_KEYS, TASK_SIMULATE_KEYS, Value as Accepts, WORKER_KEYS,
+use super::cases;
+use crate::config::key::Needs;
+use crate::config::{
+    Config, Facts, Key, Kinds, Rule, TASK_KEYS, TASK_SIMULATE_KEYS, Value as Accepts, WORKER_KEYS,
     WORKER_SIMULATE_KEYS, schema,
 };
 use serde_json::{Value, json};
@@ -86,7 +87,7 @@ fn refusals(schema: &Value, instances: &[Value]) -> Option<Vec<Option<String>>> 
     python.args(["-c", VALIDATOR]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let installed = Command::new("python3").args(["-c", "import jsonschema"]).output();
     if !installed.is_ok_and(|output| output.status.success()) {
-        crate::program::emulation::say_skipped("python3 has no package jsonschema");
+        crate::sys::emulation::say_skipped("python3 has no package jsonschema");
         return None;
     }
     let mut child = python.spawn().unwrap();
@@ -163,7 +164,7 @@ fn the_schema_accepts_valid_values() {
     for case in cases::topics("accepted").iter().flat_map(|topic| cases::read("accepted", topic)) {
         let left_out = kinds.left_out().any(|kind| case.toml.contains(&format!("kind = \"{kind}\"")));
         if left_out || !cfg!(feature = "mcap") && case.toml.contains(".mcap") {
-            crate::program::emulation::say_skipped(&format!("{}, which this build was made without", case.name));
+            crate::sys::emulation::say_skipped(&format!("{}, which this build was made without", case.name));
             continue;
         }
         Config::parse(&case.toml, &case.name, &kinds, &facts).unwrap_or_else(|problems| panic!("{problems}"));

@@ -1,4 +1,4 @@
-//! Instants and spans in integer nanoseconds, and the trait [`Clock`], through which all other code reads time.
+//! Instants and spans in integer nanoseconds, and the trait `Clock`, through which all other code reads time.
 //!
 //! Nothing here reads a clock, blocks or allocates.
 //!
@@ -10,11 +10,15 @@
 //! assert_eq!((started - release).to_string(), "4.10 µs");
 //! ```
 
+pub(crate) mod clock;
+
+pub(crate) use clock::{Clock, Wake};
+
 use std::fmt;
 use std::ops::{Add, AddAssign, Neg, Sub};
 
 /// Nanoseconds in one second.
-pub const NANOS_PER_SECOND: i64 = 1_000_000_000;
+pub(crate) const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
 /// A point in time: nanoseconds since the zero of the clock it was read from.
 ///
@@ -45,7 +49,7 @@ impl Instant {
     }
 
     /// The instant `nanos` nanoseconds after this one, for offsets wider than a [`Span`].
-    pub const fn plus_nanos(self, nanos: i128) -> Self {
+    pub(crate) const fn plus_nanos(self, nanos: i128) -> Self {
         Self(self.0.saturating_add(nanos))
     }
 }
@@ -180,38 +184,6 @@ impl Age {
 impl fmt::Display for Age {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 < Self::MOMENT { f.pad("a moment") } else { self.0.fmt(f) }
-    }
-}
-
-/// How a sleep ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wake {
-    /// The requested instant has come.
-    Reached,
-    /// The thread was woken to stop or reload; the instant may not have come yet.
-    Interrupted,
-}
-
-/// A source of time that can also wait.
-///
-/// An implementation must never go back (unless it is a realtime clock that is stepped), never fail, and never report
-/// [`Wake::Reached`] before the requested instant. No call may allocate.
-pub trait Clock {
-    /// The time now.
-    fn now(&self) -> Instant;
-
-    /// Sleeps until `at`, or until the thread is interrupted.
-    fn sleep_until(&self, at: Instant) -> Wake;
-
-    /// Stays awake until `at`, and returns the first reading that is not before it.
-    fn spin_until(&self, at: Instant) -> Instant {
-        loop {
-            let now = self.now();
-            if now >= at {
-                return now;
-            }
-            std::hint::spin_loop();
-        }
     }
 }
 

@@ -1,13 +1,12 @@
 //! Configurations in several files: which files are read and in which order, what a later file changes, and that each
 //! problem is shown in the file that caused it.
 
-use crate::program::emulation;
-use hertzd::Site;
-use hertzd::config::{Blueprint, BuildError, Kind, Kinds};
-use hertzd::config::{Config, Facts, Key, Problems, Section, Value};
-use hertzd::pacing::Rate;
-use hertzd::task::{Task, Tick, TickError};
-use hertzd::time::Span;
+use crate::config::{Blueprint, BuildError, Config, Facts, Key, Kind, Kinds, Problems, Section, Value};
+use crate::pacing::Rate;
+use crate::site::Site;
+use crate::sys::emulation;
+use crate::task::{Task, Tick, TickError};
+use crate::time::Span;
 use proptest::prelude::*;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -2,12 +2,13 @@
 //!
 //! The monotonic clock goes on; the steps change the offset from it, as main's measurements do.
 
-use crate::virtual_worker::{Keep, Spec, SplitMix, task_set};
-use hertzd::channels::{Live, LiveCounts, TickRecord};
-use hertzd::internals::{Control, Report, Runner, SimClock, Slot, TaskSet};
-use hertzd::pacing::{Account, Grid, Overrun, Rate, Schedule, Sleeps, Tail};
-use hertzd::task::{Task, Tick, TickError};
-use hertzd::time::{Clock, Instant, Span, Wake};
+use super::virtual_worker::{Keep, Spec, SplitMix, task_set};
+use crate::channels::{Live, LiveCounts, TickRecord};
+use crate::pacing::{Account, Grid, Overrun, Rate, Schedule, Sleeps, Tail};
+use crate::sim::SimClock;
+use crate::task::{Task, Tick, TickError};
+use crate::time::{Clock, Instant, Span, Wake};
+use crate::worker::{Control, Report, Runner, Slot, TaskSet};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 

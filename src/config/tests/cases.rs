@@ -9,8 +9,6 @@
 //!
 //! Accepted configurations have neither `---` nor a message.
 
-#![allow(dead_code, reason = "each test file uses a part of this")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,16 +1,17 @@
 //! Each case in `fixtures/refused` is refused with exactly its message (`UPDATE=1` rewrites the messages), and valid
 //! configurations get the values they state. The machine is simulated: it has CPUs 0 and 1.
 
-use crate::cases;
-use hertzd::channels::Queue;
-use hertzd::config::{Blueprint, Kind, Kinds};
-use hertzd::config::{
-    ClockKind, Config, Facts, Key, LimitAction, OnError, OverrunLimit, Problems, RecordConfig, RecordFormat,
-    Scheduling, Section, Spin, TASK_KEYS, Value, WORKER_KEYS, schema,
+use super::cases;
+use crate::channels::Queue;
+use crate::config::types::OverrunLimit;
+use crate::config::{Blueprint, Kind, Kinds};
+use crate::config::{
+    ClockKind, Config, Facts, Key, LimitAction, OnError, Problems, RecordConfig, RecordFormat, Scheduling, Section,
+    Spin, TASK_KEYS, Value, WORKER_KEYS, schema,
 };
-use hertzd::pacing::{Overrun, Rate, Target};
-use hertzd::task::{Task, Tick, TickError};
-use hertzd::time::Span;
+use crate::pacing::{Overrun, Rate, Target};
+use crate::task::{Task, Tick, TickError};
+use crate::time::Span;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -80,7 +81,7 @@ fn refuse_all(topic: &str, kinds: &Kinds) -> usize {
         if topic != "without-audio" && left_out.is_some()
             || !cfg!(feature = "mcap") && case.name == "record-contradiction"
         {
-            crate::program::emulation::say_skipped(&format!("{}, which this build was made without", case.name));
+            crate::sys::emulation::say_skipped(&format!("{}, which this build was made without", case.name));
             continue;
         }
         seen += 1;
@@ -356,7 +357,7 @@ fn recordings() {
 #[test]
 fn tasks_that_share_an_mcap_share_its_limits() {
     if !cfg!(feature = "mcap") {
-        crate::program::emulation::say_skipped("built without MCAP");
+        crate::sys::emulation::say_skipped("built without MCAP");
         return;
     }
     let task =

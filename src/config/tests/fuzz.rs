@@ -1,8 +1,8 @@
 //! Reading a configuration never panics, no matter its text, and every problem points to a position in that text.
 
-use hertzd::config::{Blueprint, BuildError, Kind, Kinds};
-use hertzd::config::{Config, Facts, Section, Value};
-use hertzd::config::{Key, TASK_KEYS, WORKER_KEYS};
+use crate::config::{Blueprint, BuildError, Kind, Kinds};
+use crate::config::{Config, Facts, Section, Value};
+use crate::config::{Key, TASK_KEYS, WORKER_KEYS};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

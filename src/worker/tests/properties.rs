@@ -5,13 +5,13 @@
 //! This file computes every expectation from the records alone: releases from the index in wide integers, and the releases
 //! that a policy keeps by checking one after the other. proptest prints the smallest worker that fails.
 
-use crate::virtual_worker::{Spec, run, spans};
-use hertzd::channels::TickRecord;
-use hertzd::internals::Report;
-use hertzd::internals::SimClock;
-use hertzd::pacing::{Account, GivenUp, Grid, Next, Overrun, Rate, Schedule, Tail, Target};
-use hertzd::task::{Task, Tick, TickError};
-use hertzd::time::{Clock, Instant, Span, Wake};
+use super::virtual_worker::{Spec, run, spans};
+use crate::channels::TickRecord;
+use crate::pacing::{Account, GivenUp, Grid, Next, Overrun, Rate, Schedule, Tail, Target};
+use crate::sim::SimClock;
+use crate::task::{Task, Tick, TickError};
+use crate::time::{Clock, Instant, Span, Wake};
+use crate::worker::Report;
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};

@@ -2,12 +2,13 @@
 //!
 //! The worker's real loop on the virtual clock. Expectations are computed from the index in wide integers.
 
-use crate::virtual_worker::{Spec, spans, task_set};
-use hertzd::channels::{TickRecord, TickSink};
-use hertzd::internals::{Control, Runner, SimClock};
-use hertzd::pacing::{Grid, Overrun, Rate, Sleeps, Tail};
-use hertzd::task::{Task, Tick, TickError};
-use hertzd::time::{Instant, Span};
+use super::virtual_worker::{Spec, spans, task_set};
+use crate::channels::{TickRecord, TickSink};
+use crate::pacing::{Grid, Overrun, Rate, Sleeps, Tail};
+use crate::sim::SimClock;
+use crate::task::{Task, Tick, TickError};
+use crate::time::{Instant, Span};
+use crate::worker::{Control, Runner};
 use std::sync::Arc;
 
 const SECOND: i128 = 1_000_000_000;
