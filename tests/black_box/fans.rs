@@ -212,6 +212,18 @@ fn a_safe_value_that_its_chip_drops_all_the_same_is_said_at_the_start() {
 
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_fan_whose_chip_refuses_the_safe_value_stays_its_chips() {
+    let Some(running) = start(&output(DROPPED), "2", Some("refuses 0 1 2")) else { return };
+    let ended = running.wait();
+    assert_eq!(ended.status.code(), Some(78), "{}", ended.describe());
+    assert!(ended.stderr.contains("pwm2: Invalid argument"), "{}", ended.describe());
+    let found = ["pwm2", "pwm2_enable", "pwm2_mode"]
+        .map(|file| read(ended.folder.path(), &format!("class/hwmon/hwmon0/{file}")));
+    assert_eq!(found, ["60", "2", "2"]);
+}
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_fan_that_was_given_back_is_its_chips() {
     // The third chip shows a mode that it does not take: such a fan is left at full speed.
     for (mode, modes, then) in [("5", "1 5", ("5", "60")), ("0", "0 1", ("0", "60")), ("0", "1", ("1", "255"))] {

@@ -1,5 +1,5 @@
 /* A chip of fans like the nct6775: it takes `pwmN` only while `pwmN_enable` is 1 (EBUSY; with the word drops in CHIP_MODES it drops a value then and
-   says nothing, with deaf it drops all), knows only the modes in CHIP_MODES (EINVAL), and shows 0 for a fan at 255. Its real mode is in `pwmN_mode`; until that is there it is the one that `pwmN_enable` shows. Load it with LD_PRELOAD. */
+   says nothing, with deaf it drops all, with refuses it takes none: EINVAL), knows only the modes in CHIP_MODES (EINVAL), and shows 0 for a fan at 255. Its real mode is in `pwmN_mode`; until that is there it is the one that `pwmN_enable` shows. Load it with LD_PRELOAD. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -50,6 +50,7 @@ ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t offset) {
         put(mode, now = number);
     } else {
         const char *modes = getenv("CHIP_MODES") ?: "";
+        if (strstr(modes, "refuses")) return errno = EINVAL, -1;
         if (strstr(modes, "deaf") || (now != 1 && strstr(modes, "drops"))) return count;
         if (now != 1) return errno = EBUSY, -1;
         put(path, number);

@@ -48,6 +48,11 @@ impl Sort {
 }
 
 impl Setting {
+    /// Whether it is set together with the value.
+    pub(super) fn is_set_with_value(&self) -> bool {
+        matches!(self.sort, Sort::Mode | Sort::Power)
+    }
+
     /// The text that sets it.
     pub(super) fn text(&self) -> String {
         self.sort.text(self.number) + "\n"

@@ -240,9 +240,15 @@ impl Target {
         self.means.enable().is_some()
     }
 
+    /// Those that are set together with the value, and what they say now.
+    pub(super) fn set_with_value(&self) -> Vec<(&Setting, String)> {
+        let settings = self.settings().iter().filter(|setting| setting.is_set_with_value());
+        settings.filter_map(|setting| Some((setting, text_of(&setting.path).ok()?))).collect()
+    }
+
     /// Whether that is set before its first value is written, and not with it.
     pub(super) fn is_prepared(&self) -> bool {
-        !self.settings().iter().any(|setting| matches!(setting.sort, Sort::Mode | Sort::Power))
+        !self.settings().iter().any(Setting::is_set_with_value)
     }
 
     /// What others make it safe with.
