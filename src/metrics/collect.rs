@@ -331,7 +331,7 @@ impl Metrics {
         if let Some(late) = &mut task.late_chains {
             late.sample(self.now);
         }
-        if !task.health.sample(self.now, worker_now).shown.disabled {
+        if !task.health.sample(self.now, worker_now).disabled {
             return;
         }
         if let Some((missed, first, until)) = task.health.missed_since_ended(worker_now) {

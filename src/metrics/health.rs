@@ -17,7 +17,9 @@ const SETTLED: Span = Span::from_seconds(1);
 /// What is due up to now, by the clock, and what became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
-    pub shown: Counts,            // by the worker
+    pub over_budget: u64,
+    pub errors: u64,
+    pub disabled: bool,
     pub counts: snapshot::Counts, // those that are not finished although their deadline has passed are missed, too
 }
 
@@ -42,7 +44,14 @@ impl Progress {
     /// Of a task whose worker is given up with releases that are open: those that are past their deadline are skipped, the
     /// others do not exist.
     pub(crate) fn given_up(self) -> Self {
-        Self::finished(Counts { skipped: self.counts.missed - self.counts.overruns, ..self.shown })
+        Self::finished(Counts { skipped: self.counts.missed - self.counts.overruns, ..self.shown() })
+    }
+
+    /// What the worker showed.
+    const fn shown(&self) -> Counts {
+        let Self { over_budget, errors, disabled, counts } = *self;
+        let snapshot::Counts { ran, skipped, overruns, .. } = counts;
+        Counts { ran, skipped, overruns, over_budget, errors, disabled }
     }
 
     /// Past their deadline, and neither finished nor given up.
@@ -52,8 +61,8 @@ impl Progress {
 
     /// Of a task that ticks no more.
     pub(crate) fn finished(shown: Counts) -> Self {
-        let Counts { ran, skipped, overruns, .. } = shown;
-        Self { shown, counts: snapshot::Counts::of(ran, skipped, overruns) }
+        let Counts { ran, skipped, overruns, over_budget, errors, disabled } = shown;
+        Self { over_budget, errors, disabled, counts: snapshot::Counts::of(ran, skipped, overruns) }
     }
 }
 
@@ -155,7 +164,7 @@ impl Health {
         let given_up = self.given_up.as_deref().copied();
         let progress = given_up.unwrap_or_else(|| self.progress(worker_now).0);
         let snapshot::Counts { due, met, missed, .. } = progress.counts;
-        self.windows.enter(now, Tally { due, met, missed, errors: progress.shown.errors });
+        self.windows.enter(now, Tally { due, met, missed, errors: progress.errors });
         progress
     }
 
@@ -175,7 +184,7 @@ impl Health {
     pub(super) fn give_up(&mut self, worker_now: Instant) -> (Counts, u64, Span) {
         let (progress, next) = self.progress(worker_now);
         self.given_up = Some(Box::new(progress.given_up()));
-        (progress.shown, progress.open(), next.map_or(Span::ZERO, |next| worker_now - next))
+        (progress.shown(), progress.open(), next.map_or(Span::ZERO, |next| worker_now - next))
     }
 
     /// Of a task that was ended: how many releases it has missed since, the first of them, and the instant that they lie before:
@@ -204,7 +213,7 @@ impl Health {
         let ailment = match failures.and_then(|failures| failures.lasting).and_then(aged) {
             Some(ailment) => Some(ailment),
             // Its record was dropped.
-            None if progress.shown.disabled => Some((Ailment::Disabled("the reason was lost".into()), None)),
+            None if progress.disabled => Some((Ailment::Disabled("the reason was lost".into()), None)),
             None => failures.filter(|_| many).and_then(|failures| aged(failures.latest)),
         };
         let aged = |miss: RecentMiss| {

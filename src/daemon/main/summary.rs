@@ -120,15 +120,15 @@ pub(crate) fn task_summary(
     snapshot: &TaskSnapshot,
     output: Option<OutputState>,
 ) -> TaskSummary {
-    let Progress { shown, counts } = progress;
+    let Progress { over_budget, errors, disabled, counts } = progress;
     let mut causes = snapshot.causes.clone();
     // The counts know of every release; the causes miss those of which there is no record, or none yet.
     let unexplained = counts.missed.saturating_sub(causes.values().sum());
     // Nothing but the clock tells of what a disabled task misses while it runs.
-    let open = if shown.disabled { progress.open() } else { 0 };
+    let open = if disabled { progress.open() } else { 0 };
     let open = open.saturating_sub(causes.get(Cause::Disabled.word()).copied().unwrap_or(0));
-    let disabled = unexplained.min(open);
-    for (cause, count) in [(Cause::Disabled, disabled), (Cause::Unknown, unexplained - disabled)] {
+    let while_disabled = unexplained.min(open);
+    for (cause, count) in [(Cause::Disabled, while_disabled), (Cause::Unknown, unexplained - while_disabled)] {
         if count > 0 {
             *causes.entry(cause.word().into()).or_default() += count;
         }
@@ -143,11 +143,11 @@ pub(crate) fn task_summary(
         task: terms.name.clone(),
         worker: worker.into(),
         rate: terms.rate.to_string(),
-        state: if shown.disabled { TaskState::Disabled } else { TaskState::Ticking },
+        state: if disabled { TaskState::Disabled } else { TaskState::Ticking },
         counts,
-        over_budget: shown.over_budget,
-        errors: shown.errors,
-        disabled: shown.disabled,
+        over_budget,
+        errors,
+        disabled,
         lateness_ns: lateness,
         run_ns: run,
         response_ns: response,

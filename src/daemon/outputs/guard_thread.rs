@@ -173,7 +173,9 @@ impl GuardThread {
 
     /// Which outputs are without their safe values at the end, and why: those of a reload that was under way among them.
     pub(crate) fn not_safe(&self) -> Option<String> {
-        let troubles = self.troubles();
+        // Of one that keeps what it has no safe value is missing.
+        let guards = self.guards().into_iter().filter(|guard| !guard.keeps_what_it_has());
+        let troubles: Vec<_> = guards.filter_map(|guard| guard.trouble()).collect();
         (!troubles.is_empty()).then(|| {
             let text = format!("not all safe values were written: {}", troubles.join("; "));
             warn!("{text}");
