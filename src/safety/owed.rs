@@ -48,8 +48,8 @@ impl Owed {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The task of an output is gone, its safe value written if it has `finished`. Else it is written now, if no other task may write to the target,
-    /// and left to others if that fails. Of one that has not begun, nothing was written, and nothing is. May block.
+    /// Ends an output whose task is dropped. Unless it has `finished`, its safe value is written now, if no other task may write to the target, and
+    /// left to others if that fails. For one that has not begun nothing was written, and nothing is. May block.
     pub(crate) fn end(
         &self,
         guard: &Arc<Guard>,

@@ -1,4 +1,4 @@
-//! How the safe value of one output is written, by whatever thread: what a kind of output provides. May block; time comes in as patience.
+//! How the safe value of one output is written, from any thread: what a kind of output provides. May block; time comes in as patience.
 
 use super::planned_write::PlannedWrite;
 use super::written::SETTINGS;

@@ -36,14 +36,15 @@ impl Counts {
         counts
     }
 
-    /// Enters ticks that ran, overruns among them, and releases that were given up.
+    /// Enters ticks that ran, overruns among them, and releases that were given up. A damaged recording may say more than can be counted.
     pub(crate) fn enter(&mut self, ran: u64, skipped: u64, overruns: u64) {
-        self.due += ran + skipped;
-        self.met += ran.saturating_sub(overruns);
-        self.missed += skipped + overruns;
-        self.ran += ran;
-        self.skipped += skipped;
-        self.overruns += overruns;
+        let add = |count: &mut u64, more| *count = count.saturating_add(more);
+        add(&mut self.due, ran.saturating_add(skipped));
+        add(&mut self.met, ran.saturating_sub(overruns));
+        add(&mut self.missed, skipped.saturating_add(overruns));
+        add(&mut self.ran, ran);
+        add(&mut self.skipped, skipped);
+        add(&mut self.overruns, overruns);
     }
 }
 
@@ -57,5 +58,7 @@ mod tests {
         counts.enter(2, 0, 1);
         let expected = Counts { due: 12, met: 6, missed: 6, pending: Some(0), ran: 9, skipped: 3, overruns: 3 };
         assert_eq!(counts, expected);
+        counts.enter(1, u64::MAX, u64::MAX);
+        assert_eq!([counts.due, counts.missed, counts.met, counts.ran], [u64::MAX, u64::MAX, 6, 10]);
     }
 }

@@ -304,6 +304,10 @@ fn wrong_arguments_are_clear_and_nothing_is_measured() {
     let result = json!({"version": 1, "command": "measure", "complete": true, "asked": asked, "took_ns": 1, "host": host,
         "memory_locked": true, "cpu_latency_held": true, "refused": [], "costs": costs, "cpus": [], "recommendation": null});
     fs::write(&slower, result.to_string()).unwrap();
+    let short = folder.path().join("short.json");
+    let mut without = result.clone();
+    without["host"].as_object_mut().unwrap().remove("cpus");
+    fs::write(&short, without.to_string()).unwrap();
     let here = folder.path().to_str().unwrap();
     for (args, reason) in [
         (
@@ -319,6 +323,7 @@ fn wrong_arguments_are_clear_and_nothing_is_measured() {
         (&["--priority", "100"], "100 is not in 1..=99"),
         (&["--against", "/nonexistent.json"], "--against /nonexistent.json: No such file"),
         (&["--against", word(&other)], "it is no result of `hertzd measure`"),
+        (&["--against", word(&short)], "missing field `cpus`; another version of hertzd wrote it, or it was changed"),
         (&["--against", word(&newer)], "it has version 2; this hertzd reads version 1"),
         (
             &["--against", word(&slower)],

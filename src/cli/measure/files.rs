@@ -3,6 +3,7 @@
 use crate::cli::Stop;
 use crate::measure::{Measured, Options, VERSION};
 use crate::sys::limited;
+use serde::Deserialize;
 use serde_json::Value;
 use std::path::Path;
 
@@ -28,8 +29,13 @@ impl Kept {
         if value["version"] != VERSION {
             return Err(wrong(format!("it has version {}; this hertzd reads version {VERSION}", value["version"])));
         }
-        let measured: Measured = serde_json::from_value(value)
-            .map_err(|error| wrong(format!("{error}; another version of hertzd wrote it, or it was changed")))?;
+        let changed = |error: String| wrong(format!("{error}; another version of hertzd wrote it, or it was changed"));
+        let measured = Measured::deserialize(&value).map_err(|error| changed(error.to_string()))?;
+        // A count that is not there is not 0.
+        let known = serde_json::to_value(&measured).map_err(|error| changed(error.to_string()))?;
+        if let Some(key) = lacking(&known, &value) {
+            return Err(changed(format!("missing field `{key}`")));
+        }
         let rate = format!("{}/{}", options.rate.num(), options.rate.den());
         if measured.asked.rate != rate {
             let theirs = measured.asked.rate.trim_end_matches("/1");
@@ -41,5 +47,19 @@ impl Kept {
             return Err(wrong("it has none of the CPUs that are to be measured".into()));
         }
         Ok(Self { name, measured })
+    }
+}
+
+/// A key with a value in `known` that `found` does not have.
+fn lacking<'a>(known: &'a Value, found: &Value) -> Option<&'a str> {
+    match (known, found) {
+        (Value::Object(known), _) => known.iter().find_map(|(key, known)| match found.get(key) {
+            None => (!known.is_null()).then_some(key.as_str()),
+            Some(found) => lacking(known, found),
+        }),
+        (Value::Array(known), Value::Array(found)) => {
+            known.iter().zip(found).find_map(|(known, found)| lacking(known, found))
+        }
+        _ => None,
     }
 }

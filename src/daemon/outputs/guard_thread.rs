@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owed_is_not_taken_for_the_business_of_one_whose_start_was_refused() {
+    fn a_safe_value_that_is_owed_outlasts_a_refused_takeover() {
         let watched = Arc::<Watched>::default();
         let guard = |task, writer| Guard::new(task, watched.clone(), (STEP, STEP), writer);
         let (left, thread) = (guard("left", Some(Box::new(Nowhere))), GuardThread::default());

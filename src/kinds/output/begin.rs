@@ -7,13 +7,10 @@ use super::fan;
 use super::held::Held;
 use super::place::Place;
 use super::port::Content;
-use super::put;
 use super::reopen::set_up;
-use super::setting::Setting;
-use super::target::Target;
+use super::target::{Target, is_given_back};
 use crate::safety::{Guard, Owed, wrong_in_the_end};
 use crate::site::{Beginning, Refusal};
-use std::fs::{self, File};
 use std::io;
 use std::sync::{Arc, Weak};
 use tracing::warn;
@@ -57,7 +54,10 @@ impl First {
         let written = self.owed.begin(&guard, || if self.makes_safe { guard.write_first() } else { Ok(()) });
         let (key, shown) = (self.place.key(), self.target.shown());
         let refuse = |error: io::Error| Refusal::new(key, format!("cannot write the safe value to {shown}: {error}"));
-        let is_as_before = || (before.is_none() || file() == before) && settings.iter().all(is_given_back);
+        let is_as_before = || {
+            (before.is_none() || file() == before)
+                && settings.iter().all(|(setting, text)| is_given_back(setting, text))
+        };
         if written.is_err() && !self.is_set_up && !is_as_before() {
             guard.begins(); // the output makes it safe as it ends, or owes that
         }
@@ -77,15 +77,6 @@ impl First {
         }
         Ok(())
     }
-}
-
-/// Whether a setting says what it said before its device refused the value: it is written back. A fan stays its chip's, and a converter's channel
-/// powered down.
-fn is_given_back((setting, before): &(&Setting, String)) -> bool {
-    let is_as_before = || fs::read_to_string(&setting.path).is_ok_and(|now| now.trim() == before.trim());
-    let write =
-        || put::attribute(&File::options().write(true).open(&setting.path)?, format!("{}\n", before.trim()).as_bytes());
-    is_as_before() || write().is_ok() && is_as_before()
 }
 
 /// Whether it is a fan that its chip has.

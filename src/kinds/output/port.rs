@@ -175,8 +175,8 @@ impl Writer {
         }
     }
 
-    /// Cuts off what stands behind the number that a regular file was given last. Another program, which takes no lock, may have written between the
-    /// question for the file's length and the write. The next write does the same, so this is for the end.
+    /// Cuts off what follows the number that a regular file was given last: another program, which takes no lock, may have written between the
+    /// question for the file's length and the write. The next write does the same, so this is for the end, when nothing is written any more.
     pub(super) fn cut_tail(&self, last: &LastWritten) {
         let Port::Regular(file) = &self.port else { return };
         let mut bytes = [0; 2 * LONGEST];
@@ -185,7 +185,7 @@ impl Writer {
         let (Some(line), Some([_, ..])) = (parts.next(), parts.next()) else { return };
         let is_own = |line| number(line).zip(last.quiet()).is_some_and(|(found, (wrote, _))| found == wrote);
         if std::str::from_utf8(line).is_ok_and(is_own) {
-            _ = file.set_len(line.len() as u64 + 1); // the value stands, whatever comes of this
+            _ = file.set_len(line.len() as u64 + 1); // if that fails, the number is still right
         }
     }
 

@@ -8,6 +8,7 @@ use super::left_writes::{LeftWrite, LeftWrites};
 use super::means::{Kept, Means};
 use super::place::{Place, RawScale};
 use super::port::{Content, OpenSetting, SafeSetting, SafeText, SafeWriter, Writer};
+use super::put;
 use super::pwm;
 use super::setting::{Setting, Sort};
 use crate::kinds::device::{Sight, hidden};
@@ -337,6 +338,14 @@ impl Target {
     pub(super) fn is_hidden(&self) -> bool {
         self.means.file().is_some_and(|path| hidden(path, true).is_some())
     }
+}
+
+/// Whether a setting says what it said `before` its device refused the value; if not, that is written back: a fan stays its chip's, and a
+/// converter's channel powered down.
+pub(super) fn is_given_back(setting: &Setting, before: &str) -> bool {
+    let is_as_before = || text_of(&setting.path).is_ok_and(|now| now.trim() == before.trim());
+    let write = || put::attribute(&open_setting(setting)?, format!("{}\n", before.trim()).as_bytes());
+    is_as_before() || write().is_ok() && is_as_before()
 }
 
 /// Opens a setting to be written, and to be read where its driver allows that. A polarity that may not be written is at least read.

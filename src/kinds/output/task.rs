@@ -236,7 +236,8 @@ impl Task for Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        if self.guard.is_alone() {
+        // Where more is to be written, that cuts it off; and while it might be, no length is certain.
+        if self.guard.is_alone() && (self.finished || self.safe.is_none()) {
             self.writer.cut_tail(self.guard.written());
         }
         self.owed.end(&self.guard, self.held.clone(), self.finished, || self.live.owing());
