@@ -95,7 +95,7 @@ fn task(of: &TaskSummary, kind: Kind) -> Task {
         task: of.task.clone(),
         worker: text(&of.worker),
         rate: text(&of.rate),
-        state: Some(of.state.word().to_owned()),
+        state: text(of.state.word()),
         counts: Counts { releases: of.counts, errors: Some(of.errors) },
         causes: largest_first(of.causes.clone()),
         blockers: Told::Known(largest_first(of.blockers.clone())),

@@ -44,9 +44,14 @@ impl TaskState {
         }
     }
 
-    /// Whether a task in it is as it should be: one that a later version adds is not known to be.
+    /// Of a task whose summary does not say it.
+    const fn unsaid() -> Self {
+        Self::Other(String::new())
+    }
+
+    /// Whether a task in it is as it should be, or its summary does not say it: a state that a later version adds is not known to be.
     pub(crate) fn is_fine(&self) -> bool {
-        matches!(self, Self::Ticking | Self::Ended)
+        matches!(self, Self::Ticking | Self::Ended) || *self == Self::unsaid()
     }
 }
 
@@ -61,6 +66,7 @@ pub struct TaskSummary {
     /// Ticks per second, as a fraction.
     pub rate: String,
     /// Its state: at the end of a run `stalled` for a tick that has not returned.
+    #[serde(default = "TaskState::unsaid")]
     pub state: TaskState,
     /// While it runs, in another state than `ticking`: why.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -259,4 +265,18 @@ pub struct RecordedSummary {
     /// While it runs: time since something was lost, other than what was replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_age_ns: Option<i64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_that_is_not_said_is_none_and_one_that_is_not_known_stays_as_it_is() {
+        let state = |text: &str| serde_json::from_str::<TaskSummary>(text).unwrap().state;
+        assert_eq!((state("{}").word(), state("{}").is_fine()), ("", true));
+        let other = state("{\"state\": \"dreaming\"}");
+        assert_eq!((other.word(), other.is_fine()), ("dreaming", false));
+        assert_eq!(state("{\"state\": \"stalled\"}"), TaskState::Stalled);
+    }
 }
