@@ -44,7 +44,7 @@ pub struct ValueName {
     pub task: String,
     /// The value.
     pub value: String,
-    /// The row of its tick before is meant, and this number until there is one: the link that closes a circle.
+    /// The row of its tick before is meant, and this number until there is one: the link that closes a cycle.
     pub previous: Option<f64>,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Cell {
     last: OnceLock<Last>,
 }
 
-/// What the task at the other end of a link that closes a circle has put out last; NaN: nothing yet. Written at its ticks, it outlives both tasks:
+/// What the task at the other end of a link that closes a cycle has put out last; NaN: nothing yet. Written at its ticks, it outlives both tasks:
 /// an input that goes on from another one has the same.
 #[derive(Clone, Debug)]
 pub(super) struct Last(Arc<AtomicU64>);
@@ -91,12 +91,12 @@ impl Cell {
         self.spared.load(Ordering::Relaxed)
     }
 
-    /// What was put out last, if it closes a circle.
+    /// What was put out last, if it closes a cycle.
     pub(super) fn last(&self) -> &Last {
         self.last.get_or_init(Last::default)
     }
 
-    /// Before the first row of a link that closes a circle: what was put out last before a reload, if anything was, in place of the first number. It
+    /// Before the first row of a link that closes a cycle: what was put out last before a reload, if anything was, in place of the first number. It
     /// has no release, so that whoever looks for that sees that no row has come.
     pub(super) fn lay_last(&self) {
         if let Some(last) = self.last.get().and_then(Last::get) {
@@ -153,7 +153,7 @@ impl Input {
         self
     }
 
-    /// Where it closes a circle, it begins with what the task at the other end puts out last before this one begins, and not with its first number.
+    /// Where it closes a cycle, it begins with what the task at the other end puts out last before this one begins, and not with its first number.
     /// `before`: that of the task in whose place this one's comes. To be called before it is linked.
     pub(crate) fn goes_on_from(&self, before: &Self) {
         if matches!(&self.source, InputSource::Value(name) if name.previous.is_some()) && self.source == before.source {

@@ -22,7 +22,7 @@ pub(crate) struct LinkSender {
     words: mailbox::Sender,
     row: Box<[u64]>, // the latest one
     has_row: bool,
-    closing: Box<[(usize, Last)]>, // values that close a circle
+    closing: Box<[(usize, Last)]>, // values that close a cycle
 }
 
 /// The end of a link at the task that takes them.
@@ -40,7 +40,7 @@ pub(crate) struct LinkReceiver {
 struct Tap {
     column: usize,
     cell: Arc<Cell>,
-    closes_circle: bool,
+    closes_cycle: bool,
 }
 
 /// A link from a task with this many values to the `inputs` of another: which value each one is. What is older than `max_age` is
@@ -56,13 +56,12 @@ pub(crate) fn link<'a>(
     let room = HEAD + columns.div_ceil(PER_WORD) + columns;
     let (sender, receiver) = mailbox(room);
     let tap = |(column, input): (usize, &Input)| {
-        let closes_circle = matches!(input.source(), InputSource::Value(name) if name.previous.is_some());
-        Tap { column, cell: input.cell().clone(), closes_circle }
+        let closes_cycle = matches!(input.source(), InputSource::Value(name) if name.previous.is_some());
+        Tap { column, cell: input.cell().clone(), closes_cycle }
     };
     let taps: Vec<_> = inputs.into_iter().map(tap).collect();
     assert!(taps.iter().all(|tap| tap.column < columns), "an input of a value that there is not");
-    let closing =
-        taps.iter().filter(|tap| tap.closes_circle).map(|tap| (tap.column, tap.cell.last().clone())).collect();
+    let closing = taps.iter().filter(|tap| tap.closes_cycle).map(|tap| (tap.column, tap.cell.last().clone())).collect();
     let row = vec![0; room].into_boxed_slice();
     let sender = LinkSender { words: sender, row: row.clone(), has_row: false, closing };
     (sender, LinkReceiver { words: receiver, taps, row, has_row: false, max_age })
@@ -122,13 +121,13 @@ impl LinkReceiver {
     /// Lays the latest row into the inputs, as they are at `now`. Returns the oldest origin of its inputs, if they have one, and
     /// whether all of them are good. Wait-free.
     ///
-    /// An input that closes a circle tells what was, however old and whatever it was made of: else the first bad value would
+    /// An input that closes a cycle tells what was, however old and whatever it was made of: else the first bad value would
     /// go round for ever, and so would the first origin. So it has none, also where a task looks for itself.
     pub(crate) fn refresh(&mut self, now: Instant) -> (Option<Origin>, bool) {
         self.receive();
         if !self.has_row {
-            self.taps.iter().filter(|tap| tap.closes_circle).for_each(|tap| tap.cell.lay_last());
-            return (None, self.taps.iter().all(|tap| tap.closes_circle || tap.cell.is_spared()));
+            self.taps.iter().filter(|tap| tap.closes_cycle).for_each(|tap| tap.cell.lay_last());
+            return (None, self.taps.iter().all(|tap| tap.closes_cycle || tap.cell.is_spared()));
         }
         let (head, rest) = self.row.split_at(HEAD);
         let (bad, values) = rest.split_at(self.columns().div_ceil(PER_WORD));
@@ -137,12 +136,12 @@ impl LinkReceiver {
         // A row without a measurement behind it ages as well: whoever made it may have ended.
         let stale = now - Instant::from_nanos(origin.min(release).into()) > self.max_age;
         let (mut all_good, mut oldest) = (true, None);
-        for tap @ Tap { column, cell, closes_circle } in &self.taps {
+        for tap @ Tap { column, cell, closes_cycle } in &self.taps {
             let value = values[*column];
             let is_bad = bad[column / PER_WORD] >> (column % PER_WORD) & 1 == 1;
             let quality = match (is_bad, stale) {
-                _ if *closes_circle && f64::from_bits(value).is_finite() => Quality::Good,
-                _ if *closes_circle => {
+                _ if *closes_cycle && f64::from_bits(value).is_finite() => Quality::Good,
+                _ if *closes_cycle => {
                     if !cell.has_come() {
                         cell.lay_last();
                     }
@@ -153,12 +152,12 @@ impl LinkReceiver {
                 (false, false) => Quality::Good,
             };
             let done_without = quality != Quality::Good && tap.cell.is_spared();
-            if !closes_circle && !done_without {
+            if !closes_cycle && !done_without {
                 all_good &= quality == Quality::Good;
                 let task = u32::try_from(head[3]).unwrap_or(u32::MAX); // it was one
                 oldest = instant(origin, NO_ORIGIN).map(|at| Origin { at, task });
             }
-            let origin = if *closes_circle { NO_ORIGIN } else { origin };
+            let origin = if *closes_cycle { NO_ORIGIN } else { origin };
             cell.lay(value, release, origin, quality, now_ns);
         }
         (oldest, all_good)
@@ -339,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_goes_on_over_a_reload_that_restarts_both_ends() {
+    fn a_cycle_goes_on_over_a_reload_that_restarts_both_ends() {
         let of =
             |initial| Input::value_of(ValueName { task: "hold".into(), value: "out".into(), previous: Some(initial) });
         let taken = |input: &Input, reader: &mut LinkReceiver| {
@@ -373,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_closes_a_circle_tells_what_was() {
+    fn a_link_that_closes_a_cycle_tells_what_was() {
         let name = ValueName { task: "fan".into(), value: "applied".into(), previous: Some(0.3) };
         let input = Input::value_of(name);
         let (mut sender, mut receiver) = link(1, [(0, &input)], Span::ZERO);

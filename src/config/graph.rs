@@ -1,4 +1,4 @@
-//! Which task takes values from which: the graph of a configuration. Refuses names of tasks that there are not and circles, and says
+//! Which task takes values from which: the graph of a configuration. Refuses names of tasks that there are not and cycles, and says
 //! in which order the tasks of a worker run. Pure.
 
 use super::key::Key;
@@ -36,7 +36,7 @@ struct Link {
     from: usize,
     to: usize,
     taken: usize, // its place among those that the task takes
-    closes: bool, // a circle: it is of the tick before
+    closes: bool, // a cycle: it is of the tick before
 }
 
 /// The links between all tasks, in their order.
@@ -119,7 +119,7 @@ fn links(tasks: &mut [(String, Section<'_>)]) -> Vec<Link> {
     links
 }
 
-/// The tasks in an order in which each comes after those whose values it takes; a circle is refused, and left out.
+/// The tasks in an order in which each comes after those whose values it takes; a cycle is refused, and left out.
 fn order(tasks: &mut [(String, Section<'_>)], links: &[Link], into: &[Vec<&Link>]) -> Vec<usize> {
     let out = by_task(tasks.len(), links, |link| link.from);
     let mut waiting: Vec<usize> = into.iter().map(|links| links.iter().filter(|link| !link.closes).count()).collect();
@@ -135,12 +135,12 @@ fn order(tasks: &mut [(String, Section<'_>)], links: &[Link], into: &[Vec<&Link>
         }
     }
     if let Some(begin) = waiting.iter().position(|waiting| *waiting > 0) {
-        refuse(tasks, &circle(begin, into, |task| waiting[task] > 0));
+        refuse(tasks, &cycle(begin, into, |task| waiting[task] > 0));
     }
     order
 }
 
-/// Refuses values of the tick before where they close no circle: they never grow old, for no reason.
+/// Refuses values of the tick before where they close no cycle: they never grow old, for no reason.
 fn refuse_previous(tasks: &mut [(String, Section<'_>)], links: &[Link], into: &[Vec<&Link>]) {
     for link in links.iter().filter(|link| link.closes && !leads(link.to, link.from, into)) {
         let taken = &tasks[link.to].1.taken[link.taken];
@@ -148,7 +148,7 @@ fn refuse_previous(tasks: &mut [(String, Section<'_>)], links: &[Link], into: &[
         let (key, span) = (taken.key, taken.span.clone());
         let (giver, value) = (&name.task, &name.value);
         let text = format!(
-            "takes a value of the tick before, which is never stale, where nothing closes a circle: {giver} takes nothing that this task gives"
+            "takes a value of the tick before, which is never stale, where nothing closes a cycle: {giver} takes nothing that this task gives"
         );
         let help = format!("take it as it is: \"{giver}.{value}\"");
         tasks[link.to].1.note(key, span, true, text, Some(help));
@@ -167,15 +167,15 @@ fn leads(from: usize, to: usize, into: &[Vec<&Link>]) -> bool {
     false
 }
 
-/// A circle among the tasks that wait for each other: its links, each from the task that the one before leads to. Goes
+/// A cycle among the tasks that wait for each other: its links, each from the task that the one before leads to. Goes
 /// backwards from `begin`, where each task that waits takes a value of another one that does.
-fn circle<'a>(begin: usize, into: &[Vec<&'a Link>], waits: impl Fn(usize) -> bool) -> Vec<&'a Link> {
+fn cycle<'a>(begin: usize, into: &[Vec<&'a Link>], waits: impl Fn(usize) -> bool) -> Vec<&'a Link> {
     let (mut way, mut task): (Vec<&Link>, usize) = (Vec::new(), begin);
     loop {
         if let Some(begin) = way.iter().position(|link| link.to == task) {
-            let mut circle = way.split_off(begin);
-            circle.reverse();
-            return circle;
+            let mut cycle = way.split_off(begin);
+            cycle.reverse();
+            return cycle;
         }
         let Some(link) = into[task].iter().find(|link| !link.closes && waits(link.from)) else { return Vec::new() };
         way.push(link);
@@ -183,15 +183,15 @@ fn circle<'a>(begin: usize, into: &[Vec<&'a Link>], waits: impl Fn(usize) -> boo
     }
 }
 
-/// Refuses a circle at the link that was written last.
-fn refuse(tasks: &mut [(String, Section<'_>)], circle: &[&Link]) {
-    let start = |at: &usize| tasks[circle[*at].to].1.taken[circle[*at].taken].span.start;
-    let Some(at) = (0..circle.len()).max_by_key(start) else { return };
-    let last = circle[at];
-    let after = circle[at + 1..].iter().chain(&circle[..=at]);
+/// Refuses a cycle at the link that was written last.
+fn refuse(tasks: &mut [(String, Section<'_>)], cycle: &[&Link]) {
+    let start = |at: &usize| tasks[cycle[*at].to].1.taken[cycle[*at].taken].span.start;
+    let Some(at) = (0..cycle.len()).max_by_key(start) else { return };
+    let last = cycle[at];
+    let after = cycle[at + 1..].iter().chain(&cycle[..=at]);
     let names: Vec<&str> = after.map(|link| tasks[link.from].0.as_str()).chain([tasks[last.to].0.as_str()]).collect();
     let way = names.join(" \u{2192} ");
-    let text = format!("closes a circle, in which each task waits for a value of the one before: {way}");
+    let text = format!("closes a cycle, in which each task waits for a value of the one before: {way}");
     let taken = &tasks[last.to].1.taken[last.taken];
     let name = taken.name();
     let help = format!(

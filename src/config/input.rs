@@ -34,7 +34,7 @@ impl Section<'_> {
     pub fn input_that_ages(&mut self, key: &Key) -> Option<Input> {
         let taken = self.input(key)?;
         if matches!(taken.source(), InputSource::Value(name) if name.previous.is_some()) {
-            let help = "close the circle at another link of it";
+            let help = "close the cycle at another link of it";
             let text = "cannot be a value of the tick before: that is never stale, and what acts must see that nothing comes any more";
             let span = self.table.get(key.name).map_or(0..0, Spanned::span);
             self.note(key.name, span, true, text, Some(help.to_owned()));

@@ -342,7 +342,7 @@ pub(crate) const PLANT_KEYS: &[Key] =
 pub(super) const PLANT_INPUT: Key = Key::new(
     "input",
     Value::Input,
-    "What drives it, such as `\"control.out\"`: each value acts from the end of its tick on, so that the plant may close a circle. Until there is one, \
+    "What drives it, such as `\"control.out\"`: each value acts from the end of its tick on, so that the plant may close a cycle. Until there is one, \
      0, or the number in `{ previous = \"TASK.VALUE\", initial = NUMBER }`.",
 )
 .required("name what drives the plant, such as \"control.out\"");

@@ -165,8 +165,8 @@ mod tests {
         symlink("x.csv", inside("x.mcap")).unwrap();
         recordings.open(&limits(&inside("x.mcap")), &values()).unwrap_err();
         // Nor is there a file at the end of these.
-        symlink("circle.csv", inside("circle.csv")).unwrap();
-        recordings.open(&limits(&inside("circle.csv")), &values()).unwrap_err();
+        symlink("cycle.csv", inside("cycle.csv")).unwrap();
+        recordings.open(&limits(&inside("cycle.csv")), &values()).unwrap_err();
         recordings.open(&limits(&inside("..")), &values()).unwrap_err();
     }
 

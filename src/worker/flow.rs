@@ -20,7 +20,7 @@ pub struct Flow {
     /// Whether its values are measurements, if it takes none: then their age counts from its own release.
     pub(crate) measures: bool,
     /// The age of what it takes is measured. A chain ends here: it takes values, and acts on them or gives none onward, but for the next
-    /// tick of a circle; or its latency has a limit.
+    /// tick of a cycle; or its latency has a limit.
     pub(crate) is_measured: bool,
     behind: Option<Origin>,   // the oldest origin of what it took
     measured_by: Option<u32>, // the task of the latest such origin

@@ -1,8 +1,8 @@
 //! Compares the table of rooms in docs/architecture.md with the imports of the code: a room uses only the rooms that its
-//! row allows and no path that its row forbids, no files import each other in a circle (those of benches/peers neither), and no state is kept by
+//! row allows and no path that its row forbids, no files import each other in a cycle (those of benches/peers neither), and no state is kept by
 //! the process where each daemon has its own.
 
-use crate::imports::{Sources, Table, circles, table, uses, violations};
+use crate::imports::{Sources, Table, cycles, table, uses, violations};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -73,10 +73,10 @@ fn every_room_uses_only_what_its_row_allows() {
 }
 
 #[test]
-fn no_files_import_each_other_in_a_circle() {
+fn no_files_import_each_other_in_a_cycle() {
     // The package is without benches/peers.
     for crate_of in ["src", "benches/peers/src"].map(folder).into_iter().filter(|sources| !sources.is_empty()) {
-        let found: Vec<_> = circles(&crate_of).into_iter().map(|circle| circle.join(" -> ")).collect();
+        let found: Vec<_> = cycles(&crate_of).into_iter().map(|cycle| cycle.join(" -> ")).collect();
         assert!(found.is_empty(), "{}", found.join("\n"));
     }
 }
@@ -178,9 +178,9 @@ fn a_forbidden_use_is_found_in_the_real_code() {
 }
 
 #[test]
-fn a_circle_is_found_in_the_real_code() {
-    let before = circles(&sources());
-    let after = circles(&sources_with("time/mod.rs", "use crate::pacing::Rate;"));
+fn a_cycle_is_found_in_the_real_code() {
+    let before = cycles(&sources());
+    let after = cycles(&sources_with("time/mod.rs", "use crate::pacing::Rate;"));
     let new: Vec<_> = after.difference(&before).collect();
     assert!(new.contains(&&vec!["pacing/rate.rs".to_owned(), "time/mod.rs".to_owned()]), "{new:?}");
 }
@@ -188,7 +188,7 @@ fn a_circle_is_found_in_the_real_code() {
 #[test]
 fn allowed_uses_are_not_reported() {
     assert_eq!(violations(&small_table(), &small(|_| ())), Vec::<String>::new());
-    assert_eq!(circles(&small(|_| ())), BTreeSet::new());
+    assert_eq!(cycles(&small(|_| ())), BTreeSet::new());
 }
 
 #[test]
@@ -269,18 +269,18 @@ fn comments_strings_and_tests_are_ignored() {
 }
 
 #[test]
-fn a_circle_of_any_length_is_found() {
-    let circle_of = |edits: &[(&str, &str)]| {
-        circles(&small(|sources| edits.iter().for_each(|(path, line)| sources.get_mut(*path).unwrap().push_str(line))))
+fn a_cycle_of_any_length_is_found() {
+    let cycle_of = |edits: &[(&str, &str)]| {
+        cycles(&small(|sources| edits.iter().for_each(|(path, line)| sources.get_mut(*path).unwrap().push_str(line))))
     };
     let files = |paths: &[&str]| BTreeSet::from([paths.iter().copied().map(str::to_owned).collect::<Vec<_>>()]);
-    assert_eq!(circle_of(&[("low/leaf.rs", "use super::Own;")]), BTreeSet::new());
+    assert_eq!(cycle_of(&[("low/leaf.rs", "use super::Own;")]), BTreeSet::new());
     assert_eq!(
-        circle_of(&[("low/leaf.rs", "use super::Own;"), ("low/mod.rs", "fn f(_: Leaf) {}")]),
+        cycle_of(&[("low/leaf.rs", "use super::Own;"), ("low/mod.rs", "fn f(_: Leaf) {}")]),
         files(&["low/leaf.rs", "low/mod.rs"])
     );
     assert_eq!(
-        circle_of(&[("low/leaf.rs", "use super::Own;"), ("low/mod.rs", "use crate::Wide;")]).len(),
+        cycle_of(&[("low/leaf.rs", "use super::Own;"), ("low/mod.rs", "use crate::Wide;")]).len(),
         2,
         "one through each pair of files"
     );
@@ -295,34 +295,34 @@ fn a_name_may_stand_for_a_module_and_for_another_item() {
             }
         })
     };
-    let circle = |one: &str, other: &str| BTreeSet::from([vec![one.to_owned(), other.to_owned()]]);
+    let cycle = |one: &str, other: &str| BTreeSet::from([vec![one.to_owned(), other.to_owned()]]);
     let leaf_imports_it = ("low/leaf.rs", "use super::stem; fn f() { stem::twig(); }");
     // A function, and an imported module that is called the same.
     let function = ("low/stem.rs", "use super::{leaf, twig}; pub(crate) fn twig(_: leaf::Leaf) { twig::N }");
     let twig = ("low/twig.rs", "pub(crate) const N: u8 = 0;");
     let modules = ("low/mod.rs", "mod stem; mod twig;");
     let sources = edited(&[modules, twig, function, leaf_imports_it]);
-    assert_eq!(circles(&sources), circle("low/leaf.rs", "low/stem.rs"));
+    assert_eq!(cycles(&sources), cycle("low/leaf.rs", "low/stem.rs"));
     assert!(uses(&sources)["low/stem.rs"].contains("low/twig.rs"));
     // A module of its own, and a function beside it.
     let beside = ("low/mod.rs", "mod stem; pub(crate) fn stem(_: leaf::Leaf) {}");
     let called = ("low/leaf.rs", "fn f() { super::stem(); }");
-    assert_eq!(circles(&edited(&[beside, ("low/stem.rs", ""), called])), circle("low/leaf.rs", "low/mod.rs"));
+    assert_eq!(cycles(&edited(&[beside, ("low/stem.rs", ""), called])), cycle("low/leaf.rs", "low/mod.rs"));
     // A function that is called as its module, passed on.
     let passed = ("low/mod.rs", "mod stem; pub(crate) use stem::stem;");
     let stem = ("low/stem.rs", "pub(crate) fn stem(_: super::Leaf) {}");
-    assert_eq!(circles(&edited(&[passed, stem, called])), circle("low/leaf.rs", "low/stem.rs"));
+    assert_eq!(cycles(&edited(&[passed, stem, called])), cycle("low/leaf.rs", "low/stem.rs"));
 }
 
 #[test]
-fn a_circle_through_the_root_of_a_program_is_found() {
+fn a_cycle_through_the_root_of_a_program_is_found() {
     let program: Sources = [
         ("main.rs", "mod page; struct Arguments; fn main() { page::print(&Arguments); }"),
         ("page.rs", "use crate::Arguments; pub(crate) fn print(_: &Arguments) {}"),
     ]
     .map(|(path, text)| (path.to_owned(), text.to_owned()))
     .into();
-    assert_eq!(circles(&program), BTreeSet::from([vec!["main.rs".to_owned(), "page.rs".to_owned()]]));
+    assert_eq!(cycles(&program), BTreeSet::from([vec!["main.rs".to_owned(), "page.rs".to_owned()]]));
 }
 
 #[test]

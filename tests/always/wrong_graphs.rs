@@ -40,16 +40,16 @@ const CASES: [Case; 22] = [
          [task.p]\nkind = \"pid\"\nrate = 10\nsetpoint = 1\nkp = 1\ninput = \"other.value\"\n",
     ),
     (
-        "a circle",
+        "a cycle",
         REFUSED,
-        "closes a circle",
+        "closes a cycle",
         "[task.a]\nkind = \"pid\"\nrate = 10\nsetpoint = 1\nkp = 1\ninput = \"b.out\"\n\
          [task.b]\nkind = \"pid\"\nrate = 10\nsetpoint = 1\nkp = 1\ninput = «\"a.out\"»\n",
     ),
     (
-        "a value of the tick before where nothing closes a circle",
+        "a value of the tick before where nothing closes a cycle",
         REFUSED,
-        "nothing closes a circle",
+        "nothing closes a cycle",
         "[task.p]\nkind = \"pid\"\nrate = 10\nsetpoint = 1\nkp = 1\ninput = «{ previous = \"load.value\", initial = 0 }»\n",
     ),
     (

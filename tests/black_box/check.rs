@@ -252,7 +252,7 @@ fn examples_in_the_help_fit_a_terminal() {
     }
 }
 
-/// A sensor on a file, a controller on it, and one that acts on another worker, whose values close the circle.
+/// A sensor on a file, a controller on it, and one that acts on another worker, whose values close the cycle.
 fn chain(input: &str, valid: &str) -> String {
     format!(
         "[worker.main]\npolicy = \"other\"\n[worker.out]\npolicy = \"other\"\n\

@@ -51,7 +51,7 @@ fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 fn all_wrong(folder: &Path) -> (String, usize) {
     fs::write(folder.join("other.csv"), "something else\n").unwrap();
     fs::create_dir(folder.join("folder.csv")).unwrap();
-    symlink("circle.csv", folder.join("circle.csv")).unwrap();
+    symlink("cycle.csv", folder.join("cycle.csv")).unwrap();
     let mut all = vec![
         task("no-file", "kind = \"sensor\"\nrate = 10\npath = \"@HERE@/nothing\""),
         task("no-line", "kind = \"sensor\"\nrate = 10\npath = \"/proc/meminfo\"\nline = \"Nothing:\""),
@@ -64,7 +64,7 @@ fn all_wrong(folder: &Path) -> (String, usize) {
         recorded("no-folder", "nothing/x.csv"),
         recorded("other", "other.csv"),
         recorded("folder", "folder.csv"),
-        recorded("circle", "circle.csv"),
+        recorded("cycle", "cycle.csv"),
         recorded("first", "x.csv"),
         recorded("second", "./folder.csv/../x.csv"),
     ];

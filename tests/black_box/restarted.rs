@@ -179,8 +179,8 @@ fn an_output_that_takes_over_from_a_heartbeat_is_slewed_from_what_that_has_left(
     assert!((0.0..2.0).contains(&applied), "{applied}");
 }
 
-/// An interlock that holds itself above a limit, and a latch whose `reset` is a button that counts only while the output is safe: two circles.
-fn circles(worker: &str, limit: u32, mark: u32) -> String {
+/// An interlock that holds itself above a limit, and a latch whose `reset` is a button that counts only while the output is safe: two cycles.
+fn cycles(worker: &str, limit: u32, mark: u32) -> String {
     let sensor = |name: &str, keys: &str| {
         format!("[task.{name}]\nkind = \"sensor\"\nrate = 200\npath = \"@HERE@/{name}\"\n{keys}\n")
     };
@@ -211,9 +211,9 @@ fn circles(worker: &str, limit: u32, mark: u32) -> String {
 }
 
 #[test]
-fn a_circle_that_holds_itself_stays_where_only_its_worker_has_changed() {
+fn a_cycle_that_holds_itself_stays_where_only_its_worker_has_changed() {
     let files = [("heat", "50\n"), ("level", "5\n"), ("button", "1\n"), ("fan", "0\n")];
-    let mut running = start(&circles("", 90, 1), &files);
+    let mut running = start(&cycles("", 90, 1), &files);
     wait_for(&mut running, "fan", "applied", |applied| applied == 5.0);
     put(&running, "heat", "95\n");
     wait_for(&mut running, "seen", "hold", |hold| hold == 1.0);
@@ -223,10 +223,10 @@ fn a_circle_that_holds_itself_stays_where_only_its_worker_has_changed() {
     wait_for(&mut running, "ack", "out", |ack| ack == 1.0);
     put(&running, "level", "5\n");
     wait_for(&mut running, "seen", "safe", |safe| safe == 1.0);
-    reload(&running, &circles("spin = \"off\"", 90, 2));
+    reload(&running, &cycles("spin = \"off\"", 90, 2));
     wait_for(&mut running, "seen", "mark", |mark| mark == 2.0);
     // Another section is another interlock.
-    reload(&running, &circles("spin = \"off\"", 91, 3));
+    reload(&running, &cycles("spin = \"off\"", 91, 3));
     wait_for(&mut running, "seen", "mark", |mark| mark == 3.0);
     let rows = seen(running);
     for (mark, wanted) in [(2.0, [1.0, 1.0]), (3.0, [0.0, 1.0])] {

@@ -337,8 +337,8 @@ pub(crate) fn violations(table: &Table, sources: &Sources) -> Vec<String> {
     found
 }
 
-/// For each file in a circle, a shortest circle through it: its files in the order of their imports.
-pub(crate) fn circles(sources: &Sources) -> BTreeSet<Vec<String>> {
+/// For each file in a cycle, a shortest cycle through it: its files in the order of their imports.
+pub(crate) fn cycles(sources: &Sources) -> BTreeSet<Vec<String>> {
     let uses = uses(sources);
     let through = |start: &String| {
         let mut came_from: BTreeMap<&String, &String> = BTreeMap::new();
@@ -348,14 +348,14 @@ pub(crate) fn circles(sources: &Sources) -> BTreeSet<Vec<String>> {
             next += 1;
             for used in &uses[file] {
                 if used == start {
-                    let mut circle = vec![file];
-                    while let Some(earlier) = came_from.get(circle.last().unwrap()) {
-                        circle.push(earlier);
+                    let mut cycle = vec![file];
+                    while let Some(earlier) = came_from.get(cycle.last().unwrap()) {
+                        cycle.push(earlier);
                     }
-                    circle.reverse();
-                    let first = (0..circle.len()).min_by_key(|at| circle[*at]).unwrap();
-                    circle.rotate_left(first);
-                    return Some(circle.into_iter().cloned().collect());
+                    cycle.reverse();
+                    let first = (0..cycle.len()).min_by_key(|at| cycle[*at]).unwrap();
+                    cycle.rotate_left(first);
+                    return Some(cycle.into_iter().cloned().collect());
                 }
                 if !came_from.contains_key(used) {
                     came_from.insert(used, file);

@@ -13,7 +13,7 @@ use hertzd::time::{Instant, Span};
 use std::sync::{Arc, Mutex, PoisonError};
 
 const INPUT: Key = Key::new("input", Value::Input, "What it takes.");
-const BACK: Key = Key::new("back", Value::Input, "Closes a circle.");
+const BACK: Key = Key::new("back", Value::Input, "Closes a cycle.");
 
 /// How long before the end of a tick, in nanoseconds, the value was made that it used.
 type Elapsed = Arc<Mutex<Vec<i64>>>;
@@ -118,7 +118,7 @@ fn the_age_at_the_end_of_a_chain_is_never_told_too_small() {
     let lasted = now() - zero;
     let of = |name: &str| summary.tasks.iter().find(|task| task.task == name).unwrap().age_ns.as_deref();
     assert_eq!((of("relay"), of("stamp")), (None, None), "no chain ends there");
-    let ages = of("last").expect("a circle that goes on with the next tick ends here");
+    let ages = of("last").expect("a cycle that goes on with the next tick ends here");
     assert!(ages.max <= lasted.nanos(), "{ages:?}: nothing is older than the test");
     let elapsed = elapsed.lock().unwrap();
     let (least, most) = (*elapsed.iter().min().unwrap(), *elapsed.iter().max().unwrap());

@@ -160,7 +160,7 @@ fn values_arrive_whole_in_order_and_with_their_quality() {
         [task.second]\nkind = \"relay\"\nworker = \"a\"\nrate = 500\ninput = \"first.n\"\nmax-age = \"1h\"\n\
         [task.first]\nkind = \"count\"\nworker = \"a\"\nrate = 500\nfails-every = 10\nvalid = { n = [0, 400] }\n\
         [task.elsewhere]\nkind = \"relay\"\nworker = \"b\"\nrate = \"1 kHz\"\ninput = \"first.n\"\nmax-age = \"1h\"\n\
-        [task.circle]\nkind = \"relay\"\nworker = \"a\"\nrate = 500\ninput = { previous = \"circle.n\", initial = 7 }\n\
+        [task.cycle]\nkind = \"relay\"\nworker = \"a\"\nrate = 500\ninput = { previous = \"cycle.n\", initial = 7 }\n\
         [task.dead]\nkind = \"relay\"\nworker = \"b\"\nrate = 100\ninput = \"slow.n\"\nmax-age = \"1ns\"\n\
         [task.slow]\nkind = \"count\"\nworker = \"a\"\nrate = 500\n";
     let config = parse(text, &seen);
@@ -177,7 +177,7 @@ fn values_arrive_whole_in_order_and_with_their_quality() {
                 .all(|name| has(name, &|(n, ..)| n % 10 == 9) && has(name, &|(n, ..)| *n > 400));
             chain
                 && has("elsewhere", &|(_, value, _)| !value.is_nan())
-                && seen["circle"].len() > 9
+                && seen["cycle"].len() > 9
                 && seen["dead"].len() > 9
         };
         while !is_enough(&watched.lock().unwrap()) {
@@ -201,7 +201,7 @@ fn values_arrive_whole_in_order_and_with_their_quality() {
     let values: Vec<f64> =
         seen["elsewhere"].iter().map(|(_, value, _)| *value).filter(|value| !value.is_nan()).collect();
     assert!(values.is_sorted() && !values.is_empty(), "the latest row, from another worker");
-    assert!(seen["circle"].iter().all(|(_, value, quality)| *value == 7.0 && *quality == Quality::Good));
+    assert!(seen["cycle"].iter().all(|(_, value, quality)| *value == 7.0 && *quality == Quality::Good));
     // It is some microseconds old when it arrives.
     let dead = &seen["dead"];
     assert!(dead.iter().all(|(_, value, quality)| value.is_nan() && *quality != Quality::Good), "{dead:?}");
@@ -222,8 +222,8 @@ fn what_cannot_be_linked_is_refused_at_its_line() {
         unknown.contains("there is no task bord,") && unknown.contains("help: did you mean \"board\"?\n"),
         "{unknown}"
     );
-    let circle = of("a", "\"b.n\"") + &of("b", "\"c.n\"") + &of("c", "\"a.n\"");
-    let text = refused(&circle);
+    let cycle = of("a", "\"b.n\"") + &of("b", "\"c.n\"") + &of("c", "\"a.n\"");
+    let text = refused(&cycle);
     assert!(text.contains("of the one before: c → b → a → c\n"), "{text}");
     assert!(text.contains("{ previous = \"a.n\", initial = 0.0 }"), "{text}");
     let text = refused(&of("a", "\"a.n\""));

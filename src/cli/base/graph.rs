@@ -106,7 +106,7 @@ impl<'a> Graph<'a> {
         links.iter().map(|link| &self.links[*link]).filter(|link| !link.is_previous())
     }
 
-    /// The tasks with which chains end: they take values, and give none onward, but for the next tick of a circle.
+    /// The tasks with which chains end: they take values, and give none onward, but for the next tick of a cycle.
     pub(in crate::cli) fn ends(&self) -> impl Iterator<Item = usize> {
         let has = |links: &[usize]| self.direct(links).next().is_some();
         (0..self.config.tasks.len()).filter(move |task| has(&self.into[*task]) && !has(&self.out[*task]))
@@ -288,7 +288,7 @@ mod tests {
             ("other", &sensor("rate = 10")),
         ]);
         let graph = Graph::of(&config);
-        assert_eq!(graph.ends().collect::<Vec<_>>(), [0], "what goes to the next tick of a circle goes no further");
+        assert_eq!(graph.ends().collect::<Vec<_>>(), [0], "what goes to the next tick of a cycle goes no further");
         assert_eq!(graph.chain(0), [2, 3, 1, 0]);
         assert_eq!((graph.oldest(0), graph.oldest(1)), (Span::from_millis(90), Span::from_millis(90)));
         let track = graph.taken_by(1).find(|link| link.taken.key == "track").unwrap();

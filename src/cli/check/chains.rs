@@ -122,7 +122,7 @@ mod tests {
         Config::parse(text, "test.toml", &Kinds::builtin(), &facts).unwrap_or_else(|problems| panic!("{problems}"))
     }
 
-    /// A loop on two workers: `track` closes its circle.
+    /// A loop on two workers: `track` closes its cycle.
     const LOOP: &str = r#"
         [worker.slow]
         [worker.fast]

@@ -25,7 +25,7 @@ const ONLY_CHECK: &[(&str, &str)] = &[
     ("is used by no value", "compares names with those in expressions"),
     ("below half the rate of the task", "compares two quantities with units"),
     ("must last at most", "adds quantities with units"),
-    ("closes a circle", "follows values through several tables"),
+    ("closes a cycle", "follows values through several tables"),
     ("cannot be a value of the tick before", "is a rule of some keys that take values, which have one type"),
     ("takes no value of another task", "depends on the values of other keys"),
     ("the lower end first", "compares two numbers"),

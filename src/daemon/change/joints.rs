@@ -41,7 +41,7 @@ pub(crate) fn joints(config: &Config, mut built: BTreeMap<usize, Joint>, running
     config.tasks.iter().enumerate().filter_map(of).collect()
 }
 
-/// Has the circles go on of those tasks that begin where the task before them runs with the same section: `is_same`. To be called before the [`flows`].
+/// Has the cycles go on of those tasks that begin where the task before them runs with the same section: `is_same`. To be called before the [`flows`].
 pub(super) fn go_on(joints: &Joints, running: &Joints, is_same: impl Fn(&str) -> bool) {
     for (name, joint) in joints {
         let Some(before) = running.get(name).filter(|_| is_same(name)) else { continue };

@@ -165,7 +165,7 @@ impl fmt::Debug for Graph {
 struct Missing {
     task: String,
     value: String,
-    /// The number that whatever takes it sees in its place: it closes a circle.
+    /// The number that whatever takes it sees in its place: it closes a cycle.
     instead: Option<String>,
 }
 
