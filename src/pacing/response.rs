@@ -31,7 +31,8 @@ pub(crate) struct Responses {
 
 /// Releases and ticks of one worker.
 struct Worker {
-    wakes: i128,                                          // when it has woken up for what is ready
+    room: usize, // for ticks that are ready: one run can outlast any number of releases
+    wakes: i128, // when it has woken up for what is ready
     ended: i128, // when its latest tick did: it sleeps since then, if nothing is ready
     waiting: BinaryHeap<Reverse<(i128, usize, u64)>>, // release, task, tick
     ready: BinaryHeap<Reverse<(i128, u64, usize, i128)>>, // deadline, when the task ran, task, release
@@ -40,9 +41,10 @@ struct Worker {
 }
 
 impl Worker {
-    fn of(loads: &[Load]) -> Self {
+    fn of(loads: &[Load], room: usize) -> Self {
         let first = |(task, load): (usize, &Load)| Reverse((i128::from(load.phase.nanos()), task, 0));
         Self {
+            room,
             wakes: 0,
             ended: i128::MIN,
             waiting: loads.iter().enumerate().map(first).collect(),
@@ -55,7 +57,7 @@ impl Worker {
     /// Makes what was released by `now` ready. A worker that slept wakes up this `late`.
     fn release(&mut self, loads: &[Load], now: i128, late: i128) {
         while let Some(&Reverse((release, task, n))) = self.waiting.peek() {
-            if release > now {
+            if release > now || self.ready.len() >= self.room {
                 return;
             }
             let load = &loads[task];
@@ -79,7 +81,8 @@ impl Worker {
     /// When it next asks for the CPU of its own accord, or may.
     fn next(&self, now: i128) -> i128 {
         let wakes = if !self.ready.is_empty() && self.wakes > now { self.wakes } else { i128::MAX };
-        self.next_release().min(wakes)
+        let release = if self.ready.len() < self.room { self.next_release() } else { i128::MAX };
+        release.min(wakes)
     }
 }
 
@@ -93,7 +96,7 @@ pub(crate) fn responses(workers: &[Vec<Load>], late: Span, ticks: usize) -> Resp
     let whole = hyperperiod(loads().map(|load| load.rate)).map(|length| i128::from(phase.nanos()) + 2 * length);
     let end = whole.unwrap_or(i128::MAX);
     let mut worst: Vec<Vec<Span>> = workers.iter().map(|loads| vec![Span::ZERO; loads.len()]).collect();
-    let mut all: Vec<_> = workers.iter().map(|loads| Worker::of(loads)).collect();
+    let mut all: Vec<_> = workers.iter().map(|loads| Worker::of(loads, ticks)).collect();
     let (mut now, mut ran) = (0, 0);
     while ran < ticks {
         for (worker, loads) in all.iter_mut().zip(workers) {
@@ -191,6 +194,14 @@ mod tests {
     fn load(hertz: u64, phase: i64, deadline: i64, run: i64) -> Load {
         let us = Span::from_micros;
         Load { rate: Rate::new(hertz, 1).unwrap(), phase: us(phase), deadline: us(deadline), run: us(run) }
+    }
+
+    #[test]
+    fn a_run_that_outlasts_all_releases_takes_no_more_room_than_ticks_are_looked_at() {
+        let endless = load(1_000, 0, 1_000, 1_000_000_000_000_000);
+        let workers = [vec![load(1_000, 0, 1_000, 1)], vec![endless, load(7_777, 3, 100, 10)]];
+        let responses = responses(&workers, Span::ZERO, 100);
+        assert!(responses.only.is_some() && responses.worst[0][0] > Span::ZERO, "{responses:?}");
     }
 
     fn worst(workers: &[Vec<Load>]) -> Vec<Vec<i64>> {

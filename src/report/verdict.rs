@@ -10,7 +10,7 @@ const NAMED: usize = 5;
 
 /// How it went, in one sentence that makes sense alone.
 pub(crate) fn verdict(run: &Run) -> String {
-    let total = |count: fn(&Task) -> u64| run.tasks.iter().map(count).sum::<u64>();
+    let total = |count: fn(&Task) -> u64| run.tasks.iter().map(count).fold(0, u64::saturating_add);
     let (due, missed) = (total(|task| task.counts.releases.due), total(|task| task.counts.releases.missed));
     let tasks = match run.tasks.len() {
         1 => "1 task".to_owned(),
@@ -33,7 +33,8 @@ pub(crate) fn verdict(run: &Run) -> String {
     };
     let mut causes = std::collections::BTreeMap::<&str, u64>::new();
     for (cause, count) in run.tasks.iter().flat_map(|task| &task.causes) {
-        *causes.entry(cause).or_default() += count;
+        let sum = causes.entry(cause).or_default();
+        *sum = sum.saturating_add(*count);
     }
     if let Some((cause, count)) = causes.into_iter().max_by_key(|(_, count)| *count).filter(|_| missed > 0) {
         text += &format!("; most often the cause was {cause} ({})", grouped(count));

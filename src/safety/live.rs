@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// An output by the name of its task, of the kind `output`, or `can` with what it sends. One that is replaced by a reload and the one that replaces it share it.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
-    outputs: AtomicU32,    // open now; two while one takes over from another
+    outputs: AtomicU32,    // have begun and not ended; two while one takes over from another
     owing: AtomicU32,      // closed, and without their safe values
     ticks: AtomicU64,      // of all outputs that it has been
     follows: AtomicBool,   // at the latest tick
@@ -68,11 +68,9 @@ impl LiveOutputs {
         self.entries().last().map_or(&self.first, |last| &last.next).get_or_init(Arc::default)
     }
 
-    /// Opens the output of a task.
+    /// Opens the output of a task. It counts from when it [begins](Opening::begins): before, the start or the reload may be refused.
     pub(crate) fn open(self: &Arc<Self>, task: &str, safe_after: Span) -> Live {
-        let output = self.named(task);
-        output.outputs.fetch_add(1, Ordering::Relaxed);
-        Live { output, safe_after }
+        Live { output: self.named(task), safe_after, stage: Arc::default() }
     }
 
     /// That of a task owes its safe value until this is dropped.
@@ -153,14 +151,41 @@ impl Liveness {
     }
 }
 
+/// What has become of an output: it is open, has begun, has ended.
+const OPEN: u32 = 0;
+const BEGUN: u32 = 1;
+const ENDED: u32 = 2;
+
+/// An output that is open, for whoever sees that it begins.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    output: Arc<Liveness>,
+    stage: Arc<AtomicU32>,
+}
+
+impl Opening {
+    /// It counts from now on, unless it has ended.
+    pub(crate) fn begins(&self) {
+        if self.stage.compare_exchange(OPEN, BEGUN, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.output.outputs.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 /// An output that is open, as it tells how it is.
 #[derive(Debug)]
 pub(crate) struct Live {
     output: Named,
     safe_after: Span,
+    stage: Arc<AtomicU32>,
 }
 
 impl Live {
+    /// For whoever sees that it begins.
+    pub(crate) fn opening(&self) -> Opening {
+        Opening { output: self.output.output.clone(), stage: self.stage.clone() }
+    }
+
     /// It has ticked.
     pub(crate) fn ticked(&self, follows: bool) {
         // Not before: while a reload may still be refused, the one before it ticks, on its own terms.
@@ -182,7 +207,8 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        if self.output.outputs.fetch_sub(1, Ordering::Relaxed) == 1 {
+        let begun = self.stage.swap(ENDED, Ordering::Relaxed) == BEGUN;
+        if begun && self.output.outputs.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.ended();
         }
     }
@@ -214,11 +240,23 @@ mod tests {
         let all = Arc::<LiveOutputs>::default();
         let seen = all.named("a");
         assert!(!seen.is_open() && !seen.follows());
-        let one = all.open("a", Span::from_millis(200));
+        let begun = |millis| {
+            let live = all.open("a", Span::from_millis(millis));
+            live.opening().begins();
+            live.opening().begins();
+            live
+        };
+        let refused = all.open("a", Span::from_millis(200));
+        let opening = refused.opening();
+        assert!(!seen.counts(), "it has not begun");
+        drop(refused);
+        opening.begins();
+        assert!(!seen.counts(), "it has ended before");
+        let one = begun(200);
         assert!(seen.is_open() && !seen.follows(), "it has not ticked");
         one.ticked(true);
         assert_eq!((seen.follows(), seen.ticks(), seen.safe_after()), (true, 1, Span::from_millis(200)));
-        let next = all.open("a", Span::from_millis(100));
+        let next = begun(100);
         assert_eq!(seen.safe_after(), Span::from_millis(200), "it may be refused yet");
         drop(one);
         assert!(seen.follows(), "another one has taken over");
@@ -245,6 +283,7 @@ mod tests {
         for round in 0..10_000 {
             let watched = all.named(&format!("renamed-{round}"));
             let live = all.open(&format!("renamed-{round}"), Span::from_millis(200));
+            live.opening().begins();
             assert!(watched.is_open() && !watched.follows(), "nothing is left of the one before");
             let before = watched.ticks();
             live.ticked(true);

@@ -33,8 +33,13 @@ impl Built {
     /// Has this done once all tasks of a start or a reload are built and nothing but a device can refuse them any more: a first write. It must not
     /// keep alive what belongs to the task, which may be gone by then.
     #[must_use]
-    pub fn beginning(mut self, write: impl FnOnce() -> Result<(), BuildError> + Send + 'static) -> Self {
-        self.beginnings.push(Beginning::new(write));
+    pub fn beginning(self, write: impl FnOnce() -> Result<(), BuildError> + Send + 'static) -> Self {
+        self.begins(Beginning::new(write))
+    }
+
+    #[must_use]
+    pub(crate) fn begins(mut self, beginning: Beginning) -> Self {
+        self.beginnings.push(beginning);
         self
     }
 
@@ -72,11 +77,24 @@ impl fmt::Debug for Built {
 }
 
 /// What one task writes before its first tick, if it still exists by then.
-pub(crate) struct Beginning(Box<dyn FnOnce() -> Result<(), BuildError> + Send>);
+pub(crate) struct Beginning {
+    write: Box<dyn FnOnce() -> Result<(), BuildError> + Send>,
+    takes_over: bool,
+}
 
 impl Beginning {
     pub(crate) fn new(write: impl FnOnce() -> Result<(), BuildError> + Send + 'static) -> Self {
-        Self(Box::new(write))
+        Self { write: Box::new(write), takes_over: false }
+    }
+
+    /// The same; if it `takes_over` from a task that ticks, it writes nothing, and is done when all others are: until then its target is in the care
+    /// of that task.
+    pub(crate) fn taking_over(self, takes_over: bool) -> Self {
+        Self { takes_over, ..self }
+    }
+
+    pub(crate) fn takes_over(&self) -> bool {
+        self.takes_over
     }
 
     /// Does it. May block.
@@ -84,6 +102,6 @@ impl Beginning {
     /// # Errors
     /// What the kernel refused.
     pub(crate) fn write(self) -> Result<(), BuildError> {
-        (self.0)()
+        (self.write)()
     }
 }

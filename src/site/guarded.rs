@@ -1,7 +1,7 @@
 //! An output to hardware of a user's own: hertzd has its safe value written wherever it writes those of its own outputs. At a tick nothing is
 //! allocated, and no system call is made but by the task itself.
 
-use super::built::Built;
+use super::built::{Beginning, Built};
 use super::device::DeviceId;
 use super::error::BuildError;
 use super::refusal::Refusal;
@@ -98,18 +98,20 @@ impl Built {
         let first_after = after + Span::from_seconds(5);
         let guard = Guard::new(&name, held.watched(), (after, first_after), Some(Box::new(Writer { target, write })));
         let (owed, live) = (site.common::<Owed>(), site.common::<LiveOutputs>().open(&name, after));
+        guard.brings_to_life(live.opening());
         let claim = site.claim([id], &name);
         let (of_guard, its_owed) = (Arc::downgrade(&guard), owed.clone());
-        let begin = move || {
+        let begin = Beginning::new(move || {
             let Some(guard) = of_guard.upgrade() else { return Ok(()) };
             let message = |error| format!("cannot write the safe value of {shown}: {error}");
             let begun = its_owed.begin(&guard, || if follows { Ok(()) } else { guard.write_first() });
             begun.map_err(|error| BuildError { key: "kind", message: message(error) })
-        };
+        })
+        .taking_over(follows);
         let Self { task, beginnings, guards } = self;
         let its_guard = guard.clone();
         let task = Guarded { task, guard, held, owed, live, finished: false, _claim: claim };
-        Ok(Self { task: Box::new(task), beginnings, guards }.guarded_by(&its_guard).beginning(begin))
+        Ok(Self { task: Box::new(task), beginnings, guards }.guarded_by(&its_guard).begins(begin))
     }
 }
 

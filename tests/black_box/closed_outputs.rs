@@ -399,8 +399,31 @@ fn a_safe_value_that_fails_at_a_stop_during_a_reload_is_a_fault_too() {
     set_broken(&running, true);
     let ended = stop(running);
     assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
-    assert!(ended.stderr.contains("not all safe values were written: fan: its safe value, 1 to "), "{}", ended.stderr);
+    assert!(ended.stderr.contains("not all safe values were written"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("fan: its safe value, 1 to "), "{}", ended.stderr);
     assert!(planned(ended.folder.path()).contains(&("fan".into(), "1".into())), "{:?}", planned(ended.folder.path()));
+}
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_stop_during_a_reload_writes_the_safe_value_of_the_task_that_ticks() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("faults")).unwrap();
+    for (file, text) in [("fan", "0.5\n"), ("other", "0.5\n"), ("faults/other.takes", ""), ("faults/other.held", "")] {
+        fs::write(folder.path().join(file), text).unwrap();
+    }
+    let mut command = Command::new(HERTZD);
+    command.env("RUNTIME_DIRECTORY", folder.path()).env("DEVICE_FAULTS", folder.path().join("faults"));
+    command.env("LD_PRELOAD", program::preload(folder.path(), "device"));
+    let mut running = run_in(folder, command, &own("fan", "1"), &[]);
+    wait_until(&mut running, "fan", "0.75");
+    let other = own("other", "7").replace("start = \"keep\"\n", "");
+    let config = (own("fan", "5") + &other).replace(HERE, running.folder().to_str().unwrap());
+    fs::write(running.folder().join("test.toml"), config).unwrap();
+    running.signal("HUP");
+    running.wait_for("it writes the other", |running| !running.folder().join("faults/other.takes").exists());
+    let ended = stop(running);
+    assert_eq!(read(ended.folder.path(), "fan"), "1", "{}", ended.describe());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Fans and PWM channels of the real program, in a tree of files in place of /sys/class, which needs root: a fan that its firmware takes back, a chip
+//! Fans, PWM channels and converters of the real program, in a tree of files in place of /sys/class, which needs root: a fan that its firmware takes back, a chip
 //! that takes a value in one mode only, or drops it in others (`tests/program/chip.c`), a fan that is given back to its chip, a channel whose polarity is changed.
 
 use crate::program;
@@ -56,12 +56,15 @@ fn read(folder: &Path, file: &str) -> String {
 fn start(config: &str, mode: &str, modes: Option<&str>) -> Option<Running> {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    for (file, text) in [("name", "nct6798"), ("pwm2", "60"), ("pwm2_enable", mode)] {
+    let converter = [("out_voltage0_raw", "4095"), ("out_voltage0_powerdown", "1")];
+    for (file, text) in [("name", "nct6798"), ("pwm2", "60"), ("pwm2_enable", mode)].into_iter().chain(converter) {
         put(at, &format!("class/hwmon/hwmon0/{file}"), text);
     }
-    put(at, "class/pwm/pwmchip0/npwm", "1");
-    for (file, text) in [("period", "40000"), ("duty_cycle", "10000"), ("enable", "1"), ("polarity", "normal")] {
-        put(at, &format!("class/pwm/pwmchip0/pwm0/{file}"), text);
+    put(at, "class/pwm/pwmchip0/npwm", "2");
+    for (channel, is_on) in [("pwm0", "1"), ("pwm1", "0")] {
+        for (file, text) in [("period", "40000"), ("duty_cycle", "10000"), ("enable", is_on), ("polarity", "normal")] {
+            put(at, &format!("class/pwm/pwmchip0/{channel}/{file}"), text);
+        }
     }
     put(at, "in", "0.5");
     if !in_tree(at, "").arg("true").output().is_ok_and(|output| output.status.success()) {
@@ -220,6 +223,55 @@ fn a_fan_whose_chip_refuses_the_safe_value_stays_its_chips() {
     let found = ["pwm2", "pwm2_enable", "pwm2_mode"]
         .map(|file| read(ended.folder.path(), &format!("class/hwmon/hwmon0/{file}")));
     assert_eq!(found, ["60", "2", "2"]);
+}
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_converter_that_refuses_the_safe_value_stays_powered_down() {
+    let config = output("path = \"/sys/class/hwmon/hwmon0/out_voltage0_raw\"\nscale = 4095\nsafe = 0\n");
+    let Some(running) = start(&config, "1", Some("refuses 0 1 2")) else { return };
+    let ended = running.wait();
+    assert_eq!(ended.status.code(), Some(78), "{}", ended.describe());
+    assert!(ended.stderr.contains("out_voltage0_raw: Invalid argument"), "{}", ended.describe());
+    let found = ["out_voltage0_raw", "out_voltage0_powerdown"]
+        .map(|file| read(ended.folder.path(), &format!("class/hwmon/hwmon0/{file}")));
+    assert_eq!(found, ["4095", "1"]);
+}
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_channel_that_refuses_its_period_keeps_its_duty() {
+    let config = output("pwm = \"pwmchip0\"\nchannel = 0\npwm-period = \"20us\"\nsafe = 0\n");
+    let Some(running) = start(&config, "1", Some("refuses 0 1 2")) else { return };
+    let ended = running.wait();
+    assert_eq!(ended.status.code(), Some(78), "{}", ended.describe());
+    assert!(
+        ended.stderr.contains("cannot write 20000 to ") && ended.stderr.contains("/period"),
+        "{}",
+        ended.describe()
+    );
+    let found = ["period", "duty_cycle", "enable"]
+        .map(|file| read(ended.folder.path(), &format!("class/pwm/pwmchip0/pwm0/{file}")));
+    assert_eq!(found, ["40000", "10000", "1"]);
+}
+
+#[test]
+fn a_channel_that_is_off_is_not_switched_on_by_a_duty_that_was_left_in_it() {
+    for keys in ["safe = \"hold\"", "safe = 0\nstart = \"keep\""] {
+        let config = output(&format!("pwm = \"pwmchip0\"\nchannel = 1\npwm-period = \"40us\"\n{keys}\n"));
+        let never = config.replace("@HERE@/in", "@HERE@/class/hwmon/hwmon0/name");
+        let Some(mut running) = start(&never, "1", None) else { return };
+        running.wait_for("it ticks", |running| {
+            let tasks = snapshot(running)["tasks"].clone();
+            tasks
+                .as_array()
+                .is_some_and(|tasks| tasks.iter().any(|task| task["task"] == "out" && task["ran"].as_u64() > Some(5)))
+        });
+        let duty = |folder: &Path| read(folder, "class/pwm/pwmchip0/pwm1/duty_cycle");
+        assert_eq!(duty(running.folder()), "0", "{keys}");
+        running.signal("TERM");
+        assert_eq!(duty(running.wait().folder.path()), "0", "{keys}");
+    }
 }
 
 #[test]

@@ -6,10 +6,16 @@ use std::fs;
 use std::process::Command;
 
 fn start(config: &str) -> Running {
+    start_with(config, |_| {})
+}
+
+/// The same once `add` has added to the command.
+fn start_with(config: &str, add: impl FnOnce(&mut Command)) -> Running {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("want"), "0.5\n").unwrap();
     let mut command = Command::new(HERTZD);
     command.env("RUNTIME_DIRECTORY", folder.path());
+    add(command.current_dir(folder.path()));
     let mut running = run_in(folder, command, config, &[]);
     running.wait_until_granted();
     running
@@ -84,4 +90,32 @@ fn it_stands_still_when_the_worker_of_its_outputs_hangs() {
     stands_still(&mut running);
     running.signal("TERM");
     running.wait();
+}
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn it_beats_on_while_a_reload_waits_for_the_device_of_another_output() {
+    let mut running = start_with(&OUTPUTS.replace("SAFE", "1h"), |command| {
+        let folder = command.get_current_dir().unwrap().to_owned();
+        fs::create_dir(folder.join("faults")).unwrap();
+        for file in ["slow", "faults/slow.takes", "faults/slow.held"] {
+            fs::write(folder.join(file), "").unwrap();
+        }
+        command.env("DEVICE_FAULTS", folder.join("faults")).env("LD_PRELOAD", program::preload(&folder, "device"));
+    });
+    wait_until_it_beats(&mut running);
+    let slow = "[task.slow]\nkind = \"output\"\nworker = \"main\"\nrate = 100\ninput = 1\npath = \"@HERE@/slow\"\nsafe = 0\nsafe-after = \"1h\"\n";
+    let config = (OUTPUTS.replace("SAFE", "1h") + slow).replace("@HERE@", running.folder().to_str().unwrap());
+    fs::write(running.folder().join("test.toml"), config).unwrap();
+    running.signal("HUP");
+    running.wait_for("the device is written", |running| !running.folder().join("faults/slow.takes").exists());
+    let before = value(&running, "beating").1;
+    running.wait_for("it has ticked on", |running| value(running, "beating").1 > before + 20);
+    assert_eq!(value(&running, "not-live").0, 0.0);
+    wait_until_it_beats(&mut running);
+    fs::remove_file(running.folder().join("faults/slow.held")).unwrap();
+    running.wait_for("it follows", |running| fs::read(running.folder().join("slow")).is_ok_and(|text| text == b"1\n"));
+    wait_until_it_beats(&mut running);
+    running.signal("TERM");
+    assert_eq!(running.wait().status.code(), Some(0));
 }

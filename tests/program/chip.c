@@ -1,5 +1,5 @@
 /* A chip of fans like the nct6775: it takes `pwmN` only while `pwmN_enable` is 1 (EBUSY; with the word drops in CHIP_MODES it drops a value then and
-   says nothing, with deaf it drops all, with refuses it takes none: EINVAL), knows only the modes in CHIP_MODES (EINVAL), and shows 0 for a fan at 255. Its real mode is in `pwmN_mode`; until that is there it is the one that `pwmN_enable` shows. Load it with LD_PRELOAD. */
+   says nothing, with deaf it drops all, with refuses it takes none, nor does a converter's `_raw`: EINVAL), knows only the modes in CHIP_MODES (EINVAL), and shows 0 for a fan at 255. Its real mode is in `pwmN_mode`; until that is there it is the one that `pwmN_enable` shows. Load it with LD_PRELOAD. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +26,17 @@ static void put(const char *path, int number) {
     close(file);
 }
 
+/* A PWM channel of one that refuses takes no period but 40 us. */
+ssize_t write(int file, const void *bytes, size_t count) {
+    char link[64], path[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    path[length < 0 ? 0 : length] = 0;
+    int refuses = length > 7 && strcmp(path + length - 7, "/period") == 0 && strstr(getenv("CHIP_MODES") ?: "", "refuses");
+    if (refuses && (count < 5 || memcmp(bytes, "40000", 5) != 0)) return errno = EINVAL, -1;
+    return syscall(SYS_write, file, bytes, count);
+}
+
 ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t offset) {
     char link[64], path[PATH_MAX - 16], enable[PATH_MAX], mode[PATH_MAX], text[32] = {0}, known[64], wanted[34];
     snprintf(link, sizeof link, "/proc/self/fd/%d", file);
@@ -33,6 +44,8 @@ ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t offset) {
     path[length < 0 ? 0 : length] = 0;
     const char *name = strrchr(path, '/');
     int channel = 0, end = 0;
+    int raw = name && strlen(name) > 4 && strcmp(name + strlen(name) - 4, "_raw") == 0;
+    if (raw && strstr(getenv("CHIP_MODES") ?: "", "refuses")) return errno = EINVAL, -1;
     if (!name || sscanf(name, "/pwm%d%n", &channel, &end) != 1 || count >= sizeof text) {
         return syscall(SYS_pwrite64, file, bytes, count, offset);
     }

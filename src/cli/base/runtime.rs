@@ -297,7 +297,8 @@ pub(in crate::cli) fn kept_plans() -> Vec<PathBuf> {
 
 /// Whether a start has given a plan this name, which it could not read.
 fn is_kept_plan(name: &str) -> bool {
-    name.strip_prefix(SAFE_PLAN).is_some_and(|rest| rest.starts_with(".prev"))
+    let number = name.strip_prefix(SAFE_PLAN).and_then(|rest| rest.strip_prefix(".prev"));
+    number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Where plans may be. The service's comes before those that its user may have put beside it.

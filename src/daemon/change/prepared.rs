@@ -48,17 +48,27 @@ impl Prepared {
         self.beginnings.is_empty()
     }
 
-    /// The second step: writes that, one after the other. One that does not return holds up the end, but not for long those behind it, which another
-    /// thread makes then. May block.
+    /// The second step: writes that, one after the other; the targets of tasks that tick are taken over last. May block.
     ///
     /// # Errors
     /// What a device refused; what comes after it is not written.
     pub(crate) fn write(&mut self) -> Result<(), Failure> {
+        let beginnings = self.beginnings.drain(..);
+        let (taken_over, written): (Vec<_>, Vec<_>) = beginnings.partition(|(_, beginning)| beginning.takes_over());
+        Self::make_all(written)?;
+        Self::make_all(taken_over)
+    }
+
+    /// Makes these. One that does not return holds up the end, but not for long those behind it, which another thread makes then.
+    fn make_all(beginnings: Vec<(Origin, Beginning)>) -> Result<(), Failure> {
         let ((give, waiting), (report, ended)) = (unbounded(), unbounded());
-        for beginning in self.beginnings.drain(..) {
+        for beginning in beginnings {
             let _ = give.send(beginning);
         }
         drop(give);
+        if waiting.is_empty() {
+            return Ok(());
+        }
         if !has_made(&waiting, &report) {
             make(&waiting, &report);
         }

@@ -185,13 +185,16 @@ fn denied(message: &str) -> Option<PathBuf> {
     (path.ancestors().any(Path::exists) && !is_behind_link && is_closed()).then_some(path)
 }
 
-/// The file that a refusal is about: the first one that it names. What a file holds, which others may have written, comes after that in a
-/// message. None whose name a shell would not take as it is.
+/// The file that a refusal is about, where hertzd names it in its own words: "cannot open PATH", "PATH: ...". What comes later may be the words of
+/// others: what a file holds, who has a GPIO line, the name of a camera. None whose name a shell would not take as it is.
 fn subject(message: &str) -> Option<PathBuf> {
-    let words = message.split_whitespace().map(|word| word.trim_matches([':', ';', ',', '"', '`', '(', ')']));
-    let first = words.into_iter().find(|word| word.starts_with('/'))?;
+    let only = format!("only the service's user {} may ", service_user());
+    let said = ["cannot ", &only].iter().find_map(|begin| message.strip_prefix(begin));
+    let is_verb = |word: &&str| said.is_some() && word.bytes().all(|byte| byte.is_ascii_lowercase());
+    let named = said.unwrap_or(message).split_whitespace().find(|word| !is_verb(word))?;
+    let first = named.trim_matches([':', ';', ',', '"', '`', '(', ')']);
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._:+@-".contains(c);
-    first.chars().all(is_plain).then(|| first.into())
+    (first.starts_with('/') && first.chars().all(is_plain)).then(|| first.into())
 }
 
 fn permits(path: &Path, uid: u32) -> Vec<Mend> {
@@ -308,6 +311,15 @@ mod tests {
         assert_eq!(of("cannot open /dev/i2c-1: Permission denied").as_deref(), Some("/dev/i2c-1"));
         // What a file holds says nothing of what it may be.
         assert_eq!(of("/srv/x holds \"/root/.ssh/authorized_keys\", which is no number").as_deref(), Some("/srv/x"));
+        let only = format!("only the service's user {} may write to /srv/x", service_user());
+        assert_eq!(of(&only).as_deref(), Some("/srv/x"));
+        // Nor does the consumer of a line, or the name of a device.
+        for others in [
+            "gpiochip0: line 3 (\"x /etc/passwd\") is in use",
+            "no camera is named \"x\"; there are /etc/passwd: Permission denied",
+        ] {
+            assert_eq!(of(others), None, "{others}");
+        }
         assert_eq!(of("cannot open /srv/x;id>y: Permission denied"), None, "a shell would run it");
         assert_eq!(of("cannot open `/srv/$(id)`: Permission denied"), None);
         if cannot_be_emulated(OTHER_OWNERS) {

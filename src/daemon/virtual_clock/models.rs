@@ -130,7 +130,9 @@ impl Models {
         let is_its_own = |name: &str| config.tasks.iter().any(|task| task.worker == worker && task.name == name);
         let of = |past: &Past| -> Vec<_> {
             let own: Vec<_> = past.sleeps(is_its_own).collect();
-            if own.is_empty() { past.sleeps(|_| true).collect() } else { own }
+            let all = if own.is_empty() { past.sleeps(|_| true).collect() } else { own };
+            // A clock that is set back during a sleep makes it end early; on the virtual clock none does.
+            all.into_iter().map(|(at, late)| (at, late.max(Span::ZERO))).collect()
         };
         if let Some(past) = &self.replay {
             let mut all = of(past);

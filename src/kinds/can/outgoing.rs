@@ -146,6 +146,7 @@ impl Outgoing {
             let refuse = |error| format!("cannot send the safe values to {shown}: {error}");
             Ok(owed.begin(&guard, write).map_err(|error| Refusal::new("interface", refuse(error)))?)
         })
+        .taking_over(follows)
     }
 
     /// At the first tick: the safe values were sent, or the task still has to; or it goes on from another one.

@@ -84,9 +84,9 @@ impl Sender {
         let refused = (missing == Missing::Refuse).then_some(interface);
         let begins = |frame: &Outgoing| (frame.guard().clone(), frame.begins(refused.clone()));
         let brings: Vec<_> = sender.frames.iter().map(begins).collect();
-        Ok(brings.into_iter().fold(Built::from(sender), |built, (guard, beginning)| {
-            built.guarded_by(&guard).beginning(|| beginning.write())
-        }))
+        Ok(brings
+            .into_iter()
+            .fold(Built::from(sender), |built, (guard, beginning)| built.guarded_by(&guard).begins(beginning)))
     }
 
     pub(super) fn new(
@@ -113,19 +113,22 @@ impl Sender {
         let outgoing = |((frame, target), follows): ((_, _), &bool)| {
             Outgoing::new(site, frame, (interface.clone(), fd, bit_rate_switch), task, target, *follows)
         };
+        let frames: Vec<Outgoing> = frames.into_iter().zip(targets).zip(follows).map(outgoing).collect();
+        let live = site.common::<LiveOutputs>().open(&label.task, safe_after);
+        frames.iter().for_each(|frame| frame.guard().brings_to_life(live.opening()));
         let id = Id { number: 0, extended: false };
         let none = Frame { id, fd, bit_rate_switch, length: 0, data: [0; LONGEST] };
         Self {
             bus,
             ready: vec![(0, none); ids.len()].into(),
             ids,
-            frames: frames.into_iter().zip(targets).zip(follows).map(outgoing).collect(),
+            frames,
             columns,
             reset,
             always,
             sent: 0.0,
             write_errors: 0.0,
-            live: site.common::<LiveOutputs>().open(&label.task, safe_after),
+            live,
             _claim: site.claim(targets.iter().cloned(), &label.task),
         }
     }

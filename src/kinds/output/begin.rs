@@ -45,10 +45,21 @@ impl First {
             if self.sends_init {
                 self.target.init()?;
             }
-            prepare(&self.place, &self.target, &held, self.level)?;
+            let read = || self.target.read(Some(held.taken())).ok();
+            let before = read();
+            prepare(&self.place, &self.target, &held, self.level).inspect_err(|_| {
+                if matches!(self.place, Place::Pwm { .. }) && read() != before {
+                    guard.begins(); // as below
+                }
+            })?;
         }
         // A regular file may take two system calls: a write that failed may have changed it.
-        let file = || self.target.regular_file().and_then(|_| self.target.read(Some(held.taken())).ok());
+        let file = || {
+            self.target
+                .regular_file()
+                .filter(|_| self.makes_safe)
+                .and_then(|_| self.target.read(Some(held.taken())).ok())
+        };
         let (before, settings) = (file(), self.target.set_with_value());
         let is_taken = self.makes_safe && self.target.has_mode() && is_its_chips(content(&self.target, &held).as_ref());
         let written = self.owed.begin(&guard, || if self.makes_safe { guard.write_first() } else { Ok(()) });
@@ -56,7 +67,7 @@ impl First {
         let refuse = |error: io::Error| Refusal::new(key, format!("cannot write the safe value to {shown}: {error}"));
         let is_as_before = || {
             (before.is_none() || file() == before)
-                && settings.iter().all(|(setting, text)| is_given_back(setting, text))
+                && settings.iter().all(|(setting, text)| is_given_back(setting, text.as_deref()))
         };
         if written.is_err() && !self.is_set_up && !is_as_before() {
             guard.begins(); // the output makes it safe as it ends, or owes that

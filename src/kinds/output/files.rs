@@ -183,6 +183,11 @@ pub(super) fn text_of(path: &Path) -> io::Result<String> {
     text_in(OpenOptions::new().read(true).custom_flags(flags).open(path)?)
 }
 
+/// Whether an attribute has a right to be read at all: some may only be written.
+pub(super) fn is_readable(path: &Path) -> bool {
+    fs::metadata(path).map_or(true, |facts| facts.mode() & 0o444 != 0)
+}
+
 fn text_in(file: File) -> io::Result<String> {
     let facts = file.metadata()?;
     if !facts.is_file() {

@@ -18,13 +18,13 @@ use super::task::{Output, SafeState, columns};
 use crate::config::{BuildError, Preview};
 use crate::kinds::device::{Missing, Sight, preview};
 use crate::safety::{Guard, LiveOutputs, Owed, SafeWrite, Terms};
-use crate::site::{Built, DeviceId, Holder, Label, Refusal, Site};
+use crate::site::{Beginning, Built, DeviceId, Holder, Label, Refusal, Site};
 use crate::sys::clock::pause;
 use crate::time::Span;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 /// How often, and after what time, it is looked whether a target was opened again: for longer than the longest wait between two attempts.
 const LOOKS: u32 = 160;
@@ -151,6 +151,9 @@ pub(super) fn open(site: &Site, settings: OutputSettings, task: &str) -> Result<
     if let Some(inversed) = pwm::inversed(target.polarity()) {
         info!("{label}: {inversed}");
     }
+    if let Some(unseen) = target.unseen(settings.always) {
+        warn!("{label}: {unseen}");
+    }
     let form = target.form;
     let first = First {
         owed: owed.clone(),
@@ -191,7 +194,9 @@ pub(super) fn open(site: &Site, settings: OutputSettings, task: &str) -> Result<
         owed,
     };
     let guard = output.guard.clone();
-    Ok(Built::from(output).guarded_by(&guard).beginning(move || Ok(first.write()?)))
+    guard.brings_to_life(output.live.opening());
+    let begin = Beginning::new(move || Ok(first.write()?)).taking_over(follows);
+    Ok(Built::from(output).guarded_by(&guard).begins(begin))
 }
 
 /// Finds the target, and makes a regular file that is not there. One that was gone, and is there again, is opened again by the task first that
@@ -287,6 +292,7 @@ fn now_there(place: &Place, target: &Target, original: Option<&Content>) -> Resu
     #[expect(clippy::cast_precision_loss, reason = "a duty of 2^53 ns is 104 days")]
     match (place, target.file()) {
         (Place::Pwm { period, .. }, Some(duty)) => Ok(pwm::kept_duty(duty, *period)? as f64),
+        _ if target.is_powered_down() => Ok(f64::NAN), // its value is in force nowhere
         _ => Ok(original.and_then(|content| number(&content.value)).unwrap_or(f64::NAN)),
     }
 }
@@ -357,6 +363,9 @@ pub(super) fn look(site: &Site, settings: &OutputSettings, task: &str) -> Result
             let mut safe = says(&settings, &target.shown(), &text, &target.enable_name());
             if let Some(inversed) = pwm::inversed(target.polarity()) {
                 safe += &format!("; {inversed}");
+            }
+            if let Some(unseen) = target.unseen(settings.always) {
+                safe += &format!("; {unseen}");
             }
             (with_readback(seen(&settings, &target)?, &settings, &target)?, safe)
         }

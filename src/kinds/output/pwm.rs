@@ -116,8 +116,12 @@ fn refuse(doing: &str) -> impl Fn(io::Error) -> Refusal + use<> {
     move |error| Refusal::new("pwm", format!("cannot {doing}: {error}"))
 }
 
-/// The duty that keeps its share of the period when the channel gets this one. Nothing is written.
+/// The duty that keeps its share of the period when the channel gets this one; of a channel that is off, which puts nothing out whatever its duty
+/// is, 0. Nothing is written.
 pub(super) fn kept_duty(duty_cycle: &Path, period: Span) -> Result<u64, Refusal> {
+    if read(&duty_cycle.with_file_name("enable"))? != 1 {
+        return Ok(0);
+    }
     let (had_period, had_duty) = (read(&duty_cycle.with_file_name("period"))?, read(duty_cycle)?);
     let period = period.nanos().unsigned_abs();
     Ok(share(had_duty, had_period, period))
@@ -135,7 +139,7 @@ fn read(file: &Path) -> Result<u64, Refusal> {
 }
 
 /// Sets a channel up that is exported and locked, whose file for the duty is `duty_cycle`: its period, and enables it. `duty` is that
-/// of the period which it has from then on; `None`: it keeps its share of the period.
+/// of the period which it has from then on; `None`: it keeps its share of the period. Where one of these writes fails, it and those before it are taken back.
 pub(super) fn set_up(duty_cycle: &Path, period: Span, duty: Option<u64>) -> Result<(), Refusal> {
     let folder = duty_cycle.parent().unwrap_or(duty_cycle);
     let file = |name: &str| folder.join(name);
@@ -146,18 +150,21 @@ pub(super) fn set_up(duty_cycle: &Path, period: Span, duty: Option<u64>) -> Resu
     let (had_period, had_duty) = (read(&file("period"))?, read(duty_cycle)?);
     let duty = duty.map_or_else(|| kept_duty(duty_cycle, period), Ok)?;
     let period = period.nanos().unsigned_abs();
-    // The duty must never be longer than the period.
-    if period >= had_duty {
-        if period != had_period {
-            write("period", period)?;
-        }
-        write("duty_cycle", duty)?;
-    } else {
-        write("duty_cycle", duty)?;
-        write("period", period)?;
+    let is_on = read(&file("enable"))? == 1;
+    // The duty must never be longer than the period, and the old one is never to be a larger part of the new period.
+    let mut writes = [("duty_cycle", had_duty, duty), ("period", had_period, period)];
+    if duty > had_period || had_period == 0 {
+        writes.reverse();
     }
-    if read(&file("enable"))? != 1 {
-        write("enable", 1)?;
+    let enable = (!is_on).then_some(("enable", 0, 1));
+    let writes: Vec<_> =
+        writes.into_iter().filter(|(name, had, new)| *name != "period" || had != new).chain(enable).collect();
+    for (at, (name, _, number)) in writes.iter().enumerate() {
+        write(name, *number).inspect_err(|_| {
+            for (name, had, _) in writes[..=at].iter().rev() {
+                _ = write(name, *had); // whoever asks sees whether it holds what it held
+            }
+        })?;
     }
     Ok(())
 }
@@ -221,6 +228,9 @@ mod tests {
                 assert_eq!(left.map(|left| left.value).as_deref(), Some(original), "{period}");
             }
         }
+        fs::write(channel.join("enable"), "0\n").unwrap();
+        assert_eq!(killed.read(None).unwrap().value, "0\n", "a channel that is off puts nothing out");
+        assert_eq!(by_path.read(None).unwrap().value, "10000\n", "by its path it is not switched on");
     }
 
     #[test]
@@ -231,15 +241,16 @@ mod tests {
         let put = |name: &str, number: u64| fs::write(channel.join(name), format!("{number}\n")).unwrap();
         let get = |name: &str| fs::read_to_string(channel.join(name)).unwrap().trim().parse::<u64>().unwrap();
         let (period, duty) = (Span::from_micros(40), channel.join("duty_cycle"));
-        for (had_period, had_duty, wanted, then) in [
-            (0, 0, Some(40_000), 40_000),
-            (80_000, 60_000, Some(10_000), 10_000),
-            (80_000, 60_000, None, 30_000),
-            (20_000, 5_000, None, 10_000),
+        for (had_period, had_duty, is_on, wanted, then) in [
+            (0, 0, 0, Some(40_000), 40_000),
+            (80_000, 60_000, 0, Some(10_000), 10_000),
+            (80_000, 60_000, 1, None, 30_000),
+            (20_000, 5_000, 1, None, 10_000),
+            (80_000, 60_000, 0, None, 0),
         ] {
             put("period", had_period);
             put("duty_cycle", had_duty);
-            put("enable", 0);
+            put("enable", is_on);
             set_up(&duty, period, wanted).unwrap();
             assert_eq!([get("period"), get("duty_cycle"), get("enable")], [40_000, then, 1]);
         }

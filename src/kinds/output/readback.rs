@@ -3,17 +3,15 @@
 
 use super::digits;
 use super::fan;
-use super::files::text_of;
+use super::files::{is_readable, text_of};
 use super::setting::{Setting, Sort};
 use super::target::Target;
 use crate::safety::{Lapse, LastWritten, ReadBack, Reading};
 use crate::site::Refusal;
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How often the settings of a target are read whose value is not.
@@ -78,12 +76,17 @@ impl Readback {
         let (numbers, sets) = self.written.settings()?;
         let is_settled = self.has_settled(sets);
         target.settings().iter().zip(numbers).filter(|(_, set)| !set.is_nan()).find_map(|(setting, set)| {
+            // Some drivers let such a file only be written: whether it is in force cannot be seen then. So it is written every now and then.
+            if !is_readable(&setting.path) {
+                if self.repairs && is_settled && !fan::gives_back(set) {
+                    self.written.lapse();
+                }
+                return None;
+            }
             match text_of(&setting.path) {
                 Ok(text) if is_in_force(target, setting, set, (&text, number)) => None,
                 Ok(_) if !is_settled => Some(Reading::Unsettled),
                 Ok(text) => Some(Reading::NotInForce(self.lapse(target, setting, set, &text))),
-                // Some drivers let such a file only be written: whether it is in force cannot be seen then.
-                Err(_) if !is_readable(&setting.path) => None,
                 Err(why) => Some(Reading::Unreadable(format!("{}: {why}", setting.path.display()))),
             }
         })
@@ -164,11 +167,6 @@ fn shown_text(text: &str, is_usual: impl Fn(&str) -> bool) -> String {
     if is_usual(text) { shown } else { format!("{shown:?}") }
 }
 
-/// Whether the file has a right to be read at all.
-fn is_readable(path: &Path) -> bool {
-    fs::metadata(path).map_or(true, |facts| facts.mode() & 0o444 != 0)
-}
-
 impl ReadBack for Readback {
     fn every(&self) -> Span {
         self.every
@@ -227,6 +225,8 @@ mod tests {
     use super::super::place::Place;
     use super::*;
     use crate::kinds::sensor::ByName;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
     /// Files as those of a device, beside which its name is.
@@ -276,6 +276,29 @@ mod tests {
             fs::write(hwmon.join("pwm2_enable"), "5\n").unwrap();
             last.forget_settings();
             assert_eq!(readback.read(), Reading::Unsettled, "a write of it has failed");
+        }
+    }
+
+    #[test]
+    fn a_mode_that_can_only_be_written_is_written_every_now_and_then_if_that_was_asked_for() {
+        let sys = tempfile::tempdir().unwrap();
+        let hwmon = sys.path().join("class/hwmon/hwmon0");
+        tree(&hwmon, &[("name", "dell_smm\n"), ("pwm1", "128\n"), ("pwm1_enable", "2\n")]);
+        fs::set_permissions(hwmon.join("pwm1_enable"), Permissions::from_mode(0o200)).unwrap();
+        let wanted = ByName { name: "dell_smm".into(), device: None };
+        for repairs in [false, true] {
+            let (target, last, readback) =
+                settings_of(&Place::Hwmon(wanted.clone(), "pwm1".into()), sys.path(), repairs);
+            let unseen = target.unseen(repairs).unwrap();
+            assert!(unseen.starts_with("pwm1_enable can only be written: "), "{unseen}");
+            assert_eq!(target.set_with_value().iter().map(|(_, text)| text.clone()).collect::<Vec<_>>(), [None]);
+            last.set([1.0, f64::NAN, f64::NAN]);
+            assert_eq!((readback.read(), last.has_lapsed()), (Reading::Agrees(None), false), "it was just written");
+            long_ago(&readback);
+            assert_eq!((readback.read(), last.has_lapsed()), (Reading::Agrees(None), repairs));
+            last.set([2.0, f64::NAN, f64::NAN]);
+            long_ago(&readback);
+            assert_eq!((readback.read(), last.has_lapsed()), (Reading::GivenBack, false), "its chip has it");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::digits::{Digits, Form, number};
 use super::fan;
-use super::files::{Files, holds_a_number, iio_raw, is_makeable, polarity_beside, text_of};
+use super::files::{Files, holds_a_number, iio_raw, is_makeable, is_readable, polarity_beside, text_of};
 use super::identity::Identity;
 use super::left_writes::{LeftWrite, LeftWrites};
 use super::means::{Kept, Means};
@@ -13,7 +13,7 @@ use super::pwm;
 use super::setting::{Setting, Sort};
 use crate::kinds::device::{Sight, hidden};
 use crate::kinds::sensor::{Class, find, is_iio_raw};
-use crate::safety::{PlannedWrite, SETTINGS};
+use crate::safety::{PlannedWrite, SETTINGS, wrong_in_the_end};
 use crate::site::{DeviceId, Refusal};
 use crate::sys::entry::resolve;
 use crate::sys::host::missing_folder;
@@ -162,12 +162,29 @@ impl Target {
         self.means.set_up(taken, first.map(|raw| Digits::of(raw, self.form).bytes() == b"1\n"))
     }
 
-    /// What it and `pwmN_enable` hold, once it was taken.
+    /// What it and `pwmN_enable` hold, once it was taken. A PWM channel that is to be switched on, and is off, holds 0, whatever its duty is.
     pub(super) fn read(&self, taken: Option<&File>) -> io::Result<Content> {
         let enable = self.means.enable().map(text_of).transpose()?;
-        let (value, stored) = self.means.stored(taken)?;
+        let (mut value, stored) = self.means.stored(taken)?;
+        if self.is_off() {
+            "0\n".clone_into(&mut value);
+        }
         let period = self.period().and_then(|period| text_of(&period).ok());
         Ok(Content { value, enable, stored, period })
+    }
+
+    fn is_off(&self) -> bool {
+        self.is_otherwise(|setting| setting.sort == Sort::Number && setting.path.ends_with("enable"))
+    }
+
+    /// Whether it is a converter's channel that puts nothing out, whatever its value is.
+    pub(super) fn is_powered_down(&self) -> bool {
+        self.is_otherwise(|setting| setting.sort == Sort::Power)
+    }
+
+    fn is_otherwise(&self, is_it: impl FnMut(&&Setting) -> bool) -> bool {
+        let setting = self.settings().iter().find(is_it);
+        setting.is_some_and(|it| text_of(&it.path).is_ok_and(|text| number(&text) != Some(it.number)))
     }
 
     /// The file of its period, if it is the duty of a PWM channel.
@@ -241,10 +258,25 @@ impl Target {
         self.means.enable().is_some()
     }
 
-    /// Those that are set together with the value, and what they say now.
-    pub(super) fn set_with_value(&self) -> Vec<(&Setting, String)> {
+    /// Those that are set together with the value, and what they say now; `None`: they may only be written.
+    pub(super) fn set_with_value(&self) -> Vec<(&Setting, Option<String>)> {
         let settings = self.settings().iter().filter(|setting| setting.is_set_with_value());
-        settings.filter_map(|setting| Some((setting, text_of(&setting.path).ok()?))).collect()
+        let now = |path: &Path| if is_readable(path) { text_of(path).ok() } else { None };
+        settings.map(|setting| (setting, now(&setting.path))).collect()
+    }
+
+    /// What is to be known where nobody can see whether its value has any effect, as on a machine whose fans Dell's firmware has.
+    pub(super) fn unseen(&self, repairs: bool) -> Option<String> {
+        let unseen =
+            self.settings().iter().find(|setting| setting.is_set_with_value() && !is_readable(&setting.path))?;
+        let name = unseen.path.file_name().unwrap_or_default().to_string_lossy();
+        let what = match repairs {
+            true => "hertzd sets it every 3 s",
+            false => {
+                "should the firmware take the fan back, as after a resume, nothing shows it: with write = \"always\" hertzd sets it every 3 s"
+            }
+        };
+        Some(format!("{name} can only be written: {what}"))
     }
 
     /// Whether that is set before its first value is written, and not with it.
@@ -340,12 +372,16 @@ impl Target {
     }
 }
 
-/// Whether a setting says what it said `before` its device refused the value; if not, that is written back: a fan stays its chip's, and a
-/// converter's channel powered down.
-pub(super) fn is_given_back(setting: &Setting, before: &str) -> bool {
-    let is_as_before = || text_of(&setting.path).is_ok_and(|now| now.trim() == before.trim());
-    let write = || put::attribute(&open_setting(setting)?, format!("{}\n", before.trim()).as_bytes());
-    is_as_before() || write().is_ok() && is_as_before()
+/// Writes back what a setting said `before` its device refused the value, where that is known: a fan stays its chip's, and a converter's channel
+/// powered down. Whether it says that in the end: a driver may show for a while what it saw before.
+pub(super) fn is_given_back(setting: &Setting, before: Option<&str>) -> bool {
+    let Some(before) = before.map(str::trim) else { return false };
+    let write = || put::attribute(&open_setting(setting)?, format!("{before}\n").as_bytes());
+    let differs = || (!text_of(&setting.path).is_ok_and(|now| now.trim() == before)).then_some(());
+    match write() {
+        Ok(()) => wrong_in_the_end(differs).is_none(),
+        Err(_) => differs().is_none(),
+    }
 }
 
 /// Opens a setting to be written, and to be read where its driver allows that. A polarity that may not be written is at least read.

@@ -25,11 +25,12 @@ impl Sections<'_> {
         *out += "<h2 id=\"causes\">Causes</h2>\n";
         let mut causes = BTreeMap::<&str, u64>::new();
         for (cause, count) in self.run.tasks.iter().flat_map(|task| &task.causes) {
-            *causes.entry(cause).or_default() += count;
+            let sum = causes.entry(cause).or_default();
+            *sum = sum.saturating_add(*count);
         }
         let mut causes: Vec<_> = causes.into_iter().collect();
         causes.sort_by_key(|(_, count)| Reverse(*count));
-        let all: u64 = causes.iter().map(|(_, count)| count).sum();
+        let all = causes.iter().fold(0, |all: u64, (_, count)| all.saturating_add(*count));
         if all == 0 {
             *out += "<p>No release was missed, so there is no cause to show.</p>\n";
             return;

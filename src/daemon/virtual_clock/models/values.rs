@@ -17,6 +17,9 @@ const MCAP: &[u8] = b"\x89MCAP0\r\n";
 /// Half a day of a kilohertz: all of it is kept in memory.
 const LARGEST: u64 = 2 << 30;
 
+/// More columns than any task has.
+const MOST_COLUMNS: usize = 1 << 16;
+
 /// The rows of a CSV.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RecordedValues {
@@ -58,6 +61,9 @@ impl RecordedValues {
             (1, text.to_owned())
         };
         let (_, header) = lines.next().ok_or_else(wanted)?;
+        if header.bytes().filter(|byte| *byte == b',').nth(MOST_COLUMNS).is_some() {
+            return Err((1, format!("this line has more than {MOST_COLUMNS} columns")));
+        }
         let titles = cells(header);
         let own = match titles.get(..2) {
             Some([tick, time]) if tick == "tick" && TIMES.contains(&time.as_str()) => {
@@ -190,6 +196,13 @@ mod tests {
         let zero = Instant::ZERO + Span::from_millis(7);
         let played = played_at(zero + Span::from_millis(100), zero, Span::from_millis(100));
         assert_eq!(values.at(played).map(|row| row[1]), Some(2.0), "the row of this tick, though its clock was set");
+    }
+
+    #[test]
+    fn a_first_line_without_end_is_refused() {
+        let text = "tick,release_utc".to_owned() + &",".repeat(MOST_COLUMNS);
+        let refused = RecordedValues::parse(&text).unwrap_err();
+        assert_eq!(refused, (1, "this line has more than 65536 columns".to_owned()));
     }
 
     #[test]
