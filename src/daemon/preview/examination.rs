@@ -188,6 +188,8 @@ fn denied(message: &str) -> Option<PathBuf> {
 /// The file that a refusal is about, where hertzd names it in its own words: "cannot open PATH", "PATH: ...". What comes later may be the words of
 /// others: what a file holds, who has a GPIO line, the name of a camera. None whose name a shell would not take as it is.
 fn subject(message: &str) -> Option<PathBuf> {
+    // What the configuration says may stand before it: `path = "x"; `.
+    let message = message.split_once("; ").filter(|(key, _)| key.contains(" = ")).map_or(message, |(_, said)| said);
     let only = format!("only the service's user {} may ", service_user());
     let said = ["cannot ", &only].iter().find_map(|begin| message.strip_prefix(begin));
     let is_verb = |word: &&str| said.is_some() && word.bytes().all(|byte| byte.is_ascii_lowercase());

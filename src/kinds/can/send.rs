@@ -44,7 +44,7 @@ pub(super) struct Sender {
     ready: Box<[(usize, Frame)]>, // those to be sent at a tick: room for all
     sent: f64,
     write_errors: f64,
-    live: Live,
+    pub(super) live: Live,
     _claim: Claim,
 }
 

@@ -270,7 +270,7 @@ fn a_latched_signal_stays_safe_after_a_hand_over() {
 fn a_heartbeat_sees_whether_all_signals_follow_and_their_frames_leave() {
     let (site, test) = (Site::default(), "can");
     let seen = site.common::<LiveOutputs>().named(test);
-    let begin = |sender: &Sender| sender.frames.iter().for_each(|frame| frame.guard().begins());
+    let begin = |sender: &Sender| sender.live.opening().begins();
     let (mut following, other) = sender_at(&site, Input::number(7.0), true, test);
     assert!(!seen.is_open(), "the start may be refused yet");
     begin(&following);

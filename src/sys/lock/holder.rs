@@ -51,6 +51,13 @@ impl Holder {
         self.pid != std::process::id() && (own.as_ref() == Some(&self.name) || self.name == usual)
     }
 
+    /// Whether this process has started it.
+    pub(super) fn is_child(&self) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok());
+        parent == Some(std::process::id())
+    }
+
     /// Whether it was killed or ends: it runs no more code of its own, however long a system call keeps it from ending.
     pub(crate) fn is_killed(&self) -> bool {
         let read = |thread: &Path, file: &str| fs::read_to_string(thread.join(file)).ok();
