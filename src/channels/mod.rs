@@ -18,7 +18,7 @@ mod record;
 mod row;
 mod tick;
 
-pub(crate) use block::{Block, BlockReceiver};
+pub(crate) use block::{Block, BlockReceiver, Stream};
 pub use block::{BlockSender, Head, blocks};
 pub(crate) use evidence::Evidence;
 pub use evidence::EvidenceSource;

@@ -1,8 +1,9 @@
 //! What comes of building a task: the task, and what it brings for others. Nothing blocks here.
 
 use super::error::BuildError;
+use crate::channels::Stream;
 use crate::safety::Guard;
-use crate::task::Task;
+use crate::task::{Task, code_of};
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -25,6 +26,11 @@ use std::sync::{Arc, Weak};
 pub struct Built {
     /// What ticks.
     pub task: Box<dyn Task>,
+    pub(crate) code: usize, // of its tick
+    pub(crate) measures: bool,
+    /// The blocks that it produces, if any.
+    #[doc(hidden)]
+    pub stream: Option<Stream>,
     pub(crate) beginnings: Vec<Beginning>,
     pub(crate) guards: Vec<Weak<Guard>>,
 }
@@ -36,6 +42,13 @@ impl Built {
     pub fn beginning(mut self, write: impl FnOnce() -> Result<(), BuildError> + Send + 'static) -> Self {
         self.beginnings.push(Beginning::new(write));
         self
+    }
+
+    /// Says that its values are no measurements, as those of a setpoint or an output: no age counts from them along the chain of tasks that take them.
+    /// Of a task that takes values itself, the age is in any case that of those.
+    #[must_use]
+    pub fn measures_nothing(self) -> Self {
+        Self { measures: false, ..self }
     }
 
     /// Another task that has this one, and all that it brings.
@@ -53,15 +66,10 @@ impl Built {
     }
 }
 
-impl From<Box<dyn Task>> for Built {
-    fn from(task: Box<dyn Task>) -> Self {
-        Self { task, beginnings: Vec::new(), guards: Vec::new() }
-    }
-}
-
 impl<T: Task + 'static> From<T> for Built {
     fn from(task: T) -> Self {
-        Self::from(Box::new(task) as Box<dyn Task>)
+        let (stream, beginnings, guards) = Default::default();
+        Self { task: Box::new(task), code: code_of::<T>(), measures: true, stream, beginnings, guards }
     }
 }
 

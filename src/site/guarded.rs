@@ -7,9 +7,8 @@ use super::error::BuildError;
 use super::refusal::Refusal;
 use super::target::{Target, Targets};
 use super::{Claim, Holder, Site};
-use crate::channels::{BlockSender, Shape};
 use crate::safety::{Guard, Live, LiveOutputs, Owed, PlannedWrite, SafeWrite, Writing};
-use crate::task::{Code, Column, Task, Tick, TickError};
+use crate::task::{Column, Task, Tick, TickError};
 use crate::time::{Instant, Span};
 use std::fmt;
 use std::io;
@@ -106,10 +105,8 @@ impl Built {
             let begun = its_owed.begin(&guard, || if follows { Ok(()) } else { guard.write_first() });
             begun.map_err(|error| BuildError { key: "kind", message: message(error) })
         };
-        let Self { task, beginnings, guards } = self;
-        let its_guard = guard.clone();
-        let task = Guarded { task, guard, held, owed, live, finished: false, _claim: claim };
-        Ok(Self { task: Box::new(task), beginnings, guards }.guarded_by(&its_guard).beginning(begin))
+        let built = self.guarded_by(&guard).beginning(begin);
+        Ok(built.map(|task| Guarded { task, guard, held, owed, live, finished: false, _claim: claim }))
     }
 }
 
@@ -147,24 +144,12 @@ impl Task for Guarded {
         self.task.columns()
     }
 
-    fn measures(&self) -> bool {
-        self.task.measures()
-    }
-
     fn age(&self) -> Span {
         self.task.age()
     }
 
     fn origin(&self) -> Option<Instant> {
         self.task.origin()
-    }
-
-    fn stream(&self) -> Option<Shape> {
-        self.task.stream()
-    }
-
-    fn connect(&mut self, blocks: BlockSender) {
-        self.task.connect(blocks);
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
@@ -202,10 +187,6 @@ impl Task for Guarded {
 
     fn leaves(&mut self) {
         self.task.leaves();
-    }
-
-    fn code(&self) -> Code {
-        self.task.code()
     }
 }
 

@@ -232,8 +232,7 @@ impl BuilderLoop {
         let shared = &self.shared;
         let building = |task: &str| shared.begin(format!("opening what task {task} uses"));
         let begins = |task: &str| diff.tasks.get(task) != Some(&Change::Kept);
-        let built =
-            assemble(&mut config, self.site.clone(), begins, &mut self.next_task, &mut self.recordings, building);
+        let built = assemble(&mut config, &self.site, begins, &mut self.next_task, &mut self.recordings, building);
         let mut built = built?;
         self.guard.add(built.values_mut().flat_map(|built| std::mem::take(&mut built.guards)).collect());
         self.plan.refuse_left_since(&self.guard.planned())?;

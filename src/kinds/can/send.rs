@@ -84,7 +84,7 @@ impl Sender {
         let refused = (missing == Missing::Refuse).then_some(interface);
         let begins = |frame: &Outgoing| (frame.guard().clone(), frame.begins(refused.clone()));
         let brings: Vec<_> = sender.frames.iter().map(begins).collect();
-        Ok(brings.into_iter().fold(Built::from(sender), |built, (guard, beginning)| {
+        Ok(brings.into_iter().fold(Built::from(sender).measures_nothing(), |built, (guard, beginning)| {
             built.guarded_by(&guard).beginning(|| beginning.write())
         }))
     }
@@ -221,10 +221,6 @@ fn see_what_left(bus: &mut Bus, frames: &mut [Outgoing], ids: &[Id], passed: Spa
 impl Task for Sender {
     fn columns(&self) -> Vec<Column> {
         self.columns.clone()
-    }
-
-    fn measures(&self) -> bool {
-        false
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {

@@ -191,7 +191,7 @@ pub(super) fn open(site: &Site, settings: OutputSettings, task: &str) -> Result<
         owed,
     };
     let guard = output.guard.clone();
-    Ok(Built::from(output).guarded_by(&guard).beginning(move || Ok(first.write()?)))
+    Ok(Built::from(output).measures_nothing().guarded_by(&guard).beginning(move || Ok(first.write()?)))
 }
 
 /// Finds the target, and makes a regular file that is not there. One that was gone, and is there again, is opened again by the task first that
