@@ -68,10 +68,6 @@ pub trait Task: Send {
     /// Its worker has made its last tick: another task may take over, or the run ends. Called once, on the worker's thread, and not if
     /// the task is dropped before the worker ends.
     fn ended(&mut self) {}
-
-    /// A reload has removed or replaced it: it is dropped soon, after others perhaps. Called once, off the hot thread, before the first of those
-    /// that the same reload ended on its worker is dropped, so that what takes time can begin. Must not wait.
-    fn leaves(&mut self) {}
 }
 
 /// Where the code of this task's tick is, so that a worker can load it before the release. An address, which nobody reads from.

@@ -5,6 +5,7 @@ use crate::channels::Stream;
 use crate::safety::Guard;
 use crate::task::{Task, code_of};
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
 /// A task that has been built, with what it brings. A task that brings nothing becomes one by `into()`.
@@ -31,6 +32,7 @@ pub struct Built {
     /// The blocks that it produces, if any.
     #[doc(hidden)]
     pub stream: Option<Stream>,
+    pub(crate) aside: Option<Aside>,
     pub(crate) beginnings: Vec<Beginning>,
     pub(crate) guards: Vec<Weak<Guard>>,
 }
@@ -51,6 +53,22 @@ impl Built {
         Self { measures: false, ..self }
     }
 
+    /// Has this asked now and then while the task runs, off the hot thread: what is wrong with it, as a clause that names it. While something is,
+    /// `hertzd status` is not well, and gives this as a reason. Must not wait.
+    #[must_use]
+    pub fn troubled_by(mut self, trouble: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
+        self.aside.get_or_insert_default().trouble = Some(Box::new(trouble));
+        self
+    }
+
+    /// Has this called when a reload has removed or replaced the task, which is dropped soon, after others perhaps. Called once, off the hot thread,
+    /// before the first of those that the same reload ended on its worker is dropped, so that what takes time can begin. Must not wait.
+    #[must_use]
+    pub fn leaving(mut self, leave: impl Fn() + Send + Sync + 'static) -> Self {
+        self.aside.get_or_insert_default().leave = Some(Box::new(leave));
+        self
+    }
+
     /// Another task that has this one, and all that it brings.
     #[must_use]
     #[doc(hidden)]
@@ -68,14 +86,35 @@ impl Built {
 
 impl<T: Task + 'static> From<T> for Built {
     fn from(task: T) -> Self {
-        let (stream, beginnings, guards) = Default::default();
-        Self { task: Box::new(task), code: code_of::<T>(), measures: true, stream, beginnings, guards }
+        let (stream, aside, beginnings, guards) = Default::default();
+        Self { task: Box::new(task), code: code_of::<T>(), measures: true, stream, aside, beginnings, guards }
     }
 }
 
 impl fmt::Debug for Built {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Built").field("guards", &self.guards).finish_non_exhaustive()
+    }
+}
+
+/// What others than its worker have of a task while it runs.
+#[derive(Default)]
+pub(crate) struct Aside {
+    trouble: Option<Box<dyn Fn() -> Option<String> + Send + Sync>>,
+    leave: Option<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Aside {
+    /// What is wrong with the task now, as a clause.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        // Of one that panics, which is reported elsewhere, nothing is known.
+        catch_unwind(AssertUnwindSafe(|| self.trouble.as_ref()?())).ok().flatten()
+    }
+
+    /// A reload has ended the task.
+    pub(crate) fn leave(&self) {
+        // What one of them does wrong is not to keep the others.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.leave.as_ref().map(|leave| leave())));
     }
 }
 

@@ -184,10 +184,6 @@ impl Task for Guarded {
             self.finished = self.guard.end();
         }
     }
-
-    fn leaves(&mut self) {
-        self.task.leaves();
-    }
 }
 
 impl Drop for Guarded {

@@ -21,8 +21,8 @@ mod refusal;
 mod roots;
 mod target;
 
-pub(crate) use built::Beginning;
 pub use built::Built;
+pub(crate) use built::{Aside, Beginning};
 pub(crate) use claims::{Claim, Claimed, Claims, Exchange, Holder};
 pub(crate) use common::Common;
 #[cfg(feature = "gpio")]

@@ -10,7 +10,7 @@ use crate::daemon::plan;
 use crate::pacing::LeakyBucket;
 use crate::recording::{Content, Identity, Recordings, TaskOutput};
 use crate::safety::Guard;
-use crate::site::{Beginning, Built, Site};
+use crate::site::{Aside, Beginning, Built, Site};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::missing_folder;
 use crate::task::Column;
@@ -30,6 +30,9 @@ pub(crate) struct Assembled {
     pub(crate) guards: Vec<Weak<Guard>>,
 }
 
+/// What tasks bring for others than their workers, by their numbers; of most there is nothing.
+pub(crate) type Asides = BTreeMap<u32, Aside>;
+
 /// Builds those tasks of `config` that `begins` chooses by name, and returns them by their index there; the others run
 /// already, and hand over the devices of those that end. Numbers are taken from `next_id`. `building` hears of each task before it is built.
 pub(crate) fn assemble(
@@ -39,8 +42,8 @@ pub(crate) fn assemble(
     next_id: &mut u32,
     recordings: &mut Recordings,
     building: impl Fn(&str),
-) -> Result<BTreeMap<usize, Assembled>, Failure> {
-    let mut built = BTreeMap::new();
+) -> Result<(BTreeMap<usize, Assembled>, Asides), Failure> {
+    let (mut built, mut asides) = (BTreeMap::new(), Asides::new());
     let mut problems = share_recordings(&mut config.tasks);
     let workers = &config.workers;
     let running = config.tasks.iter().filter(|task| !begins(&task.name));
@@ -49,7 +52,8 @@ pub(crate) fn assemble(
         building(&task.name);
         let clock = plan::clock(workers[task.worker].clock);
         match assemble_one(task, &mut site, *next_id, clock, recordings) {
-            Ok(one) => {
+            Ok((one, aside)) => {
+                asides.extend(aside.map(|aside| (one.slot.id, aside)));
                 built.insert(index, one);
             }
             Err(found) => {
@@ -61,7 +65,7 @@ pub(crate) fn assemble(
         }
         *next_id += 1;
     }
-    problems.map_or(Ok(built), |problems| Err(Failure::Config(problems)))
+    problems.map_or(Ok((built, asides)), |problems| Err(Failure::Config(problems)))
 }
 
 /// Shares the files that tasks record to by different paths, which only the file system shows to be the same.
@@ -107,10 +111,10 @@ fn assemble_one(
     id: u32,
     clock: KernelClock,
     recordings: &mut Recordings,
-) -> Result<Assembled, Problems> {
+) -> Result<(Assembled, Option<Aside>), Problems> {
     site.records(config.record.as_ref().map(|record| (config.queue, takes_blocks(record.format))));
     let built = config.blueprint.build(site);
-    let Built { task, code, measures, stream, beginnings, guards } =
+    let Built { task, code, measures, stream, aside, beginnings, guards } =
         built.map_err(|error| Problems::at(&config.section, error.key, error.message))?;
     let (shape, blocks) = stream.map_or((None, None), |Stream { shape, blocks }| (Some(shape), blocks));
     let content = content(config, task.columns(), shape.as_ref())?;
@@ -144,5 +148,5 @@ fn assemble_one(
         flow: None,
         live: Arc::default(),
     };
-    Ok(Assembled { slot, output, joint, beginnings, guards })
+    Ok((Assembled { slot, output, joint, beginnings, guards }, aside))
 }

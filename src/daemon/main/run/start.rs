@@ -83,7 +83,6 @@ impl<'a> Daemon<'a> {
                 )
                 .map_err(failed("the builder thread"))?,
                 guard,
-                relays: common.of(),
             })
         };
         let threads = thread::with_signals_blocked(spawn);
