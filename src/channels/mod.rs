@@ -4,6 +4,7 @@
 //! Neither side ever waits for the other. When there is no room, the hot side counts the loss and goes on; the cool side polls
 //! and is never woken. No clock is read here, and only the constructors allocate.
 
+pub(crate) mod alarm;
 mod block;
 mod evidence;
 mod extremes;

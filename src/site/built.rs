@@ -2,6 +2,7 @@
 
 use super::error::BuildError;
 use crate::channels::Stream;
+use crate::channels::alarm::Alarm;
 use crate::safety::Guard;
 use crate::task::{Task, code_of};
 use std::fmt;
@@ -76,6 +77,13 @@ impl Built {
         Self { task: Box::new(wrap(self.task)), ..self }
     }
 
+    /// Has its alarm watched, and its changes told.
+    #[must_use]
+    pub(crate) fn alarmed_by(mut self, alarm: Arc<Alarm>) -> Self {
+        self.aside.get_or_insert_default().alarm = Some(alarm);
+        self
+    }
+
     /// Has its output made safe by others when the task does not.
     #[must_use]
     pub(crate) fn guarded_by(mut self, guard: &Arc<Guard>) -> Self {
@@ -102,6 +110,8 @@ impl fmt::Debug for Built {
 pub(crate) struct Aside {
     trouble: Option<Box<dyn Fn() -> Option<String> + Send + Sync>>,
     leave: Option<Box<dyn Fn() + Send + Sync>>,
+    /// For the metrics thread, once.
+    pub(crate) alarm: Option<Arc<Alarm>>,
 }
 
 impl Aside {

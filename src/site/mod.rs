@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! | --- | --- |
-//! | `built` | the task and what it brings: who makes it safe, what it writes first |
+//! | `built` | the task and what it brings: who makes it safe, what it writes first, its blocks, its alarm, what is wrong beside its ticks |
 //! | `guarded` | an output to hardware of a user's own |
 //! | `claims`, `device`, `refusal` | which task has which device, and why another one cannot have it |
 //! | `target` | what only its id is known of, as tasks have it one after the other |

@@ -140,11 +140,12 @@ impl RunningSet {
         };
         let numbers: Vec<_> = prepared.workers.iter().map(number).collect();
         let new_tasks = prepared.new_tasks(&numbers);
-        let Prepared { workers, outputs, sections, files, diff, joints, asides, beginnings: _ } = prepared;
+        let Prepared { workers, outputs, sections, files, diff, joints, mut asides, beginnings: _ } = prepared;
+        let alarms = asides.values_mut().filter_map(|aside| aside.alarm.take()).collect();
         self.asides.extend(asides);
         // Recorder and metrics know the new tasks before their first tick.
         threads.recorder.add(outputs);
-        threads.metrics.add_tasks(new_tasks);
+        threads.metrics.add_tasks(new_tasks, alarms);
         for WantedWorker { config, tasks, fresh } in workers {
             self.workers.push(match fresh {
                 Some((waiting, feed)) => {
