@@ -27,10 +27,6 @@ impl Task for Dimmer {
         vec![Column { name: "level".into(), unit: String::new() }]
     }
 
-    fn measures(&self) -> bool {
-        false
-    }
-
     fn tick(&mut self, _: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let level = self.input.get();
         if level.is_nan() {
@@ -57,7 +53,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let (task, period) = (section.name().to_owned(), section.period()?);
     let (input, port) = (input?, port?);
     if section.is_shadow() {
-        return Some(Blueprint::built(Dimmer { input, port: None }));
+        return Some(Blueprint::built(Built::from(Dimmer { input, port: None }).measures_nothing()));
     }
     Some(Blueprint::new(move |site: &mut Site| {
         let name = port.display().to_string();
@@ -66,7 +62,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         let its_port = port.clone();
         let after = Span::from_nanos(period.nanos() * 10).max(Span::from_millis(100));
         let safe = SafeOutput::new(&task, format!("the dimmer at {name}"), after, move || send(&its_port, 0.0));
-        Built::from(Dimmer { input, port: Some(port) }).guarded(site, safe)
+        Built::from(Dimmer { input, port: Some(port) }).measures_nothing().guarded(site, safe)
     }))
 }
 

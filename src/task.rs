@@ -39,12 +39,6 @@ pub trait Task: Send {
         Vec::new()
     }
 
-    /// Whether its values are measurements, whose age counts along the chain of tasks that take them; a setpoint has none. Of a task that
-    /// takes values itself, the age is that of those. Called once, before the first tick.
-    fn measures(&self) -> bool {
-        true
-    }
-
     /// How long before the release of the latest tick the oldest of its measurements was made, at most: zero where a tick measures itself.
     /// Called on the hot thread after each tick without an error, if other tasks take its values.
     fn age(&self) -> Span {
@@ -55,18 +49,6 @@ pub trait Task: Send {
     /// inputs of the latest one say nothing about it. `None`: they are of that tick. Called as [`age`](Self::age) is.
     fn origin(&self) -> Option<Instant> {
         None
-    }
-
-    /// The blocks of samples, sound or pictures that it produces beside the values, if any. Called once, before the first
-    /// tick.
-    fn stream(&self) -> Option<Shape> {
-        None
-    }
-
-    /// Passes the queue for its blocks, before the first tick. Not called if nothing records them; then it need not copy
-    /// them.
-    fn connect(&mut self, blocks: BlockSender) {
-        drop(blocks);
     }
 
     /// One tick. Called on the hot thread, never two at once on one worker.
@@ -86,23 +68,13 @@ pub trait Task: Send {
     /// Its worker has made its last tick: another task may take over, or the run ends. Called once, on the worker's thread, and not if
     /// the task is dropped before the worker ends.
     fn ended(&mut self) {}
-
-    /// A reload has removed or replaced it: it is dropped soon, after others perhaps. Called once, off the hot thread, before the first of those
-    /// that the same reload ended on its worker is dropped, so that what takes time can begin. Must not wait.
-    fn leaves(&mut self) {}
-
-    /// Where the code of [`tick`](Self::tick) is, so that a worker can load it before the release. Not to be implemented.
-    #[doc(hidden)]
-    fn code(&self) -> Code {
-        let tick: fn(&mut Self, &Tick, &mut [f64]) -> Result<(), TickError> = Self::tick;
-        Code(tick as *const ())
-    }
 }
 
-/// The address of a function's code; never read here.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub struct Code(pub(crate) *const ());
+/// Where the code of this task's tick is, so that a worker can load it before the release. An address, which nobody reads from.
+pub(crate) fn code_of<T: Task>() -> usize {
+    let tick: fn(&mut T, &Tick, &mut [f64]) -> Result<(), TickError> = T::tick;
+    (tick as *const ()).addr()
+}
 
 /// What a task learns about the tick that it runs. Instants are on the worker's clock.
 ///

@@ -5,11 +5,11 @@
 
 mod program;
 
-use hertzd::Site;
 use hertzd::config::Kinds;
-use hertzd::internals::{Clock, Config, Facts, KernelClock, Queue, blocks, pause};
-use hertzd::task::{AudioFormat, Format, Head, SampleFormat, Task, Tick};
+use hertzd::internals::{Clock, Config, Facts, KernelClock, Queue, pause};
+use hertzd::task::{AudioFormat, Format, Head, SampleFormat, Tick};
 use hertzd::time::Span;
+use hertzd::{Built, Site};
 use program::{Ended, HERTZD, Running, count, run_by, signal, task};
 use serde_json::Value;
 use std::fs;
@@ -325,18 +325,20 @@ fn assert_tone(samples: &[i16]) {
 }
 
 /// The task, built from a configuration.
-fn build_task(keys: &str) -> Box<dyn Task> {
+fn build_task(keys: &str) -> Built {
     let facts = Facts { online_cpus: vec![0], cpu_set_size: 1024 };
     let config = format!("[task.tone]\nkind = \"audio\"\n{keys}");
     let mut config = Config::parse(config, "test.toml", &Kinds::builtin(), &facts).unwrap_or_else(|no| panic!("{no}"));
-    config.tasks[0].blueprint.build(&mut Site::default()).unwrap_or_else(|no| panic!("{no}")).task
+    let mut site = Site::default();
+    site.records(Some((Queue::Fifo, |_| true)));
+    config.tasks[0].blueprint.build(&mut site).unwrap_or_else(|no| panic!("{no}"))
 }
 
 /// Ticks until `frames` frames were captured; returns all blocks and their bytes.
-fn captured(task: &mut dyn Task, frames: u64, frame: u64) -> (Vec<(Head, u64)>, Vec<u8>) {
+fn captured(built: Built, frames: u64, frame: u64) -> (Vec<(Head, u64)>, Vec<u8>) {
     let clock = KernelClock::monotonic();
-    let (sender, mut receiver) = blocks(Queue::Fifo, &task.stream().unwrap());
-    task.connect(sender);
+    let Built { mut task, stream, .. } = built;
+    let mut receiver = stream.unwrap().blocks.unwrap();
     let (mut heads, mut bytes) = (Vec::new(), Vec::new());
     let mut n = 0;
     while (bytes.len() as u64) < frames * frame {
@@ -364,10 +366,10 @@ fn captured(task: &mut dyn Task, frames: u64, frame: u64) -> (Vec<(Head, u64)>, 
 fn inside_the_blocks_are_the_whole_tone() {
     let keys = "rate = 100\ndevice = \"tone\"\nchannels = 1\nsample-format = \"s16\"\nsample-rate = 48000\n";
     // Large enough that a busy machine loses no sound.
-    let mut task = build_task(&format!("{keys}buffer = \"5s\"\n"));
+    let built = build_task(&format!("{keys}buffer = \"5s\"\n"));
     let format = AudioFormat { rate: 48_000, channels: 1, sample: SampleFormat::S16 };
-    assert_eq!(task.stream().unwrap().format, Format::Audio(format));
-    let (heads, bytes) = captured(&mut *task, 5 * 48_000, 2);
+    assert_eq!(built.stream.as_ref().unwrap().shape.format, Format::Audio(format));
+    let (heads, bytes) = captured(built, 5 * 48_000, 2);
     let mut next = 0;
     for (head, frames) in &heads {
         assert_eq!(head.index, next, "no frame is missing or duplicated");
@@ -408,8 +410,8 @@ fn the_blocks_are_the_file_to_the_byte() {
 #[ignore = "the_blocks_are_the_file_to_the_byte runs it, with the file"]
 fn inside_the_blocks_are_the_file_to_the_byte() {
     // 400,000 frames of one 32-bit channel; each holds its own number.
-    let mut task = build_task("rate = 100\ndevice = \"loop\"\nchannels = 1\nsample-format = \"s32\"\n");
-    let (heads, bytes) = captured(&mut *task, 390_000, 4);
+    let built = build_task("rate = 100\ndevice = \"loop\"\nchannels = 1\nsample-format = \"s32\"\n");
+    let (heads, bytes) = captured(built, 390_000, 4);
     println!("{} blocks", heads.len());
     for (index, bytes) in bytes.as_chunks().0.iter().take(390_000).enumerate() {
         assert_eq!(u32::from_le_bytes(*bytes), u32::try_from(index).unwrap());

@@ -8,10 +8,10 @@
 #[allow(dead_code, reason = "what is skipped is all that these tests use of it")]
 mod emulation;
 
-use hertzd::Site;
 use hertzd::config::Kinds;
-use hertzd::internals::{Config, Facts, Queue, blocks};
+use hertzd::internals::{Config, Facts, Queue};
 use hertzd::task::Tick;
+use hertzd::{Built, Site};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -68,11 +68,13 @@ fn allocations(keys: &str) -> (u64, u64) {
     let facts = Facts { online_cpus: vec![0], cpu_set_size: 1024 };
     let config = format!("[task.a]\nkind = \"audio\"\nrate = 100\ndevice = \"null\"\nbuffer = \"40ms\"\n{keys}");
     let mut config = Config::parse(config, "test.toml", &Kinds::builtin(), &facts).unwrap_or_else(|no| panic!("{no}"));
+    let mut site = Site::default();
+    site.records(Some((Queue::Fifo, |_| true)));
     let before = CALLS.get();
-    let mut task = config.tasks[0].blueprint.build(&mut Site::default()).unwrap_or_else(|no| panic!("{no}")).task;
+    let built = config.tasks[0].blueprint.build(&mut site).unwrap_or_else(|no| panic!("{no}"));
     let opening = CALLS.get() - before;
-    let (sender, mut receiver) = blocks(Queue::Fifo, &task.stream().unwrap());
-    task.connect(sender);
+    let Built { mut task, stream, .. } = built;
+    let mut receiver = stream.unwrap().blocks.unwrap();
     let mut values = [f64::NAN; 5];
     let (mut calls, mut taken) = (0, 0);
     for n in 0..1_001 {

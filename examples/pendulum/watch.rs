@@ -62,7 +62,7 @@ pub(crate) fn watch(words: &Words) -> Result<ExitCode, String> {
     let name = words.config.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let mut shown = Shown { name, daemon: parts.daemon_id(), busy, ..Shown::default() };
     let until =
-        |now: Instant| end.load(Ordering::Relaxed) || length.is_some_and(|length| now.since(Instant::ZERO) >= length);
+        |now: Instant| end.load(Ordering::Relaxed) || length.is_some_and(|length| now - Instant::ZERO >= length);
     let shows = if is_headless { lines(&mut parts, &mut shown, until) } else { drawing(&mut parts, &mut shown, until) };
 
     let ended_itself = parts.daemon_ended();
@@ -108,7 +108,7 @@ fn lines(parts: &mut Parts, shown: &mut Shown, until: impl Fn(Instant) -> bool) 
     let mut next = 1;
     while !until(clock.now()) && parts.daemon_ended().is_none() {
         look(parts, shown)?;
-        let now = clock.now().since(Instant::ZERO);
+        let now = clock.now() - Instant::ZERO;
         if now >= Span::from_seconds(next) {
             let Row { state, force, steps, .. } = shown.row;
             writeln!(

@@ -48,6 +48,15 @@ pub struct BlockReceiver {
     traffic: Arc<Traffic>,
 }
 
+/// The blocks that a task produces beside its values.
+#[derive(Debug)]
+pub struct Stream {
+    /// What they hold.
+    pub shape: Shape,
+    /// Where they come out; `None`: nothing records them.
+    pub blocks: Option<BlockReceiver>,
+}
+
 /// A queue for the blocks of a stream of this shape. A block larger than 128 MiB counts as dropped on 32 bits.
 pub fn blocks(queue: Queue, shape: &Shape) -> (BlockSender, BlockReceiver) {
     let traffic = Arc::new(Traffic::default());

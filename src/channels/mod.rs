@@ -4,6 +4,7 @@
 //! Neither side ever waits for the other. When there is no room, the hot side counts the loss and goes on; the cool side polls
 //! and is never woken. No clock is read here, and only the constructors allocate.
 
+pub(crate) mod alarm;
 mod block;
 mod evidence;
 mod extremes;
@@ -18,7 +19,7 @@ mod record;
 mod row;
 mod tick;
 
-pub(crate) use block::{Block, BlockReceiver};
+pub(crate) use block::{Block, BlockReceiver, Stream};
 pub use block::{BlockSender, Head, blocks};
 pub(crate) use evidence::Evidence;
 pub use evidence::EvidenceSource;

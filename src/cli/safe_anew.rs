@@ -161,7 +161,7 @@ fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
         };
         return Became::Well(safe.iter().map(by).collect());
     }
-    let Built { task, beginnings, guards } = match task.blueprint.build(&mut site) {
+    let Built { task, beginnings, guards, .. } = match task.blueprint.build(&mut site) {
         Ok(built) => built,
         Err(error) => return refused(error),
     };

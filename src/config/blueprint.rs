@@ -4,7 +4,7 @@
 
 use crate::channels::Shape;
 use crate::site::{BuildError, Built, Site};
-use crate::task::{Column, Task};
+use crate::task::Column;
 use crate::time::Span;
 use std::any::Any;
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,7 @@ use std::{fmt, fs};
 type Build = Box<dyn FnOnce(&mut Site) -> Result<Built, BuildError> + Send>;
 
 /// What makes the task that runs in its place on the virtual clock; nothing is opened.
-type BuildAtTheDesk = Box<dyn FnOnce() -> Result<Box<dyn Task>, BuildError> + Send>;
+type BuildAtTheDesk = Box<dyn FnOnce() -> Result<Built, BuildError> + Send>;
 
 /// What looks at what that would open, and changes nothing.
 type Look = Box<dyn FnOnce(&mut Site) -> Result<Preview, BuildError> + Send>;
@@ -68,9 +68,10 @@ impl Blueprint {
     }
 
     /// A blueprint of a task that exists already and opens nothing.
-    pub fn built(task: impl Task + 'static) -> Self {
-        let preview = Preview::of(&task);
-        Self::new(move |_| Ok(task.into())).looking(move |_| Ok(preview))
+    pub fn built(task: impl Into<Built>) -> Self {
+        let built = task.into();
+        let preview = Preview { columns: Some(built.task.columns()), ..Preview::default() };
+        Self::new(move |_| Ok(built)).looking(move |_| Ok(preview))
     }
 
     /// Says how `hertzd check` finds out whether the task can be built. `look` must change nothing: it writes to no device,
@@ -121,16 +122,13 @@ impl Blueprint {
 
     /// Says what `simulate` runs in place of a task that opens something: one that computes the same values and opens nothing.
     #[must_use]
-    pub fn at_the_desk(self, build: impl FnOnce() -> Box<dyn Task> + Send + 'static) -> Self {
-        self.at_the_desk_if(move || Ok(build()))
+    pub fn at_the_desk<T: Into<Built>>(self, build: impl FnOnce() -> T + Send + 'static) -> Self {
+        self.at_the_desk_if(move || Ok(build().into()))
     }
 
     /// The same where building that can fail.
     #[must_use]
-    pub(crate) fn at_the_desk_if(
-        self,
-        build: impl FnOnce() -> Result<Box<dyn Task>, BuildError> + Send + 'static,
-    ) -> Self {
+    pub(crate) fn at_the_desk_if(self, build: impl FnOnce() -> Result<Built, BuildError> + Send + 'static) -> Self {
         Self { at_the_desk: Some(Box::new(build)), ..self }
     }
 
@@ -192,10 +190,10 @@ impl Blueprint {
     ///
     /// # Errors
     /// Why the task could not be built.
-    pub(crate) fn build_at_the_desk(&mut self, site: &mut Site) -> Option<Result<Box<dyn Task>, BuildError>> {
+    pub(crate) fn build_at_the_desk(&mut self, site: &mut Site) -> Option<Result<Built, BuildError>> {
         match self.at_the_desk.take() {
             Some(build) => Some(build()),
-            None => self.computes.then(|| self.build(site).map(|built| built.task)),
+            None => self.computes.then(|| self.build(site)),
         }
     }
 
@@ -227,7 +225,11 @@ impl Blueprint {
     pub fn build(&mut self, site: &mut Site) -> Result<Built, BuildError> {
         self.look = None; // what it would have opened is open now
         match self.build.take() {
-            Some(build) => build(site),
+            Some(build) => {
+                site.take_stream();
+                let built = build(site)?;
+                Ok(Built { stream: site.take_stream().or(built.stream), ..built })
+            }
             None => Err(BuildError { key: "kind", message: "this task has been built already".into() }),
         }
     }
@@ -256,11 +258,4 @@ pub struct Preview {
     pub unknown: Vec<String>,
     /// Kept until the whole configuration has been looked at, so that two tasks do not both take the same device for free.
     pub held: Option<Box<dyn Any + Send>>,
-}
-
-impl Preview {
-    /// That of a task which exists already.
-    pub(crate) fn of(task: &dyn Task) -> Self {
-        Self { columns: Some(task.columns()), stream: task.stream(), ..Self::default() }
-    }
 }

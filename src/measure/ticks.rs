@@ -9,7 +9,7 @@ use crate::pacing::{Account, Grid, Overrun, Rate, Schedule, Tail};
 use crate::snapshot::Counts;
 use crate::sys::clock::KernelClock;
 use crate::sys::thread::Bandwidth;
-use crate::task::{Task, Tick, TickError};
+use crate::task::{Task, Tick, TickError, code_of};
 use crate::time::{Clock, Span};
 use crate::worker::{Assignment, Granted, Slot, TaskSet, Worker, WorkerEnd};
 use crossbeam_channel::unbounded;
@@ -104,7 +104,7 @@ impl Running {
         let epoch = KernelClock::monotonic().now() + BEGIN_IN;
         let grid = Grid::starting_at(epoch, spec.rate);
         let account = Account::new(grid, Overrun::KeepWorking, 0, epoch + spec.length);
-        let slot = Slot::of(0, Box::new(Nothing), self.period, self.period);
+        let slot = Slot { code: code_of::<Nothing>(), ..Slot::of(0, Box::new(Nothing), self.period, self.period) };
         self.worker.start(TaskSet::starting(Schedule::new([(account, self.period)]), vec![slot]), epoch);
     }
 

@@ -125,7 +125,7 @@ impl Account {
     /// oversleep, a stall. Returns the number of releases given up.
     ///
     /// Here `drop` keeps the current slot, as `keep-working` does, because the task did not cause this debt.
-    pub fn admit(&mut self, now: Instant) -> u64 {
+    pub(crate) fn admit(&mut self, now: Instant) -> u64 {
         if now < self.admitted_until() {
             return 0; // The common case costs no division.
         }
@@ -183,7 +183,7 @@ impl Account {
 
     /// Ends the task at `now`: gives up every release that has not run and whose slot has passed. Returns their number. A
     /// release whose slot has not passed could still have run on time: it is neither run nor given up.
-    pub fn close(&mut self, now: Instant) -> u64 {
+    pub(crate) fn close(&mut self, now: Instant) -> u64 {
         let ended = if now < self.end { now - self.period() } else { now };
         if self.overrun == Overrun::Delay {
             let period = i128::from(self.period().nanos());

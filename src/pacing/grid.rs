@@ -46,7 +46,7 @@ impl Grid {
     }
 
     /// The first tick released at `at` or later.
-    pub fn first_from(&self, at: Instant) -> u64 {
+    pub(crate) fn first_from(&self, at: Instant) -> u64 {
         clamped(self.position_from(at) - self.shift)
     }
 

@@ -15,15 +15,6 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// Whether a recording of this format takes the blocks.
-    pub(crate) fn has_blocks_for(&self, recording: RecordFormat) -> bool {
-        match (recording, &self.format) {
-            (_, None) => false,
-            (RecordFormat::Csv, Some(format)) => matches!(format, Format::Samples(_)),
-            (RecordFormat::Wav | RecordFormat::Mcap, Some(_)) => true,
-        }
-    }
-
     /// Whether a recording of this format takes the values of each tick.
     pub(crate) fn has_rows_for(&self, recording: RecordFormat) -> bool {
         match recording {

@@ -1,9 +1,12 @@
 //! What comes of building a task: the task, and what it brings for others. Nothing blocks here.
 
 use super::error::BuildError;
+use crate::channels::Stream;
+use crate::channels::alarm::Alarm;
 use crate::safety::Guard;
-use crate::task::Task;
+use crate::task::{Task, code_of};
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
 /// A task that has been built, with what it brings. A task that brings nothing becomes one by `into()`.
@@ -25,6 +28,12 @@ use std::sync::{Arc, Weak};
 pub struct Built {
     /// What ticks.
     pub task: Box<dyn Task>,
+    pub(crate) code: usize, // of its tick
+    pub(crate) measures: bool,
+    /// The blocks that it produces, if any.
+    #[doc(hidden)]
+    pub stream: Option<Stream>,
+    pub(crate) aside: Option<Aside>,
     pub(crate) beginnings: Vec<Beginning>,
     pub(crate) guards: Vec<Weak<Guard>>,
 }
@@ -43,11 +52,41 @@ impl Built {
         self
     }
 
+    /// Says that its values are no measurements, as those of a setpoint or an output: no age counts from them along the chain of tasks that take them.
+    /// Of a task that takes values itself, the age is in any case that of those.
+    #[must_use]
+    pub fn measures_nothing(self) -> Self {
+        Self { measures: false, ..self }
+    }
+
+    /// Has this asked now and then while the task runs, off the hot thread: what is wrong with it, as a clause that names it. While something is,
+    /// `hertzd status` is not well, and gives this as a reason. Must not wait.
+    #[must_use]
+    pub fn troubled_by(mut self, trouble: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
+        self.aside.get_or_insert_default().trouble = Some(Box::new(trouble));
+        self
+    }
+
+    /// Has this called when a reload has removed or replaced the task, which is dropped soon, after others perhaps. Called once, off the hot thread,
+    /// before the first of those that the same reload ended on its worker is dropped, so that what takes time can begin. Must not wait.
+    #[must_use]
+    pub fn leaving(mut self, leave: impl Fn() + Send + Sync + 'static) -> Self {
+        self.aside.get_or_insert_default().leave = Some(Box::new(leave));
+        self
+    }
+
     /// Another task that has this one, and all that it brings.
     #[must_use]
     #[doc(hidden)]
     pub fn map<T: Task + 'static>(self, wrap: impl FnOnce(Box<dyn Task>) -> T) -> Self {
         Self { task: Box::new(wrap(self.task)), ..self }
+    }
+
+    /// Has its alarm watched, and its changes told.
+    #[must_use]
+    pub(crate) fn alarmed_by(mut self, alarm: Arc<Alarm>) -> Self {
+        self.aside.get_or_insert_default().alarm = Some(alarm);
+        self
     }
 
     /// Has its output made safe by others when the task does not.
@@ -58,21 +97,39 @@ impl Built {
     }
 }
 
-impl From<Box<dyn Task>> for Built {
-    fn from(task: Box<dyn Task>) -> Self {
-        Self { task, beginnings: Vec::new(), guards: Vec::new() }
-    }
-}
-
 impl<T: Task + 'static> From<T> for Built {
     fn from(task: T) -> Self {
-        Self::from(Box::new(task) as Box<dyn Task>)
+        let (stream, aside, beginnings, guards) = Default::default();
+        Self { task: Box::new(task), code: code_of::<T>(), measures: true, stream, aside, beginnings, guards }
     }
 }
 
 impl fmt::Debug for Built {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Built").field("guards", &self.guards).finish_non_exhaustive()
+    }
+}
+
+/// What others than its worker have of a task while it runs.
+#[derive(Default)]
+pub(crate) struct Aside {
+    trouble: Option<Box<dyn Fn() -> Option<String> + Send + Sync>>,
+    leave: Option<Box<dyn Fn() + Send + Sync>>,
+    /// For the metrics thread, once.
+    pub(crate) alarm: Option<Arc<Alarm>>,
+}
+
+impl Aside {
+    /// What is wrong with the task now, as a clause.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        // Of one that panics, which is reported elsewhere, nothing is known.
+        catch_unwind(AssertUnwindSafe(|| self.trouble.as_ref()?())).ok().flatten()
+    }
+
+    /// A reload has ended the task.
+    pub(crate) fn leave(&self) {
+        // What one of them does wrong is not to keep the others.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.leave.as_ref().map(|leave| leave())));
     }
 }
 

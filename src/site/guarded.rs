@@ -7,9 +7,8 @@ use super::error::BuildError;
 use super::refusal::Refusal;
 use super::target::{Target, Targets};
 use super::{Claim, Holder, Site};
-use crate::channels::{BlockSender, Shape};
 use crate::safety::{Guard, Live, LiveOutputs, Owed, PlannedWrite, SafeWrite, Writing};
-use crate::task::{Code, Column, Task, Tick, TickError};
+use crate::task::{Column, Task, Tick, TickError};
 use crate::time::{Instant, Span};
 use std::fmt;
 use std::io;
@@ -108,10 +107,8 @@ impl Built {
             begun.map_err(|error| BuildError { key: "kind", message: message(error) })
         })
         .taking_over(follows);
-        let Self { task, beginnings, guards } = self;
-        let its_guard = guard.clone();
-        let task = Guarded { task, guard, held, owed, live, finished: false, _claim: claim };
-        Ok(Self { task: Box::new(task), beginnings, guards }.guarded_by(&its_guard).begins(begin))
+        let built = self.guarded_by(&guard).begins(begin);
+        Ok(built.map(|task| Guarded { task, guard, held, owed, live, finished: false, _claim: claim }))
     }
 }
 
@@ -149,24 +146,12 @@ impl Task for Guarded {
         self.task.columns()
     }
 
-    fn measures(&self) -> bool {
-        self.task.measures()
-    }
-
     fn age(&self) -> Span {
         self.task.age()
     }
 
     fn origin(&self) -> Option<Instant> {
         self.task.origin()
-    }
-
-    fn stream(&self) -> Option<Shape> {
-        self.task.stream()
-    }
-
-    fn connect(&mut self, blocks: BlockSender) {
-        self.task.connect(blocks);
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
@@ -200,14 +185,6 @@ impl Task for Guarded {
         if self.guard.is_alone() && !self.finished {
             self.finished = self.guard.end();
         }
-    }
-
-    fn leaves(&mut self) {
-        self.task.leaves();
-    }
-
-    fn code(&self) -> Code {
-        self.task.code()
     }
 }
 

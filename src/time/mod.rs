@@ -44,7 +44,7 @@ impl Instant {
     }
 
     /// The time from `earlier` to `self`; negative if `self` is the earlier one.
-    pub fn since(self, earlier: Self) -> Span {
+    pub(crate) fn since(self, earlier: Self) -> Span {
         Span::from_wide(self.0.saturating_sub(earlier.0))
     }
 

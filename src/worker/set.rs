@@ -11,7 +11,6 @@ use crate::pacing::{Account, GivenUp, Grid, Overrun, Rate, Schedule};
 use crate::sys::cache::warm;
 use crate::time::{Instant, Span};
 use crossbeam_channel::{Receiver, Sender};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// How many ticks before its own a task's state is loaded: what is reached through a pointer, and what holds that.
 const WARMED_AHEAD: [usize; 2] = [2, 5];
@@ -157,14 +156,6 @@ impl TaskSet {
                 counts.skipped = account.skipped();
             }
             slot.live.step(counts, account.next().map(|(_, release)| release), account.end(), passed);
-        }
-    }
-
-    /// Tells those that were not kept that they are dropped soon. Not on the hot thread.
-    pub fn leave(&mut self) {
-        for slot in self.slots.iter_mut().flatten() {
-            // What one of them does wrong is not to keep the others.
-            let _ = catch_unwind(AssertUnwindSafe(|| slot.task.leaves()));
         }
     }
 

@@ -35,6 +35,8 @@ pub struct Slot {
     pub flow: Option<Box<Flow>>,
     /// How many overruns are too many, and what follows them.
     pub limit: Option<(LeakyBucket, LimitAction)>,
+    /// Where the code of its tick is; zero: not known.
+    pub code: usize,
 }
 
 const _: () = assert!(std::mem::offset_of!(Slot, limit) <= 2 * 64, "what every tick touches is two lines");
@@ -63,6 +65,7 @@ impl Slot {
             rows: None,
             flow: None,
             live: Arc::default(),
+            code: 0,
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::program::{Ended, HERE, HERTZD, Running, count, is_root, run, run_by, 
 use crate::recorded::{
     Message, by_topic, counted, files, messages, python, python_agrees, recipe_for_killed_run, recorded,
 };
+use hertzd::Site;
 use hertzd::config::{Blueprint, Kind, Kinds, Section};
 use hertzd::internals::{Clock, Config, Connections, Facts, KernelClock, Options, affinity, pause, run_daemon};
 use hertzd::task::{
@@ -405,7 +406,7 @@ fn ticks_that_found_no_room_count_as_lost() {
 
 /// What streams a block per tick; the content follows from its place in the stream.
 struct Streaming {
-    shape: Shape,
+    format: Format,
     blocks: Option<BlockSender>,
     index: u64,
 }
@@ -436,22 +437,14 @@ fn bytes(format: &Format, index: u64, at: i64) -> Vec<u8> {
 }
 
 impl Task for Streaming {
-    fn stream(&self) -> Option<Shape> {
-        Some(self.shape.clone())
-    }
-
-    fn connect(&mut self, blocks: BlockSender) {
-        self.blocks = Some(blocks);
-    }
-
     fn tick(&mut self, _: &Tick, _: &mut [f64]) -> Result<(), TickError> {
         let at = KernelClock::monotonic().now();
         let nanos = i64::try_from(at.nanos()).unwrap();
-        let block = bytes(&self.shape.format, self.index, nanos);
+        let block = bytes(&self.format, self.index, nanos);
         if let Some(blocks) = &mut self.blocks {
             blocks.offer(Head { n: self.index, at, index: self.index }, &[&block]);
         }
-        self.index += if matches!(self.shape.format, Format::Image(_)) { 1 } else { PER_BLOCK };
+        self.index += if matches!(self.format, Format::Image(_)) { 1 } else { PER_BLOCK };
         Ok(())
     }
 }
@@ -478,7 +471,11 @@ fn program() {
     let (config, length) = (std::env::var("TEST_CONFIG").unwrap(), std::env::var("TEST_SECONDS").unwrap());
     let kind = |name: &'static str| {
         let parse = move |_: &mut Section<'_>| {
-            Some(Blueprint::new(move |_| Ok(Streaming { shape: shape(name), blocks: None, index: 0 }.into())))
+            let streaming = move |site: &mut Site| {
+                let (shape, blocks) = (shape(name), site.stream(shape(name)));
+                Ok(Streaming { format: shape.format, blocks, index: 0 }.into())
+            };
+            Some(Blueprint::new(streaming))
         };
         Kind::new(name, "Streams.", vec![], parse)
     };

@@ -13,5 +13,6 @@ mod links;
 mod outputs;
 mod own_faults;
 mod own_output;
+mod own_parts;
 mod reopened_devices;
 mod two_daemons;

@@ -690,10 +690,6 @@ impl Task for Panicking {
         done
     }
 
-    fn measures(&self) -> bool {
-        self.0.measures()
-    }
-
     fn disabled(&mut self) {
         self.0.disabled();
     }

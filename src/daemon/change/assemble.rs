@@ -1,7 +1,7 @@
 //! From the configuration's tasks to what runs: tasks are built, recordings opened, queues made. May block.
 
 use super::joints::Joint;
-use crate::channels::{self, RowSender, Shape};
+use crate::channels::{self, Format, RowSender, Shape, Stream};
 use crate::config::{
     Config, Conflict, OnError, Problems, RecordConfig, RecordFormat, TaskConfig, refuse_value_name, share,
 };
@@ -10,7 +10,7 @@ use crate::daemon::plan;
 use crate::pacing::LeakyBucket;
 use crate::recording::{Content, Identity, Recordings, TaskOutput};
 use crate::safety::Guard;
-use crate::site::{Beginning, Built, Site};
+use crate::site::{Aside, Beginning, Built, Site};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::missing_folder;
 use crate::task::Column;
@@ -30,17 +30,20 @@ pub(crate) struct Assembled {
     pub(crate) guards: Vec<Weak<Guard>>,
 }
 
+/// What tasks bring for others than their workers, by their numbers; of most there is nothing.
+pub(crate) type Asides = BTreeMap<u32, Aside>;
+
 /// Builds those tasks of `config` that `begins` chooses by name, and returns them by their index there; the others run
 /// already, and hand over the devices of those that end. Numbers are taken from `next_id`. `building` hears of each task before it is built.
 pub(crate) fn assemble(
     config: &mut Config,
-    site: Site,
+    site: &Site,
     begins: impl Fn(&str) -> bool,
     next_id: &mut u32,
     recordings: &mut Recordings,
     building: impl Fn(&str),
-) -> Result<BTreeMap<usize, Assembled>, Failure> {
-    let mut built = BTreeMap::new();
+) -> Result<(BTreeMap<usize, Assembled>, Asides), Failure> {
+    let (mut built, mut asides) = (BTreeMap::new(), Asides::new());
     let mut problems = share_recordings(&mut config.tasks);
     let workers = &config.workers;
     let running = config.tasks.iter().filter(|task| !begins(&task.name));
@@ -49,7 +52,8 @@ pub(crate) fn assemble(
         building(&task.name);
         let clock = plan::clock(workers[task.worker].clock);
         match assemble_one(task, &mut site, *next_id, clock, recordings) {
-            Ok(one) => {
+            Ok((one, aside)) => {
+                asides.extend(aside.map(|aside| (one.slot.id, aside)));
                 built.insert(index, one);
             }
             Err(found) => {
@@ -61,7 +65,7 @@ pub(crate) fn assemble(
         }
         *next_id += 1;
     }
-    problems.map_or(Ok(built), |problems| Err(Failure::Config(problems)))
+    problems.map_or(Ok((built, asides)), |problems| Err(Failure::Config(problems)))
 }
 
 /// Shares the files that tasks record to by different paths, which only the file system shows to be the same.
@@ -93,33 +97,36 @@ pub(crate) fn not_recorded(config: &TaskConfig, record: &RecordConfig, error: &i
     Problems::at(&config.section, "record", format_args!("cannot record to {path}: {error}{missing}"))
 }
 
+/// Whether a recording takes blocks that hold this.
+const fn takes_blocks(recording: RecordFormat) -> fn(&Format) -> bool {
+    match recording {
+        RecordFormat::Csv => |format| matches!(format, Format::Samples(_)),
+        RecordFormat::Wav | RecordFormat::Mcap => |_| true,
+    }
+}
+
 fn assemble_one(
     config: &mut TaskConfig,
     site: &mut Site,
     id: u32,
     clock: KernelClock,
     recordings: &mut Recordings,
-) -> Result<Assembled, Problems> {
+) -> Result<(Assembled, Option<Aside>), Problems> {
+    site.records(config.record.as_ref().map(|record| (config.queue, takes_blocks(record.format))));
     let built = config.blueprint.build(site);
-    let Built { mut task, beginnings, guards } =
+    let Built { task, code, measures, stream, aside, beginnings, guards } =
         built.map_err(|error| Problems::at(&config.section, error.key, error.message))?;
-    let (columns, shape) = (task.columns(), task.stream());
-    let content = content(config, columns, shape.as_ref())?;
+    let (shape, blocks) = stream.map_or((None, None), |Stream { shape, blocks }| (Some(shape), blocks));
+    let content = content(config, task.columns(), shape.as_ref())?;
     let open =
         |record: &RecordConfig| recordings.open(record, &content).map_err(|error| not_recorded(config, record, &error));
     let recording = config.record.as_ref().map(open).transpose()?;
-    let joint = Joint::of(config, &content.columns, task.measures());
+    let joint = Joint::of(config, &content.columns, measures);
     let columns = content.columns.len();
     let values = vec![f64::NAN; columns];
     let mut rows: Option<RowSender> = None;
     let mut output = None;
     if recording.is_some() || columns > 0 {
-        let wanted = config.record.as_ref().is_some_and(|record| content.has_blocks_for(record.format));
-        let blocks = shape.filter(|_| wanted).map(|shape| {
-            let (sender, receiver) = channels::blocks(config.queue, &shape);
-            task.connect(sender);
-            receiver
-        });
         let (sender, receiver) = channels::rows(config.queue, plan::room(config.rate.hertz(), 4.0, 256), columns);
         rows = Some(sender);
         let ticks = config.record.as_ref().filter(|record| record.format == RecordFormat::Mcap).map(|_| Arc::default());
@@ -128,6 +135,7 @@ fn assemble_one(
     let slot = Slot {
         id,
         task,
+        code,
         deadline: config.deadline,
         budget: config.budget,
         period: config.rate.period(),
@@ -140,5 +148,5 @@ fn assemble_one(
         flow: None,
         live: Arc::default(),
     };
-    Ok(Assembled { slot, output, joint, beginnings, guards })
+    Ok((Assembled { slot, output, joint, beginnings, guards }, aside))
 }

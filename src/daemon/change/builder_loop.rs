@@ -232,9 +232,8 @@ impl BuilderLoop {
         let shared = &self.shared;
         let building = |task: &str| shared.begin(format!("opening what task {task} uses"));
         let begins = |task: &str| diff.tasks.get(task) != Some(&Change::Kept);
-        let built =
-            assemble(&mut config, self.site.clone(), begins, &mut self.next_task, &mut self.recordings, building);
-        let mut built = built?;
+        let built = assemble(&mut config, &self.site, begins, &mut self.next_task, &mut self.recordings, building);
+        let (mut built, asides) = built?;
         self.guard.add(built.values_mut().flat_map(|built| std::mem::take(&mut built.guards)).collect());
         self.plan.refuse_left_since(&self.guard.planned())?;
         let new = built.iter_mut().map(|(index, built)| (*index, std::mem::take(&mut built.joint))).collect();
@@ -276,7 +275,7 @@ impl BuilderLoop {
             WantedWorker { config, tasks, fresh }
         };
         let workers = workers.into_iter().zip(of_worker).map(wanted).collect();
-        Ok(Prepared { workers, outputs, sections, files, diff, joints, beginnings })
+        Ok(Prepared { workers, outputs, sections, files, diff, joints, asides, beginnings })
     }
 
     /// A worker that goes on keeps its channel of records, also if more tasks join it.

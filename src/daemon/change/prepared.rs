@@ -1,5 +1,6 @@
 //! The set that is wanted, as the builder hands it to main: everything that can fail is done. Plain values; nothing blocks.
 
+use super::assemble::Asides;
 use super::diff::{Diff, Sections};
 use super::joints::Joints;
 use super::running::{WaitingWorker, WantedTask};
@@ -38,6 +39,7 @@ pub(crate) struct Prepared {
     pub(crate) files: Vec<PathBuf>,
     pub(crate) diff: Diff,
     pub(crate) joints: Arc<Joints>,
+    pub(crate) asides: Asides,
     /// What its tasks write before their first tick, each with its section.
     pub(super) beginnings: Vec<(Origin, Beginning)>,
 }

@@ -4,6 +4,7 @@
 //! worker that stays is handed its new tasks and takes them between two ticks, the others are asked to end, and main polls
 //! until all have. Then the workers that are new begin.
 
+use super::assemble::Asides;
 use super::builder::Builder;
 use super::builder_loop::Held;
 use super::diff::{Diff, Sections};
@@ -17,8 +18,8 @@ use crate::daemon::disk::recorder_thread::RecorderThread;
 use crate::daemon::failure::Failure;
 use crate::daemon::metrics::metrics_thread::{MetricsThread, NewWorker};
 use crate::daemon::outputs::guard_thread::GuardThread;
-use crate::kinds::process::Relays;
 use crate::log;
+use crate::site::Aside;
 use crate::snapshot;
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
@@ -39,8 +40,6 @@ pub(crate) struct Threads {
     pub(crate) flight: FlightThread,
     pub(crate) builder: Builder,
     pub(crate) guard: Arc<GuardThread>,
-    /// Between tasks and their programs.
-    pub(crate) relays: Arc<Relays>,
 }
 
 /// The set that runs; empty at first.
@@ -53,6 +52,7 @@ pub(crate) struct RunningSet {
     pub(crate) sections: Arc<Sections>,
     /// What its tasks take from each other, and give.
     pub(crate) joints: Arc<Joints>,
+    asides: Asides,
     /// The files that the configuration was read from.
     pub(crate) files: Vec<PathBuf>,
     /// Where the run began, on the monotonic clock; `None`: it has not.
@@ -140,10 +140,12 @@ impl RunningSet {
         };
         let numbers: Vec<_> = prepared.workers.iter().map(number).collect();
         let new_tasks = prepared.new_tasks(&numbers);
-        let Prepared { workers, outputs, sections, files, diff, joints, beginnings: _ } = prepared;
+        let Prepared { workers, outputs, sections, files, diff, joints, mut asides, beginnings: _ } = prepared;
+        let alarms = asides.values_mut().filter_map(|aside| aside.alarm.take()).collect();
+        self.asides.extend(asides);
         // Recorder and metrics know the new tasks before their first tick.
         threads.recorder.add(outputs);
-        threads.metrics.add_tasks(new_tasks);
+        threads.metrics.add_tasks(new_tasks, alarms);
         for WantedWorker { config, tasks, fresh } in workers {
             self.workers.push(match fresh {
                 Some((waiting, feed)) => {
@@ -203,11 +205,13 @@ impl RunningSet {
     /// Takes what the workers have given back since they were handed new tasks.
     fn take_exchanged(&mut self, builder: &Builder) {
         for mut old in self.workers.iter_mut().filter_map(Running::exchanged) {
-            old.leave();
+            let ended = old.ended();
+            let asides: Vec<_> = ended.tasks.iter().filter_map(|(id, _)| self.asides.remove(id)).collect();
+            asides.iter().for_each(Aside::leave);
             if let Some(change) = &mut self.change {
-                change.ended.push(old.ended());
+                change.ended.push(ended);
             }
-            builder.close(old);
+            builder.close((old, asides));
         }
     }
 
@@ -219,6 +223,11 @@ impl RunningSet {
     /// How many tasks they have.
     pub(crate) fn tasks(&self) -> usize {
         self.in_force().map(|running| running.tasks.len()).sum()
+    }
+
+    /// What is wrong beside the ticks of its tasks, a clause each.
+    pub(crate) fn troubles(&self) -> impl Iterator<Item = String> {
+        self.asides.values().filter_map(Aside::trouble)
     }
 
     /// For how long the run has been longer than its length; `None`: it is not.
@@ -269,6 +278,10 @@ impl RunningSet {
         self.workers.iter_mut().filter(|running| running.began.is_none()).for_each(|new| new.begin(epoch, length));
         ended.into_iter().for_each(|ended| threads.metrics.tasks_ended(ended));
         let ids: Vec<u32> = removed.keys().copied().collect();
+        let asides: Vec<_> = ids.iter().filter_map(|id| self.asides.remove(id)).collect();
+        if !asides.is_empty() {
+            threads.builder.close(asides);
+        }
         threads.recorder.forget(&ids);
         threads.metrics.remove_tasks(ids);
         threads.metrics.remove_workers(numbers);

@@ -50,7 +50,7 @@ pub(crate) fn finish(
     mut faults: Vec<String>,
 ) -> Outcome {
     let now = KernelClock::monotonic().now();
-    let Threads { metrics, mut recorder, flight, builder, guard, relays: _ } = threads;
+    let Threads { metrics, mut recorder, flight, builder, guard } = threads;
     // Of a worker that was given up no task will write its own.
     let not_safe = guard.make_safe_and_wait();
     let is_said = not_safe.is_some();

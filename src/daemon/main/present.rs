@@ -47,7 +47,7 @@ pub(crate) fn present(
     summary.object(threads.builder.owed());
     summary.readbacks = threads.guard.readbacks().summary(&summary::names(set), now);
     summary.object(threads.guard.readbacks().troubles(now));
-    summary.object(threads.relays.troubles());
+    summary.object(set.troubles());
     if views.are_late(now) {
         summary.object([format!("the metrics thread is held up: the counts are {} old", now - asked)]);
     }

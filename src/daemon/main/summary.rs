@@ -5,15 +5,16 @@
 
 use super::condition;
 use crate::channels::Counts;
+use crate::channels::alarm::Level;
 use crate::config::{Scheduling, Spin, WorkerConfig};
 use crate::daemon::change::diff::Sections;
 use crate::daemon::change::running::{Running, RunningTask};
 use crate::daemon::change::running_set::RunningSet;
 use crate::daemon::disk::recorder_thread::Outputs;
+use crate::daemon::metrics::alarms::AlarmState;
 use crate::daemon::metrics::metrics_thread::View;
 use crate::daemon::plan::TaskTerms;
 use crate::daemon::watch::stall::StallLooks;
-use crate::kinds::alarm::{AlarmState, Level};
 use crate::log::journal;
 use crate::metrics::{Cause, Progress, Spans, TaskSnapshot};
 use crate::recording::{OutputState, PastLoss};

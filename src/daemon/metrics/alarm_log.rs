@@ -1,11 +1,11 @@
 //! What the alarms have to say, into the log: on the metrics thread, which may block and allocate.
 
-use crate::kinds::alarm::{AlarmChange, Alarms, Level, Severity};
+use super::alarms::Alarms;
+use crate::channels::alarm::{AlarmChange, Level, Severity};
 use crate::log::Message;
 use crate::time::{Instant, Span};
 use std::collections::BTreeMap;
 use std::mem;
-use std::sync::Arc;
 use tracing::{error, info, warn};
 
 /// An alarm that comes and goes faster has so many entries in this time; the others are counted.
@@ -15,7 +15,7 @@ const WITHIN: Span = Span::from_seconds(1);
 /// How much was said of each alarm lately, by the name of its task.
 #[derive(Debug, Default)]
 pub(crate) struct AlarmLog {
-    pub(crate) all: Arc<Alarms>,
+    pub(crate) all: Alarms,
     said: BTreeMap<String, Said>,
 }
 
@@ -28,19 +28,15 @@ struct Said {
 }
 
 impl AlarmLog {
-    pub(crate) fn new(all: Arc<Alarms>) -> Self {
-        Self { all, said: BTreeMap::new() }
-    }
-
-    /// Says what has changed since this was last called, and calls `said` after each change.
-    pub(crate) fn tell(&mut self, now: Instant, said: impl Fn()) {
-        let all = self.all.clone();
+    /// Says what has changed since this was last called, and calls `goes_on` after each change.
+    pub(crate) fn tell(&mut self, now: Instant, goes_on: impl Fn()) {
+        let Self { all, said } = self;
         all.take_changes(now, |alarm, change, lost| {
             let task = alarm.task.clone();
-            if let Some((change, left_out)) = self.said.entry(task).or_insert(Said::new(now)).take(change, lost, now) {
+            if let Some((change, left_out)) = said.entry(task).or_insert(Said::new(now)).take(change, lost, now) {
                 log(&alarm.task, &change, left_out);
             }
-            said();
+            goes_on();
         });
         self.catch_up(now, false);
     }

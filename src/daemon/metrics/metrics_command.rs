@@ -1,6 +1,7 @@
 //! What the metrics thread is asked to do, and what it has to know of a worker or a task before its first record. Only types.
 
 use super::view::{Depth, View};
+use crate::channels::alarm::Alarm;
 use crate::channels::{TickReceiver, Traffic};
 use crate::config::WorkerConfig;
 use crate::metrics::TaskFacts;
@@ -39,7 +40,8 @@ pub(crate) struct NewTask {
 /// A request to the metrics thread.
 pub(crate) enum Command {
     AddWorker(Box<NewWorker>),
-    AddTasks(Vec<NewTask>),
+    /// With the alarms that some of them have.
+    AddTasks(Vec<NewTask>, Vec<Arc<Alarm>>),
     FinishTasks(Vec<u32>),
     RemoveTasks(Vec<u32>),
     RemoveWorkers(Vec<usize>),

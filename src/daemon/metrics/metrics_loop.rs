@@ -13,7 +13,6 @@ use super::tick_trace;
 use super::view::{Depth, View};
 use super::witnesses::Witnesses;
 use crate::channels::{Assembly, Part, Sent};
-use crate::kinds::alarm::Alarms;
 use crate::log::{Output, PanicEvent, journal};
 use crate::metrics::{Metrics, Totals};
 use crate::sys::clock::{KernelClock, pause};
@@ -100,7 +99,6 @@ impl MetricsLoop {
         output: Box<dyn Output>,
         recorder: TickFeed,
         flight: FlightFeed,
-        alarms: Arc<Alarms>,
         commands: Receiver<Command>,
         published: Arc<Mutex<Totals>>,
         progress: Arc<AtomicU64>,
@@ -117,7 +115,7 @@ impl MetricsLoop {
             taken: Vec::new(),
             workers: BTreeMap::new(),
             panics: BTreeMap::new(),
-            alarms: AlarmLog::new(alarms),
+            alarms: AlarmLog::default(),
             before: (0, 0),
             tasks: Vec::new(),
             sampled: 0,
@@ -173,7 +171,7 @@ impl MetricsLoop {
                     self.workers
                         .insert(number, WorkerFeed { name, feed, observed, judged, dropped: 0, reported: None });
                 }
-                Command::AddTasks(tasks) => {
+                Command::AddTasks(tasks, alarms) => {
                     let now = KernelClock::monotonic().now();
                     self.flight.begin(tasks.iter().map(|task| task.facts.rate.hertz()).sum());
                     for NewTask { id, facts, clock, recorded } in tasks {
@@ -183,6 +181,7 @@ impl MetricsLoop {
                         self.metrics.add_task(id, facts);
                     }
                     self.tasks.sort_unstable_by_key(|(id, _)| *id);
+                    alarms.into_iter().for_each(|alarm| self.alarms.all.add(alarm));
                     self.rest = self.longest_rest();
                 }
                 command => self.later.push(command),
@@ -258,7 +257,7 @@ impl MetricsLoop {
                 self.flight.finish(now, self.traffic().1);
                 return false;
             }
-            Command::AddWorker(_) | Command::AddTasks(_) => {}
+            Command::AddWorker(_) | Command::AddTasks(..) => {}
         }
         true
     }

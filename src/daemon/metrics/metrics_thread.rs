@@ -6,8 +6,8 @@ use super::flight_feed::FlightFeed;
 use super::metrics_command::Command;
 use super::metrics_loop::{MetricsLoop, goes_on};
 use super::tick_feed::TickFeed;
+use crate::channels::alarm::Alarm;
 use crate::daemon::patience::Patience;
-use crate::kinds::alarm::Alarms;
 use crate::log::{Output, PanicEvent};
 use crate::metrics::{Event, Totals};
 use crate::sys::clock::{KernelClock, pause};
@@ -37,18 +37,13 @@ pub(crate) struct MetricsThread {
 }
 
 impl MetricsThread {
-    pub(crate) fn spawn(
-        output: Box<dyn Output>,
-        recorder: TickFeed,
-        flight: FlightFeed,
-        alarms: Arc<Alarms>,
-    ) -> io::Result<Self> {
+    pub(crate) fn spawn(output: Box<dyn Output>, recorder: TickFeed, flight: FlightFeed) -> io::Result<Self> {
         let (commands, receiver) = unbounded();
         let totals = Arc::new(Mutex::new(Totals::default()));
         let progress = Arc::<AtomicU64>::default();
         let (published, shown) = (totals.clone(), progress.clone());
         let output = Box::new(Followed { output, progress: progress.clone() });
-        let body = move || MetricsLoop::new(output, recorder, flight, alarms, receiver, published, shown).run();
+        let body = move || MetricsLoop::new(output, recorder, flight, receiver, published, shown).run();
         let thread = helper::spawn("hertzd-metrics", body)?;
         Ok(Self { commands, totals, progress, thread })
     }
@@ -59,8 +54,8 @@ impl MetricsThread {
     }
 
     /// To be called before the worker may send the first record of them.
-    pub(crate) fn add_tasks(&self, tasks: Vec<NewTask>) {
-        self.send(Command::AddTasks(tasks));
+    pub(crate) fn add_tasks(&self, tasks: Vec<NewTask>, alarms: Vec<Arc<Alarm>>) {
+        self.send(Command::AddTasks(tasks, alarms));
     }
 
     /// Lets the recorder finish what only these tasks record to. To be called after the last record of them was sent.

@@ -5,10 +5,12 @@
 //! | `metrics_thread`, `metrics_loop` | main's end of the thread; what it does in each round |
 //! | `metrics_command`, `view`, `views` | what it is asked to do, what it answers, and what main has of that |
 //! | `witnesses`, `heartbeat`, `suspects` | evidence of why releases were missed, beside the records |
+//! | `alarms` | the alarms of the tasks that run |
 //! | `alarm_log`, `tick_trace`, `panic_limit` | what alarms, ticks and panics have to say, into the log |
 //! | `tick_feed`, `flight_feed` | ticks for recordings and for the flight recorder |
 
 mod alarm_log;
+pub(super) mod alarms;
 pub(super) mod flight_feed;
 mod heartbeat;
 mod metrics_command;

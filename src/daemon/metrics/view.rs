@@ -1,6 +1,6 @@
 //! What the metrics thread answers to a look at its counts. Plain values.
 
-use crate::kinds::alarm::AlarmState;
+use super::alarms::AlarmState;
 use crate::metrics::TaskSnapshot;
 use crate::snapshot::{BeforeReloadDropped, Distribution};
 use std::collections::BTreeMap;

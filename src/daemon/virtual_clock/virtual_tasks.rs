@@ -10,7 +10,7 @@ use crate::config::{Config, Failing, Problems, StandIn, TaskConfig, Valid};
 use crate::daemon::change::diff::{Diff, Sections};
 use crate::daemon::change::joints::{Joint, Joints, flows, joints, no_value};
 use crate::sim::Scripted;
-use crate::site::Site;
+use crate::site::{Built, Site};
 use crate::task::{Task, Tick, TickError};
 use crate::time::{Instant, Span};
 use crate::worker::Flow;
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 enum Source {
     /// Nothing: it has none.
     Nothing,
-    Task(Box<dyn Task>),
+    Task(Built),
     Recording {
         values: RecordedValues,
         zero: Instant,
@@ -88,7 +88,7 @@ impl Graph {
         let missing = add_missing(config, &mut sources)?;
         let built = sources.iter().map(|(index, (source, columns))| {
             let measures = match source {
-                Source::Task(task) => task.measures(),
+                Source::Task(built) => built.measures,
                 _ => true,
             };
             (*index, Joint::of(&config.tasks[*index], columns, measures))
@@ -201,7 +201,7 @@ fn source(task: &mut TaskConfig, site: &mut Site) -> Result<(Source, Vec<Column>
         None => match task.blueprint.build_at_the_desk(site) {
             Some(built) => {
                 let built = built.map_err(|error| Problems::at(&task.section, error.key, error.message))?;
-                let columns = built.columns();
+                let columns = built.task.columns();
                 (Source::Task(built), columns)
             }
             None => (Source::Nothing, Vec::new()),
@@ -326,7 +326,7 @@ impl VirtualTask {
     /// The task itself, where it is run.
     fn task(&self) -> Option<&dyn Task> {
         match &self.source {
-            Source::Task(task) => Some(&**task),
+            Source::Task(built) => Some(&*built.task),
             _ => None,
         }
     }
@@ -334,7 +334,7 @@ impl VirtualTask {
     fn make(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         match &mut self.source {
             Source::Nothing => Ok(()),
-            Source::Task(task) => task.tick(tick, values),
+            Source::Task(built) => built.task.tick(tick, values),
             Source::Recording { values: recorded, zero } => {
                 if let Some(row) = recorded.at(played_at(tick.release, *zero, tick.period)) {
                     values.copy_from_slice(row);

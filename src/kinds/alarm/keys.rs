@@ -1,7 +1,8 @@
 //! The keys of the kind `alarm`, and how a section becomes one. Pure.
 
 use super::law::{Limits, Settings};
-use super::{Severity, Watch, columns};
+use super::{Watch, columns};
+use crate::channels::alarm::Severity;
 use crate::config::{Blueprint, Key, Kind, Preview, Rule, Section, Value, words};
 use crate::task::Input;
 use crate::time::Span;
@@ -70,7 +71,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let input = input?;
     let preview = Preview { columns: Some(columns()), ..Preview::default() };
     Some(
-        Blueprint::new(move |site| Ok(Watch::new(site, &task, severity, settings, input, reset).into()))
+        Blueprint::new(move |site| Ok(Watch::new(site, &task, severity, settings, input, reset).built()))
             .looking(move |_| Ok(preview))
             .computing(),
     )

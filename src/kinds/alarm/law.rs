@@ -1,66 +1,6 @@
 //! When an alarm begins and ends: levels with hysteresis, delays and a latch. Pure: time comes in as seconds.
 
-/// How far a value is out of its range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
-    LoLo,
-    Low,
-    Normal,
-    High,
-    HiHi,
-    /// The condition holds, where the alarm has one in place of limits.
-    On,
-    /// There is no good value.
-    Bad,
-}
-
-impl Level {
-    const ALL: [Self; 7] = [Self::LoLo, Self::Low, Self::Normal, Self::High, Self::HiHi, Self::On, Self::Bad];
-
-    /// As a byte, for an atomic.
-    pub(super) const fn to_byte(self) -> u8 {
-        self as u8
-    }
-
-    /// The level of such a byte.
-    pub(super) fn of_byte(byte: u8) -> Self {
-        Self::ALL.get(usize::from(byte)).copied().unwrap_or(Self::Normal)
-    }
-
-    /// What a configuration calls its limit, and an entry of the log the level.
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::LoLo => "lolo",
-            Self::Low => "low",
-            Self::Normal => "normal",
-            Self::High => "high",
-            Self::HiHi => "hihi",
-            Self::On => "on",
-            Self::Bad => "bad",
-        }
-    }
-
-    /// As a value of the task: 0 for none, 1 and 2 above, -1 and -2 below the range; 1 for a condition that holds, 3 for no good value.
-    pub(super) const fn number(self) -> f64 {
-        match self {
-            Self::LoLo => -2.0,
-            Self::Low => -1.0,
-            Self::Normal => 0.0,
-            Self::High | Self::On => 1.0,
-            Self::HiHi => 2.0,
-            Self::Bad => 3.0,
-        }
-    }
-
-    const fn rank(self) -> u8 {
-        match self {
-            Self::Normal => 0,
-            Self::Low | Self::High | Self::On => 1,
-            Self::LoLo | Self::HiHi => 2,
-            Self::Bad => 3,
-        }
-    }
-}
+use crate::channels::alarm::Level;
 
 /// What stays the same from tick to tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -324,11 +264,6 @@ mod tests {
         unlatched.go_on_from(Level::High, Level::High);
         assert_eq!(unlatched.step(9.0, Some(false), 1.0), None, "it has begun already");
         assert_eq!(unlatched.step(0.0, Some(false), 1.0), Some(Change { was: Level::High, is: Level::Normal }));
-    }
-
-    #[test]
-    fn a_level_is_what_its_byte_says() {
-        assert_eq!(Level::ALL.map(|level| Level::of_byte(level.to_byte())), Level::ALL);
     }
 
     #[test]

@@ -59,14 +59,14 @@ pub(super) struct Audio {
 }
 
 impl Audio {
-    fn open(site: &Site, label: Label, settings: AudioSettings) -> Result<Self, BuildError> {
+    fn open(site: &mut Site, label: Label, settings: AudioSettings) -> Result<Self, BuildError> {
         let wanted = settings.clone();
         let device = Reconnecting::open(site, label, settings.missing, move || Device::open(&wanted))?;
         let rate = settings.format.rate;
         let clock = KernelClock::monotonic();
         Ok(Self {
             device,
-            blocks: None,
+            blocks: site.stream(shape(&settings)),
             clock,
             position: StreamPosition::new(rate),
             drift: Drift::new(rate),
@@ -121,14 +121,6 @@ fn shape(settings: &AudioSettings) -> Shape {
 impl Task for Audio {
     fn columns(&self) -> Vec<Column> {
         columns()
-    }
-
-    fn stream(&self) -> Option<Shape> {
-        Some(shape(&self.settings))
-    }
-
-    fn connect(&mut self, blocks: BlockSender) {
-        self.blocks = Some(blocks);
     }
 
     #[expect(clippy::cast_precision_loss, reason = "2^53 frames are a thousand years")]

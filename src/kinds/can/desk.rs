@@ -34,10 +34,6 @@ impl Task for AtTheDesk {
         self.columns.clone()
     }
 
-    fn measures(&self) -> bool {
-        false
-    }
-
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let elapsed = seconds_since_last(tick);
         let reset = self.reset.as_ref().and_then(Input::is_on);

@@ -11,7 +11,7 @@ use crate::config::{Blueprint, Key, Kind, Rule, Section, Value, words};
 use crate::kinds::device::Missing;
 use crate::kinds::output::law::Recover;
 use crate::kinds::output::{TAKES_OVER_WITHIN, refuse_within_a_period};
-use crate::site::{Label, Site};
+use crate::site::{Built, Label, Site};
 use crate::time::Span;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -156,15 +156,19 @@ fn receiver(section: &Section<'_>, settings: ReceiveSettings, missing: Missing) 
 fn sender(section: &Section<'_>, settings: SendSettings, missing: Missing) -> Option<Blueprint> {
     let label = label(section, &settings.bus);
     if section.is_shadow() {
-        return Some(Blueprint::built(AtTheDesk::new(settings)));
+        return Some(Blueprint::built(at_the_desk(settings)));
     }
-    let (looked, at_the_desk) = ((label.clone(), settings.clone()), settings.clone());
+    let (looked, of_desk) = ((label.clone(), settings.clone()), settings.clone());
     let build = move |site: &mut Site| Sender::open(site, &label, settings, missing);
     Some(
         Blueprint::new(build)
             .looking(move |site| send::look(site, &looked.0, &looked.1, missing))
-            .at_the_desk(move || Box::new(AtTheDesk::new(at_the_desk))),
+            .at_the_desk(move || at_the_desk(of_desk)),
     )
+}
+
+fn at_the_desk(settings: SendSettings) -> Built {
+    Built::from(AtTheDesk::new(settings)).measures_nothing()
 }
 
 fn label(section: &Section<'_>, bus: &BusSettings) -> Label {

@@ -84,9 +84,8 @@ impl Sender {
         let refused = (missing == Missing::Refuse).then_some(interface);
         let begins = |frame: &Outgoing| (frame.guard().clone(), frame.begins(refused.clone()));
         let brings: Vec<_> = sender.frames.iter().map(begins).collect();
-        Ok(brings
-            .into_iter()
-            .fold(Built::from(sender), |built, (guard, beginning)| built.guarded_by(&guard).begins(beginning)))
+        let built = Built::from(sender).measures_nothing();
+        Ok(brings.into_iter().fold(built, |built, (guard, beginning)| built.guarded_by(&guard).begins(beginning)))
     }
 
     pub(super) fn new(
@@ -224,10 +223,6 @@ fn see_what_left(bus: &mut Bus, frames: &mut [Outgoing], ids: &[Id], passed: Spa
 impl Task for Sender {
     fn columns(&self) -> Vec<Column> {
         self.columns.clone()
-    }
-
-    fn measures(&self) -> bool {
-        false
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {

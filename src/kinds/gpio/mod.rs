@@ -39,7 +39,7 @@ const EDGES_PER_SECOND: f64 = 2_000.0;
 
 impl Gpio {
     fn open(
-        site: &Site,
+        site: &mut Site,
         label: Label,
         names: Vec<String>,
         wanted: GpioSettings,
@@ -47,7 +47,8 @@ impl Gpio {
     ) -> Result<Self, BuildError> {
         let edges = wanted.edges.is_some().then(|| Edges::new(names.len()));
         let lines = Reconnecting::open(site, label, missing, move || LineRequest::open(&wanted))?;
-        Ok(Self { lines, names, edges, blocks: None })
+        let blocks = edges.as_ref().and_then(|_| site.stream(stream()));
+        Ok(Self { lines, names, edges, blocks })
     }
 
     /// What `open` would find.
@@ -66,14 +67,6 @@ impl Gpio {
 impl Task for Gpio {
     fn columns(&self) -> Vec<Column> {
         all_columns(&self.names, self.edges.is_some())
-    }
-
-    fn stream(&self) -> Option<Shape> {
-        self.edges.is_some().then(stream)
-    }
-
-    fn connect(&mut self, blocks: BlockSender) {
-        self.blocks = Some(blocks);
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {

@@ -4,7 +4,7 @@ use super::Heartbeat;
 use crate::config::{Blueprint, Key, Kind, Section, Value};
 use crate::kinds::output::{SWITCH_KEYS, Switch};
 use crate::safety::LiveOutputs;
-use crate::site::{Built, Site};
+use crate::site::Site;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -30,14 +30,14 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let names = section.acting_tasks(&OUTPUTS);
     let (switch, task) = (Switch::of(section)?, section.name().to_owned());
     if section.is_shadow() {
-        return Some(Blueprint::built(Heartbeat::new(None, Arc::default(), Some(Box::default()))));
+        return Some(Blueprint::built(Heartbeat::new(None, Arc::default(), Some(Box::default())).built()));
     }
     let (looked, its_task) = (switch.clone(), task.clone());
     let build = move |site: &mut Site| {
         let outputs = site.common::<LiveOutputs>();
         let wanted = names.map(|names| names.iter().map(|name| outputs.named(name)).collect());
         let (switched, beginning) = switch.open(site, &task)?;
-        let built = Built::from(Heartbeat::new(Some(switched), outputs, wanted));
+        let built = Heartbeat::new(Some(switched), outputs, wanted).built();
         Ok(match beginning {
             Some(beginning) => built.beginning(|| beginning.write()),
             None => built,

@@ -11,6 +11,7 @@ pub(super) use keys::kind;
 use crate::kinds::elapsed::seconds_since_last;
 use crate::kinds::output::Switched;
 use crate::safety::{LiveOutputs, Liveness, Named};
+use crate::site::Built;
 use crate::task::{Column, Task, Tick, TickError};
 use std::sync::Arc;
 use watch::Watch;
@@ -31,6 +32,10 @@ impl Heartbeat {
     fn new(switched: Option<Switched>, outputs: Arc<LiveOutputs>, wanted: Option<Box<[Named]>>) -> Self {
         let most = wanted.as_ref().map_or(MOST, |wanted| wanted.len());
         Self { switched, outputs, wanted, watches: vec![Watch::default(); most].into(), is_on: false }
+    }
+
+    fn built(self) -> Built {
+        Built::from(self).measures_nothing()
     }
 
     /// How many outputs there are, and how many of them are live.
@@ -57,10 +62,6 @@ impl Heartbeat {
 impl Task for Heartbeat {
     fn columns(&self) -> Vec<Column> {
         columns()
-    }
-
-    fn measures(&self) -> bool {
-        false
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts of outputs")]

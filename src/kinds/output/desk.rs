@@ -30,10 +30,6 @@ impl Task for AtTheDesk {
         columns()
     }
 
-    fn measures(&self) -> bool {
-        false
-    }
-
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let step = learned(&self.settings.input, self.settings.reset.as_ref(), tick, false);
         let done = match self.law.step(&step) {

@@ -6,7 +6,7 @@ use super::named;
 use super::open::{look, open};
 use super::settings::{Conversion, OutputSettings, Safe, Start};
 use crate::config::{Blueprint, Key, Kind, Rule, Section, Value, words};
-use crate::site::Site;
+use crate::site::{Built, Site};
 use crate::time::Span;
 use serde_json::json;
 
@@ -168,14 +168,17 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     section.acts();
     let settings = settings(section)?;
     let task = section.name().to_owned();
-    let (of_look, its_task) = (settings.clone(), task.clone());
-    let at_the_desk = settings.clone();
+    let (of_look, of_desk, its_task) = (settings.clone(), settings.clone(), task.clone());
     if section.is_shadow() {
-        return Some(Blueprint::built(AtTheDesk::new(settings)));
+        return Some(Blueprint::built(at_the_desk(settings)));
     }
     let build = move |site: &mut Site| open(site, settings, &task);
     let look = move |site: &mut Site| look(site, &of_look, &its_task);
-    Some(Blueprint::new(build).looking(look).at_the_desk(move || Box::new(AtTheDesk::new(at_the_desk))))
+    Some(Blueprint::new(build).looking(look).at_the_desk(move || at_the_desk(of_desk)))
+}
+
+fn at_the_desk(settings: OutputSettings) -> Built {
+    Built::from(AtTheDesk::new(settings)).measures_nothing()
 }
 
 /// Refuses a time without a tick that each task has between two of them.

@@ -196,7 +196,7 @@ pub(super) fn open(site: &Site, settings: OutputSettings, task: &str) -> Result<
     let guard = output.guard.clone();
     guard.brings_to_life(output.live.opening());
     let begin = Beginning::new(move || Ok(first.write()?)).taking_over(follows);
-    Ok(Built::from(output).guarded_by(&guard).begins(begin))
+    Ok(Built::from(output).measures_nothing().guarded_by(&guard).begins(begin))
 }
 
 /// Finds the target, and makes a regular file that is not there. One that was gone, and is there again, is opened again by the task first that

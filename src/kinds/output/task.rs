@@ -181,10 +181,6 @@ impl Task for Output {
         columns()
     }
 
-    fn measures(&self) -> bool {
-        false
-    }
-
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         if !std::mem::replace(&mut self.ticked, true) && self.follows {
             self.take_over();

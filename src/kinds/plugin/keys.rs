@@ -6,7 +6,7 @@ use super::{Plugin, columns, described};
 use crate::config::{Blueprint, BuildError, ClockKind, Key, Kind, Preview, Section, Value};
 use crate::site::Built;
 use crate::sys::plugin::{DescribedKey, Instance, KeyKind, Library, Refused, Setting, Start, libraries};
-use crate::task::{Input, Task};
+use crate::task::Input;
 use serde_json::{Map, Value as Json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -123,13 +123,13 @@ fn blueprint(library: Arc<Library>, start: Start, inputs: Vec<Option<Input>>) ->
     };
     let file = library.path().to_owned();
     let (at_the_desk, taken) = ((library.clone(), Start { mode: DESK, ..start.clone() }), inputs.clone());
-    Blueprint::new(move |_| build(library, &start, inputs).map(Built::from))
+    Blueprint::new(move |_| build(library, &start, inputs))
         .looking(move |_| Ok(preview))
         .at_the_desk_if(move || build(at_the_desk.0, &at_the_desk.1, taken))
         .loading(file)
 }
 
-fn build(library: Arc<Library>, start: &Start, inputs: Vec<Option<Input>>) -> Result<Box<dyn Task>, BuildError> {
+fn build(library: Arc<Library>, start: &Start, inputs: Vec<Option<Input>>) -> Result<Built, BuildError> {
     let described = library.described().clone();
     if start.mode == SHADOW {
         let (task, library) = (&start.task, library.path().display());
@@ -142,7 +142,7 @@ fn build(library: Arc<Library>, start: &Start, inputs: Vec<Option<Input>>) -> Re
         key: LIBRARY.name,
         message: format!("the plugin {} refused to be set up: {reason}", described.name),
     })?;
-    Ok(Box::new(Plugin::new(instance, inputs, &described)))
+    Ok(Plugin::built(instance, inputs, &described))
 }
 
 /// What the section says of a key that is no input, noting what is wrong.

@@ -9,8 +9,9 @@ mod keys;
 pub(crate) use keys::keys_of;
 pub(super) use keys::kind;
 
+use crate::site::Built;
 use crate::sys::plugin::{Instance, Moment, Sample};
-use crate::task::{Code, Column, Input, Quality, Task, Tick, TickError};
+use crate::task::{Column, Input, Quality, Task, Tick, TickError};
 use crate::time::Span;
 
 /// What a tick returns when there is nothing new.
@@ -23,19 +24,20 @@ struct Plugin {
     samples: Box<[Sample]>,     // what they are at this tick
     columns: Vec<Column>,
     errors: Vec<&'static str>,
-    measures: bool,
 }
 
 impl Plugin {
-    fn new(instance: Instance, inputs: Vec<Option<Input>>, described: &crate::sys::plugin::Described) -> Self {
-        Self {
+    fn built(instance: Instance, inputs: Vec<Option<Input>>, described: &crate::sys::plugin::Described) -> Built {
+        let code = instance.code().addr();
+        let plugin = Self {
             instance,
             samples: vec![Sample::MISSING; inputs.len()].into(),
             inputs,
             columns: columns(described),
             errors: described.errors.clone(),
-            measures: described.measures,
-        }
+        };
+        // What takes time is the code of the library.
+        Built { measures: described.measures, code, ..plugin.into() }
     }
 }
 
@@ -47,10 +49,6 @@ fn columns(described: &crate::sys::plugin::Described) -> Vec<Column> {
 impl Task for Plugin {
     fn columns(&self) -> Vec<Column> {
         self.columns.clone()
-    }
-
-    fn measures(&self) -> bool {
-        self.measures
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
@@ -74,10 +72,6 @@ impl Task for Plugin {
                 ))
             }
         }
-    }
-
-    fn code(&self) -> Code {
-        Code(self.instance.code())
     }
 }
 

@@ -5,7 +5,7 @@
 //! | `keys`, `settings`, `program` | from a section to settings; which file the program is |
 //! | `crossing`, `frames` | what crosses between the task and its relay, and between the relay and the program |
 //! | `relay`, `exchange`, `pace` | the thread that moves them, how, and when it looks |
-//! | `relays` | all of these threads: which follows which, and whose program is late |
+//! | `relays` | all of these threads: which follows which |
 //! | `child`, `lines`, `throttle` | the program: started, restarted and ended; what it prints; its share of a CPU |
 //! | `tardiness` | ticks that it did not answer in time, and when they are too many |
 //!
@@ -27,7 +27,6 @@ mod tardiness;
 mod throttle;
 
 pub(super) use keys::kind;
-pub(crate) use relays::Relays;
 
 use crate::channels::InputSource;
 use crate::config::BuildError;
@@ -37,6 +36,7 @@ use crate::task::{Column, Input, Quality, Task, Tick, TickError};
 use crate::time::{Clock, Instant};
 use crossing::{AnswerCounts, CoolEnds, HotEnds, crossing, taken};
 use relay::Relay;
+use relays::Relays;
 use settings::ProgramSettings;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
@@ -107,8 +107,12 @@ fn start(site: &Site, settings: ProgramSettings, inputs: Vec<Input>, shadow: boo
     }
     let values = settings.values.len();
     let (hot, cool): (HotEnds, CoolEnds) = crossing(settings.period, inputs.len(), values);
-    let over = Relay::start(&site.common::<Relays>(), settings, cool).map_err(refused)?;
-    Ok(Process::new(columns, inputs, hot, values, over).into())
+    let (task, shared) = (settings.task.clone(), hot.shared.clone());
+    let (over, alive) = Relay::start(&site.common::<Relays>(), settings, cool).map_err(refused)?;
+    let built = Built::from(Process::new(columns, inputs, hot, values, over));
+    Ok(built
+        .troubled_by(move || alive.upgrade()?.trouble(&task))
+        .leaving(move || shared.stop.store(true, Ordering::Relaxed)))
 }
 
 impl Process {
@@ -190,10 +194,6 @@ impl Task for Process {
     }
 
     fn ended(&mut self) {
-        self.ends.shared.stop.store(true, Ordering::Relaxed);
-    }
-
-    fn leaves(&mut self) {
         self.ends.shared.stop.store(true, Ordering::Relaxed);
     }
 }

@@ -91,17 +91,22 @@ impl Reported {
 }
 
 impl Relay {
-    /// Starts the thread, and the program unless another one of the same task is to end first. What is returned is disconnected when the thread has
-    /// ended, and its program with it.
+    /// Starts the thread, and the program unless another one of the same task is to end first. What is returned is disconnected, and gone, when the
+    /// thread has ended, and its program with it.
     ///
     /// # Errors
     /// Why the program, or the thread, could not be started.
-    pub(super) fn start(relays: &Relays, settings: ProgramSettings, ends: CoolEnds) -> Result<Receiver<()>, String> {
+    pub(super) fn start(
+        relays: &Relays,
+        settings: ProgramSettings,
+        ends: CoolEnds,
+    ) -> Result<(Receiver<()>, Weak<Alive>), String> {
         // Also of one that has to wait for another: what is wrong with it is not to be found when that one has ended.
         program::find(&settings, &program::environment(&settings))?;
         let (over, is_over) = channel();
         let (began, has_begun) = channel();
         let (alive, before) = relays.join(&settings.task);
+        let seen = Arc::downgrade(&alive);
         let clock = KernelClock::monotonic();
         let body = move || {
             let mut relay = Self::new(settings, ends, clock, alive.clone());
@@ -119,7 +124,7 @@ impl Relay {
             .map_err(|error| format!("cannot start the thread to the program: {error}"))?;
         // Without an answer it has panicked, which is reported elsewhere.
         has_begun.recv().unwrap_or(Ok(()))?;
-        Ok(is_over)
+        Ok((is_over, seen))
     }
 
     fn new(settings: ProgramSettings, ends: CoolEnds, clock: KernelClock, alive: Arc<Alive>) -> Self {

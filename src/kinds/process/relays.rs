@@ -1,4 +1,4 @@
-//! The relays that a daemon has: which of them belong to one task, so that one follows another, and whose programs are late. A lock is held
+//! The relays that a daemon has: which of them belong to one task, so that one follows another. A lock is held
 //! while the list is gone through, never longer; hot threads know nothing of it.
 
 use crate::channels::Latest;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The relays of a daemon, with the names of their tasks: one that follows another waits until that one's program has ended.
 #[derive(Debug, Default)]
-pub(crate) struct Relays(Mutex<Vec<(String, Weak<Alive>)>>);
+pub(super) struct Relays(Mutex<Vec<(String, Weak<Alive>)>>);
 
 /// There while a relay runs, and its program.
 #[derive(Debug, Default)]
@@ -15,23 +15,20 @@ pub(super) struct Alive {
     pub(super) unanswered: Latest<2>,
 }
 
-impl Relays {
-    /// Programs that answer too few of their ticks in time: a clause for each, without a full stop.
-    pub(crate) fn troubles(&self) -> Vec<String> {
-        // Held by others only while they go through the list.
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let clause = |(name, alive): &(String, Weak<Alive>)| {
-            let alive = alive.upgrade()?;
-            let [unanswered, all] = alive.unanswered.read();
-            (unanswered > 0).then(|| {
-                format!(
-                    "the program of task {name} left {unanswered} of {all} ticks without an answer in time in the last 10 s"
-                )
-            })
+impl Alive {
+    /// That the program answers too few of its ticks in time: a clause, without a full stop.
+    pub(super) fn trouble(&self, task: &str) -> Option<String> {
+        let [unanswered, all] = self.unanswered.read();
+        let clause = || {
+            format!(
+                "the program of task {task} left {unanswered} of {all} ticks without an answer in time in the last 10 s"
+            )
         };
-        all.iter().filter_map(clause).collect()
+        (unanswered > 0).then(clause)
     }
+}
 
+impl Relays {
     /// Adds a relay of this task; the others of it come back.
     pub(super) fn join(&self, task: &str) -> (Arc<Alive>, Vec<Weak<Alive>>) {
         let alive = Arc::new(Alive::default());

@@ -5,7 +5,7 @@ use super::shape::{Course, Points, Shape, Wave};
 use super::{Profile, columns};
 use crate::config::{Blueprint, BuildError, Key, Kind, Preview, Rule, Section, Value, words};
 use crate::pacing::Rate;
-use crate::site::Site;
+use crate::site::{Built, Site};
 use crate::time::Span;
 
 #[derive(Clone, Copy)]
@@ -162,7 +162,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
             Ok(Course { shape: Shape::Points { points, interpolates }, round })
         };
         let (look, looked) = (course.clone(), preview(&unit));
-        let build = move |_: &mut Site| Ok(Profile::new(course()?, rate, unit).into());
+        let build = move |_: &mut Site| Ok(Built::from(Profile::new(course()?, rate, unit)).measures_nothing());
         return Some(
             Blueprint::new(build).looking(move |_| look().map(|_| looked)).computing().reading(FILE.name, source),
         );
@@ -170,7 +170,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let course = course(section, form, ends?)?;
     let (rate, unit) = (section.task_rate()?, unit?);
     let preview = preview(&unit);
-    let build = move |_: &mut Site| Ok(Profile::new(course, rate, unit).into());
+    let build = move |_: &mut Site| Ok(Built::from(Profile::new(course, rate, unit)).measures_nothing());
     Some(Blueprint::new(build).looking(move |_| Ok(preview)).computing())
 }
 

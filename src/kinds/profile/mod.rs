@@ -35,10 +35,6 @@ impl Task for Profile {
         columns(&self.unit)
     }
 
-    fn measures(&self) -> bool {
-        false
-    }
-
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let first = *self.first.get_or_insert(tick.n.saturating_sub(tick.skipped));
         values[0] = self.course.at(self.rate.offset(tick.n.saturating_sub(first)));

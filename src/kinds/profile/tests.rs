@@ -69,7 +69,6 @@ fn waves_are_exact_however_long_they_last() {
 fn time_is_that_of_the_releases() {
     let ramp = Shape::Ramp { from: 0.0, to: 1_001.0, duration: Span::from_seconds(1_001) };
     let mut profile = Profile::new(course(ramp), rate(30_000, 1_001), "m".into());
-    assert!(!profile.measures());
     let mut run = |n: u64, skipped: u64| {
         let (zero, at) = (Span::ZERO, Instant::from_nanos(i128::from(n) * 77));
         let tick = Tick { n, release: at, started: at, lateness: zero, skipped, credit: zero, period: zero };

@@ -37,7 +37,6 @@ const USUAL: f64 = 1_000.0;
 pub(super) struct Buffered {
     channels: Vec<Column>,
     device: Reconnecting<Buffer>,
-    shape: Shape,
     totals: Totals,
     stalled: Stalled,
 }
@@ -56,7 +55,7 @@ struct Totals {
 
 impl Buffered {
     pub(super) fn open(
-        site: &Site,
+        site: &mut Site,
         wanted: ByName,
         mut settings: BufferSettings,
         missing: Missing,
@@ -102,11 +101,16 @@ impl Buffered {
         let size = size_of::<i64>() + count * size_of::<f64>();
         #[expect(clippy::cast_precision_loss, reason = "samples are some bytes long")]
         let bytes_per_second = frequency * size as f64;
-        let shape =
-            Shape { format: Format::Samples(channels.clone()), largest: length.min(LARGEST) * size, bytes_per_second };
+        let (format, largest) = (Format::Samples(channels.clone()), length.min(LARGEST) * size);
+        let blocks = site.stream(Shape { format, largest, bytes_per_second }).map(|blocks| {
+            // Ones, so that every page is touched here.
+            let mut block = vec![1; largest];
+            block.clear();
+            (blocks, block)
+        });
         let sums = vec![0.0; count].into();
-        let totals = Totals { sums, ..Totals::default() };
-        Ok(Self { channels, device, shape, totals, stalled: Stalled::default() })
+        let totals = Totals { sums, blocks, ..Totals::default() };
+        Ok(Self { channels, device, totals, stalled: Stalled::default() })
     }
 }
 
@@ -175,17 +179,6 @@ fn with_counts(channels: &[Column]) -> Vec<Column> {
 impl Task for Buffered {
     fn columns(&self) -> Vec<Column> {
         with_counts(&self.channels)
-    }
-
-    fn stream(&self) -> Option<Shape> {
-        Some(self.shape.clone())
-    }
-
-    fn connect(&mut self, blocks: BlockSender) {
-        // Ones, so that every page is touched here.
-        let mut block = vec![1; self.shape.largest];
-        block.clear();
-        self.totals.blocks = Some((blocks, block));
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {

@@ -7,7 +7,7 @@ use crate::config::{BuildError, Preview};
 use crate::site::{Built, Label, Site};
 
 /// Opens a sensor and reads it once. `task` names its task in the log.
-pub(super) fn open(site: &Site, settings: SensorSettings, task: &str) -> Result<Built, BuildError> {
+pub(super) fn open(site: &mut Site, settings: SensorSettings, task: &str) -> Result<Built, BuildError> {
     let label = Label::new(settings.device(), task);
     Ok(match settings.source {
         Source::Buffer(wanted, buffer) => Buffered::open(site, wanted, buffer, settings.missing, label)?.into(),

@@ -27,13 +27,9 @@ pub(super) struct FrameReader {
 }
 
 impl FrameReader {
-    pub(super) fn new(take: FrameChoice) -> Self {
-        Self { take, count: Count::default(), blocks: None }
-    }
-
-    /// From now on frames go there as well.
-    pub(super) fn connect(&mut self, blocks: BlockSender) {
-        self.blocks = Some(blocks);
+    /// `blocks`: where the frames go.
+    pub(super) fn new(take: FrameChoice, blocks: Option<BlockSender>) -> Self {
+        Self { take, count: Count::default(), blocks }
     }
 
     /// Frames that the driver delivered so far.

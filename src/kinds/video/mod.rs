@@ -20,7 +20,7 @@ pub(super) use keys::kind;
 pub(super) use list::list;
 pub use modes::{cameras, modes};
 
-use crate::channels::{BlockSender, Format, ImageFormat, Shape};
+use crate::channels::{Format, ImageFormat, Shape};
 use crate::config::{BuildError, Preview};
 use crate::kinds::device::{First, Reconnecting, Stalled, preview};
 use crate::site::{Label, Site};
@@ -38,7 +38,6 @@ use std::mem;
 pub(crate) struct Video {
     camera: Reconnecting<Opened>,
     frames: FrameReader,
-    expected: Expected,
     stalled: Stalled,
     patience: Span,
 }
@@ -48,7 +47,7 @@ const STALLED: TickError = TickError::new("the camera is open and delivers no fr
 impl Video {
     /// Finds the camera, sets it up and starts its stream, now and whenever it has been lost. `task` names the task in
     /// the log.
-    pub(crate) fn open(site: &Site, settings: VideoSettings, task: &str) -> Result<Self, BuildError> {
+    pub(crate) fn open(site: &mut Site, settings: VideoSettings, task: &str) -> Result<Self, BuildError> {
         let label = Label::new(format!("camera {}", settings.device), task);
         let (take, missing, usual) = (settings.take, settings.missing, usual(&settings));
         let mut opener = Opener { settings, label: label.clone(), warned: String::new(), rate_compared: false };
@@ -68,7 +67,8 @@ impl Video {
         let camera = Reconnecting::new(site, label, first, move || opener.open(Some(&expected)))?;
         let interval = expected.rate.map_or(0.0, |(frames, seconds)| f64::from(seconds) / f64::from(frames) * 1e9);
         let (stalled, patience) = (Stalled::default(), Stalled::patience(interval));
-        Ok(Self { camera, frames: FrameReader::new(take), expected, stalled, patience })
+        let frames = FrameReader::new(take, site.stream(expected.shape()));
+        Ok(Self { camera, frames, stalled, patience })
     }
 }
 
@@ -86,7 +86,7 @@ fn look(site: &Site, settings: VideoSettings, task: &str) -> Result<Preview, Bui
     }
     let expected = looked.as_ref().ok().and_then(|(_, expected)| *expected).unwrap_or(usual);
     let preview = preview(site, &label, missing, looked.map(|(sight, _)| sight))?;
-    let columns = Some(FrameReader::new(take).columns());
+    let columns = Some(FrameReader::new(take, None).columns());
     Ok(Preview { columns, stream: Some(expected.shape()), ..preview })
 }
 
@@ -112,14 +112,6 @@ impl Expected {
 impl Task for Video {
     fn columns(&self) -> Vec<Column> {
         self.frames.columns()
-    }
-
-    fn stream(&self) -> Option<Shape> {
-        Some(self.expected.shape())
-    }
-
-    fn connect(&mut self, blocks: BlockSender) {
-        self.frames.connect(blocks);
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
@@ -160,24 +152,25 @@ mod tests {
     #[test]
     fn what_is_no_camera_is_refused_and_waited_for_if_asked() {
         let refused =
-            Video::open(&Site::default(), settings("/nonexistent", Missing::Refuse), "eye").unwrap_err().message;
+            Video::open(&mut Site::default(), settings("/nonexistent", Missing::Refuse), "eye").unwrap_err().message;
         assert!(refused.starts_with("cannot open /nonexistent: No such file or directory (os error 2); "), "{refused}");
 
-        let mut video = Video::open(&Site::default(), settings("/nonexistent", Missing::Wait), "eye").unwrap();
+        let mut site = Site::default();
+        let mut video = Video::open(&mut site, settings("/nonexistent", Missing::Wait), "eye").unwrap();
         let (zero, at) = (Span::ZERO, Instant::ZERO);
         let tick = Tick { n: 0, release: at, started: at, lateness: zero, skipped: 0, credit: zero, period: zero };
         let mut values = [f64::NAN; 6];
         let gone = video.tick(&tick, &mut values).unwrap_err();
         assert_eq!(gone.to_string(), "the device is not available; trying to open it");
         // What it will deliver is known already.
-        let shape = video.stream().unwrap();
+        let shape = site.take_stream().unwrap().shape;
         let image = ImageFormat { width: 640, height: 480, stride: 1_280, four_cc: *b"YUYV" };
         assert_eq!((shape.format, shape.largest), (Format::Image(image), 614_400));
         assert_eq!(shape.bytes_per_second, 614_400.0 * 30.0);
         if cannot_be_emulated(NO_IOCTL) {
             return;
         }
-        let refused = Video::open(&Site::default(), settings("/dev/null", Missing::Refuse), "eye").unwrap_err();
+        let refused = Video::open(&mut Site::default(), settings("/dev/null", Missing::Refuse), "eye").unwrap_err();
         assert_eq!(refused, BuildError { key: "device", message: "/dev/null is no video device".into() });
     }
 }

@@ -8,6 +8,7 @@ use crate::channels::TickSink;
 use crate::pacing::{Prepared, RestPlan};
 use crate::sys::cache::warm_code;
 use crate::time::{Clock, Instant, Span, Wake};
+use std::ptr;
 
 /// How long it spins without looking whether it is asked for something.
 const LONGEST_SPIN: Span = Span::from_micros(100);
@@ -54,6 +55,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             // Only the end of the run is waited for, which may be noticed late.
             None => RestPlan { sleep_until: Some(release), spin: false },
         };
+        let code = prepared.as_ref().map_or(0, |prepared| slot(&mut self.set.slots, prepared.due.task).code);
         *ready = prepared.map(|Prepared { due, until }| self.make_ready(due, until));
         let mut ended = now;
         if let Some(asked) = plan.sleep_until {
@@ -75,7 +77,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             self.oversleep = Some(ended - asked);
             self.sleeps.learn(asked, ended);
         }
-        self.warm(ready.as_ref());
+        self.warm(ready.as_ref(), code);
         if plan.spin && ended < release {
             self.sink.warm();
             ended = self.spin_until(release);
@@ -99,13 +101,12 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         }
     }
 
-    /// Loads what the tick and its end touch into the processor's caches, from which a sleep may have displaced it.
-    fn warm(&mut self, ready: Option<&Ready>) {
+    /// Loads what the tick and its end touch into the processor's caches, from which a sleep may have displaced it. `code`: where that of the tick is.
+    fn warm(&self, ready: Option<&Ready>, code: usize) {
         let Some(Ready { due, .. }) = ready else { return };
-        let set = &mut *self.set;
-        set.warm_kept(due.task);
-        set.warm_reached(due.task);
-        warm_code(slot(&mut set.slots, due.task).task.code().0);
+        self.set.warm_kept(due.task);
+        self.set.warm_reached(due.task);
+        warm_code(ptr::without_provenance(code));
         warm_code(Self::tick as *const ());
         self.control.prepares(due.n);
     }

@@ -15,7 +15,7 @@ const NOT_TRIED: [(&str, &str); 13] = [
     ("src/daemon/main/requests.rs", "one flag for each request; main looks again whatever it misses"),
     ("src/daemon/outputs/spare_threads.rs", "a count of idle threads, beside a channel"),
     ("src/daemon/main/status_socket.rs", "a flag that ends a thread"),
-    ("src/kinds/alarm/mod.rs", "a fence after the count of references, which is the standard library's"),
+    ("src/channels/alarm.rs", "a fence after the count of references, which is the standard library's"),
     ("src/site/target.rs", "a count of users, under a lock where they are added"),
     ("src/kinds/output/held.rs", "a count of users, under a lock where they are added; a flag of one thread"),
     ("src/kinds/output/reopen.rs", "a count that main polls"),

@@ -70,8 +70,7 @@ impl<'a> Daemon<'a> {
             };
             Ok::<_, Failure>(Threads {
                 flight,
-                metrics: MetricsThread::spawn(output, feed, flies, common.of())
-                    .map_err(failed("the metrics thread"))?,
+                metrics: MetricsThread::spawn(output, feed, flies).map_err(failed("the metrics thread"))?,
                 recorder: RecorderThread::spawn(fed, common.of()).map_err(failed("the recorder thread"))?,
                 builder: Builder::spawn(
                     load,
@@ -83,7 +82,6 @@ impl<'a> Daemon<'a> {
                 )
                 .map_err(failed("the builder thread"))?,
                 guard,
-                relays: common.of(),
             })
         };
         let threads = thread::with_signals_blocked(spawn);

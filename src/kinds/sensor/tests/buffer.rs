@@ -1,7 +1,7 @@
 //! Buffers of IIO devices, on a made-up `/sys`.
 
 use super::*;
-use crate::channels::{BlockReceiver, Format, Queue, blocks};
+use crate::channels::{Format, Stream};
 use crate::sys::clock::KernelClock;
 use crate::time::Clock;
 use std::io::Write;
@@ -70,12 +70,6 @@ fn sample(voltage: u16, accel: i16, at: i64) -> Vec<u8> {
     bytes
 }
 
-fn connect(sensor: &mut dyn Task) -> BlockReceiver {
-    let (sender, receiver) = blocks(Queue::Fifo, &sensor.stream().unwrap());
-    sensor.connect(sender);
-    receiver
-}
-
 fn put(node: &Path, samples: &[Vec<u8>]) {
     let mut file = fs::OpenOptions::new().append(true).open(node).unwrap();
     file.write_all(&samples.concat()).unwrap();
@@ -112,11 +106,11 @@ fn a_buffer_is_set_up_and_switched_off_again() {
 #[test]
 fn every_sample_is_taken_once() {
     let (sys, _, node) = buffered_device(0);
-    let mut sensor = sys.open(from_the_buffer(|_| {})).unwrap();
-    let shape = sensor.stream().unwrap();
+    let (mut sensor, stream) = sys.open_recorded(from_the_buffer(|_| {})).unwrap();
+    let Stream { shape, blocks } = stream.unwrap();
     let Format::Samples(channels) = &shape.format else { panic!("{shape:?}") };
     assert_eq!((channels.len(), shape.largest, shape.bytes_per_second), (2, 8 * 24, 2_400.0));
-    let mut receiver = connect(&mut *sensor);
+    let mut receiver = blocks.unwrap();
 
     let (values, done) = tick_at(&mut *sensor, Instant::ZERO);
     assert!(done.is_ok() && values[0].is_nan() && values[2..] == [0.0, 0.0, 0.0], "{values:?}");
@@ -159,10 +153,10 @@ fn a_buffer_that_was_full_before_the_first_tick_counts_for_nothing() {
 #[test]
 fn blocks_are_of_4096_samples_at_the_most() {
     let (sys, _, node) = buffered_device(0);
-    let mut sensor = sys.open(from_the_buffer(|buffer| buffer.length = 10_000)).unwrap();
-    let shape = sensor.stream().unwrap();
+    let (mut sensor, stream) = sys.open_recorded(from_the_buffer(|buffer| buffer.length = 10_000)).unwrap();
+    let Stream { shape, blocks } = stream.unwrap();
     assert_eq!(shape.largest, 4_096 * 24);
-    let mut receiver = connect(&mut *sensor);
+    let mut receiver = blocks.unwrap();
     tick_at(&mut *sensor, Instant::ZERO).1.unwrap();
     put(&node, &(0..9_000).map(|index| sample(5, -2, index * 10_000_000)).collect::<Vec<_>>());
     let (values, _) = tick_at(&mut *sensor, Instant::ZERO);
@@ -241,8 +235,8 @@ fn samples_without_a_time_are_dated_by_the_period() {
     for what in ["en", "index", "type"] {
         fs::remove_file(folder.join(format!("scan_elements/in_timestamp_{what}"))).unwrap();
     }
-    let mut sensor = sys.open(from_the_buffer(|_| {})).unwrap();
-    let mut receiver = connect(&mut *sensor);
+    let (mut sensor, stream) = sys.open_recorded(from_the_buffer(|_| {})).unwrap();
+    let mut receiver = stream.unwrap().blocks.unwrap();
     let mut read = |count: usize| {
         put(&node, &vec![sample(5, -2, 0)[..4].to_vec(); count]);
         let (values, done) = tick_at(&mut *sensor, Instant::ZERO);
@@ -270,8 +264,8 @@ fn the_frequency_of_a_channel_is_known_without_naming_it() {
     fs::remove_file(sys.root().join("bus/iio/devices/trigger0/sampling_frequency")).unwrap();
     fs::write(folder.join("in_accel_sampling_frequency"), "125\n").unwrap();
     let settings = from_the_buffer(|buffer| (buffer.channels, buffer.sampling_frequency) = (Vec::new(), None));
-    let sensor = sys.open(settings).unwrap();
-    assert_eq!(sensor.stream().unwrap().bytes_per_second, 125.0 * 32.0);
+    let (_sensor, stream) = sys.open_recorded(settings).unwrap();
+    assert_eq!(stream.unwrap().shape.bytes_per_second, 125.0 * 32.0);
 }
 
 #[test]

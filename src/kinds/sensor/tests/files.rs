@@ -6,7 +6,7 @@ use super::*;
 use crate::task::Column;
 
 fn open(settings: SensorSettings, task: &str) -> Result<Box<dyn Task>, BuildError> {
-    open_here(&Site::default(), settings, task).map(|built| built.task)
+    open_here(&mut Site::default(), settings, task).map(|built| built.task)
 }
 
 fn at(path: impl AsRef<Path>, line: LineSelector, field: usize) -> SensorSettings {

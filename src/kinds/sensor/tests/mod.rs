@@ -8,7 +8,7 @@ use super::locator::{FieldSelector, LineSelector, ValueLocator};
 use super::open::{look, open};
 use super::settings::ValueSettings;
 use super::*;
-use crate::channels::Shape;
+use crate::channels::{Queue, Shape, Stream};
 use crate::config::BuildError;
 use crate::kinds::device::Missing;
 use crate::site::{Roots, Site};
@@ -79,18 +79,24 @@ impl Sys {
 
     /// Looks first: that changes nothing, and finds what opening finds.
     fn open(&self, settings: SensorSettings) -> Result<Box<dyn Task>, BuildError> {
+        self.open_recorded(settings).map(|(task, _)| task)
+    }
+
+    /// The same with its blocks.
+    fn open_recorded(&self, settings: SensorSettings) -> Result<(Box<dyn Task>, Option<Stream>), BuildError> {
         let dev = self.root().join("dev");
         let sys = self.root().to_owned();
         let before = self.content();
-        let site = Site::under(Roots { sys, dev, ..Roots::default() });
+        let mut site = Site::under(Roots { sys, dev, ..Roots::default() });
         let looked = look(&site, settings.clone(), "test");
         assert_eq!(self.content(), before);
-        let opened = open(&site, settings, "test").map(|built| built.task);
+        site.records(Some((Queue::Fifo, |_| true)));
+        let opened = open(&mut site, settings, "test").map(|built| (built.task, site.take_stream()));
         match (&looked, &opened) {
-            (Ok(preview), Ok(task)) => {
+            (Ok(preview), Ok((task, stream))) => {
                 assert_eq!(preview.columns, Some(task.columns()));
-                let format = |shape: Option<Shape>| shape.map(|shape| shape.format);
-                assert_eq!(format(preview.stream.clone()), format(task.stream()));
+                let format = |shape: &Shape| shape.format.clone();
+                assert_eq!(preview.stream.as_ref().map(format), stream.as_ref().map(|stream| format(&stream.shape)));
             }
             (Err(looked), opened) => assert_eq!(opened.as_ref().err(), Some(looked)),
             (Ok(preview), Err(error)) => assert!(!preview.unknown.is_empty(), "{error}"),

@@ -95,9 +95,7 @@ fn connected(take: FrameChoice) -> (FrameReader, BlockReceiver) {
     let image = ImageFormat { width: 2, height: 2, stride: 2, four_cc: *b"GREY" };
     let shape = Shape { format: Format::Image(image), largest: 4, bytes_per_second: 4_096.0 };
     let (sender, receiver) = blocks(Queue::Fifo, &shape);
-    let mut frames = FrameReader::new(take);
-    frames.connect(sender);
-    (frames, receiver)
+    (FrameReader::new(take, Some(sender)), receiver)
 }
 
 /// Tick, index and first byte of every block there is.
@@ -143,7 +141,7 @@ fn a_damaged_frame_is_counted_and_not_handed_on() {
 
 #[test]
 fn a_tick_takes_no_more_than_there_are_buffers() {
-    let mut frames = FrameReader::new(FrameChoice::Latest);
+    let mut frames = FrameReader::new(FrameChoice::Latest, None);
     let mut camera = Scripted::new(&(0..100).map(Has).collect::<Vec<_>>());
     assert_eq!(tick(&mut frames, &mut camera, 3).unwrap()[0], 4.0);
     assert_eq!(camera.steps.len(), 96);

@@ -1,0 +1,89 @@
+//! The alarms of the tasks that run, as the metrics thread watches them. Time is an argument; nothing waits for a tick.
+
+use crate::channels::alarm::{Alarm, AlarmChange, Level, Severity, Shown};
+use crate::time::Instant;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// How an alarm is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AlarmState {
+    /// Its task.
+    pub(crate) task: String,
+    pub(crate) severity: Severity,
+    pub(crate) level: Level,
+    /// At its latest tick; NaN: there was no good value.
+    pub(crate) value: f64,
+    /// Its level lasts only because it is latched.
+    pub(crate) is_latched: bool,
+    /// When it was first seen to be active; `None`: it is not.
+    pub(crate) since: Option<Instant>,
+}
+
+/// An alarm, and when it was first seen to be active.
+#[derive(Debug)]
+struct Watched {
+    alarm: Arc<Alarm>,
+    since: Option<Instant>,
+}
+
+impl Watched {
+    /// What it shows; `None`: it has not ticked.
+    fn look(&mut self, now: Instant) -> Option<Shown> {
+        let shown = self.alarm.shown();
+        let is_active = shown.is_some_and(|shown| shown.level != Level::Normal);
+        self.since = is_active.then(|| self.since.unwrap_or(now));
+        shown
+    }
+}
+
+/// Those of the tasks that run, and of those that have ended and whose last changes are still to be told.
+#[derive(Debug, Default)]
+pub(crate) struct Alarms(Vec<Watched>);
+
+impl Alarms {
+    /// That of a task that begins; one that goes on from another may have the same.
+    pub(crate) fn add(&mut self, alarm: Arc<Alarm>) {
+        if !self.0.iter().any(|watched| Arc::ptr_eq(&watched.alarm, &alarm)) {
+            self.0.push(Watched { alarm, since: None });
+        }
+    }
+
+    /// Hands `told` each change of each alarm since this was last called, and how many were lost for want of room; without a change only where
+    /// some were. Alarms that a reload has ended end here: those of a run that ends are not looked at any more. Waits for no tick.
+    pub(crate) fn take_changes(&mut self, now: Instant, mut told: impl FnMut(&Alarm, Option<AlarmChange>, u64)) {
+        self.0.retain_mut(|watched| {
+            let alarm = &watched.alarm;
+            let is_over = alarm.is_over();
+            let (changes, lost) = alarm.take();
+            if lost > 0 {
+                told(alarm, None, lost);
+            }
+            for change in changes {
+                if change.is == Level::Normal {
+                    watched.since = None;
+                }
+                told(alarm, Some(change), 0);
+            }
+            if is_over && let Some(end) = alarm.end() {
+                told(alarm, Some(end), 0);
+            }
+            watched.look(now);
+            !is_over
+        });
+    }
+
+    /// How all alarms are whose tasks have ticked, by the names of these; `None`: there are none.
+    pub(crate) fn states(&mut self, now: Instant) -> Option<Vec<AlarmState>> {
+        // Of a task that a reload restarts there are two for a moment: the newer one is meant once it ticks.
+        let mut names = BTreeSet::new();
+        let state = |watched: &mut Watched| {
+            let Shown { level, severity, is_latched, value, .. } = watched.look(now)?;
+            let (task, since) = (watched.alarm.task.clone(), watched.since);
+            names.insert(task.clone()).then_some(AlarmState { task, severity, level, value, is_latched, since })
+        };
+        let mut states: Vec<_> = self.0.iter_mut().rev().filter_map(state).collect();
+        states.sort_unstable_by(|a, b| a.task.cmp(&b.task));
+        (!self.0.is_empty()).then_some(states)
+    }
+}
