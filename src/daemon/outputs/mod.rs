@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `guard_thread`, `guard_look` | sees which tasks of outputs have stopped ticking, and has their safe values written |
 //! | `guard_grant` | the real-time priority of these threads |
-//! | `safe_writers`, `spare_threads` | the threads that write, of which one is always free |
+//! | `safe_writers` | the threads that write, of which one is always free |
 //! | `safe_orders` | what others ask of the guard |
 //! | `held_output` | what the summary says of an output that the guard holds |
 //! | `safe_plan`, `plan_file` | what is to be written should this process not come to it |
@@ -26,4 +26,3 @@ mod readback_thread;
 mod safe_orders;
 pub(super) mod safe_plan;
 mod safe_writers;
-mod spare_threads;

@@ -5,7 +5,7 @@
 //! thread without such outputs.
 
 use super::readback_record::{News, Record};
-use super::spare_threads::SpareThreads;
+use crate::io::SpareThreads;
 use crate::log::Message;
 use crate::safety::{Guard, ReadBack, Reading};
 use crate::snapshot::ReadbackSummary;

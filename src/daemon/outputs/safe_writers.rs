@@ -2,7 +2,7 @@
 //! the guard thread, which makes them, and follow where that rises.
 
 use super::guard_grant::GuardGrant;
-use super::spare_threads::SpareThreads;
+use crate::io::SpareThreads;
 use crate::safety::{Guard, MadeSafe};
 use std::sync::Arc;
 

@@ -80,7 +80,7 @@ impl<J: Send + 'static, D: Send + 'static> SpareThreads<J, D> {
     }
 
     /// Makes a further thread if none is left that could take a job.
-    pub(super) fn keep_up(&mut self) {
+    pub(crate) fn keep_up(&mut self) {
         if self.idle.load(Ordering::SeqCst) == 0 {
             self.make();
         }
