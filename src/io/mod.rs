@@ -2,8 +2,11 @@
 //!
 //! | file | what it holds |
 //! | --- | --- |
-//! | `pool` | threads for work that may hang, of which one is always free |
+//! | `pool` | threads for work that may hang |
+//! | `queue` | work of theirs that has an order |
 
 mod pool;
+mod queue;
 
-pub(crate) use pool::SpareThreads;
+pub(crate) use pool::Pool;
+pub(crate) use queue::Queue;

@@ -20,6 +20,7 @@ use crate::daemon::metrics::metrics_thread::Feed;
 use crate::daemon::outputs::guard_thread::GuardThread;
 use crate::daemon::outputs::plan_file::PlanFile;
 use crate::daemon::plan::{self, TaskTerms};
+use crate::io::Pool;
 use crate::kinds::output::Targets;
 use crate::log::Message;
 use crate::recording::Recordings;
@@ -336,8 +337,7 @@ impl BuilderLoop {
 
     /// Has a set write what it begins with; one whose device refuses that is closed.
     fn write(&self, mut wanted: Prepared) -> Result<Prepared, Failure> {
-        let written = wanted.write();
-        match written {
+        match wanted.write(&self.site.common::<Pool>()) {
             Ok(()) => {
                 self.owed.finish_takeovers();
                 spare_descriptors::report();

@@ -7,10 +7,11 @@ use crate::config::{BuildError, Origin, Problems, WorkerConfig};
 use crate::daemon::failure::Failure;
 use crate::daemon::metrics::metrics_thread::{Feed, NewTask};
 use crate::daemon::plan;
+use crate::io::{Pool, Queue};
 use crate::recording::TaskOutput;
 use crate::site::Beginning;
 use crate::sys::thread::helper;
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use crossbeam_channel::{RecvTimeoutError, unbounded};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -49,28 +50,36 @@ impl Prepared {
     }
 
     /// The second step: writes that, one after the other. One that does not return holds up the end, but not for long those behind it, which another
-    /// thread makes then. May block.
+    /// thread of the pool makes then. May block.
     ///
     /// # Errors
     /// What a device refused; what comes after it is not written.
-    pub(crate) fn write(&mut self) -> Result<(), Failure> {
-        let ((give, waiting), (report, ended)) = (unbounded(), unbounded());
-        for beginning in self.beginnings.drain(..) {
-            let _ = give.send(beginning);
+    pub(crate) fn write(&mut self, pool: &Pool) -> Result<(), Failure> {
+        let (queue, (report, ended)) = (Queue::default(), unbounded());
+        for (section, beginning) in self.beginnings.drain(..) {
+            let (rest, report) = (queue.clone(), report.clone());
+            queue.add(move || {
+                let refused = |error: BuildError| Failure::Config(Problems::at(&section, error.key, error.message));
+                let panicked = |text| Failure::System("writing what an output begins with", io::Error::other(text));
+                let made = helper::caught(|| beginning.write());
+                let made = made.map_err(panicked).and_then(|made| made.map_err(refused));
+                if made.is_err() {
+                    rest.clear();
+                }
+                let _ = report.send(made);
+            });
         }
-        drop(give);
-        if !has_made(&waiting, &report) {
-            make(&waiting, &report);
+        drop(report);
+        // Where there is no thread, they wait for the one that there is.
+        if queue.work_on(pool, true).is_err() {
+            queue.work();
         }
-        let (mut spare, mut done) = (Some(report), Ok(()));
+        let mut done = Ok(());
         loop {
-            spare = spare.filter(|_| !waiting.is_empty());
-            match (ended.recv_timeout(HOLDS_UP_FOR), &spare) {
-                (Ok(result), _) => done = done.and(result),
-                (Err(RecvTimeoutError::Disconnected), _) => return done,
-                // Where there is no thread, they wait for the one that there is.
-                (Err(RecvTimeoutError::Timeout), Some(report)) => _ = has_made(&waiting, report),
-                (Err(RecvTimeoutError::Timeout), None) => {}
+            match ended.recv_timeout(HOLDS_UP_FOR) {
+                Ok(result) => done = done.and(result),
+                Err(RecvTimeoutError::Disconnected) => return done,
+                Err(RecvTimeoutError::Timeout) => _ = queue.work_on(pool, false),
             }
         }
     }
@@ -91,23 +100,4 @@ impl Prepared {
             })
             .collect()
     }
-}
-
-/// Makes what waits, until nothing does or one was refused.
-fn make(waiting: &Receiver<(Origin, Beginning)>, report: &Sender<Result<(), Failure>>) {
-    while let Ok((section, beginning)) = waiting.try_recv() {
-        let refused = |error: BuildError| Failure::Config(Problems::at(&section, error.key, error.message));
-        let panicked = |text| Failure::System("writing what an output begins with", io::Error::other(text));
-        let made = helper::caught(|| beginning.write()).map_err(panicked).and_then(|made| made.map_err(refused));
-        if made.is_err() {
-            waiting.try_iter().for_each(drop);
-        }
-        let _ = report.send(made);
-    }
-}
-
-/// Has another thread do that. Whether there is one.
-fn has_made(waiting: &Receiver<(Origin, Beginning)>, report: &Sender<Result<(), Failure>>) -> bool {
-    let (waiting, report) = (waiting.clone(), report.clone());
-    helper::spawn("hertzd-begin", move || make(&waiting, &report)).is_ok()
 }

@@ -10,7 +10,8 @@ use super::guard_look::{AGAIN_EVERY, Look, Said};
 use super::held_output;
 use super::readback_thread::ReadbackThread;
 use super::safe_orders::{Ordered, SafeOrders};
-use super::safe_writers::{Wrote, safe_writers};
+use super::safe_writers::{SafeWriters, Wrote};
+use crate::io::Pool;
 use crate::log::Message;
 use crate::safety::{Guard, HeldFor, MadeSafe};
 use crate::snapshot::{GuardSummary, TaskSummary};
@@ -48,6 +49,11 @@ pub(crate) struct GuardThread {
 }
 
 impl GuardThread {
+    /// Not started yet. Targets are read back by threads of this pool.
+    pub(crate) fn with(pool: Arc<Pool>) -> Self {
+        Self { readbacks: Arc::new(ReadbackThread::with(pool)), ..Self::default() }
+    }
+
     /// Watches over these outputs as well.
     pub(crate) fn add(&self, opened: Vec<Weak<Guard>>) {
         let mut guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner);
@@ -186,7 +192,7 @@ impl GuardThread {
     fn run(&self) {
         let mut asked = 0; // which priority
         self.grant.promote_guard(&mut asked);
-        let mut writers = safe_writers(self.grant.clone());
+        let mut writers = SafeWriters::new(self.grant.clone());
         let clock = KernelClock::monotonic();
         let (mut looks, mut before): (BTreeMap<usize, Look>, Instant) = (BTreeMap::new(), clock.now());
         let (mut taken, mut known) = (0, Vec::new()); // orders; guards

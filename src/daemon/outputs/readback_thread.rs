@@ -1,22 +1,24 @@
 //! The readback thread: has targets of outputs read, each at its interval, and says what differs from what was written: all of it with
 //! `readback`, and always what decides whether it has any effect.
 //!
-//! It sleeps for up to 100 ms at a time. A read may block for as long as the device takes: others make them, of normal priority. There is no such
-//! thread without such outputs.
+//! It sleeps for up to 100 ms at a time. A read may block for as long as the device takes: threads of the pool make them, one after
+//! the other while none hangs. There is no such thread without such outputs.
 
 use super::readback_record::{News, Record};
-use crate::io::SpareThreads;
+use crate::io::{Pool, Queue};
 use crate::log::Message;
 use crate::safety::{Guard, ReadBack, Reading};
 use crate::snapshot::ReadbackSummary;
 use crate::sys::clock::KernelClock;
 use crate::sys::thread::helper;
 use crate::time::{Clock, Instant, Span};
+use crossbeam_channel::unbounded;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tracing::{error, info};
+use std::time::Duration;
+use tracing::{error, info, warn};
 
 /// How long it sleeps at most, to find outputs that are new, and at least.
 const AT_MOST: Span = Span::from_millis(100);
@@ -25,23 +27,13 @@ const AT_LEAST: Span = Span::from_millis(10);
 /// A read that takes longer is reported.
 const LONG: Span = Span::from_seconds(1);
 
-const LACKING: [&str; 2] = [
-    "no further thread can read outputs back",
-    "while devices hold up those that there are, no other output is read back",
-];
-
 /// The thread, if there is one, as main and the builder see it.
 #[derive(Debug, Default)]
 pub(crate) struct ReadbackThread {
     records: Mutex<BTreeMap<String, Record>>, // by task, of all that there have been
     running: AtomicBool,
     ends: AtomicBool,
-}
-
-/// One reading.
-struct Job {
-    task: String,
-    readback: Arc<dyn ReadBack>,
+    pool: Arc<Pool>,
 }
 
 /// When a target is read.
@@ -52,6 +44,11 @@ struct Due {
 }
 
 impl ReadbackThread {
+    /// Not started yet. Targets are read by threads of this pool.
+    pub(super) fn with(pool: Arc<Pool>) -> Self {
+        Self { pool, ..Self::default() }
+    }
+
     /// Makes the thread, if there is none yet. `guards` are those of the outputs that are open.
     ///
     /// # Errors
@@ -88,16 +85,13 @@ impl ReadbackThread {
     }
 
     fn run(&self, guards: impl Fn() -> Vec<Arc<Guard>>) {
-        let mut readers = SpareThreads::spawn("hertzd-reader", 1, LACKING, || {
-            Box::new(|Job { task, readback }: Job| {
-                let reading = readback.read();
-                (task, readback, reading)
-            })
-        });
+        let (readings, (read, returned)) = (Queue::default(), unbounded::<(String, Arc<dyn ReadBack>, Reading)>());
         let (clock, mut dues): (_, BTreeMap<usize, Due>) = (KernelClock::monotonic(), BTreeMap::new());
-        let mut rest = AT_LEAST;
+        let (mut rest, mut refused) = (AT_LEAST, false);
         loop {
-            let done = readers.wait(rest);
+            let first = returned.recv_timeout(Duration::from_nanos(rest.nanos().unsigned_abs()));
+            let done: Vec<_> = first.into_iter().chain(returned.try_iter()).collect();
+            let moves = !done.is_empty();
             let now = clock.now();
             if self.ends.load(Ordering::Relaxed) {
                 return;
@@ -136,13 +130,23 @@ impl ReadbackThread {
                     }
                     None if now >= due.next => {
                         (due.under_way, due.next) = (Some(now), now + readback.every());
-                        readers.give(Job { task: (*task).into(), readback: readback.clone() });
+                        let (task, readback, read) = ((*task).to_owned(), (*readback).clone(), read.clone());
+                        readings.add(move || {
+                            let reading = readback.read();
+                            let _ = read.send((task, readback, reading));
+                        });
                     }
                     _ => {}
                 }
                 rest = rest.min(due.next - now).max(AT_LEAST);
             }
-            readers.keep_up();
+            if let Err(reason) = readings.work_on(&self.pool, moves)
+                && !std::mem::replace(&mut refused, true)
+            {
+                warn!(
+                    "no further thread can read outputs back ({reason}): while devices hold up those that there are, no other output is read back"
+                );
+            }
         }
     }
 

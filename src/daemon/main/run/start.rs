@@ -55,7 +55,7 @@ impl<'a> Daemon<'a> {
         let spawn = || {
             let failed = |what| move |reason| Failure::System(what, reason);
             let (feed, fed) = tick_feed::feed();
-            let guard = Arc::new(GuardThread::default());
+            let guard = Arc::new(GuardThread::with(common.of()));
             crash_report::watch(guard.clone());
             let (flight, flies) =
                 FlightThread::spawn(options.flight.as_ref()).map_err(failed("the flight recorder's thread"))?;
