@@ -2,10 +2,11 @@
 //!
 //! They read the monotonic clock, and may block and allocate.
 
+use crate::io::Backoff;
 use crate::site::{Claim, Claimed, Claims, Label, OpenDevice, Refusal};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::{helper, with_signals_blocked};
-use crate::time::{Clock, Instant, Span};
+use crate::time::{Clock, Span};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -13,14 +14,6 @@ use tracing::{info, warn};
 
 /// How often all devices are polled.
 const POLL_EVERY: Span = Span::from_millis(25);
-
-/// The wait after the first attempt; after each further one it doubles, up to [`LONGEST_WAIT`].
-const FIRST_WAIT: Span = Span::from_millis(100);
-
-const LONGEST_WAIT: Span = Span::from_seconds(2);
-
-/// A device that is lost sooner than this after it was opened is not reopened at once, but after a wait that grows.
-const STEADY: Span = Span::from_seconds(10);
 
 /// The cool end of any device. [`is_lost`](Self::is_lost) is called every 25 ms, and must not block for long.
 pub(in crate::kinds) trait Reopen: Send {
@@ -40,10 +33,9 @@ pub(super) struct Reopening<D, F> {
     claims: Arc<Claims>,
     lost: rtrb::Consumer<Claimed<D>>,
     found: rtrb::Producer<Claimed<D>>,
-    missing: bool,           // it was not there at the start
-    awaited: Option<Claim>,  // another task is to hand it over
-    steady: Option<Instant>, // if it lasts until then, it counts as steady
-    wait: Span,              // after the next attempt that fails
+    missing: bool,          // it was not there at the start
+    awaited: Option<Claim>, // another task is to hand it over
+    backoff: Backoff,
     open: F,
 }
 
@@ -56,16 +48,15 @@ impl<D, F> Reopening<D, F> {
         awaited: Option<Claim>,
         open: F,
     ) -> Self {
-        Self { label, claims, lost, found, missing, awaited, steady: None, wait: FIRST_WAIT, open }
+        Self { label, claims, lost, found, missing, awaited, backoff: Backoff::default(), open }
     }
 
     /// Waits for the next attempt, for longer each time.
     fn rest(&mut self, clock: &KernelClock) {
-        let next = clock.now() + self.wait;
+        let next = clock.now() + self.backoff.take();
         while clock.now() < next && !self.found.is_abandoned() {
             pause(POLL_EVERY);
         }
-        self.wait = (self.wait + self.wait).min(LONGEST_WAIT);
     }
 }
 
@@ -93,10 +84,8 @@ impl<D: OpenDevice + Send, F: FnMut() -> Result<D, Refusal> + Send> Reopen for R
         }
         let verb = if lost { "reopened" } else { "opened" };
         // A device that works for a moment each time is not reopened, and logged, over and over.
-        if lost && self.steady.is_some_and(|steady| began < steady) {
+        if self.backoff.is_gone(began) {
             self.rest(&clock);
-        } else {
-            self.wait = FIRST_WAIT;
         }
         let (mut attempts, mut logged) = (0, String::new());
         while !self.is_abandoned() {
@@ -116,7 +105,7 @@ impl<D: OpenDevice + Send, F: FnMut() -> Result<D, Refusal> + Send> Reopen for R
                         Some(_) => info!("{} was taken over from the task that ended", self.label),
                         None => info!("{} was {verb} after {took:.1} s, at attempt {attempts}", self.label),
                     }
-                    self.steady = Some(clock.now() + STEADY);
+                    self.backoff.is_there(clock.now());
                     // There is room: the hot end has no device, or this one would not have been opened.
                     let _ = self.found.push(device);
                     return true;
@@ -194,27 +183,5 @@ fn poll(new: &Receiver<Box<dyn Reopen>>, again: &Sender<Box<dyn Reopen>>, daemon
             }
         }
         pause(POLL_EVERY);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    impl OpenDevice for i32 {}
-
-    #[test]
-    fn one_that_works_for_a_moment_each_time_is_tried_less_and_less() {
-        let (mut lost, lost_end) = rtrb::RingBuffer::new(1);
-        let (found_end, mut found) = rtrb::RingBuffer::new(1);
-        let label = Label { device: "flapping toy".into(), task: "a".into() };
-        let mut reopening = Reopening::new(label, Arc::default(), (lost_end, found_end), true, None, || Ok(7));
-        let mut waits = Vec::new();
-        for _ in 0..4 {
-            assert!(reopening.reopen());
-            waits.push(reopening.wait);
-            lost.push(found.pop().unwrap()).unwrap();
-        }
-        assert_eq!(waits, [1, 2, 4, 8].map(|times| Span::from_nanos(FIRST_WAIT.nanos() * times)));
     }
 }

@@ -13,6 +13,7 @@ use super::port::{Content, OpenFiles, SafeText};
 use super::pwm;
 use super::setting::keep_polarity;
 use super::target::Target;
+use crate::io::Backoff;
 use crate::kinds::device::{Reopen, ReopenThread};
 use crate::safety::PlannedWrite;
 use crate::site::{Label, Refusal, Site};
@@ -21,7 +22,7 @@ use crate::sys::dir::effective_user;
 use crate::sys::entry::Entry;
 use crate::sys::fd::replace;
 use crate::sys::thread::helper;
-use crate::time::{Clock, Instant, Span};
+use crate::time::{Clock, Span};
 use std::cell::Cell;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
@@ -36,13 +37,6 @@ const LOOK_EVERY: Span = Span::from_millis(100);
 
 /// The thread for all devices calls that often.
 const LOOKS: u32 = 4;
-
-/// The wait after the first attempt; after each further one it doubles, up to the longest.
-const FIRST_WAIT: Span = Span::from_millis(100);
-const LONGEST_WAIT: Span = Span::from_seconds(2);
-
-/// One that is lost sooner than this after it was opened again is not opened at once, but after a wait that grows.
-const STEADY: Span = Span::from_seconds(10);
 
 /// A stack that suffices for a few paths: it counts as locked memory.
 const STACK: usize = 256 << 10;
@@ -75,8 +69,7 @@ pub(super) fn reopens(site: &Site, held: &Arc<Held>, wanted: Wanted, target: &Ta
         seen: Seen::of(target).map_err(refuse)?,
         nothing: File::open("/dev/null").map_err(refuse)?,
         looks: Cell::new(0),
-        steady: None,
-        wait: FIRST_WAIT,
+        backoff: Backoff::default(),
         wanted,
     };
     if !reopening.is_regular {
@@ -122,8 +115,7 @@ struct Reopening {
     seen: Seen,
     nothing: File, // what descriptors lead to meanwhile: it cannot be written
     looks: Cell<u32>,
-    steady: Option<Instant>, // if it lasts until then, it counts as steady
-    wait: Span,              // after the next attempt that fails
+    backoff: Backoff,
 }
 
 impl Reopen for Reopening {
@@ -147,9 +139,8 @@ impl Reopen for Reopening {
         warn!("{} disconnected; trying to reopen it", self.wanted.label);
         self.release(&held);
         drop(held);
-        match self.steady {
-            Some(steady) if began < steady => self.rest(&clock),
-            _ => self.wait = FIRST_WAIT,
+        if self.backoff.is_gone(began) {
+            self.rest(&clock);
         }
         let mut logged = String::new();
         for attempt in 1_u32.. {
@@ -160,7 +151,7 @@ impl Reopen for Reopening {
                 Ok(true) => {
                     let took = (clock.now() - began).seconds();
                     info!("{} was reopened after {took:.1} s, at attempt {attempt}", self.wanted.label);
-                    self.steady = Some(clock.now() + STEADY);
+                    self.backoff.is_there(clock.now());
                     break;
                 }
                 Err(refusal) if refusal.message != logged => {
@@ -193,11 +184,10 @@ impl Reopening {
 
     /// Waits for the next attempt, for longer each time.
     fn rest(&mut self, clock: &KernelClock) {
-        let next = clock.now() + self.wait;
+        let next = clock.now() + self.backoff.take();
         while clock.now() < next && !self.is_abandoned() {
             pause(Span::from_millis(25));
         }
-        self.wait = (self.wait + self.wait).min(LONGEST_WAIT);
     }
 
     /// Closes all that leads to what is gone: a driver's end may wait for that.
