@@ -15,13 +15,20 @@ type Work = Box<dyn FnOnce() + Send>;
 pub(crate) struct Queue {
     give: Sender<Work>,
     waiting: Receiver<Work>,
-    at_work: Arc<AtomicUsize>, // threads
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    at_work: AtomicUsize, // threads
+    done: AtomicUsize,
+    seen: AtomicUsize, // of those that are done
 }
 
 impl Default for Queue {
     fn default() -> Self {
         let (give, waiting) = unbounded();
-        Self { give, waiting, at_work: Arc::default() }
+        Self { give, waiting, counts: Arc::default() }
     }
 }
 
@@ -39,25 +46,29 @@ impl Queue {
     pub(crate) fn work(&self) {
         while let Ok(work) = self.waiting.try_recv() {
             work();
+            self.counts.done.fetch_add(1, SeqCst);
         }
     }
 
-    /// Has a thread do what waits, if none is at work; if one is, and nothing `moves`, a further one.
+    /// Has a thread do what waits, if none is at work; a further one, if nothing was done since the latest call.
     ///
     /// # Errors
     /// The system's reason why there is no further thread.
-    pub(crate) fn work_on(&self, pool: &Pool, moves: bool) -> io::Result<()> {
-        if self.waiting.is_empty() || moves && self.at_work.load(SeqCst) > 0 {
+    pub(crate) fn work_on(&self, pool: &Pool) -> io::Result<()> {
+        let Counts { at_work, done, seen } = &*self.counts;
+        let done = done.load(SeqCst);
+        let moves = seen.swap(done, SeqCst) != done;
+        if self.waiting.is_empty() || moves && at_work.load(SeqCst) > 0 {
             return Ok(());
         }
-        self.at_work.fetch_add(1, SeqCst);
+        at_work.fetch_add(1, SeqCst);
         let queue = self.clone();
         let given = pool.give(Box::new(move |()| {
             queue.work();
-            queue.at_work.fetch_sub(1, SeqCst);
+            queue.counts.at_work.fetch_sub(1, SeqCst);
         }));
         given.map_err(|(reason, _)| {
-            self.at_work.fetch_sub(1, SeqCst);
+            at_work.fetch_sub(1, SeqCst);
             reason
         })
     }
@@ -84,11 +95,10 @@ mod tests {
             let done = done.clone();
             queue.add(move || done.send(number).unwrap());
         }
-        queue.work_on(&pool, true).unwrap();
+        queue.work_on(&pool).unwrap();
         assert_eq!(next(), 0);
-        queue.work_on(&pool, true).unwrap();
-        assert!(ended.try_recv().is_err(), "one is at work");
-        queue.work_on(&pool, false).unwrap();
+        assert!(ended.try_recv().is_err(), "the others wait");
+        queue.work_on(&pool).unwrap();
         assert_eq!([next(), next(), next()], [1, 2, 3]);
         drop(release);
         assert_eq!(next(), 4);

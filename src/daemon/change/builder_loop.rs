@@ -20,7 +20,7 @@ use crate::daemon::metrics::metrics_thread::Feed;
 use crate::daemon::outputs::guard_thread::GuardThread;
 use crate::daemon::outputs::plan_file::PlanFile;
 use crate::daemon::plan::{self, TaskTerms};
-use crate::io::Pool;
+use crate::io::Keeper;
 use crate::kinds::output::Targets;
 use crate::log::Message;
 use crate::recording::Recordings;
@@ -337,7 +337,7 @@ impl BuilderLoop {
 
     /// Has a set write what it begins with; one whose device refuses that is closed.
     fn write(&self, mut wanted: Prepared) -> Result<Prepared, Failure> {
-        match wanted.write(&self.site.common::<Pool>()) {
+        match wanted.write(&self.site.common::<Keeper>().pool()) {
             Ok(()) => {
                 self.owed.finish_takeovers();
                 spare_descriptors::report();

@@ -71,7 +71,7 @@ impl Prepared {
         }
         drop(report);
         // Where there is no thread, they wait for the one that there is.
-        if queue.work_on(pool, true).is_err() {
+        if queue.work_on(pool).is_err() {
             queue.work();
         }
         let mut done = Ok(());
@@ -79,8 +79,9 @@ impl Prepared {
             match ended.recv_timeout(HOLDS_UP_FOR) {
                 Ok(result) => done = done.and(result),
                 Err(RecvTimeoutError::Disconnected) => return done,
-                Err(RecvTimeoutError::Timeout) => _ = queue.work_on(pool, false),
+                Err(RecvTimeoutError::Timeout) => {}
             }
+            let _ = queue.work_on(pool);
         }
     }
 

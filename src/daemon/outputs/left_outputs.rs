@@ -8,7 +8,7 @@ use super::left_own::LeftOwn;
 use super::left_plans::{keep_aside, kept_aside, take_when_free};
 use super::safe_plan::{NoPlan, PlannedOutput, SafePlan, is_at, refused};
 use crate::daemon::failure::Failure;
-use crate::io::Pool;
+use crate::io::{Keeper, Pool};
 use crate::kinds::output::{LeftWrite, LeftWrites, Targets};
 use crate::safety::{Guard, LiveOutputs, PlannedWrite};
 use crate::site::Common;
@@ -63,7 +63,7 @@ impl LeftOutputs {
             writes: common.of(),
             live: common.of(),
             targets: common.of(),
-            pool: common.of(),
+            pool: common.of::<Keeper>().pool(),
         };
         let clock = KernelClock::monotonic();
         match take_when_free(own, clock.now() + ENDS_WITHIN) {

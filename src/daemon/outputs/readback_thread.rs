@@ -91,7 +91,6 @@ impl ReadbackThread {
         loop {
             let first = returned.recv_timeout(Duration::from_nanos(rest.nanos().unsigned_abs()));
             let done: Vec<_> = first.into_iter().chain(returned.try_iter()).collect();
-            let moves = !done.is_empty();
             let now = clock.now();
             if self.ends.load(Ordering::Relaxed) {
                 return;
@@ -140,7 +139,7 @@ impl ReadbackThread {
                 }
                 rest = rest.min(due.next - now).max(AT_LEAST);
             }
-            if let Err(reason) = readings.work_on(&self.pool, moves)
+            if let Err(reason) = readings.work_on(&self.pool)
                 && !std::mem::replace(&mut refused, true)
             {
                 warn!(
