@@ -8,7 +8,7 @@
 use super::guard_grant::GuardGrant;
 use super::guard_look::{AGAIN_EVERY, Look, Said};
 use super::held_output;
-use super::readback_thread::ReadbackThread;
+use super::readbacks::ReadbackThread;
 use super::safe_orders::{Ordered, SafeOrders};
 use super::safe_writers::{SafeWriters, Wrote};
 use crate::io::Pool;

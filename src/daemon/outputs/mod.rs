@@ -10,7 +10,7 @@
 //! | `held_output` | what the summary says of an output that the guard holds |
 //! | `safe_plan`, `plan_file` | what is to be written should this process not come to it |
 //! | `left_plans`, `left_outputs`, `left_output`, `left_own` | outputs that processes before this one have left without their safe values, by their plans |
-//! | `readback_thread`, `readback_record` | what the targets hold, against what was written to them |
+//! | `readbacks`, `readback_record` | what the targets hold, against what was written to them |
 
 pub(super) mod guard_grant;
 mod guard_look;
@@ -22,7 +22,7 @@ mod left_own;
 pub(super) mod left_plans;
 pub(super) mod plan_file;
 mod readback_record;
-mod readback_thread;
+mod readbacks;
 mod safe_orders;
 pub(super) mod safe_plan;
 mod safe_writers;
