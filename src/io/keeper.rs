@@ -45,8 +45,8 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     /// The threads for work that may block.
-    pub(crate) fn pool(&self) -> Arc<Pool> {
-        self.pool.clone()
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
     }
 
     /// Notices when a path leads to something else; looks `often` where the kernel does not tell.

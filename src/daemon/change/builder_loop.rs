@@ -255,7 +255,7 @@ impl BuilderLoop {
             self.update_plan("still has outputs of an earlier run that were written");
         }
         self.guard
-            .guard(highest)
+            .guard(highest, &self.site.common::<Keeper>())
             .map_err(|reason| Failure::System("starting the thread that writes safe values", reason))?;
         let mut fresh = self.start_workers(&config, &diff, held, &anywhere)?;
 
@@ -337,7 +337,7 @@ impl BuilderLoop {
 
     /// Has a set write what it begins with; one whose device refuses that is closed.
     fn write(&self, mut wanted: Prepared) -> Result<Prepared, Failure> {
-        match wanted.write(&self.site.common::<Keeper>().pool()) {
+        match wanted.write(self.site.common::<Keeper>().pool()) {
             Ok(()) => {
                 self.owed.finish_takeovers();
                 spare_descriptors::report();

@@ -8,10 +8,10 @@
 use super::guard_grant::GuardGrant;
 use super::guard_look::{AGAIN_EVERY, Look, Said};
 use super::held_output;
-use super::readbacks::ReadbackThread;
+use super::readbacks::Readbacks;
 use super::safe_orders::{Ordered, SafeOrders};
 use super::safe_writers::{SafeWriters, Wrote};
-use crate::io::Pool;
+use crate::io::Keeper;
 use crate::log::Message;
 use crate::safety::{Guard, HeldFor, MadeSafe};
 use crate::snapshot::{GuardSummary, TaskSummary};
@@ -45,15 +45,10 @@ pub(crate) struct GuardThread {
     running: AtomicBool, // there is a thread
     settled: AtomicU64,
     grant: Arc<GuardGrant>,
-    readbacks: Arc<ReadbackThread>,
+    readbacks: Arc<Readbacks>,
 }
 
 impl GuardThread {
-    /// Not started yet. Targets are read back by threads of this pool.
-    pub(crate) fn with(pool: Arc<Pool>) -> Self {
-        Self { readbacks: Arc::new(ReadbackThread::with(pool)), ..Self::default() }
-    }
-
     /// Watches over these outputs as well.
     pub(crate) fn add(&self, opened: Vec<Weak<Guard>>) {
         let mut guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,21 +112,22 @@ impl GuardThread {
         }
     }
 
-    /// The thread that reads the targets of outputs back.
-    pub(crate) fn readbacks(&self) -> &ReadbackThread {
+    /// What came of reading the targets of outputs back.
+    pub(crate) fn readbacks(&self) -> &Readbacks {
         &self.readbacks
     }
 
-    /// Makes the thread, if there is none yet and there are outputs. `highest`: the priority of the workers, at most; the thread goes above it.
+    /// Makes the thread, if there is none yet and there are outputs, and has the keeper read their targets back. `highest`: the priority of the
+    /// workers, at most; the thread goes above it.
     ///
     /// # Errors
     /// The system's reason why there is no thread.
-    pub(crate) fn guard(self: &Arc<Self>, highest: Option<u8>) -> io::Result<()> {
+    pub(crate) fn guard(self: &Arc<Self>, highest: Option<u8>, keeper: &Keeper) -> io::Result<()> {
         self.grant.be_above(highest);
         let guards = self.planned();
         if guards.iter().any(|guard| guard.readback().is_some()) {
             let shared = self.clone();
-            self.readbacks.start(move || shared.guards())?;
+            self.readbacks.start(keeper, move || shared.guards())?;
         }
         if guards.is_empty() || self.running.load(Ordering::Relaxed) {
             return Ok(());

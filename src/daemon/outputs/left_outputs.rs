@@ -63,7 +63,7 @@ impl LeftOutputs {
             writes: common.of(),
             live: common.of(),
             targets: common.of(),
-            pool: common.of::<Keeper>().pool(),
+            pool: common.of::<Keeper>().pool().clone(),
         };
         let clock = KernelClock::monotonic();
         match take_when_free(own, clock.now() + ENDS_WITHIN) {

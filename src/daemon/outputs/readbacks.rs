@@ -1,40 +1,39 @@
-//! The readback thread: has targets of outputs read, each at its interval, and says what differs from what was written: all of it with
-//! `readback`, and always what decides whether it has any effect.
+//! Has targets of outputs read, each at its interval, and says what differs from what was written: all of it with `readback`, and always what
+//! decides whether it has any effect.
 //!
-//! It sleeps for up to 100 ms at a time. A read may block for as long as the device takes: threads of the pool make them, one after
-//! the other while none hangs. There is no such thread without such outputs.
+//! The keeper looks after it, every 100 ms at least. A read may block for as long as the device takes: threads of the pool make them, one after
+//! the other while none hangs.
 
 use super::readback_record::{News, Record};
-use crate::io::{Pool, Queue};
+use crate::io::{Keeper, Kept, Pool, Queue};
 use crate::log::Message;
 use crate::safety::{Guard, ReadBack, Reading};
 use crate::snapshot::ReadbackSummary;
 use crate::sys::clock::KernelClock;
-use crate::sys::thread::helper;
 use crate::time::{Clock, Instant, Span};
-use crossbeam_channel::unbounded;
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use tracing::{error, info, warn};
 
-/// How long it sleeps at most, to find outputs that are new, and at least.
-const AT_MOST: Span = Span::from_millis(100);
-const AT_LEAST: Span = Span::from_millis(10);
+/// How often it looks at least, to find outputs that are new.
+const LOOK_EVERY: Span = Span::from_millis(100);
 
 /// A read that takes longer is reported.
 const LONG: Span = Span::from_seconds(1);
 
-/// The thread, if there is one, as main and the builder see it.
+/// What came of it, as main and the builder see it.
 #[derive(Debug, Default)]
-pub(crate) struct ReadbackThread {
+pub(crate) struct Readbacks {
     records: Mutex<BTreeMap<String, Record>>, // by task, of all that there have been
     running: AtomicBool,
     ends: AtomicBool,
-    pool: Arc<Pool>,
 }
+
+/// A reading that has returned.
+type Returned = (String, Arc<dyn ReadBack>, Reading);
 
 /// When a target is read.
 struct Due {
@@ -43,20 +42,34 @@ struct Due {
     hangs: bool,                // and that was said
 }
 
-impl ReadbackThread {
-    /// Not started yet. Targets are read by threads of this pool.
-    pub(super) fn with(pool: Arc<Pool>) -> Self {
-        Self { pool, ..Self::default() }
-    }
+/// How far it is, as the keeper has it. `guards` are those of the outputs that are open.
+struct Reader<G> {
+    shared: Arc<Readbacks>,
+    pool: Arc<Pool>,
+    guards: G,
+    dues: BTreeMap<usize, Due>,
+    readings: Queue,
+    read: Sender<Returned>,
+    returned: Receiver<Returned>,
+    next: Instant, // look
+    refused: bool, // a further thread, which was said
+}
 
-    /// Makes the thread, if there is none yet. `guards` are those of the outputs that are open.
+impl Readbacks {
+    /// Begins, if it has not yet. `guards` are those of the outputs that are open.
     ///
     /// # Errors
     /// The system's reason why there is no thread.
-    pub(crate) fn start(self: &Arc<Self>, guards: impl Fn() -> Vec<Arc<Guard>> + Send + 'static) -> io::Result<()> {
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        keeper: &Keeper,
+        guards: impl Fn() -> Vec<Arc<Guard>> + Send + 'static,
+    ) -> io::Result<()> {
         if !self.running.load(Ordering::Relaxed) {
-            let shared = self.clone();
-            helper::spawn("hertzd-readback", move || shared.run(guards))?;
+            let (read, returned) = unbounded();
+            let (dues, readings, next) = (BTreeMap::new(), Queue::default(), Instant::ZERO);
+            let (shared, pool) = (self.clone(), keeper.pool().clone());
+            keeper.keep(Reader { shared, pool, guards, dues, readings, read, returned, next, refused: false })?;
             self.running.store(true, Ordering::Relaxed);
         }
         Ok(())
@@ -84,75 +97,79 @@ impl ReadbackThread {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self, guards: impl Fn() -> Vec<Arc<Guard>>) {
-        let (readings, (read, returned)) = (Queue::default(), unbounded::<(String, Arc<dyn ReadBack>, Reading)>());
-        let (clock, mut dues): (_, BTreeMap<usize, Due>) = (KernelClock::monotonic(), BTreeMap::new());
-        let (mut rest, mut refused) = (AT_LEAST, false);
-        loop {
-            let first = returned.recv_timeout(Duration::from_nanos(rest.nanos().unsigned_abs()));
-            let done: Vec<_> = first.into_iter().chain(returned.try_iter()).collect();
-            let now = clock.now();
-            if self.ends.load(Ordering::Relaxed) {
-                return;
-            }
-            let guards = guards();
-            let open: Vec<_> =
-                guards.iter().filter_map(|guard| Some((guard.task(), guard.readback()?.clone()))).collect();
-            for (task, readback, reading) in done {
-                // That of an output which has ended meanwhile says nothing.
-                if let Some(due) = dues.get_mut(&key(&readback))
-                    && open.iter().any(|(_, open)| key(open) == key(&readback))
-                {
-                    (due.under_way, due.hangs) = (None, false);
-                    self.took(&task, reading, now);
-                }
-            }
-            dues.retain(|at, _| open.iter().any(|(_, readback)| key(readback) == *at));
-            let names: BTreeSet<_> = open.iter().map(|(task, _)| *task).collect();
-            let end = |(task, record): (&String, &mut Record)| Some((task.clone(), record.ends(now)?));
-            let ended: Vec<_> = {
-                let mut records = self.records();
-                records.iter_mut().filter(|(task, _)| !names.contains(task.as_str())).filter_map(end).collect()
-            };
-            ended.into_iter().for_each(|(task, news)| say(&task, news));
-            rest = AT_MOST;
-            for (task, readback) in &open {
-                let due = dues.entry(key(readback)).or_insert_with(|| {
-                    self.records().entry((*task).into()).or_default().begins(readback.shown(), readback.every());
-                    Due { next: now + readback.every(), under_way: None, hangs: false }
-                });
-                match due.under_way {
-                    Some(since) if now - since > LONG && !due.hangs => {
-                        due.hangs = true;
-                        let why = format!("the read has not returned for {}", now - since);
-                        self.took(task, Reading::Unreadable(why), now);
-                    }
-                    None if now >= due.next => {
-                        (due.under_way, due.next) = (Some(now), now + readback.every());
-                        let (task, readback, read) = ((*task).to_owned(), (*readback).clone(), read.clone());
-                        readings.add(move || {
-                            let reading = readback.read();
-                            let _ = read.send((task, readback, reading));
-                        });
-                    }
-                    _ => {}
-                }
-                rest = rest.min(due.next - now).max(AT_LEAST);
-            }
-            if let Err(reason) = readings.work_on(&self.pool)
-                && !std::mem::replace(&mut refused, true)
-            {
-                warn!(
-                    "no further thread can read outputs back ({reason}): while devices hold up those that there are, no other output is read back"
-                );
-            }
-        }
-    }
-
     fn took(&self, task: &str, reading: Reading, now: Instant) {
         let news = self.records().entry(task.to_owned()).or_default().took(reading, now);
         if let Some(news) = news {
             say(task, news);
+        }
+    }
+}
+
+impl<G: Fn() -> Vec<Arc<Guard>> + Send> Kept for Reader<G> {
+    fn is_over(&self) -> bool {
+        self.shared.ends.load(Ordering::Relaxed)
+    }
+
+    fn is_due(&mut self, now: Instant) -> bool {
+        now >= self.next || !self.returned.is_empty()
+    }
+
+    fn work(&mut self) {
+        if self.is_over() {
+            return;
+        }
+        let now = KernelClock::monotonic().now();
+        let guards = (self.guards)();
+        let open: Vec<_> = guards.iter().filter_map(|guard| Some((guard.task(), guard.readback()?.clone()))).collect();
+        for (task, readback, reading) in self.returned.try_iter() {
+            // That of an output which has ended meanwhile says nothing.
+            if let Some(due) = self.dues.get_mut(&key(&readback))
+                && open.iter().any(|(_, open)| key(open) == key(&readback))
+            {
+                (due.under_way, due.hangs) = (None, false);
+                self.shared.took(&task, reading, now);
+            }
+        }
+        self.dues.retain(|at, _| open.iter().any(|(_, readback)| key(readback) == *at));
+        let names: BTreeSet<_> = open.iter().map(|(task, _)| *task).collect();
+        let end = |(task, record): (&String, &mut Record)| Some((task.clone(), record.ends(now)?));
+        let ended: Vec<_> = {
+            let mut records = self.shared.records();
+            records.iter_mut().filter(|(task, _)| !names.contains(task.as_str())).filter_map(end).collect()
+        };
+        ended.into_iter().for_each(|(task, news)| say(&task, news));
+        self.next = now + LOOK_EVERY;
+        for (task, readback) in &open {
+            let due = self.dues.entry(key(readback)).or_insert_with(|| {
+                self.shared.records().entry((*task).into()).or_default().begins(readback.shown(), readback.every());
+                Due { next: now + readback.every(), under_way: None, hangs: false }
+            });
+            match due.under_way {
+                Some(since) if now - since > LONG && !due.hangs => {
+                    due.hangs = true;
+                    let why = format!("the read has not returned for {}", now - since);
+                    self.shared.took(task, Reading::Unreadable(why), now);
+                }
+                None if now >= due.next => {
+                    // At its pace, whenever the look came.
+                    let (paced, every) = (due.next + readback.every(), readback.every());
+                    (due.under_way, due.next) = (Some(now), if paced > now { paced } else { now + every });
+                    let (task, readback, read) = ((*task).to_owned(), (*readback).clone(), self.read.clone());
+                    self.readings.add(move || {
+                        let reading = readback.read();
+                        let _ = read.send((task, readback, reading));
+                    });
+                }
+                _ => {}
+            }
+            self.next = self.next.min(due.next);
+        }
+        if let Err(reason) = self.readings.work_on(&self.pool)
+            && !std::mem::replace(&mut self.refused, true)
+        {
+            warn!(
+                "no further thread can read outputs back ({reason}): while devices hold up those that there are, no other output is read back"
+            );
         }
     }
 }

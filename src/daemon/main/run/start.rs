@@ -22,7 +22,6 @@ use crate::daemon::outputs::guard_thread::GuardThread;
 use crate::daemon::outputs::plan_file::PlanFile;
 use crate::daemon::watch::cpu_limit::CpuLimit;
 use crate::daemon::watch::notices::ServiceNotices;
-use crate::io::Keeper;
 use crate::log::LogOutput;
 use crate::site::{Common, Site};
 use crate::sys::clock::KernelClock;
@@ -56,7 +55,7 @@ impl<'a> Daemon<'a> {
         let spawn = || {
             let failed = |what| move |reason| Failure::System(what, reason);
             let (feed, fed) = tick_feed::feed();
-            let guard = Arc::new(GuardThread::with(common.of::<Keeper>().pool()));
+            let guard = Arc::new(GuardThread::default());
             crash_report::watch(guard.clone());
             let (flight, flies) =
                 FlightThread::spawn(options.flight.as_ref()).map_err(failed("the flight recorder's thread"))?;
