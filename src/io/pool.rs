@@ -1,5 +1,5 @@
 //! Threads for work that may hang. Work is done by one that is free, or by one that is made for it, so what hangs holds up nothing else; a thread
-//! that finds another one free at its end is over.
+//! that finds enough others free at its end is over.
 //!
 //! A daemon has two such pools, since their threads inherit priority and CPUs from whoever has one made. One is for all usual work (`hertzd-io`). The
 //! other one is kept for safe values (`hertzd-safe`, in `daemon/outputs/safe_writers.rs`): its threads run above every worker and on any CPU, are
@@ -16,6 +16,9 @@ use std::time::Duration;
 
 /// The stack of a usual one: what opens a device may be a library.
 const STACK: usize = 2 << 20;
+
+/// So many usual ones may wait for work: the keeper's and what that has done run at once, and are not to make and end threads all the time.
+const SPARE: isize = 4;
 
 /// How long a usual one waits for work until it ends.
 const IDLE: Duration = Duration::from_secs(10);
@@ -38,7 +41,7 @@ pub(crate) struct Pool<S = ()> {
 impl Default for Pool {
     /// That for usual work, with no thread yet.
     fn default() -> Self {
-        Self::of("hertzd-io", STACK, 1, IDLE)
+        Self::of("hertzd-io", STACK, SPARE, IDLE)
     }
 }
 
@@ -119,6 +122,7 @@ impl<S: Default + 'static> Pool<S> {
 mod tests {
     use super::*;
     use crossbeam_channel::bounded;
+    use std::collections::HashSet;
 
     const LONG: Duration = Duration::from_secs(60);
 
@@ -141,11 +145,33 @@ mod tests {
         assert_eq!(pool.free.load(SeqCst), 0);
         drop(release);
         let (done, ended) = unbounded();
-        while pool.free.load(SeqCst) != 1 {
+        while pool.free.load(SeqCst) != SPARE {
             std::thread::yield_now();
         }
         pool.give(Box::new(move |()| done.send(7).unwrap())).map_err(|(reason, _)| reason).unwrap();
         assert_eq!(ended.recv_timeout(LONG), Ok(7));
+    }
+
+    #[test]
+    fn usual_work_makes_and_ends_no_threads() {
+        let (pool, (threads, used), mut all) = (Pool::default(), unbounded(), HashSet::new());
+        for _ in 0..10 {
+            let (release, until) = bounded::<()>(0);
+            for _ in 0..2 {
+                let (threads, until) = (threads.clone(), until.clone());
+                let work = move |(): &mut ()| {
+                    threads.send(std::thread::current().id()).unwrap();
+                    let _ = until.recv();
+                };
+                pool.give(Box::new(work)).map_err(|(reason, _)| reason).unwrap();
+            }
+            all.extend((0..2).map(|_| used.recv_timeout(LONG).unwrap()));
+            drop(release);
+            while pool.free.load(SeqCst) != 2 {
+                std::thread::yield_now();
+            }
+        }
+        assert_eq!(all.len(), 2);
     }
 
     #[test]
