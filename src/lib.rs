@@ -81,6 +81,7 @@
 //! | [`config`] | from TOML files to valid values, or every problem with its line |
 //! | `kinds` | what tasks do: `sensor`, `i2c`, `gpio`, `audio`, `video`, `pid`, `filter`, `profile`, `expr`, `alarm`, `output`, `heartbeat`, `can`, `process`, `load` |
 //! | `site` | what a task may ask of the daemon while it is built, and what it brings: [`Site`] and [`Built`] |
+//! | `io` | work that may block, on threads of its own |
 //! | `safety` | targets with a safe value: who writes it when the task does not |
 //! | `worker` | the hot thread: its set-up, its loop, and the exchange of its tasks on a reload |
 //! | `snapshot` | the summary and the snapshot of a daemon, as JSON has them, and whether all is well by them |
@@ -143,6 +144,8 @@ pub(crate) mod doctor;
 pub(crate) mod escape;
 #[cfg(feature = "daemon")]
 pub(crate) mod flight;
+#[cfg(feature = "daemon")]
+pub(crate) mod io;
 #[cfg(feature = "daemon")]
 pub(crate) mod kinds;
 #[cfg(feature = "daemon")]

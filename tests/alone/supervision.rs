@@ -249,9 +249,9 @@ fn the_death_of_a_thread_ends_the_run_at_once() {
         "hertzd-metrics",
         "hertzd-recorder",
         "hertzd-status",
-        "hertzd-files",
+        "hertzd-keeper",
         "hertzd-signals",
-        "hertzd-device",
+        "hertzd-io",
         "hz-well",
     ];
     // The thread that tries to open a device is there for as long as the device is not.

@@ -20,6 +20,7 @@ use crate::daemon::metrics::metrics_thread::Feed;
 use crate::daemon::outputs::guard_thread::GuardThread;
 use crate::daemon::outputs::plan_file::PlanFile;
 use crate::daemon::plan::{self, TaskTerms};
+use crate::io::Keeper;
 use crate::kinds::output::Targets;
 use crate::log::Message;
 use crate::recording::Recordings;
@@ -253,7 +254,7 @@ impl BuilderLoop {
             self.update_plan("still has outputs of an earlier run that were written");
         }
         self.guard
-            .guard(highest)
+            .guard(highest, &self.site.common::<Keeper>())
             .map_err(|reason| Failure::System("starting the thread that writes safe values", reason))?;
         let mut fresh = self.start_workers(&config, &diff, held, &anywhere)?;
 
@@ -335,8 +336,7 @@ impl BuilderLoop {
 
     /// Has a set write what it begins with; one whose device refuses that is closed.
     fn write(&self, mut wanted: Prepared) -> Result<Prepared, Failure> {
-        let written = wanted.write();
-        match written {
+        match wanted.write(self.site.common::<Keeper>().pool()) {
             Ok(()) => {
                 self.owed.finish_takeovers();
                 spare_descriptors::report();

@@ -8,10 +8,11 @@ use crate::config::{BuildError, Origin, Problems, WorkerConfig};
 use crate::daemon::failure::Failure;
 use crate::daemon::metrics::metrics_thread::{Feed, NewTask};
 use crate::daemon::plan;
+use crate::io::{Pool, Queue};
 use crate::recording::TaskOutput;
 use crate::site::Beginning;
 use crate::sys::thread::helper;
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use crossbeam_channel::{RecvTimeoutError, unbounded};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -54,37 +55,11 @@ impl Prepared {
     ///
     /// # Errors
     /// What a device refused; what comes after it is not written.
-    pub(crate) fn write(&mut self) -> Result<(), Failure> {
+    pub(crate) fn write(&mut self, pool: &Pool) -> Result<(), Failure> {
         let beginnings = self.beginnings.drain(..);
         let (taken_over, written): (Vec<_>, Vec<_>) = beginnings.partition(|(_, beginning)| beginning.takes_over());
-        Self::make_all(written)?;
-        Self::make_all(taken_over)
-    }
-
-    /// Makes these. One that does not return holds up the end, but not for long those behind it, which another thread makes then.
-    fn make_all(beginnings: Vec<(Origin, Beginning)>) -> Result<(), Failure> {
-        let ((give, waiting), (report, ended)) = (unbounded(), unbounded());
-        for beginning in beginnings {
-            let _ = give.send(beginning);
-        }
-        drop(give);
-        if waiting.is_empty() {
-            return Ok(());
-        }
-        if !has_made(&waiting, &report) {
-            make(&waiting, &report);
-        }
-        let (mut spare, mut done) = (Some(report), Ok(()));
-        loop {
-            spare = spare.filter(|_| !waiting.is_empty());
-            match (ended.recv_timeout(HOLDS_UP_FOR), &spare) {
-                (Ok(result), _) => done = done.and(result),
-                (Err(RecvTimeoutError::Disconnected), _) => return done,
-                // Where there is no thread, they wait for the one that there is.
-                (Err(RecvTimeoutError::Timeout), Some(report)) => _ = has_made(&waiting, report),
-                (Err(RecvTimeoutError::Timeout), None) => {}
-            }
-        }
+        make(written, pool)?;
+        make(taken_over, pool)
     }
 
     /// The tasks that begin, as the metrics have to know them. `numbers` are those of the workers, in their order.
@@ -105,21 +80,37 @@ impl Prepared {
     }
 }
 
-/// Makes what waits, until nothing does or one was refused.
-fn make(waiting: &Receiver<(Origin, Beginning)>, report: &Sender<Result<(), Failure>>) {
-    while let Ok((section, beginning)) = waiting.try_recv() {
-        let refused = |error: BuildError| Failure::Config(Problems::at(&section, error.key, error.message));
-        let panicked = |text| Failure::System("writing what an output begins with", io::Error::other(text));
-        let made = helper::caught(|| beginning.write()).map_err(panicked).and_then(|made| made.map_err(refused));
-        if made.is_err() {
-            waiting.try_iter().for_each(drop);
-        }
-        let _ = report.send(made);
+/// Makes these. One that does not return holds up the end, but not for long those behind it, which another thread of the pool makes then.
+fn make(beginnings: Vec<(Origin, Beginning)>, pool: &Pool) -> Result<(), Failure> {
+    if beginnings.is_empty() {
+        return Ok(());
     }
-}
-
-/// Has another thread do that. Whether there is one.
-fn has_made(waiting: &Receiver<(Origin, Beginning)>, report: &Sender<Result<(), Failure>>) -> bool {
-    let (waiting, report) = (waiting.clone(), report.clone());
-    helper::spawn("hertzd-begin", move || make(&waiting, &report)).is_ok()
+    let (queue, (report, ended)) = (Queue::default(), unbounded());
+    for (section, beginning) in beginnings {
+        let (rest, report) = (queue.clone(), report.clone());
+        queue.add(move || {
+            let refused = |error: BuildError| Failure::Config(Problems::at(&section, error.key, error.message));
+            let panicked = |text| Failure::System("writing what an output begins with", io::Error::other(text));
+            let made = helper::caught(|| beginning.write());
+            let made = made.map_err(panicked).and_then(|made| made.map_err(refused));
+            if made.is_err() {
+                rest.clear();
+            }
+            let _ = report.send(made);
+        });
+    }
+    drop(report);
+    // Where there is no thread, they wait for the one that there is.
+    if queue.work_on(pool).is_err() {
+        queue.work();
+    }
+    let mut done = Ok(());
+    loop {
+        match ended.recv_timeout(HOLDS_UP_FOR) {
+            Ok(result) => done = done.and(result),
+            Err(RecvTimeoutError::Disconnected) => return done,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let _ = queue.work_on(pool);
+    }
 }

@@ -8,9 +8,10 @@
 use super::guard_grant::GuardGrant;
 use super::guard_look::{AGAIN_EVERY, Look, Said};
 use super::held_output;
-use super::readback_thread::ReadbackThread;
+use super::readbacks::Readbacks;
 use super::safe_orders::{Ordered, SafeOrders};
-use super::safe_writers::{Wrote, safe_writers};
+use super::safe_writers::{SafeWriters, Wrote};
+use crate::io::Keeper;
 use crate::log::Message;
 use crate::safety::{Guard, HeldFor, MadeSafe};
 use crate::snapshot::{GuardSummary, TaskSummary};
@@ -44,7 +45,7 @@ pub(crate) struct GuardThread {
     running: AtomicBool, // there is a thread
     settled: AtomicU64,
     grant: Arc<GuardGrant>,
-    readbacks: Arc<ReadbackThread>,
+    readbacks: Arc<Readbacks>,
 }
 
 impl GuardThread {
@@ -111,21 +112,22 @@ impl GuardThread {
         }
     }
 
-    /// The thread that reads the targets of outputs back.
-    pub(crate) fn readbacks(&self) -> &ReadbackThread {
+    /// What came of reading the targets of outputs back.
+    pub(crate) fn readbacks(&self) -> &Readbacks {
         &self.readbacks
     }
 
-    /// Makes the thread, if there is none yet and there are outputs. `highest`: the priority of the workers, at most; the thread goes above it.
+    /// Makes the thread, if there is none yet and there are outputs, and has the keeper read their targets back. `highest`: the priority of the
+    /// workers, at most; the thread goes above it.
     ///
     /// # Errors
     /// The system's reason why there is no thread.
-    pub(crate) fn guard(self: &Arc<Self>, highest: Option<u8>) -> io::Result<()> {
+    pub(crate) fn guard(self: &Arc<Self>, highest: Option<u8>, keeper: &Keeper) -> io::Result<()> {
         self.grant.be_above(highest);
         let guards = self.planned();
         if guards.iter().any(|guard| guard.readback().is_some()) {
             let shared = self.clone();
-            self.readbacks.start(move || shared.guards())?;
+            self.readbacks.start(keeper, move || shared.guards())?;
         }
         if guards.is_empty() || self.running.load(Ordering::Relaxed) {
             return Ok(());
@@ -186,7 +188,7 @@ impl GuardThread {
     fn run(&self) {
         let mut asked = 0; // which priority
         self.grant.promote_guard(&mut asked);
-        let mut writers = safe_writers(self.grant.clone());
+        let mut writers = SafeWriters::new(self.grant.clone());
         let clock = KernelClock::monotonic();
         let (mut looks, mut before): (BTreeMap<usize, Look>, Instant) = (BTreeMap::new(), clock.now());
         let (mut taken, mut known) = (0, Vec::new()); // orders; guards

@@ -1,10 +1,10 @@
-//! One of the [outputs](super::left_outputs) that a process before this one has left: its safe value is written by a thread of its own, as a write may
+//! One of the [outputs](super::left_outputs) that a process before this one has left: its safe value is written by a thread of the pool, as a write may
 //! not return. For the builder; nothing here waits.
 
 use super::safe_plan::PlannedOutput;
+use crate::io::Pool;
 use crate::kinds::output::{LeftWrite, LeftWrites, is_left_to_another, once_more};
 use crate::safety::{Owing, PlannedWrite, wrong_in_the_end};
-use crate::sys::thread::helper;
 use crate::time::{Instant, Span};
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
 use std::io;
@@ -63,10 +63,10 @@ impl LeftOutput {
         said(&self.planned.writes)
     }
 
-    pub(super) fn begin(&mut self, owed: PlannedOutput) {
+    pub(super) fn begin(&mut self, owed: PlannedOutput, pool: &Pool) {
         let (reply, answer) = bounded(1);
         let (writes, planner) = (owed.writes.clone(), self.planner);
-        let write = move || {
+        let write = move |(): &mut ()| {
             let made = make_all(&owed, planner);
             let is_made = made.is_ok();
             let _ = reply.send(made);
@@ -74,9 +74,9 @@ impl LeftOutput {
                 say_unlike(&owed.task, &owed.writes);
             }
         };
-        match helper::spawn("hertzd-left", write) {
-            Ok(_) => self.under_way = Some((answer, writes)),
-            Err(error) => self.fails(format!("there is no thread to write it: {error}"), LOOK),
+        match pool.give(Box::new(write)) {
+            Ok(()) => self.under_way = Some((answer, writes)),
+            Err((error, _)) => self.fails(format!("there is no thread to write it: {error}"), LOOK),
         }
     }
 

@@ -1,13 +1,14 @@
 //! Outputs that processes before this one have left without their safe values, by the plans that lie there at a start. One whose target an output of
 //! this process has is that one's; any other gets its safe value now. What cannot be written stays in the plan of this process, and is tried again.
 //!
-//! For the builder: what it waits for is limited. Each output is written by a thread of its own, as a write may not return.
+//! For the builder: what it waits for is limited. Each output is written by a thread of the pool, as a write may not return.
 
 use super::left_output::{AGAIN_EVERY, LOOK, LeftOutput, STOP, beside, say_written};
 use super::left_own::LeftOwn;
 use super::left_plans::{keep_aside, kept_aside, take_when_free};
 use super::safe_plan::{NoPlan, PlannedOutput, SafePlan, is_at, refused};
 use crate::daemon::failure::Failure;
+use crate::io::{Keeper, Pool};
 use crate::kinds::output::{LeftWrite, LeftWrites, Targets};
 use crate::safety::{Guard, LiveOutputs, PlannedWrite};
 use crate::site::Common;
@@ -42,6 +43,7 @@ pub(super) struct LeftOutputs {
     writes: Arc<LeftWrites>, // all of them, as outputs have to know them
     live: Arc<LiveOutputs>,  // which are not live meanwhile
     targets: Arc<Targets>,
+    pool: Arc<Pool>,
 }
 
 impl LeftOutputs {
@@ -61,6 +63,7 @@ impl LeftOutputs {
             writes: common.of(),
             live: common.of(),
             targets: common.of(),
+            pool: common.of::<Keeper>().pool().clone(),
         };
         let clock = KernelClock::monotonic();
         match take_when_free(own, clock.now() + ENDS_WITHIN) {
@@ -259,7 +262,7 @@ impl LeftOutputs {
             }
             changed |= output.has_become(&self.writes, |write| Some(write.clone().followed()));
             if let Some(owed) = output.beside(&planned).filter(|owed| !owed.written) {
-                output.begin(owed);
+                output.begin(owed, &self.pool);
             }
         }
         loop {

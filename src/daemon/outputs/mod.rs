@@ -5,12 +5,12 @@
 //! | --- | --- |
 //! | `guard_thread`, `guard_look` | sees which tasks of outputs have stopped ticking, and has their safe values written |
 //! | `guard_grant` | the real-time priority of these threads |
-//! | `safe_writers`, `spare_threads` | the threads that write, of which one is always free |
+//! | `safe_writers` | the threads that write, of which one is always free |
 //! | `safe_orders` | what others ask of the guard |
 //! | `held_output` | what the summary says of an output that the guard holds |
 //! | `safe_plan`, `plan_file` | what is to be written should this process not come to it |
 //! | `left_plans`, `left_outputs`, `left_output`, `left_own` | outputs that processes before this one have left without their safe values, by their plans |
-//! | `readback_thread`, `readback_record` | what the targets hold, against what was written to them |
+//! | `readbacks`, `readback_record` | what the targets hold, against what was written to them |
 
 pub(super) mod guard_grant;
 mod guard_look;
@@ -22,8 +22,7 @@ mod left_own;
 pub(super) mod left_plans;
 pub(super) mod plan_file;
 mod readback_record;
-mod readback_thread;
+mod readbacks;
 mod safe_orders;
 pub(super) mod safe_plan;
 mod safe_writers;
-mod spare_threads;

@@ -2,17 +2,19 @@
 //! the guard thread, which makes them, and follow where that rises.
 
 use super::guard_grant::GuardGrant;
-use super::spare_threads::SpareThreads;
+use crate::io::Pool;
 use crate::safety::{Guard, MadeSafe};
+use crate::time::Span;
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::sync::Arc;
+use std::time::Duration;
+use tracing::warn;
 
-/// So many to begin with: one may hang before a further one has to be made.
-const AT_FIRST: usize = 2;
+/// So many stay: one may hang before a further one has to be made.
+const SPARE: isize = 2;
 
-const LACKING: [&str; 2] = [
-    "no further thread can write safe values",
-    "while devices hold up those that there are, no other output is made safe",
-];
+/// A stack that suffices for a system call and a text: it counts as locked memory.
+const STACK: usize = 128 << 10;
 
 /// A write that has returned.
 pub(crate) struct Wrote {
@@ -20,15 +22,54 @@ pub(crate) struct Wrote {
     pub(crate) safe: MadeSafe,
 }
 
-/// Makes the threads.
-pub(crate) fn safe_writers(grant: Arc<GuardGrant>) -> SpareThreads<Arc<Guard>, Wrote> {
-    SpareThreads::spawn("hertzd-safe", AT_FIRST, LACKING, move || {
-        let (grant, mut asked) = (grant.clone(), 0);
-        Box::new(move |guard: Arc<Guard>| {
+/// The threads, as the guard thread sees them. Each remembers which priority it has asked for.
+pub(crate) struct SafeWriters {
+    pool: Pool<u8>,
+    grant: Arc<GuardGrant>,
+    wrote: Sender<Wrote>,
+    returned: Receiver<Wrote>,
+    refused: bool, // a further thread, which was said
+}
+
+impl SafeWriters {
+    /// Makes the threads. What the system refuses now is asked for again later.
+    pub(crate) fn new(grant: Arc<GuardGrant>) -> Self {
+        let (wrote, returned) = unbounded();
+        let pool = Pool::reserved("hertzd-safe", STACK, SPARE);
+        let mut writers = Self { pool, grant, wrote, returned, refused: false };
+        (0..SPARE).for_each(|_| writers.made(writers.pool.make()));
+        writers
+    }
+
+    /// Has the safe value of an output written.
+    pub(crate) fn give(&self, guard: Arc<Guard>) {
+        let (grant, wrote) = (self.grant.clone(), self.wrote.clone());
+        self.pool.queue(Box::new(move |asked| {
             // What is refused is refused to the guard thread too, which says so.
-            let _ = grant.promote(&mut asked);
+            let _ = grant.promote(asked);
             let safe = guard.make_safe();
-            Wrote { guard, safe }
-        })
-    })
+            let _ = wrote.send(Wrote { guard, safe });
+        }));
+    }
+
+    /// Waits for so long, or until a write has returned: those that have.
+    pub(crate) fn wait(&self, most: Span) -> Vec<Wrote> {
+        let first = self.returned.recv_timeout(Duration::from_nanos(most.nanos().unsigned_abs()));
+        first.into_iter().chain(self.returned.try_iter()).collect()
+    }
+
+    /// Makes a further thread if none is left that could write.
+    pub(crate) fn keep_up(&mut self) {
+        self.made(self.pool.keep_up());
+    }
+
+    fn made(&mut self, made: std::io::Result<()>) {
+        if let Err(reason) = made
+            && !std::mem::replace(&mut self.refused, true)
+        {
+            warn!(
+                "no further thread can write safe values ({reason}): while devices hold up those that there are, no other output is made safe"
+            );
+        }
+    }
 }

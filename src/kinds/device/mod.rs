@@ -13,5 +13,4 @@ pub(crate) use look::{Sight, hidden, preview};
 #[cfg(feature = "audio")]
 pub(crate) use reconnecting::is_gone;
 pub(crate) use reconnecting::{First, Missing, Reconnecting};
-pub(in crate::kinds) use reopen::{Reopen, ReopenThread};
 pub(super) use stalled::Stalled;

@@ -1,11 +1,12 @@
 //! A device that may come and go: the hot thread uses it while it is there, and another thread reopens it after it has gone.
 //!
-//! The hot thread never opens or closes anything. It hands a lost device over with one store into a ring. The thread
-//! `hertzd-devices` polls all such rings, and closes and reopens each lost device on a thread of its own, so none delays
-//! another. The reopened device comes back over another ring at the next tick. No clock is read here.
+//! The hot thread never opens or closes anything. It hands a lost device over with one store into a ring. The
+//! [keeper](crate::io::Keeper) polls all such rings, and has each lost device closed and reopened by a thread of the pool, so none
+//! delays another. The reopened device comes back over another ring at the next tick. No clock is read here.
 
-use super::reopen::{ReopenThread, Reopening};
+use super::reopen::CoolEnd;
 use crate::config::{Key, Section, Value, words};
+use crate::io::{Keeper, Reopening};
 use crate::site::{Claim, Claimed, Holder, Label, OpenDevice, Refusal, Site};
 use crate::task::TickError;
 use std::io;
@@ -107,9 +108,9 @@ impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
             First::HandedOver(claim) => (None, Some(claim)),
             First::Missing => (None, None),
         };
-        let reopening = Reopening::new(label, site.claims(), (lost_end, found_end), device.is_none(), awaited, open);
-        site.common::<ReopenThread>()
-            .watch(Box::new(reopening))
+        let cool = CoolEnd::new(label, site.claims(), (lost_end, found_end), device.is_none(), awaited, open);
+        site.common::<Keeper>()
+            .keep(Reopening::new(cool))
             .map_err(|error| Refusal::new("kind", format!("cannot start the thread that reopens devices: {error}")))?;
         Ok(Self { device, lost, found })
     }

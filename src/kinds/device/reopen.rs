@@ -1,53 +1,23 @@
-//! The threads that reopen lost devices: one polls all of them, and each attempt has a thread of its own.
-//!
-//! They read the monotonic clock, and may block and allocate.
+//! The cool end of a device that may come and go: how it is closed when it is lost, and opened when it is there again. May block and allocate.
 
+use crate::io::{Gone, Outcome, Reopen};
 use crate::site::{Claim, Claimed, Claims, Label, OpenDevice, Refusal};
-use crate::sys::clock::{KernelClock, pause};
-use crate::sys::thread::{helper, with_signals_blocked};
-use crate::time::{Clock, Instant, Span};
-use std::io;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use tracing::{info, warn};
-
-/// How often all devices are polled.
-const POLL_EVERY: Span = Span::from_millis(25);
-
-/// The wait after the first attempt; after each further one it doubles, up to [`LONGEST_WAIT`].
-const FIRST_WAIT: Span = Span::from_millis(100);
-
-const LONGEST_WAIT: Span = Span::from_seconds(2);
-
-/// A device that is lost sooner than this after it was opened is not reopened at once, but after a wait that grows.
-const STEADY: Span = Span::from_seconds(10);
-
-/// The cool end of any device. [`is_lost`](Self::is_lost) is called every 25 ms, and must not block for long.
-pub(in crate::kinds) trait Reopen: Send {
-    /// The hot end is gone.
-    fn is_abandoned(&self) -> bool;
-
-    /// The device has been given up, or was never there.
-    fn is_lost(&self) -> bool;
-
-    /// Closes the lost device, and opens it as soon as it is there. May block. False: the hot end is gone.
-    fn reopen(&mut self) -> bool;
-}
+use crate::time::Instant;
+use std::sync::Arc;
 
 /// The cool end of a `D`, which `open` opens.
-pub(super) struct Reopening<D, F> {
+pub(super) struct CoolEnd<D, F> {
     label: Label,
     claims: Arc<Claims>,
     lost: rtrb::Consumer<Claimed<D>>,
     found: rtrb::Producer<Claimed<D>>,
-    missing: bool,           // it was not there at the start
-    awaited: Option<Claim>,  // another task is to hand it over
-    steady: Option<Instant>, // if it lasts until then, it counts as steady
-    wait: Span,              // after the next attempt that fails
+    missing: bool,          // it was not there at the start
+    awaited: Option<Claim>, // another task is to hand it over
+    kept: Option<Claim>,    // it is closed, and stays this task's
     open: F,
 }
 
-impl<D, F> Reopening<D, F> {
+impl<D, F> CoolEnd<D, F> {
     pub(super) fn new(
         label: Label,
         claims: Arc<Claims>,
@@ -56,165 +26,47 @@ impl<D, F> Reopening<D, F> {
         awaited: Option<Claim>,
         open: F,
     ) -> Self {
-        Self { label, claims, lost, found, missing, awaited, steady: None, wait: FIRST_WAIT, open }
-    }
-
-    /// Waits for the next attempt, for longer each time.
-    fn rest(&mut self, clock: &KernelClock) {
-        let next = clock.now() + self.wait;
-        while clock.now() < next && !self.found.is_abandoned() {
-            pause(POLL_EVERY);
-        }
-        self.wait = (self.wait + self.wait).min(LONGEST_WAIT);
+        Self { label, claims, lost, found, missing, awaited, kept: None, open }
     }
 }
 
-impl<D: OpenDevice + Send, F: FnMut() -> Result<D, Refusal> + Send> Reopen for Reopening<D, F> {
+impl<D: OpenDevice + Send, F: FnMut() -> Result<D, Refusal> + Send> Reopen for CoolEnd<D, F> {
     fn is_abandoned(&self) -> bool {
         self.found.is_abandoned()
     }
 
-    fn is_lost(&self) -> bool {
-        self.missing || !self.lost.is_empty()
+    fn is_suspect(&mut self, _: Instant) -> bool {
+        (self.missing || !self.lost.is_empty()) && !self.awaited.as_ref().is_some_and(Claim::waits)
     }
 
-    fn reopen(&mut self) -> bool {
-        let clock = KernelClock::monotonic();
-        let began = clock.now();
-        while self.awaited.as_ref().is_some_and(Claim::waits) && !self.is_abandoned() {
-            pause(POLL_EVERY);
-        }
-        // It is closed, and stays this task's.
-        let kept = self.lost.pop().ok().map(Claimed::close);
-        let lost = kept.is_some();
+    fn gone(&mut self, _: Instant) -> Option<Gone> {
+        Some(if self.lost.is_empty() { Gone::Missing } else { Gone::Lost })
+    }
+
+    fn label(&self) -> &Label {
+        &self.label
+    }
+
+    fn close(&mut self) {
+        self.kept = self.lost.pop().ok().map(Claimed::close);
         self.missing = false;
-        if lost {
-            warn!("{} disconnected; trying to reopen it", self.label);
-        }
-        let verb = if lost { "reopened" } else { "opened" };
-        // A device that works for a moment each time is not reopened, and logged, over and over.
-        if lost && self.steady.is_some_and(|steady| began < steady) {
-            self.rest(&clock);
-        } else {
-            self.wait = FIRST_WAIT;
-        }
-        let (mut attempts, mut logged) = (0, String::new());
-        while !self.is_abandoned() {
-            attempts += 1;
-            // A panic in the code that opens it must not end the attempts.
-            let opened = helper::caught(&mut self.open);
-            let panicked =
-                |text| Err(Refusal::new("kind", format!("the attempt to open it {text}; please report this")));
-            let own = self.awaited.as_ref().or(kept.as_ref());
-            let opened = opened.unwrap_or_else(panicked);
-            let by_another = |device: &D| self.claims.claimed_by_another(&self.label, device, own, None);
-            match opened.and_then(|device| by_another(&device).map_or(Ok(device), Err)) {
-                Ok(device) => {
-                    let device = Claimed::new(device, self.claims.clone(), &self.label.task);
-                    let took = (clock.now() - began).seconds();
-                    match self.awaited.take() {
-                        Some(_) => info!("{} was taken over from the task that ended", self.label),
-                        None => info!("{} was {verb} after {took:.1} s, at attempt {attempts}", self.label),
-                    }
-                    self.steady = Some(clock.now() + STEADY);
-                    // There is room: the hot end has no device, or this one would not have been opened.
-                    let _ = self.found.push(device);
-                    return true;
-                }
-                Err(mut refusal) => {
-                    self.claims.find_holder(&mut refusal, own, None);
-                    if refusal.message != logged {
-                        warn!("{} cannot be {verb} yet; hertzd keeps trying: {}", self.label, refusal.message);
-                        logged = refusal.message;
-                    }
-                }
-            }
-            self.rest(&clock);
-        }
-        false
     }
-}
 
-/// The thread that polls all devices of a daemon, and ends with that.
-#[derive(Debug, Default)]
-pub(in crate::kinds) struct ReopenThread {
-    sender: OnceLock<Sender<Box<dyn Reopen>>>,
-    lives: Arc<()>,
-}
-
-impl ReopenThread {
-    /// Has it see to this one, too; the first call starts it.
-    pub(in crate::kinds) fn watch(&self, device: Box<dyn Reopen>) -> io::Result<()> {
-        let sender = match self.sender.get() {
-            Some(sender) => sender,
-            None => {
-                let (sender, new) = channel();
-                let (again, daemon) = (sender.clone(), Arc::downgrade(&self.lives));
-                let body = move || poll(&new, &again, &daemon);
-                with_signals_blocked(|| helper::spawn("hertzd-devices", body))??;
-                self.sender.get_or_init(|| sender)
+    fn open(&mut self) -> Result<Outcome, Refusal> {
+        let own = self.awaited.as_ref().or(self.kept.as_ref());
+        let by_another = |device: &D| self.claims.claimed_by_another(&self.label, device, own, None);
+        match (self.open)().and_then(|device| by_another(&device).map_or(Ok(device), Err)) {
+            Ok(device) => {
+                let device = Claimed::new(device, self.claims.clone(), &self.label.task);
+                // There is room: the hot end has no device, or this one would not have been opened.
+                let _ = self.found.push(device);
+                self.kept = None;
+                Ok(if self.awaited.take().is_some() { Outcome::TakenOver } else { Outcome::Opened })
             }
-        };
-        _ = sender.send(device);
-        Ok(())
-    }
-}
-
-fn poll(new: &Receiver<Box<dyn Reopen>>, again: &Sender<Box<dyn Reopen>>, daemon: &Weak<()>) {
-    let mut devices: Vec<Box<dyn Reopen>> = Vec::new();
-    let out = Arc::new(()); // shared with the threads that open one
-    let mut warned = false; // that no thread could be started
-    loop {
-        // Before what was sent is taken.
-        let is_over = daemon.strong_count() == 0 && Arc::strong_count(&out) == 1;
-        devices.extend(new.try_iter());
-        devices.retain(|device| !device.is_abandoned());
-        if is_over && devices.is_empty() {
-            return;
-        }
-        let lost: Vec<_> = devices.extract_if(.., |device| device.is_lost()).collect();
-        for device in lost {
-            // It stays here until the thread takes it: without one, it is tried again in the next round.
-            let shared = Arc::new(Mutex::new(Some(device)));
-            let (taken, again, out) = (shared.clone(), again.clone(), out.clone());
-            let reopen = move || {
-                let device = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
-                if let Some(mut device) = device
-                    && device.reopen()
-                {
-                    let _ = again.send(device);
-                }
-                drop(out);
-            };
-            if let Err(error) = helper::spawn("hertzd-device", reopen) {
-                devices.extend(shared.lock().unwrap_or_else(PoisonError::into_inner).take());
-                if !std::mem::replace(&mut warned, true) {
-                    warn!("cannot start a thread to reopen a lost device; hertzd keeps trying: {error}");
-                }
+            Err(mut refusal) => {
+                self.claims.find_holder(&mut refusal, own, None);
+                Err(refusal)
             }
         }
-        pause(POLL_EVERY);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    impl OpenDevice for i32 {}
-
-    #[test]
-    fn one_that_works_for_a_moment_each_time_is_tried_less_and_less() {
-        let (mut lost, lost_end) = rtrb::RingBuffer::new(1);
-        let (found_end, mut found) = rtrb::RingBuffer::new(1);
-        let label = Label { device: "flapping toy".into(), task: "a".into() };
-        let mut reopening = Reopening::new(label, Arc::default(), (lost_end, found_end), true, None, || Ok(7));
-        let mut waits = Vec::new();
-        for _ in 0..4 {
-            assert!(reopening.reopen());
-            waits.push(reopening.wait);
-            lost.push(found.pop().unwrap()).unwrap();
-        }
-        assert_eq!(waits, [1, 2, 4, 8].map(|times| Span::from_nanos(FIRST_WAIT.nanos() * times)));
     }
 }

@@ -1,4 +1,4 @@
-//! A target that goes away and comes back: seen by other threads, which open it again. May block and allocate. They read the monotonic clock.
+//! A target that goes away and comes back: seen by other threads, which open it again. May block and allocate; no clock is read.
 //!
 //! The hot thread takes no part in it. Who has a target open shares its descriptors with this: when it is gone they lead to nothing, and when
 //! it is back to the new one, each in one step. Until then nothing is written to it. Then its safe value is, and its task recovers from that.
@@ -13,39 +13,23 @@ use super::port::{Content, OpenFiles, SafeText};
 use super::pwm;
 use super::setting::keep_polarity;
 use super::target::Target;
-use crate::kinds::device::{Reopen, ReopenThread};
+use crate::io::{Gone, Keeper, Outcome, Reopen, Reopening, Watch};
 use crate::safety::PlannedWrite;
 use crate::site::{Label, Refusal, Site};
-use crate::sys::clock::{KernelClock, pause};
 use crate::sys::dir::effective_user;
 use crate::sys::entry::Entry;
 use crate::sys::fd::replace;
-use crate::sys::thread::helper;
-use crate::time::{Clock, Instant, Span};
-use std::cell::Cell;
+use crate::time::{Instant, Span};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
-use tracing::{info, warn};
+use tracing::warn;
 
 /// How often it is looked whether a target is there.
 const LOOK_EVERY: Span = Span::from_millis(100);
-
-/// The thread for all devices calls that often.
-const LOOKS: u32 = 4;
-
-/// The wait after the first attempt; after each further one it doubles, up to the longest.
-const FIRST_WAIT: Span = Span::from_millis(100);
-const LONGEST_WAIT: Span = Span::from_seconds(2);
-
-/// One that is lost sooner than this after it was opened again is not opened at once, but after a wait that grows.
-const STEADY: Span = Span::from_seconds(10);
-
-/// A stack that suffices for a few paths: it counts as locked memory.
-const STACK: usize = 256 << 10;
 
 /// How often targets of a daemon were opened again: whoever keeps a plan of their safe values has to look at it again.
 #[derive(Debug, Default)]
@@ -67,32 +51,18 @@ pub(super) struct Wanted {
 /// Has a target opened again whenever it is gone, for as long as it is held.
 pub(super) fn reopens(site: &Site, held: &Arc<Held>, wanted: Wanted, target: &Target) -> Result<(), Refusal> {
     let refuse = |error: io::Error| Refusal::new("kind", format!("cannot watch {}: {error}", target.shown()));
-    let reopening = Reopening {
+    let keeper = site.common::<Keeper>();
+    let lost = LostTarget {
         held: Arc::downgrade(held),
         reopened: site.common(),
         left: site.common(),
-        is_regular: target.regular_file().is_some(),
+        watch: target.regular_file().is_some().then(|| keeper.watch(target.node(), LOOK_EVERY)),
         seen: Seen::of(target).map_err(refuse)?,
         nothing: File::open("/dev/null").map_err(refuse)?,
-        looks: Cell::new(0),
-        steady: None,
-        wait: FIRST_WAIT,
+        next: Instant::ZERO,
         wanted,
     };
-    if !reopening.is_regular {
-        return site.common::<ReopenThread>().watch(Box::new(reopening)).map_err(refuse);
-    }
-    // A file system may take its time, which is not to hold up devices.
-    let watch = move || {
-        let mut reopening = reopening;
-        while !reopening.is_abandoned() {
-            if reopening.is_gone() && !reopening.reopen() {
-                return;
-            }
-            pause(LOOK_EVERY);
-        }
-    };
-    helper::spawn_with_stack("hertzd-files", STACK, watch).map(drop).map_err(refuse)
+    keeper.keep(Reopening::new(lost)).map_err(refuse)
 }
 
 /// What shows that a target is still the same.
@@ -113,95 +83,54 @@ fn inode(file: &Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }
 
-struct Reopening {
+struct LostTarget {
     held: Weak<Held>,
     reopened: Arc<Reopened>,
     left: Arc<LeftWrites>,
     wanted: Wanted,
-    is_regular: bool,
+    watch: Option<Watch>, // of a regular file
     seen: Seen,
     nothing: File, // what descriptors lead to meanwhile: it cannot be written
-    looks: Cell<u32>,
-    steady: Option<Instant>, // if it lasts until then, it counts as steady
-    wait: Span,              // after the next attempt that fails
+    next: Instant, // look at any other one
 }
 
-impl Reopen for Reopening {
+impl Reopen for LostTarget {
     fn is_abandoned(&self) -> bool {
         self.held.strong_count() == 0
     }
 
-    fn is_lost(&self) -> bool {
-        self.looks.set((self.looks.get() + 1) % LOOKS);
-        self.looks.get() == 0 && self.is_gone()
+    fn is_suspect(&mut self, now: Instant) -> bool {
+        match &self.watch {
+            // Its file system may take its time, which is not to hold up devices.
+            Some(watch) => watch.is_due(now),
+            None if now < self.next => false,
+            None => {
+                self.next = now + LOOK_EVERY;
+                self.is_gone()
+            }
+        }
     }
 
-    fn reopen(&mut self) -> bool {
-        let clock = KernelClock::monotonic();
-        let began = clock.now();
-        let Some(held) = self.held.upgrade() else { return false };
+    fn gone(&mut self, now: Instant) -> Option<Gone> {
+        self.watch.iter_mut().for_each(|watch| watch.begins(now));
+        if !self.is_gone() {
+            return None;
+        }
         // A reload may have given it another task since.
-        if let Some((end, guard)) = held.end().and_then(|end| Some((end.clone(), end.guard.upgrade()?))) {
+        let end = self.held.upgrade()?.end();
+        if let Some((end, guard)) = end.and_then(|end| Some((end.clone(), end.guard.upgrade()?))) {
             self.wanted.label = Label::new(end.place.to_string(), guard.task());
         }
-        warn!("{} disconnected; trying to reopen it", self.wanted.label);
-        self.release(&held);
-        drop(held);
-        match self.steady {
-            Some(steady) if began < steady => self.rest(&clock),
-            _ => self.wait = FIRST_WAIT,
-        }
-        let mut logged = String::new();
-        for attempt in 1_u32.. {
-            let panicked =
-                |text| Err(Refusal::new("kind", format!("the attempt to open it {text}; please report this")));
-            match helper::caught(|| self.attempt()).unwrap_or_else(panicked) {
-                Ok(false) => return false,
-                Ok(true) => {
-                    let took = (clock.now() - began).seconds();
-                    info!("{} was reopened after {took:.1} s, at attempt {attempt}", self.wanted.label);
-                    self.steady = Some(clock.now() + STEADY);
-                    break;
-                }
-                Err(refusal) if refusal.message != logged => {
-                    let label = &self.wanted.label;
-                    warn!("{label} cannot be reopened yet; hertzd keeps trying: {}", refusal.message);
-                    logged = refusal.message;
-                }
-                Err(_) => {}
-            }
-            self.rest(&clock);
-        }
-        true
-    }
-}
-
-impl Reopening {
-    /// Whether what its path leads to is not what is open. Before it was set up nobody asks: to open it again is to write to it.
-    fn is_gone(&self) -> bool {
-        if self.held.upgrade().is_none_or(|held| !held.is_ready()) {
-            return false;
-        }
-        match fs::metadata(&self.seen.node) {
-            Ok(found) => inode(&found) != self.seen.file,
-            Err(error) => matches!(
-                error.raw_os_error(),
-                Some(libc::ENOENT | libc::ENOTDIR | libc::ENODEV | libc::ENXIO | libc::ESTALE)
-            ),
-        }
+        Some(Gone::Lost)
     }
 
-    /// Waits for the next attempt, for longer each time.
-    fn rest(&mut self, clock: &KernelClock) {
-        let next = clock.now() + self.wait;
-        while clock.now() < next && !self.is_abandoned() {
-            pause(Span::from_millis(25));
-        }
-        self.wait = (self.wait + self.wait).min(LONGEST_WAIT);
+    fn label(&self) -> &Label {
+        &self.wanted.label
     }
 
-    /// Closes all that leads to what is gone: a driver's end may wait for that.
-    fn release(&mut self, held: &Held) {
+    /// All that leads to what is gone: a driver's end may wait for that.
+    fn close(&mut self) {
+        let Some(held) = self.held.upgrade() else { return };
         let _opening = held.opening();
         let ends = held.ends();
         ends.iter().filter_map(|end| end.guard.upgrade()).for_each(|guard| guard.lose());
@@ -213,9 +142,8 @@ impl Reopening {
         held.close_beside();
     }
 
-    /// Opens it, if it is there. False: nobody has it any more.
-    fn attempt(&mut self) -> Result<bool, Refusal> {
-        let Some(held) = self.held.upgrade() else { return Ok(false) };
+    fn open(&mut self) -> Result<Outcome, Refusal> {
+        let Some(held) = self.held.upgrade() else { return Ok(Outcome::Abandoned) };
         let opening = held.opening();
         // By the section that is in force: a reload may have named it, or its safe state, in another way since.
         let current = held.end();
@@ -277,7 +205,23 @@ impl Reopening {
                 warn!("{label} is there again, but its safe value could not be written: {error}");
             }
         }
-        Ok(true)
+        Ok(Outcome::Opened)
+    }
+}
+
+impl LostTarget {
+    /// Whether what its path leads to is not what is open. Before it was set up nobody asks: to open it again is to write to it.
+    fn is_gone(&self) -> bool {
+        if self.held.upgrade().is_none_or(|held| !held.is_ready()) {
+            return false;
+        }
+        match fs::metadata(&self.seen.node) {
+            Ok(found) => inode(&found) != self.seen.file,
+            Err(error) => matches!(
+                error.raw_os_error(),
+                Some(libc::ENOENT | libc::ENOTDIR | libc::ENODEV | libc::ENXIO | libc::ESTALE)
+            ),
+        }
     }
 }
 

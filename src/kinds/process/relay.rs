@@ -15,6 +15,7 @@ use super::relays::{Alive, Relays};
 use super::settings::ProgramSettings;
 use super::tardiness::{self, Tardiness, Ticks};
 use super::throttle::{Order, Throttle};
+use crate::io::Backoff;
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::process::Ready;
 use crate::sys::thread::{helper, with_signals_blocked};
@@ -23,13 +24,6 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 use tracing::{info, warn};
-
-/// The wait after the first end of a program; after each further one it doubles, up to [`LONGEST_WAIT`].
-const FIRST_WAIT: Span = Span::from_millis(100);
-const LONGEST_WAIT: Span = Span::from_seconds(2);
-
-/// A program that has run for so long is started again after the first wait.
-const STEADY: Span = Span::from_seconds(10);
 
 /// Errors of one kind or another, and stops for a share of a CPU, are logged this often at most.
 const LOG_EVERY: Span = Span::from_seconds(10);
@@ -56,8 +50,7 @@ pub(super) struct Relay {
     closed: Option<(Instant, Step)>, // since when its socket is, by the program, and what was done about it
     tardiness: Tardiness,
     alive: Arc<Alive>,
-    began: Instant,
-    wait: Span, // before the next start
+    backoff: Backoff, // before the next start
     refusal: String,
     errors: Reported,
     throttles: Reported,
@@ -143,8 +136,7 @@ impl Relay {
             closed: None,
             tardiness: Tardiness::new(settings.max_missed, now),
             alive,
-            began: now,
-            wait: FIRST_WAIT,
+            backoff: Backoff::default(),
             refusal: String::new(),
             errors: Reported::default(),
             throttles: Reported::default(),
@@ -182,7 +174,7 @@ impl Relay {
             let now = self.clock.now();
             if self.program.is_none() && now >= next_start {
                 if let Err(refusal) = self.begin() {
-                    next_start = now + self.back_off();
+                    next_start = now + self.backoff.take();
                     self.log_refusal(refusal);
                 }
                 self.shared.change_program(|program| program.waits = false);
@@ -190,20 +182,13 @@ impl Relay {
             let flooded = self.move_frames(now);
             if now >= next_care {
                 next_care = now + LONGEST;
-                if self.care(now) {
-                    next_start = now + self.back_off();
+                if let Some(wait) = self.care(now) {
+                    next_start = now + wait;
                 }
             }
             self.rest(now, next_care, flooded);
         }
         self.end();
-    }
-
-    /// The wait before the next start, longer each time.
-    fn back_off(&mut self) -> Span {
-        let wait = self.wait;
-        self.wait = (wait + wait).min(LONGEST_WAIT);
-        wait
     }
 
     /// Starts the program.
@@ -217,7 +202,8 @@ impl Relay {
         self.exchange.greet(&program.socket, &self.settings);
         self.throttle = self.settings.cpu.map(|share| Throttle::new(share, now));
         self.throttled = Span::ZERO;
-        (self.next_place, self.began, self.closed) = (now, now, None);
+        (self.next_place, self.closed) = (now, None);
+        self.backoff.is_there(now);
         let AnswerCounts { asked, answered, .. } = self.shared.counted();
         self.tardiness.begin(now, asked, answered);
         self.refusal.clear();
@@ -272,31 +258,27 @@ impl Relay {
         }
     }
 
-    /// What is done now and then. Whether the program has ended.
-    fn care(&mut self, now: Instant) -> bool {
-        if self.program.is_none() {
-            return false;
-        }
+    /// What is done now and then. The wait before the next start, if the program has ended.
+    fn care(&mut self, now: Instant) -> Option<Span> {
+        self.program.as_ref()?;
         self.keep_in_place(now);
         self.log_lines(now);
         self.keep_share(now);
         self.tell_tardiness(now);
         self.end_without_socket(now);
-        let Some(status) = self.program.as_mut().and_then(Program::ended) else { return false };
+        let status = self.program.as_mut().and_then(Program::ended)?;
         self.take_answers(now);
         self.log_rest(now);
         self.program = None;
         self.shared.change_program(|program| program.runs = false);
         self.alive.unanswered.store([0; 2]);
-        if now - self.began >= STEADY {
-            self.wait = FIRST_WAIT;
-        }
-        let (task, wait) = (&self.settings.task, self.wait);
+        self.backoff.is_gone(now);
+        let (task, wait) = (&self.settings.task, self.backoff.take());
         warn!(
             task,
             "{task}: its program ended ({status}); its values are missing until it is started again, in {wait}, and answers"
         );
-        true
+        Some(wait)
     }
 
     /// Counts what was not answered in time, and says so when it is much, and when that is over.

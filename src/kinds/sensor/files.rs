@@ -7,6 +7,7 @@ use super::follow::{self, Followed};
 use super::hwmon;
 use super::locator::{FieldSelector, LineSelector, ValueLocator};
 use super::number::Number;
+use crate::io::Keeper;
 use crate::task::TickError;
 use std::fs::File;
 use std::io;
@@ -60,7 +61,7 @@ pub(super) struct Unusable {
 
 impl Files {
     /// Opens the files and reads each. With `strict` every number must be there already.
-    pub(super) fn open(wanted: &[WantedFile<'_>], strict: bool) -> Result<Self, Unusable> {
+    pub(super) fn open(keeper: &Keeper, wanted: &[WantedFile<'_>], strict: bool) -> Result<Self, Unusable> {
         // Ones, so that every page is touched here.
         let mut open = Self { files: Vec::with_capacity(wanted.len()), buffer: vec![1; LARGEST].into() };
         let mut followers = Vec::new();
@@ -72,7 +73,8 @@ impl Files {
             };
             let file = follow::open(path).map_err(|error| unusable("open", error))?;
             debug!("opened {} ({} values)", path.display(), values.len());
-            let (followed, follower) = follow::follow(&file, path).map_err(|error| unusable("open", error))?.unzip();
+            let (followed, follower) =
+                follow::follow(keeper, &file, path).map_err(|error| unusable("open", error))?.unzip();
             followers.extend(follower);
             let fault = fault.as_deref().map_or(Ok(None), Fault::open);
             let fault = fault.map_err(|error| unusable("open the file _fault beside", error))?;
@@ -88,7 +90,7 @@ impl Files {
             }
             open.files.push(file);
         }
-        follow::start(followers).map_err(|error| Unusable {
+        follow::start(keeper, followers).map_err(|error| Unusable {
             column: None,
             key: "path",
             message: format!("cannot start the thread that notices replaced files: {error}"),

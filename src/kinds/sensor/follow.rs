@@ -1,16 +1,16 @@
 //! Files that are replaced while they are read: programs publish a value by renaming a new file over the old one, or by
 //! pointing a symlink elsewhere.
 //!
-//! A thread of the task checks each path 40 times a second, opens a replacement and puts it into a wait-free slot, in place
+//! The [keeper](crate::io::Keeper) notices that, and a thread of the pool opens the replacement and puts it into a wait-free slot, in place
 //! of one that no tick has taken yet; the file that a tick no longer needs comes back over a ring, to be closed. So each
 //! tick reads the latest file that was opened. A path that leads nowhere for a second is reported. Files of `/proc` and
 //! `/sys` are not followed: their reads fail by themselves.
 
-use crate::sys::clock::pause;
+use crate::io::{Keeper, Kept, Watch};
+use crate::sys::clock::KernelClock;
 use crate::sys::entry;
 use crate::sys::fd::FdSlot;
-use crate::sys::thread::{helper, with_signals_blocked};
-use crate::time::Span;
+use crate::time::{Clock, Instant, Span};
 use std::fs::{self, File};
 use std::io;
 use std::mem;
@@ -19,11 +19,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Time between two looks.
-const REST: Span = Span::from_millis(25);
+/// Time between two looks where the kernel tells of no changes, and where another look is to follow soon.
+const OFTEN: Span = Span::from_millis(25);
 
-/// Looks in a row that find nothing at the path before its file counts as deleted: one second.
-const LOOKS: u32 = 40;
+/// For so long nothing is at the path before its file counts as deleted.
+const DELETED_AFTER: Span = Span::from_seconds(1);
 
 /// Files that the hot end may return between two looks: for the one that waited at the first, and the one it puts in.
 const RETURNED: usize = 2;
@@ -59,7 +59,8 @@ pub(super) struct Follower {
     next: Arc<FdSlot>,
     old: rtrb::Consumer<File>,
     deleted: Arc<AtomicBool>,
-    misses: u32, // looks since there was a file
+    missing: Option<Instant>, // there was no file since then
+    watch: Watch,
 }
 
 /// Opens a file to be read. Does not wait for the other end should the path be a pipe. Root follows only root's links.
@@ -68,7 +69,7 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Both ends for a file that was opened at this path; `None` when it cannot be replaced.
-pub(super) fn follow(file: &File, path: &Path) -> io::Result<Option<(Followed, Follower)>> {
+pub(super) fn follow(keeper: &Keeper, file: &File, path: &Path) -> io::Result<Option<(Followed, Follower)>> {
     if ["/proc", "/sys"].iter().any(|kernel| path.starts_with(kernel)) {
         return Ok(None);
     }
@@ -77,39 +78,47 @@ pub(super) fn follow(file: &File, path: &Path) -> io::Result<Option<(Followed, F
     let (old_end, old) = rtrb::RingBuffer::new(RETURNED);
     let deleted = Arc::new(AtomicBool::new(false));
     let followed = Followed { next: next.clone(), old: old_end, deleted: deleted.clone() };
-    Ok(Some((followed, Follower { path: path.into(), identity, next, old, deleted, misses: 0 })))
+    let watch = keeper.watch(path, OFTEN);
+    Ok(Some((followed, Follower { path: path.into(), identity, next, old, deleted, missing: None, watch })))
 }
 
-/// Starts the thread that follows these files, until the hot ends are dropped.
-pub(super) fn start(mut followers: Vec<Follower>) -> io::Result<()> {
-    if followers.is_empty() {
-        return Ok(());
+/// Has the files of a task followed, until the hot ends are dropped.
+pub(super) fn start(keeper: &Keeper, followers: Vec<Follower>) -> io::Result<()> {
+    if followers.is_empty() { Ok(()) } else { keeper.keep(Followers(followers)) }
+}
+
+struct Followers(Vec<Follower>);
+
+impl Kept for Followers {
+    fn is_over(&self) -> bool {
+        self.0.iter().all(|follower| follower.old.is_abandoned())
     }
-    let body = move || {
-        while !followers.is_empty() {
-            pause(REST);
-            followers.retain_mut(Follower::look);
-        }
-    };
-    with_signals_blocked(|| helper::spawn("hertzd-files", body))??;
-    Ok(())
+
+    fn is_due(&mut self, now: Instant) -> bool {
+        self.0.iter().any(|follower| follower.watch.is_due(now))
+    }
+
+    fn work(&mut self) {
+        let now = KernelClock::monotonic().now();
+        self.0.iter_mut().filter(|follower| follower.watch.is_due(now)).for_each(|follower| follower.look(now));
+    }
 }
 
 impl Follower {
-    /// False: no one reads the file any more.
-    fn look(&mut self) -> bool {
+    fn look(&mut self, now: Instant) {
+        self.watch.begins(now);
         while self.old.pop().is_ok() {}
-        self.misses = match self.replacement() {
-            Ok(file) => {
-                if let Some(file) = file {
-                    drop(self.next.swap(Some(file.into())));
-                }
-                0
-            }
-            Err(_) => self.misses + 1,
-        };
-        self.deleted.store(self.misses >= LOOKS, Ordering::Release);
-        !self.old.is_abandoned()
+        let found = self.replacement();
+        self.missing = found.is_err().then(|| self.missing.unwrap_or(now));
+        self.deleted.store(self.missing.is_some_and(|since| now - since >= DELETED_AFTER), Ordering::Release);
+        let replacement = found.ok().flatten();
+        // The file before is to be closed, or one may come.
+        if replacement.is_some() || self.missing.is_some() {
+            self.watch.again(now);
+        }
+        if let Some(file) = replacement {
+            drop(self.next.swap(Some(file.into())));
+        }
     }
 
     /// The file at the path, if it is another one.
@@ -133,6 +142,7 @@ mod tests {
 
     #[test]
     fn a_tick_reads_the_latest_of_several_replacements() {
+        let (keeper, now) = (Keeper::default(), Instant::ZERO);
         let folder = tempfile::tempdir().unwrap();
         let (path, new) = (folder.path().join("v"), folder.path().join("new"));
         let publish = |number: u32| {
@@ -145,10 +155,10 @@ mod tests {
         };
         publish(0);
         let mut file = open(&path).unwrap();
-        let (mut followed, mut follower) = follow(&file, &path).unwrap().unwrap();
+        let (mut followed, mut follower) = follow(&keeper, &file, &path).unwrap().unwrap();
         for number in 1..=9 {
             publish(number);
-            assert!(follower.look());
+            follower.look(now);
             if number % 3 != 0 {
                 continue;
             }
@@ -157,15 +167,34 @@ mod tests {
             assert_eq!(open_files(), 2, "the file that was read before waits to be closed; the others are closed");
         }
         drop(followed);
-        assert!(!follower.look());
-        assert_eq!(open_files(), 1);
+        follower.look(now);
+        assert_eq!((follower.old.is_abandoned(), open_files()), (true, 1));
+    }
+
+    #[test]
+    fn a_path_without_a_file_counts_as_deleted_after_a_second() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, at) = (folder.path().join("v"), |millis| Instant::ZERO + Span::from_millis(millis));
+        fs::write(&path, "1").unwrap();
+        let mut file = open(&path).unwrap();
+        let (mut followed, mut follower) = follow(&Keeper::default(), &file, &path).unwrap().unwrap();
+        let mut is_there = |millis| {
+            follower.look(at(millis));
+            followed.update(&mut file)
+        };
+        assert!(is_there(0));
+        fs::remove_file(&path).unwrap();
+        assert!(is_there(500) && is_there(1_499) && !is_there(1_500));
+        fs::write(&path, "2").unwrap();
+        assert!(is_there(1_525));
+        assert_eq!(io::read_to_string(&file).unwrap(), "2");
     }
 
     #[test]
     fn files_of_the_kernel_are_not_followed() {
         for (path, is_followed) in [("/proc/loadavg", false), ("/sys/kernel/x", false), ("/etc/passwd", true)] {
             let file = open(Path::new("/proc/self/exe")).unwrap();
-            assert_eq!(follow(&file, Path::new(path)).unwrap().is_some(), is_followed, "{path}");
+            assert_eq!(follow(&Keeper::default(), &file, Path::new(path)).unwrap().is_some(), is_followed, "{path}");
         }
     }
 }

@@ -6,6 +6,7 @@ use super::locator::{FieldSelector, ValueLocator};
 use super::number::Number;
 use super::settings::{SensorSettings, Source, ValueSettings};
 use super::{hwmon, iio};
+use crate::io::Keeper;
 use crate::kinds::device::{Sight, hidden};
 use crate::site::Refusal;
 use crate::task::Column;
@@ -135,7 +136,7 @@ impl ReadPlan {
     }
 
     /// Opens all files, each once. With `strict` each number must be there already.
-    pub(super) fn open(&self, strict: bool) -> Result<OpenSensor, Refusal> {
+    pub(super) fn open(&self, keeper: &Keeper, strict: bool) -> Result<OpenSensor, Refusal> {
         let folder = self.folder()?;
         let mut conversions = Vec::with_capacity(self.recipes.len());
         let (mut files, mut known) = (Vec::<WantedFile<'_>>::new(), BTreeMap::new());
@@ -158,13 +159,13 @@ impl ReadPlan {
             });
             files[index].values.push((column, &recipe.locator));
         }
-        let files = Files::open(&files, strict).map_err(|unusable| self.blame(unusable))?;
+        let files = Files::open(keeper, &files, strict).map_err(|unusable| self.blame(unusable))?;
         Ok(OpenSensor { files, conversions })
     }
 
     /// Reads all files once, as [`open`](Self::open) does. Opening some other thing than a file may have an effect, so that is
     /// left to a start.
-    pub(super) fn look(&self, strict: bool) -> Result<Sight, Refusal> {
+    pub(super) fn look(&self, keeper: &Keeper, strict: bool) -> Result<Sight, Refusal> {
         let folder = self.folder()?;
         let paths = || self.recipes.iter().map(|recipe| folder.join(&recipe.file));
         let is_other = |path: &PathBuf| path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir());
@@ -173,7 +174,7 @@ impl ReadPlan {
         }
         match paths().find_map(|path| hidden(&path, false)) {
             Some(hidden) => Ok(hidden),
-            None => self.open(strict).map(|_| Sight::default()),
+            None => self.open(keeper, strict).map(|_| Sight::default()),
         }
     }
 

@@ -6,6 +6,7 @@ use super::number::Counter;
 use super::plan::{OpenSensor, ReadPlan};
 use super::settings::SensorSettings;
 use crate::config::{BuildError, Preview};
+use crate::io::Keeper;
 use crate::kinds::device::{First, Missing, Reconnecting, preview};
 use crate::site::{Label, OpenDevice, Site};
 use crate::task::{Column, Task, Tick, TickError};
@@ -25,12 +26,12 @@ pub(super) struct Polled {
 
 impl Polled {
     pub(super) fn open(site: &Site, settings: SensorSettings, label: Label) -> Result<Self, BuildError> {
-        let missing = settings.missing;
+        let (missing, keeper) = (settings.missing, site.common::<Keeper>());
         let plan = ReadPlan::new(settings, site.sys())?;
         let columns = plan.columns.clone();
         let counters = plan.rates().map(|is_rate| is_rate.then(Counter::default)).collect();
-        let first = First::of(site, &label, missing, plan.open(missing == Missing::Refuse))?;
-        let device = Reconnecting::new(site, label, first, move || plan.open(false))?;
+        let first = First::of(site, &label, missing, plan.open(&keeper, missing == Missing::Refuse))?;
+        let device = Reconnecting::new(site, label, first, move || plan.open(&keeper, false))?;
         Ok(Self { columns, device, counters })
     }
 
@@ -38,7 +39,7 @@ impl Polled {
     pub(super) fn look(site: &Site, settings: SensorSettings, label: &Label) -> Result<Preview, BuildError> {
         let missing = settings.missing;
         let plan = ReadPlan::new(settings, site.sys())?;
-        let looked = plan.look(missing == Missing::Refuse);
+        let looked = plan.look(&site.common(), missing == Missing::Refuse);
         Ok(Preview { columns: Some(plan.columns), ..preview(site, label, missing, looked)? })
     }
 }

@@ -1,5 +1,6 @@
 //! Finds who holds a lock that hertzd ignores, only to name them in messages; nothing waits for it. Any user who may read a file decides how much
-//! there is to look through until its lock is found, so one thread looks for all of them, and only while there are any.
+//! there is to look through until its lock is found, so one thread looks for all of them, and only while there are any. It is none of
+//! the pool's: commands look too, which have no daemon.
 
 use super::holder::{Holder, Sought, of_locks};
 use crate::sys::clock::KernelClock;
@@ -77,7 +78,7 @@ fn look_for(all: Vec<(Sought, Say)>) {
         return wanted.extend(all);
     }
     *wanted = Some(all);
-    if helper::spawn("hertzd-naming", look).is_ok() {
+    if helper::spawn("hertzd-io", look).is_ok() {
         return;
     }
     let all = wanted.take();

@@ -1,0 +1,196 @@
+//! Has targets of outputs read, each at its interval, and says what differs from what was written: all of it with `readback`, and always what
+//! decides whether it has any effect.
+//!
+//! The keeper looks after it, every 100 ms at least. A read may block for as long as the device takes: threads of the pool make them, one after
+//! the other while none hangs.
+
+use super::readback_record::{News, Record};
+use crate::io::{Keeper, Kept, Pool, Queue};
+use crate::log::Message;
+use crate::safety::{Guard, ReadBack, Reading};
+use crate::snapshot::ReadbackSummary;
+use crate::sys::clock::KernelClock;
+use crate::time::{Clock, Instant, Span};
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tracing::{error, info, warn};
+
+/// How often it looks at least, to find outputs that are new.
+const LOOK_EVERY: Span = Span::from_millis(100);
+
+/// A read that takes longer is reported.
+const LONG: Span = Span::from_seconds(1);
+
+/// What came of it, as main and the builder see it.
+#[derive(Debug, Default)]
+pub(crate) struct Readbacks {
+    records: Mutex<BTreeMap<String, Record>>, // by task, of all that there have been
+    running: AtomicBool,
+    ends: AtomicBool,
+}
+
+/// A reading that has returned.
+type Returned = (String, Arc<dyn ReadBack>, Reading);
+
+/// When a target is read.
+struct Due {
+    next: Instant,
+    under_way: Option<Instant>, // a reading, since then
+    hangs: bool,                // and that was said
+}
+
+/// How far it is, as the keeper has it. `guards` are those of the outputs that are open.
+struct Reader<G> {
+    shared: Arc<Readbacks>,
+    pool: Arc<Pool>,
+    guards: G,
+    dues: BTreeMap<usize, Due>,
+    readings: Queue,
+    read: Sender<Returned>,
+    returned: Receiver<Returned>,
+    next: Instant, // look
+    refused: bool, // a further thread, which was said
+}
+
+impl Readbacks {
+    /// Begins, if it has not yet. `guards` are those of the outputs that are open.
+    ///
+    /// # Errors
+    /// The system's reason why there is no thread.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        keeper: &Keeper,
+        guards: impl Fn() -> Vec<Arc<Guard>> + Send + 'static,
+    ) -> io::Result<()> {
+        if !self.running.load(Ordering::Relaxed) {
+            let (read, returned) = unbounded();
+            let (dues, readings, next) = (BTreeMap::new(), Queue::default(), Instant::ZERO);
+            let (shared, pool) = (self.clone(), keeper.pool().clone());
+            keeper.keep(Reader { shared, pool, guards, dues, readings, read, returned, next, refused: false })?;
+            self.running.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Of each target that is not as it was written, or cannot be read: what is wrong.
+    pub(crate) fn troubles(&self, now: Instant) -> Vec<String> {
+        self.records().iter().filter_map(|(task, record)| record.trouble(task, now)).collect()
+    }
+
+    /// What came of all readings of the outputs with these names; `None`: there were none.
+    pub(crate) fn summary(&self, tasks: &BTreeSet<&str>, now: Instant) -> Option<Vec<ReadbackSummary>> {
+        let records = self.records();
+        let of_tasks = records.iter().filter(|(task, _)| tasks.contains(task.as_str()));
+        let summaries: Vec<_> = of_tasks.map(|(task, record)| record.summary(task, now)).collect();
+        (!summaries.is_empty()).then_some(summaries)
+    }
+
+    /// The run ends: nothing is read any more.
+    pub(crate) fn end(&self) {
+        self.ends.store(true, Ordering::Relaxed);
+    }
+
+    fn records(&self) -> MutexGuard<'_, BTreeMap<String, Record>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn took(&self, task: &str, reading: Reading, now: Instant) {
+        let news = self.records().entry(task.to_owned()).or_default().took(reading, now);
+        if let Some(news) = news {
+            say(task, news);
+        }
+    }
+}
+
+impl<G: Fn() -> Vec<Arc<Guard>> + Send> Kept for Reader<G> {
+    fn is_over(&self) -> bool {
+        self.shared.ends.load(Ordering::Relaxed)
+    }
+
+    fn is_due(&mut self, now: Instant) -> bool {
+        now >= self.next || !self.returned.is_empty()
+    }
+
+    fn work(&mut self) {
+        if self.is_over() {
+            return;
+        }
+        let now = KernelClock::monotonic().now();
+        let guards = (self.guards)();
+        let open: Vec<_> = guards.iter().filter_map(|guard| Some((guard.task(), guard.readback()?.clone()))).collect();
+        for (task, readback, reading) in self.returned.try_iter() {
+            // That of an output which has ended meanwhile says nothing.
+            if let Some(due) = self.dues.get_mut(&key(&readback))
+                && open.iter().any(|(_, open)| key(open) == key(&readback))
+            {
+                (due.under_way, due.hangs) = (None, false);
+                self.shared.took(&task, reading, now);
+            }
+        }
+        self.dues.retain(|at, _| open.iter().any(|(_, readback)| key(readback) == *at));
+        let names: BTreeSet<_> = open.iter().map(|(task, _)| *task).collect();
+        let end = |(task, record): (&String, &mut Record)| Some((task.clone(), record.ends(now)?));
+        let ended: Vec<_> = {
+            let mut records = self.shared.records();
+            records.iter_mut().filter(|(task, _)| !names.contains(task.as_str())).filter_map(end).collect()
+        };
+        ended.into_iter().for_each(|(task, news)| say(&task, news));
+        self.next = now + LOOK_EVERY;
+        for (task, readback) in &open {
+            let due = self.dues.entry(key(readback)).or_insert_with(|| {
+                self.shared.records().entry((*task).into()).or_default().begins(readback.shown(), readback.every());
+                Due { next: now + readback.every(), under_way: None, hangs: false }
+            });
+            match due.under_way {
+                Some(since) if now - since > LONG && !due.hangs => {
+                    due.hangs = true;
+                    let why = format!("the read has not returned for {}", now - since);
+                    self.shared.took(task, Reading::Unreadable(why), now);
+                }
+                None if now >= due.next => {
+                    // At its pace, whenever the look came.
+                    let (paced, every) = (due.next + readback.every(), readback.every());
+                    (due.under_way, due.next) = (Some(now), if paced > now { paced } else { now + every });
+                    let (task, readback, read) = ((*task).to_owned(), (*readback).clone(), self.read.clone());
+                    self.readings.add(move || {
+                        let reading = readback.read();
+                        let _ = read.send((task, readback, reading));
+                    });
+                }
+                _ => {}
+            }
+            self.next = self.next.min(due.next);
+        }
+        if let Err(reason) = self.readings.work_on(&self.pool)
+            && !std::mem::replace(&mut self.refused, true)
+        {
+            warn!(
+                "no further thread can read outputs back ({reason}): while devices hold up those that there are, no other output is read back"
+            );
+        }
+    }
+}
+
+fn say(task: &str, news: News) {
+    let number = |written: Option<f64>| written.map_or_else(|| "not compared".to_owned(), |it| it.to_string());
+    match news {
+        News::Fails { what, advice, written, read } => {
+            let written = number(written);
+            error!(message_id = Message::ReadbackFailed.id(), task, written, read, "{task}: {what}; {advice}");
+        }
+        News::Passes { what, written, lasted } => info!(
+            message_id = Message::ReadbackPassed.id(),
+            task,
+            written = number(written),
+            lasted_ns = lasted.nanos(),
+            "{task}: {what}, after {lasted}"
+        ),
+    }
+}
+
+fn key(readback: &Arc<dyn ReadBack>) -> usize {
+    Arc::as_ptr(readback).addr()
+}

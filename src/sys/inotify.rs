@@ -1,0 +1,112 @@
+//! What the kernel tells of changes in folders (inotify): names that come, go, or lead to something else. Off the hot thread; does not wait.
+
+use super::{from_minus_one, invalid};
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::{self, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// File systems that others change behind the kernel's back: of network and cluster file systems, of programs (FUSE), of a virtual machine's host.
+const OF_OTHERS: [u32; 14] = [
+    0x6969,      // NFS
+    0x517B,      // SMB
+    0xFF53_4D42, // CIFS
+    0xFE53_4D42, // SMB2
+    0x6573_5546, // FUSE
+    0x0102_1997, // 9p
+    0x00C3_6400, // Ceph
+    0x5346_414F, // AFS
+    0x6B41_4653, // kAFS
+    0x7375_7245, // Coda
+    0x7461_636F, // OCFS2
+    0x0116_1970, // GFS2
+    0x786F_4256, // VirtualBox
+    0xBACB_ACBC, // VMware
+];
+
+/// At most so many buffers are read at a look, since any user may write to a folder; what is left counts as lost.
+const MOST_READS: usize = 16;
+
+const HEADER: usize = 16;
+
+/// Folders that are watched.
+#[derive(Debug)]
+pub(crate) struct Inotify(File);
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event<'a> {
+    /// To this name in the folder with this number.
+    In(i32, &'a OsStr),
+    /// The folder with this number is not watched any more: it is gone.
+    Over(i32),
+    /// More than is told.
+    Lost,
+}
+
+impl Inotify {
+    /// None is watched yet.
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: takes flags only.
+        let number = from_minus_one(unsafe { libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC) })?;
+        // SAFETY: the descriptor is new, and nobody else's.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(number) }.into()))
+    }
+
+    /// Watches a folder; the number of one that is watched already stays. May block.
+    ///
+    /// # Errors
+    /// The system's reason, or that not all that changes there is told.
+    pub(crate) fn add(&self, folder: &Path) -> io::Result<i32> {
+        let path = CString::new(folder.as_os_str().as_bytes())?;
+        let mut facts = MaybeUninit::<libc::statfs>::uninit();
+        // SAFETY: `path` is a C string, and `facts` has room for what is written there.
+        from_minus_one(unsafe { libc::statfs(path.as_ptr(), facts.as_mut_ptr()) })?;
+        // SAFETY: the call succeeded, so it is filled.
+        let kind = unsafe { facts.assume_init() }.f_type;
+        if u32::try_from(kind).map_or(true, |kind| OF_OTHERS.contains(&kind)) {
+            return Err(invalid());
+        }
+        let what = libc::IN_CREATE | libc::IN_DELETE | libc::IN_MOVED_FROM | libc::IN_MOVED_TO | libc::IN_ONLYDIR;
+        // SAFETY: `path` is a C string.
+        from_minus_one(unsafe { libc::inotify_add_watch(self.0.as_raw_fd(), path.as_ptr(), what) })
+    }
+
+    /// Watches it no more.
+    pub(crate) fn remove(&self, watch: i32) {
+        // SAFETY: takes numbers only; one that is not watched is refused.
+        let _ = unsafe { libc::inotify_rm_watch(self.0.as_raw_fd(), watch) };
+    }
+
+    /// What has happened since.
+    pub(crate) fn read(&self, mut happened: impl FnMut(Event<'_>)) {
+        let mut buffer = [0; 4096];
+        for _ in 0..MOST_READS {
+            let Ok(length) = (&self.0).read(&mut buffer) else { return };
+            let mut rest = &buffer[..length];
+            while let Some((event, after)) = event(rest) {
+                event.into_iter().for_each(&mut happened);
+                rest = after;
+            }
+        }
+        happened(Event::Lost);
+    }
+}
+
+/// The first event, if it is one, and what comes behind it.
+fn event(bytes: &[u8]) -> Option<(Option<Event<'_>>, &[u8])> {
+    let word = |at: usize| <[u8; 4]>::try_from(bytes.get(at..at + 4)?).ok();
+    let (watch, mask) = (i32::from_ne_bytes(word(0)?), u32::from_ne_bytes(word(4)?));
+    let length = usize::try_from(u32::from_ne_bytes(word(12)?)).ok()?;
+    let name = bytes.get(HEADER..HEADER.checked_add(length)?)?;
+    let name = OsStr::from_bytes(name.split(|byte| *byte == 0).next().unwrap_or_default());
+    let event = match () {
+        () if mask & libc::IN_Q_OVERFLOW != 0 => Some(Event::Lost),
+        () if mask & (libc::IN_IGNORED | libc::IN_UNMOUNT) != 0 => Some(Event::Over(watch)),
+        () => Some(Event::In(watch, name)),
+    };
+    Some((event, &bytes[HEADER + length..]))
+}
