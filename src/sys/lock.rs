@@ -115,11 +115,13 @@ pub(crate) fn writer(file: &File) -> Option<Holder> {
 }
 
 fn granted(file: &File, bytes: Range<u32>) -> io::Result<Taken> {
-    let mut taken = asked(file, &bytes)?;
+    let (mut taken, mut unseen) = (asked(file, &bytes)?, 0);
     for _ in 0..LOOKS {
-        let Taken::Peer(Some(holder)) = &taken else { break };
-        if !holder.is_child() {
-            break;
+        match &taken {
+            Taken::Peer(Some(holder)) if holder.is_child() => {}
+            // It may have run its program while it was looked for.
+            Taken::Peer(None) if unseen < TRIES => unseen += 1,
+            _ => break,
         }
         pause(BETWEEN);
         taken = asked(file, &bytes)?;
