@@ -16,6 +16,7 @@ mod mailbox;
 mod parts;
 mod record;
 mod row;
+pub(crate) mod size;
 mod tick;
 
 pub(crate) use block::{Block, BlockReceiver};
