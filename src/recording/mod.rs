@@ -37,8 +37,6 @@ mod rotation;
 mod samples;
 mod storing;
 #[cfg(test)]
-mod testing;
-#[cfg(test)]
 mod tests;
 #[cfg(feature = "mcap")]
 mod totals;

@@ -6,7 +6,7 @@ use crate::config::RecordConfig;
 use crate::metrics::Cause;
 use crate::recording::content::{Content, RecordedTick, Why, Whys};
 use crate::recording::recordings::{Recording, Recordings};
-use crate::recording::testing::{UTC, in_folder, limits, moment, names};
+use crate::recording::tests::testing::{UTC, in_folder, limits, moment, names};
 use crate::time::{Instant, Span};
 use serde_json::Value;
 use std::collections::BTreeMap;
