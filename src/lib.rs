@@ -202,9 +202,9 @@ pub mod internals {
     pub use crate::log::{Message, Output, PanicEvent};
     pub use crate::metrics::Event;
     pub use crate::pacing::{sleep::Sleeps, tail::Tail};
-    pub use crate::sim::{NeverPreempted, Scripted, SimClock};
+    pub use crate::sim::{NeverPreempted, SimClock};
     pub use crate::site::Roots;
-    pub use crate::snapshot::{Summary, TaskState, TaskSummary};
+    pub use crate::snapshot::{Summary, TaskSummary};
     pub use crate::sys::clock::{KernelClock, pause, thread_cpu_time};
     pub use crate::sys::fd::writable;
     pub use crate::sys::host::{Host, cpu_set_size};
@@ -212,5 +212,5 @@ pub mod internals {
     pub use crate::sys::signals::Request;
     pub use crate::sys::thread::{affinity, pin, set_deadline, set_fifo};
     pub use crate::time::clock::Clock;
-    pub use crate::worker::{Control, Report, Runner, Slot, TaskSet, ThreadEvidence};
+    pub use crate::worker::{Control, Runner, Slot, TaskSet, ThreadEvidence};
 }

@@ -159,7 +159,7 @@ pub(crate) enum Runs {
 
 /// Replaces a task on the virtual clock: its ticks take the scripted time and do nothing.
 #[derive(Debug)]
-pub struct Scripted {
+pub(crate) struct Scripted {
     clock: SimClock,
     runs: Runs,
     ticks: usize,
@@ -167,7 +167,8 @@ pub struct Scripted {
 
 impl Scripted {
     /// A task whose ticks take the times in `run`, repeated in a cycle; if it is empty, no time.
-    pub fn new(clock: SimClock, run: Vec<Span>) -> Self {
+    #[cfg(test)]
+    pub(crate) fn new(clock: SimClock, run: Vec<Span>) -> Self {
         Self::playing(clock, Runs::Cycled(run))
     }
 

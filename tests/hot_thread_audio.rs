@@ -4,7 +4,7 @@
 #![cfg(feature = "audio")]
 #![expect(unsafe_code, reason = "replacing the C library's allocator requires it")]
 
-#[path = "../src/sys/emulation.rs"]
+#[path = "emulation/mod.rs"]
 #[allow(dead_code, reason = "what is skipped is all that these tests use of it")]
 mod emulation;
 

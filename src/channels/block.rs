@@ -3,7 +3,7 @@
 //! No clock is read; only [`blocks`] allocates; neither side ever waits.
 
 use super::word;
-use super::{Queue, Receiver, Sender, Shape, Traffic, channel};
+use super::{Queue, Receiver, Sender, Shape, Traffic, channel, size};
 use crate::time::Instant;
 use std::sync::Arc;
 
@@ -60,9 +60,9 @@ pub struct Stream {
 /// A queue for the blocks of a stream of this shape. A block larger than 128 MiB counts as dropped on 32 bits.
 pub fn blocks(queue: Queue, shape: &Shape) -> (BlockSender, BlockReceiver) {
     let traffic = Arc::new(Traffic::default());
-    let largest = largest(shape);
+    let largest = size::largest_block(shape);
     let words = (HEAD + largest).div_ceil(size_of::<u64>());
-    let (sender, receiver) = channel(queue, room(shape), words);
+    let (sender, receiver) = channel(queue, size::bytes_of_blocks(shape, HEAD), words);
     let buffer = Vec::with_capacity(largest);
     let sender = BlockSender { queue: sender, largest, traffic: traffic.clone() };
     (sender, BlockReceiver { queue: receiver, head: None, buffer, traffic })
@@ -136,23 +136,6 @@ impl BlockReceiver {
     }
 }
 
-/// Most bytes that one queue reserves, unless four blocks need more: they are locked in memory.
-const LARGEST_QUEUE: usize = 64 << 20;
-
-/// Most bytes of a block: 128 MiB on 32 bits, where four of them take an eighth of all addresses, and no limit on 64.
-const LARGEST_BLOCK: usize = isize::MAX.unsigned_abs() / 16;
-
-/// Bytes that a queue should hold: two seconds of the stream within [`LARGEST_QUEUE`], and four blocks at least.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
-fn room(shape: &Shape) -> usize {
-    let worth = (shape.bytes_per_second * 2.0).clamp(4_096.0, LARGEST_QUEUE as f64) as usize;
-    worth.max(4 * (largest(shape) + HEAD))
-}
-
-fn largest(shape: &Shape) -> usize {
-    shape.largest.min(LARGEST_BLOCK)
-}
-
 fn read_head(consumer: &mut rtrb::Consumer<u8>) -> Option<[u64; 4]> {
     let mut bytes = [0; HEAD];
     consumer.pop_entire_slice(&mut bytes).ok()?;
@@ -219,14 +202,6 @@ mod tests {
         sender.offer(head(77), &[]);
         assert_eq!(receiver.take(), Some(Block { head: head(77), bytes: &[] }));
         assert_eq!((receiver.traffic().sent(), receiver.traffic().dropped()), (taken as u64 + 1, 7 - taken as u64));
-    }
-
-    #[test]
-    fn a_queue_has_room_for_two_seconds_or_four_blocks_and_no_more_than_can_be_had() {
-        let room = |largest, bytes_per_second| room(&Shape { bytes_per_second, ..shape(largest) });
-        assert_eq!((room(0, 0.0), room(10, 1e6), room(10, f64::MAX)), (4_096, 2_000_000, LARGEST_QUEUE));
-        assert_eq!(room(64 << 20, 1e9), (256 << 20) + 4 * HEAD);
-        assert_eq!(room(usize::MAX, 1e9), 4 * (usize::MAX / 32 + HEAD));
     }
 
     #[test]

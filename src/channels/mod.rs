@@ -17,6 +17,7 @@ mod mailbox;
 mod parts;
 mod record;
 mod row;
+pub(crate) mod size;
 mod tick;
 
 pub(crate) use block::{Block, BlockReceiver, Stream};

@@ -4,7 +4,7 @@
 
 use super::extremes::WORDS;
 use super::mailbox::{self, mailbox};
-use super::{Extremes, Queue, Receiver, Sender, Traffic, channel, word};
+use super::{Extremes, Queue, Receiver, Sender, Traffic, channel, size, word};
 use crate::time::{Instant, Span};
 use std::sync::Arc;
 
@@ -23,9 +23,6 @@ pub struct Row<'a> {
 
 /// Words of a row before its values: index, release, lateness.
 const HEAD: usize = 3;
-
-/// Most words of a queue, unless one row needs more: 256 MiB on 32 bits, where more cannot be allocated, and no limit on 64.
-const MOST_WORDS: usize = isize::MAX.unsigned_abs() / 64;
 
 /// The hot end of a task's queue of rows.
 #[derive(Debug)]
@@ -63,16 +60,11 @@ pub(crate) struct RowReceiver {
 /// A queue for rows of `columns` values; a FIFO has room for `room` of them, at least one, and for fewer where so many cannot be had.
 pub(crate) fn rows(queue: Queue, room: usize, columns: usize) -> (RowSender, RowReceiver) {
     let traffic = Arc::new(Traffic::default());
-    let (words, receiver) = channel(queue, capacity(room, HEAD + columns), HEAD + columns);
+    let (words, receiver) = channel(queue, size::words_of_rows(room, HEAD + columns), HEAD + columns);
     let kept = vec![None; if queue == Queue::Fifo { columns } else { 0 }].into_boxed_slice();
     let (to, unseen) = mailbox(kept.len() * WORDS);
     let receiver = RowReceiver { words: receiver, columns, traffic: traffic.clone(), unseen };
     (RowSender { words, traffic, unseen: Box::new(Unseen { columns: kept, to }) }, receiver)
-}
-
-/// Words for `room` rows of `words` words each: as many of them as [`MOST_WORDS`] has, and one at least.
-fn capacity(room: usize, words: usize) -> usize {
-    room.min(MOST_WORDS / words).max(1) * words
 }
 
 impl RowSender {
@@ -172,17 +164,6 @@ mod tests {
         assert_eq!(take(), []);
         offer(4, 10.0);
         assert_eq!(take()[0], (0, 4, 4_007, 10.0, 10.0, 95.0));
-    }
-
-    #[test]
-    fn a_queue_has_room_for_whole_rows_and_no_more_than_can_be_had() {
-        assert_eq!((capacity(0, 3), capacity(1, 5), capacity(7, 5)), (3, 5, 35));
-        // The largest room that a task has, with more values than any has: on 32 bits not all.
-        for (room, words) in [(1 << 18, 1 << 14), (usize::MAX, 5), (usize::MAX, MOST_WORDS), (2, usize::MAX)] {
-            let all = capacity(room, words);
-            assert!(all.is_multiple_of(words) && (all <= MOST_WORDS || all == words), "{room} {words}: {all}");
-            assert!(all == words || all > MOST_WORDS / 2 || all / words == room, "{room} {words}: {all}");
-        }
     }
 
     #[test]

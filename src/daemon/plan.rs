@@ -2,7 +2,7 @@
 //!
 //! Pure. Shared by `run` and `simulate`, so that both count the same releases.
 
-use crate::channels::LiveCounts;
+use crate::channels::{LiveCounts, size};
 use crate::config::{ClockKind, TakeEvidence, TaskConfig, WorkerConfig};
 use crate::metrics::TaskFacts;
 use crate::pacing::{Account, Grid, Overrun, Rate, Schedule};
@@ -10,9 +10,6 @@ use crate::sys::clock::KernelClock;
 use crate::time::{Instant, Span};
 use crate::worker::Pace;
 use std::sync::Arc;
-
-/// With tasks that join at a reload, a worker may tick faster than when its channel was made.
-const FEWEST_PARTS: usize = 1_024;
 
 /// What stays of a task's section once the task has been built: thousands of whole sections would take megabytes.
 #[derive(Clone, Debug)]
@@ -116,28 +113,15 @@ pub(super) fn facts(task: &TaskTerms, worker: usize, live: Arc<LiveCounts>) -> T
     }
 }
 
-/// The capacity of a worker's channel, in parts of records: half a second of ticks, and a tick of each task at once that missed
-/// something. With few ticks it stays small, so that it stays in the processor's caches.
+/// The capacity of a worker's channel, in parts of records.
 pub(super) fn records<'a>(tasks: impl Iterator<Item = &'a TaskConfig>, worker: &WorkerConfig) -> usize {
-    // Where a task takes values a chain may end, and then its ticks have a part more.
-    let parts =
-        |task: &TaskConfig| if task.taken.is_empty() { (1, task.rate.hertz()) } else { (2, 2.0 * task.rate.hertz()) };
-    let add = |(count, hertz), (parts, more): (usize, f64)| (count + parts, hertz + more);
-    let (count, hertz) = tasks.map(parts).fold((0, 0.0), add);
     // A tick has one part, another if it has evidence, and one more if releases before it were given up.
     let (usually, missing) = match worker.evidence {
         TakeEvidence::Off => (1, 2),
         TakeEvidence::Wake => (1, 3),
         TakeEvidence::Tick => (2, 3),
     };
-    (usually * room(hertz, 0.5, FEWEST_PARTS)).max(missing * count)
-}
-
-/// The capacity of a ring that takes `hertz` items a second and is emptied many times a second: those of `seconds`, within
-/// limits.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
-pub(super) fn room(hertz: f64, seconds: f64, least: usize) -> usize {
-    ((hertz * seconds) as usize).max(least).min(1 << 18)
+    size::parts(tasks.map(|task| (task.rate.hertz(), !task.taken.is_empty())), usually, missing)
 }
 
 #[cfg(test)]

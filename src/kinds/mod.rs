@@ -24,7 +24,7 @@ mod slope;
 mod succession;
 
 #[cfg(test)]
-mod references;
+mod tests;
 
 // Of a kind that is left out, the list of its devices stays.
 #[cfg_attr(not(feature = "audio"), path = "audio/list.rs")]

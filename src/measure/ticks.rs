@@ -2,7 +2,7 @@
 //! `hertzd run` uses.
 
 use super::watch::Watch;
-use crate::channels::{self, TickReceiver, TickRecord};
+use crate::channels::{self, TickReceiver, TickRecord, size};
 use crate::config::{Scheduling, TakeEvidence};
 use crate::metrics::Histogram;
 use crate::pacing::{Account, Grid, Overrun, Rate, Schedule, Tail};
@@ -18,10 +18,6 @@ use std::io;
 /// The epoch is this far ahead: until then a tail is rehearsed. A run has 5 ms for that; here the thread that starts the workers may
 /// have to wait for a CPU behind the load, and must not make the first tick late by that.
 const BEGIN_IN: Span = Span::from_millis(20);
-
-/// Room for half a second of records, within limits, as in a run.
-const FEWEST: usize = 1_024;
-const MOST: usize = 1 << 18;
 
 /// A task that does nothing.
 struct Nothing;
@@ -81,9 +77,7 @@ pub(super) fn tick(cpus: &[usize], spec: Spec, what: &str, watch: &mut Watch<'_>
 
 impl Running {
     fn set_up(cpu: usize, spec: Spec) -> io::Result<Self> {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
-        let room = ((spec.rate.hertz() / 2.0) as usize).clamp(FEWEST, MOST);
-        let (ticks, records) = channels::ticks(room);
+        let (ticks, records) = channels::ticks(size::records(spec.rate.hertz()));
         let assignment = Assignment {
             name: format!("cpu-{cpu}"),
             cpus: vec![cpu],

@@ -1,6 +1,6 @@
 //! The events of a running task. Plain values: no clock is read.
 
-use super::Missed;
+use super::missed::Missed;
 use crate::task::TickError;
 use crate::time::Span;
 

@@ -3,8 +3,8 @@
 //! Pure; may allocate. Its size grows with the logarithm of time, so that who held up a task for long is known however many
 //! ticks that took.
 
+use super::cause::{By, Cause};
 use super::parts::Parts;
-use super::{By, Cause};
 use crate::time::{Instant, Span};
 use std::cmp::Reverse;
 use std::collections::VecDeque;

@@ -3,10 +3,10 @@
 //! Pure but for the [`Accuser`] that it is handed; may allocate. `docs/causes.md` explains each rule. No verdict is given
 //! without evidence: what the evidence leaves open is [`Cause::Unknown`].
 
+use super::cause::{By, Cause, Verdict, Verdicts};
 use super::machine::Accuser;
 use super::parts::Parts;
 use super::weigh::{Run, Switched, Thread, Threads, Window, mostly, overlap};
-use super::{By, Cause, Verdict, Verdicts};
 use crate::channels::{Evidence, IdleWake, TickRecord};
 use crate::pacing::GivenUp;
 use crate::time::{Instant, Span};

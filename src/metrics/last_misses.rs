@@ -2,7 +2,7 @@
 //!
 //! What one cause took within a second is one entry, so that an overload does not push out everything that came before it.
 
-use super::Cause;
+use super::cause::Cause;
 use crate::time::{Instant, Span};
 use std::collections::VecDeque;
 

@@ -4,8 +4,7 @@
 //! Nothing is lost: an event stands for all of its kind since the one before, and carries their sums. It names the worst
 //! tick of them. Time is an argument.
 
-use super::EventKind;
-use super::event::LateChain;
+use super::event::{EventKind, LateChain};
 use super::missed::Misses;
 use crate::channels::{Outcome, TickRecord};
 use crate::task::TickError;

@@ -2,7 +2,7 @@
 //!
 //! Plain values, which the metrics thread gathers. No clock is read here.
 
-use super::By;
+use super::cause::By;
 use crate::time::{Instant, Span};
 
 /// The clocks that releases may lie on, as indices of [`Instants`].

@@ -2,7 +2,7 @@
 //!
 //! Arithmetic on records. Time comes with them; nothing blocks.
 
-use super::Cause;
+use super::cause::Cause;
 use crate::channels::TickRecord;
 use crate::time::{Instant, Span};
 

@@ -1,6 +1,6 @@
 //! The parts of a delay, and which of them is to blame. Arithmetic; the list of blockers may allocate.
 
-use super::{By, Cause};
+use super::cause::{By, Cause};
 use crate::time::Span;
 
 /// How much of a delay each cause explains.

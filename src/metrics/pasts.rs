@@ -4,7 +4,7 @@
 //! Sums; allocates. A name is known for as long as a task has it, and then until [`KEPT`] others have ended after it: where each
 //! reload renames tasks, memory stays bounded. What is dropped is counted.
 
-use super::Cause;
+use super::cause::Cause;
 use super::task::TaskMetrics;
 use crate::channels::Counts;
 use crate::snapshot::{self, BeforeReloadDropped, Sums};

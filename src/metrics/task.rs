@@ -2,14 +2,17 @@
 //!
 //! Arithmetic; time comes with the records and as an argument. May allocate.
 
+use super::cause::{By, Cause, Verdict};
+use super::event::{Event, EventKind};
+use super::facts::TaskFacts;
 use super::health::{Health, TaskHealth};
+use super::histogram::Histogram;
 use super::judge::Terms;
 use super::last_misses::Late;
 use super::late_chains::LateChains;
 use super::limiter::Limiter;
 use super::missed::Quiet;
 use super::recent::{Recent, TICKS};
-use super::{By, Cause, Event, EventKind, Histogram, TaskFacts, Verdict};
 use crate::channels::{Counts, TickRecord};
 use crate::snapshot::{Causes, Distribution, LatencySummary, Sums};
 use crate::time::{Instant, Span};

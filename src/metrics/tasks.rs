@@ -2,8 +2,8 @@
 //!
 //! Arithmetic; time comes with the records. May allocate.
 
-use super::TaskFacts;
 use super::buckets::reserve;
+use super::facts::TaskFacts;
 use super::recent::Recent;
 use super::task::TaskMetrics;
 use crate::channels::TickRecord;

@@ -6,7 +6,7 @@ mod piece;
 
 pub(super) use piece::Piece;
 
-use super::Cause;
+use super::cause::Cause;
 use super::history::{History, Spent};
 use crate::channels::{Evidence, IdleWake, TickRecord};
 use crate::time::{Instant, Span};

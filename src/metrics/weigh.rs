@@ -3,7 +3,7 @@
 //! Pure: arithmetic on what the worker's thread did, what the kernel counted for it, and what befell the process. Where several
 //! ticks share the evidence, the least and the most that can be of one of them.
 
-use super::Cause;
+use super::cause::Cause;
 use super::machine::{Bandwidth, Certainty, Stall, WorkerFacts};
 use super::parts::Parts;
 use super::timeline::{LOOK_BACK, Piece, Timeline};

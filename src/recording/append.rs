@@ -260,7 +260,7 @@ impl Writer for AppendFile {
 mod tests {
     use super::*;
     use crate::recording::claim::Claim;
-    use crate::recording::testing::{in_folder, limits, moment, names};
+    use crate::recording::tests::testing::{in_folder, limits, moment, names};
     use crate::sys::lock;
     use std::path::Path;
 

@@ -13,8 +13,6 @@ mod append;
 mod claim;
 mod content;
 mod csv;
-#[cfg(feature = "mcap")]
-mod digest;
 mod file;
 mod layout;
 mod ledger;
@@ -39,16 +37,14 @@ mod rotation;
 mod samples;
 mod storing;
 #[cfg(test)]
-mod testing;
-#[cfg(test)]
 mod tests;
+#[cfg(feature = "mcap")]
+mod totals;
 mod wav;
 mod writer;
 
 pub(crate) use claim::{Identity, in_use};
 pub(crate) use content::{Content, RecordedTick, Why, Whys};
-#[cfg(feature = "mcap")]
-pub(crate) use digest::{Bin, Digest, Digested, Miss, Part, TaskDigest, WorstSecond, digest};
 pub(crate) use look::{Seen, look};
 pub(crate) use output::{OutputState, PastLoss, TaskOutput};
 #[cfg(any(test, feature = "mcap"))]
@@ -59,3 +55,5 @@ pub(crate) use progress::Progress;
 pub(crate) use read::read;
 pub(crate) use recorder::Recorder;
 pub(crate) use recordings::Recordings;
+#[cfg(feature = "mcap")]
+pub(crate) use totals::{Bin, Miss, Part, Summed, TaskTotals, Totals, WorstSecond, sum_up};

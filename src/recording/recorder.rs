@@ -345,7 +345,7 @@ mod tests {
     use super::*;
     use crate::channels::{Queue, Row, RowSender, rows};
     use crate::recording::Recordings;
-    use crate::recording::testing::{column, content, in_folder, limits};
+    use crate::recording::tests::testing::{column, content, in_folder, limits};
 
     /// A recorder with this task, and its queue of rows.
     fn recorder(room: usize, content: Content, recording: Option<Recording>) -> (Recorder, RowSender) {

@@ -137,7 +137,7 @@ impl Recordings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::testing::{UTC, column, content, limits, moment, names, row};
+    use crate::recording::tests::testing::{UTC, column, content, limits, moment, names, row};
     use crate::time::Span;
     use std::fs;
     use std::os::unix::fs::symlink;

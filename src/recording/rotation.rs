@@ -127,7 +127,7 @@ fn age(path: &Path, name: &OsStr) -> Option<Age> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::testing::in_folder;
+    use crate::recording::tests::testing::in_folder;
     use std::fs;
 
     const UTC: i128 = 1_795_289_189_000_000_000;

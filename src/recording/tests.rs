@@ -1,9 +1,10 @@
 //! Rows and blocks go into CSV and WAV files, and the files are read back.
 
+pub(super) mod testing;
+
 use super::content::Content;
 use super::file::Moment;
 use super::recordings::Recordings;
-use super::testing::{UTC, begun, block, column, content, in_folder, limits, moment, names, put_row, row, samples};
 use crate::channels::{AudioFormat, Format, SampleFormat};
 use crate::config::RecordConfig;
 use crate::sys::entry::Entry;
@@ -12,6 +13,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use testing::{UTC, begun, block, column, content, in_folder, limits, moment, names, put_row, row, samples};
 
 #[test]
 fn csv_rows_have_the_time_and_gaps_stay_empty() {

@@ -3,7 +3,7 @@
 //! ```text
 //! summary, snapshot ──────▶ of_summary ─┐
 //! flight file ────────────▶ of_flight ──┼─▶ Run ──▶ page
-//! digest of a recording ──▶ cli/report ──┘        two of them ──▶ Comparison ──▶ page_of_two
+//! totals of a recording ──▶ cli/report ──┘        two of them ──▶ Comparison ──▶ page_of_two
 //! ```
 
 mod compare;

@@ -25,10 +25,10 @@ pub(crate) use summary::{
     HostSummary, JournalSummary, Policy, ReadbackSummary, RecordsSummary, WorkerSummary, list,
 };
 pub(crate) use sums::{BeforeReloadDropped, Sums};
+pub use task::TaskSummary;
 pub(crate) use task::{
-    HeldSummary, LatencySummary, MissSummary, PastSummary, RecordedSummary, ValueSummary, WindowSummary,
+    HeldSummary, LatencySummary, MissSummary, PastSummary, RecordedSummary, TaskState, ValueSummary, WindowSummary,
 };
-pub use task::{TaskState, TaskSummary};
 pub(crate) use well::{exceeds, is_troubled, trouble, trouble_now};
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ pub(crate) mod crash;
 pub(crate) mod descriptors;
 pub(crate) mod dir;
 #[cfg(test)]
+#[path = "../../tests/emulation/mod.rs"]
 pub(crate) mod emulation;
 pub(crate) mod entry;
 pub(crate) mod fd;

@@ -22,13 +22,14 @@ pub(crate) use control::{Activity, Doing};
 pub use evidence::ThreadEvidence;
 pub(crate) use flow::Flow;
 pub(crate) use panic::Panic;
-pub use run::{Report, Runner};
+pub(crate) use run::Report;
+pub use run::Runner;
 pub use set::TaskSet;
 pub(crate) use set::{Ended, NextTask, Pace};
 pub(crate) use setup::{Granted, Refusal, set_up};
 pub use slot::Slot;
 
-use crate::channels::TickSender;
+use crate::channels::{TickSender, size};
 use crate::config::{Scheduling, TakeEvidence};
 use crate::pacing::{Sleeps, Tail};
 use crate::sys::clock::{KernelClock, thread_cpu_time};
@@ -40,9 +41,6 @@ use set::Exchange;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-
-/// How many panics can wait for the metrics thread.
-const PANICS: usize = 64;
 
 /// Everything a worker needs to know before it can be started.
 #[derive(Debug)]
@@ -122,7 +120,7 @@ impl Worker {
                 // If it is refused, so is the policy, which is reported.
                 let _ = thread::pin(&anywhere);
             }
-            let _ = tell_born.send((thread::id(), panic::capture(PANICS)));
+            let _ = tell_born.send((thread::id(), panic::capture(size::PANICS)));
             let witness = (evidence != TakeEvidence::Off).then(ThreadEvidence::of_this_thread);
             let set = loop {
                 let _ = match orders::next(&take_order) {

@@ -16,14 +16,13 @@ mod pendulum_example;
 mod physics;
 #[path = "../program/mod.rs"]
 mod program;
+#[path = "../random/mod.rs"]
+mod random;
 #[cfg(feature = "top")]
 #[path = "../../examples/pendulum/row.rs"]
 #[allow(dead_code, reason = "the example uses more of it")]
 mod row;
-#[path = "../virtual_worker/mod.rs"]
-mod virtual_worker;
 
-mod articles;
 mod crossed;
 mod docs;
 mod fixed_step;

@@ -1,6 +1,6 @@
 //! `hertzd simulate` end to end: the built binary, a configuration file, and the output.
 
-use crate::virtual_worker::SplitMix;
+use crate::random::SplitMix;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};

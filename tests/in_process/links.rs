@@ -1,6 +1,6 @@
 //! Values from task to task: the order of a chain under random rates, phases and deadlines, and what arrives in a daemon that runs.
 
-use crate::virtual_worker::SplitMix;
+use crate::random::SplitMix;
 use hertzd::Kinds;
 use hertzd::config::{Blueprint, Key, Kind, Section, Value};
 use hertzd::internals::{

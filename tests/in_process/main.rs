@@ -4,8 +4,8 @@
 mod desk;
 #[path = "../program/mod.rs"]
 mod program;
-#[path = "../virtual_worker/mod.rs"]
-mod virtual_worker;
+#[path = "../random/mod.rs"]
+mod random;
 
 mod chains;
 mod closed_loops;

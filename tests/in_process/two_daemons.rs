@@ -3,7 +3,8 @@
 use crate::program;
 use hertzd::config::{Blueprint, Kind, Kinds, Section};
 use hertzd::internals::{
-    Config, Connections, Facts, Host, Loader, Options, Request, Requests, Roots, cpu_set_size, pause, run_daemon,
+    Config, Connections, Event, Facts, Host, Loader, Options, Output, PanicEvent, Request, Requests, Roots,
+    cpu_set_size, pause, run_daemon,
 };
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::Span;
@@ -159,5 +160,46 @@ fn two_daemons_with_the_same_names_do_not_see_each_other() {
     ill.stop();
     well.until_it_beats();
     assert_eq!(well.number("sys/class/hwmon/hwmon3/pwm1"), 128.0, "it has not ended");
+    well.stop();
+}
+
+/// A log that panics, and the metrics thread that calls it with it.
+struct Breaks;
+
+impl Output for Breaks {
+    fn event(&mut self, _: &Event<'_>) {
+        panic!("the log was asked to break");
+    }
+
+    fn panicked(&mut self, _: &PanicEvent<'_>) {}
+
+    fn dropped(&mut self, _: &str, _: u64) {}
+}
+
+/// A task whose ticks all fail, which the log hears of.
+struct Fails;
+
+impl Task for Fails {
+    fn tick(&mut self, _: &Tick, _: &mut [f64]) -> Result<(), TickError> {
+        Err(TickError::new("as asked"))
+    }
+}
+
+#[test]
+fn a_thread_that_dies_ends_the_run_of_its_own_daemon() {
+    let folder = tempfile::tempdir().unwrap();
+    let well = Running::start(folder.path(), [0.0, 0.5]);
+    well.until_fan_is(128.0);
+    for _ in 0..8 {
+        let fails = Kinds::builtin().add(Kind::new("fails", "Fails.", &[], |_| Some(Blueprint::built(Fails))));
+        let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
+        let load = move || Config::parse("[task.fails]\nkind = \"fails\"\nrate = 100\n", "test.toml", &fails, &facts);
+        let connections = Connections { output: Box::new(Breaks), ..Connections::default() };
+        let ended = run_daemon(Loader::new(load), &Options::default(), connections);
+        let fault = ended.unwrap_or_else(|failure| panic!("{failure}")).fault.expect("its metrics thread has died");
+        let death = "the thread hertzd-metrics panicked at tests/in_process/two_daemons.rs:";
+        assert!(fault.contains(death) && fault.contains(": the log was asked to break"), "{fault}");
+        well.until_it_beats();
+    }
     well.stop();
 }

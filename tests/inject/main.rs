@@ -11,8 +11,8 @@
 
 #[path = "../program/mod.rs"]
 mod program;
-#[path = "../virtual_worker/mod.rs"]
-mod virtual_worker;
+#[path = "../random/mod.rs"]
+mod random;
 
 mod calls;
 mod errors;
@@ -21,10 +21,10 @@ mod scene;
 use calls::{FailOne, Injection, Scene, injections, record_in};
 use hertzd::internals::{Clock, KernelClock};
 use hertzd::time::Span;
+use random::SplitMix;
 use scene::play;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use virtual_worker::SplitMix;
 
 /// How many scenes are played at a time.
 const AT_A_TIME: usize = 3;

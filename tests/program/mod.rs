@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file is a separate crate and uses a part of this")]
 
-#[path = "../../src/sys/emulation.rs"]
+#[path = "../emulation/mod.rs"]
 pub(crate) mod emulation;
 
 pub(crate) mod disk;

@@ -11,8 +11,8 @@
 
 #[path = "../program/mod.rs"]
 mod program;
-#[path = "../virtual_worker/mod.rs"]
-mod virtual_worker;
+#[path = "../random/mod.rs"]
+mod random;
 
 mod compare;
 mod frozen;

@@ -1,7 +1,7 @@
 //! Random stories: what happens to hertzd and to its targets, one thing after the other.
 
 use crate::output::{Output, Safe, Target};
-use crate::virtual_worker::SplitMix;
+use crate::random::SplitMix;
 
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,9 +14,9 @@ pub(super) fn run(path: &Path, from: Option<Span>, length: Option<Span>) -> Resu
     trace::refuse_csv(path)?;
     let mut shown = progress::Shown::new(path);
     let part = crate::recording::Part { from: from.unwrap_or(Span::ZERO), length: length.unwrap_or(Span::MAX) };
-    let digested = crate::recording::digest(path, part, &mut |read, all| shown.note(read, all));
+    let summed = crate::recording::sum_up(path, part, &mut |read, all| shown.note(read, all));
     shown.end();
-    let mut run = told::run(&digested?, path);
+    let mut run = told::run(&summed?, path);
     if from.is_some() || length.is_some() {
         let length = length.map_or("to its end".to_owned(), |length| format!("for {length}"));
         run.notes
@@ -80,7 +80,7 @@ mod progress {
 mod told {
     use crate::metrics::Cause;
     use crate::recording::WorstSecond as FoundSecond;
-    use crate::recording::{Bin as Stretch, Digest, Digested, Miss as Found, PastTask, TaskDigest, Why, Whys};
+    use crate::recording::{Bin as Stretch, Miss as Found, PastTask, Summed, TaskTotals, Totals, Why, Whys};
     use crate::report::{
         Bin, Counts, Kind, Miss, Run, SecondOfTask, SecondTick, Source, Spread, Task, Told, WORST, WORST_SECOND_TICKS,
         WorstSecond, largest_first,
@@ -92,11 +92,11 @@ mod told {
     /// In the place of a cause that is not in the recording.
     const NOT_RECORDED: &str = "not recorded";
 
-    pub(super) fn run(digested: &Digested, path: &Path) -> Run {
-        let digest = &digested.digest;
-        let (began, width) = digest.bins_from().unwrap_or_default();
-        let end = digest.tasks.iter().filter_map(|task| Some(task.tally.last?.at.saturating_add(period(task)))).max();
-        let second = digested.worst_second.as_ref().map(|second| worst_second(second, began));
+    pub(super) fn run(summed: &Summed, path: &Path) -> Run {
+        let totals = &summed.totals;
+        let (began, width) = totals.bins_from().unwrap_or_default();
+        let end = totals.tasks.iter().filter_map(|task| Some(task.tally.last?.at.saturating_add(period(task)))).max();
+        let second = summed.worst_second.as_ref().map(|second| worst_second(second, began));
         Run {
             source: Source { kind: Kind::Recording, name: path.display().to_string() },
             well: None,
@@ -107,21 +107,21 @@ mod told {
             length_ns: end.map(|end| end.saturating_sub(began)),
             machine: Told::not("A recording does not tell what machine it was."),
             workers: Told::not("A recording does not tell what its workers were granted."),
-            tasks: digest.tasks.iter().map(|task| told(digest, task, width)).collect(),
+            tasks: totals.tasks.iter().map(|task| told(totals, task, width)).collect(),
             bin_ns: Some(width.nanos()),
-            worst_misses: Told::Known(worst(digest, began)),
+            worst_misses: Told::Known(worst(totals, began)),
             worst_second: second.map_or_else(|| Told::not("There is no tick."), Told::Known),
-            notes: notes(digested),
+            notes: notes(summed),
         }
     }
 
     /// The mean distance of two releases, in nanoseconds; 0: not known.
-    fn period(task: &TaskDigest) -> i64 {
+    fn period(task: &TaskTotals) -> i64 {
         let (steps, span) = task.tally.grid;
         i64::try_from(steps).ok().and_then(|steps| span.checked_div(steps)).unwrap_or(0)
     }
 
-    fn told(digest: &Digest, task: &TaskDigest, width: Span) -> Task {
+    fn told(totals: &Totals, task: &TaskTotals, width: Span) -> Task {
         let tally = &task.tally;
         let known = Cause::ALL.into_iter().map(|cause| (cause.word().to_owned(), tally.causes[cause.index()]));
         let blocked = tally.causes[Cause::Blocked.index()];
@@ -140,7 +140,7 @@ mod told {
             },
             lateness_ns: Told::Known(Spread::of(&tally.lateness)),
             run_ns: Told::Known(Spread::of(&tally.run)),
-            over_time: Told::Known(digest.bins(task).map(|(at, stretch)| bin(stretch, at * width.nanos())).collect()),
+            over_time: Told::Known(totals.bins(task).map(|(at, stretch)| bin(stretch, at * width.nanos())).collect()),
         }
     }
 
@@ -157,8 +157,8 @@ mod told {
         }
     }
 
-    fn worst(digest: &Digest, began: i64) -> Vec<Miss> {
-        let all = digest.tasks.iter().flat_map(|task| task.tally.worst.iter().map(|miss| (&task.name, miss)));
+    fn worst(totals: &Totals, began: i64) -> Vec<Miss> {
+        let all = totals.tasks.iter().flat_map(|task| task.tally.worst.iter().map(|miss| (&task.name, miss)));
         let mut all: Vec<_> = all.collect();
         all.sort_by_key(|(_, miss)| Reverse(miss.worst));
         all.into_iter().take(WORST).map(|(task, found)| miss(task, found, began)).collect()
@@ -233,12 +233,12 @@ mod told {
     }
 
     /// What one must know beside the numbers.
-    fn notes(digested: &Digested) -> Vec<String> {
+    fn notes(summed: &Summed) -> Vec<String> {
         let mut notes = Vec::new();
-        if digested.cut_off {
+        if summed.cut_off {
             notes.push("The recording has no end: its run was killed, or still writes it.".to_owned());
         }
-        for TaskDigest { name, tally, .. } in &digested.digest.tasks {
+        for TaskTotals { name, tally, .. } in &summed.totals.tasks {
             if tally.unrecorded > 0 {
                 let lost = releases(tally.unrecorded);
                 notes.push(format!(

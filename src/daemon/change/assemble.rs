@@ -1,7 +1,7 @@
 //! From the configuration's tasks to what runs: tasks are built, recordings opened, queues made. May block.
 
 use super::joints::Joint;
-use crate::channels::{self, Format, RowSender, Shape, Stream};
+use crate::channels::{self, Format, RowSender, Shape, Stream, size};
 use crate::config::{
     Config, Conflict, OnError, Problems, RecordConfig, RecordFormat, TaskConfig, refuse_value_name, share,
 };
@@ -127,7 +127,7 @@ fn assemble_one(
     let mut rows: Option<RowSender> = None;
     let mut output = None;
     if recording.is_some() || columns > 0 {
-        let (sender, receiver) = channels::rows(config.queue, plan::room(config.rate.hertz(), 4.0, 256), columns);
+        let (sender, receiver) = channels::rows(config.queue, size::rows(config.rate.hertz()), columns);
         rows = Some(sender);
         let ticks = config.record.as_ref().filter(|record| record.format == RecordFormat::Mcap).map(|_| Arc::default());
         output = Some(TaskOutput { id, clock, content, rows: receiver, blocks, recording, ticks });

@@ -5,8 +5,9 @@
 //! publishes what became of each task's output.
 
 use crate::channels::Traffic;
+use crate::channels::size::TICKS_TO_RECORD;
 use crate::daemon::busy::{Busy, LongWait};
-use crate::daemon::metrics::tick_feed::{Fed, ROOM, waiting};
+use crate::daemon::metrics::tick_feed::{Fed, waiting};
 use crate::daemon::patience::Patience;
 use crate::recording::{OutputState, PastLoss, Progress, Recorder, TaskOutput};
 use crate::snapshot::RecordedSummary;
@@ -260,7 +261,7 @@ fn run(commands: &Receiver<Command>, fed: &Receiver<Fed>, outputs: &Mutex<Output
         }
         let mut ended = BTreeMap::new();
         // All that is there: the ticks are limited, and the tasks that ended are few.
-        for fed in fed.try_iter().take(2 * ROOM) {
+        for fed in fed.try_iter().take(2 * TICKS_TO_RECORD) {
             match fed {
                 Fed::Tick(tick) => recorder.tick(tick),
                 Fed::Last(id) => drop(last.insert(id)),

@@ -124,6 +124,7 @@ pub(crate) fn finish(
     summary.object(owed);
     faults.extend((!is_said).then(|| guard.not_safe()).flatten());
     faults.extend(helper::deaths().try_iter().map(|death| notices::report_death(&death)));
+    helper::leave_deaths();
     let fault = (!faults.is_empty()).then(|| faults.join("; "));
     summary.object(fault.clone());
     log_end(&summary);

@@ -2,6 +2,7 @@
 //!
 //! Neither end waits for the other. A batch that finds no room is counted as lost. Reads clocks, about once a second.
 
+use crate::channels::size::FLIGHT_BYTES;
 use crate::channels::{IdleWake, TickRecord};
 use crate::config::WorkerConfig;
 use crate::flight::{
@@ -18,9 +19,6 @@ use std::sync::{Arc, Mutex};
 
 /// Records of a batch at most; the batches of one round follow each other.
 const BATCH: usize = 512;
-
-/// Bytes that may wait for the disk at most.
-const ROOM: u64 = 1 << 20;
 
 /// How often the distances between the clocks are measured, where no worker follows one that can be stepped.
 const CLOCKS_EVERY: Span = Span::from_seconds(1);
@@ -224,7 +222,7 @@ impl Open {
 
     fn send_batch(&mut self) {
         let bytes = (self.batch.len() * RECORD) as u64;
-        if self.state.waiting.load(Ordering::Relaxed) + bytes > ROOM {
+        if self.state.waiting.load(Ordering::Relaxed) + bytes > FLIGHT_BYTES {
             self.state.lost.fetch_add(self.batch.len() as u64, Ordering::Relaxed);
             self.batch.clear();
             return;
@@ -282,7 +280,10 @@ mod tests {
         }
         // Each round is 200 ticks, as many verdicts, and a mark.
         let (waiting, lost) = (state.waiting.load(Ordering::Relaxed), state.lost.load(Ordering::Relaxed));
-        assert!(waiting <= ROOM && waiting + lost * RECORD as u64 == 100 * 401 * RECORD as u64, "{waiting} {lost}");
+        assert!(
+            waiting <= FLIGHT_BYTES && waiting + lost * RECORD as u64 == 100 * 401 * RECORD as u64,
+            "{waiting} {lost}"
+        );
         // The disk is back: batches go through, and the next mark says what was lost.
         let written: Vec<_> = receiver.try_iter().collect();
         state.waiting.store(0, Ordering::Relaxed);

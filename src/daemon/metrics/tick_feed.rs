@@ -2,15 +2,13 @@
 //!
 //! Neither end waits for the other. Ticks that find no room are counted.
 
+use crate::channels::size::TICKS_TO_RECORD;
 use crate::channels::{TickRecord, Traffic};
 use crate::metrics::{By, Verdicts};
 use crate::recording::{RecordedTick, Why, Whys};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// The most ticks between the two: more than come while a disk hesitates for a second.
-pub(crate) const ROOM: usize = 1 << 18;
 
 /// What the metrics thread hands to the recorder.
 #[derive(Debug)]
@@ -75,7 +73,7 @@ impl TickFeed {
             oversleep: record.oversleep,
             missed: some.then(|| Box::new(Whys { before, overrun, after })),
         };
-        traffic.count(self.sender.len() < ROOM && self.sender.send(Fed::Tick(tick)).is_ok());
+        traffic.count(self.sender.len() < TICKS_TO_RECORD && self.sender.send(Fed::Tick(tick)).is_ok());
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Pure; instants are on the worker's clock.
 
-use super::super::{By, Cause, Program};
+use super::super::cause::{By, Cause, Program};
 use crate::time::{Instant, Span};
 
 /// A tick, and the sleep before it.

@@ -7,7 +7,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{LazyLock, Once};
+use std::sync::Once;
 use std::thread::{Builder, JoinHandle};
 
 /// A thread that a panic has ended.
@@ -19,10 +19,16 @@ pub(crate) struct Death {
     pub(crate) text: String,
 }
 
-/// Of all such threads of this process: some belong to tasks, which know no daemon.
-static DEATHS: LazyLock<(Sender<Death>, Receiver<Death>)> = LazyLock::new(unbounded);
+/// Both ends of a channel for the deaths of threads that belong together.
+type Deaths = (Sender<Death>, Receiver<Death>);
 
-/// Spawns a thread. If `body` panics, the thread's [`Death`] is sent to [`deaths`].
+thread_local! {
+    /// Where the deaths of the threads go that this one spawns. A thread of a daemon has those of its spawner, so that what a task spawns, which knows
+    /// no daemon, belongs to its daemon too.
+    static DEATHS: RefCell<Option<Deaths>> = const { RefCell::new(None) };
+}
+
+/// Spawns a thread. If `body` panics, the thread's [`Death`] is sent to the [`deaths`] of the calling thread.
 ///
 /// # Errors
 /// The system's reason why there is no thread.
@@ -43,20 +49,30 @@ pub(crate) fn spawn_with_stack(
 }
 
 fn spawn_by(builder: Builder, name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    let (deaths, thread) = (DEATHS.0.clone(), name.to_owned());
+    let (deaths, thread) = (of_this_thread(), name.to_owned());
     let body = move || {
         capture();
+        DEATHS.set(Some(deaths.clone()));
         if let Err(text) = caught(body) {
-            // The receiver lives as long as the process.
-            let _ = deaths.send(Death { thread, text });
+            // Cannot fail: a receiver is here too.
+            let _ = deaths.0.send(Death { thread, text });
         }
     };
     builder.name(name.into()).spawn(body)
 }
 
-/// Where the deaths of all these threads of this process arrive.
+fn of_this_thread() -> Deaths {
+    DEATHS.with_borrow_mut(|deaths| deaths.get_or_insert_with(unbounded).clone())
+}
+
+/// Where the deaths of the threads arrive that the calling thread spawns, and of those that they spawn in turn.
 pub(crate) fn deaths() -> Receiver<Death> {
-    DEATHS.1.clone()
+    of_this_thread().1
+}
+
+/// Lets the threads that the calling one spawns from now on belong together anew: a daemon has ended, and another one may begin.
+pub(crate) fn leave_deaths() {
+    DEATHS.set(None);
 }
 
 thread_local! {
@@ -118,10 +134,25 @@ mod tests {
     #[test]
     fn a_death_is_reported_with_its_thread_and_text() {
         spawn("hertzd-mortal", || panic!("the panic\nthat was asked for")).unwrap().join().unwrap();
-        // Other tests may have threads that die, too.
-        let death = deaths().iter().find(|death| death.thread == "hertzd-mortal").unwrap();
+        let death = deaths().try_recv().unwrap();
+        assert_eq!(death.thread, "hertzd-mortal");
         assert!(death.text.starts_with("panicked at src/sys/thread/helper.rs:"), "{death:?}");
         assert!(death.text.ends_with(": the panic that was asked for"), "{death:?}");
+    }
+
+    #[test]
+    fn deaths_are_those_of_threads_that_one_has_spawned_or_that_these_have() {
+        let one = || {
+            let spawn_another = || spawn("hertzd-second", || panic!("asked for")).unwrap().join().unwrap();
+            spawn("hertzd-first", spawn_another).unwrap().join().unwrap();
+            let first = deaths();
+            leave_deaths();
+            spawn("hertzd-next", || panic!("asked for")).unwrap().join().unwrap();
+            [first, deaths()].map(|deaths| deaths.try_iter().map(|death| death.thread).collect::<Vec<_>>())
+        };
+        let [first, next] = std::thread::spawn(one).join().unwrap();
+        assert_eq!((first, next), (vec!["hertzd-second".to_owned()], vec!["hertzd-next".to_owned()]));
+        assert_eq!(deaths().try_iter().count(), 0, "this thread has spawned none of them");
     }
 
     /// Panics when it is dropped.

@@ -2,7 +2,8 @@
 //!
 //! The monotonic clock goes on; the steps change the offset from it, as main's measurements do.
 
-use super::virtual_worker::{Keep, Spec, SplitMix, task_set};
+use super::random::SplitMix;
+use super::virtual_worker::{Keep, Spec, task_set};
 use crate::channels::{Live, LiveCounts, TickRecord};
 use crate::pacing::{Account, Grid, Overrun, Rate, Schedule, Sleeps, Tail};
 use crate::sim::SimClock;

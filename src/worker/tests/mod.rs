@@ -1,9 +1,11 @@
 //! The loop on a virtual clock, and a worker's thread.
 
+mod articles;
 mod clock_steps;
 mod mean_rate;
 mod properties;
-#[path = "../../../tests/virtual_worker/mod.rs"]
+#[path = "../../../tests/random/mod.rs"]
+mod random;
 mod virtual_worker;
 
 use super::*;

@@ -1,6 +1,6 @@
 //! A random case: tasks, and the links between them.
 
-use crate::virtual_worker::SplitMix;
+use crate::random::SplitMix;
 
 /// Nanoseconds.
 pub(crate) const US: i64 = 1_000;

@@ -1,7 +1,7 @@
 //! The kinds that only this test has: what makes numbers by a script, what answers a tick late as a program does, what shows its input,
 //! and what a reload does to a task whose section it changes.
 
-use crate::virtual_worker::SplitMix;
+use crate::random::SplitMix;
 use hertzd::config::{Blueprint, Key, Kind, Section, Value};
 use hertzd::task::{Column, Input, Quality, Task, Tick, TickError};
 use hertzd::time::Instant;

@@ -5,7 +5,7 @@ use crate::channels::Format;
 use crate::recording::claim::Claim;
 use crate::recording::file::RecordingFile;
 use crate::recording::mcap::Mcap;
-use crate::recording::testing::{UTC, block, column, content, in_folder, limits, moment, names, row, samples};
+use crate::recording::tests::testing::{UTC, block, column, content, in_folder, limits, moment, names, row, samples};
 use crate::recording::writer::Writer;
 use std::fs;
 use std::path::Path;

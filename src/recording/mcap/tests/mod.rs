@@ -7,7 +7,9 @@ use crate::config::RecordConfig;
 use crate::metrics::Cause;
 use crate::recording::content::{Content, RecordedTick, Why, Whys};
 use crate::recording::recordings::Recordings;
-use crate::recording::testing::{UTC, begun, block, column, content, in_folder, limits, moment, names, row, samples};
+use crate::recording::tests::testing::{
+    UTC, begun, block, column, content, in_folder, limits, moment, names, row, samples,
+};
 use crate::time::{Instant, Span};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -1,12 +1,12 @@
-//! What a digest says is what its ticks say: wherever the file was cut off, however many files there are, whatever part was asked for.
+//! What the totals of a recording say is what its ticks say: wherever the file was cut off, however many files there are, whatever part was asked for.
 
-use super::read::{Digested, Part, digest};
+use super::read::{Part, Summed, sum_up};
 use super::tally::Tally;
 use crate::config::RecordConfig;
 use crate::metrics::Cause;
 use crate::recording::content::{Content, RecordedTick, Why, Whys};
 use crate::recording::recordings::{Recording, Recordings};
-use crate::recording::testing::{UTC, in_folder, limits, moment, names};
+use crate::recording::tests::testing::{UTC, in_folder, limits, moment, names};
 use crate::time::{Instant, Span};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -92,8 +92,8 @@ impl Run {
 
 const ALL: Part = Part { from: Span::ZERO, length: Span::MAX };
 
-fn read(path: &Path) -> Result<Digested, String> {
-    digest(path, ALL, &mut |_, _| {})
+fn read(path: &Path) -> Result<Summed, String> {
+    sum_up(path, ALL, &mut |_, _| {})
 }
 
 /// Counts of the messages of a file, which may have no end: ticks, overruns, skipped, and missed by cause.
@@ -127,7 +127,7 @@ fn counted(path: &Path) -> Counted {
 
 type Counted = BTreeMap<String, (u64, u64, u64, BTreeMap<String, u64>)>;
 
-/// Asserts that the digest of a file agrees with its messages, and with itself; returns how many ticks it has.
+/// Asserts that the totals of a file agree with its messages, and with themselves; returns how many ticks it has.
 fn agree(path: &Path) -> u64 {
     let counted = counted(path);
     let read = match read(path) {
@@ -137,8 +137,8 @@ fn agree(path: &Path) -> u64 {
             return 0;
         }
     };
-    let digest = &read.digest;
-    for task in &digest.tasks {
+    let totals = &read.totals;
+    for task in &totals.tasks {
         let tally = &task.tally;
         let causes = Cause::ALL.into_iter().map(|cause| (cause.word().to_owned(), tally.causes[cause.index()]));
         let causes = causes.filter(|(_, count)| *count > 0).collect();
@@ -152,7 +152,7 @@ fn agree(path: &Path) -> u64 {
         assert!(tally.without_cause() == 0 || tally.without_cause() == 1 && read.cut_off);
         assert!(tally.worst.iter().map(|miss| miss.worst).is_sorted_by(|a, b| a >= b));
         let mut sum = super::Bin::default();
-        let bins: Vec<_> = digest.bins(task).collect();
+        let bins: Vec<_> = totals.bins(task).collect();
         assert!(bins.len() <= 240 && bins.iter().all(|(at, _)| (0..240).contains(at)));
         bins.iter().for_each(|(_, bin)| sum.add(bin));
         let of_bins = (
@@ -171,11 +171,11 @@ fn agree(path: &Path) -> u64 {
         );
         assert_eq!(of_bins, of_all, "{}", task.name);
     }
-    digest.tasks.iter().map(|task| task.tally.counts.ran).sum()
+    totals.tasks.iter().map(|task| task.tally.counts.ran).sum()
 }
 
 #[test]
-fn a_digest_says_what_its_ticks_say_wherever_the_file_is_cut_off() {
+fn totals_say_what_the_ticks_say_wherever_the_file_is_cut_off() {
     for seed in 0..2 {
         let (_folder, path) = in_folder("x.mcap");
         let mut run = Run::new(seed, &limits(&path));
@@ -206,8 +206,8 @@ fn parts_of_a_recording_add_up_to_the_whole() {
     let mut run = Run::new(77, &limits(&path));
     (0..300).for_each(|_| run.round(5, 1_100));
     run.recording.finish().unwrap();
-    let part = |from, length| digest(&path, Part { from, length }, &mut |_, _| {});
-    let ticks = |read: &Digested| read.digest.tasks.iter().map(|task| task.tally.counts.ran).sum::<u64>();
+    let part = |from, length| sum_up(&path, Part { from, length }, &mut |_, _| {});
+    let ticks = |read: &Summed| read.totals.tasks.iter().map(|task| task.tally.counts.ran).sum::<u64>();
     let minute = Span::from_seconds(60);
     // 330 s.
     let parts: Vec<_> = (0..6).map(|n| ticks(&part(Span::from_seconds(60 * n), minute).unwrap())).collect();
@@ -293,15 +293,15 @@ fn a_reader_of_a_long_recording_keeps_few_bins() {
         recording.flush().unwrap();
     }
     recording.finish().unwrap();
-    let digested = read(&path).unwrap();
-    let [task] = &digested.digest.tasks[..] else { panic!("one task") };
+    let summed = read(&path).unwrap();
+    let [task] = &summed.totals.tasks[..] else { panic!("one task") };
     assert_eq!((task.tally.counts.ran, task.tally.grid), (n, (n - 1, (n.cast_signed() - 1) * 1_000_000)));
-    let (_, width) = digested.digest.bins_from().unwrap();
-    let bins: Vec<_> = digested.digest.bins(task).map(|(at, bin)| (at, bin.counts.ran)).collect();
+    let (_, width) = summed.totals.bins_from().unwrap();
+    let bins: Vec<_> = summed.totals.bins(task).map(|(at, bin)| (at, bin.counts.ran)).collect();
     assert_eq!((width, bins.len()), (Span::from_seconds(1), 240));
     assert!(bins.iter().zip(0..).all(|(bin, at)| *bin == (at, 1_000)), "{bins:?}");
     // The second that is read back has the ticks of one second.
-    let worst = digested.worst_second.unwrap();
+    let worst = summed.worst_second.unwrap();
     let ticks = &worst.ticks.task("t").unwrap().ticks;
     assert!((500..=1_000).contains(&ticks.len()), "{}", ticks.len());
     let late = |response: Span, run: Span| response - run;

@@ -8,6 +8,6 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use read::{Digested, Part, WorstSecond, digest};
-pub(crate) use sum::{Digest, TaskDigest};
+pub(crate) use read::{Part, Summed, WorstSecond, sum_up};
+pub(crate) use sum::{TaskTotals, Totals};
 pub(crate) use tally::{Bin, Miss};

@@ -1,6 +1,6 @@
-//! The digest of a recording, from its ticks. Blocks on the file, and takes memory for its bins, and for 40 bytes a chunk.
+//! Reads the ticks of a recording and sums them up. Blocks on the file, and takes memory for its bins, and for 40 bytes a chunk.
 
-use super::sum::Digest;
+use super::sum::Totals;
 use crate::recording::content::RecordedTick;
 use crate::recording::mcap_file::{At, McapFile};
 use crate::recording::mcap_record::{McapRecord, op};
@@ -23,8 +23,8 @@ pub(crate) struct Part {
 
 /// What was read of a recording.
 #[derive(Clone, Debug)]
-pub(crate) struct Digested {
-    pub(crate) digest: Digest,
+pub(crate) struct Summed {
+    pub(crate) totals: Totals,
     /// The file ends in the middle: its run was killed, or still writes it.
     pub(crate) cut_off: bool,
     pub(crate) worst_second: Option<WorstSecond>,
@@ -43,18 +43,18 @@ pub(crate) struct WorstSecond {
 ///
 /// # Errors
 /// What is wrong with the file, and what to do.
-pub(crate) fn digest(path: &Path, part: Part, progress: &mut dyn FnMut(u64, u64)) -> Result<Digested, String> {
+pub(crate) fn sum_up(path: &Path, part: Part, progress: &mut dyn FnMut(u64, u64)) -> Result<Summed, String> {
     let sums =
-        Sums { part, digest: Digest::default(), channels: BTreeMap::new(), waiting: BTreeMap::new(), first: None };
+        Sums { part, totals: Totals::default(), channels: BTreeMap::new(), waiting: BTreeMap::new(), first: None };
     let mut reader = Reader { file: McapFile::open(path)?, sums, chunks: Vec::new() };
     reader.walk(progress)?;
-    if reader.sums.digest.tasks.is_empty() {
+    if reader.sums.totals.tasks.is_empty() {
         let empty = if reader.sums.first.is_some() { "there is no tick in that part of it" } else { NO_TICK };
         return Err(reader.file.wrong(empty));
     }
     let worst_second = reader.worst_second()?;
     let cut_off = !reader.file.is_whole()?;
-    Ok(Digested { digest: reader.sums.digest, cut_off, worst_second })
+    Ok(Summed { totals: reader.sums.totals, cut_off, worst_second })
 }
 
 struct Reader {
@@ -66,7 +66,7 @@ struct Reader {
 /// What messages add up to.
 struct Sums {
     part: Part,
-    digest: Digest,
+    totals: Totals,
     channels: BTreeMap<u16, String>, // topics of ticks and overruns
     /// An overrun whose cause comes next, by task.
     waiting: BTreeMap<String, (RecordedTick, i64)>,
@@ -96,13 +96,13 @@ impl Reader {
             }
         }
         // What waits has no cause.
-        let Sums { waiting, digest, .. } = &mut self.sums;
-        std::mem::take(waiting).iter().for_each(|(task, (tick, at))| digest.tick(task, tick, *at));
+        let Sums { waiting, totals, .. } = &mut self.sums;
+        std::mem::take(waiting).iter().for_each(|(task, (tick, at))| totals.tick(task, tick, *at));
         Ok(())
     }
 
     fn worst_second(&mut self) -> Result<Option<WorstSecond>, String> {
-        let Some((from, task)) = self.sums.digest.worst().map(|(from, task)| (from, task.to_owned())) else {
+        let Some((from, task)) = self.sums.totals.worst().map(|(from, task)| (from, task.to_owned())) else {
             return Ok(None);
         };
         let found = self.between(from, from.saturating_add(NANOS_PER_SECOND))?;
@@ -163,16 +163,16 @@ impl Sums {
                 if let Some(whys) = tick.missed.as_deref_mut().filter(|_| tick.n == overrun.n) {
                     overrun.explain(whys);
                 }
-                self.digest.tick(task, &tick, at);
+                self.totals.tick(task, &tick, at);
             }
         } else if let Some(task) = topic.strip_suffix("/ticks") {
             let tick = TickMessage::of(data, task)?.tick(Instant::from_nanos(at.into()));
             if let Some((earlier, at)) = self.waiting.remove(task) {
-                self.digest.tick(task, &earlier, at);
+                self.totals.tick(task, &earlier, at);
             }
             match tick.overrun() {
                 Some(_) => drop(self.waiting.insert(task.to_owned(), (tick, at))),
-                None => self.digest.tick(task, &tick, at),
+                None => self.totals.tick(task, &tick, at),
             }
         }
         Ok(())

@@ -15,9 +15,9 @@ const NARROWEST: i64 = NANOS_PER_SECOND >> 9;
 
 /// What a recording tells of the ticks in it, in few numbers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Digest {
+pub(crate) struct Totals {
     /// In the order in which they were found.
-    pub(crate) tasks: Vec<TaskDigest>,
+    pub(crate) tasks: Vec<TaskTotals>,
     places: BTreeMap<String, usize>, // of these, by name
     grid: Option<BinGrid>,
     worst: Option<TaskSecond>,
@@ -25,7 +25,7 @@ pub(crate) struct Digest {
 
 /// One task of it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TaskDigest {
+pub(crate) struct TaskTotals {
     pub(crate) name: String,
     pub(crate) tally: Tally,
     bins: BTreeMap<i64, Bin>,
@@ -49,7 +49,7 @@ struct TaskSecond {
     from: i64,
 }
 
-impl Digest {
+impl Totals {
     /// Where the first bin of all begins, in nanoseconds since 1970 (UTC), and how wide bins are.
     pub(crate) fn bins_from(&self) -> Option<(i64, Span)> {
         let BinGrid { origin, width, first, .. } = self.grid?;
@@ -57,7 +57,7 @@ impl Digest {
     }
 
     /// The bins of a task: how many there are before each, counted from the first of all, and what happened in it.
-    pub(crate) fn bins<'a>(&'a self, task: &'a TaskDigest) -> impl Iterator<Item = (i64, &'a Bin)> {
+    pub(crate) fn bins<'a>(&'a self, task: &'a TaskTotals) -> impl Iterator<Item = (i64, &'a Bin)> {
         let first = self.grid.map_or(0, |grid| grid.first);
         task.bins.iter().map(move |(key, bin)| (key - first, bin))
     }
@@ -71,7 +71,7 @@ impl Digest {
     pub(super) fn tick(&mut self, task: &str, tick: &RecordedTick, at: i64) {
         let place = self.places.get(task).copied().unwrap_or_else(|| {
             self.places.insert(task.to_owned(), self.tasks.len());
-            self.tasks.push(TaskDigest { name: task.to_owned(), ..TaskDigest::default() });
+            self.tasks.push(TaskTotals { name: task.to_owned(), ..TaskTotals::default() });
             self.tasks.len() - 1
         });
         let from = at.div_euclid(NANOS_PER_SECOND) * NANOS_PER_SECOND;
@@ -102,7 +102,7 @@ impl Digest {
 }
 
 /// Makes one bin of two.
-fn double(grid: &mut BinGrid, tasks: &mut [TaskDigest]) {
+fn double(grid: &mut BinGrid, tasks: &mut [TaskTotals]) {
     grid.width = grid.width.saturating_mul(2);
     (grid.first, grid.last) = (grid.first.div_euclid(2), grid.last.div_euclid(2));
     for task in tasks {

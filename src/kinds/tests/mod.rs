@@ -1,0 +1,3 @@
+//! Tests of several kinds at once.
+
+mod references;
