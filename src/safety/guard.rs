@@ -8,7 +8,6 @@ mod holding;
 mod left;
 mod watched;
 
-use super::live::Opening;
 use super::planned_write::PlannedWrite;
 use super::reading::ReadBack;
 use super::safe_write::SafeWrite;
@@ -63,7 +62,6 @@ pub(crate) struct Guard {
     holding: Holding,          // another thread keeps it safe
     terms: OnceLock<Terms>,    // of that
     safe_at_first: AtomicBool, // it has its safe value before its first tick
-    live: OnceLock<Opening>,
 }
 
 impl std::fmt::Debug for Guard {
@@ -82,7 +80,7 @@ impl Guard {
         writer: Option<Box<dyn SafeWrite>>,
     ) -> Arc<Self> {
         let (own_beats, readback, kept, closed, ended, begun, safe_at_first, left) = Default::default();
-        let (holding, terms, live) = Default::default();
+        let (holding, terms) = Default::default();
         Arc::new(Self {
             task: task.to_owned(),
             watched,
@@ -99,7 +97,6 @@ impl Guard {
             left,
             holding,
             terms,
-            live,
         })
     }
 
@@ -108,17 +105,9 @@ impl Guard {
         self.writer.is_none()
     }
 
-    /// Its output counts among those that have to be live when it begins.
-    pub(crate) fn brings_to_life(&self, opening: Opening) {
-        _ = self.live.set(opening);
-    }
-
     /// Its task may write from now on, and others may make it safe. Until then nothing is written to its target.
     pub(crate) fn begins(&self) {
         self.watched.begins();
-        if let Some(opening) = self.live.get() {
-            opening.begins();
-        }
         self.begun.store(true, Ordering::Release); // who sees it writes after what set the target up
     }
 

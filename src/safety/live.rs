@@ -22,7 +22,8 @@ pub(crate) struct Liveness {
 #[derive(Debug, Default)]
 pub(crate) struct LiveOutputs {
     first: OnceLock<Arc<Liveness>>,
-    names: Mutex<Vec<Name>>, // of each entry, in its order
+    names: Mutex<Vec<Name>>,     // of each entry, in its order
+    opened: Mutex<Vec<Opening>>, // since the latest start or reload that was not refused
 }
 
 /// Of an entry.
@@ -68,9 +69,25 @@ impl LiveOutputs {
         self.entries().last().map_or(&self.first, |last| &last.next).get_or_init(Arc::default)
     }
 
-    /// Opens the output of a task. It counts from when it [begins](Opening::begins): before, the start or the reload may be refused.
+    /// Opens the output of a task. It counts [from then on](Self::begin) when the start or the reload is not refused any more.
     pub(crate) fn open(self: &Arc<Self>, task: &str, safe_after: Span) -> Live {
-        Live { output: self.named(task), safe_after, stage: Arc::default() }
+        let (output, stage) = (self.named(task), Arc::default());
+        let opening = Opening { output: output.output.clone(), stage: Arc::clone(&stage) };
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.retain(|opening| opening.stage.load(Ordering::Relaxed) != ENDED); // of reloads that were refused
+        opened.push(opening);
+        drop(opened);
+        Live { output, safe_after, stage }
+    }
+
+    /// What was opened counts from now on, unless it has ended.
+    pub(crate) fn begin(&self) {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        for Opening { output, stage } in opened.drain(..) {
+            if stage.compare_exchange(OPEN, BEGUN, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                output.outputs.fetch_add(1, Ordering::Relaxed);
+            }
+        }
     }
 
     /// That of a task owes its safe value until this is dropped.
@@ -156,20 +173,11 @@ const OPEN: u32 = 0;
 const BEGUN: u32 = 1;
 const ENDED: u32 = 2;
 
-/// An output that is open, for whoever sees that it begins.
+/// An output that was opened.
 #[derive(Debug)]
-pub(crate) struct Opening {
+struct Opening {
     output: Arc<Liveness>,
     stage: Arc<AtomicU32>,
-}
-
-impl Opening {
-    /// It counts from now on, unless it has ended.
-    pub(crate) fn begins(&self) {
-        if self.stage.compare_exchange(OPEN, BEGUN, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            self.output.outputs.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 }
 
 /// An output that is open, as it tells how it is.
@@ -181,11 +189,6 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// For whoever sees that it begins.
-    pub(crate) fn opening(&self) -> Opening {
-        Opening { output: self.output.output.clone(), stage: self.stage.clone() }
-    }
-
     /// It has ticked.
     pub(crate) fn ticked(&self, follows: bool) {
         // Not before: while a reload may still be refused, the one before it ticks, on its own terms.
@@ -242,15 +245,14 @@ mod tests {
         assert!(!seen.is_open() && !seen.follows());
         let begun = |millis| {
             let live = all.open("a", Span::from_millis(millis));
-            live.opening().begins();
-            live.opening().begins();
+            all.begin();
+            all.begin();
             live
         };
         let refused = all.open("a", Span::from_millis(200));
-        let opening = refused.opening();
         assert!(!seen.counts(), "it has not begun");
         drop(refused);
-        opening.begins();
+        all.begin();
         assert!(!seen.counts(), "it has ended before");
         let one = begun(200);
         assert!(seen.is_open() && !seen.follows(), "it has not ticked");
@@ -283,7 +285,7 @@ mod tests {
         for round in 0..10_000 {
             let watched = all.named(&format!("renamed-{round}"));
             let live = all.open(&format!("renamed-{round}"), Span::from_millis(200));
-            live.opening().begins();
+            all.begin();
             assert!(watched.is_open() && !watched.follows(), "nothing is left of the one before");
             let before = watched.ticks();
             live.ticked(true);

@@ -97,7 +97,6 @@ impl Built {
         let first_after = after + Span::from_seconds(5);
         let guard = Guard::new(&name, held.watched(), (after, first_after), Some(Box::new(Writer { target, write })));
         let (owed, live) = (site.common::<Owed>(), site.common::<LiveOutputs>().open(&name, after));
-        guard.brings_to_life(live.opening());
         let claim = site.claim([id], &name);
         let (of_guard, its_owed) = (Arc::downgrade(&guard), owed.clone());
         let begin = Beginning::new(move || {

@@ -104,8 +104,9 @@ fn it_beats_on_while_a_reload_waits_for_the_device_of_another_output() {
         command.env("DEVICE_FAULTS", folder.join("faults")).env("LD_PRELOAD", program::preload(&folder, "device"));
     });
     wait_until_it_beats(&mut running);
+    let new = "[task.new]\nkind = \"output\"\nworker = \"main\"\nrate = 100\ninput = 1\npath = \"@HERE@/new\"\nsafe = 0\nsafe-after = \"1h\"\n";
     let slow = "[task.slow]\nkind = \"output\"\nworker = \"main\"\nrate = 100\ninput = 1\npath = \"@HERE@/slow\"\nsafe = 0\nsafe-after = \"1h\"\n";
-    let config = (OUTPUTS.replace("SAFE", "1h") + slow).replace("@HERE@", running.folder().to_str().unwrap());
+    let config = (OUTPUTS.replace("SAFE", "1h") + new + slow).replace("@HERE@", running.folder().to_str().unwrap());
     fs::write(running.folder().join("test.toml"), config).unwrap();
     running.signal("HUP");
     running.wait_for("the device is written", |running| !running.folder().join("faults/slow.takes").exists());

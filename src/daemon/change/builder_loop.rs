@@ -24,7 +24,7 @@ use crate::io::Keeper;
 use crate::kinds::output::Targets;
 use crate::log::Message;
 use crate::recording::Recordings;
-use crate::safety::Owed;
+use crate::safety::{LiveOutputs, Owed};
 use crate::site::Site;
 use crate::sys::clock::KernelClock;
 use crate::sys::memory;
@@ -339,6 +339,7 @@ impl BuilderLoop {
         match wanted.write(self.site.common::<Keeper>().pool()) {
             Ok(()) => {
                 self.owed.finish_takeovers();
+                self.site.common::<LiveOutputs>().begin();
                 spare_descriptors::report();
                 Ok(wanted)
             }

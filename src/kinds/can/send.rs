@@ -44,7 +44,7 @@ pub(super) struct Sender {
     ready: Box<[(usize, Frame)]>, // those to be sent at a tick: room for all
     sent: f64,
     write_errors: f64,
-    pub(super) live: Live,
+    live: Live,
     _claim: Claim,
 }
 
@@ -114,7 +114,6 @@ impl Sender {
         };
         let frames: Vec<Outgoing> = frames.into_iter().zip(targets).zip(follows).map(outgoing).collect();
         let live = site.common::<LiveOutputs>().open(&label.task, safe_after);
-        frames.iter().for_each(|frame| frame.guard().brings_to_life(live.opening()));
         let id = Id { number: 0, extended: false };
         let none = Frame { id, fd, bit_rate_switch, length: 0, data: [0; LONGEST] };
         Self {

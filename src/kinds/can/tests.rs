@@ -269,10 +269,10 @@ fn a_latched_signal_stays_safe_after_a_hand_over() {
 fn a_heartbeat_sees_whether_all_signals_follow_and_their_frames_leave() {
     let (site, test) = (Site::default(), "can");
     let seen = site.common::<LiveOutputs>().named(test);
-    let begin = |sender: &Sender| sender.live.opening().begins();
+    let begin = || site.common::<LiveOutputs>().begin();
     let (mut following, other) = sender_at(&site, Input::number(7.0), true, test);
     assert!(!seen.is_open(), "the start may be refused yet");
-    begin(&following);
+    begin();
     assert!(seen.is_open() && !seen.follows(), "it has not ticked");
     assert_eq!(told(&mut following, &tick(0, 0)).0, Ok(()));
     assert_eq!((seen.follows(), seen.ticks(), seen.safe_after()), (true, 1, Span::from_seconds(1)));
@@ -281,7 +281,7 @@ fn a_heartbeat_sees_whether_all_signals_follow_and_their_frames_leave() {
     drop((following, other));
     assert!(!seen.is_open());
     let (mut unchanged, other) = sender_at(&site, Input::number(7.0), false, test);
-    begin(&unchanged);
+    begin();
     assert_eq!([0, 1].map(|n| told(&mut unchanged, &tick(n, 0)).0), [Ok(()), Ok(())]);
     assert_eq!((seen.follows(), seen.ticks()), (true, 4), "there is nothing to be sent");
     unchanged.disabled();
@@ -289,7 +289,7 @@ fn a_heartbeat_sees_whether_all_signals_follow_and_their_frames_leave() {
     drop((unchanged, other));
     let nothing = Input::value_of(ValueName { task: "x".into(), value: "y".into(), previous: None });
     let (mut half_safe, _other) = sender_at(&site, nothing, true, test);
-    begin(&half_safe);
+    begin();
     assert_eq!(told(&mut half_safe, &tick(0, 0)).0, Ok(()));
     assert!(seen.is_open() && !seen.follows(), "one of its signals is safe");
 }

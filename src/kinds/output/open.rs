@@ -194,7 +194,6 @@ pub(super) fn open(site: &Site, settings: OutputSettings, task: &str) -> Result<
         owed,
     };
     let guard = output.guard.clone();
-    guard.brings_to_life(output.live.opening());
     let begin = Beginning::new(move || Ok(first.write()?)).taking_over(follows);
     Ok(Built::from(output).measures_nothing().guarded_by(&guard).begins(begin))
 }
