@@ -195,7 +195,9 @@ fn a_thread_that_dies_ends_the_run_of_its_own_daemon() {
         let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
         let load = move || Config::parse("[task.fails]\nkind = \"fails\"\nrate = 100\n", "test.toml", &fails, &facts);
         let connections = Connections { output: Box::new(Breaks), ..Connections::default() };
-        let ended = run_daemon(Loader::new(load), &Options::default(), connections);
+        // Only one whose thread's death another daemon has got runs for so long.
+        let options = Options { length: Some(Span::from_seconds(60)), ..Options::default() };
+        let ended = run_daemon(Loader::new(load), &options, connections);
         let fault = ended.unwrap_or_else(|failure| panic!("{failure}")).fault.expect("its metrics thread has died");
         let death = "the thread hertzd-metrics panicked at tests/in_process/two_daemons.rs:";
         assert!(fault.contains(death) && fault.contains(": the log was asked to break"), "{fault}");
