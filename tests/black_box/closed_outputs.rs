@@ -422,6 +422,7 @@ fn a_stop_during_a_reload_writes_the_safe_value_of_the_task_that_ticks() {
     fs::write(running.folder().join("test.toml"), config).unwrap();
     running.signal("HUP");
     running.wait_for("it writes the other", |running| !running.folder().join("faults/other.takes").exists());
+    assert!(planned(running.folder()).contains(&("fan".into(), "1".into())), "{:?}", planned(running.folder()));
     let ended = stop(running);
     assert_eq!(read(ended.folder.path(), "fan"), "1", "{}", ended.describe());
 }

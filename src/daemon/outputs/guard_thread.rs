@@ -81,9 +81,11 @@ impl GuardThread {
         }
     }
 
-    /// The same with those that are to begin: what is to be known of them has to be there before they write.
+    /// The same with those that are to begin, where no other one has the target yet: what is to be known of them has to be there before they write.
     pub(crate) fn planned(&self) -> Vec<Arc<Guard>> {
-        latest(self.open().into_iter().filter(|guard| guard.is_open()).collect())
+        let open: Vec<_> = self.open().into_iter().filter(|guard| guard.is_open()).collect();
+        let has_begun = |of: &Guard| open.iter().any(|guard| guard.has_begun() && guard.has_target_of(of));
+        latest(open.iter().filter(|guard| guard.has_begun() || !has_begun(guard)).cloned().collect())
     }
 
     fn open(&self) -> Vec<Arc<Guard>> {
@@ -124,7 +126,7 @@ impl GuardThread {
     /// The system's reason why there is no thread.
     pub(crate) fn guard(self: &Arc<Self>, highest: Option<u8>, keeper: &Keeper) -> io::Result<()> {
         self.grant.be_above(highest);
-        let guards = self.planned();
+        let guards: Vec<_> = self.open().into_iter().filter(|guard| guard.is_open()).collect();
         if guards.iter().any(|guard| guard.readback().is_some()) {
             let shared = self.clone();
             self.readbacks.start(keeper, move || shared.guards())?;
@@ -336,9 +338,9 @@ mod tests {
         let second = guard("second");
         thread.add(vec![Arc::downgrade(&first), Arc::downgrade(&second)]);
         let names = |guards: Vec<Arc<Guard>>| guards.iter().map(|guard| guard.task().to_owned()).collect::<Vec<_>>();
-        assert_eq!([names(thread.guards()), names(thread.planned())], [["first"], ["second"]]);
+        assert_eq!([names(thread.guards()), names(thread.planned())], [["first"], ["first"]]);
         second.begins();
-        assert_eq!(names(thread.guards()), ["second"]);
+        assert_eq!([names(thread.guards()), names(thread.planned())], [["second"], ["second"]]);
         let (mut known, mut none) = (Vec::new(), Vec::new());
         assert_eq!(names(thread.guards_unless_locked(&mut known)), ["second"]);
         let locked = thread.guards.lock().unwrap();
