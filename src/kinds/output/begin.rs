@@ -45,10 +45,12 @@ impl First {
             if self.sends_init {
                 self.target.init()?;
             }
-            let read = || self.target.read(Some(held.taken())).ok();
+            // Nothing else is read: to some chips that is a command.
+            let is_channel = matches!(self.place, Place::Pwm { .. });
+            let read = || if is_channel { self.target.read(Some(held.taken())).ok() } else { None };
             let before = read();
             prepare(&self.place, &self.target, &held, self.level).inspect_err(|_| {
-                if matches!(self.place, Place::Pwm { .. }) && read() != before {
+                if read() != before {
                     guard.begins(); // as below
                 }
             })?;
