@@ -1,6 +1,5 @@
-//! The keeper: one thread that looks after all that may need work while tasks run, such as lost devices and replaced files. The work itself may block,
-//! so threads of the pool do it,
-//! one after the other while none hangs.
+//! The keeper: one thread that looks after all that may need work while tasks run, such as lost devices and replaced files. The work itself may
+//! block, so threads of the pool do it, one after the other while none hangs.
 //!
 //! It reads the monotonic clock and looks 40 times a second, as a hot thread wakes nobody. There is no such thread until something is kept.
 
@@ -108,7 +107,7 @@ fn keep_all(
         if let Err(error) = queue.work_on(pool)
             && !std::mem::replace(&mut warned, true)
         {
-            warn!("cannot start a thread to reopen a lost device; hertzd keeps trying: {error}");
+            warn!("cannot start a thread that opens lost devices and reads outputs back; hertzd keeps trying: {error}");
         }
         pause(LOOK_EVERY);
     }

@@ -29,7 +29,7 @@ const REGISTERS: Range<u32> = 0..1 << 15;
 /// How often a lock is asked for that was released between two questions.
 const TRIES: u32 = 4;
 
-/// How long a lock is waited for that only a child of this process has: until it runs its program, it has copies of all descriptors.
+/// How long a lock is waited for that only a child of this process has, which is to run another program.
 const LOOKS: u32 = 1_000;
 const BETWEEN: Span = Span::from_millis(1);
 
@@ -118,7 +118,7 @@ fn granted(file: &File, bytes: Range<u32>) -> io::Result<Taken> {
     let (mut taken, mut unseen) = (asked(file, &bytes)?, 0);
     for _ in 0..LOOKS {
         match &taken {
-            Taken::Peer(Some(holder)) if holder.is_child() => {}
+            Taken::Peer(Some(holder)) if holder.is_being_started() => {}
             // It may have run its program while it was looked for.
             Taken::Peer(None) if unseen < TRIES => unseen += 1,
             _ => break,
@@ -242,6 +242,8 @@ pub(crate) fn lock_as_stranger(file: &File, is_write: bool, (start, length): (u3
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::process::CommandExt;
     use tempfile::NamedTempFile;
 
     fn opened(file: &NamedTempFile, write: bool) -> File {
@@ -276,13 +278,27 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_a_child_has_is_waited_for() {
+    fn a_copy_that_a_child_has_until_it_runs_its_program_is_waited_for() {
         let file = NamedTempFile::new().unwrap();
         let (one, other) = (opened(&file, true), opened(&file, true));
         assert_eq!(take(&one).unwrap(), Taken::Locked);
-        let mut child = std::process::Command::new("sleep").arg("0.2").stdin(one).spawn().unwrap();
-        assert_eq!(take(&other).unwrap(), Taken::Locked);
-        child.wait().unwrap();
+        let (mut begun, mut begins) = io::pipe().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut child = std::process::Command::new("true");
+                let wait = move || {
+                    begins.write_all(b"x")?;
+                    pause(Span::from_millis(200));
+                    Ok(())
+                };
+                // SAFETY: in the child it makes two system calls, and allocates nothing.
+                unsafe { child.pre_exec(wait) };
+                assert!(child.status().unwrap().success());
+            });
+            begun.read_exact(&mut [0]).unwrap();
+            drop(one);
+            assert_eq!(take(&other).unwrap(), Taken::Locked);
+        });
     }
 
     /// What a user may lock that can only read the file keeps nobody out, nor do the locks that other programs use.

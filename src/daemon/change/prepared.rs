@@ -93,10 +93,11 @@ fn make(beginnings: Vec<(Origin, Beginning)>, pool: &Pool) -> Result<(), Failure
             let panicked = |text| Failure::System("writing what an output begins with", io::Error::other(text));
             let made = helper::caught(|| beginning.write());
             let made = made.map_err(panicked).and_then(|made| made.map_err(refused));
-            if made.is_err() {
+            let refused = made.is_err();
+            let _ = report.send(made); // first: an own kind may panic where what waits is dropped
+            if refused {
                 rest.clear();
             }
-            let _ = report.send(made);
         });
     }
     drop(report);

@@ -189,7 +189,12 @@ fn denied(message: &str) -> Option<PathBuf> {
 /// others: what a file holds, who has a GPIO line, the name of a camera. None whose name a shell would not take as it is.
 fn subject(message: &str) -> Option<PathBuf> {
     // What the configuration says may stand before it: `path = "x"; `.
-    let message = message.split_once("; ").filter(|(key, _)| key.contains(" = ")).map_or(message, |(_, said)| said);
+    let mut message = message.split_once("; ").filter(|(key, _)| key.contains(" = ")).map_or(message, |(_, said)| said);
+    // And of what it is said: `task.x: chip: `.
+    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    while let Some((_, said)) = message.split_once(": ").filter(|(name, _)| is_name(name)) {
+        message = said;
+    }
     let only = format!("only the service's user {} may ", service_user());
     let said = ["cannot ", &only].iter().find_map(|begin| message.strip_prefix(begin));
     let is_verb = |word: &&str| said.is_some() && word.bytes().all(|byte| byte.is_ascii_lowercase());
@@ -315,6 +320,7 @@ mod tests {
         assert_eq!(of("/srv/x holds \"/root/.ssh/authorized_keys\", which is no number").as_deref(), Some("/srv/x"));
         let only = format!("only the service's user {} may write to /srv/x", service_user());
         assert_eq!(of(&only).as_deref(), Some("/srv/x"));
+        assert_eq!(of("task.x: chip: cannot open /srv/in: Permission denied").as_deref(), Some("/srv/in"));
         // Nor does the consumer of a line, or the name of a device.
         for others in [
             "gpiochip0: line 3 (\"x /etc/passwd\") is in use",

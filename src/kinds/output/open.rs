@@ -95,7 +95,10 @@ pub(super) fn open(site: &Site, settings: OutputSettings, task: &str) -> Result<
         _ if is_set_up && !follows => Law::going_on(terms, settings.conversion.back(held.raw())),
         // What another task did last is known at the first tick.
         _ => {
-            let there = now_there(&settings.place, &target, now.as_ref().or(original))?;
+            let there = match target.is_powered_down() {
+                true => settings.conversion.raw(0.0), // whatever its value is
+                false => now_there(&settings.place, &target, now.as_ref().or(original))?,
+            };
             if !is_set_up {
                 held.put_out(there, false); // for the task that follows, should this one write nothing
             }
@@ -291,7 +294,6 @@ fn now_there(place: &Place, target: &Target, original: Option<&Content>) -> Resu
     #[expect(clippy::cast_precision_loss, reason = "a duty of 2^53 ns is 104 days")]
     match (place, target.file()) {
         (Place::Pwm { period, .. }, Some(duty)) => Ok(pwm::kept_duty(duty, *period)? as f64),
-        _ if target.is_powered_down() => Ok(f64::NAN), // its value is in force nowhere
         _ => Ok(original.and_then(|content| number(&content.value)).unwrap_or(f64::NAN)),
     }
 }

@@ -151,9 +151,9 @@ pub(super) fn set_up(duty_cycle: &Path, period: Span, duty: Option<u64>) -> Resu
     let duty = duty.map_or_else(|| kept_duty(duty_cycle, period), Ok)?;
     let period = period.nanos().unsigned_abs();
     let is_on = read(&file("enable"))? == 1;
-    // The duty must never be longer than the period, and the old one is never to be a larger part of the new period.
+    // The duty must never be longer than the period, nor in between a larger part of it than before and after.
     let mut writes = [("duty_cycle", had_duty, duty), ("period", had_period, period)];
-    if duty > had_period || had_period == 0 {
+    if period > had_period {
         writes.reverse();
     }
     let enable = (!is_on).then_some(("enable", 0, 1));

@@ -51,11 +51,12 @@ impl Holder {
         self.pid != std::process::id() && (own.as_ref() == Some(&self.name) || self.name == usual)
     }
 
-    /// Whether this process has started it.
-    pub(super) fn is_child(&self) -> bool {
+    /// Whether this process has started it, and it does not run its program yet: it has copies of all descriptors.
+    pub(super) fn is_being_started(&self) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
         let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok());
-        parent == Some(std::process::id())
+        let program = |pid: &str| fs::metadata(format!("/proc/{pid}/exe")).map(|it| (it.dev(), it.ino())).ok();
+        parent == Some(std::process::id()) && program("self") == program(&self.pid.to_string())
     }
 
     /// Whether it was killed or ends: it runs no more code of its own, however long a system call keeps it from ending.
