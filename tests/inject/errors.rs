@@ -126,7 +126,9 @@ pub(crate) fn left_alone(call: &str) -> Option<&'static str> {
         "sigaltstack" | "rt_sigaction" | "rt_sigprocmask" | "rt_sigreturn" | "rt_sigsuspend" => {
             "fails only for a wrong call"
         }
-        "clock_gettime" | "clock_getres" | "gettimeofday" | "getrusage" | "times" => "fails only for a wrong call",
+        "clock_gettime" | "clock_getres" | "gettimeofday" | "getrusage" | "times" | "inotify_rm_watch" => {
+            "fails only for a wrong call"
+        }
         "execve" | "exit" | "exit_group" | "restart_syscall" | "arch_prctl" | "set_tid_address" | "set_robust_list"
         | "rseq" => "begins or ends a program or a thread",
         "sched_yield"
