@@ -11,7 +11,7 @@ use crate::sys::thread::{helper, with_signals_blocked};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicIsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicIsize, Ordering};
 use std::time::Duration;
 
 /// The stack of a usual one: what opens a device may be a library.
@@ -61,10 +61,10 @@ impl<S: Default + 'static> Pool<S> {
     /// # Errors
     /// The system's reason why there is no thread, and the work.
     pub(crate) fn give(&self, job: Job<S>) -> Result<(), (io::Error, Job<S>)> {
-        if self.free.fetch_sub(1, SeqCst) <= 0
+        if self.free.fetch_sub(1, Ordering::SeqCst) <= 0
             && let Err(reason) = self.make()
         {
-            self.free.fetch_add(1, SeqCst);
+            self.free.fetch_add(1, Ordering::SeqCst);
             return Err((reason, job));
         }
         let _ = self.jobs.send(job); // there is always a receiver: its own
@@ -73,7 +73,7 @@ impl<S: Default + 'static> Pool<S> {
 
     /// Has work done as soon as a thread is free; makes none.
     pub(crate) fn queue(&self, job: Job<S>) {
-        self.free.fetch_sub(1, SeqCst);
+        self.free.fetch_sub(1, Ordering::SeqCst);
         let _ = self.jobs.send(job);
     }
 
@@ -82,7 +82,7 @@ impl<S: Default + 'static> Pool<S> {
     /// # Errors
     /// As [`make`](Self::make).
     pub(crate) fn keep_up(&self) -> io::Result<()> {
-        if self.free.load(SeqCst) <= 0 { self.make() } else { Ok(()) }
+        if self.free.load(Ordering::SeqCst) <= 0 { self.make() } else { Ok(()) }
     }
 
     /// Makes a thread.
@@ -91,21 +91,21 @@ impl<S: Default + 'static> Pool<S> {
     /// The system's reason why there is none.
     pub(crate) fn make(&self) -> io::Result<()> {
         let (waiting, free, spare, idle) = (self.waiting.clone(), self.free.clone(), self.spare, self.idle);
-        self.free.fetch_add(1, SeqCst);
+        self.free.fetch_add(1, Ordering::SeqCst);
         let body = move || {
             let (mut state, enough) = (S::default(), |free| (free < spare).then_some(free + 1));
             loop {
                 match waiting.recv_timeout(idle) {
                     Ok(job) => {
                         job(&mut state);
-                        if free.fetch_update(SeqCst, SeqCst, enough).is_err() {
+                        if free.fetch_update(Ordering::SeqCst, Ordering::SeqCst, enough).is_err() {
                             return;
                         }
                     }
                     // Unless work was given to it meanwhile.
                     Err(RecvTimeoutError::Timeout) => {
                         let one_less = |free| (free > 0).then_some(free - 1);
-                        if free.fetch_update(SeqCst, SeqCst, one_less).is_ok() {
+                        if free.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok() {
                             return;
                         }
                     }
@@ -114,7 +114,7 @@ impl<S: Default + 'static> Pool<S> {
             }
         };
         let spawned = with_signals_blocked(|| helper::spawn_with_stack(self.name, self.stack, body));
-        spawned.and_then(|spawned| spawned).map(drop).inspect_err(|_| _ = self.free.fetch_sub(1, SeqCst))
+        spawned.and_then(|spawned| spawned).map(drop).inspect_err(|_| _ = self.free.fetch_sub(1, Ordering::SeqCst))
     }
 }
 
@@ -142,10 +142,10 @@ mod tests {
             pool.give(hangs(&begun, &until)).map_err(|(reason, _)| reason).unwrap();
         }
         (0..5).for_each(|_| begins.recv_timeout(LONG).unwrap());
-        assert_eq!(pool.free.load(SeqCst), 0);
+        assert_eq!(pool.free.load(Ordering::SeqCst), 0);
         drop(release);
         let (done, ended) = unbounded();
-        while pool.free.load(SeqCst) != SPARE {
+        while pool.free.load(Ordering::SeqCst) != SPARE {
             std::thread::yield_now();
         }
         pool.give(Box::new(move |()| done.send(7).unwrap())).map_err(|(reason, _)| reason).unwrap();
@@ -167,7 +167,7 @@ mod tests {
             }
             all.extend((0..2).map(|_| used.recv_timeout(LONG).unwrap()));
             drop(release);
-            while pool.free.load(SeqCst) != 2 {
+            while pool.free.load(Ordering::SeqCst) != 2 {
                 std::thread::yield_now();
             }
         }

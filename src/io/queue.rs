@@ -6,7 +6,7 @@ use super::pool::Pool;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -46,7 +46,7 @@ impl Queue {
     pub(crate) fn work(&self) {
         while let Ok(work) = self.waiting.try_recv() {
             work();
-            self.counts.done.fetch_add(1, SeqCst);
+            self.counts.done.fetch_add(1, Ordering::SeqCst);
         }
     }
 
@@ -56,19 +56,19 @@ impl Queue {
     /// The system's reason why there is no further thread.
     pub(crate) fn work_on(&self, pool: &Pool) -> io::Result<()> {
         let Counts { at_work, done, seen } = &*self.counts;
-        let done = done.load(SeqCst);
-        let moves = seen.swap(done, SeqCst) != done;
-        if self.waiting.is_empty() || moves && at_work.load(SeqCst) > 0 {
+        let done = done.load(Ordering::SeqCst);
+        let moves = seen.swap(done, Ordering::SeqCst) != done;
+        if self.waiting.is_empty() || moves && at_work.load(Ordering::SeqCst) > 0 {
             return Ok(());
         }
-        at_work.fetch_add(1, SeqCst);
+        at_work.fetch_add(1, Ordering::SeqCst);
         let queue = self.clone();
         let given = pool.give(Box::new(move |()| {
             queue.work();
-            queue.counts.at_work.fetch_sub(1, SeqCst);
+            queue.counts.at_work.fetch_sub(1, Ordering::SeqCst);
         }));
         given.map_err(|(reason, _)| {
-            at_work.fetch_sub(1, SeqCst);
+            at_work.fetch_sub(1, Ordering::SeqCst);
             reason
         })
     }

@@ -43,6 +43,7 @@ pub const TARGETS: [Model; 21] = [
 fn live() {
     let all = Arc::<LiveOutputs>::default();
     let (seen, shown) = (all.named("output"), all.open("output", Span::from_millis(200)));
+    all.begin();
     let worker = thread::spawn(move || {
         shown.ticked(true);
         shown.ticked(false);

@@ -10,10 +10,12 @@ use std::thread;
 
 /// Files with orders that no model tries, and why. Each of them says something about one variable, which nothing else is compared with, or
 /// orders what system calls, locks and queues of the standard library order as well.
-const NOT_TRIED: [(&str, &str); 13] = [
+const NOT_TRIED: [(&str, &str); 15] = [
     ("src/daemon/outputs/guard_thread.rs", "a count that main polls"),
     ("src/daemon/main/requests.rs", "one flag for each request; main looks again whatever it misses"),
-    ("src/daemon/outputs/spare_threads.rs", "a count of idle threads, beside a channel"),
+    ("src/io/pool.rs", "a count of idle threads, beside a channel"),
+    ("src/io/queue.rs", "counts of threads and of work, beside a channel; whoever misses one makes a thread too many"),
+    ("src/io/watches.rs", "a flag that says that a path may have changed, which is looked at now and then in any case"),
     ("src/daemon/main/status_socket.rs", "a flag that ends a thread"),
     ("src/channels/alarm.rs", "a fence after the count of references, which is the standard library's"),
     ("src/site/target.rs", "a count of users, under a lock where they are added"),
