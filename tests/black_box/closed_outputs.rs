@@ -376,9 +376,8 @@ fn a_safe_value_that_was_given_up_at_a_stop_is_written_by_the_next_start() {
     assert!(stop(running).status.success());
 }
 
-#[test]
-#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
-fn a_safe_value_that_fails_at_a_stop_during_a_reload_is_a_fault_too() {
+/// One whose output `fan` a reload restarts as this section says, which waits for the device of another output.
+fn reloading(fan: &str) -> Running {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("faults")).unwrap();
     for (file, text) in [("fan", "0.5\n"), ("other", "0.5\n"), ("faults/other.takes", ""), ("faults/other.held", "")] {
@@ -389,13 +388,18 @@ fn a_safe_value_that_fails_at_a_stop_during_a_reload_is_a_fault_too() {
     command.env("LD_PRELOAD", program::preload(folder.path(), "device"));
     let mut running = run_in(folder, command, &own("fan", "1"), &[]);
     wait_until(&mut running, "fan", "0.75");
-    // The reload restarts the one, and cannot go on with the other.
-    let other = own("other", "7").replace("start = \"keep\"\n", "");
-    let config = own("fan", "1").replace("rate = 100", "rate = 50") + &other;
+    let config = fan.to_owned() + &own("other", "7").replace("start = \"keep\"\n", "");
     let config = config.replace(HERE, running.folder().to_str().unwrap());
     fs::write(running.folder().join("test.toml"), config).unwrap();
     running.signal("HUP");
     running.wait_for("it writes the other", |running| !running.folder().join("faults/other.takes").exists());
+    running
+}
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_safe_value_that_fails_at_a_stop_during_a_reload_is_a_fault_too() {
+    let running = reloading(&own("fan", "1").replace("rate = 100", "rate = 50"));
     set_broken(&running, true);
     let ended = stop(running);
     assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
@@ -407,21 +411,7 @@ fn a_safe_value_that_fails_at_a_stop_during_a_reload_is_a_fault_too() {
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_stop_during_a_reload_writes_the_safe_value_of_the_task_that_ticks() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::create_dir(folder.path().join("faults")).unwrap();
-    for (file, text) in [("fan", "0.5\n"), ("other", "0.5\n"), ("faults/other.takes", ""), ("faults/other.held", "")] {
-        fs::write(folder.path().join(file), text).unwrap();
-    }
-    let mut command = Command::new(HERTZD);
-    command.env("RUNTIME_DIRECTORY", folder.path()).env("DEVICE_FAULTS", folder.path().join("faults"));
-    command.env("LD_PRELOAD", program::preload(folder.path(), "device"));
-    let mut running = run_in(folder, command, &own("fan", "1"), &[]);
-    wait_until(&mut running, "fan", "0.75");
-    let other = own("other", "7").replace("start = \"keep\"\n", "");
-    let config = (own("fan", "5") + &other).replace(HERE, running.folder().to_str().unwrap());
-    fs::write(running.folder().join("test.toml"), config).unwrap();
-    running.signal("HUP");
-    running.wait_for("it writes the other", |running| !running.folder().join("faults/other.takes").exists());
+    let running = reloading(&own("fan", "5"));
     assert!(planned(running.folder()).contains(&("fan".into(), "1".into())), "{:?}", planned(running.folder()));
     let ended = stop(running);
     assert_eq!(read(ended.folder.path(), "fan"), "1", "{}", ended.describe());

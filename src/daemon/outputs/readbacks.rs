@@ -15,7 +15,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tracing::{error, info, warn};
 
 /// How often it looks at least, to find outputs that are new.
@@ -38,9 +38,12 @@ type Returned = (String, Arc<dyn ReadBack>, Reading);
 /// When a target is read.
 struct Due {
     next: Instant,
-    under_way: Option<Instant>, // a reading, since then
-    hangs: bool,                // and that was said
+    under_way: Option<Asked>, // a reading
+    hangs: bool,              // and that was said
 }
+
+/// A reading that was asked for, and when a thread began it.
+type Asked = (Instant, Arc<OnceLock<Instant>>);
 
 /// How far it is, as the keeper has it. `guards` are those of the outputs that are open.
 struct Reader<G> {
@@ -144,18 +147,24 @@ impl<G: Fn() -> Vec<Arc<Guard>> + Send> Kept for Reader<G> {
                 self.shared.records().entry((*task).into()).or_default().begins(readback.shown(), readback.every());
                 Due { next: now + readback.every(), under_way: None, hangs: false }
             });
-            match due.under_way {
-                Some(since) if now - since > LONG && !due.hangs => {
+            match &due.under_way {
+                Some((asked, begun)) if now - *begun.get().unwrap_or(asked) > LONG && !due.hangs => {
                     due.hangs = true;
-                    let why = format!("the read has not returned for {}", now - since);
+                    let why = match begun.get() {
+                        Some(begun) => format!("the read has not returned for {}", now - *begun),
+                        None => format!("no thread has been free to read it for {}", now - *asked),
+                    };
                     self.shared.took(task, Reading::Unreadable(why), now);
                 }
                 None if now >= due.next => {
                     // At its pace, whenever the look came.
                     let (paced, every) = (due.next + readback.every(), readback.every());
-                    (due.under_way, due.next) = (Some(now), if paced > now { paced } else { now + every });
+                    let begun = Arc::<OnceLock<Instant>>::default();
+                    due.under_way = Some((now, begun.clone()));
+                    due.next = if paced > now { paced } else { now + every };
                     let (task, readback, read) = ((*task).to_owned(), (*readback).clone(), self.read.clone());
                     self.readings.add(move || {
+                        let _ = begun.set(KernelClock::monotonic().now());
                         let reading = readback.read();
                         let _ = read.send((task, readback, reading));
                     });

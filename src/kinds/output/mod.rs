@@ -10,7 +10,7 @@
 //! | `place`, `target`, `pwm` | what it writes to: named, found, taken, set up |
 //! | `begin` | what is written before the first tick, once all of a start or a reload is known to be good |
 //! | `means`, `files`, `line`, `register` | what the sorts of target have in common, and each of them |
-//! | `setting`, `fan` | files beside a target that give its value its effect; the two of a fan |
+//! | `setting`, `effect`, `fan` | files beside a target that give its value its effect, and what they say; the two of a fan |
 //! | `port` | the open ends of that: the task's, and the one that others make it safe with |
 //! | `digits`, `put` | from a number to text, and from text into a file |
 //! | `driven` | for the kind heartbeat: a target that is switched on and off |
@@ -27,6 +27,7 @@ mod begin;
 mod desk;
 mod digits;
 mod driven;
+mod effect;
 mod fan;
 mod files;
 mod held;

@@ -2,6 +2,7 @@
 //! channel keeps its polarity. Blocks only by what it is told to read and write.
 
 use super::digits::number;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -51,6 +52,15 @@ impl Setting {
     /// Whether it is set together with the value.
     pub(super) fn is_set_with_value(&self) -> bool {
         matches!(self.sort, Sort::Mode | Sort::Power)
+    }
+
+    /// Opens it to be written, and to be read where its driver allows that. A polarity that may not be written is at least read.
+    pub(super) fn open(&self) -> io::Result<File> {
+        let open = |reads, writes| File::options().read(reads).write(writes).open(&self.path);
+        open(true, true).or_else(|_| open(false, true)).or_else(|error| match self.sort {
+            Sort::Polarity => open(true, false),
+            _ => Err(error),
+        })
     }
 
     /// The text that sets it.

@@ -2,18 +2,17 @@
 
 use super::digits::{Digits, Form, number};
 use super::fan;
-use super::files::{Files, holds_a_number, iio_raw, is_makeable, is_readable, polarity_beside, text_of};
+use super::files::{Files, holds_a_number, iio_raw, is_makeable, polarity_beside, text_of};
 use super::identity::Identity;
 use super::left_writes::{LeftWrite, LeftWrites};
 use super::means::{Kept, Means};
 use super::place::{Place, RawScale};
 use super::port::{Content, OpenSetting, SafeSetting, SafeText, SafeWriter, Writer};
-use super::put;
 use super::pwm;
 use super::setting::{Setting, Sort};
 use crate::kinds::device::{Sight, hidden};
 use crate::kinds::sensor::{Class, find, is_iio_raw};
-use crate::safety::{PlannedWrite, SETTINGS, wrong_in_the_end};
+use crate::safety::{PlannedWrite, SETTINGS};
 use crate::site::{DeviceId, Refusal};
 use crate::sys::entry::resolve;
 use crate::sys::host::missing_folder;
@@ -173,20 +172,6 @@ impl Target {
         Ok(Content { value, enable, stored, period })
     }
 
-    fn is_off(&self) -> bool {
-        self.is_otherwise(|setting| setting.sort == Sort::Number && setting.path.ends_with("enable"))
-    }
-
-    /// Whether it is a converter's channel that puts nothing out, whatever its value is.
-    pub(super) fn is_powered_down(&self) -> bool {
-        self.is_otherwise(|setting| setting.sort == Sort::Power)
-    }
-
-    fn is_otherwise(&self, is_it: impl FnMut(&&Setting) -> bool) -> bool {
-        let setting = self.settings().iter().find(is_it);
-        setting.is_some_and(|it| text_of(&it.path).is_ok_and(|text| number(&text) != Some(it.number)))
-    }
-
     /// The file of its period, if it is the duty of a PWM channel.
     fn period(&self) -> Option<PathBuf> {
         let duty = self.file().filter(|path| path.ends_with("duty_cycle") && self.form != Form::Any)?;
@@ -223,7 +208,7 @@ impl Target {
     pub(super) fn writer(&self, taken: &File) -> io::Result<Writer> {
         let port = self.means.port(taken)?;
         let open = |setting: &Setting| {
-            let file = Arc::new(open_setting(setting)?);
+            let file = Arc::new(setting.open()?);
             Ok(OpenSetting { file, text: setting.text(), number: setting.number, sort: setting.sort })
         };
         let settings = self.settings().iter().map(open).collect::<io::Result<_>>()?;
@@ -258,27 +243,6 @@ impl Target {
         self.means.enable().is_some()
     }
 
-    /// Those that are set together with the value, and what they say now; `None`: they may only be written.
-    pub(super) fn set_with_value(&self) -> Vec<(&Setting, Option<String>)> {
-        let settings = self.settings().iter().filter(|setting| setting.is_set_with_value());
-        let now = |path: &Path| if is_readable(path) { text_of(path).ok() } else { None };
-        settings.map(|setting| (setting, now(&setting.path))).collect()
-    }
-
-    /// What is to be known where nobody can see whether its value has any effect, as on a machine whose fans Dell's firmware has.
-    pub(super) fn unseen(&self, repairs: bool) -> Option<String> {
-        let unseen =
-            self.settings().iter().find(|setting| setting.is_set_with_value() && !is_readable(&setting.path))?;
-        let name = unseen.path.file_name().unwrap_or_default().to_string_lossy();
-        let what = match repairs {
-            true => "hertzd sets it every 3 s",
-            false => {
-                "should the firmware take the fan back, as after a resume, nothing shows it: with write = \"always\" hertzd sets it every 3 s"
-            }
-        };
-        Some(format!("{name} can only be written: {what}"))
-    }
-
     /// Whether that is set before its first value is written, and not with it.
     pub(super) fn is_prepared(&self) -> bool {
         !self.settings().iter().any(Setting::is_set_with_value)
@@ -289,7 +253,7 @@ impl Target {
         let plan = Arc::new(Mutex::new(self.plan(&text, found)));
         let number = number(&text.value).unwrap_or(f64::NAN);
         let open = |setting: &Setting| {
-            let file = Arc::new(open_setting(setting)?);
+            let file = Arc::new(setting.open()?);
             let name = setting.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let text = text.enable.clone().unwrap_or_else(|| setting.text());
             let (sort, is_replaced) = (setting.sort, AtomicBool::new(false));
@@ -370,27 +334,6 @@ impl Target {
     pub(super) fn is_hidden(&self) -> bool {
         self.means.file().is_some_and(|path| hidden(path, true).is_some())
     }
-}
-
-/// Writes back what a setting said `before` its device refused the value, where that is known: a fan stays its chip's, and a converter's channel
-/// powered down. Whether it says that in the end: a driver may show for a while what it saw before.
-pub(super) fn is_given_back(setting: &Setting, before: Option<&str>) -> bool {
-    let Some(before) = before.map(str::trim) else { return false };
-    let write = || put::attribute(&open_setting(setting)?, format!("{before}\n").as_bytes());
-    let differs = || (!text_of(&setting.path).is_ok_and(|now| now.trim() == before)).then_some(());
-    match write() {
-        Ok(()) => wrong_in_the_end(differs).is_none(),
-        Err(_) => differs().is_none(),
-    }
-}
-
-/// Opens a setting to be written, and to be read where its driver allows that. A polarity that may not be written is at least read.
-fn open_setting(setting: &Setting) -> io::Result<File> {
-    let open = |reads, writes| File::options().read(reads).write(writes).open(&setting.path);
-    open(true, true).or_else(|_| open(false, true)).or_else(|error| match setting.sort {
-        Sort::Polarity => open(true, false),
-        _ => Err(error),
-    })
 }
 
 #[cfg(feature = "gpio")]
