@@ -234,7 +234,13 @@ fn on_a_terminal_it_follows_the_daemon_and_leaves_no_trace() {
     terminal.wait_for("the shell", |shown| shown.contains("NDED 147"));
     // The terminal is still raw, so Enter is no end of a line.
     terminal.press(&["stty sane; clear; echo AFTER; fg; echo ENDED $?", "C-j"]);
-    terminal.wait_for("figures again", |shown| shown.contains("; rates and times: last ") && !shown.contains("AFTER"));
+    let is_back = |shown: &str| shown.contains("; rates and times: last ") && !shown.contains("AFTER");
+    let up = |shown: &str| Some(shown.split_once(", up ")?.1.split_once(';')?.0.to_owned());
+    let first = up(&terminal.wait_for("figures again", is_back));
+    // That may be the rest of the frame in which it stopped; after it the terminal is taken again. No change of size may come in between: tmux
+    // mixes its two screens up when they are exchanged at one size and exchanged back at another.
+    terminal
+        .wait_for("a frame of later figures", |shown| is_back(shown) && up(shown).is_some_and(|up| Some(up) != first));
 
     for (columns, rows) in [("20", "5"), ("1", "1"), ("80", "24")] {
         terminal.tmux(&["resize-window", "-x", columns, "-y", rows]);

@@ -7,6 +7,7 @@ use super::super::Stop;
 use super::super::socket::{SocketArg, ask};
 use crate::snapshot::Summary;
 use crate::sys::clock::{KernelClock, pause};
+use crate::sys::thread::with_signals_blocked;
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::Duration;
@@ -32,7 +33,8 @@ impl Asker {
     pub(super) fn spawn(socket: SocketArg) -> Result<Self, Stop> {
         let (say, said) = channel();
         let body = move || asking(&socket, &say);
-        let spawned = std::thread::Builder::new().name("asking".into()).spawn(body);
+        // Signals go to the thread that draws: after a stop it then knows of SIGCONT before it draws.
+        let spawned = with_signals_blocked(|| std::thread::Builder::new().name("asking".into()).spawn(body)).flatten();
         spawned.map_err(|reason| Stop::Fault(format!("cannot start a thread: {reason}")))?;
         Ok(Self { said })
     }
