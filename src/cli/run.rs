@@ -105,6 +105,7 @@ fn run_logged(app: App, args: RunArgs, log: Log, held: Option<Held>) -> Result<(
     let app = if args.shadow { app.in_shadow() } else { app };
     let fail_if = Arc::new(args.fail_if);
     let outcome = daemon::run(loader(app, args.config, fail_if.clone()), &options, connections);
+    log.settle();
     if on_terminal {
         log::clear_progress();
     }

@@ -1,13 +1,14 @@
 //! The log: events as they happen, as text, JSON lines or journal entries.
 //!
 //! Events go through `tracing`: [`LogOutput`] emits them, [`JsonLayer`] and [`journal`] write them, and [`Message`] lists their
-//! kinds. Nothing here runs on a hot thread; it may block and allocate.
+//! kinds. Nothing here runs on a hot thread; it may allocate, and lock. Whoever logs waits neither for the journal nor for stderr.
 
 mod advice;
 mod entry;
 mod events;
 pub(crate) mod journal;
 mod json;
+pub(crate) mod lines;
 mod message;
 mod missed;
 mod ready;
@@ -23,6 +24,13 @@ pub(crate) use missed::outcome;
 pub(crate) use ready::make_ready;
 
 use crate::metrics::Event;
+use crate::time::Span;
+
+/// Call before the process ends: waits up to a second for the journal to take what waits for it, or for this long until stderr has.
+pub(crate) fn finish(within: Span) {
+    journal::finish();
+    lines::settle(within);
+}
 
 /// Panics of one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,8 @@ use super::terminal::{stderr_is_coloured, stderr_is_terminal};
 use crate::daemon::Progress;
 use crate::escape::visible;
 use crate::log::journal::{self, JournalLayer};
-use crate::log::{Entry, JsonLayer};
+use crate::log::{Entry, JsonLayer, lines};
 use crate::program;
-use crate::sys::clock::pause;
 use crate::sys::fd::{columns, writable, write_within};
 use crate::time::Span;
 use clap::ValueEnum;
@@ -16,8 +15,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, TryLockError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError, TryLockError};
 use tracing::Level;
 use tracing::field::{Field, Visit};
 use tracing_subscriber::field::{RecordFields, VisitOutput};
@@ -70,82 +68,59 @@ impl From<LogLevel> for LevelFilter {
 /// Goes to the start of the line and clears it.
 const CLEAR: &str = "\r\x1b[K";
 
-/// How long a line waits for a reader of stderr that has stalled; the lines after it do not wait at all.
-const PATIENCE: Span = Span::from_millis(100);
-
-/// How long the reason for the end waits for that reader.
+/// How long the end of a run waits for what the log is on.
 const LAST_PATIENCE: Span = Span::from_seconds(1);
 
-/// How long a line waits for that of another thread, which the file system of the log may hold up. Longer than a thread that
-/// writes waits for its processor on a busy machine.
-const TURN_PATIENCE: Span = Span::from_millis(500);
+/// The log's thread waits for a reader again and again.
+const HOUR: Span = Span::from_seconds(3_600);
 
-/// Whether the latest line found no reader, and how many lines are missing since the last one that did.
-static STALLED: AtomicBool = AtomicBool::new(false);
-static MISSING: AtomicU64 = AtomicU64::new(0);
-
-/// stderr for one thread at a time; `None` if it cannot be opened again. Not that of std: its lock waits without a limit.
+/// stderr, of the thread that writes the log, and of who draws the progress line; `None` if it cannot be opened again. Not that of std: its lock
+/// waits without a limit.
 static STDERR: LazyLock<Mutex<Option<File>>> =
     LazyLock::new(|| Mutex::new(io::stderr().as_fd().try_clone_to_owned().map(File::from).ok()));
 
-/// stderr, if no other thread writes to it, or is done `within` this time.
-fn turn(within: Span) -> Option<MutexGuard<'static, Option<File>>> {
-    const TRY_EVERY: Span = Span::from_millis(1);
-    let mut waited = Span::ZERO;
-    loop {
-        match STDERR.try_lock() {
-            Ok(stderr) => return Some(stderr),
-            Err(TryLockError::Poisoned(stderr)) => return Some(stderr.into_inner()),
-            Err(TryLockError::WouldBlock) if waited >= within => return None,
-            Err(TryLockError::WouldBlock) => {
-                pause(TRY_EVERY);
-                waited += TRY_EVERY;
-            }
-        }
+/// stderr, if no other thread writes to it now.
+fn idle_stderr() -> Option<MutexGuard<'static, Option<File>>> {
+    match STDERR.try_lock() {
+        Ok(stderr) => Some(stderr),
+        Err(TryLockError::Poisoned(stderr)) => Some(stderr.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
 }
 
-/// Writes to stderr, over the progress line if there is one. Whole lines at a time.
-///
-/// A reader that has stalled (a full pipe, a terminal held with Ctrl-S) holds up no thread, and a file on a file system that
-/// hangs only the first one that writes there: lines that find no room are counted, and their number is written before the next
-/// line that does.
-#[derive(Clone, Copy, Debug)]
+/// What the log's thread does: writes to stderr, over the progress line if there is one. Whole lines at a time.
 struct Stderr {
     over_progress: bool,
 }
 
-impl Stderr {
-    /// Writes `line`, if it is its turn within the first of these times, and there is room for it within the second.
-    fn write_within(self, line: &[u8], turns: Span, patience: Span) -> io::Result<()> {
-        let mut stderr = turn(turns);
-        let stderr = stderr.as_mut().map(|stderr| stderr.as_mut());
-        let stderr = match stderr {
-            Some(None) => return Ok(()), // there is none
-            Some(Some(stderr)) if writable(&*stderr, patience) => stderr,
-            _ => {
-                STALLED.store(true, Ordering::Relaxed);
-                MISSING.fetch_add(1, Ordering::Relaxed);
-                return Ok(());
-            }
-        };
-        STALLED.store(false, Ordering::Relaxed);
+impl lines::Write for Stderr {
+    fn wait(&mut self) {
+        // A pipe that is not read, or a terminal that is held with Ctrl-S.
+        while STDERR
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .is_some_and(|stderr| !writable(stderr, HOUR))
+        {}
+    }
+
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        let mut stderr = STDERR.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(stderr) = stderr.as_mut() else { return Ok(()) };
         if self.over_progress {
             stderr.write_all(CLEAR.as_bytes())?;
         }
-        match MISSING.swap(0, Ordering::Relaxed) {
-            0 => {}
-            missing => writeln!(stderr, "{missing} lines of the log are missing here: stderr was not read")?,
-        }
-        write_within(stderr, line, PATIENCE).map(drop)
+        write_within(stderr, line, HOUR).map(drop)
     }
 }
 
-impl Write for Stderr {
+/// Gives a line to that thread.
+#[derive(Clone, Copy, Debug)]
+struct Given;
+
+impl Write for Given {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let stalled = STALLED.load(Ordering::Relaxed);
-        let [turns, patience] = if stalled { [Span::ZERO; 2] } else { [TURN_PATIENCE, PATIENCE] };
-        self.write_within(line, turns, patience)?;
+        lines::give(line);
         Ok(line.len())
     }
 
@@ -154,7 +129,7 @@ impl Write for Stderr {
     }
 }
 
-impl<'a> MakeWriter<'a> for Stderr {
+impl<'a> MakeWriter<'a> for Given {
     type Writer = Self;
     fn make_writer(&'a self) -> Self {
         *self
@@ -235,14 +210,18 @@ pub(in crate::cli) fn start(format: LogFormat, level: Option<LogLevel>) -> Resul
     let understood = parsed.is_some() || asked.is_empty();
     let filter =
         parsed.unwrap_or_else(|| Targets::new().with_default(level.map_or(LevelFilter::INFO, LevelFilter::from)));
+    if !matches!(kind, Kind::Journal(_)) {
+        lines::open(Stderr { over_progress: progress })
+            .map_err(|error| Stop::Fault(format!("starting the thread that writes the log: {error}")))?;
+    }
     let layer = match kind {
         Kind::Text => tracing_subscriber::fmt::layer()
             .with_target(false)
             .with_ansi(stderr_is_coloured())
             .fmt_fields(WithoutIds)
-            .with_writer(Stderr { over_progress: progress })
+            .with_writer(Given)
             .boxed(),
-        Kind::Json => JsonLayer(|| Stderr { over_progress: false }).boxed(),
+        Kind::Json => JsonLayer(|| Given).boxed(),
         Kind::Journal(layer) => layer.boxed(),
     };
     // An own daemon may have started its logging already; then that is used.
@@ -254,6 +233,11 @@ pub(in crate::cli) fn start(format: LogFormat, level: Option<LogLevel>) -> Resul
 }
 
 impl Log {
+    /// Waits for what was logged, so that it stands before what is printed next.
+    pub(in crate::cli) fn settle(self) {
+        lines::settle(LAST_PATIENCE);
+    }
+
     /// Whether there is a terminal for the progress line.
     pub(in crate::cli) const fn progress(&self) -> bool {
         self.progress
@@ -295,9 +279,14 @@ fn close_journal() {
     }
 }
 
+/// Writes the last line, after all others.
 fn last_line(text: &str) {
-    // Without stderr there is no other place for it.
-    let _ = Stderr { over_progress: false }.write_within(text.as_bytes(), LAST_PATIENCE, LAST_PATIENCE);
+    if lines::give(text.as_bytes()) {
+        lines::settle(LAST_PATIENCE);
+    } else if let Some(stderr) = idle_stderr().as_mut().and_then(|stderr| stderr.as_mut()) {
+        // Without stderr there is no other place for it.
+        let _ = write_within(stderr, text.as_bytes(), LAST_PATIENCE);
+    }
 }
 
 pub(in crate::cli) fn progress(progress: Progress, of: Option<Span>) {
@@ -311,7 +300,7 @@ pub(in crate::cli) fn progress(progress: Progress, of: Option<Span>) {
 /// Draws a progress line, over the one before. It is cut to the terminal's width: of a line that wraps, only the last part
 /// would be cleared.
 pub(in crate::cli) fn draw(text: &str) {
-    if let Some(stderr) = turn(Span::ZERO).as_mut().and_then(|stderr| stderr.as_mut())
+    if let Some(stderr) = idle_stderr().as_mut().and_then(|stderr| stderr.as_mut())
         && writable(&*stderr, Span::ZERO)
     {
         // The last column stays free: some terminals wrap when it is written.

@@ -5,11 +5,15 @@
 //! the allocator, nothing here comes to its end, and the crash handler writes its line alone. May block; reads no clock.
 
 use crate::daemon::outputs::guard_thread::GuardThread;
-use crate::log::{Message, journal, make_ready};
+use crate::log::{self, Message, make_ready};
 use crate::sys::crash::{self, Crash, Inside};
+use crate::time::Span;
 use std::fs;
 use std::sync::Arc;
 use tracing::error;
+
+/// How long what is logged last waits for stderr.
+const PATIENCE: Span = Span::from_seconds(1);
 
 /// From now on a crash is reported here, and a signal that was sent. For the main thread, which is to hear of an end also while a library that is
 /// loaded hangs.
@@ -20,8 +24,8 @@ pub(crate) fn watch(guard: Arc<GuardThread>) {
 }
 
 fn report(crash: &Crash, guard: &GuardThread) {
-    // First of all: it takes the other thread its time.
-    guard.make_safe();
+    // First of all: it takes the other thread its time. No task recovers after that.
+    guard.make_safe_for_good();
     // Said before it is known: a device may not respond, which has an entry of its own, and this one is to be out by then.
     let safe = if guard.summary().is_some() { "asks for the safe values of its outputs and then " } else { "" };
     let what = if crash.status.is_some() { "called" } else { "crashed with" };
@@ -61,7 +65,7 @@ fn report(crash: &Crash, guard: &GuardThread) {
         ),
     }
     guard.make_safe_and_wait();
-    journal::finish();
+    log::finish(PATIENCE);
 }
 
 /// The process that has sent a signal, for people.

@@ -9,6 +9,7 @@ use crate::daemon::change::running_set::{RunningSet, Threads};
 use crate::daemon::metrics::metrics_thread::View;
 use crate::daemon::metrics::views::Views;
 use crate::daemon::watch::stall::StallLooks;
+use crate::log::lines;
 use crate::snapshot::{Summary, TaskSummary};
 use crate::sys::host::Host;
 use crate::time::Instant;
@@ -48,6 +49,7 @@ pub(crate) fn present(
     summary.readbacks = threads.guard.readbacks().summary(&summary::names(set), now);
     summary.object(threads.guard.readbacks().troubles(now));
     summary.object(set.troubles());
+    summary.object(lines::trouble(now));
     if views.are_late(now) {
         summary.object([format!("the metrics thread is held up: the counts are {} old", now - asked)]);
     }

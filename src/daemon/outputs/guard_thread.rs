@@ -12,7 +12,7 @@ use super::readbacks::Readbacks;
 use super::safe_orders::{Ordered, SafeOrders};
 use super::safe_writers::{SafeWriters, Wrote};
 use crate::io::Keeper;
-use crate::log::Message;
+use crate::log::{Message, lines};
 use crate::safety::{Guard, HeldFor, MadeSafe};
 use crate::snapshot::{GuardSummary, TaskSummary};
 use crate::sys::clock::{KernelClock, pause};
@@ -151,6 +151,11 @@ impl GuardThread {
         self.orders.give();
     }
 
+    /// The same for the last time: no output recovers after that.
+    pub(crate) fn make_safe_for_good(&self) {
+        self.orders.give_last();
+    }
+
     /// The same at the end of a run: waits until they are written, for a limited time. Returns which were not, and why.
     pub(crate) fn make_safe_and_wait(&self) -> Option<String> {
         if !self.running.load(Ordering::Relaxed) {
@@ -250,6 +255,7 @@ impl GuardThread {
             if looks.values().all(|look| look.is_done(ends)) {
                 self.orders.are_done(latest);
                 if let Some(signal) = second_end {
+                    lines::settle(Span::from_millis(100));
                     let_all_end();
                     std::process::exit(128 + signal);
                 }

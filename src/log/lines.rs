@@ -1,0 +1,139 @@
+//! Lines of the log for stderr, which a thread of their own writes: whoever logs waits for no reader, no file system and no other thread.
+//!
+//! Lines wait in a channel with room for [`ROOM`] of them. What finds none is counted, and the count precedes the next line that does. Giving a line
+//! allocates and takes no lock; only [`settle`] waits, with a limit. The clock is read for that, and for how long a write takes.
+
+use crate::sys::clock::{KernelClock, pause};
+use crate::sys::thread::{helper, with_signals_blocked};
+use crate::time::{Clock, Instant, Span};
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use std::io;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{Thread, park};
+
+/// How many lines may wait: as many as entries for the journal.
+const ROOM: usize = 4_096;
+
+/// What a stack may grow to counts as locked memory.
+const STACK: usize = 256 << 10;
+
+/// A write that takes longer is a fault of what the log is on.
+const LONG: Span = Span::from_seconds(2);
+
+/// The process's stderr, once [`open`] was called.
+static OPENED: OnceLock<Lines> = OnceLock::new();
+
+struct Lines {
+    give: Sender<Vec<u8>>,
+    writer: Thread,
+    counts: Arc<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    given: AtomicU64,
+    written: AtomicU64, // or not, by an error
+    missing: AtomicU64, // since the latest line that was given
+    since: AtomicI64, // when the write began that is under way, on the monotonic clock in nanoseconds; 0: there is none
+}
+
+/// What writes a line, on the thread: first waits until there is room for it, for as long as that takes, then writes.
+pub(crate) trait Write: Send + 'static {
+    /// Waits until a write would not have to wait for a reader.
+    fn wait(&mut self);
+
+    /// Writes a line.
+    ///
+    /// # Errors
+    /// Those of the write.
+    fn write(&mut self, line: &[u8]) -> io::Result<()>;
+}
+
+/// Starts the thread that writes. Once in a process; later calls do nothing.
+///
+/// # Errors
+/// The system's reason why there is no thread.
+pub(crate) fn open(mut writer: impl Write) -> io::Result<()> {
+    if OPENED.get().is_some() {
+        return Ok(());
+    }
+    let (give, lines) = bounded(ROOM);
+    let counts = Arc::<Counts>::default();
+    let shared = counts.clone();
+    let body = move || write_all(&lines, &shared, &mut writer);
+    let thread = with_signals_blocked(|| helper::spawn_with_stack("hertzd-log", STACK, body))??;
+    let _ = OPENED.set(Lines { give, writer: thread.thread().clone(), counts });
+    Ok(())
+}
+
+/// Until the process ends.
+fn write_all(lines: &Receiver<Vec<u8>>, counts: &Counts, writer: &mut impl Write) {
+    let clock = KernelClock::monotonic();
+    loop {
+        match lines.try_recv() {
+            Ok(line) => {
+                writer.wait();
+                counts.since.store(nanos(clock.now()), Ordering::Relaxed);
+                if writer.write(&line).is_err() {
+                    counts.missing.fetch_add(1, Ordering::Relaxed);
+                }
+                counts.since.store(0, Ordering::Relaxed);
+                counts.written.fetch_add(1, Ordering::Release);
+            }
+            // Whoever gives a line wakes this thread after that.
+            Err(_) => park(),
+        }
+    }
+}
+
+fn nanos(now: Instant) -> i64 {
+    i64::try_from(now.nanos()).unwrap_or(i64::MAX).max(1)
+}
+
+/// Has a line written. Returns whether there is a thread for that.
+pub(crate) fn give(line: &[u8]) -> bool {
+    OPENED.get().map(|lines| lines.give(line)).is_some()
+}
+
+impl Lines {
+    fn give(&self, line: &[u8]) {
+        let missing = self.counts.missing.swap(0, Ordering::Relaxed);
+        let mut text = match missing {
+            0 => Vec::with_capacity(line.len()),
+            _ => format!("{missing} lines of the log are missing here: stderr did not take them\n").into_bytes(),
+        };
+        text.extend_from_slice(line);
+        match self.give.try_send(text) {
+            Ok(()) => _ = self.counts.given.fetch_add(1, Ordering::Relaxed),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                self.counts.missing.fetch_add(missing + 1, Ordering::Relaxed);
+            }
+        }
+        self.writer.unpark();
+    }
+}
+
+/// Waits until all lines that were given are written, this long at most.
+pub(crate) fn settle(within: Span) {
+    const TRY_EVERY: Span = Span::from_millis(1);
+    let Some(Lines { counts, .. }) = OPENED.get() else { return };
+    let clock = KernelClock::monotonic();
+    let (given, until) = (counts.given.load(Ordering::Relaxed), clock.now() + within);
+    while counts.written.load(Ordering::Acquire) < given && clock.now() < until {
+        pause(TRY_EVERY);
+    }
+}
+
+/// What is wrong with what the log is on, at `now` on the monotonic clock.
+pub(crate) fn trouble(now: Instant) -> Option<String> {
+    let Lines { give, counts, .. } = OPENED.get()?;
+    let since = counts.since.load(Ordering::Relaxed);
+    let lasting = Span::from_nanos(nanos(now).saturating_sub(since));
+    (since != 0 && lasting > LONG).then(|| {
+        format!(
+            "the log is held up: a write to stderr has not returned for {lasting}, and {} lines wait; look at the file system that it is on",
+            give.len()
+        )
+    })
+}
