@@ -115,6 +115,7 @@ impl Entry {
 
     /// A name in the same folder for what is to get this one, which no other thread has.
     pub(crate) fn draft(&self) -> Self {
+        // The process's: the names differ from those of other processes by its number, and among themselves by this one.
         static DRAFTS: AtomicU64 = AtomicU64::new(0);
         let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
         self.beside(format!(".{}.{}.{number}.new", self.name.to_string_lossy(), std::process::id()))

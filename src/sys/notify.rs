@@ -14,7 +14,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::{Mutex, PoisonError};
 
-/// Changes of state that the manager has not taken yet, the oldest first.
+/// Changes of state that the manager has not taken yet, the oldest first. They are the process's: the manager sees one service, whose messages
+/// must arrive in order whichever daemon of it sends them.
 static UNSENT: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Notifies the service manager that the service is up, with a line on how it is.

@@ -71,7 +71,7 @@ impl CoolCpus {
                 pinned.extend(pinned_to(running, &allowed.granted));
             }
         }
-        let places = Places::of(allowed, &sorted(pinned));
+        let places = self.allowed.places(allowed, &sorted(pinned));
         let kept = self.allowed.keep(&places, &known);
         // Nobody outside has moved those.
         let is_cool = |running: &&mut Running| known.get(&running.worker.id().number()) == Some(&Role::Cool);
@@ -121,7 +121,7 @@ impl Drop for CoolCpus {
     fn drop(&mut self) {
         let was_placed = self.allowed.placed().is_some();
         if let (true, Ok(allowed)) = (was_placed, self.allowed.now()) {
-            let _ = self.allowed.keep(&Places::of(&allowed, &[]), &BTreeMap::new());
+            let _ = self.allowed.keep(&self.allowed.places(&allowed, &[]), &BTreeMap::new());
         }
     }
 }

@@ -17,7 +17,8 @@ const IN_TIME: Span = Span::from_millis(200);
 /// What is done with a name, or where none was found.
 type Say = Box<dyn FnOnce(Option<Holder>) + Send>;
 
-/// Those that are still to be looked for. `Some`: there is a thread that does so.
+/// Those that are still to be looked for. `Some`: there is a thread that does so. It is the process's, as it reads the same list of the kernel for
+/// everyone; each name goes back to whoever asked for it.
 static WANTED: Mutex<Option<Vec<(Sought, Say)>>> = Mutex::new(None);
 
 fn wanted() -> MutexGuard<'static, Option<Vec<(Sought, Say)>>> {

@@ -87,6 +87,7 @@ pub(crate) fn capture() {
     LATEST.set(Some(String::new()));
 }
 
+/// Sets the hook that captures panics. Rust has one for the process; whose panic it is, [`LATEST`] of its thread says.
 fn set_hook() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
