@@ -2,7 +2,7 @@
 //! that it does not tell. All times are nanoseconds.
 
 use crate::metrics::Histogram;
-use crate::snapshot::{self, Distribution, HostSummary, Policy};
+use crate::snapshot::{self, Distribution, HostSummary, Policy, Share};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
@@ -172,8 +172,8 @@ impl Spread {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Bin {
     pub(crate) begin_ns: i64, // since the beginning
-    pub(crate) due: u64,
-    pub(crate) missed: u64,
+    #[serde(flatten)]
+    pub(crate) releases: Share,
     /// Ticks that started, and their lateness; 0 without one.
     pub(crate) ticks: u64,
     pub(crate) p50_ns: i64,

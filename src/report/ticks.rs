@@ -299,8 +299,8 @@ impl Stretch {
         self.lateness.sort_unstable();
         let ticks = self.lateness.len();
         let at = |share: usize| (ticks * share).div_ceil(100).checked_sub(1).map_or(0, |rank| self.lateness[rank]);
-        let snapshot::Counts { due, missed, .. } = self.counts;
-        Bin { begin_ns, due, missed, ticks: ticks as u64, p50_ns: at(50), p99_ns: at(99), max_ns: at(100) }
+        let releases = self.counts.share();
+        Bin { begin_ns, releases, ticks: ticks as u64, p50_ns: at(50), p99_ns: at(99), max_ns: at(100) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The part of the [summary](super::Summary) that each task has. Fields are only ever added.
 
-use super::counts::{Causes, Counts};
+use super::counts::{Causes, Counts, Share};
 use super::distribution::Distribution;
 use super::few::few;
 use super::sums::Sums;
@@ -140,7 +140,7 @@ pub struct TaskSummary {
     pub recorded: Option<RecordedSummary>,
     /// Under `simulate --replay`: what became of the task's releases when the recording was made.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub as_recorded: Option<PastSummary>,
+    pub as_recorded: Option<Share>,
 }
 
 /// That another thread than its task holds the target of an output.
@@ -177,16 +177,6 @@ pub struct MissSummary {
     pub age_ns: i64,
 }
 
-/// What a recording tells of a task's releases.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct PastSummary {
-    /// Releases that came up.
-    pub due: u64,
-    /// Releases given up, and ticks that finished after their deadline.
-    pub missed: u64,
-}
-
 /// How often a task used measurements that were too old; apart from [`TaskSummary`], as few tasks have a limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencySummary {
@@ -199,7 +189,7 @@ pub struct LatencySummary {
     pub late_chains_by: BTreeMap<String, u64>,
 }
 
-/// What became of a task's releases in the last seconds.
+/// What became of a task's releases in the last seconds. Not [`Counts`]: a window does not count ticks that ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WindowSummary {

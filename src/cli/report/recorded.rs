@@ -148,8 +148,7 @@ mod told {
         let lateness = stretch.lateness.distribution();
         Bin {
             begin_ns,
-            due: stretch.counts.due,
-            missed: stretch.counts.missed,
+            releases: stretch.counts.share(),
             ticks: stretch.counts.ran,
             p50_ns: lateness.p50,
             p99_ns: lateness.p99,

@@ -9,7 +9,7 @@ pub(crate) use values::{RecordedValues, played_at};
 use crate::config::{Config, TaskConfig};
 use crate::recording::{Past, PastTask};
 use crate::sim::{Oversleeps, Runs};
-use crate::snapshot::{Counts, PastSummary};
+use crate::snapshot::Share;
 use crate::sys::limited;
 use crate::time::{Instant, Span};
 use json::{OnCpu, Written, from_json, together};
@@ -173,9 +173,8 @@ impl Models {
     }
 
     /// What the recording that is replayed tells of a task.
-    pub(super) fn as_recorded(&self, task: &str) -> Option<PastSummary> {
-        let Counts { due, missed, .. } = self.replay.as_ref()?.task(task)?.counts();
-        Some(PastSummary { due, missed })
+    pub(super) fn as_recorded(&self, task: &str) -> Option<Share> {
+        Some(self.replay.as_ref()?.task(task)?.counts().share())
     }
 
     /// What is played and what is not, a sentence each.
