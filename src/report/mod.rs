@@ -24,6 +24,8 @@ pub(crate) use model::{
     largest_first,
 };
 pub(crate) use model::{Kind, Run, Source, as_summary};
+#[cfg(feature = "mcap")]
+pub(crate) use story::{ran, releases};
 pub(crate) use summary::of_summary;
 #[cfg(not(feature = "mcap"))]
 pub(crate) use ticks::of_ticks;

@@ -182,7 +182,7 @@ impl Entry {
     /// # Errors
     /// The system's reason.
     pub(crate) fn rename_anew(&self, to: &Self) -> io::Result<()> {
-        match self.folder.rename_anew(&self.name, &to.folder, &to.name) {
+        match self.folder.rename_as(&self.name, &to.folder, &to.name, libc::RENAME_NOREPLACE) {
             // A file system that cannot tell.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => self.rename(to),
             renamed => renamed,
@@ -194,7 +194,7 @@ impl Entry {
     /// # Errors
     /// The system's reason: EINVAL, ENOSYS where a file system cannot do that.
     pub(crate) fn exchange(&self, other: &Self) -> io::Result<()> {
-        self.folder.exchange(&self.name, &other.folder, &other.name)
+        self.folder.rename_as(&self.name, &other.folder, &other.name, libc::RENAME_EXCHANGE)
     }
 
     /// Gives it a second name, unless something has that name.

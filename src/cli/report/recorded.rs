@@ -83,7 +83,7 @@ mod told {
     use crate::recording::{Bin as Stretch, Miss as Found, PastTask, Summed, TaskTotals, Totals, Why, Whys};
     use crate::report::{
         Bin, Counts, Kind, Miss, Run, SecondOfTask, SecondTick, Source, Spread, Task, Told, WORST, WORST_SECOND_TICKS,
-        WorstSecond, largest_first,
+        WorstSecond, largest_first, ran, releases,
     };
     use crate::time::Span;
     use std::cmp::Reverse;
@@ -185,11 +185,7 @@ mod told {
     fn story(found: &Found, began: i64) -> String {
         let Found { n, at, lateness, response, whys, .. } = found;
         let due = Span::from_nanos(at - began);
-        let mut text = format!(
-            "Tick {n} was due at {due}. It started {lateness} after its release, ran for {}, and ended {response} after its release, {} its deadline.",
-            *response - *lateness,
-            if whys.overrun.is_some() { "past" } else { "within" },
-        );
+        let mut text = format!("Tick {n} was due at {due}. {}", ran(*lateness, *response, whys.overrun.is_some()));
         let Whys { before, overrun, after } = whys;
         for (why, what) in [(before, "Before it"), (overrun, ""), (after, "When it had ended")] {
             let Some(why) = why else { continue };
@@ -201,10 +197,6 @@ mod told {
             text.push('.');
         }
         text
-    }
-
-    fn releases(count: u64) -> String {
-        if count == 1 { "1 release was".into() } else { format!("{count} releases were") }
     }
 
     fn worst_second(second: &FoundSecond, began: i64) -> WorstSecond {
