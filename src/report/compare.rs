@@ -50,7 +50,7 @@ pub(crate) struct Pair {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Number {
     pub(crate) what: What,
-    /// Of the whole (of several runs, the last): ns, or missed releases per million. `None`: not told.
+    /// Of the whole (of several runs, the last): ns, or missed releases per million. `None`: not known.
     pub(crate) values: [Option<i64>; 2],
     /// By round, where there are any.
     pub(crate) rounds: [Option<Rounds>; 2],
@@ -177,8 +177,8 @@ fn differs(a: &Run, b: &Run) -> Vec<String> {
     let mut all = Vec::new();
     let mut compare = |what: &str, one: Option<String>, other: Option<String>| match (one, other) {
         (Some(one), Some(other)) if one != other => all.push(format!("{what}: {one} in A, {other} in B.")),
-        (Some(one), None) => all.push(format!("{what}: {one} in A; B does not tell.")),
-        (None, Some(other)) => all.push(format!("{what}: {other} in B; A does not tell.")),
+        (Some(one), None) => all.push(format!("{what}: {one} in A; not available in B.")),
+        (None, Some(other)) => all.push(format!("{what}: {other} in B; not available in A.")),
         _ => {}
     };
     let facts = |run: &Run| {
@@ -247,7 +247,7 @@ mod tests {
             max_ns: 3 * p50,
         };
         (run.length_ns, run.bin_ns) = (Some(100_000_000_000), Some(1_000_000_000));
-        run.tasks[0].over_time = super::super::model::Told::Known((0..100).map(bin).collect());
+        run.tasks[0].over_time = super::super::model::Available::Known((0..100).map(bin).collect());
         run
     }
 

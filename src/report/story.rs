@@ -17,7 +17,7 @@ pub(super) struct Found {
 }
 
 /// What happened, with instants since `begin`.
-pub(super) fn tell(timeline: &Timeline, found: &Found, begin: i64) -> Miss {
+pub(super) fn story(timeline: &Timeline, found: &Found, begin: i64) -> Miss {
     let did = &timeline.workers[found.worker].did[found.position];
     let name = &timeline.tasks[found.task].name;
     let mut story = String::new();

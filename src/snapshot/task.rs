@@ -168,7 +168,7 @@ pub struct MissSummary {
     pub by: Option<String>,
     /// How many.
     pub missed: u64,
-    /// The index of the tick that was latest of them, or that found them given up; `None`: no record tells.
+    /// The index of the tick that was latest of them, or that found them given up; `None`: no record says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tick: Option<u64>,
     /// The longest time from a release to the end of its tick, or until it was given up; 0 where that is not known.

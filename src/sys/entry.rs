@@ -69,7 +69,7 @@ impl Entry {
             }
             let here = folder.join(&name);
             let is_last = left.is_empty();
-            // Nobody exchanges the root; the folder that QEMU's user emulation opens as such is another one.
+            // No one exchanges the root; the folder that QEMU's user emulation opens as such is another one.
             let found = match passed.len() {
                 1 => open_part(libc::AT_FDCWD, here.as_os_str(), is_last),
                 _ => open_part(handle.as_raw_fd(), &name, is_last),
@@ -183,7 +183,7 @@ impl Entry {
     /// The system's reason.
     pub(crate) fn rename_anew(&self, to: &Self) -> io::Result<()> {
         match self.folder.rename_as(&self.name, &to.folder, &to.name, libc::RENAME_NOREPLACE) {
-            // A file system that cannot tell.
+            // A file system that does not support it.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => self.rename(to),
             renamed => renamed,
         }

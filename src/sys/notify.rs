@@ -32,7 +32,7 @@ pub(crate) fn is_heard() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
-/// Notifies the service manager that the start or the stop goes on, and asks it to wait for `longer` from now before it
+/// Notifies the service manager that the start or the stop continues, and asks it to wait for `longer` from now before it
 /// gives up.
 pub(crate) fn extend_timeout(status: &str, longer: Span) {
     let micros = u32::try_from(longer.nanos() / 1_000).unwrap_or(u32::MAX);

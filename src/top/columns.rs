@@ -15,7 +15,7 @@ const NAME_MIN: usize = 12;
 /// No name of a task is given more than this.
 const NAME_MAX: usize = 32;
 
-/// Lateness from here to there is told apart by the height of a character: 1 µs to 10 ms.
+/// Lateness from here to there is shown by the height of a character: 1 µs to 10 ms.
 const LOWEST: i64 = 1_000;
 const DECADES: f64 = 4.0;
 

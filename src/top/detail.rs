@@ -159,7 +159,7 @@ s S         sort by the next or the previous: file, name, rate, missed, ...
 d n m l c   sort as in the file, by name, missed, lateness max, CPU share
 r           the other way round
 w           all workers
-space       freeze the figures, and go on
+space       freeze the figures, or continue
 q Ctrl-C    quit
 
 Hz, reached     ticks a second: asked for, and run in the time shown on top

@@ -61,7 +61,7 @@ impl Models {
             let past = recording(path)?;
             if past.sleeps(|_| true).next().is_none() {
                 return Err(wrong(
-                    "it tells of no sleep: its ticks have no oversleep_ns; record again with this version",
+                    "it contains no sleeps: its ticks have no oversleep_ns; record again with this version",
                 ));
             }
             Oversleep::Recorded(past)
@@ -172,7 +172,7 @@ impl Models {
         Runs::Cycled(task.simulated_run.clone().unwrap_or_else(known))
     }
 
-    /// What the recording that is replayed tells of a task.
+    /// What the recording that is replayed says about a task.
     pub(super) fn as_recorded(&self, task: &str) -> Option<Share> {
         Some(self.replay.as_ref()?.task(task)?.counts().share())
     }
@@ -204,7 +204,7 @@ impl Models {
         if let Some(past) = &self.replay {
             let sleeps = past.sleeps(|_| true).count();
             notes.push(match sleeps {
-                0 => "the recording tells of no sleep, so every sleep ends on time".into(),
+                0 => "the recording contains no sleeps, so every sleep ends on time".into(),
                 _ => format!("{sleeps} recorded sleeps set how late sleeps end; what held the worker up outside of sleeps and ticks is not replayed"),
             });
         }

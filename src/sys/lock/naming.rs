@@ -25,10 +25,10 @@ fn wanted() -> MutexGuard<'static, Option<Vec<(Sought, Say)>>> {
     WANTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who has a lock that is passed over.
+/// Who has a lock that is ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stranger {
-    /// Or it is known that nobody can be found.
+    /// Or it is known that no one can be found.
     Known(Option<Holder>),
     /// Only the lock is known.
     Sought(Sought),
