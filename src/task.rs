@@ -62,7 +62,7 @@ pub trait Task: Send {
     /// An error is counted and logged; the next tick runs as usual, unless `on-error` says otherwise.
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError>;
 
-    /// It was disabled: it will not tick again, but goes on existing. Called once, on the hot thread, after a fault.
+    /// It was disabled: it will not tick again, but still exists. Called once, on the hot thread, after a fault.
     fn disabled(&mut self) {}
 
     /// Its worker has made its last tick: another task may take over, or the run ends. Called once, on the worker's thread, and not if
@@ -70,7 +70,7 @@ pub trait Task: Send {
     fn ended(&mut self) {}
 }
 
-/// Where the code of this task's tick is, so that a worker can load it before the release. An address, which nobody reads from.
+/// Where the code of this task's tick is, so that a worker can load it before the release. An address, which no one reads from.
 pub(crate) fn code_of<T: Task>() -> usize {
     let tick: fn(&mut T, &Tick, &mut [f64]) -> Result<(), TickError> = T::tick;
     (tick as *const ()).addr()

@@ -1,12 +1,12 @@
-//! An alarm, between its task on a hot thread and those who tell of it: its changes in a ring, and how it is in a sequence lock. A tick makes no
-//! system call and allocates nothing for it, and waits for nobody. No clock is read.
+//! An alarm, between its task on a hot thread and those who report it: its changes in a ring, and how it is in a sequence lock. A tick makes no
+//! system call and allocates nothing for it, and waits for no one. No clock is read.
 
 use super::Latest;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-/// How many changes wait to be told, at most; more are counted.
+/// How many changes wait to be reported, at most; more are counted.
 const ROOM: usize = 256;
 
 /// How far a value is out of its range.
@@ -91,7 +91,7 @@ impl Severity {
     }
 }
 
-/// A change of an alarm's level, to be told.
+/// A change of an alarm's level, to be reported.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct AlarmChange {
     /// The tick; `None`: a reload has ended the alarm.
@@ -163,13 +163,13 @@ impl Alarm {
         Shown::of_numbers(self.shown.read())
     }
 
-    /// What has just come of a tick. To be called before the change is [told](Self::tell), if there is one.
+    /// What has just come of a tick. To be called before the change is [reported](Self::report), if there is one.
     pub(crate) fn show(&self, shown: Shown) {
         self.shown.store(shown.to_numbers());
     }
 
-    /// Has a change told.
-    pub(crate) fn tell(&self, change: AlarmChange) {
+    /// Sends a change to the metrics thread, which logs it.
+    pub(crate) fn report(&self, change: AlarmChange) {
         if self.sender.try_send(change).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -177,7 +177,7 @@ impl Alarm {
 
     /// Another alarm has its name from now on.
     pub(crate) fn supersede(&self) {
-        self.replaced.store(true, Ordering::Release); // who sees it sees the changes that were told before
+        self.replaced.store(true, Ordering::Release); // who sees it sees the changes that were reported before
     }
 
     /// Whether no task will change it any more.

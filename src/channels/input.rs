@@ -62,7 +62,7 @@ pub(super) struct Cell {
 }
 
 /// What the task at the other end of a link that closes a cycle has put out last; NaN: nothing yet. Written at its ticks, it outlives both tasks:
-/// an input that goes on from another one has the same.
+/// an input that continues from another one has the same.
 #[derive(Clone, Debug)]
 pub(super) struct Last(Arc<AtomicU64>);
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Words of a row before its values: index, release, origin, whose tick that was.
 const HEAD: usize = 4;
 
-/// Values whose quality one word tells of.
+/// Values whose quality is in one word.
 const PER_WORD: usize = 64;
 
 /// The end of a link at the task that makes the values.
@@ -105,7 +105,7 @@ impl LinkSender {
         self.words.post(self.row.iter().copied());
     }
 
-    /// Goes on with the latest row of `old`, a link of the same task, until there is another one: for a task that goes on while one that takes
+    /// Goes on with the latest row of `old`, a link of the same task, until there is another one: for a task that continues while one that takes
     /// its values begins. Allocates nothing.
     pub(crate) fn adopt(&mut self, old: &Self) {
         if self.has_row || !old.has_row || self.row.len() != old.row.len() {
@@ -121,7 +121,7 @@ impl LinkReceiver {
     /// Lays the latest row into the inputs, as they are at `now`. Returns the oldest origin of its inputs, if they have one, and
     /// whether all of them are good. Wait-free.
     ///
-    /// An input that closes a cycle tells what was, however old and whatever it was made of: else the first bad value would
+    /// An input that closes a cycle shows a past value, however old it is and whatever it was made of: else the first bad value would
     /// go round for ever, and so would the first origin. So it has none, also where a task looks for itself.
     pub(crate) fn refresh(&mut self, now: Instant) -> (Option<Origin>, bool) {
         self.receive();
@@ -163,7 +163,7 @@ impl LinkReceiver {
         (oldest, all_good)
     }
 
-    /// Goes on with what `old` had for the same inputs, until a row comes: for a task that goes on while what it takes from does not.
+    /// Goes on with what `old` had for the same inputs, until a row comes: for a task that continues while what it takes from does not.
     /// Allocates nothing.
     pub(crate) fn adopt(&mut self, old: &mut Self) {
         old.receive();

@@ -7,7 +7,7 @@ use super::latest::{SequenceLock, soon};
 use crate::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use crate::time::Instant;
 
-/// What was counted of a task.
+/// What a worker counts of a task, from which all else follows: `snapshot::Counts` has met, missed and due as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Ticks run.

@@ -1,7 +1,7 @@
 //! Everything that crosses from a hot thread (a worker's real-time thread) to a cool one: a record per tick, a row of values
 //! per tick, and blocks of samples, sound or pictures.
 //!
-//! Neither side ever waits for the other. When there is no room, the hot side counts the loss and goes on; the cool side polls
+//! Neither side ever waits for the other. When there is no room, the hot side counts the loss and continues; the cool side polls
 //! and is never woken. No clock is read here, and only the constructors allocate.
 
 pub(crate) mod alarm;

@@ -59,7 +59,7 @@ pub(super) fn words_of_rows(room: usize, words: usize) -> usize {
     room.min(MOST_WORDS / words).max(1) * words
 }
 
-/// Bytes that a queue of blocks should hold, each with so many bytes before it: two seconds of the stream within [`LARGEST_QUEUE`], and four blocks at
+/// Bytes that a queue of blocks should hold, each with that many bytes before it: two seconds of the stream within [`LARGEST_QUEUE`], and four blocks at
 /// least.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
 pub(super) fn bytes_of_blocks(shape: &Shape, head: usize) -> usize {

@@ -7,8 +7,8 @@ use super::stop::UNWELL;
 use super::terminal::{Shown, note, print_json};
 use super::{App, ConfigArg, Source, Stop};
 use crate::config::Problems;
-use crate::daemon::{examined, told};
-use crate::doctor::{Told, Weight, examine};
+use crate::daemon::{examined, service_view};
+use crate::doctor::{ServiceView, Weight, examine};
 use crate::program;
 use crate::sys::other_user::run_as_service;
 use crate::sys::user::service_user;
@@ -47,14 +47,14 @@ pub(super) struct DoctorArgs {
 pub(super) fn doctor(app: &App, args: &DoctorArgs) -> Result<(), Stop> {
     let source = Source::of(&args.config);
     if args.as_service {
-        return print_json(&told(app.load(&source), source.of_service().is_some_and(Path::is_absolute)));
+        return print_json(&service_view(app.load(&source), source.of_service().is_some_and(Path::is_absolute)));
     }
     let load = || app.load(&source).map_err(|problems: Problems| problems.ending_in("nothing was tried"));
     let mut config = load()?;
     let again = if matches!(source, Source::StandardInput) { None } else { load().ok() };
     let is_of_service = source.of_service().is_some();
-    let told = source.of_service().and_then(told_by_service);
-    let facts = examined(&mut config, again, is_of_service, told);
+    let view = source.of_service().and_then(view_of_service);
+    let facts = examined(&mut config, again, is_of_service, view);
     let findings = examine(&config, &facts);
     let report = Report { configuration: source.to_string(), uid: facts.rights.uid, findings: &findings };
     let shown = match args.json {
@@ -71,7 +71,7 @@ pub(super) fn doctor(app: &App, args: &DoctorArgs) -> Result<(), Stop> {
 
 /// What a process of the service's user finds of the service's configuration, if this is root: no plugin of that user runs as root. `None`: there is
 /// no such process, or no answer.
-fn told_by_service(path: &Path) -> Option<Told> {
+fn view_of_service(path: &Path) -> Option<ServiceView> {
     let arguments = ["doctor", "--as-service", "--config"].map(OsString::from).into_iter().chain([path.into()]);
     // In another folder it would be another file.
     let output = run_as_service(&arguments.collect::<Vec<_>>(), path.is_absolute());

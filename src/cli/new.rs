@@ -199,7 +199,7 @@ impl Checkout {
         )
     }
 
-    /// The versions of all other crates, so that none is chosen anew.
+    /// The versions of all other crates, so that none is chosen again.
     fn lock(&self) -> Result<String, String> {
         let lock = Path::new(&self.path).join("Cargo.lock");
         fs::read_to_string(&lock).map_err(|error| format!("{}: {error}", lock.display()))

@@ -12,7 +12,7 @@ use crate::report::{Comparison, Run, compared, page, page_of_two, verdict};
 use crate::time::Span;
 use clap::Args;
 use serde::Serialize;
-use source::Told;
+use source::LoadedRuns;
 use std::path::{Path, PathBuf};
 
 /// For the end of the page.
@@ -26,11 +26,10 @@ const WRITTEN_BY: &str = concat!("hertzd ", env!("CARGO_PKG_VERSION"));
     hertzd report day.mcap --from 2h --for 10m   ten minutes of it\n  \
     hertzd run --for 1m --json > a.json && hertzd report a.json -o a.html\n  \
     hertzd report --compare before.mcap after.mcap\n\n\
-    The page is one file that loads nothing: mail it, print it, keep it. What a \
-    source does not tell is said in its place. Over time, single misses with \
-    their stories and the worst second are told by flight files and recordings. \
-    docs/seeing.md says more. Exits with 1 if a rule of --fail-if is broken, 69 \
-    if no daemon answers.")]
+    The page is one file that loads nothing: mail it, print it, keep it. It says \
+    what its source lacks: figures over time, single misses with their stories \
+    and the worst second need a flight file or a recording. docs/seeing.md says \
+    more. Exits with 1 if a rule of --fail-if is broken, 69 if no daemon answers.")]
 pub(super) struct ReportArgs {
     /// A flight file, an MCAP recording with ticks, or a summary (run --json); - for a summary on standard input [default: the running daemon]
     source: Option<PathBuf>,
@@ -69,7 +68,7 @@ struct WrittenOfTwo<'a> {
     b: &'a Run,
 }
 
-/// What was written, and what it tells.
+/// What was written, and what is in it.
 #[derive(Debug, Serialize)]
 struct Written<'a> {
     output: &'a Path,
@@ -92,13 +91,13 @@ pub(super) fn report(args: &ReportArgs) -> Result<(), Stop> {
     if let [a, b] = &args.compare[..] {
         return compare(args, output, &source::of_file(a)?, &source::of_file(b)?);
     }
-    let told = match &args.source {
+    let loaded = match &args.source {
         Some(path) if args.from.is_some() || args.length.is_some() => source::of_part(path, args.from, args.length)?,
         Some(path) => source::of_file(path)?,
         None => source::of_daemon(&args.socket)?,
     };
-    let broken = args.fail_if.broken_by(&told.numbers).map_err(Stop::Usage)?;
-    let run = told.last();
+    let broken = args.fail_if.broken_by(&loaded.numbers).map_err(Stop::Usage)?;
+    let run = loaded.last();
     let page = page(run, WRITTEN_BY);
     let verdict = verdict(run);
     let json = Written { output: &args.output, bytes: page.len(), verdict: verdict.clone(), broken: &broken, run };
@@ -106,7 +105,7 @@ pub(super) fn report(args: &ReportArgs) -> Result<(), Stop> {
     judged(&broken)
 }
 
-fn compare(args: &ReportArgs, output: Option<OutputFile>, a: &Told, b: &Told) -> Result<(), Stop> {
+fn compare(args: &ReportArgs, output: Option<OutputFile>, a: &LoadedRuns, b: &LoadedRuns) -> Result<(), Stop> {
     let broken = args.fail_if.broken_by(&b.numbers).map_err(Stop::Usage)?;
     let comparison = Comparison::between(&a.runs, &b.runs);
     let (of_a, of_b) = (a.last(), b.last());

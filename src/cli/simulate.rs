@@ -8,7 +8,7 @@ use super::terminal::{self, Shown, stderr_is_terminal, stdout_is_terminal, write
 use super::{App, ConfigArg, Source, Stop, log, span, stop};
 use crate::config::Config;
 use crate::daemon::{self, Graph, ModelError, Models, SimulateOptions, SimulatedTick, Simulation};
-use crate::snapshot::{PastSummary, Summary};
+use crate::snapshot::{Share, Summary};
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
 use crate::views::table;
@@ -171,7 +171,7 @@ fn models(args: &SimulateArgs, config: &Config) -> Result<Models, ModelError> {
 fn after_the_table(summary: &Summary) -> String {
     let mut text = String::new();
     for task in &summary.tasks {
-        if let Some(PastSummary { due, missed }) = task.as_recorded {
+        if let Some(Share { due, missed }) = task.as_recorded {
             let (task, now, of) = (&task.task, task.counts.missed, task.counts.due);
             let _ = writeln!(text, "{task}: missed {missed} of {due} when it was recorded, {now} of {of} as replayed");
         }

@@ -27,7 +27,7 @@ use std::time::Duration;
 /// How long a key is waited for before answers and signals are looked at.
 const LOOK_EVERY: Span = Span::from_millis(100);
 
-/// Ages on the screen go on without answers.
+/// Ages on the screen continue without answers.
 const DRAW_EVERY: Span = Span::from_seconds(1);
 
 /// The one frame is of at least this long, if these many answers are enough for that.

@@ -20,7 +20,7 @@ type BuildAtTheDesk = Box<dyn FnOnce() -> Result<Built, BuildError> + Send>;
 /// What looks at what that would open, and changes nothing.
 type Look = Box<dyn FnOnce(&mut Site) -> Result<Preview, BuildError> + Send>;
 
-/// What tells the unit of a value by its name, as far as the section says it.
+/// What gives the unit of a value by its name, as far as the section says it.
 type Units = Box<dyn Fn(&str) -> String + Send>;
 
 /// A task that has been parsed and checked, but not built: nothing is open yet.
@@ -241,7 +241,7 @@ impl fmt::Debug for Blueprint {
     }
 }
 
-/// What a task will be, as far as a look at the machine can tell.
+/// What a task will be, as far as a look at the machine shows.
 #[derive(Debug, Default)]
 pub struct Preview {
     /// Its values; `None` if only a start finds them out.

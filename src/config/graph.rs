@@ -10,7 +10,7 @@ use crate::pacing::Rate;
 use crate::time::Span;
 use std::collections::{HashMap, HashSet};
 
-/// By default a value is stale after so many times the sum of the periods along its chain, and what the first task of it may hold on to.
+/// By default a value is stale after that many times the sum of the periods along its chain, and what the first task of it may hold on to.
 const PERIODS: i64 = 3;
 
 /// What the graph says of a task.

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 pub(crate) struct Variant {
     /// The kind.
     pub(crate) kind: &'static str,
-    /// The key that tells.
+    /// The key that says so.
     pub(crate) key: &'static str,
     /// What is written there.
     pub(crate) text: String,

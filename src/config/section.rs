@@ -60,7 +60,7 @@ impl<'a> Section<'a> {
         self.clock
     }
 
-    /// What it says but for the worker, in one order: the same text, and a task may go on where the one before it was.
+    /// What it says but for the worker, in one order: the same text, and a task may continue where the one before it was.
     pub(crate) fn says(&self) -> String {
         let lines = identity(self.table, &[]);
         lines.split_inclusive('\n').filter(|line| !line.starts_with("worker = ")).collect()

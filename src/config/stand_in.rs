@@ -11,7 +11,7 @@ use crate::pacing::Overrun;
 use crate::time::Span;
 use std::path::PathBuf;
 
-/// The most periods that the dead time of a plant may last: so many values are kept.
+/// The most periods that the dead time of a plant may last: that many values are kept.
 const MOST_PERIODS: i64 = 1_000_000;
 
 /// What makes the values of a task under `simulate`, in place of the task.

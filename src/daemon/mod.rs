@@ -5,7 +5,7 @@
 //! | `main/` | main: an event loop that starts, watches, changes, answers and stops, and waits for nothing but the next event |
 //! | `change/` | from the set that runs to the set that is wanted, at a start as at a reload |
 //! | `watch/` | whether every worker advances, on time and on its clock |
-//! | `metrics/` | the metrics thread: it takes what the workers send, counts and judges it, tells the log, and feeds the recorder and the flight recorder |
+//! | `metrics/` | the metrics thread: it takes what the workers send, counts and judges it, writes the log, and feeds the recorder and the flight recorder |
 //! | `disk/` | the threads that write to the disk: recordings, and the flight recorder's file |
 //! | `outputs/` | what keeps outputs safe when their tasks do not: the guard, who writes for it, and the plan for when the process is gone; what the targets hold; and what processes before this one have left |
 //! | `preview/` | before a start: whether the deadlines can hold, what it would open, what the kernel would grant, and which layout keeps responses lowest |
@@ -42,7 +42,7 @@ pub(crate) use main::summary::RunningDaemon;
 pub(crate) use outputs::left_plans::{FindPlans, LeftPlans};
 pub(crate) use outputs::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan};
 pub(crate) use preview::capacity::{Capacity, Finding, capacities};
-pub(crate) use preview::examination::{examined, told};
+pub(crate) use preview::examination::{examined, service_view};
 pub(crate) use preview::layout;
 pub(crate) use preview::look::{Looked, look};
 pub(crate) use virtual_clock::ledger::SimulatedTick;

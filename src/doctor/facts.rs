@@ -90,7 +90,7 @@ impl Unit {
 
 /// What a process of another user found when it looked at what a start would open: in words alone, as that user may do what it likes with it.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct ServiceView {
     pub(crate) tasks: usize,
     pub(crate) refused: Vec<String>,
     pub(crate) warnings: Vec<String>,

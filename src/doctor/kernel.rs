@@ -78,7 +78,7 @@ fn clocksource(facts: &Facts) -> Finding {
         return draft.unseen(format!("the kernel does not name its source of time; {takes}"));
     }
     let is_slow = SLOW.contains(&source.as_str());
-    // Of others, what a reading takes tells: the vDSO cannot read each of them, or not for each program.
+    // The others are judged by what a reading takes: the vDSO cannot read each of them, or not for each program.
     let like_a_call = |call: &Span| facts.clock_read.seconds() > call.seconds() * LIKE_A_CALL;
     let found = match facts.clock_call.filter(like_a_call) {
         Some(call) => format!("{source}; {takes}, as much as a system call ({call})"),

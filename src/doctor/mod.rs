@@ -15,7 +15,7 @@ mod tasks;
 mod unit;
 mod work;
 
-pub(crate) use facts::{Demand, Facts, Look, Refused, Told, Trial, Unit};
+pub(crate) use facts::{Demand, Facts, Look, Refused, ServiceView, Trial, Unit};
 pub(crate) use finding::{Finding, Mend, Place, Weight};
 
 use crate::config::Config;

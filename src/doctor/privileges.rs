@@ -103,7 +103,7 @@ fn wanted(scheduling: Scheduling) -> (String, String) {
     }
 }
 
-/// Why a policy was refused, as far as that can be told, and what mends it.
+/// Why a policy was refused, as far as that is known, and what mends it.
 fn refused_policy(scheduling: Scheduling, refusal: &Refusal, granted: &Granted, facts: &Facts) -> (String, Vec<Mend>) {
     let rights = &facts.rights;
     let privilege = priority(scheduling).map_or(Privilege::Deadline, Privilege::Priority);

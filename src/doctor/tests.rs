@@ -177,7 +177,7 @@ fn the_kernel_and_the_host() {
     let file = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     let lines = vec![format!("echo tsc | sudo tee {file}"), "clocksource=tsc".into()];
     assert_eq!(set(|facts| facts.machine.host.clocksource = "hpet".into()), (Harms, "clocksource", lines));
-    // Of a source that is not known as slow, the cost tells: of a BeagleBone Black's, and of one that the vDSO does not read.
+    // A source that is not known as slow is judged by its cost: of a BeagleBone Black's, and of one that the vDSO does not read.
     let takes = |source: &str, read, call, there: &[&str]| {
         found(PINNED, |facts| {
             facts.machine.host.clocksource = source.into();
@@ -226,7 +226,7 @@ fn the_kernel_and_the_host() {
         facts.machine.cpus.get_mut(&1).unwrap().stolen = Some((5, 100));
     });
     assert_eq!((weight, about, lines), (Harms, "hypervisor", vec![]));
-    // Where nothing tells, as on most ARM boards, that is what is said.
+    // Where nothing shows it, as on most ARM boards, that is what is said.
     let config = config(PINNED);
     let mut on_board = facts(&config);
     on_board.machine.is_virtual = None;

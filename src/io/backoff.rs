@@ -13,7 +13,7 @@ const STEADY: Span = Span::from_seconds(10);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
     wait: Span,
-    steady: Option<Instant>, // if it is there until then, waits begin anew
+    steady: Option<Instant>, // if it is there until then, waits begin again
 }
 
 impl Default for Backoff {
@@ -35,7 +35,7 @@ impl Backoff {
         self.steady = Some(now + STEADY);
     }
 
-    /// It is there no more. True: it was for a moment only, so what works for a moment each time is tried less and less. Otherwise waits begin anew.
+    /// It is there no more. True: it was for a moment only, so what works for a moment each time is tried less and less. Otherwise waits begin again.
     pub(crate) fn is_gone(&mut self, now: Instant) -> bool {
         let was_there_briefly = self.steady.is_some_and(|steady| now < steady);
         if !was_there_briefly {

@@ -1,7 +1,7 @@
 //! The keeper: one thread that looks after all that may need work while tasks run, such as lost devices and replaced files. The work itself may
 //! block, so threads of the pool do it, one after the other while none hangs.
 //!
-//! It reads the monotonic clock and looks 40 times a second, as a hot thread wakes nobody. There is no such thread until something is kept.
+//! It reads the monotonic clock and looks 40 times a second, as a hot thread wakes no one. There is no such thread until something is kept.
 
 use super::pool::Pool;
 use super::queue::Queue;
@@ -23,7 +23,7 @@ const STACK: usize = 256 << 10;
 
 /// Something to look after.
 pub(crate) trait Kept: Send {
-    /// Nobody needs it any more.
+    /// No one needs it any more.
     fn is_over(&self) -> bool;
 
     /// Whether there is work now. Asked at each look while none is under way; must not block for long.
@@ -48,7 +48,7 @@ impl Keeper {
         &self.pool
     }
 
-    /// Notices when a path leads to something else; looks `often` where the kernel does not tell.
+    /// Notices when a path leads to something else; looks `often` where the kernel does not report it.
     pub(crate) fn watch(&self, path: &Path, often: Span) -> Watch {
         Watch::new(self.watches.clone(), path, often)
     }

@@ -5,7 +5,7 @@
 //! | `pool` | threads for work that may hang |
 //! | `queue` | work of theirs that has an order |
 //! | `keeper` | one thread that looks after what may need such work while tasks run |
-//! | `watches` | paths whose changes the kernel tells of |
+//! | `watches` | paths whose changes the kernel reports |
 //! | `reopen`, `backoff` | what goes away and comes back, and how long to wait between attempts at it |
 
 mod backoff;

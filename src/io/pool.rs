@@ -32,7 +32,7 @@ pub(crate) struct Pool<S = ()> {
     name: &'static str,
     stack: usize,
     spare: isize,   // so many may wait for work
-    idle: Duration, // for so long
+    idle: Duration, // for that long
     jobs: Sender<Job<S>>,
     waiting: Receiver<Job<S>>, // what the threads take from
     free: Arc<AtomicIsize>,    // threads that wait for work, less work that waits for a thread

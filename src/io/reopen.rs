@@ -46,7 +46,7 @@ pub(crate) enum Outcome {
     Opened,
     /// Another task had it.
     TakenOver,
-    /// Nobody has it any more.
+    /// No one has it any more.
     Abandoned,
 }
 

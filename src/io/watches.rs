@@ -1,7 +1,7 @@
 //! Notices when a path may lead to something else than before: after a rename, a deletion, a link that points elsewhere, of it or of a folder on the
-//! way. The kernel tells of these (inotify); nobody has to look all the time.
+//! way. The kernel reports these (inotify); no one has to look all the time.
 //!
-//! What it does not tell of, such as a file system that is mounted there, shows at a look now and then. Where it tells nothing (a file system of
+//! What it does not report, such as a file system that is mounted there, shows at a look now and then. Where it reports nothing (a file system of
 //! another machine, no watches left, no permission to read a folder) a look comes as often as before there were watches.
 
 use crate::sys::inotify::{Event, Inotify};
@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// How often a path is looked at whose changes the kernel tells, and how often it is asked again to do that.
+/// How often a path is looked at whose changes the kernel reports, and how often it is asked again to do that.
 const SELDOM: Span = Span::from_seconds(1);
 
 /// Links that are followed on one path, as the kernel does.
@@ -37,7 +37,7 @@ struct Table {
 type Name = (OsString, Arc<AtomicBool>);
 
 impl Watches {
-    /// Sets what the kernel has told of since the latest look. Does not block.
+    /// Sets what the kernel has reported since the latest look. Does not block.
     pub(crate) fn look(&self) {
         let Some(Some(inotify)) = self.inotify.get() else { return };
         let table = self.table();
@@ -51,7 +51,7 @@ impl Watches {
         });
     }
 
-    /// Has `changed` set from now on when the path leads elsewhere. False: the kernel does not tell of that.
+    /// Has `changed` set from now on when the path leads elsewhere. False: the kernel does not report that.
     fn watch(&self, path: &Path, changed: &Arc<AtomicBool>) -> bool {
         let Some(inotify) = self.inotify.get_or_init(|| Inotify::new().ok()) else { return false };
         loop {
@@ -100,14 +100,14 @@ pub(crate) struct Watch {
     watches: Arc<Watches>,
     path: PathBuf,
     changed: Arc<AtomicBool>,
-    often: Span, // between looks, where nothing is told
+    often: Span, // between looks, where nothing is reported
     is_told: bool,
     next: Instant,     // look
     next_try: Instant, // to have changes told
 }
 
 impl Watch {
-    /// Looks are due from the start, and later `often` where the kernel does not tell of changes.
+    /// Looks are due from the start, and later `often` where the kernel does not report changes.
     pub(super) fn new(watches: Arc<Watches>, path: &Path, often: Span) -> Self {
         let changed = Arc::new(AtomicBool::new(true));
         Self {

@@ -10,7 +10,7 @@ use super::elapsed::Row;
 /// The slope of a value, between two ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Slope {
-    before: Option<f64>, // the value of the latest row; `None`: it begins anew, at zero
+    before: Option<f64>, // the value of the latest row; `None`: it begins again, at zero
     slope: f64,          // per second
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Succession {
 }
 
 impl Default for Succession {
-    /// Of a task that nobody goes on from.
+    /// Of a task that no one continues from.
     fn default() -> Self {
         let (value, has_begun) = (AtomicU64::new(f64::NAN.to_bits()), AtomicBool::new(false));
         Self { own: Arc::new(PutOut { value, has_begun }), before: Vec::new() }
@@ -36,7 +36,7 @@ impl Default for Succession {
 }
 
 impl Succession {
-    /// Of the task of this name. `what` is the same for all that may go on from each other.
+    /// Of the task of this name. `what` is the same for all that may continue from each other.
     pub(super) fn of(site: &Site, what: &'static str, task: &str) -> Self {
         let (new, running) = (Self::default(), site.common::<Running>());
         let mut running = running.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,7 +45,7 @@ impl Succession {
             !of_name.is_empty()
         });
         let of_name = running.entry((what, task.to_owned())).or_default();
-        // One that a second reload ends before its first tick hands on nothing: the one before it does.
+        // One that a second reload ends before its first tick passes on nothing: the one before it does.
         let mut before: Vec<Arc<PutOut>> = of_name.iter().rev().filter_map(Weak::upgrade).collect();
         if let Some(begun) = before.iter().position(|one| one.has_begun()) {
             before.truncate(begun + 1);
@@ -71,7 +71,7 @@ impl Succession {
         self.own.value.store(value.to_bits(), Ordering::Relaxed);
     }
 
-    /// Whether there is anything to go on from.
+    /// Whether there is anything to continue from.
     pub(super) fn has_put_out(&self) -> bool {
         self.own.get().is_some()
     }
@@ -101,7 +101,7 @@ mod tests {
         first.puts_out(3.0);
         assert_eq!((second.takes_over(), second.takes_over(), other.takes_over()), (Some(3.0), None, None));
         drop(of("one")); // a reload that was given up
-        // One that has put out nothing itself hands on what it was handed.
+        // One that has put out nothing itself passes on what it was handed.
         let mut third = of("one");
         assert_eq!(third.takes_over(), Some(3.0));
         // Two reloads within one period: the first one's task never ticks.

@@ -77,7 +77,7 @@ const fn of(cause: Cause) -> Advice {
              /proc/sys/kernel/sched_rt_runtime_us.",
         ),
         Cause::Disabled => (
-            "the task had been ended; its releases go on being due.",
+            "the task had been ended; its releases still count as due.",
             "the entry about the task that was disabled says why.",
             "remove that reason, then change the task's section and reload, or restart hertzd.",
         ),

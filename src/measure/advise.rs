@@ -72,7 +72,7 @@ fn rounds(condition: &Condition, spin: &str, late: impl Fn(&Round) -> Option<i64
     Rounds::of(ticks(condition, spin)?.rounds.iter().filter_map(late))
 }
 
-/// The prices of tails that cover as much as the sample is large enough to tell of.
+/// The prices of tails that cover as much as the sample is large enough for.
 fn prices(sleeps: &Spread, period_ns: i64) -> Vec<Price> {
     let late = [sleeps.p90, sleeps.p99, sleeps.p99_9];
     let known = COVERS.into_iter().zip(late).filter_map(|(covers, late)| Some((covers, late?)));

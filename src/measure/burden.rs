@@ -13,7 +13,7 @@ use std::thread::{Builder, JoinHandle};
 const MEMORY: usize = 4 << 20;
 const LINE: usize = 64;
 
-/// What a thread does until it is told to end.
+/// What a thread does until it has to end.
 type Work = fn(&AtomicBool);
 
 /// The load. Dropped, its threads end, and that is waited for.
@@ -72,7 +72,7 @@ fn walk(end: &AtomicBool) {
     }
 }
 
-/// Where something of this is refused, the rest goes on.
+/// Where something of this is refused, the rest continues.
 fn call(end: &AtomicBool) {
     let mut bytes = [0_u8; 4_096];
     let mut pair = UnixStream::pair().ok();

@@ -11,10 +11,10 @@ use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Span};
 use std::io;
 
-/// The number of ticks that tells whether a thousandth is missed.
+/// The number of ticks that shows whether a thousandth is missed.
 const TICKS: u64 = BEYOND * 1_000;
 
-/// A trial lasts at least this long: some periods of whatever else goes on.
+/// A trial lasts at least this long: some periods of whatever else runs.
 const SHORTEST: Span = Span::from_millis(100);
 
 /// Tries rates on the recommended CPU with the recommended tail, under load if that is what the recommendation follows from: upwards

@@ -225,7 +225,7 @@ pub(crate) struct Price {
     pub(crate) cpu_share: f64,
 }
 
-/// A rate that was tried.
+/// A rate that was tried. Its counts are its own, as files of measurements have no others.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Trial {
     pub(crate) hertz: u64,

@@ -38,7 +38,7 @@ struct WorkerMetrics {
 pub(crate) struct Metrics {
     workers: Workers,
     tasks: Tasks,
-    waiting: Vec<u32>, // tasks that have something to tell, each once
+    waiting: Vec<u32>, // tasks that have something to report, each once
     pasts: Pasts,      // of those that have ended
     totals: Totals,
     threads: Threads,
@@ -72,7 +72,7 @@ impl Metrics {
         self.tasks.add(id, facts);
     }
 
-    /// Forgets a task that has ended, after its last events, but for what goes on where one of its name comes again.
+    /// Forgets a task that has ended, after its last events, but for what continues where one of its name comes again.
     pub(crate) fn remove_task(&mut self, id: u32) {
         if let Some(task) = self.tasks.entered(id) {
             self.pasts.add(task);
@@ -294,23 +294,23 @@ impl Metrics {
         self.count(id, &verdict, Late { tick: None, worst: oldest });
     }
 
-    /// Hands the events that are due at `now` (any clock that goes on) to `tell`: of each kind at most one per task and
+    /// Hands the events that are due at `now` (any clock that goes on) to `report`: of each kind at most one per task and
     /// second, which stands for all since the one before. With `last`, all that is left. Costs time for those only that have
-    /// something to tell.
-    pub(crate) fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(&Event<'_>)) {
+    /// something to report.
+    pub(crate) fn report(&mut self, now: Instant, last: bool, mut report: impl FnMut(&Event<'_>)) {
         self.waiting.sort_unstable();
         self.waiting.retain(|id| {
             let Some(task) = self.tasks.get_mut(*id) else { return false };
-            task.tell(worker_name(&self.workers, task.facts.worker), now, last, &mut tell);
+            task.report(worker_name(&self.workers, task.facts.worker), now, last, &mut report);
             task.waits = task.limiter.waits();
             task.waits
         });
     }
 
-    /// As [`tell`](Self::tell) with `last`, for one task.
-    pub(crate) fn tell_last(&mut self, id: u32, now: Instant, tell: impl FnMut(&Event<'_>)) {
+    /// As [`report`](Self::report) with `last`, for one task.
+    pub(crate) fn report_last(&mut self, id: u32, now: Instant, report: impl FnMut(&Event<'_>)) {
         if let Some(task) = self.tasks.get_mut(id) {
-            task.tell(worker_name(&self.workers, task.facts.worker), now, true, tell);
+            task.report(worker_name(&self.workers, task.facts.worker), now, true, report);
         }
     }
 

@@ -18,7 +18,7 @@ pub(crate) struct RecentMiss {
     pub(crate) cause: Cause,
     pub(crate) by: Option<Box<str>>,
     pub(crate) count: u64,
-    pub(crate) tick: Option<u64>, // the index of the one that was latest; None: no record tells of it
+    pub(crate) tick: Option<u64>, // the index of the one that was latest; None: no record has it
     pub(crate) worst: Span,       // from its release to its end, or until it was given up
     begun: Instant,
     latest: Instant,

@@ -33,12 +33,12 @@ impl Waiting {
         is_due(self.reported, now, every)
     }
 
-    fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(EventKind)) {
+    fn report(&mut self, now: Instant, last: bool, mut report: impl FnMut(EventKind)) {
         if (last || self.is_due(now, AT_MOST_EVERY))
             && let Some(kind) = self.kind.take()
         {
             self.reported = Some(now);
-            tell(kind);
+            report(kind);
         }
     }
 }
@@ -60,7 +60,7 @@ impl Failures {
         self.waiting.kind = Some(EventKind::Failed { count, n, error });
     }
 
-    fn tell(&mut self, now: Instant, last: bool, tell: impl FnMut(EventKind)) {
+    fn report(&mut self, now: Instant, last: bool, report: impl FnMut(EventKind)) {
         let every = FAILED_EVERY[self.repeated.saturating_sub(1).min(FAILED_EVERY.len() - 1)];
         match self.waiting.kind {
             Some(EventKind::Failed { error, .. }) if self.reason != Some(error) => {
@@ -76,7 +76,7 @@ impl Failures {
             _ => return,
         }
         let before = self.waiting.reported;
-        self.waiting.tell(now, last, tell);
+        self.waiting.report(now, last, report);
         self.repeated += usize::from(self.waiting.reported != before);
     }
 }
@@ -114,20 +114,20 @@ impl Limiter {
         self.others.get_or_insert_default().note_late_chain(LateChain { count: 1, n, age, max_latency: most, by });
     }
 
-    /// Whether [`tell`](Self::tell) has to be called: there is something to report, or to forget.
+    /// Whether [`report`](Self::report) has to be called: there is something to report, or to forget.
     pub(super) fn waits(&self) -> bool {
         self.misses.any() || self.others.as_ref().is_some_and(|others| others.wait())
     }
 
-    pub(super) fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(EventKind)) {
+    pub(super) fn report(&mut self, now: Instant, last: bool, mut report: impl FnMut(EventKind)) {
         if (last || is_due(self.reported, now, AT_MOST_EVERY))
             && let Some(missed) = self.misses.take()
         {
             self.reported = Some(now);
-            tell(EventKind::Missed(missed));
+            report(EventKind::Missed(missed));
         }
         if let Some(others) = &mut self.others {
-            others.tell(now, last, tell);
+            others.report(now, last, report);
         }
     }
 }
@@ -168,7 +168,7 @@ impl Others {
         self.budget.kind = Some(EventKind::OverBudget { count, n, run });
     }
 
-    /// The oldest is the one that is told.
+    /// The oldest is the one that is reported.
     fn note_late_chain(&mut self, late: LateChain) {
         let late = match self.late_chains.kind.take() {
             Some(EventKind::LateChain(before)) => {
@@ -180,12 +180,12 @@ impl Others {
         self.late_chains.kind = Some(EventKind::LateChain(late));
     }
 
-    fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(EventKind)) {
+    fn report(&mut self, now: Instant, last: bool, mut report: impl FnMut(EventKind)) {
         for waiting in [&mut self.budget, &mut self.limit, &mut self.late_chains] {
-            waiting.tell(now, last, &mut tell);
+            waiting.report(now, last, &mut report);
         }
-        self.failed.tell(now, last, &mut tell);
-        self.ended.tell(now, last, &mut tell);
+        self.failed.report(now, last, &mut report);
+        self.ended.report(now, last, &mut report);
     }
 }
 
@@ -208,9 +208,9 @@ mod tests {
             };
             limiter.note(&TickRecord { outcome, ..RECORD });
             let now = Instant::from_nanos(i128::from(n) * 100_000_000);
-            limiter.tell(now, false, |kind| told.push((n, kind)));
+            limiter.report(now, false, |kind| told.push((n, kind)));
         }
-        limiter.tell(Instant::ZERO, true, |kind| told.push((2_050, kind)));
+        limiter.report(Instant::ZERO, true, |kind| told.push((2_050, kind)));
         let counts: Vec<_> = told
             .iter()
             .map(|(at, kind)| match kind {
@@ -243,7 +243,7 @@ mod tests {
         for (millis, age, by) in [(0, 30, "a"), (500, 21, "b"), (900, 50, "c"), (1_000, 40, "a")] {
             limiter.note_late_chain(millis, Span::from_millis(age), most, Some(by.into()));
             assert!(limiter.waits());
-            limiter.tell(Instant::from_nanos(i128::from(millis) * 1_000_000), false, |kind| told.push(kind));
+            limiter.report(Instant::from_nanos(i128::from(millis) * 1_000_000), false, |kind| told.push(kind));
         }
         let late = |count, n, age, by: &str| {
             EventKind::LateChain(LateChain {
@@ -272,9 +272,9 @@ mod tests {
             limiter.misses.note(&record, release, Span::from_millis(2));
             limiter.misses.blame(Cause::Blocked, Some("report"), dropped);
             limiter.misses.blame(Cause::RanLong, None, overrun.into());
-            limiter.tell(release, false, |kind| told.push((millis, kind)));
+            limiter.report(release, false, |kind| told.push((millis, kind)));
         }
-        limiter.tell(Instant::ZERO, true, |kind| told.push((3_500, kind)));
+        limiter.report(Instant::ZERO, true, |kind| told.push((3_500, kind)));
         let numbers: Vec<_> = told
             .iter()
             .map(|(at, kind)| match kind {
@@ -306,7 +306,7 @@ mod tests {
             let release = Instant::from_nanos(i128::from(millis) * 1_000_000);
             let record = TickRecord { release, n: millis, overrun: millis == 3_299, ..RECORD };
             limiter.misses.note(&record, release, Span::ZERO);
-            limiter.tell(release, false, |kind| match kind {
+            limiter.report(release, false, |kind| match kind {
                 EventKind::Missed(missed) => {
                     assert_eq!((missed.count(), missed.due, missed.within), (1, 300, Span::from_millis(299)));
                 }

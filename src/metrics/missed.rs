@@ -9,10 +9,10 @@ use crate::time::{Instant, Span};
 /// The time that the first miss after a quiet time is set against.
 pub(super) const BEFORE: Span = Span::from_seconds(1);
 
-/// Causes that are told apart in one report; the rest of each is added up without a culprit.
+/// Causes that one report lists separately; the rest of each is added up without a culprit.
 const AT_MOST: usize = 16;
 
-/// Releases that were missed: skipped, or overruns.
+/// Releases that were missed: skipped, or overruns. Of the shared counts it has three only, as the metrics keep one for each task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Missed {
     /// Ticks that finished after their deadline.

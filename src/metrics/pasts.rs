@@ -1,4 +1,4 @@
-//! What tasks came to that reloads have ended, by name: so that counts which are read from outside go on where a task of the same
+//! What tasks came to that reloads have ended, by name: so that counts which are read from outside continue where a task of the same
 //! name comes again.
 //!
 //! Sums; allocates. A name is known for as long as a task has it, and then until [`KEPT`] others have ended after it: where each

@@ -45,7 +45,7 @@ pub(super) struct TaskMetrics {
     pub(super) overruns: u64,                                // that were entered
     pub(super) skipped: u64,                                 // likewise
     pub(super) limiter: Limiter,
-    pub(super) waits: bool, // it is in the list of those that have something to tell
+    pub(super) waits: bool, // it is in the list of those that have something to report
     pub(super) health: Health,
     pub(super) finals: Option<Box<Counts>>, // the worker's own, once it has ended
 }
@@ -176,8 +176,8 @@ impl TaskMetrics {
     }
 
     /// Hands over the events that are due, of `worker`; with `last`, all.
-    pub(super) fn tell(&mut self, worker: &str, now: Instant, last: bool, mut tell: impl FnMut(&Event<'_>)) {
-        self.limiter.tell(now, last, |kind: EventKind| tell(&Event { task: &self.facts.name, worker, kind }));
+    pub(super) fn report(&mut self, worker: &str, now: Instant, last: bool, mut report: impl FnMut(&Event<'_>)) {
+        self.limiter.report(now, last, |kind: EventKind| report(&Event { task: &self.facts.name, worker, kind }));
     }
 
     /// Why releases were missed, and nothing else.
@@ -214,7 +214,7 @@ pub(super) fn enter_ticks(recent: &Recent, [lateness, run, response]: [&mut Hist
     recent.ticks().for_each(|(late, responded)| learn(usual, responded - late));
 }
 
-/// A tick that missed nothing ran for so long.
+/// A tick that missed nothing ran for that long.
 fn learn(usual: &mut Span, run: Span) {
     let more = (run - *usual).nanos();
     *usual += Span::from_nanos(if *usual == Span::ZERO { more } else { more / 16 });

@@ -12,7 +12,7 @@ pub(crate) const LONG: usize = 60;
 /// A window covers this many whole seconds and the current one.
 const SLOTS: usize = LONG + 1;
 
-/// What a window counts, since a task began or, in small numbers, in one second: there are many.
+/// What a window counts, since a task began or, in small numbers, in one second: there are many, so the shared counts would be too large.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally<Count = u64> {
     pub due: Count,

@@ -23,7 +23,7 @@ use tracing::{error, warn};
 const ATTEMPTS: u32 = 50;
 const BETWEEN: Span = Span::from_millis(2);
 
-/// What tells files apart: device and inode.
+/// What identifies a file: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileId(u64, u64);
 
@@ -168,7 +168,7 @@ impl Claim {
         self.made = false;
     }
 
-    /// Asks for its lock once more, where a stranger had that: a hertzd that begins once it is free would find nobody.
+    /// Asks for its lock once more, where a stranger had that: a hertzd that begins once it is free would find no one.
     pub(super) fn ask_again(&mut self) {
         if !self.asks {
             return;
@@ -246,7 +246,7 @@ fn cannot_exchange(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
 }
 
-/// What is said where a lock keeps nobody out.
+/// What is said where a lock keeps no one out.
 fn not_kept_out(path: &Path, holder: Option<&Holder>) -> String {
     let holder = holder.map_or_else(|| "another process".to_owned(), Holder::to_string);
     format!(

@@ -60,7 +60,7 @@ pub(super) struct RecordingFile {
     pub(super) at: Moment, // of the latest drain
     checked: Option<Instant>,
     asked: Option<Instant>,            // what the disk has stored
-    pub(super) hurries: bool,          // when it is finished, other recordings go on
+    pub(super) hurries: bool,          // when it is finished, other recordings continue
     pub(super) tried: Option<Instant>, // to open or to rename, in vain
     named: i128,                       // the latest time, in UTC, that a finished file was named after
     finished: Vec<OsString>,           // of those to keep, the ones that were finished here, the oldest first

@@ -1,4 +1,4 @@
-//! An MCAP file, record by record: what is passed over is not read, so that a file of many gigabytes is walked through in well
+//! An MCAP file, record by record: what is skipped is not read, so that a file of many gigabytes is walked through in well
 //! under a second. No length in it is believed: memory is taken for what is there, and for a record of limited length. Blocks on
 //! the file.
 

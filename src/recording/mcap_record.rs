@@ -1,4 +1,4 @@
-//! The records of an MCAP file that tell of ticks, out of bytes that anyone may have damaged: no length in them is believed before
+//! The records of an MCAP file that hold ticks, out of bytes that anyone may have damaged: no length in them is believed before
 //! that many bytes are there, and nothing is copied. Pure.
 
 /// What a record is.
@@ -24,7 +24,7 @@ pub(super) mod op {
 /// Opcode and length of a record.
 pub(super) const HEAD: usize = 9;
 
-/// A record that tells of ticks.
+/// A record with ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum McapRecord<'a> {
     Channel { id: u16, topic: &'a str },

@@ -60,7 +60,7 @@ impl TickMessage {
         times.iter().flatten().all(in_time) && self.n < u64::MAX / 2 && self.skipped < MOST_SKIPPED
     }
 
-    /// What was missed in it, as far as it tells: not why it was an overrun.
+    /// What was missed in it, as far as the recording has it: not why it was an overrun.
     pub(super) fn missed(&mut self) -> Option<Box<Whys>> {
         if !self.overrun && self.skipped == 0 {
             return None;

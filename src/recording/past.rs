@@ -1,11 +1,11 @@
-//! The ticks that a recording tells of. Pure.
+//! The ticks in a recording. Pure.
 
 use super::content::Whys;
 use crate::metrics::Cause;
 use crate::snapshot::Counts;
 use crate::time::{Instant, Span};
 
-/// What a recording tells of the ticks of a run.
+/// What a recording says about the ticks of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Past {
     /// In the order in which they first appear; each has a tick.
@@ -77,7 +77,7 @@ impl Past {
         end.zip(self.beginning()).map_or(Span::ZERO, |(end, beginning)| end - beginning)
     }
 
-    /// Every sleep that it tells of: the instant it was to end at, since the beginning, and how late it did.
+    /// Every sleep in it: the instant it was to end at, since the beginning, and how late it did.
     pub(crate) fn sleeps<'a>(&'a self, of: impl Fn(&str) -> bool + 'a) -> impl Iterator<Item = (i128, Span)> + 'a {
         let beginning = self.beginning().unwrap_or_default();
         let tasks = self.tasks.iter().filter(move |task| of(&task.name));

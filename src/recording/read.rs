@@ -80,7 +80,7 @@ impl Ticks {
         Ok(())
     }
 
-    /// Takes what a record tells.
+    /// Takes what a record says.
     pub(super) fn take(&mut self, record: McapRecord<'_>) -> Result<(), String> {
         match record {
             McapRecord::Channel { id, topic } => self.channel(id, topic)?,

@@ -155,7 +155,7 @@ impl Recorder {
         self.tasks.iter_mut().for_each(|task| task.note_losses(now));
     }
 
-    /// Hands on the ticks. Those of an unknown task are kept for the next drain: it may have been added just now.
+    /// Passes on the ticks. Those of an unknown task are kept for the next drain: it may have been added just now.
     fn drain_ticks(&mut self) {
         let early = std::mem::take(&mut self.early);
         let mut noted = None; // the task whose recording is written

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// So many good looks after it was written, something counts as stored. A look each second: a disk takes a while, and tells late.
+/// That many good looks after it was written, something counts as stored. A look each second: a disk takes a while, and reports late.
 const LOOKS: usize = 5;
 
 /// What is known of the file that is open.
@@ -51,7 +51,7 @@ impl Storing {
         if self.ends.len() <= LOOKS {
             return false;
         }
-        // A disk that fails may take minutes to tell.
+        // A disk that fails may take minutes to report it.
         if !self.ends.front().is_some_and(|end| is_stored(*end)) {
             self.ends.remove(1);
             return false;

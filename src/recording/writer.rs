@@ -38,7 +38,7 @@ pub(super) trait Writer: Debug + Send {
     /// Writes what was put in; true: something was written. Returns what has failed since the last call.
     fn flush(&mut self) -> io::Result<bool>;
 
-    /// Other recordings go on when this one is finished: only for a moment is its disk waited for then.
+    /// Other recordings continue when this one is finished: only for a moment is its disk waited for then.
     fn hurry(&mut self);
 
     /// Flushes, writes what belongs at the end of the file, and closes it. `begin` opens it again.

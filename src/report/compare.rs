@@ -50,7 +50,7 @@ pub(crate) struct Pair {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Number {
     pub(crate) what: What,
-    /// Of the whole (of several runs, the last): ns, or missed releases per million. `None`: not told.
+    /// Of the whole (of several runs, the last): ns, or missed releases per million. `None`: not known.
     pub(crate) values: [Option<i64>; 2],
     /// By round, where there are any.
     pub(crate) rounds: [Option<Rounds>; 2],
@@ -93,7 +93,7 @@ impl What {
         let sum = |of: fn(&Bin) -> u64| bins.iter().map(|bin| of(bin)).sum::<u64>();
         let median = |of: fn(&Bin) -> i64| Rounds::of(bins.iter().filter(|bin| bin.ticks > 0).map(|bin| of(bin)));
         match self {
-            Self::MissedPerMillion => per_million(sum(|bin| bin.missed), sum(|bin| bin.due)),
+            Self::MissedPerMillion => per_million(sum(|bin| bin.releases.missed), sum(|bin| bin.releases.due)),
             Self::LatenessP50 => median(|bin| bin.p50_ns).map(|bins| bins.median_ns),
             Self::LatenessP99 => median(|bin| bin.p99_ns).map(|bins| bins.median_ns),
         }
@@ -159,7 +159,7 @@ fn values_of_rounds(what: What, name: &str, runs: &[Run]) -> Vec<i64> {
         let of_stretch = |index: i64| {
             let (from, to) = (length / STRETCHES * index, length / STRETCHES * (index + 1));
             let within: Vec<_> = bins.iter().filter(|bin| (from..to).contains(&bin.begin_ns)).collect();
-            let enough = within.iter().map(|bin| bin.due).sum::<u64>() >= ENOUGH;
+            let enough = within.iter().map(|bin| bin.releases.due).sum::<u64>() >= ENOUGH;
             if enough { what.of_bins(&within) } else { None }
         };
         return (0..STRETCHES).filter_map(of_stretch).collect();
@@ -177,8 +177,8 @@ fn differs(a: &Run, b: &Run) -> Vec<String> {
     let mut all = Vec::new();
     let mut compare = |what: &str, one: Option<String>, other: Option<String>| match (one, other) {
         (Some(one), Some(other)) if one != other => all.push(format!("{what}: {one} in A, {other} in B.")),
-        (Some(one), None) => all.push(format!("{what}: {one} in A; B does not tell.")),
-        (None, Some(other)) => all.push(format!("{what}: {other} in B; A does not tell.")),
+        (Some(one), None) => all.push(format!("{what}: {one} in A; not available in B.")),
+        (None, Some(other)) => all.push(format!("{what}: {other} in B; not available in A.")),
         _ => {}
     };
     let facts = |run: &Run| {
@@ -210,6 +210,7 @@ fn differs(a: &Run, b: &Run) -> Vec<String> {
 mod tests {
     use super::super::summary::of_summary;
     use super::*;
+    use crate::snapshot::Share;
     use serde_json::json;
 
     fn run(missed: u64, p50: i64) -> Run {
@@ -239,15 +240,14 @@ mod tests {
         let mut run = run(0, p50);
         let bin = |second: i64| Bin {
             begin_ns: second * 1_000_000_000,
-            due: 100,
-            missed: 0,
+            releases: Share { due: 100, missed: 0 },
             ticks: 100,
             p50_ns: p50 + second / 10,
             p99_ns: 2 * p50,
             max_ns: 3 * p50,
         };
         (run.length_ns, run.bin_ns) = (Some(100_000_000_000), Some(1_000_000_000));
-        run.tasks[0].over_time = super::super::model::Told::Known((0..100).map(bin).collect());
+        run.tasks[0].over_time = super::super::model::Available::Known((0..100).map(bin).collect());
         run
     }
 

@@ -1,12 +1,12 @@
-//! What a flight file tells of a run: its ticks, the machine, and what the workers were granted. Pure.
+//! What a flight file says about a run: its ticks, the machine, and what the workers were granted. Pure.
 
-use super::model::{Kind, Run, Source, Told, Worker};
+use super::model::{Available, Kind, Run, Source, Worker};
 use super::ticks::of_ticks;
 use crate::flight::{Flight, KnownWorker};
 use crate::snapshot::{HostSummary, Policy};
 use crate::views::Timeline;
 
-/// The run that it tells of, or as much of it as there is.
+/// The run that it covers, or as much of it as there is.
 pub(crate) fn of_flight(flight: &Flight, name: &str) -> Run {
     let who = &flight.who;
     let mut run = of_ticks(&Timeline::of(flight), Source { kind: Kind::FlightFile, name: name.to_owned() });
@@ -18,14 +18,14 @@ pub(crate) fn of_flight(flight: &Flight, name: &str) -> Run {
     }
     run.hertzd = Some(who.run.hertzd.clone()).filter(|version| !version.is_empty());
     if !who.run.kernel.is_empty() {
-        run.machine = Told::Known(HostSummary {
+        run.machine = Available::Known(HostSummary {
             kernel: who.run.kernel.clone(),
             cpus: who.run.cpus,
             preempt: who.run.preempt.clone(),
             clocksource: who.run.clocksource.clone(),
         });
     }
-    run.workers = Told::Known(who.workers.values().map(worker).collect());
+    run.workers = Available::Known(who.workers.values().map(worker).collect());
     if flight.came_round {
         run.notes.insert(
             0,

@@ -20,10 +20,12 @@ pub(crate) use flight::of_flight;
 pub(crate) use html::{page, page_of_two};
 #[cfg(feature = "mcap")]
 pub(crate) use model::{
-    Bin, Counts, Miss, SecondOfTask, SecondTick, Spread, Task, Told, WORST, WORST_SECOND_TICKS, WorstSecond,
+    Available, Bin, Counts, Miss, SecondOfTask, SecondTick, Spread, Task, WORST, WORST_SECOND_TICKS, WorstSecond,
     largest_first,
 };
 pub(crate) use model::{Kind, Run, Source, as_summary};
+#[cfg(feature = "mcap")]
+pub(crate) use story::{ran, releases};
 pub(crate) use summary::of_summary;
 #[cfg(not(feature = "mcap"))]
 pub(crate) use ticks::of_ticks;

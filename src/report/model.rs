@@ -1,8 +1,8 @@
 //! What a report shows of a run, whatever it was read from. Plain values: a source fills in what it knows, and says of the rest
-//! that it does not tell. All times are nanoseconds.
+//! that it lacks it. All times are nanoseconds.
 
 use crate::metrics::Histogram;
-use crate::snapshot::{self, Distribution, HostSummary, Policy};
+use crate::snapshot::{self, Distribution, HostSummary, Policy, Share};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
@@ -17,18 +17,18 @@ pub(crate) const BINS: usize = 240;
 /// The ticks of the worst second that are shown of one task, at most.
 pub(crate) const WORST_SECOND_TICKS: usize = 5_000;
 
-/// What a source tells.
+/// A part of a report that its source may lack.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub(crate) enum Told<T> {
+pub(crate) enum Available<T> {
     Known(T),
-    /// It does not, as this sentence says.
+    /// The source does not have it, as this sentence says.
     Not {
         not_told: String,
     },
 }
 
-impl<T> Told<T> {
+impl<T> Available<T> {
     pub(crate) fn not(sentence: impl Into<String>) -> Self {
         Self::Not { not_told: sentence.into() }
     }
@@ -40,7 +40,7 @@ impl<T> Told<T> {
         }
     }
 
-    /// The sentence, where it does not tell.
+    /// The sentence, where the source lacks it.
     pub(crate) fn why_not(&self) -> Option<&str> {
         match self {
             Self::Known(_) => None,
@@ -60,18 +60,18 @@ pub(crate) struct Run {
     /// The version of hertzd that ran, and its process.
     pub(crate) hertzd: Option<String>,
     pub(crate) pid: Option<u32>,
-    /// What instants in the report count from, since 1970 (UTC), and how long the time is that it tells of.
+    /// What instants in the report count from, since 1970 (UTC), and how long the time is that it covers.
     pub(crate) began_utc_ns: Option<i64>,
     pub(crate) length_ns: Option<i64>,
-    pub(crate) machine: Told<HostSummary>,
-    pub(crate) workers: Told<Vec<Worker>>,
+    pub(crate) machine: Available<HostSummary>,
+    pub(crate) workers: Available<Vec<Worker>>,
     /// In the order of the source.
     pub(crate) tasks: Vec<Task>,
     /// The length of the stretches in [`Task::over_time`]; the first begins at 0.
     pub(crate) bin_ns: Option<i64>,
     /// At most [`WORST`], the worst first.
-    pub(crate) worst_misses: Told<Vec<Miss>>,
-    pub(crate) worst_second: Told<WorstSecond>,
+    pub(crate) worst_misses: Available<Vec<Miss>>,
+    pub(crate) worst_second: Available<WorstSecond>,
     /// What one must know beside all this: what was lost, left out, or cut off.
     pub(crate) notes: Vec<String>,
 }
@@ -100,7 +100,7 @@ pub(crate) struct Worker {
     pub(crate) worker: String,
     #[serde(flatten)]
     pub(crate) policy: Policy,
-    /// Empty: not pinned. `None`: the source does not tell.
+    /// Empty: not pinned. `None`: the source does not say.
     pub(crate) cpus: Option<Vec<usize>>,
     pub(crate) memory_locked: Option<bool>,
     /// What it asked for, if that is another policy or priority.
@@ -122,14 +122,14 @@ pub(crate) struct Task {
     pub(crate) counts: Counts,
     pub(crate) causes: Vec<(String, u64)>, // the largest first; none that is 0
     /// Releases that were blocked, by whom.
-    pub(crate) blockers: Told<Vec<(String, u64)>>,
-    pub(crate) lateness_ns: Told<Spread>,
-    pub(crate) run_ns: Told<Spread>,
-    /// How old what its ticks used was; `None`: no chain ends with it, or the source does not tell.
+    pub(crate) blockers: Available<Vec<(String, u64)>>,
+    pub(crate) lateness_ns: Available<Spread>,
+    pub(crate) run_ns: Available<Spread>,
+    /// How old what its ticks used was; `None`: no chain ends with it, or the source does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ages: Option<Ages>,
     /// One after the other, without those in which nothing happened.
-    pub(crate) over_time: Told<Vec<Bin>>,
+    pub(crate) over_time: Available<Vec<Bin>>,
 }
 
 /// How old the oldest measurement behind what ticks used was when they had finished.
@@ -146,7 +146,7 @@ pub(crate) struct Ages {
 pub(crate) struct Counts {
     #[serde(flatten)]
     pub(crate) releases: snapshot::Counts,
-    /// `None`: the source does not tell.
+    /// `None`: the source does not say.
     pub(crate) errors: Option<u64>,
 }
 
@@ -172,8 +172,8 @@ impl Spread {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Bin {
     pub(crate) begin_ns: i64, // since the beginning
-    pub(crate) due: u64,
-    pub(crate) missed: u64,
+    #[serde(flatten)]
+    pub(crate) releases: Share,
     /// Ticks that started, and their lateness; 0 without one.
     pub(crate) ticks: u64,
     pub(crate) p50_ns: i64,
@@ -234,7 +234,7 @@ pub(crate) fn largest_first<Name: Into<String>>(counts: impl IntoIterator<Item =
     counts
 }
 
-/// The numbers of a run where a summary has them; what it does not tell is missing.
+/// The numbers of a run where a summary has them; what it does not have is missing.
 pub(crate) fn as_summary(run: &Run) -> Value {
     let named = |pairs: &[(String, u64)]| pairs.iter().cloned().collect::<BTreeMap<_, _>>();
     let tasks = run.tasks.iter().map(|task| {

@@ -17,7 +17,7 @@ pub(super) struct Found {
 }
 
 /// What happened, with instants since `begin`.
-pub(super) fn tell(timeline: &Timeline, found: &Found, begin: i64) -> Miss {
+pub(super) fn story(timeline: &Timeline, found: &Found, begin: i64) -> Miss {
     let did = &timeline.workers[found.worker].did[found.position];
     let name = &timeline.tasks[found.task].name;
     let mut story = String::new();
@@ -29,11 +29,7 @@ pub(super) fn tell(timeline: &Timeline, found: &Found, begin: i64) -> Miss {
         if let Some((asked, woke)) = did.sleep {
             story += &format!("; the worker woke {} after the instant it had asked for", span(woke - asked));
         }
-        story += &format!(
-            ". It started {lateness} after its release, ran for {}, and ended {response} after its release",
-            span(did.finished - did.started)
-        );
-        story += if tick.overrun { ", past its deadline." } else { ", within its deadline." };
+        story += &format!(". {}", ran(lateness, response, tick.overrun));
         for miss in &tick.misses {
             match miss.which {
                 Which::Overrun => missed += u64::from(tick.overrun),
@@ -81,7 +77,15 @@ fn span(nanos: i64) -> Span {
     Span::from_nanos(nanos)
 }
 
-fn releases(count: u64) -> String {
+/// How late a tick was, and how long it took, in a sentence.
+pub(crate) fn ran(lateness: Span, response: Span, overrun: bool) -> String {
+    let (run, side) = (response - lateness, if overrun { "past" } else { "within" });
+    format!(
+        "It started {lateness} after its release, ran for {run}, and ended {response} after its release, {side} its deadline."
+    )
+}
+
+pub(crate) fn releases(count: u64) -> String {
     if count == 1 { "1 release was".into() } else { format!("{count} releases were") }
 }
 

@@ -1,6 +1,6 @@
-//! What a summary, or the snapshot of a running daemon, tells of a run. Pure.
+//! What a summary, or the snapshot of a running daemon, says about a run. Pure.
 
-use super::model::{Ages, Counts, Kind, Miss, Run, Source, Spread, Task, Told, WORST, Worker, largest_first};
+use super::model::{Ages, Available, Counts, Kind, Miss, Run, Source, Spread, Task, WORST, Worker, largest_first};
 use crate::snapshot::{Distribution, MissSummary, Summary, TaskSummary, WorkerSummary};
 use crate::time::Span;
 use serde::Deserialize;
@@ -41,23 +41,23 @@ pub(crate) fn of_summary(summary: &Value, name: &str) -> Result<Run, String> {
         began_utc_ns: None,
         length_ns,
         machine: match summary.host.kernel.is_empty() {
-            false => Told::Known(summary.host.clone()),
-            true => Told::not("This summary does not tell of the machine."),
+            false => Available::Known(summary.host.clone()),
+            true => Available::not("This summary does not describe the machine."),
         },
         workers: match summary.workers.is_empty() {
-            false => Told::Known(summary.workers.iter().map(worker).collect()),
-            true => Told::not("This summary does not tell of workers."),
+            false => Available::Known(summary.workers.iter().map(worker).collect()),
+            true => Available::not("This summary does not describe workers."),
         },
         tasks: summary.tasks.iter().map(|of| task(of, kind)).collect(),
         bin_ns: None,
         worst_misses: match kind {
-            Kind::Snapshot => Told::Known(latest_misses(&summary.tasks, length_ns)),
-            _ => Told::not(
-                "A summary does not tell single misses, only how many each cause explains. A flight file, a running daemon or an MCAP recording does.",
+            Kind::Snapshot => Available::Known(latest_misses(&summary.tasks, length_ns)),
+            _ => Available::not(
+                "A summary does not list single misses, only how many each cause explains. A flight file, a running daemon or an MCAP recording does.",
             ),
         },
-        worst_second: Told::not(format!(
-            "{} does not tell single ticks. A flight file or an MCAP recording does.",
+        worst_second: Available::not(format!(
+            "{} does not list single ticks. A flight file or an MCAP recording does.",
             article(kind)
         )),
         notes: notes(&summary),
@@ -98,16 +98,16 @@ fn task(of: &TaskSummary, kind: Kind) -> Task {
         state: text(of.state.word()),
         counts: Counts { releases: of.counts, errors: Some(of.errors) },
         causes: largest_first(of.causes.clone()),
-        blockers: Told::Known(largest_first(of.blockers.clone())),
-        lateness_ns: Told::Known(spread(&of.lateness_ns, &of.lateness_histogram_ns)),
-        run_ns: Told::Known(spread(&of.run_ns, &[])),
+        blockers: Available::Known(largest_first(of.blockers.clone())),
+        lateness_ns: Available::Known(spread(&of.lateness_ns, &of.lateness_histogram_ns)),
+        run_ns: Available::Known(spread(&of.run_ns, &[])),
         ages: of.age_ns.as_ref().map(|age| Ages {
             age_ns: spread(age, &[]),
             max_latency_ns: of.latency.as_ref().map(|latency| latency.max_latency_ns),
             late_chains: of.latency.as_ref().map(|latency| latency.late_chains),
         }),
-        over_time: Told::not(format!(
-            "{} does not tell lateness over time. A flight file or an MCAP recording does.",
+        over_time: Available::not(format!(
+            "{} does not show lateness over time. A flight file or an MCAP recording does.",
             article(kind)
         )),
     }
@@ -153,7 +153,7 @@ fn latest_misses(tasks: &[Box<TaskSummary>], length: Option<i64>) -> Vec<Miss> {
                         Span::from_nanos(worst)
                     );
                 }
-                _ => story += ". No record tells how late they were.",
+                _ => story += ". No record says how late they were.",
             }
             story += &format!(" The latest of them was {} before the snapshot.", Span::from_nanos(age_ns));
             all.push(Miss {

@@ -1,10 +1,10 @@
-//! What single ticks tell of a run: those of a flight file, or of a recording. Pure; allocates a few words for each tick.
+//! What single ticks show of a run: those of a flight file, or of a recording. Pure; allocates a few words for each tick.
 
 use super::model::{
-    BINS, Bin, Counts, Kind, Miss, Run, SecondOfTask, SecondTick, Source, Spread, Task, Told, WORST,
+    Available, BINS, Bin, Counts, Kind, Miss, Run, SecondOfTask, SecondTick, Source, Spread, Task, WORST,
     WORST_SECOND_TICKS, WorstSecond, largest_first,
 };
-use super::story::{Found, tell};
+use super::story::{Found, story};
 use crate::metrics::{Cause, Histogram};
 use crate::program;
 use crate::snapshot;
@@ -25,7 +25,7 @@ const DATED: u64 = 1 << 20;
 /// Notes that are shown, at most.
 const NOTES: usize = 20;
 
-/// What these ticks tell.
+/// The run that these ticks show.
 pub(crate) fn of_ticks(timeline: &Timeline, source: Source) -> Run {
     let ticks = Ticks::of(timeline);
     let is_flight = source.kind == Kind::FlightFile;
@@ -52,14 +52,14 @@ pub(crate) fn of_ticks(timeline: &Timeline, source: Source) -> Run {
         pid: timeline.pid.and_then(|pid| u32::try_from(pid).ok()),
         began_utc_ns: utc(ticks.begin),
         length_ns: Some(ticks.end - ticks.begin),
-        machine: Told::not("A recording does not tell what machine it was."),
-        workers: Told::not("A recording does not tell what its workers were granted."),
+        machine: Available::not("A recording does not say which machine it was made on."),
+        workers: Available::not("A recording does not say what its workers were granted."),
         tasks,
         bin_ns: Some(ticks.stretch),
-        worst_misses: Told::Known(ticks.worst()),
+        worst_misses: Available::Known(ticks.worst()),
         worst_second: match ticks.worst_second() {
-            Some(second) => Told::Known(second),
-            None => Told::not("There is no tick."),
+            Some(second) => Available::Known(second),
+            None => Available::not("There is no tick."),
         },
         notes,
     }
@@ -122,11 +122,11 @@ impl<'a> Ticks<'a> {
         did.filter_map(|did| Some((did, did.tick.as_ref()?)))
     }
 
-    /// Where the source does not tell it: from the first to the last tick.
+    /// Where the source does not say it: from the first to the last tick.
     fn period(&self, task: usize) -> i64 {
-        let told = self.timeline.tasks[task].period;
-        let ends = self.all(task).next().zip(self.all(task).last()).filter(|_| told == 0);
-        ends.map_or(told, |((_, first), (_, last))| {
+        let known = self.timeline.tasks[task].period;
+        let ends = self.all(task).next().zip(self.all(task).last()).filter(|_| known == 0);
+        ends.map_or(known, |((_, first), (_, last))| {
             let ticks = i64::try_from(last.n.saturating_sub(first.n)).unwrap_or(i64::MAX);
             (last.release - first.release).checked_div(ticks).unwrap_or(0)
         })
@@ -166,12 +166,12 @@ impl<'a> Ticks<'a> {
             counts,
             causes: largest_first(sum.causes),
             blockers: match is_flight || !sum.blockers.is_empty() {
-                true => Told::Known(largest_first(sum.blockers)),
-                false => Told::not("This recording does not tell who blocked a task."),
+                true => Available::Known(largest_first(sum.blockers)),
+                false => Available::not("This recording does not say who blocked a task."),
             },
-            lateness_ns: Told::Known(Spread::of(&sum.lateness)),
-            run_ns: Told::Known(Spread::of(&sum.run)),
-            over_time: Told::Known(
+            lateness_ns: Available::Known(Spread::of(&sum.lateness)),
+            run_ns: Available::Known(Spread::of(&sum.run)),
+            over_time: Available::Known(
                 sum.stretches.into_iter().map(|(at, stretch)| stretch.bin(at * self.stretch)).collect(),
             ),
         }
@@ -186,7 +186,7 @@ impl<'a> Ticks<'a> {
         let period = self.periods[task];
         match miss.which {
             Which::SkippedAfter => tick.release.saturating_add(period),
-            // What several causes took before a tick lies one after the other; which was first is not told.
+            // What several causes took before a tick lies one after the other; which was first is not known.
             _ => tick.release.saturating_sub(period.saturating_mul(i64::try_from(miss.count).unwrap_or(i64::MAX))),
         }
         .max(self.begin)
@@ -225,7 +225,7 @@ impl<'a> Ticks<'a> {
             }
         }
         keep_worst(&mut found);
-        found.iter().map(|found| tell(self.timeline, found, self.begin)).collect()
+        found.iter().map(|found| story(self.timeline, found, self.begin)).collect()
     }
 
     fn worst_second(&self) -> Option<WorstSecond> {
@@ -299,8 +299,8 @@ impl Stretch {
         self.lateness.sort_unstable();
         let ticks = self.lateness.len();
         let at = |share: usize| (ticks * share).div_ceil(100).checked_sub(1).map_or(0, |rank| self.lateness[rank]);
-        let snapshot::Counts { due, missed, .. } = self.counts;
-        Bin { begin_ns, due, missed, ticks: ticks as u64, p50_ns: at(50), p99_ns: at(99), max_ns: at(100) }
+        let releases = self.counts.share();
+        Bin { begin_ns, releases, ticks: ticks as u64, p50_ns: at(50), p99_ns: at(99), max_ns: at(100) }
     }
 }
 

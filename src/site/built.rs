@@ -82,7 +82,7 @@ impl Built {
         Self { task: Box::new(wrap(self.task)), ..self }
     }
 
-    /// Has its alarm watched, and its changes told.
+    /// Has its alarm watched, and its changes reported.
     #[must_use]
     pub(crate) fn alarmed_by(mut self, alarm: Arc<Alarm>) -> Self {
         self.aside.get_or_insert_default().alarm = Some(alarm);

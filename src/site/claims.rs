@@ -79,7 +79,7 @@ impl Drop for Claim {
     }
 }
 
-/// Tasks are built to replace others: devices of tasks that do not go on are handed over.
+/// Tasks are built to replace others: devices of tasks that do not continue are handed over.
 #[derive(Clone, Debug)]
 pub(crate) struct Exchange {
     latest: u64, // claim, when it began
@@ -97,7 +97,7 @@ impl Exchange {
 pub(crate) enum Holder {
     /// A task that is about to end.
     Ending,
-    /// A task that goes on.
+    /// A task that continues.
     Task,
     /// Another program, or a driver.
     Elsewhere,
@@ -108,7 +108,7 @@ impl Claims {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All tasks that hold a device now will end, but for those that go on.
+    /// All tasks that hold a device now will end, but for those that continue.
     pub(crate) fn exchange(&self, going_on: impl IntoIterator<Item = String>) -> Exchange {
         Exchange { latest: self.registry().claims, stay: going_on.into_iter().collect() }
     }
@@ -175,7 +175,7 @@ impl<D: OpenDevice> Claimed<D> {
         Self { device, claim }
     }
 
-    /// Closes the device; nobody else is to have it yet.
+    /// Closes the device; no one else is to have it yet.
     pub(crate) fn close(self) -> Claim {
         let Self { device, claim } = self;
         let mut registry = claim.claims.registry();

@@ -74,7 +74,7 @@ impl Site {
         &self.roots.dev
     }
 
-    /// For tasks that replace others: all that hold a device now will end, but for those that go on. Their devices are handed over.
+    /// For tasks that replace others: all that hold a device now will end, but for those that continue. Their devices are handed over.
     #[must_use]
     pub(crate) fn beside(&self, going_on: impl IntoIterator<Item = String>) -> Self {
         let exchange = Some(self.claims().exchange(going_on));

@@ -46,6 +46,21 @@ impl Counts {
         add(&mut self.skipped, skipped);
         add(&mut self.overruns, overruns);
     }
+
+    /// How many of them were missed.
+    pub(crate) const fn share(&self) -> Share {
+        Share { due: self.due, missed: self.missed }
+    }
+}
+
+/// Of how many releases how many were missed, where no more is known or wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Share {
+    /// Releases that came up.
+    pub due: u64,
+    /// Releases given up, and ticks that finished after their deadline.
+    pub missed: u64,
 }
 
 #[cfg(test)]

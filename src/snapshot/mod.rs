@@ -14,7 +14,7 @@ mod task;
 mod well;
 
 pub(crate) use bounds::{AtMost, BOUNDS, beside};
-pub(crate) use counts::{Causes, Counts};
+pub(crate) use counts::{Causes, Counts, Share};
 pub(crate) use daemon::{AlarmSummary, BusySummary, DaemonSummary};
 #[cfg(feature = "exporter")]
 pub(crate) use distribution::Added;
@@ -27,7 +27,7 @@ pub(crate) use summary::{
 pub(crate) use sums::{BeforeReloadDropped, Sums};
 pub use task::TaskSummary;
 pub(crate) use task::{
-    HeldSummary, LatencySummary, MissSummary, PastSummary, RecordedSummary, TaskState, ValueSummary, WindowSummary,
+    HeldSummary, LatencySummary, MissSummary, RecordedSummary, TaskState, ValueSummary, WindowSummary,
 };
 pub(crate) use well::{exceeds, is_troubled, trouble, trouble_now};
 

@@ -36,7 +36,7 @@ pub struct Summary {
     /// Recordings that lost something before a reload ended them, of tasks that are gone or are no longer recorded.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "few::<_, _, MANY>")]
     pub recordings_ended: Vec<EndedRecordingSummary>,
-    /// What tasks came to that reloads have ended, and that `before_reload` no longer tells by name: too many names came and went.
+    /// What tasks came to that reloads have ended, and that `before_reload` no longer has by name: too many names came and went.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before_reload_dropped: Option<BeforeReloadDropped>,
     /// Records handed over by the workers.

@@ -52,7 +52,7 @@ impl Sums {
     }
 }
 
-/// What is no longer known by name of tasks that have ended: too many names came and went.
+/// What is no longer known by name of tasks that have ended: too many names came and went. Of their [`Counts`] only these are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BeforeReloadDropped {

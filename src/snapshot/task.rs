@@ -1,6 +1,6 @@
 //! The part of the [summary](super::Summary) that each task has. Fields are only ever added.
 
-use super::counts::{Causes, Counts};
+use super::counts::{Causes, Counts, Share};
 use super::distribution::Distribution;
 use super::few::few;
 use super::sums::Sums;
@@ -140,7 +140,7 @@ pub struct TaskSummary {
     pub recorded: Option<RecordedSummary>,
     /// Under `simulate --replay`: what became of the task's releases when the recording was made.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub as_recorded: Option<PastSummary>,
+    pub as_recorded: Option<Share>,
 }
 
 /// That another thread than its task holds the target of an output.
@@ -168,23 +168,13 @@ pub struct MissSummary {
     pub by: Option<String>,
     /// How many.
     pub missed: u64,
-    /// The index of the tick that was latest of them, or that found them given up; `None`: no record tells.
+    /// The index of the tick that was latest of them, or that found them given up; `None`: no record says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tick: Option<u64>,
     /// The longest time from a release to the end of its tick, or until it was given up; 0 where that is not known.
     pub worst_ns: i64,
     /// Time since the latest of them was noticed.
     pub age_ns: i64,
-}
-
-/// What a recording tells of a task's releases.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct PastSummary {
-    /// Releases that came up.
-    pub due: u64,
-    /// Releases given up, and ticks that finished after their deadline.
-    pub missed: u64,
 }
 
 /// How often a task used measurements that were too old; apart from [`TaskSummary`], as few tasks have a limit.
@@ -199,7 +189,7 @@ pub struct LatencySummary {
     pub late_chains_by: BTreeMap<String, u64>,
 }
 
-/// What became of a task's releases in the last seconds.
+/// What became of a task's releases in the last seconds. Not [`Counts`]: a window does not count ticks that ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WindowSummary {

@@ -1,4 +1,4 @@
-//! An allocator of one arena that keeps freed memory, for where the C library's cannot be told to: musl's gives a group of blocks back to
+//! An allocator of one arena that keeps freed memory, for where the C library's cannot be set to: musl's gives a group of blocks back to
 //! the kernel as soon as it is empty, many times a second. The next blocks then cause page faults, and what is given back interrupts every CPU
 //! on which the process has a thread, that of the hot thread among them.
 //!

@@ -10,7 +10,7 @@ const MOST: usize = 1 << 10;
 /// The same of a function's code, which may end before that: nothing faults.
 const CODE: usize = 1 << 9;
 
-/// Lets the processor load `value` into its caches while the thread goes on; of a large one the first part. Where that cannot be
+/// Lets the processor load `value` into its caches while the thread continues; of a large one the first part. Where that cannot be
 /// asked for, nothing happens.
 pub(crate) fn warm<T: ?Sized>(value: &T) {
     let start = std::ptr::from_ref(value).cast::<u8>();

@@ -6,7 +6,7 @@
 //! may (log, ask for safe values), waits for it for a limited time, and lets the signal do what it does without a handler: the
 //! core dump, the exit status and the faulting instruction are those of the crash.
 //!
-//! A call of `exit` there is told in the same way: it would end the process as if all were well, and leave outputs as they are.
+//! A call of `exit` there is reported in the same way: it would end the process as if all were well, and leave outputs as they are.
 //!
 //! Without this handler a signal that was sent would be swallowed once: that of the standard library takes it for a fault, and waits for it to
 //! come again. The handler only uses atomics and system calls; its time comes from the monotonic clock.
@@ -66,7 +66,7 @@ const LOOK_EVERY_NS: i64 = 2_000_000;
 /// The stack of the thread that reports: it counts as locked memory.
 const STACK: usize = 512 << 10;
 
-/// In place of the process that has sent the signal: nobody has, it was a crash.
+/// In place of the process that has sent the signal: no one has, it was a crash.
 const NOBODY: i32 = -1;
 
 #[cfg(feature = "plugin")]
@@ -170,7 +170,7 @@ pub(crate) fn install_all() {
         SIGNALS.iter().for_each(|(signal, ..)| install(*signal));
         // One that is ignored, or has a handler already, ends nothing.
         ENDS.iter().filter(|(signal, ..)| ends_it(*signal)).for_each(|(signal, ..)| install(*signal));
-        // SAFETY: the function is there for as long as the process. Without memory for it there is none: then `exit` is not told.
+        // SAFETY: the function is there for as long as the process. Without memory for it there is none: then `exit` is not reported.
         unsafe { libc::atexit(at_exit) };
     });
 }
@@ -275,7 +275,7 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut li
     // A terminal or a timer of the kernel's is no process.
     let sender = sender(info).or_else(|| is_sent(signal).then_some(0));
     SENDER.store(sender.unwrap_or(NOBODY), Ordering::SeqCst);
-    tell(signal, code, if sender.is_some() { None } else { inside::current() });
+    report(signal, code, if sender.is_some() { None } else { inside::current() });
     let_all_end();
     end_by(signal, info);
 }
@@ -290,7 +290,7 @@ extern "C" fn at_exit() {
         // Another thread has crashed, and brings the end.
         wait_for(|| false);
     } else {
-        tell(EXIT, 0, inside);
+        report(EXIT, 0, inside);
         let_all_end();
     }
     // SAFETY: takes a number, and ends the process.
@@ -304,7 +304,7 @@ fn is_this_process() -> bool {
 }
 
 /// Notes what has happened, and waits until it is reported, or writes it. Async-signal-safe.
-fn tell(signal: i32, code: i32, inside: Option<(&'static Note, Function)>) {
+fn report(signal: i32, code: i32, inside: Option<(&'static Note, Function)>) {
     SIGNAL.store(signal, Ordering::SeqCst);
     CODE.store(code, Ordering::SeqCst);
     if let Some((note, function)) = inside {
@@ -327,7 +327,7 @@ fn tell(signal: i32, code: i32, inside: Option<(&'static Note, Function)>) {
 fn sender(info: *const libc::siginfo_t) -> Option<i32> {
     // SAFETY: the kernel passes a siginfo_t to a handler with SA_SIGINFO.
     let info = unsafe { &*info };
-    // SAFETY: a code of zero or less tells that the signal was sent, and then the sender is filled in.
+    // SAFETY: a code of zero or less means that the signal was sent, and then the sender is filled in.
     let sender = (info.si_code <= 0).then(|| unsafe { info.si_pid() });
     // SAFETY: takes nothing and touches no memory.
     let own = unsafe { libc::getpid() };
@@ -379,7 +379,7 @@ fn say(inside: Option<(&'static Note, Function)>, signal: i32) {
 }
 
 /// Gives the signal back what it does without a handler, and lets it come again: a fault does when its instruction is run again, after the
-/// handler has returned; one that was sent is sent again, and so are those behind whose instruction the thread goes on.
+/// handler has returned; one that was sent is sent again, and so are those behind whose instruction the thread continues.
 fn end_by(signal: i32, info: *mut libc::siginfo_t) {
     // SAFETY: sigaction is made of integers, for which all-zero bytes are valid; zero is SIG_DFL.
     let action: libc::sigaction = unsafe { mem::zeroed() };

@@ -5,11 +5,12 @@
 
 mod names;
 
+use super::open::open_in;
 use super::{from_minus_one, invalid};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown, fchown};
 use std::path::{Path, PathBuf};
@@ -159,12 +160,7 @@ impl Dir {
         flags: libc::c_int,
         mode: libc::c_uint,
     ) -> io::Result<File> {
-        let (at, c_name) = (self.handle.as_raw_fd(), c_name(name)?);
-        let flags = flags | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
-        // SAFETY: the descriptor is open, and the name outlives the call.
-        let file = from_minus_one(unsafe { libc::openat(at, c_name.as_ptr(), flags, mode) })?;
-        // SAFETY: the kernel has just made this descriptor, for this caller alone.
-        Ok(unsafe { File::from_raw_fd(file) })
+        open_in(self.handle.as_raw_fd(), &c_name(name)?, flags, mode)
     }
 
     /// Makes a new file for the directory's readers, in the place of one that is there.

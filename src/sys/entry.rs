@@ -69,7 +69,7 @@ impl Entry {
             }
             let here = folder.join(&name);
             let is_last = left.is_empty();
-            // Nobody exchanges the root; the folder that QEMU's user emulation opens as such is another one.
+            // No one exchanges the root; the folder that QEMU's user emulation opens as such is another one.
             let found = match passed.len() {
                 1 => open_part(libc::AT_FDCWD, here.as_os_str(), is_last),
                 _ => open_part(handle.as_raw_fd(), &name, is_last),
@@ -115,6 +115,7 @@ impl Entry {
 
     /// A name in the same folder for what is to get this one, which no other thread has.
     pub(crate) fn draft(&self) -> Self {
+        // The process's: the names differ from those of other processes by its number, and among themselves by this one.
         static DRAFTS: AtomicU64 = AtomicU64::new(0);
         let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
         self.beside(format!(".{}.{}.{number}.new", self.name.to_string_lossy(), std::process::id()))
@@ -181,8 +182,8 @@ impl Entry {
     /// # Errors
     /// The system's reason.
     pub(crate) fn rename_anew(&self, to: &Self) -> io::Result<()> {
-        match self.folder.rename_anew(&self.name, &to.folder, &to.name) {
-            // A file system that cannot tell.
+        match self.folder.rename_as(&self.name, &to.folder, &to.name, libc::RENAME_NOREPLACE) {
+            // A file system that does not support it.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => self.rename(to),
             renamed => renamed,
         }
@@ -193,7 +194,7 @@ impl Entry {
     /// # Errors
     /// The system's reason: EINVAL, ENOSYS where a file system cannot do that.
     pub(crate) fn exchange(&self, other: &Self) -> io::Result<()> {
-        self.folder.exchange(&self.name, &other.folder, &other.name)
+        self.folder.rename_as(&self.name, &other.folder, &other.name, libc::RENAME_EXCHANGE)
     }
 
     /// Gives it a second name, unless something has that name.

@@ -90,7 +90,7 @@ pub(crate) fn set_nonblocking(file: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the descriptor of `old` lead to what `new` has open, in one step: all that share `old` go on with that, also other threads, and a
+/// Makes the descriptor of `old` lead to what `new` has open, in one step: all that share `old` continue with that, also other threads, and a
 /// call of theirs that is under way ends with what it began with. What `old` led to is closed once nothing else has it open.
 pub(crate) fn replace(old: &File, new: &File) -> io::Result<()> {
     loop {

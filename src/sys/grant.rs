@@ -58,7 +58,7 @@ pub(crate) fn remedies(privilege: Privilege) -> Vec<(Place, String)> {
 
 /// systemd started this process itself, by a unit.
 pub(crate) fn is_started_by_unit() -> bool {
-    // systemd tells this to the process that it starts, and to no other that inherits its environment.
+    // systemd passes this to the process that it starts, and to no other that inherits its environment.
     env::var("SYSTEMD_EXEC_PID").is_ok_and(|pid| pid == process::id().to_string())
 }
 

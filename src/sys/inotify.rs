@@ -1,4 +1,4 @@
-//! What the kernel tells of changes in folders (inotify): names that come, go, or lead to something else. Off the hot thread; does not wait.
+//! What the kernel reports of changes in folders (inotify): names that come, go, or lead to something else. Off the hot thread; does not wait.
 
 use super::{from_minus_one, invalid};
 use std::ffi::{CString, OsStr};
@@ -43,7 +43,7 @@ pub(crate) enum Event<'a> {
     In(i32, &'a OsStr),
     /// The folder with this number is not watched any more: it is gone.
     Over(i32),
-    /// More than is told.
+    /// More than is reported.
     Lost,
 }
 
@@ -52,14 +52,14 @@ impl Inotify {
     pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: takes flags only.
         let number = from_minus_one(unsafe { libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC) })?;
-        // SAFETY: the descriptor is new, and nobody else's.
+        // SAFETY: the descriptor is new, and no one else's.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(number) }.into()))
     }
 
     /// Watches a folder; the number of one that is watched already stays. May block.
     ///
     /// # Errors
-    /// The system's reason, or that not all that changes there is told.
+    /// The system's reason, or that not all that changes there is reported.
     pub(crate) fn add(&self, folder: &Path) -> io::Result<i32> {
         let path = CString::new(folder.as_os_str().as_bytes())?;
         let mut facts = MaybeUninit::<libc::statfs>::uninit();

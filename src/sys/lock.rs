@@ -1,4 +1,4 @@
-//! Locks that keep other processes of hertzd out, and nobody else. Each belongs to an open file description: it lasts until the last copy of
+//! Locks that keep other processes of hertzd out, and no one else. Each belongs to an open file description: it lasts until the last copy of
 //! the descriptor is closed.
 //!
 //! A lock of a whole file (`flock`) needs a descriptor open to read only, so every user who may read a file could keep hertzd from it. A
@@ -142,7 +142,7 @@ fn asked(file: &File, bytes: &Range<u32>) -> io::Result<Taken> {
     Ok(Taken::Peer(None))
 }
 
-/// A file system that knows no such locks keeps nobody out.
+/// A file system that knows no such locks keeps no one out.
 fn settled(result: io::Result<Option<Taken>>) -> io::Result<Option<Taken>> {
     match result.as_ref().map_err(io::Error::raw_os_error) {
         Err(Some(libc::EINVAL | libc::ENOLCK | libc::ENOSYS | libc::ENOTTY | libc::EOPNOTSUPP)) => {
@@ -152,7 +152,7 @@ fn settled(result: io::Result<Option<Taken>>) -> io::Result<Option<Taken>> {
     }
 }
 
-/// Who is in the way, byte by byte: behind a stranger's lock there may be a peer's. `None`: nobody any more.
+/// Who is in the way, byte by byte: behind a stranger's lock there may be a peer's. `None`: no one any more.
 fn found(file: &File, bytes: Range<u32>) -> io::Result<Option<Taken>> {
     let mut stranger = None;
     for byte in bytes {
@@ -301,7 +301,7 @@ mod tests {
         });
     }
 
-    /// What a user may lock that can only read the file keeps nobody out, nor do the locks that other programs use.
+    /// What a user may lock that can only read the file keeps no one out, nor do the locks that other programs use.
     #[test]
     fn a_stranger_is_no_peer() {
         for (is_write, bytes) in [(false, (0, 0)), (false, (BYTE, 1)), (true, (0, 0)), (true, (BYTE - 1, 2))] {

@@ -52,7 +52,7 @@ pub(crate) struct Machine {
     pub(crate) huge_pages: Option<String>,
     /// How much swap is in use as a place for pages, in KiB in all; `None`: it does not show.
     pub(crate) swap_kib: Option<u64>,
-    /// It is a virtual machine; `None`: nothing tells.
+    /// It is a virtual machine; `None`: nothing shows it.
     pub(crate) is_virtual: Option<bool>,
     /// The kernel knows the choice of preemption at boot (`preempt=`).
     pub(crate) preempt_is_a_choice: bool,

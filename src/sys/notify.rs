@@ -14,7 +14,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::{Mutex, PoisonError};
 
-/// Changes of state that the manager has not taken yet, the oldest first.
+/// Changes of state that the manager has not taken yet, the oldest first. They are the process's: the manager sees one service, whose messages
+/// must arrive in order whichever daemon of it sends them.
 static UNSENT: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Notifies the service manager that the service is up, with a line on how it is.
@@ -31,7 +32,7 @@ pub(crate) fn is_heard() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
-/// Notifies the service manager that the start or the stop goes on, and asks it to wait for `longer` from now before it
+/// Notifies the service manager that the start or the stop continues, and asks it to wait for `longer` from now before it
 /// gives up.
 pub(crate) fn extend_timeout(status: &str, longer: Span) {
     let micros = u32::try_from(longer.nanos() / 1_000).unwrap_or(u32::MAX);

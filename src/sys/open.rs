@@ -2,7 +2,7 @@
 //! shown as they were passed. For cool threads.
 
 use super::from_minus_one;
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 /// What every descriptor here is opened with.
-const ALWAYS: libc::c_int = libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+const ALWAYS: libc::c_int = libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,9 +71,13 @@ fn is_link(path: &Path, error: io::Error) -> io::Error {
 
 /// Opens what has this name in a folder, itself and not where it leads.
 pub(super) fn open_at(folder: RawFd, name: &OsStr, how: libc::c_int) -> io::Result<File> {
-    let name = CString::new(name.as_bytes())?;
-    // SAFETY: the name ends with a zero and outlives the call; without O_CREAT no mode is read.
-    let opened = from_minus_one(unsafe { libc::openat(folder, name.as_ptr(), how | ALWAYS) })?;
+    open_in(folder, &CString::new(name.as_bytes())?, how | libc::O_NOFOLLOW, 0)
+}
+
+/// The same, through a link unless the flags say otherwise; `mode` is that of a file that is made.
+pub(super) fn open_in(folder: RawFd, name: &CStr, how: libc::c_int, mode: libc::c_uint) -> io::Result<File> {
+    // SAFETY: the name ends with a zero and outlives the call.
+    let opened = from_minus_one(unsafe { libc::openat(folder, name.as_ptr(), how | ALWAYS, mode) })?;
     // SAFETY: the kernel has just given it out, and nothing else owns it.
     Ok(unsafe { File::from_raw_fd(opened) })
 }

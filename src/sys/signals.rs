@@ -132,7 +132,7 @@ impl JobControl {
         low_level::emulate_default_handler(SIGTSTP)
     }
 
-    /// Whether it was stopped and goes on since this was last asked.
+    /// Whether it was stopped and continues since this was last asked.
     pub(crate) fn went_on(&self) -> bool {
         self.went_on.swap(false, Ordering::SeqCst)
     }

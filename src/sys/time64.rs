@@ -6,7 +6,7 @@ use super::from_minus_one;
 use std::ffi::{c_int, c_long};
 use std::ptr;
 
-/// The numbers of the calls, which libc lacks for ARM. An architecture that numbers them otherwise has no such call, and goes on as before.
+/// The numbers of the calls, which libc lacks for ARM. An architecture that numbers them otherwise has no such call, and continues as before.
 const CLOCK_GETTIME: c_long = 403;
 const CLOCK_NANOSLEEP: c_long = 407;
 

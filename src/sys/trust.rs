@@ -1,4 +1,4 @@
-//! What others can change: whose code this process may run (with rights that others lack, only code that nobody but root can change), and
+//! What others can change: whose code this process may run (with rights that others lack, only code that only root can change), and
 //! whether a path leads to where it did.
 //!
 //! Asks the kernel about files and this process. Opens nothing; no clock is read.
@@ -22,7 +22,7 @@ const STICKY: u32 = 0o1000;
 /// Refuses a library that somebody else than root could have changed, where this process has more rights than they. `path` has no links,
 /// and `opened` is what was found there.
 ///
-/// Once this has agreed nobody but root can put another file there, so what is loaded by this path afterwards is what was looked at.
+/// Once this has agreed no one but root can put another file there, so what is loaded by this path afterwards is what was looked at.
 ///
 /// # Errors
 /// Which file or folder it is, who could change it, and what to do.
@@ -36,7 +36,7 @@ pub(crate) fn refuse_code_of_others(path: &Path, opened: &Metadata) -> Result<()
 }
 
 /// Why root does not load code of others.
-pub(crate) const AS_ROOT: &str = "as root, hertzd loads only code that nobody else can change";
+pub(crate) const AS_ROOT: &str = "as root, hertzd loads only code that no other user can change";
 
 /// The path without links above its last part. What lies there stays there: only root and this user can move or replace the folders that lead to it.
 ///
@@ -67,7 +67,7 @@ pub(crate) fn only_root_could_exchange(path: &Path) -> bool {
 }
 
 /// Whether a file in this folder has another name too (a hard link), and others than root and this user could have given it the one that it has
-/// there, which a sticky bit does not keep them from: it may be a file that they may not write to. Where they could not, nobody has gained anything
+/// there, which a sticky bit does not keep them from: it may be a file that they may not write to. Where they could not, no one has gained anything
 /// by the other name.
 pub(crate) fn may_be_planted(file: &Metadata, folder: &Metadata, user: u32) -> bool {
     let is_of_others = || ![0, user].contains(&folder.uid()) || folder.mode() & 0o002 != 0;
@@ -86,8 +86,7 @@ fn privilege() -> Option<&'static str> {
     if is_root() {
         return Some(AS_ROOT);
     }
-    is_secure()
-        .then_some("a program with capabilities of its own (`setcap`) loads only code that nobody but root can change")
+    is_secure().then_some("a program with capabilities of its own (`setcap`) loads only code that only root can change")
 }
 
 #[cfg(feature = "plugin")]

@@ -1,4 +1,4 @@
-//! Whether a file system could store what it has taken: a write returns before the disk has the data, and what the disk refuses then is only told to
+//! Whether a file system could store what it has taken: a write returns before the disk has the data, and what the disk refuses then is only reported to
 //! those who ask. Nothing here waits until something is stored: such a wait could not even be ended by a signal. To begin may wait for room in the disk's
 //! queue. No clock is read.
 
@@ -14,7 +14,7 @@ const NO_ANSWER: [libc::c_int; 8] =
 /// Lets the file system begin to store what it has taken of a file of this length, and asks what has become of what was begun before.
 ///
 /// # Errors
-/// Something of it could not be stored. Each failure is told once.
+/// Something of it could not be stored. Each failure is reported once.
 pub(crate) fn begin_and_ask(file: &File, length: u64) -> io::Result<()> {
     sync_range(file, 0, 0, libc::SYNC_FILE_RANGE_WRITE)?;
     ask(file, length)

@@ -172,7 +172,7 @@ impl fmt::Display for Span {
 }
 
 /// How long ago something was noticed, for people: `3.20 s`, or `a moment`. What is noticed by polling cannot be dated better
-/// than that, and may be newer than the look that tells its age.
+/// than that, and may be newer than the look that shows its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Age(pub(crate) Span);
 

@@ -4,7 +4,7 @@ use super::figures::Row;
 use super::look::{Look, asked, hertz, share};
 use crate::snapshot::{TaskSummary, ValueSummary};
 use crate::time::{Age, Span};
-use crate::views::{count, short};
+use crate::views::{count, short, unit};
 
 /// Between two columns.
 const GAP: usize = 1;
@@ -15,7 +15,7 @@ const NAME_MIN: usize = 12;
 /// No name of a task is given more than this.
 const NAME_MAX: usize = 32;
 
-/// Lateness from here to there is told apart by the height of a character: 1 µs to 10 ms.
+/// Lateness from here to there is shown by the height of a character: 1 µs to 10 ms.
 const LOWEST: i64 = 1_000;
 const DECADES: f64 = 4.0;
 
@@ -143,12 +143,11 @@ pub(super) fn values(task: &TaskSummary, look: Look) -> String {
     let stale = asked(&task.rate).map_or(0.0, |hertz| 2e9 / hertz);
     let value = |(name, reading): (&String, &ValueSummary)| {
         let last = reading.last.map_or("-".into(), short);
-        let space = if reading.unit.is_empty() { "" } else { " " };
         let age = reading
             .age_ns
             .filter(|age| *age as f64 > stale)
             .map(|age| format!(" ({} old)", Age(Span::from_nanos(age))));
-        look.plain(&format!("{name} {last}{space}{}{}", reading.unit, age.unwrap_or_default()))
+        look.plain(&format!("{name} {last}{}{}", unit(reading), age.unwrap_or_default()))
     };
     task.values.iter().map(value).collect::<Vec<_>>().join("  ")
 }

@@ -5,7 +5,7 @@ use super::figures::Row;
 use super::look::{Look, asked, hertz, share};
 use crate::snapshot::{Counts, Distribution, MissSummary, TaskSummary, WorkerSummary};
 use crate::time::{Age, Span};
-use crate::views::count;
+use crate::views::{count, granted, largest_first, state};
 use ratatui::style::Style;
 use ratatui::text::Line;
 
@@ -37,9 +37,8 @@ pub(super) fn detail(row: Row<'_>, look: Look, width: usize, room: usize) -> Vec
         texts.push(format!("{name:<16}{}", distribution(spans)));
     }
     if !task.causes.is_empty() {
-        let mut causes: Vec<_> = task.causes.iter().collect();
-        causes.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-        let causes: Vec<_> = causes.iter().map(|(cause, number)| format!("{} {cause}", count(**number))).collect();
+        let causes = largest_first(&task.causes).into_iter();
+        let causes: Vec<_> = causes.map(|(cause, number)| format!("{} {cause}", count(number))).collect();
         texts.push(format!("missed: {}", causes.join(", ")));
     }
     if !task.values.is_empty() {
@@ -55,13 +54,6 @@ pub(super) fn detail(row: Row<'_>, look: Look, width: usize, room: usize) -> Vec
     let left = room.saturating_sub(lines.len());
     lines.extend(misses.into_iter().take(left));
     lines
-}
-
-fn state(task: &TaskSummary) -> String {
-    let state = task.state.word();
-    let since = task.state_since_ns.map(|since| format!(" for {}", Age(Span::from_nanos(since)))).unwrap_or_default();
-    let reason = task.state_reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    format!("{state}{since}{reason}")
 }
 
 const HEAD: [&str; 7] = ["min", "p50", "p90", "p99", "p99.9", "max", "mean"];
@@ -140,13 +132,7 @@ fn misses(task: &TaskSummary, look: Look, width: usize) -> Vec<Line<'static>> {
 
 /// What a worker was granted, and what it takes.
 pub(super) fn worker_line(worker: &WorkerSummary, look: Look) -> String {
-    let mut text = format!("worker {}: {}", worker.worker, worker.granted.policy);
-    if worker.is_otherwise() {
-        text += &format!(" (asked for {})", worker.asked.policy);
-    }
-    if let Some(cpu) = worker.cpu {
-        text += &format!(" on CPU {cpu}");
-    }
+    let mut text = granted(worker);
     let shares = |cpu: f64, spin: Option<f64>, over: &str| {
         let spin = spin.map(|spin| format!(", {} spinning", share(spin))).unwrap_or_default();
         format!(", {} of a CPU{spin} ({over})", share(cpu))
@@ -173,7 +159,7 @@ s S         sort by the next or the previous: file, name, rate, missed, ...
 d n m l c   sort as in the file, by name, missed, lateness max, CPU share
 r           the other way round
 w           all workers
-space       freeze the figures, and go on
+space       freeze the figures, or continue
 q Ctrl-C    quit
 
 Hz, reached     ticks a second: asked for, and run in the time shown on top

@@ -118,7 +118,7 @@ impl Top {
         lines.push(Line::raw(look.cut(&look.plain(&self.about(daemon)), width)));
         if self.is_frozen() {
             let text =
-                format!("FROZEN: as of {} ago; space goes on", now - figures.map_or(now, |figures| figures.came));
+                format!("FROZEN: as of {} ago; space continues", now - figures.map_or(now, |figures| figures.came));
             lines.push(Line::styled(look.cut(&look.plain(&text), width), look.warning()));
         }
         lines

@@ -1,6 +1,5 @@
 //! Text of at most 80 columns. Pure.
 
-use crate::time::Span;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -74,22 +73,10 @@ pub(crate) fn wrap(text: &mut String, line: &str) {
 }
 
 /// Names with their counts, the largest first; by name where they are equal.
-pub(super) fn largest_first<Name: AsRef<str>>(counts: &BTreeMap<Name, u64>) -> Vec<(&str, u64)> {
+pub(crate) fn largest_first<Name: AsRef<str>>(counts: &BTreeMap<Name, u64>) -> Vec<(&str, u64)> {
     let mut counts: Vec<_> = counts.iter().map(|(name, count)| (name.as_ref(), *count)).collect();
     counts.sort_by_key(|(_, count)| Reverse(*count)); // stable: by name where they are equal
     counts
-}
-
-/// How many ticks used measurements older than `max_latency`, and whose those were.
-pub(super) fn late_chains(count: u64, max_latency: Span, by: &[(&str, u64)]) -> String {
-    let of = by.iter().map(|(task, count)| format!("{count} of {task}")).collect::<Vec<_>>().join(", ");
-    let of = if of.is_empty() { of } else { format!(": {of}") };
-    let what = format!("a measurement older than max-latency {max_latency}");
-    match count {
-        0 => format!("no tick used {what}"),
-        1 => format!("1 tick used {what} (late-chain){of}"),
-        _ => format!("{count} ticks used {what} (late-chain){of}"),
-    }
 }
 
 /// Up to six digits; more as `12.3M`.

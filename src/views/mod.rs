@@ -5,6 +5,7 @@ mod alarms;
 mod exposition;
 mod journal;
 mod layout;
+mod lines;
 mod perfetto;
 mod readbacks;
 #[cfg(feature = "exporter")]
@@ -21,7 +22,9 @@ pub(crate) use exposition::Format;
 pub(crate) use journal::{Widths, entry_json, entry_line, has_cause};
 pub(crate) use layout::{columns, wrap};
 #[cfg(feature = "top")]
-pub(crate) use layout::{count, short};
+pub(crate) use layout::{count, largest_first, short};
+#[cfg(feature = "top")]
+pub(crate) use lines::{granted, state, unit};
 #[cfg(feature = "mcap")]
 pub(crate) use perfetto::TimelineWorker;
 pub(crate) use perfetto::{Did, Kernel, Timeline, TimelineMiss, TimelineTask, TimelineTick, Which, draw};

@@ -1,11 +1,11 @@
 //! A snapshot of a running daemon for people. Pure.
 
 use super::alarms::alarm_lines;
-use super::layout::{self, columns, count, largest_first, short, wrap};
+use super::layout::{columns, count, largest_first, short, wrap};
+use super::lines::{self, guard_line, unit};
 use super::readbacks::readback_lines;
 use crate::snapshot::{
-    CoolSummary, Counts, DaemonSummary, GuardSummary, RecordedSummary, Summary, TaskSummary, WindowSummary,
-    WorkerSummary, list,
+    CoolSummary, Counts, DaemonSummary, RecordedSummary, Summary, TaskSummary, WindowSummary, WorkerSummary, list,
 };
 use crate::time::{Age, Span};
 
@@ -97,12 +97,6 @@ fn daemon_line(daemon: &DaemonSummary) -> String {
     line
 }
 
-/// The thread that has safe values written, if it does not have the priority that it asked for.
-fn guard_line(GuardSummary { asked, granted, refused }: &GuardSummary) -> Option<String> {
-    let reason = refused.first().map(|refused| format!(": {refused}")).unwrap_or_default();
-    (granted != asked).then(|| format!("thread of safe values: {granted} (asked for {asked}){reason}"))
-}
-
 /// Where all other threads run, and programs.
 fn cool_line(CoolSummary { cpus, pinned, apart, reason }: &CoolSummary, has_guard: bool) -> String {
     let mut line = format!("other threads and programs: on CPU {}", list(cpus));
@@ -117,16 +111,7 @@ fn cool_line(CoolSummary { cpus, pinned, apart, reason }: &CoolSummary, has_guar
 }
 
 fn worker_line(worker: &WorkerSummary) -> String {
-    let mut line = format!("worker {}: {}", worker.worker, worker.granted.policy);
-    if worker.is_otherwise() {
-        line += &format!(" (asked for {})", worker.asked.policy);
-    }
-    if let Some(cpu) = worker.cpu {
-        line += &format!(" on CPU {cpu}");
-    }
-    if worker.is_elsewhere() {
-        line += &format!(" (asked for CPU {})", list(&worker.asked.cpus));
-    }
+    let mut line = lines::granted(worker);
     let share = |share: f64| format!("{:.1} %", share * 100.0);
     if let (Some(now), Some(over)) = (worker.cpu_share_now, worker.cpu_share_now_ns) {
         line += &format!(", {} of a CPU in the last {}", share(now), Span::from_nanos(over));
@@ -156,9 +141,8 @@ fn remarks(task: &TaskSummary, stalled: bool) -> Vec<String> {
     let name = &task.task;
     let age = |nanos: i64| Age(Span::from_nanos(nanos));
     let mut lines = Vec::new();
-    if let Some(reason) = &task.state_reason {
-        let since = task.state_since_ns.map(|since| format!(" for {}", age(since))).unwrap_or_default();
-        lines.push(format!("{name}: {}{since}: {reason}", task.state.word()));
+    if task.state_reason.is_some() {
+        lines.push(format!("{name}: {}", lines::state(task)));
     }
     if task.counts.missed > 0 {
         let blockers: Vec<_> = largest_first(&task.blockers).into_iter().map(|(task, _)| task).collect();
@@ -173,10 +157,9 @@ fn remarks(task: &TaskSummary, stalled: bool) -> Vec<String> {
         let last = task.last_cause_age_ns.map(|last| format!("; last cause found {} ago", age(last)));
         lines.push(format!("{name}: missed {}: {causes}{}", count(task.counts.missed), last.unwrap_or_default()));
     }
-    if task.errors > 0 {
+    if let Some(failed) = lines::failed(task) {
         let recent = task.last_10s.map(|window| format!(", {} of them in the last 10 s", window.errors));
-        let ticks = if task.errors == 1 { "tick" } else { "ticks" };
-        lines.push(format!("{name}: {} {ticks} failed{}", task.errors, recent.unwrap_or_default()));
+        lines.push(failed + &recent.unwrap_or_default());
     }
     if let Some(held) = &task.held {
         let lasts = age(held.since_ns);
@@ -188,19 +171,11 @@ fn remarks(task: &TaskSummary, stalled: bool) -> Vec<String> {
         };
         lines.push(format!("{name}: {what}: {}; that ends when {}", held.why, held.ends));
     }
-    if let Some(age) = &task.age_ns {
-        let [p50, p99, max] = [age.p50, age.p99, age.max].map(Span::from_nanos);
-        lines.push(format!("{name}: what it used was {p50} old at p50, {p99} at p99, {max} at most"));
-    }
-    if let Some(latency) = &task.latency {
-        let (late, by) = (latency.late_chains, largest_first(&latency.late_chains_by));
-        lines.push(format!("{name}: {}", layout::late_chains(late, Span::from_nanos(latency.max_latency_ns), &by)));
-    }
+    lines.extend(lines::ages(task));
     for (value, parts) in &task.values {
         let Some(last) = parts.last else { continue };
-        let unit = if parts.unit.is_empty() { String::new() } else { format!(" {}", parts.unit) };
         let old = parts.age_ns.map(|old| format!(", {} old", age(old))).unwrap_or_default();
-        lines.push(format!("{name}: {value} {}{unit}{old}", short(last)));
+        lines.push(format!("{name}: {value} {}{}{old}", short(last), unit(parts)));
     }
     if let Some((recorded, since)) = task.recorded.as_ref().and_then(|recorded| Some((recorded, recorded.lost_age_ns?)))
     {

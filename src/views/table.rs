@@ -1,9 +1,10 @@
 //! The summary as a table for people. Pure: numbers in, text out.
 
-use super::layout::{columns, largest_first, late_chains, short, wrap};
+use super::layout::{columns, largest_first, short, wrap};
+use super::lines::{ages, failed, granted, guard_line, unit};
 use super::readbacks::readback_lines;
 use crate::metrics::Cause;
-use crate::snapshot::{Counts, Distribution, GuardSummary, Summary, TaskSummary, WorkerSummary};
+use crate::snapshot::{Counts, Distribution, Summary, TaskSummary, WorkerSummary};
 use crate::time::Span;
 use std::fmt::Write as _;
 
@@ -28,8 +29,8 @@ pub(crate) fn table(summary: &Summary, emphasis: bool) -> String {
     for worker in &summary.workers {
         worker_line(&mut below, worker);
     }
-    if let Some(guard) = &summary.guard {
-        guard_line(&mut below, guard);
+    if let Some(line) = summary.guard.as_deref().and_then(guard_line) {
+        let _ = writeln!(below, "{line}");
     }
     let host = &summary.host;
     let _ = writeln!(
@@ -91,26 +92,21 @@ fn remarks(text: &mut String, task: &TaskSummary) {
             task.task
         );
     }
-    if task.errors > 0 {
-        let ended = if task.disabled { "; the task was disabled" } else { "" };
-        let ticks = if task.errors == 1 { "tick" } else { "ticks" };
-        let _ = writeln!(text, "{}: {} {ticks} failed{ended}", task.task, task.errors);
-    }
-    if task.errors == 0 && task.disabled {
-        let _ = writeln!(text, "{}: was disabled by its limit of overruns", task.task);
+    match (failed(task), task.disabled) {
+        (Some(failed), ended) => {
+            let _ = writeln!(text, "{failed}{}", if ended { "; the task was disabled" } else { "" });
+        }
+        (None, true) => {
+            let _ = writeln!(text, "{}: was disabled by its limit of overruns", task.task);
+        }
+        (None, false) => {}
     }
     if task.over_budget > 0 {
         let times = if task.over_budget == 1 { "time" } else { "times" };
         let _ = writeln!(text, "{}: budget exceeded {} {times}", task.task, task.over_budget);
     }
-    if let Some(age) = &task.age_ns {
-        let [p50, p99, max] = [age.p50, age.p99, age.max].map(Span::from_nanos);
-        let _ = writeln!(text, "{}: what it used was {p50} old at p50, {p99} at p99, {max} at most", task.task);
-    }
-    if let Some(latency) = &task.latency {
-        let max_latency = Span::from_nanos(latency.max_latency_ns);
-        let by = largest_first(&latency.late_chains_by);
-        let _ = writeln!(text, "{}: {}", task.task, late_chains(latency.late_chains, max_latency, &by));
+    for line in ages(task) {
+        let _ = writeln!(text, "{line}");
     }
     let mut absent = Vec::new();
     for (name, value) in &task.values {
@@ -118,7 +114,7 @@ fn remarks(text: &mut String, task: &TaskSummary) {
             absent.push(name.as_str());
             continue;
         };
-        let unit = if value.unit.is_empty() { String::new() } else { format!(" {}", value.unit) };
+        let unit = unit(value);
         let _ = writeln!(text, "{}: {name} {}{unit}, {} to {}", task.task, short(last), short(min), short(max));
     }
     if !absent.is_empty() {
@@ -137,24 +133,12 @@ fn remarks(text: &mut String, task: &TaskSummary) {
     }
 }
 
-/// Only if it does not have the priority that it asked for.
-fn guard_line(text: &mut String, guard: &GuardSummary) {
-    let GuardSummary { asked, granted, .. } = guard;
-    if asked != granted {
-        let reason = guard.refused.first().map(|refused| format!(": {refused}")).unwrap_or_default();
-        let _ = writeln!(text, "thread of safe values: {granted} (asked for {asked}){reason}");
-    }
-}
-
 fn worker_line(text: &mut String, worker: &WorkerSummary) {
-    let granted = &worker.granted;
-    let cpu = worker.cpu.map_or(String::new(), |cpu| format!(" on CPU {cpu}"));
-    let locked = if granted.memory_locked { "memory locked" } else { "memory not locked" };
+    let locked = if worker.granted.memory_locked { "memory locked" } else { "memory not locked" };
     let _ = writeln!(
         text,
-        "worker {}: {}{cpu}, {locked}; {} wakes, oversleep p50 {} p99 {}; {:.1} % of a CPU, {:.1} % spinning",
-        worker.worker,
-        granted.policy,
+        "{}, {locked}; {} wakes, oversleep p50 {} p99 {}; {:.1} % of a CPU, {:.1} % spinning",
+        granted(worker),
         worker.wakes,
         Span::from_nanos(worker.oversleep_ns.p50),
         Span::from_nanos(worker.oversleep_ns.p99),

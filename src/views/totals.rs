@@ -1,6 +1,6 @@
 //! Counts that only grow, from snapshots whose tasks come and go.
 //!
-//! A counter that shrinks is taken for one that began again from zero, and its whole value for new. So each task's counts go on
+//! A counter that shrinks is taken for one that began again from zero, and its whole value for new. So each task's counts continue
 //! from those of its name that reloads have ended, and none is shown lower than it was before: by the clock a release may count as missed
 //! a moment before its tick turns out to be in time, and while a reload is under way what the old task came to is not known yet. Pure.
 

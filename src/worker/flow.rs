@@ -41,7 +41,7 @@ impl Flow {
         }
     }
 
-    /// Goes on with what `old` had taken and given: the task goes on, and those that it takes from or gives to may not.
+    /// Goes on with what `old` had taken and given: the task continues, and those that it takes from or gives to may not.
     pub(super) fn adopt(&mut self, old: &mut Self) {
         for link in &mut self.outgoing {
             old.outgoing.iter().for_each(|old| link.adopt(old));

@@ -30,7 +30,7 @@ use std::sync::Arc;
 pub struct Report {
     /// One for each task, in the order of declaration, with its number.
     pub tasks: Vec<(u32, Counts)>,
-    /// Releases that no record tells of, with the number of their task.
+    /// Releases that no record reports, with the number of their task.
     pub given_up: Vec<(u32, GivenUp)>,
     /// Sleeps made.
     pub wakes: u64,

@@ -40,7 +40,7 @@ impl Pace {
 
 /// A task of the next set.
 pub enum NextTask {
-    /// A task of the old set: phase, index, counts and state go on.
+    /// A task of the old set: phase, index, counts and state continue.
     Kept {
         /// Its position there.
         position: usize,

@@ -42,7 +42,7 @@ pub struct Slot {
 const _: () = assert!(std::mem::offset_of!(Slot, limit) <= 2 * 64, "what every tick touches is two lines");
 
 impl Slot {
-    /// Takes and gives by `flow` from now on. Returns what it did before, of which that goes on: to be dropped elsewhere.
+    /// Takes and gives by `flow` from now on. Returns what it did before, of which that continues: to be dropped elsewhere.
     pub(super) fn link(&mut self, mut flow: Box<Flow>) -> Option<Box<Flow>> {
         if let Some(old) = &mut self.flow {
             flow.adopt(old);
@@ -50,7 +50,7 @@ impl Slot {
         self.flow.replace(flow)
     }
 
-    /// A task without limits, values and recording. It goes on after an error, but not after a panic.
+    /// A task without limits, values and recording. It continues after an error, but not after a panic.
     pub fn of(id: u32, task: Box<dyn Task>, deadline: Span, period: Span) -> Self {
         Self {
             id,

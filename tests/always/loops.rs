@@ -374,7 +374,7 @@ fn a_value_that_nothing_makes_is_said_to_be_missing() {
     assert!(output.status.success(), "{output:?}");
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(
-        said.contains("note: nothing makes oven.temp1 here, so whatever takes it sees no value; write values"),
+        said.contains("note: nothing makes oven.temp1 here, so tasks that read it get no value; write values"),
         "{said}"
     );
     let out = Table::read(&String::from_utf8(output.stdout).unwrap()).of("control", "out");

@@ -90,7 +90,7 @@ fn every_source_of_one_run_shows_the_same_counts() {
     assert_eq!(counts(&html), counts_of(&summary));
     assert_eq!(causes(&html), causes_of(&summary));
     assert_eq!(json["run"]["tasks"][0]["counts"]["due"], summary["tasks"][0]["due"]);
-    for sentence in ["A summary does not tell lateness over time.", "A summary does not tell single misses"] {
+    for sentence in ["A summary does not show lateness over time.", "A summary does not list single misses"] {
         assert!(html.contains(sentence), "{sentence}");
     }
 
@@ -138,7 +138,7 @@ fn every_source_of_one_run_shows_the_same_counts() {
                 );
             }
         }
-        assert!(html.contains("A recording does not tell what machine it was."));
+        assert!(html.contains("A recording does not say which machine it was made on."));
         let ran = |page: &str| counts(page).iter().map(|(_, counts)| counts[3]).sum::<u64>();
         let (part, _) = page(&["ticks.mcap", "--from", "1ms", "--for", "1m"], folder);
         assert!(ran(&part) <= ran(&html), "{} of {}", ran(&part), ran(&html));
@@ -150,7 +150,7 @@ fn every_source_of_one_run_shows_the_same_counts() {
         assert_eq!(output.status.code(), Some(64));
         assert!(String::from_utf8_lossy(&output.stderr).contains("none is read from standard input: name a file"));
         let output = report(&["ticks.mcap", "--fail-if", "any.errors > 100000000"], folder);
-        assert_eq!(output.status.code(), Some(1), "what is not told cannot be judged");
+        assert_eq!(output.status.code(), Some(1), "what is not available cannot be judged");
         assert!(String::from_utf8_lossy(&output.stderr).contains("cannot be judged: this run has no errors"));
     }
 }
@@ -182,7 +182,7 @@ fn a_running_daemon_is_asked() {
         assert_eq!((name, name), (&before.0, &after.0));
         assert!(before.1[0] <= counts[0] && counts[0] <= after.1[0], "due of {name}: {before:?} {counts:?} {after:?}");
     }
-    assert!(html.contains("The daemon says: ") && html.contains("does not tell lateness over time"));
+    assert!(html.contains("The daemon says: ") && html.contains("does not show lateness over time"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::program;
 use hertzd::config::{Blueprint, Kind, Kinds, Section};
 use hertzd::internals::{
-    Config, Connections, Event, Facts, Host, Loader, Options, Output, PanicEvent, Request, Requests, Roots,
+    Config, Connections, Event, Facts, Host, Loader, Options, Output, PanicEvent, Request, Requests, Roots, affinity,
     cpu_set_size, pause, run_daemon,
 };
 use hertzd::task::{Column, Task, Tick, TickError};
@@ -77,6 +77,11 @@ struct Running {
 impl Running {
     /// A daemon of these tasks in `folder`, whose source gives this.
     fn start(folder: &Path, gives: [f64; 2]) -> Self {
+        Self::start_on(folder, gives, "")
+    }
+
+    /// The same, with this section of its worker.
+    fn start_on(folder: &Path, gives: [f64; 2], worker: &str) -> Self {
         let fan = folder.join("sys/class/hwmon/hwmon3");
         fs::create_dir_all(&fan).unwrap();
         for (file, text) in [("name", "fake\n"), ("pwm1", "77\n"), ("pwm1_enable", "2\n")] {
@@ -85,7 +90,7 @@ impl Running {
         let source = move |_: &mut Section<'_>| Some(Blueprint::built(Source(gives)));
         let kinds = Kinds::builtin().add(Kind::new("source", "Gives two numbers.", &[], source));
         let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
-        let text = TASKS.replace("@HERE@", folder.to_str().unwrap());
+        let text = worker.to_owned() + &TASKS.replace("@HERE@", folder.to_str().unwrap());
         let load = Loader::new(move || Config::parse(text.clone(), "test.toml", &kinds, &facts));
         let roots = Roots { sys: folder.join("sys"), ..Roots::default() };
         let options = Options { status_socket: Some(folder.join("s")), roots, ..Options::default() };
@@ -161,6 +166,29 @@ fn two_daemons_with_the_same_names_do_not_see_each_other() {
     well.until_it_beats();
     assert_eq!(well.number("sys/class/hwmon/hwmon3/pwm1"), 128.0, "it has not ended");
     well.stop();
+}
+
+#[test]
+fn threads_stay_off_the_cpus_of_pinned_workers_of_every_daemon() {
+    let all = affinity().unwrap();
+    let Some((pinned, free)) = all.split_last().filter(|(_, free)| !free.is_empty()) else {
+        eprintln!("skipped: this process may use one CPU only");
+        return;
+    };
+    let worker = format!("[worker.main]\npolicy = \"other\"\ncpus = [{pinned}]\n");
+    let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let first = Running::start_on(folders[0].path(), [0.0, 0.5], &worker);
+    first.until("other threads keep off its worker", || affinity().unwrap() == free);
+    let second = Running::start_on(folders[1].path(), [0.0, 0.5], &worker);
+    let third = Running::start(folders[2].path(), [0.0, 0.5]);
+    second.until_fan_is(128.0);
+    third.until_fan_is(128.0);
+    assert_eq!(affinity().unwrap(), free);
+    first.stop();
+    assert_eq!(affinity().unwrap(), free, "the second daemon's worker is still there");
+    second.stop();
+    assert_eq!(affinity().unwrap(), all, "no pinned worker is left");
+    third.stop();
 }
 
 /// A log that panics, and the metrics thread that calls it with it.

@@ -197,7 +197,7 @@ impl Number {
             let nothing = value["count"] == 0 && key != "count";
             value = value.get(key).filter(|_| !nothing).unwrap_or(&Value::Null);
         }
-        // Where the whole group is missing, the source does not tell it.
+        // Where the whole group is missing, the source does not say it.
         let left_out =
             || (part[&self.keys[0]].is_object() && ZERO_LEFT_OUT.contains(&self.keys[0].as_str())).then_some(0.0);
         value.as_f64().or_else(left_out)

@@ -152,7 +152,7 @@ fn is_stream(found: &Metadata) -> bool {
 fn make(beside: &Entry, replaced: Option<&Metadata>) -> io::Result<File> {
     let file = beside.make_anew()?;
     if let Some(replaced) = replaced {
-        // Only root gives files away. Before it gets its mode, so that nobody else can write to it meanwhile.
+        // Only root gives files away. Before it gets its mode, so that no one else can write to it meanwhile.
         let _ = fchown(&file, Some(replaced.uid()), Some(replaced.gid()));
         file.set_permissions(Permissions::from_mode(replaced.mode() & 0o777))?;
     }

@@ -6,9 +6,9 @@
 //! /run/hertzd-root/PID             the same as root, without an XDG_RUNTIME_DIR of root's own
 //! ```
 //!
-//! A daemon uses only a directory of its own user that nobody else may write to or replace, holds it by its descriptor, and locks it: others know by
+//! A daemon uses only a directory of its own user that no one else may write to or replace, holds it by its descriptor, and locks it: others know by
 //! that whether it lives. What a dead one in the foreground left is removed by the next, which keeps the latest flight file as
-//! `flight.prev`, and carries out a plan of safe values that nobody has. A directory with a plan that could not be read stays.
+//! `flight.prev`, and carries out a plan of safe values that no one has. A directory with a plan that could not be read stays.
 
 use super::Stop;
 use super::runtime_lock::{DirectoryLock, NotLocked};
@@ -227,7 +227,7 @@ fn is_settled(plan: &Path) -> bool {
     }
 }
 
-/// Removes a plan that was carried out, if it is one of the foreground: the next process there need not tell of it any more. That of the
+/// Removes a plan that was carried out, if it is one of the foreground: the next process there need not report it any more. That of the
 /// service stays until the next start. Whether it was removed.
 pub(in crate::cli) fn remove_carried_out(plan: &Path) -> bool {
     let folder = plan.parent().and_then(Path::file_name).unwrap_or_default();
@@ -259,7 +259,7 @@ pub(in crate::cli) fn flight_files() -> Vec<PathBuf> {
 /// All plans of safe values that can be found without a daemon: that of the service, or of what systemd has started, and those of processes
 /// in the foreground; not those of other users' logins.
 pub(in crate::cli) fn safe_plans() -> Vec<PathBuf> {
-    // One that cannot be looked at may be there. Where nobody has named the folder, it is another user's.
+    // One that cannot be looked at may be there. Where no one has named the folder, it is another user's.
     let is_another_users = effective_user() != 0 && given().is_none();
     let may_be_there = |plan: &PathBuf| match plan.symlink_metadata().map_err(|error| error.kind()) {
         Ok(_) => true,

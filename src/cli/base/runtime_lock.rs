@@ -3,7 +3,7 @@
 //! It is a file that only the directory's user may open for writing, and the kernel's lock on it needs a descriptor that is: another user
 //! cannot hold it, as anyone could hold one on the directory itself. It consists of a few bytes, and each holder takes one.
 //! Thus a killed process that the kernel cannot end yet (it waits for a file system that does not answer) keeps its byte and
-//! keeps nobody out. Who holds a byte stands in the file. No clock is read; nothing blocks.
+//! keeps no one out. Who holds a byte stands in the file. No clock is read; nothing blocks.
 
 use crate::sys::dir::Dir;
 use crate::sys::lock::{self, Holder, Taken};

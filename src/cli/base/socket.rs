@@ -202,7 +202,7 @@ pub(in crate::cli) fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.max(Span::ZERO).nanos().unsigned_abs())
 }
 
-/// No whole answer has come for so long.
+/// No whole answer has come for that long.
 pub(in crate::cli) fn late(SocketArg { socket }: &SocketArg, came: &Came, patience: Duration) -> Stop {
     let (shown, patience) = (socket.display(), format!("{:.1} s", patience.as_secs_f64()));
     let hangs = "it hangs, was stopped (SIGSTOP, a frozen cgroup), gets no processor time, or has very many to answer";

@@ -39,7 +39,8 @@ pub struct VirtualTick {
     pub values: Vec<f64>,
 }
 
-/// What a task has done on the virtual clock: `met + missed = due`, and `ran + skipped = due`.
+/// What a task has done on the virtual clock: `met + missed = due`, and `ran + skipped = due`. Public, so apart from the counts that hertzd
+/// shares inside: nothing is ever pending here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VirtualCounts {

@@ -6,7 +6,7 @@ use crate::pacing::Rate;
 use crate::time::Span;
 use std::fmt::Write as _;
 
-/// Taking a value so many times as often as it is made deserves a word.
+/// Taking a value that many times as often as it is made deserves a word.
 const FAR_FASTER: i64 = 10;
 
 /// Every chain, one line for each value that a task takes; empty where no task takes one.
@@ -97,7 +97,7 @@ fn grows_old(graph: &Graph<'_>, link: &Link<'_>) -> Option<Problems> {
     })
 }
 
-/// A max-age that is written says how old the value may be, not that so many ticks on one value are meant.
+/// A max-age that is written says how old the value may be, not that one value is meant to serve that many ticks.
 fn far_faster(graph: &Graph<'_>, link: &Link<'_>) -> Option<Problems> {
     let [giver, taker] = [link.from, link.to].map(|task| &graph.config.tasks[task]);
     let times = giver.rate.period().nanos() / taker.rate.period().nanos().max(1);

@@ -130,7 +130,7 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // It has become the project, or nobody needs it.
+        // It has become the project, or no one needs it.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

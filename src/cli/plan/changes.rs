@@ -130,7 +130,7 @@ pub(super) fn as_it_is(config: &Config, input: &Input) -> Changes {
     Changes { named: input.cpus.iter().map(on).collect(), ..Changes::default() }
 }
 
-/// The name of the worker that most of the tasks have now, else one that tells the CPU.
+/// The name of the worker that most of the tasks have now, else one that names the CPU.
 fn name(config: &Config, tasks: &[usize], cpu: usize, taken: &[String]) -> String {
     let mut counts: Vec<(usize, usize)> = Vec::new(); // worker, tasks
     for task in tasks {

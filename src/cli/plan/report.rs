@@ -175,9 +175,7 @@ impl Report<'_> {
             lines.push("A reload: workers that it restarts get a new epoch, and no longer have these phases to the others on their CPU. A restart of hertzd sets them again.".to_owned());
         }
         if let Some(only) = only {
-            lines.push(format!(
-                "What comes after {only} of some CPU: its periods meet each other anew for longer than was looked at."
-            ));
+            lines.push(format!("What happens after {only} on some CPU: its periods take longer than that to repeat."));
         }
         lines
     }

@@ -1,4 +1,4 @@
-//! What a recording tells, for a report: what its ticks add up to. Blocks on the file.
+//! What a recording says, for a report: what its ticks add up to. Blocks on the file.
 
 use crate::cli::trace;
 use crate::report::Run;
@@ -16,7 +16,7 @@ pub(super) fn run(path: &Path, from: Option<Span>, length: Option<Span>) -> Resu
     let part = crate::recording::Part { from: from.unwrap_or(Span::ZERO), length: length.unwrap_or(Span::MAX) };
     let summed = crate::recording::sum_up(path, part, &mut |read, all| shown.note(read, all));
     shown.end();
-    let mut run = told::run(&summed?, path);
+    let mut run = summed_up::run(&summed?, path);
     if from.is_some() || length.is_some() {
         let length = length.map_or("to its end".to_owned(), |length| format!("for {length}"));
         run.notes
@@ -77,13 +77,13 @@ mod progress {
 }
 
 #[cfg(feature = "mcap")]
-mod told {
+mod summed_up {
     use crate::metrics::Cause;
     use crate::recording::WorstSecond as FoundSecond;
     use crate::recording::{Bin as Stretch, Miss as Found, PastTask, Summed, TaskTotals, Totals, Why, Whys};
     use crate::report::{
-        Bin, Counts, Kind, Miss, Run, SecondOfTask, SecondTick, Source, Spread, Task, Told, WORST, WORST_SECOND_TICKS,
-        WorstSecond, largest_first,
+        Available, Bin, Counts, Kind, Miss, Run, SecondOfTask, SecondTick, Source, Spread, Task, WORST,
+        WORST_SECOND_TICKS, WorstSecond, largest_first, ran, releases,
     };
     use crate::time::Span;
     use std::cmp::Reverse;
@@ -105,12 +105,12 @@ mod told {
             pid: None,
             began_utc_ns: Some(began),
             length_ns: end.map(|end| end.saturating_sub(began)),
-            machine: Told::not("A recording does not tell what machine it was."),
-            workers: Told::not("A recording does not tell what its workers were granted."),
-            tasks: totals.tasks.iter().map(|task| told(totals, task, width)).collect(),
+            machine: Available::not("A recording does not say which machine it was made on."),
+            workers: Available::not("A recording does not say what its workers were granted."),
+            tasks: totals.tasks.iter().map(|of| task(totals, of, width)).collect(),
             bin_ns: Some(width.nanos()),
-            worst_misses: Told::Known(worst(totals, began)),
-            worst_second: second.map_or_else(|| Told::not("There is no tick."), Told::Known),
+            worst_misses: Available::Known(worst(totals, began)),
+            worst_second: second.map_or_else(|| Available::not("There is no tick."), Available::Known),
             notes: notes(summed),
         }
     }
@@ -121,7 +121,7 @@ mod told {
         i64::try_from(steps).ok().and_then(|steps| span.checked_div(steps)).unwrap_or(0)
     }
 
-    fn told(totals: &Totals, task: &TaskTotals, width: Span) -> Task {
+    fn task(totals: &Totals, task: &TaskTotals, width: Span) -> Task {
         let tally = &task.tally;
         let known = Cause::ALL.into_iter().map(|cause| (cause.word().to_owned(), tally.causes[cause.index()]));
         let blocked = tally.causes[Cause::Blocked.index()];
@@ -135,12 +135,14 @@ mod told {
             counts: Counts { releases: tally.counts, errors: None },
             causes: largest_first(known.chain([(NOT_RECORDED.to_owned(), tally.without_cause())])),
             blockers: match tally.blockers.values().sum::<u64>() == blocked {
-                true => Told::Known(largest_first(by)),
-                false => Told::not("This recording does not tell who blocked a task."),
+                true => Available::Known(largest_first(by)),
+                false => Available::not("This recording does not say who blocked a task."),
             },
-            lateness_ns: Told::Known(Spread::of(&tally.lateness)),
-            run_ns: Told::Known(Spread::of(&tally.run)),
-            over_time: Told::Known(totals.bins(task).map(|(at, stretch)| bin(stretch, at * width.nanos())).collect()),
+            lateness_ns: Available::Known(Spread::of(&tally.lateness)),
+            run_ns: Available::Known(Spread::of(&tally.run)),
+            over_time: Available::Known(
+                totals.bins(task).map(|(at, stretch)| bin(stretch, at * width.nanos())).collect(),
+            ),
         }
     }
 
@@ -148,8 +150,7 @@ mod told {
         let lateness = stretch.lateness.distribution();
         Bin {
             begin_ns,
-            due: stretch.counts.due,
-            missed: stretch.counts.missed,
+            releases: stretch.counts.share(),
             ticks: stretch.counts.ran,
             p50_ns: lateness.p50,
             p99_ns: lateness.p99,
@@ -186,11 +187,7 @@ mod told {
     fn story(found: &Found, began: i64) -> String {
         let Found { n, at, lateness, response, whys, .. } = found;
         let due = Span::from_nanos(at - began);
-        let mut text = format!(
-            "Tick {n} was due at {due}. It started {lateness} after its release, ran for {}, and ended {response} after its release, {} its deadline.",
-            *response - *lateness,
-            if whys.overrun.is_some() { "past" } else { "within" },
-        );
+        let mut text = format!("Tick {n} was due at {due}. {}", ran(*lateness, *response, whys.overrun.is_some()));
         let Whys { before, overrun, after } = whys;
         for (why, what) in [(before, "Before it"), (overrun, ""), (after, "When it had ended")] {
             let Some(why) = why else { continue };
@@ -202,10 +199,6 @@ mod told {
             text.push('.');
         }
         text
-    }
-
-    fn releases(count: u64) -> String {
-        if count == 1 { "1 release was".into() } else { format!("{count} releases were") }
     }
 
     fn worst_second(second: &FoundSecond, began: i64) -> WorstSecond {

@@ -18,14 +18,14 @@ use std::rc::Rc;
 const MCAP: &[u8] = b"\x89MCAP0\r\n";
 
 /// What was read.
-pub(super) struct Told {
+pub(super) struct LoadedRuns {
     /// Of a file of several summaries all, in order; else one.
     pub(super) runs: Vec<Run>,
     /// The numbers of the last of them, as a summary has them.
     pub(super) numbers: Value,
 }
 
-impl Told {
+impl LoadedRuns {
     /// The run that a report is of.
     pub(super) fn last(&self) -> &Run {
         &self.runs[self.runs.len() - 1]
@@ -38,7 +38,7 @@ impl Told {
 }
 
 /// Asks the daemon.
-pub(super) fn of_daemon(socket: &SocketArg) -> Result<Told, Stop> {
+pub(super) fn of_daemon(socket: &SocketArg) -> Result<LoadedRuns, Stop> {
     let socket = socket.found()?;
     let name = socket.socket.display().to_string();
     let snapshot: Value = serde_json::from_str(&fetch(&socket)?)
@@ -47,10 +47,10 @@ pub(super) fn of_daemon(socket: &SocketArg) -> Result<Told, Stop> {
         return Err(Stop::Unavailable(format!("{name}: the daemon runs but cannot answer yet: {why}; try again")));
     }
     let run = of_summary(&snapshot, &name).map_err(|why| Stop::Fault(format!("{name}: the answer is {why}")))?;
-    Ok(Told { runs: vec![run], numbers: snapshot })
+    Ok(LoadedRuns { runs: vec![run], numbers: snapshot })
 }
 
-/// Hands on as many bytes as are left, so that no single value in a text takes more memory than that.
+/// Passes on as many bytes as are left, so that no single value in a text takes more memory than that.
 struct Portioned<R> {
     from: R,
     left: Rc<Cell<u64>>,
@@ -71,17 +71,17 @@ impl<R: Read> Read for Portioned<R> {
 }
 
 /// Reads a part of a recording.
-pub(super) fn of_part(path: &Path, from: Option<Span>, length: Option<Span>) -> Result<Told, Stop> {
+pub(super) fn of_part(path: &Path, from: Option<Span>, length: Option<Span>) -> Result<LoadedRuns, Stop> {
     if path == Path::new("-") {
         let why =
             "--from and --for choose a part of an MCAP recording, and none is read from standard input: name a file";
         return Err(Stop::Usage(why.into()));
     }
-    recorded::run(path, from, length).map(Told::of_one).map_err(Stop::Usage)
+    recorded::run(path, from, length).map(LoadedRuns::of_one).map_err(Stop::Usage)
 }
 
 /// Reads a file of any kind that a report can be made from; `-` is a summary on standard input.
-pub(super) fn of_file(path: &Path) -> Result<Told, Stop> {
+pub(super) fn of_file(path: &Path) -> Result<LoadedRuns, Stop> {
     if path == Path::new("-") {
         return of_summaries(io::stdin().lock(), "standard input").map_err(Stop::Usage);
     }
@@ -95,7 +95,7 @@ pub(super) fn of_file(path: &Path) -> Result<Told, Stop> {
     let mut first = Vec::new();
     (&mut file).take(8).read_to_end(&mut first).map_err(wrong)?;
     if flight::is_flight(path).map_err(wrong)? {
-        return Ok(Told::of_one(of_flight(&flight::read(path).map_err(Stop::Fault)?, &name)));
+        return Ok(LoadedRuns::of_one(of_flight(&flight::read(path).map_err(Stop::Fault)?, &name)));
     }
     if first == MCAP || path.extension().is_some_and(|ending| ending == "csv" || ending == "mcap") {
         return of_part(path, None, None);
@@ -103,8 +103,8 @@ pub(super) fn of_file(path: &Path) -> Result<Told, Stop> {
     of_summaries(File::open(path).map_err(wrong)?, &name).map_err(Stop::Usage)
 }
 
-/// The summaries in a text: one, or several of one after the other; what `simulate` prints before its summary is passed over.
-fn of_summaries(text: impl Read, name: &str) -> Result<Told, String> {
+/// The summaries in a text: one, or several of one after the other; what `simulate` prints before its summary is ignored.
+fn of_summaries(text: impl Read, name: &str) -> Result<LoadedRuns, String> {
     let (mut runs, mut numbers) = (Vec::new(), Value::Null);
     let left = Rc::new(Cell::new(limited::JSON));
     let text = BufReader::new(Portioned { from: text, left: left.clone() });
@@ -133,7 +133,7 @@ fn of_summaries(text: impl Read, name: &str) -> Result<Told, String> {
         ),
         Some(_) => {}
     }
-    Ok(Told { runs, numbers })
+    Ok(LoadedRuns { runs, numbers })
 }
 
 #[cfg(test)]
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     fn wrong(text: &str) -> String {
-        of_summaries(text.as_bytes(), "x.json").map(|told| told.runs.len().to_string()).unwrap_or_else(|why| why)
+        of_summaries(text.as_bytes(), "x.json").map(|loaded| loaded.runs.len().to_string()).unwrap_or_else(|why| why)
     }
 
     #[test]

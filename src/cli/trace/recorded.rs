@@ -3,7 +3,7 @@
 use crate::views::Timeline;
 use std::path::Path;
 
-/// What a recording tells.
+/// What a recording says.
 ///
 /// # Errors
 /// What is wrong with it, and what to do.

@@ -21,7 +21,7 @@ const LOOK_EVERY: Span = Span::from_millis(50);
 /// An instance of the trace; removed on drop.
 struct Instance(PathBuf);
 
-/// Records for so long, or until SIGINT, SIGTERM or SIGHUP.
+/// Records for that long, or until SIGINT, SIGTERM or SIGHUP.
 ///
 /// # Errors
 /// There is no tracefs, this process may not use it, or a signal came before all was read. None of them leaves the instance behind.

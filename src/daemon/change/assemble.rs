@@ -140,7 +140,7 @@ fn assemble_one(
         budget: config.budget,
         period: config.rate.period(),
         on_error: config.on_error,
-        // A panic may leave the task in a broken state, so it goes on only where the section says so.
+        // A panic may leave the task in a broken state, so it continues only where the section says so.
         on_panic: if config.section.has("on-error") { config.on_error } else { OnError::Disable },
         limit: config.overrun_limit.map(|limit| (LeakyBucket::new(limit.count, limit.leak), limit.action)),
         values: values.into(),

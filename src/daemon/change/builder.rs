@@ -100,7 +100,7 @@ impl Builder {
         self.send(Job::Close(Box::new(ended)));
     }
 
-    /// Writes the plan of safe values anew: a target has another path now, or got its safe value after its task had ended.
+    /// Writes the plan of safe values again: a target has another path now, or got its safe value after its task had ended.
     pub(crate) fn update_plan(&self) {
         self.send(Job::UpdatePlan);
     }

@@ -186,7 +186,7 @@ impl BuilderLoop {
         result
     }
 
-    /// The process ends: nobody else has what runs before this one have left, and a target may have become free since it was tried last.
+    /// The process ends: no one else has what runs before this one have left, and a target may have become free since it was tried last.
     fn make_left_safe(&mut self) {
         if self.plan.left().is_none() {
             return;
@@ -203,7 +203,7 @@ impl BuilderLoop {
         *self.shared.left.lock().unwrap_or_else(PoisonError::into_inner) = self.plan.left_by_start();
     }
 
-    /// Writes the plan of safe values anew. `but`: what is wrong with the one that there is, should that fail.
+    /// Writes the plan of safe values again. `but`: what is wrong with the one that there is, should that fail.
     fn update_plan(&mut self, but: &str) {
         self.owed.close_settled();
         self.plan.try_update(&self.guard.planned(), but);
@@ -279,7 +279,7 @@ impl BuilderLoop {
         Ok(Prepared { workers, outputs, sections, files, diff, joints, asides, beginnings })
     }
 
-    /// A worker that goes on keeps its channel of records, also if more tasks join it.
+    /// A worker that continues keeps its channel of records, also if more tasks join it.
     fn warn_of_channel(&self, worker: &str, wanted: usize) {
         if let Some(room) = self.rooms.get(worker).filter(|room| **room < wanted) {
             warn!(

@@ -71,9 +71,9 @@ impl CoolCpus {
                 pinned.extend(pinned_to(running, &allowed.granted));
             }
         }
-        let places = Places::of(allowed, &sorted(pinned));
+        let places = self.allowed.places(allowed, &sorted(pinned));
         let kept = self.allowed.keep(&places, &known);
-        // Nobody outside has moved those.
+        // No one outside has moved those.
         let is_cool = |running: &&mut Running| known.get(&running.worker.id().number()) == Some(&Role::Cool);
         for running in set.all_mut().filter(is_cool) {
             if thread::affinity_of(running.worker.id()).is_ok_and(|own| own == places.cool) {
@@ -116,12 +116,12 @@ impl CoolCpus {
     }
 }
 
-/// The run is over. Threads that are not hertzd's may go on: they get their CPUs back.
+/// The run is over. Threads that are not hertzd's may continue: they get their CPUs back.
 impl Drop for CoolCpus {
     fn drop(&mut self) {
         let was_placed = self.allowed.placed().is_some();
         if let (true, Ok(allowed)) = (was_placed, self.allowed.now()) {
-            let _ = self.allowed.keep(&Places::of(&allowed, &[]), &BTreeMap::new());
+            let _ = self.allowed.keep(&self.allowed.places(&allowed, &[]), &BTreeMap::new());
         }
     }
 }

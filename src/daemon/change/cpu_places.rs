@@ -1,7 +1,7 @@
 //! The CPUs that this process may use, and which of them are for whom. Every thread is moved to its own. Blocks for nothing.
 
 use crate::config::WorkerConfig;
-use crate::sys::thread::{self, ThreadId};
+use crate::sys::thread::{self, Reservation, ThreadId};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -21,6 +21,7 @@ pub(crate) struct AllowedCpus {
     pub(crate) own: Vec<usize>,           // when the run began
     chosen: OnceLock<Option<Vec<usize>>>, // by who started it, with `taskset`, CPUAffinity= or isolcpus=
     placed: Mutex<Option<Vec<usize>>>,    // where cool threads were put last; None: nowhere
+    reservation: Reservation,
 }
 
 /// The CPUs that this process may use now.
@@ -31,13 +32,10 @@ pub(crate) struct Allowed {
 }
 
 impl AllowedCpus {
-    /// Those of the calling thread. Asks the kernel for nothing that a sandbox may forbid: without a pinned worker nothing is moved.
+    /// Those of the calling thread, before another daemon of this process has moved it. Asks the kernel for nothing that a sandbox may forbid: without a pinned worker nothing is moved.
     pub(crate) fn of_this_process() -> Arc<Self> {
-        Arc::new(Self {
-            own: thread::affinity().unwrap_or_default(),
-            chosen: OnceLock::new(),
-            placed: Mutex::new(None),
-        })
+        let (reservation, own) = Reservation::begin();
+        Arc::new(Self { own, chosen: OnceLock::new(), placed: Mutex::new(None), reservation })
     }
 
     /// Those of this moment.
@@ -61,11 +59,16 @@ impl AllowedCpus {
         }
         let Ok(allowed) = self.now() else { return Vec::new() };
         if is_first {
-            let places = Places::of(&allowed, &both(&asked, &allowed.granted));
+            let places = self.places(&allowed, &both(&asked, &allowed.granted));
             // What is refused is said when main has looked.
             let _ = self.keep(&places, &BTreeMap::new());
         }
         allowed.usable
+    }
+
+    /// With workers pinned to these CPUs, beside other daemons of this process.
+    pub(crate) fn places(&self, allowed: &Allowed, pinned: &[usize]) -> Places {
+        Places::of(allowed, pinned, &self.reservation.of_others())
     }
 
     /// Moves all threads to their places, and remembers these.
@@ -73,6 +76,7 @@ impl AllowedCpus {
     /// # Errors
     /// As [`Places::keep`].
     pub(crate) fn keep(&self, places: &Places, known: &BTreeMap<i32, Role>) -> io::Result<()> {
+        self.reservation.set(&places.reserved);
         let before = self.placed().replace(places.cool.clone());
         places.keep(before.as_deref().unwrap_or(&places.usable), known)
     }
@@ -93,10 +97,11 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// With workers pinned to these CPUs.
-    pub(crate) fn of(Allowed { usable, .. }: &Allowed, pinned: &[usize]) -> Self {
+    /// With workers pinned to these CPUs, and those of other daemons to `others`.
+    fn of(Allowed { usable, .. }: &Allowed, pinned: &[usize], others: &[usize]) -> Self {
         let (usable, pinned) = (usable.clone(), pinned.to_vec());
-        let cool: Vec<usize> = usable.iter().copied().filter(|cpu| !pinned.contains(cpu)).collect();
+        let is_free = |cpu: &usize| !pinned.contains(cpu) && !others.contains(cpu);
+        let cool: Vec<usize> = usable.iter().copied().filter(is_free).collect();
         match cool.is_empty() {
             true => Self { cool: usable.clone(), reserved: Vec::new(), usable, pinned },
             false => Self { cool, reserved: pinned.clone(), usable, pinned },
@@ -109,8 +114,7 @@ impl Places {
     /// # Errors
     /// The kernel's reason why it has refused that for one of them, the last one.
     fn keep(&self, before: &[usize], known: &BTreeMap<i32, Role>) -> io::Result<()> {
-        thread::reserve(&self.reserved);
-        let mut result = Ok(());
+        let (reserved, mut result) = (thread::reserved(), Ok(()));
         for _ in 0..PASSES {
             let (threads, mut moved) = (thread::all(), false);
             if threads.is_empty() {
@@ -119,7 +123,7 @@ impl Places {
             for thread in threads {
                 let kept = match known.get(&thread.number()).copied().unwrap_or_else(|| Role::of(thread)) {
                     Role::Worker => Ok(false),
-                    Role::Cool => thread::keep_off(&self.reserved, thread, &self.cool, before),
+                    Role::Cool => thread::keep_off(&reserved, thread, &self.cool, before),
                     // It was started by a cool thread.
                     Role::Guard => thread::keep_off(&[], thread, &self.usable, &self.cool),
                 };
@@ -176,7 +180,7 @@ mod tests {
 
     fn places(usable: &[usize], pinned: &[usize]) -> (Vec<usize>, Vec<usize>) {
         let Places { cool, reserved, .. } =
-            Places::of(&Allowed { granted: usable.to_vec(), usable: usable.to_vec() }, pinned);
+            Places::of(&Allowed { granted: usable.to_vec(), usable: usable.to_vec() }, pinned, &[]);
         (cool, reserved)
     }
 
@@ -192,10 +196,23 @@ mod tests {
     }
 
     #[test]
+    fn cool_threads_keep_off_the_workers_of_other_daemons_too() {
+        let allowed = Allowed { granted: vec![0, 1, 2], usable: vec![0, 1, 2] };
+        let places = |pinned: &[usize], others: &[usize]| {
+            let Places { cool, reserved, .. } = Places::of(&allowed, pinned, others);
+            (cool, reserved)
+        };
+        assert_eq!(places(&[2], &[1]), (vec![0], vec![2]));
+        assert_eq!(places(&[], &[1]), (vec![0, 2], vec![]), "this one has ended");
+        assert_eq!(places(&[0, 2], &[1]), (vec![0, 1, 2], vec![]), "none is left: the first daemon keeps its own");
+    }
+
+    #[test]
     fn cpus_that_a_user_has_chosen_bind_until_the_cpuset_leaves_none() {
         let granted = thread::grantable().unwrap();
         let allowed = |own: Vec<usize>| {
-            AllowedCpus { own, chosen: OnceLock::new(), placed: Mutex::default() }.now().unwrap().usable
+            let reservation = Reservation::begin().0;
+            AllowedCpus { own, chosen: OnceLock::new(), placed: Mutex::default(), reservation }.now().unwrap().usable
         };
         assert_eq!(allowed(granted.clone()), granted);
         assert_eq!(allowed(granted[..1].to_vec()), granted[..1]);

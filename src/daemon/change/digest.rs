@@ -1,4 +1,4 @@
-//! What tells the sections of two configurations apart, without showing them: everyone may read the status socket, but not every
+//! What distinguishes the sections of two configurations, without showing them: everyone may read the status socket, but not every
 //! configuration. Small, because it is kept for every task.
 //!
 //! Pure. In JSON a digest is a text of 16 digits, and the digests of a section's keys are an object.

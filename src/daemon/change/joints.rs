@@ -1,4 +1,4 @@
-//! From the inputs of tasks to the links between those that run: at the start, and anew at a reload for the tasks that go on while
+//! From the inputs of tasks to the links between those that run: at the start, and again at a reload for the tasks that continue while
 //! others, which they take from or give to, do not. No clock is read; nothing blocks.
 
 use super::diff::{Change, Diff};
@@ -32,7 +32,7 @@ impl Joint {
     }
 }
 
-/// The joints of the tasks of `config`: of those that were `built`, by their index, and of those that go on.
+/// The joints of the tasks of `config`: of those that were `built`, by their index, and of those that continue.
 pub(crate) fn joints(config: &Config, mut built: BTreeMap<usize, Joint>, running: &Joints) -> Joints {
     let of = |(index, task): (usize, &TaskConfig)| {
         let joint = built.remove(&index).or_else(|| running.get(task.name.as_str()).cloned())?;
@@ -41,7 +41,7 @@ pub(crate) fn joints(config: &Config, mut built: BTreeMap<usize, Joint>, running
     config.tasks.iter().enumerate().filter_map(of).collect()
 }
 
-/// Has the cycles go on of those tasks that begin where the task before them runs with the same section: `is_same`. To be called before the [`flows`].
+/// Has the cycles continue of those tasks that begin where the task before them runs with the same section: `is_same`. To be called before the [`flows`].
 pub(super) fn go_on(joints: &Joints, running: &Joints, is_same: impl Fn(&str) -> bool) {
     for (name, joint) in joints {
         let Some(before) = running.get(name).filter(|_| is_same(name)) else { continue };
@@ -54,7 +54,7 @@ pub(super) fn go_on(joints: &Joints, running: &Joints, is_same: impl Fn(&str) ->
     }
 }
 
-/// The links of the tasks of `config`, by their index: of all that begin, and of those that go on where a task does not to which they
+/// The links of the tasks of `config`, by their index: of all that begin, and of those that continue where a task does not to which they
 /// are linked, directly or by way of others, or was before.
 ///
 /// # Errors
@@ -134,7 +134,7 @@ pub(crate) fn misfits<'a>(config: &Config, columns: impl Fn(&str) -> Option<&'a 
     config.tasks.iter().filter_map(of_task).reduce(Problems::and)
 }
 
-/// The tasks that begin, and those that are linked to a task which does not go on.
+/// The tasks that begin, and those that are linked to a task which does not continue.
 fn touched(joints: &Joints, running: &Joints, diff: &Diff) -> BTreeSet<Arc<str>> {
     let mut linked: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, joint) in joints.iter().chain(running) {

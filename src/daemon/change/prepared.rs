@@ -26,7 +26,7 @@ const HOLDS_UP_FOR: Duration = Duration::from_millis(100);
 pub(crate) struct WantedWorker {
     pub(crate) config: WorkerConfig,
     pub(crate) tasks: Vec<WantedTask>,
-    /// Its thread, and what it sends; `None`: the worker of this name goes on.
+    /// Its thread, and what it sends; `None`: the worker of this name continues.
     pub(super) fresh: Option<(WaitingWorker, Feed)>,
 }
 

@@ -50,9 +50,9 @@ pub(crate) struct WantedTask {
     /// Its index in the configuration.
     pub(crate) index: usize,
     pub(crate) terms: TaskTerms,
-    /// `None`: the task of this name goes on.
+    /// `None`: the task of this name continues.
     pub(crate) slot: Option<Slot>,
-    /// What one that goes on takes and gives from now on, if that is not what it was.
+    /// What one that continues takes and gives from now on, if that is not what it was.
     pub(crate) flow: Option<Box<Flow>>,
 }
 
@@ -144,7 +144,7 @@ impl Running {
         self.worker.start(TaskSet::starting(schedule, std::mem::take(&mut self.slots)), epoch);
     }
 
-    /// Hands it the tasks it is to have from now on, where they differ from those it has. Those that go on keep everything;
+    /// Hands it the tasks it is to have from now on, where they differ from those it has. Those that continue keep everything;
     /// the others begin at their next release on the grid.
     pub(crate) fn exchange(&mut self, config: WorkerConfig, wanted: Vec<WantedTask>) {
         self.config = config;

@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 use tracing::{info, warn};
 
 /// Losses are logged at most this often.
-const TELL_EVERY: Span = Span::from_seconds(60);
+const LOG_EVERY: Span = Span::from_seconds(60);
 
 /// The thread opens files, and formats a line of the log: its stack is part of the locked memory.
 const STACK: usize = 256 << 10;
@@ -54,7 +54,7 @@ impl FlightThread {
         let (feed, receiver, back) = flight_feed::feed(*size, state.clone());
         let (path, directory, shared) = (directory.path().join(FLIGHT), directory.clone(), state.clone());
         let recorder =
-            Recorder { directory, path: path.clone(), state: shared, back, file: None, told: None, known: 0 };
+            Recorder { directory, path: path.clone(), state: shared, back, file: None, logged: None, known: 0 };
         let thread = helper::spawn_with_stack("hertzd-flight", STACK, move || recorder.run(&receiver))?;
         Ok((Self(Some(Runs { path, state, thread })), feed))
     }
@@ -87,8 +87,8 @@ struct Recorder {
     state: Arc<FlightState>,
     back: Sender<Vec<Packed>>,
     file: Option<FlightFile>,
-    told: Option<Instant>, // that records were lost, for the last time
-    known: u64,            // lost records that were logged
+    logged: Option<Instant>, // that records were lost, for the last time
+    known: u64,              // lost records that were logged
 }
 
 impl Recorder {
@@ -100,7 +100,7 @@ impl Recorder {
                 Handed::Batch(batch) => self.write(batch),
             };
             let trouble = done.err().map(|reason| format!("{}: {reason}", self.path.display()));
-            self.tell(trouble.as_deref());
+            self.log_losses(trouble.as_deref());
             *self.state.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
         }
     }
@@ -135,14 +135,14 @@ impl Recorder {
         written
     }
 
-    fn tell(&mut self, trouble: Option<&str>) {
+    fn log_losses(&mut self, trouble: Option<&str>) {
         let lost = self.state.lost.load(Ordering::Relaxed);
         let now = KernelClock::monotonic().now();
-        let news = lost > self.known || trouble.is_some() && self.told.is_none();
-        if !news || self.told.is_some_and(|told| now - told < TELL_EVERY) {
+        let news = lost > self.known || trouble.is_some() && self.logged.is_none();
+        if !news || self.logged.is_some_and(|logged| now - logged < LOG_EVERY) {
             return;
         }
-        self.told = Some(now);
+        self.logged = Some(now);
         let more = lost - std::mem::replace(&mut self.known, lost);
         let why = trouble.unwrap_or("the disk was too slow for them");
         warn!(

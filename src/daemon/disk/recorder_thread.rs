@@ -107,7 +107,7 @@ pub(crate) struct RecorderThread {
     commands: Sender<Command>,
     outputs: Arc<Mutex<Outputs>>,
     offered: BTreeMap<u32, Offered>,
-    ran: BTreeMap<u32, u64>, // ticks of tasks, where not all of them will be handed on
+    ran: BTreeMap<u32, u64>, // ticks of tasks, where not all of them will be passed on
     progress: Arc<Progress>,
     seen: (u64, Instant), // its steps, and since when they are the same
     long_wait: LongWait,
@@ -138,7 +138,7 @@ impl RecorderThread {
         ids.iter().for_each(|id| drop(self.offered.remove(id)));
     }
 
-    /// The run is over: at the end, what the metrics thread has not handed on of the ticks that this task ran counts as lost.
+    /// The run is over: at the end, what the metrics thread has not passed on of the ticks that this task ran counts as lost.
     /// It may have died, or the records may have been dropped.
     pub(crate) fn expect_ticks_of(&mut self, id: u32, ran: u64) {
         self.ran.insert(id, ran);

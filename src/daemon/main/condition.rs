@@ -7,7 +7,7 @@ use crate::daemon::change::running::Running;
 use crate::daemon::change::running_set::RunningSet;
 use crate::daemon::watch::stall::{Stall, StallLooks};
 use crate::metrics::{Ailment, RecentMiss, TaskHealth};
-use crate::snapshot::{MissSummary, Summary, TaskState, TaskSummary};
+use crate::snapshot::{MissSummary, Share, Summary, TaskState, TaskSummary};
 use crate::time::{Instant, Span};
 use crate::worker::Activity;
 
@@ -91,8 +91,7 @@ pub(crate) fn starting(set: &RunningSet, busy: Option<Busy>, now: Instant) -> Op
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Glance {
     tasks: usize,
-    missed: u64,
-    due: u64,
+    releases: Share,
     span: i64, // the longest of the windows, in nanoseconds
 }
 
@@ -100,8 +99,8 @@ impl Glance {
     pub(crate) fn add(&mut self, task: &TaskSummary) {
         self.tasks += 1;
         if let Some(window) = task.last_10s {
-            self.missed += window.missed;
-            self.due += window.due;
+            self.releases.missed += window.missed;
+            self.releases.due += window.due;
             self.span = self.span.max(window.span_ns);
         }
     }
@@ -115,7 +114,7 @@ pub(crate) fn sentence(summary: &Summary, glance: Glance, starting: Option<Strin
         (None, Some(waits)) => return format!("starting: {waits}"),
         (None, None) => {}
     }
-    let Glance { tasks, missed, due, span } = glance;
+    let Glance { tasks, releases: Share { due, missed }, span } = glance;
     if tasks == 0 {
         return "well: no task has begun".into();
     }

@@ -92,7 +92,7 @@ pub(crate) fn finish(
         faults.push(format!("{why}: no histograms, 0 records, and no more ticks in recordings"));
         what_is_shown(&set)
     });
-    // By now the metrics thread has handed on every tick whose record it has got. The others were dropped for want of room.
+    // By now the metrics thread has passed on every tick whose record it has got. The others were dropped for want of room.
     set.all().flat_map(|running| &running.tasks).for_each(|task| recorder.expect_ticks_of(task.id, task.ran()));
     let (outputs, recorder) =
         recorder.close(DISK_PATIENCE, || notify::extend_timeout("writing the recordings", STOP_TAKES));

@@ -39,7 +39,7 @@ use tracing::error;
 /// How often main looks whether all is well, and shows progress, without a watchdog that wants to be fed more often.
 const LOOK_EVERY: Span = Span::from_millis(250);
 
-/// How often main asks for a view of the metrics that nobody has asked for; not at all with more tasks than this while only the
+/// How often main asks for a view of the metrics that no one has asked for; not at all with more tasks than this while only the
 /// status socket could want it, for each query of which one is made anyway: those of ten thousand tasks take milliseconds and
 /// megabytes.
 const VIEW_EVERY: Span = Span::from_seconds(1);

@@ -135,7 +135,7 @@ fn waiting(listener: &UnixListener) -> Vec<UnixStream> {
     streams
 }
 
-/// What tells this socket from another one at the same path.
+/// What distinguishes this socket from another one at the same path.
 fn device_and_inode(entry: &Entry) -> io::Result<(u64, u64)> {
     entry.metadata().map(|found| (found.dev(), found.ino()))
 }
@@ -211,7 +211,7 @@ mod tests {
         }
     }
 
-    /// A user who has all of its places, and connects without a pause, keeps nobody from an answer for ever.
+    /// A user who has all of its places, and connects without a pause, keeps no one from an answer for ever.
     #[test]
     fn a_flood_without_places_does_not_keep_those_who_have_one_waiting() {
         let stream = || UnixStream::pair().unwrap().0;

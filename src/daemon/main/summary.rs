@@ -125,7 +125,7 @@ pub(crate) fn task_summary(
     let mut causes = snapshot.causes.clone();
     // The counts know of every release; the causes miss those of which there is no record, or none yet.
     let unexplained = counts.missed.saturating_sub(causes.values().sum());
-    // Nothing but the clock tells of what a disabled task misses while it runs.
+    // Nothing but the clock shows what a disabled task misses while it runs.
     let open = if disabled { progress.open() } else { 0 };
     let open = open.saturating_sub(causes.get(Cause::Disabled.word()).copied().unwrap_or(0));
     let while_disabled = unexplained.min(open);

@@ -29,7 +29,7 @@ struct Said {
 
 impl AlarmLog {
     /// Says what has changed since this was last called, and calls `goes_on` after each change.
-    pub(crate) fn tell(&mut self, now: Instant, goes_on: impl Fn()) {
+    pub(crate) fn report(&mut self, now: Instant, goes_on: impl Fn()) {
         let Self { all, said } = self;
         all.take_changes(now, |alarm, change, lost| {
             let task = alarm.task.clone();

@@ -37,36 +37,36 @@ impl Watched {
     }
 }
 
-/// Those of the tasks that run, and of those that have ended and whose last changes are still to be told.
+/// Those of the tasks that run, and of those that have ended and whose last changes are still to be logged.
 #[derive(Debug, Default)]
 pub(crate) struct Alarms(Vec<Watched>);
 
 impl Alarms {
-    /// That of a task that begins; one that goes on from another may have the same.
+    /// That of a task that begins; one that continues from another may have the same.
     pub(crate) fn add(&mut self, alarm: Arc<Alarm>) {
         if !self.0.iter().any(|watched| Arc::ptr_eq(&watched.alarm, &alarm)) {
             self.0.push(Watched { alarm, since: None });
         }
     }
 
-    /// Hands `told` each change of each alarm since this was last called, and how many were lost for want of room; without a change only where
+    /// Calls `changed` with each change of each alarm since this was last called, and how many were lost for want of room; without a change only where
     /// some were. Alarms that a reload has ended end here: those of a run that ends are not looked at any more. Waits for no tick.
-    pub(crate) fn take_changes(&mut self, now: Instant, mut told: impl FnMut(&Alarm, Option<AlarmChange>, u64)) {
+    pub(crate) fn take_changes(&mut self, now: Instant, mut changed: impl FnMut(&Alarm, Option<AlarmChange>, u64)) {
         self.0.retain_mut(|watched| {
             let alarm = &watched.alarm;
             let is_over = alarm.is_over();
             let (changes, lost) = alarm.take();
             if lost > 0 {
-                told(alarm, None, lost);
+                changed(alarm, None, lost);
             }
             for change in changes {
                 if change.is == Level::Normal {
                     watched.since = None;
                 }
-                told(alarm, Some(change), 0);
+                changed(alarm, Some(change), 0);
             }
             if is_over && let Some(end) = alarm.end() {
-                told(alarm, Some(end), 0);
+                changed(alarm, Some(end), 0);
             }
             watched.look(now);
             !is_over

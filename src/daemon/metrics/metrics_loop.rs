@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The longest pause between two polls, and the shortest.
 const RESTS: [Span; 2] = [Span::from_millis(20), Span::from_millis(1)];
 
-/// While something is missed, the pause is this at most, for a while: causes are told by what happened between two polls.
+/// While something is missed, the pause is this at most, for a while: causes are reported by what happened between two polls.
 const REST_IN_TROUBLE: Span = Span::from_millis(10);
 const TROUBLE_LASTS: Span = Span::from_seconds(1);
 
@@ -218,7 +218,7 @@ impl MetricsLoop {
             Command::RemoveTasks(ids) => {
                 let ids: BTreeSet<_> = ids.into_iter().collect();
                 for id in &ids {
-                    self.metrics.tell_last(*id, now, |event| self.output.event(event));
+                    self.metrics.report_last(*id, now, |event| self.output.event(event));
                     self.recorder.remove(*id, self.metrics.final_ticks(*id));
                     self.metrics.remove_task(*id);
                     self.flight.end_task(*id, now);
@@ -252,7 +252,7 @@ impl MetricsLoop {
             }
             Command::Finish => {
                 self.alarms.finish(now);
-                self.metrics.tell(now, true, |event| self.output.event(event));
+                self.metrics.report(now, true, |event| self.output.event(event));
                 self.offer_unreported();
                 self.flight.finish(now, self.traffic().1);
                 return false;
@@ -292,8 +292,8 @@ impl MetricsLoop {
         }
         self.offer_unreported();
         self.flight.hand_over(now, self.traffic().1);
-        self.alarms.tell(now, || goes_on(&self.progress));
-        self.metrics.tell(now, false, |event| self.output.event(event));
+        self.alarms.report(now, || goes_on(&self.progress));
+        self.metrics.report(now, false, |event| self.output.event(event));
     }
 
     fn sample(&mut self) {

@@ -95,7 +95,7 @@ impl MetricsThread {
         answer
     }
 
-    /// As [`look`](Self::look), for the last time. Waits for as long as the thread goes on: on a slow machine it may have records of
+    /// As [`look`](Self::look), for the last time. Waits for as long as the thread continues: on a slow machine it may have records of
     /// many seconds before it. Calls `waits` meanwhile.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The metrics thread: it takes what the workers send, counts and judges it, tells the log, and feeds the recorder and the flight recorder.
+//! The metrics thread: it takes what the workers send, counts and judges it, writes the log, and feeds the recorder and the flight recorder.
 //!
 //! | file | what it does |
 //! | --- | --- |

@@ -1,11 +1,11 @@
-//! How often the panics of a task that goes on are reported. Time is an argument; nothing blocks.
+//! How often the panics of a task that continues are reported. Time is an argument; nothing blocks.
 
 use crate::time::{Instant, Span};
 
-/// Panics of a task that goes on are reported at most this often.
+/// Panics of a task that continues are reported at most this often.
 const REPORT_EVERY: Span = Span::from_seconds(1);
 
-/// Limits the reports on a task that panics and goes on.
+/// Limits the reports on a task that panics and continues.
 #[derive(Debug, Default)]
 pub(crate) struct PanicLimit {
     reported: Option<Instant>,

@@ -44,7 +44,7 @@ impl TickFeed {
         let _ = self.sender.send(Fed::Last(id));
     }
 
-    /// This task has ended after so many ticks, if that is known, and its last tick was offered. The recorder learns of it after all
+    /// This task has ended after that many ticks, if that is known, and its last tick was offered. The recorder learns of it after all
     /// of its ticks.
     pub(crate) fn remove(&mut self, id: u32, ran: Option<u64>) {
         let offered = self.recorded.remove(&id).map(|traffic| traffic.sent() + traffic.dropped());

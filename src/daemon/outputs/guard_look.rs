@@ -26,15 +26,15 @@ pub(crate) enum Said {
 #[derive(Debug, Default)]
 pub(crate) struct Look {
     beats: Option<u64>,                 // as in `act`
-    still: Span,                        // it has not ticked for so long
+    still: Span,                        // it has not ticked for that long
     pub(super) still_before: Span,      // the same, when the latest write began
     since: Option<Span>,                // the latest write, if there was one since it ticked
-    pub(crate) under_way: Option<Span>, // a write, for so long
+    pub(crate) under_way: Option<Span>, // a write, for that long
     wanted: bool,                       // a write, for another reason than that the task stands still
     pub(crate) expected: bool,          // the latest write was: it was wanted, or the output was safe already
     failed: bool,                       // that write; or a write of the task's own may have come after it
     said: bool,                         // that it failed
-    tried: Span,                        // for so long it has failed
+    tried: Span,                        // for that long it has failed
     written: u32,                       // how often since it ticked
 }
 

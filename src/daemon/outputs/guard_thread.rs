@@ -274,7 +274,7 @@ fn key(guard: &Arc<Guard>) -> usize {
     Arc::as_ptr(guard).addr()
 }
 
-/// Says what was written, or not. `still`: its task has not ticked for so long, and that is why; zero: it is not.
+/// Says what was written, or not. `still`: its task has not ticked for that long, and that is why; zero: it is not.
 fn say(guard: &Guard, still: Span, result: Said) {
     let (message_id, task, still_ns) = (Message::OutputSafe.id(), guard.task(), still.nanos());
     let stands = if still > Span::ZERO { format!("has not ticked for {still}, and ") } else { String::new() };

@@ -65,7 +65,7 @@ pub(super) fn kept_aside(path: &Path) -> impl Iterator<Item = (PathBuf, String)>
     kept.map(|aside| (aside.clone(), format!("an earlier start has kept it as {}", aside.display())))
 }
 
-/// Gives a plan another name that nobody could carry out: it is not overwritten. Returns the name.
+/// Gives a plan another name that no one could carry out: it is not overwritten. Returns the name.
 pub(super) fn keep_aside(path: &Path, why: &str) -> Result<PathBuf, String> {
     let Some(aside) = names_aside(path).find(|aside| aside.symlink_metadata().is_err()) else {
         return Err(format!("{why}; and there are {KEPT} such plans beside it already: remove them"));

@@ -1,5 +1,5 @@
 //! The plan of safe values as this process keeps it: it is there before anything but a safe value is written. It is locked for as long as the
-//! process lives, so that nobody else carries it out meanwhile. Written by the builder; may block.
+//! process lives, so that no one else carries it out meanwhile. Written by the builder; may block.
 
 use super::left_outputs::LeftOutputs;
 use super::left_plans::LeftPlans;
@@ -25,7 +25,7 @@ pub(crate) struct PlanFile {
     written: Option<(SafePlan, File)>,
     folder: Option<File>, // locked, if it was made again: that of a process that lives
     missing_is_said: bool,
-    /// What processes before this one have left; `None`: nobody has looked.
+    /// What processes before this one have left; `None`: no one has looked.
     left: Option<LeftOutputs>,
     others: LeftPlans,
     turn: Vec<Arc<File>>, // locked until the start is over

@@ -85,7 +85,7 @@ pub(crate) struct FoundPlan {
 }
 
 impl FoundPlan {
-    /// Opens a plan that nobody but its owner and root can have put there.
+    /// Opens a plan that no one but its owner and root can have put there.
     ///
     /// # Errors
     /// Why it cannot be carried out by anyone.

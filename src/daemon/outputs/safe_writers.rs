@@ -52,7 +52,7 @@ impl SafeWriters {
         }));
     }
 
-    /// Waits for so long, or until a write has returned: those that have.
+    /// Waits for that long, or until a write has returned: those that have.
     pub(crate) fn wait(&self, most: Span) -> Vec<Wrote> {
         let first = self.returned.recv_timeout(Duration::from_nanos(most.nanos().unsigned_abs()));
         first.into_iter().chain(self.returned.try_iter()).collect()

@@ -4,7 +4,7 @@ use super::capacity::capacities;
 use super::look::look;
 use super::trial::try_start;
 use crate::config::{Config, Problems};
-use crate::doctor::{Demand, Facts, Look, Mend, Place, Refused, Told, Unit};
+use crate::doctor::{Demand, Facts, Look, Mend, Place, Refused, ServiceView, Unit};
 use crate::kinds::device::access::{Owner, group_lines, owner, rule};
 use crate::program;
 use crate::sys::clock::{Ahead, KernelClock, pause};
@@ -41,8 +41,13 @@ fn await_ends() {
 }
 
 /// Examines this machine for `config`. `again` is the same configuration once more, as each can be looked at once; `None`: it can
-/// be read only once. `is_of_service`: it is the one that the service reads. `told`: what a process of the service's user found of it.
-pub(crate) fn examined(config: &mut Config, again: Option<Config>, is_of_service: bool, told: Option<Told>) -> Facts {
+/// be read only once. `is_of_service`: it is the one that the service reads. `view`: what a process of the service's user found of it.
+pub(crate) fn examined(
+    config: &mut Config,
+    again: Option<Config>,
+    is_of_service: bool,
+    view: Option<ServiceView>,
+) -> Facts {
     let (machine, rights) = (Machine::read_under(Path::new("/")), Rights::read_under(Path::new("/")));
     let unit = unit(rights.service.as_deref());
     let demand = |capacity: crate::daemon::Capacity| {
@@ -57,7 +62,7 @@ pub(crate) fn examined(config: &mut Config, again: Option<Config>, is_of_service
         // It is this user who would start it.
         refuse_what_only_the_service_may(&mut look, |path| permits(path, rights.uid));
     }
-    let service = as_service(again, &rights, told);
+    let service = as_service(again, &rights, view);
     // Root does not start what is the service's, nor load its plugins.
     let is_only_for_service = is_of_service && !is_own && rights.uid == 0 && service.tasks.is_ok();
     let looks = if is_only_for_service { vec![service] } else { vec![look, service] };
@@ -126,8 +131,8 @@ fn refuse_what_only_the_service_may(look: &mut Look, permits: impl Fn(&Path) -> 
 }
 
 /// By the rights of the service's user, where root can have them. Recordings are left out: their folder is another one there. What a process of that
-/// user has `told` says more: it has that folder, and the plugins that root does not load.
-fn as_service(again: Option<Config>, rights: &Rights, told: Option<Told>) -> Look {
+/// user has a `view` of says more: it has that folder, and the plugins that root does not load.
+fn as_service(again: Option<Config>, rights: &Rights, view: Option<ServiceView>) -> Look {
     let who = format!("the service's user {}", service_user());
     let unseen = |why: &str| {
         let (refused, warnings, unknown) = (Vec::new(), Vec::new(), Vec::new());
@@ -148,7 +153,7 @@ fn as_service(again: Option<Config>, rights: &Rights, told: Option<Told>) -> Loo
         Ok(look) => look,
         Err(error) => return unseen(&format!("its rights could not be taken on: {error}")),
     };
-    if let Some(Told { tasks, refused, warnings, unknown }) = told {
+    if let Some(ServiceView { tasks, refused, warnings, unknown }) = view {
         // Only lines that root itself has found.
         let mend = |what: &String| look.refused.iter().find(|refused| refused.what == *what).map(|it| it.mend.clone());
         let refused = refused.into_iter().map(|what| Refused { mend: mend(&what).unwrap_or_default(), what }).collect();
@@ -161,18 +166,18 @@ fn as_service(again: Option<Config>, rights: &Rights, told: Option<Told>) -> Loo
 
 /// What this process finds of the configuration, for root; it has the rights of the service's user. `records`: it has the folder of the service's
 /// recordings too.
-pub(crate) fn told(config: Result<Config, Problems>, records: bool) -> Told {
+pub(crate) fn service_view(config: Result<Config, Problems>, records: bool) -> ServiceView {
     let mut config = match config {
         Ok(config) => config,
         Err(problems) => {
             let refused = problems.iter().map(|problem| problem.message.clone()).collect();
-            return Told { tasks: 0, refused, warnings: Vec::new(), unknown: Vec::new() };
+            return ServiceView { tasks: 0, refused, warnings: Vec::new(), unknown: Vec::new() };
         }
     };
     config.tasks.iter_mut().filter(|_| !records).for_each(|task| task.record = None);
     let Look { refused, warnings, unknown, .. } = look_as("", true, &mut config, |_| Vec::new());
     let refused = refused.into_iter().map(|refused| refused.what).collect();
-    Told { tasks: config.tasks.len(), refused, warnings, unknown }
+    ServiceView { tasks: config.tasks.len(), refused, warnings, unknown }
 }
 
 /// The file of a refusal that the calling thread may not open, as the kernel says. None that is behind a link which root does not follow: what is

@@ -1,4 +1,4 @@
-//! Where the records of a simulation end: each tick is counted, judged, and told. No clock is read.
+//! Where the records of a simulation end: each tick is counted, judged, and reported. No clock is read.
 
 use super::virtual_tasks::Shown;
 use crate::channels::{Counts, IdleWake, Sent, TickRecord, TickSink};
@@ -64,7 +64,7 @@ impl<'a> Ledger<'a> {
         Self { config, metrics, line, played: Played::of(config), broken: None }
     }
 
-    /// Whether the run is to go on.
+    /// Whether the run is to continue.
     pub(crate) fn tick(&mut self, worker: usize, record: &TickRecord, values: &[f64]) -> bool {
         self.played.sent += 1;
         let counts = &mut self.played.counts[record.task as usize];

@@ -9,7 +9,7 @@ pub(crate) use values::{RecordedValues, played_at};
 use crate::config::{Config, TaskConfig};
 use crate::recording::{Past, PastTask};
 use crate::sim::{Oversleeps, Runs};
-use crate::snapshot::{Counts, PastSummary};
+use crate::snapshot::Share;
 use crate::sys::limited;
 use crate::time::{Instant, Span};
 use json::{OnCpu, Written, from_json, together};
@@ -61,7 +61,7 @@ impl Models {
             let past = recording(path)?;
             if past.sleeps(|_| true).next().is_none() {
                 return Err(wrong(
-                    "it tells of no sleep: its ticks have no oversleep_ns; record again with this version",
+                    "it contains no sleeps: its ticks have no oversleep_ns; record again with this version",
                 ));
             }
             Oversleep::Recorded(past)
@@ -172,10 +172,9 @@ impl Models {
         Runs::Cycled(task.simulated_run.clone().unwrap_or_else(known))
     }
 
-    /// What the recording that is replayed tells of a task.
-    pub(super) fn as_recorded(&self, task: &str) -> Option<PastSummary> {
-        let Counts { due, missed, .. } = self.replay.as_ref()?.task(task)?.counts();
-        Some(PastSummary { due, missed })
+    /// What the recording that is replayed says about a task.
+    pub(super) fn as_recorded(&self, task: &str) -> Option<Share> {
+        Some(self.replay.as_ref()?.task(task)?.counts().share())
     }
 
     /// What is played and what is not, a sentence each.
@@ -205,7 +204,7 @@ impl Models {
         if let Some(past) = &self.replay {
             let sleeps = past.sleeps(|_| true).count();
             notes.push(match sleeps {
-                0 => "the recording tells of no sleep, so every sleep ends on time".into(),
+                0 => "the recording contains no sleeps, so every sleep ends on time".into(),
                 _ => format!("{sleeps} recorded sleeps set how late sleeps end; what held the worker up outside of sleeps and ticks is not replayed"),
             });
         }

@@ -176,7 +176,7 @@ impl Simulation<'_> {
         let window = Window { first_tick: options.first_tick, length: Some(options.length) };
         let terms: Vec<_> = self.tasks(index).map(|task| TaskTerms::of(&config.tasks[task])).collect();
         let schedule = plan::schedule(terms.iter(), Epoch::At(Instant::ZERO), window);
-        // An epoch is where a run begins; with a first tick the wait from there until its release is passed over.
+        // An epoch is where a run begins; with a first tick the wait from there until its release is skipped.
         let began = match options.first_tick {
             0 => Instant::ZERO,
             _ => schedule.next_release().unwrap_or(Instant::ZERO),

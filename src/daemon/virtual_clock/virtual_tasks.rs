@@ -174,7 +174,7 @@ impl fmt::Display for Missing {
         let Self { task, value, instead } = self;
         let seen = match instead {
             Some(number) => format!("where its value of the tick before is taken, that is {number} all the time"),
-            None => "whatever takes it sees no value".to_owned(),
+            None => "tasks that read it get no value".to_owned(),
         };
         write!(
             f,
@@ -365,7 +365,7 @@ impl Task for VirtualTask {
             shown.extend_from_slice(values);
         };
         show(&self.shown, values); // none yet, and none if it panics
-        let mut made = self.make(tick, values); // of a plant: it goes on, whoever looks
+        let mut made = self.make(tick, values); // of a plant: it continues, whoever looks
         if self.fails.is_some_and(|fails| fails.contains(tick.release - Instant::ZERO)) {
             values.fill(f64::NAN);
             made = Err(DOES_NOT_ANSWER);

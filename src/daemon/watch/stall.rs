@@ -208,7 +208,7 @@ impl Streak {
         }
     }
 
-    /// The processor time used without a sleep, and whether it goes on; it may have ended since the latest look.
+    /// The processor time used without a sleep, and whether it continues; it may have ended since the latest look.
     pub(crate) fn used(&self, Usage { cpu, sleeps }: Usage) -> (bool, Span) {
         (self.sleeps == sleeps, cpu - self.since)
     }

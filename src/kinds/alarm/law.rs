@@ -33,8 +33,8 @@ pub(super) struct Law {
     settings: Settings,
     level: Level,
     worst: Level,                 // out of its range since the latest reset
-    coming: Option<(Level, f64)>, // the level that the value has had for so many seconds
-    missing: Option<f64>,         // there has been no good value for so many seconds
+    coming: Option<(Level, f64)>, // the level that the value has had for that many seconds
+    missing: Option<f64>,         // there has been no good value for that many seconds
     reset: bool,                  // when that was last known
 }
 
@@ -44,7 +44,7 @@ impl Law {
         Self { settings, level, worst, coming: None, missing: None, reset: true }
     }
 
-    /// Goes on from the level that the same alarm had, and the worst since its latest reset. Delays begin anew.
+    /// Goes on from the level that the same alarm had, and the worst since its latest reset. Delays begin again.
     pub(super) fn go_on_from(&mut self, level: Level, worst: Level) {
         (self.level, self.worst) = (level, worst);
     }

@@ -2,7 +2,7 @@
 //!
 //! Its [`law`] is pure. A tick makes no system call and allocates nothing: a change of the level goes into a ring, which the metrics
 //! thread looks at in each of its rounds, and what holds now lies in atomics. No clock is read. A task that a reload starts in place of another
-//! goes on with its alarm, if that is of the same value and has the same limits.
+//! continues with its alarm, if that is of the same value and has the same limits.
 
 mod keys;
 mod law;
@@ -102,7 +102,7 @@ impl Task for Watch {
         let (level, worst, is_latched) = (law.level(), law.worst(), law.is_latched());
         self.alarm.show(Shown { level, worst, severity, is_latched, value });
         if let Some(Change { was, is }) = change {
-            self.alarm.tell(AlarmChange { n: Some(tick.n), severity, was, is, value });
+            self.alarm.report(AlarmChange { n: Some(tick.n), severity, was, is, value });
         }
         values.copy_from_slice(&[f64::from(u8::from(level != Level::Normal)), level.number()]);
         Ok(())

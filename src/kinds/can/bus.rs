@@ -61,7 +61,7 @@ impl Bus {
         Ok(Self::new(socket, if receives { 0 } else { ids.len() }))
     }
 
-    /// One to which so many frames are sent.
+    /// One to which that many frames are sent.
     pub(super) fn new(socket: Socket, sent: usize) -> Self {
         // Where the kernel does not say, it is asked at each tick, which then fails.
         let fills = socket.fewest_that_fill().unwrap_or(0);

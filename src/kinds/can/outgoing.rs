@@ -149,7 +149,7 @@ impl Outgoing {
         .taking_over(follows)
     }
 
-    /// At the first tick: the safe values were sent, or the task still has to; or it goes on from another one.
+    /// At the first tick: the safe values were sent, or the task still has to; or it continues from another one.
     fn take_up_start(&mut self) {
         if self.follows && self.is_same {
             for (place, Running { settings, law, .. }) in self.signals.iter_mut().enumerate() {
@@ -312,7 +312,7 @@ impl Outgoing {
         &mut self.signals[place].settings
     }
 
-    /// Sends the safe values. If that fails, or no word comes for as long as there is patience, another thread goes on with it.
+    /// Sends the safe values. If that fails, or no word comes for as long as there is patience, another thread continues with it.
     pub(super) fn end(&mut self, patience: &mut Span) {
         self.finished = self.finished || self.guard.end_within(patience);
     }

@@ -122,7 +122,7 @@ fn one(section: &mut Section<'_>, inputs: &[&str], taken: &mut [bool]) -> Option
     match parse(&text, inputs, taken) {
         Ok(steps) => Some(Computed { column: Column { name: name?, unit: unit? }, steps }),
         Err(wrong) => {
-            section.problem(&EXPRESSION, wrong.told(&text));
+            section.problem(&EXPRESSION, wrong.message(&text));
             None
         }
     }

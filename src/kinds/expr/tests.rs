@@ -4,11 +4,13 @@ use super::program::Program;
 const NAMES: [&str; 3] = ["a", "b", "speed"];
 
 fn program(text: &str) -> Program {
-    Program::new(&parse(text, &NAMES, &mut [false; 3]).unwrap_or_else(|wrong| panic!("{text}: {}", wrong.told(text))))
+    Program::new(
+        &parse(text, &NAMES, &mut [false; 3]).unwrap_or_else(|wrong| panic!("{text}: {}", wrong.message(text))),
+    )
 }
 
 fn wrong(text: &str) -> String {
-    parse(text, &NAMES, &mut [false; 3]).map(|_| String::new()).unwrap_or_else(|wrong| wrong.told(text))
+    parse(text, &NAMES, &mut [false; 3]).map(|_| String::new()).unwrap_or_else(|wrong| wrong.message(text))
 }
 
 fn at(text: &str, inputs: [f64; 3]) -> f64 {
@@ -97,7 +99,7 @@ fn each_hysteresis_has_its_own_state() {
         let found = program.run(&[a, 4.0, 7.0]);
         assert_eq!(found.to_bits(), wanted.to_bits(), "{a}: {found}");
     }
-    // A branch that is not taken goes on as well.
+    // A branch that is not taken continues as well.
     let mut program = self::program("if(b, hysteresis(a, 1, 2), -1)");
     let course = [[3.0, 0.0], [1.5, 1.0], [0.0, 0.0], [1.5, 1.0]];
     assert_eq!(course.map(|[a, b]| program.run(&[a, b, 0.0])), [-1.0, 1.0, -1.0, 0.0]);
@@ -381,7 +383,7 @@ fn programs_compute_what_trees_do() {
         let steps = match parse(&text, &NAMES, &mut [false; 3]) {
             Ok(steps) => steps,
             Err(wrong) => {
-                assert!(tree.is_refused(), "{text}: {}", wrong.told(&text));
+                assert!(tree.is_refused(), "{text}: {}", wrong.message(&text));
                 refused += 1;
                 continue;
             }

@@ -23,7 +23,7 @@ impl Wrong {
     }
 
     /// The place in the text, and what is wrong there.
-    pub(super) fn told(&self, text: &str) -> String {
+    pub(super) fn message(&self, text: &str) -> String {
         let Self { at, message } = self;
         match text.get(*at..).filter(|rest| !rest.is_empty()) {
             Some(rest) => {

@@ -2,7 +2,7 @@
 //!
 //! Between two ticks a value is held: each tick that was skipped, or had no value, counts as one with the value of the tick before.
 //! Nothing that is not finite enters the state. A filter begins in the steady state of its first value: as if it had always been that. One that
-//! goes on from another begins in the state in which it puts out what that one did.
+//! continues from another begins in the state in which it puts out what that one did.
 
 mod integral;
 mod median;
@@ -50,7 +50,7 @@ pub(super) enum Shape {
 pub(super) struct Law {
     shape: Shape,
     held: Option<f64>, // the latest input; `None`: it begins at the next one
-    from: Option<f64>, // there it goes on from what another filter put out
+    from: Option<f64>, // there it continues from what another filter put out
 }
 
 impl Law {
@@ -122,7 +122,7 @@ impl Shape {
         }
     }
 
-    /// Ticks with this input that nobody ran. Of a filter that does not go by ticks this is nothing.
+    /// Ticks with this input that no one ran. Of a filter that does not go by ticks this is nothing.
     fn hold(&mut self, input: f64, ticks: u64) {
         match self {
             Self::MovingAverage(window) if ticks >= window.ticks() => window.fill(input),
@@ -195,7 +195,7 @@ mod tests {
             let mut late = law.clone();
             let out = step(&mut law, 5.0, true);
             assert!((out - wanted).abs() < 1e-6, "{out} of {shown}");
-            // Without a value for too long it begins anew.
+            // Without a value for too long it begins again.
             step(&mut late, f64::NAN, false);
             assert_eq!(late.remembers(), shown.starts_with("Integral"), "{shown}");
         }

@@ -31,7 +31,7 @@ impl Filter {
         Self { law, periods, input, reset, rows: Rows::default(), waited: 0, succession: Succession::default() }
     }
 
-    /// One that goes on from what the filter of this type and name puts out until it takes over, if there is one.
+    /// One that continues from what the filter of this type and name puts out until it takes over, if there is one.
     fn going_on(self, site: &Site, word: &'static str, name: &str) -> Self {
         Self { succession: Succession::of(site, word, name), ..self }
     }

@@ -8,7 +8,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Whether it is live, after so many seconds: whether it followed its input at its latest tick, how many there were, and after how long
+    /// Whether it is live, after that many seconds: whether it followed its input at its latest tick, how many there were, and after how long
     /// without one it is not live.
     pub(super) fn is_live(&mut self, (follows, ticks, safe_after): (bool, u64, f64), elapsed: f64) -> bool {
         match ticks == self.ticks {

@@ -216,7 +216,7 @@ impl OpenRegister {
         Ok(self.layout.text(&self.chip.buffer))
     }
 
-    /// Writes the bytes of [`WrittenRegister::encode`] to a chip, by a process that finds nothing open. `is_free` is asked whether nobody else has
+    /// Writes the bytes of [`WrittenRegister::encode`] to a chip, by a process that finds nothing open. `is_free` is asked whether no one else has
     /// the register, with what came of locking it.
     pub(in crate::kinds) fn write_once(
         node: &Path,
@@ -235,7 +235,7 @@ impl OpenRegister {
         }
     }
 
-    /// Reads so many bytes from a register on, by such a process.
+    /// Reads that many bytes from a register on, by such a process.
     pub(in crate::kinds) fn read_once(
         node: &Path,
         address: u8,

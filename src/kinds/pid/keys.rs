@@ -171,7 +171,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     Some(Blueprint::new(move |site| Ok(pid.going_on(site, &label).into())).looking(move |_| Ok(preview)).computing())
 }
 
-/// It needs them at some ticks only, and puts out nothing where one of those is bad: by hand it goes on beside a dead sensor.
+/// It needs them at some ticks only, and puts out nothing where one of those is bad: by hand it continues beside a dead sensor.
 fn inputs(section: &mut Section<'_>) -> Option<Inputs> {
     let [input, setpoint, feed_forward, enable] =
         [&INPUT, &SETPOINT, &FEED_FORWARD, &ENABLE].map(|key| section.input(key).map(Input::spared));

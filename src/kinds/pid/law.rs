@@ -40,7 +40,7 @@ pub(super) enum AntiWindup {
 /// What the integral begins with where the controller takes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Takeover {
-    /// Whatever lets the output go on from what was applied last.
+    /// Whatever lets the output continue from what was applied last.
     Bumpless,
     /// What was applied last, where that is fed back, else zero. The proportional part acts at once.
     Reset,
@@ -66,7 +66,7 @@ pub(super) enum Mode {
     Automatic,
     /// A person: this value, within the limits.
     Manual(f64),
-    /// Nobody: it puts nothing out.
+    /// No one: it puts nothing out.
     Off,
 }
 
@@ -174,7 +174,7 @@ pub(super) struct Law {
     out: Option<f64>,            // the latest one, in any mode
     latest: Output,              // the latest automatic one
     wanted: f64,                 // the same, before the limits
-    takes_over: Option<Follows>, // at the next automatic tick; `None`: it goes on
+    takes_over: Option<Follows>, // at the next automatic tick; `None`: it continues
     saturated: f64,
     saturated_for: f64,
 }

@@ -78,7 +78,7 @@ impl Pid {
         Self { unit, ..self }
     }
 
-    /// One that goes on from what the controller of this name puts out until it takes over, if there is one.
+    /// One that continues from what the controller of this name puts out until it takes over, if there is one.
     fn going_on(self, site: &Site, name: &str) -> Self {
         Self { succession: Succession::of(site, "pid", name), ..self }
     }

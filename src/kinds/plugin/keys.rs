@@ -135,7 +135,7 @@ fn build(library: Arc<Library>, start: &Start, inputs: Vec<Option<Input>>) -> Re
         let (task, library) = (&start.task, library.path().display());
         warn!(
             task,
-            "{task}: the plugin {library} is told that it may write to no device; whether it does is not known"
+            "{task}: hertzd asks the plugin {library} not to write to any device, and cannot check that it complies"
         );
     }
     let instance = Instance::create(library, start).map_err(|reason| BuildError {

@@ -101,7 +101,7 @@ impl Program {
         self.child.keep_off(&thread::reserved(), &self.cpus, &before)
     }
 
-    /// Hands on what it has printed, of which a part may be left for the next look.
+    /// Passes on what it has printed, of which a part may be left for the next look.
     pub(super) fn read(&mut self, mut take: impl FnMut(&[u8])) {
         let mut bytes = [0; READ_AT_ONCE];
         for _ in 0..READS {

@@ -31,7 +31,7 @@ pub(super) struct Shared {
     pub(super) late: AtomicU64,
     /// Frames that were no answers to a tick, and answers with an infinite value.
     pub(super) errors: AtomicU64,
-    /// Ticks that the program was not told of while it ran, since it had not read enough, or had closed its socket.
+    /// Ticks that the program was not sent while it ran, since it had not read enough, or had closed its socket.
     pub(super) dropped: AtomicU64,
     counted: Latest<3>, // as `AnswerCounts`
 }

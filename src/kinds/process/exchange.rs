@@ -21,7 +21,7 @@ const REMEMBERED: usize = 4_096;
 pub(super) struct Exchange {
     ends: CoolEnds,
     newest: Option<u64>,       // tick that the task has made
-    unanswered: VecDeque<u64>, // those that the program was told of, in their order
+    unanswered: VecDeque<u64>, // those that the program was sent, in their order
     is_closed: bool,           // the socket, by the program
     frame: Vec<u8>,
     room: Vec<u8>, // for an answer, and a byte more
@@ -29,7 +29,7 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Of a task with so many values.
+    /// Of a task with that many values.
     pub(super) fn new(ends: CoolEnds, values: usize) -> Self {
         Self {
             ends,
@@ -42,7 +42,7 @@ impl Exchange {
         }
     }
 
-    /// A program has begun: it is told what it will get. It owes nothing that another one was told of.
+    /// A program has begun: it is told what it will get. It owes no answer to ticks that another one was sent.
     pub(super) fn greet(&mut self, socket: &Packets, settings: &ProgramSettings) {
         let ProgramSettings { task, inputs, values, period, .. } = settings;
         let names: Vec<String> = values.iter().map(|column| column.name.clone()).collect();
@@ -53,7 +53,7 @@ impl Exchange {
         self.is_closed = false;
     }
 
-    /// The program has closed its socket: it can be told nothing any more.
+    /// The program has closed its socket: nothing can be sent to it any more.
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -97,7 +97,7 @@ impl Exchange {
         }
     }
 
-    /// Hands on the answers that have come; `wrong` hears of each error. Whether there may be more than one look takes.
+    /// Passes on the answers that have come; `wrong` hears of each error. Whether there may be more than one look takes.
     pub(super) fn take_answers(&mut self, socket: &Packets, mut wrong: impl FnMut(&'static str)) -> bool {
         for _ in 0..FRAMES_AT_ONCE {
             let length = match socket.receive(&mut self.room) {
@@ -125,7 +125,7 @@ impl Exchange {
         let frame = self.room.get(..length).ok_or("a frame that is longer than an answer")?;
         let n = frames::answer(frame, &mut self.values)?;
         let Ok(at) = self.unanswered.binary_search(&n) else {
-            return Err("an answer to a tick that it was not told of, or has answered before");
+            return Err("an answer to a tick that it was never sent, or has already answered");
         };
         self.unanswered.remove(at);
         // With NaN a program says that it has no value, at first for instance: no error, but as bad as any that is missing.

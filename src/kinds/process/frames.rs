@@ -17,7 +17,7 @@ const NO_AGE: i64 = i64::MIN;
 /// Bytes of an answer before its values.
 const ANSWER_HEAD: usize = 16;
 
-/// Bytes of an answer with so many values.
+/// Bytes of an answer with that many values.
 pub(super) const fn answer_length(values: usize) -> usize {
     ANSWER_HEAD + 8 * values
 }

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// What the service manager tells this process, and no other: `man systemd.exec`, `sd_notify` and `sd_listen_fds`.
+/// What the service manager passes to this process, and to no other: `man systemd.exec`, `sd_notify` and `sd_listen_fds`.
 const NOT_HANDED_ON: [&str; 21] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_PID",

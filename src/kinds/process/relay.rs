@@ -264,7 +264,7 @@ impl Relay {
         self.keep_in_place(now);
         self.log_lines(now);
         self.keep_share(now);
-        self.tell_tardiness(now);
+        self.log_tardiness(now);
         self.end_without_socket(now);
         let status = self.program.as_mut().and_then(Program::ended)?;
         self.take_answers(now);
@@ -282,7 +282,7 @@ impl Relay {
     }
 
     /// Counts what was not answered in time, and says so when it is much, and when that is over.
-    fn tell_tardiness(&mut self, now: Instant) {
+    fn log_tardiness(&mut self, now: Instant) {
         let AnswerCounts { asked, answered, missing } = self.shared.counted();
         let said = self.tardiness.look(now, asked, answered);
         let Ticks { all, unanswered } = self.tardiness.too_many().unwrap_or_default();

@@ -50,14 +50,14 @@ impl Tardiness {
         Self { most, began: now, counts_since: None, before: (0, 0), seconds, second: 0, is_said: false, said: None }
     }
 
-    /// A program has begun. Nothing is held against it that another one did; so many ticks were asked and answered before.
+    /// A program has begun. Nothing is held against it that another one did; that many ticks were asked and answered before.
     pub(super) fn begin(&mut self, now: Instant, asked: u64, answered: u64) {
         (self.began, self.counts_since, self.before) = (now, None, (asked, answered));
         self.seconds.fill(Ticks::default());
         self.is_said = false;
     }
 
-    /// So many ticks were asked and answered by now; at least once a second.
+    /// That many ticks were asked and answered by now; at least once a second.
     pub(super) fn look(&mut self, now: Instant, asked: u64, answered: u64) -> Option<Said> {
         let before = std::mem::replace(&mut self.before, (asked, answered));
         let (all, good) = (asked.saturating_sub(before.0), answered.saturating_sub(before.1));

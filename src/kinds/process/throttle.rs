@@ -1,9 +1,9 @@
-//! A share of a CPU, kept by stopping a program that has used more, and letting it go on when it has not. Arithmetic only: `now` and what was
+//! A share of a CPU, kept by stopping a program that has used more, and letting it continue when it has not. Arithmetic only: `now` and what was
 //! used are arguments.
 
 use crate::time::{Instant, Span};
 
-/// What a program did not use is kept for so long.
+/// What a program did not use is kept for that long.
 const WINDOW: Span = Span::from_millis(100);
 
 /// What is to be done with the program.

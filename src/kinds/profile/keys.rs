@@ -69,7 +69,7 @@ const FILE: Key = Key::new(
     "file",
     Value::Path,
     "The CSV file: rows of a time, in seconds since the first release and rising, and a value. It is read once, before the start. A \
-     header, empty lines and lines that begin with `#` are passed over. Before its first time, the value is that of the first row.",
+     header, empty lines and lines that begin with `#` are ignored. Before its first time, the value is that of the first row.",
 )
 .required("name the file with the values")
 .rules(CSV);

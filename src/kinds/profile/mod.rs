@@ -1,4 +1,4 @@
-//! The kind `profile`: a setpoint over time. Its [`shape`] is pure; this tells it how long ago the first release was.
+//! The kind `profile`: a setpoint over time. Its [`shape`] is pure; this passes it the time since the first release.
 //!
 //! That is computed from the index of the tick and the exact rate, skipped ones included: no clock is read. A table of values is
 //! read when the task is built; a tick makes no system call and allocates nothing.

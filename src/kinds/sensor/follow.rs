@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Time between two looks where the kernel tells of no changes, and where another look is to follow soon.
+/// Time between two looks where the kernel reports no changes, and where another look is to follow soon.
 const OFTEN: Span = Span::from_millis(25);
 
 /// For so long nothing is at the path before its file counts as deleted.

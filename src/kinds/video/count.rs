@@ -1,6 +1,6 @@
 //! What a task has seen of its camera: every number of the driver's sequence is a frame, or counted as missing.
 //!
-//! Arithmetic only. The driver counts in 32 bits, from 0 at each start of the stream; here one count goes on for as long
+//! Arithmetic only. The driver counts in 32 bits, from 0 at each start of the stream; here one count continues for as long
 //! as the task does:
 //!
 //! ```text

@@ -40,7 +40,7 @@ impl VideoSettings {
         let held = f64::from(self.buffers) - 1.0;
         Some(match self.take {
             _ if per_tick < 1.0 => format!("{:.1} % of the ticks find no new frame", (1.0 - per_tick) * 100.0),
-            FrameChoice::Latest => format!("{:.1} % of the frames are passed over", (1.0 - 1.0 / per_tick) * 100.0),
+            FrameChoice::Latest => format!("{:.1} % of the frames are skipped", (1.0 - 1.0 / per_tick) * 100.0),
             FrameChoice::Every if most > held => {
                 format!("a tick finds up to {most} frames, but the buffers hold {held}: frames are lost; raise buffers")
             }
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(said(30, every, (30, 1)), None);
         assert_eq!(said(30, latest, (10_000_000, 333_333)), None, "rounded by the driver");
         assert_eq!(said(60, every, (30, 1)).unwrap(), "50.0 % of the ticks find no new frame");
-        assert_eq!(said(10, latest, (30, 1)).unwrap(), "66.7 % of the frames are passed over");
+        assert_eq!(said(10, latest, (30, 1)).unwrap(), "66.7 % of the frames are skipped");
         assert_eq!(said(20, every, (30, 1)).unwrap(), "a tick takes up to 2 frames");
         let lost = "a tick finds up to 6 frames, but the buffers hold 3: frames are lost; raise buffers";
         assert_eq!(said(5, every, (30, 1)).unwrap(), lost);

@@ -63,7 +63,7 @@ impl Journal {
     pub(crate) fn new(path: impl Into<PathBuf>, bounds: Bounds) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
-        // When systemd makes the journal's socket anew, there is a moment before it asks for senders. The waiting entries arrive in
+        // When systemd makes the journal's socket again, there is a moment before it asks for senders. The waiting entries arrive in
         // just that moment, and without a sender they would belong to no unit: `journalctl -u` would not show them.
         sign_messages(&socket)?;
         Ok(Self { path: path.into(), socket, bounds, queue: Mutex::default() })

@@ -23,7 +23,7 @@ fn what_dropped_records_missed_is_reported_with_an_unknown_cause() {
     // Two more records did not come in: an overrun each, with three skipped releases in all.
     metrics.take_counts(0, &Counts { ran: 3, skipped: 9, overruns: 3, ..Counts::default() });
     let mut told = Vec::new();
-    metrics.tell(Instant::ZERO, true, |event| told.push(event.kind.clone()));
+    metrics.report(Instant::ZERO, true, |event| told.push(event.kind.clone()));
     let [EventKind::Missed(missed)] = &told[..] else { panic!("{told:?}") };
     assert_eq!((missed.overruns, missed.skipped), (3, 9));
     assert_eq!(missed.within, Span::ZERO, "the last record says nothing of when these came up");
@@ -66,7 +66,7 @@ fn at(millis: i64) -> Instant {
 /// What is reported at this moment.
 fn reported(metrics: &mut Metrics, now: Instant, last: bool) -> Vec<Missed> {
     let mut reported = Vec::new();
-    metrics.tell(now, last, |event| match &event.kind {
+    metrics.report(now, last, |event| match &event.kind {
         EventKind::Missed(missed) => reported.push(missed.clone()),
         EventKind::Ended { .. } => {}
         other => panic!("{other:?}"),
@@ -177,7 +177,7 @@ fn shown(happenings: &[Happening], grid_moves: bool, singly: bool) -> Vec<String
             3 => record.outcome = Outcome::Failed(TickError::new("gone")),
             4 => record.over_budget = true,
             5 => record.oversleep = Some(Span::from_nanos(7)),
-            6 => metrics.tell(release, false, |event| shown.push(format!("{event:?}"))),
+            6 => metrics.report(release, false, |event| shown.push(format!("{event:?}"))),
             7 => metrics.sample(0, release),
             8 => shown.push(format!("{:?}", metrics.snapshot(0))),
             9 => shown.push(format!("{:?}", metrics.health(0, release))),
@@ -197,7 +197,7 @@ fn shown(happenings: &[Happening], grid_moves: bool, singly: bool) -> Vec<String
             metrics.tasks.entered(0);
         }
     }
-    metrics.tell(release, true, |event| shown.push(format!("{event:?}")));
+    metrics.report(release, true, |event| shown.push(format!("{event:?}")));
     let (health, snapshot) = (metrics.health(0, release), metrics.snapshot(0));
     shown.push(format!("{health:?} {snapshot:?} {:?} {:?}", metrics.totals(), metrics.oversleep(0)));
     shown

@@ -280,7 +280,7 @@ fn a_gap_of_the_length_of_the_limit_after_much_work_is_throttled() {
 #[test]
 fn before_its_first_tick_a_worker_was_idle_and_in_what_is_forgotten_as_busy_as_later() {
     let bandwidth = Some(Bandwidth::Shared { runtime: Span::from_millis(950), period: Span::from_millis(1_000) });
-    // So many ticks, each 97 of 100 µs, and a wait of 49 ms.
+    // That many ticks, each 97 of 100 µs, and a wait of 49 ms.
     let judged = |count: i64| {
         let mut scene = Scene::with(WorkerFacts { bandwidth, ..WorkerFacts::default() });
         for n in 0..count {

@@ -137,7 +137,7 @@ impl Sums {
         first.saturating_add(self.part.from.nanos()).saturating_add(self.part.length.nanos())
     }
 
-    /// Takes what a record tells.
+    /// Takes what a record says.
     fn take(&mut self, record: McapRecord<'_>) -> Result<(), String> {
         let (channel, log_time, data) = match record {
             McapRecord::Channel { id, topic } if topic.ends_with("/ticks") || topic.ends_with("/overruns") => {

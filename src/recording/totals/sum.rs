@@ -13,7 +13,7 @@ const FEWEST_BINS: usize = 24;
 /// The narrowest bins are 1/512 s wide; each doubling of that up to a second divides it.
 const NARROWEST: i64 = NANOS_PER_SECOND >> 9;
 
-/// What a recording tells of the ticks in it, in few numbers.
+/// What a recording says about the ticks in it, in few numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     /// In the order in which they were found.

@@ -14,7 +14,7 @@ const WORST: usize = 10;
 pub(crate) struct Tally {
     /// As far as the ticks say.
     pub(crate) counts: Counts,
-    /// Releases between ticks of which neither a tick nor one that was skipped tells: their ticks were lost.
+    /// Releases between ticks of which neither a tick nor one that was skipped is known: their ticks were lost.
     pub(crate) unrecorded: u64,
     /// How often the index of the tick began again, as after a reload that changed the task.
     pub(crate) restarts: u64,
@@ -100,7 +100,7 @@ impl Tally {
         self.lateness.add(tick.lateness);
         self.run.add(tick.response - tick.lateness);
         self.response.add(tick.response);
-        // Where it is not told which were given up before it, some may have been given up after it.
+        // Where it is not known which were given up before it, some may have been given up after it.
         let untold = whys.before.as_ref().filter(|why| why.cause.is_none()).map_or(0, |why| why.count);
         let this = Known { n: tick.n, at, after: after + untold };
         self.first.get_or_insert(this);

@@ -100,7 +100,7 @@ impl Beside<'_> {
             lines.extend(run.notes.iter().take(NOTES).map(|note| format!("Of {side}: {}", Text(note))));
         }
         if lines.is_empty() {
-            *out += "<p>Both tell of the same machine, grants and tasks.</p>\n";
+            *out += "<p>Machine, grants and tasks are the same in both.</p>\n";
             return;
         }
         *out += "<ul>";
@@ -259,7 +259,7 @@ impl Beside<'_> {
 fn row(out: &mut String, task: &str, number: &Number) {
     let written = |value: i64| written(number.what, value);
     let what = number.what.words();
-    let values = number.values.map(|value| value.map_or("not told".into(), written));
+    let values = number.values.map(|value| value.map_or("not available".into(), written));
     let rounds = number.rounds.map(|rounds| match rounds {
         Some(Rounds { count, median_ns, least_ns, most_ns }) if count > 1 => {
             format!("{count}: {} ({} to {})", written(median_ns), written(least_ns), written(most_ns))

@@ -150,13 +150,13 @@ pub(super) fn over_time(out: &mut String, words: &Words<'_>, bins: &[Bin], stret
         }
         *out += "\"/>";
     }
-    let most = bins.iter().map(|bin| bin.missed).max().unwrap_or(0);
+    let most = bins.iter().map(|bin| bin.releases.missed).max().unwrap_or(0);
     if most > 0 {
         let scale = Decades::around(1, i64::try_from(most.saturating_mul(2)).unwrap_or(i64::MAX), 1);
         *out += "<path class=\"missed\" d=\"";
-        for bin in bins.iter().filter(|bin| bin.missed > 0) {
+        for bin in bins.iter().filter(|bin| bin.releases.missed > 0) {
             let (from, to) = (frame.x(across.place(bin.begin_ns)), frame.x(across.place(bin.begin_ns + stretch)));
-            let twice = i64::try_from(bin.missed.saturating_mul(2)).unwrap_or(i64::MAX);
+            let twice = i64::try_from(bin.releases.missed.saturating_mul(2)).unwrap_or(i64::MAX);
             let height = (20.0 * scale.place(twice)).max(4.0);
             let _ = write!(out, "M{from:.1} 38V{:.1}H{:.1}V38", 38.0 - height, to.max(from + 1.5));
         }

@@ -82,7 +82,7 @@ impl Sections<'_> {
             numbers_begin(out, &title, &["From", "Due", "Missed", "p50", "p99", "max"]);
             for bin in bins {
                 let time = |nanos: i64| if bin.ticks == 0 { "no tick".into() } else { span(nanos) };
-                let (due, missed) = (grouped(bin.due), grouped(bin.missed));
+                let (due, missed) = (grouped(bin.releases.due), grouped(bin.releases.missed));
                 numbers(out, &[span(bin.begin_ns), due, missed, time(bin.p50_ns), time(bin.p99_ns), time(bin.max_ns)]);
             }
             *out += "</table></div></details></figure>\n";

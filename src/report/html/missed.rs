@@ -3,10 +3,10 @@
 use super::chart::{self, Words};
 use super::second;
 use super::sections::Sections;
-use super::table::{details_begin, rest, table_begin, table_end, told};
+use super::table::{available, details_begin, rest, table_begin, table_end};
 use super::text::{Name, Text, span, utc};
 use crate::log::advice;
-use crate::report::model::{Kind, Miss, SecondOfTask, Told};
+use crate::report::model::{Available, Kind, Miss, SecondOfTask};
 use crate::report::verdict::{grouped, share};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ impl Sections<'_> {
             chart::bar(out, portion(count, all));
             let (meaning, change) = advice
                 .get(cause)
-                .map_or(("This recording does not tell why these releases were missed.", ""), |advice| {
+                .map_or(("This recording does not say why these releases were missed.", ""), |advice| {
                     (advice.meaning, advice.change)
                 });
             let _ = write!(
@@ -88,9 +88,9 @@ impl Sections<'_> {
             let causes: Vec<_> =
                 task.causes.iter().map(|(cause, count)| format!("{} {}", Text(cause), grouped(*count))).collect();
             let blockers = match &task.blockers {
-                Told::Known(blockers) if blockers.is_empty() => "none".into(),
-                Told::Known(blockers) => list(blockers),
-                Told::Not { .. } => "not told".into(),
+                Available::Known(blockers) if blockers.is_empty() => "none".into(),
+                Available::Known(blockers) => list(blockers),
+                Available::Not { .. } => "not available".into(),
             };
             let _ = write!(
                 out,
@@ -106,7 +106,7 @@ impl Sections<'_> {
 
     pub(super) fn worst(&self, out: &mut String) {
         *out += "<h2 id=\"worst\">The worst misses</h2>\n";
-        let Some(misses) = told(out, &self.run.worst_misses) else { return };
+        let Some(misses) = available(out, &self.run.worst_misses) else { return };
         if misses.is_empty() {
             *out += match self.run.source.kind {
                 Kind::Snapshot => "<p>The daemon knows of no missed release.</p>\n",
@@ -115,7 +115,7 @@ impl Sections<'_> {
             return;
         }
         if self.run.source.kind == Kind::Snapshot {
-            *out += "<p>A running daemon tells the latest misses of each task: these are the worst of those, not of the whole run.</p>\n";
+            *out += "<p>A running daemon keeps the most recent misses of each task: these are the worst of those, not of the whole run.</p>\n";
         }
         *out += "<ol class=\"worst\">\n";
         for miss in misses {
@@ -147,7 +147,7 @@ impl Sections<'_> {
 
     pub(super) fn second(&self, out: &mut String) {
         *out += "<h2 id=\"second\">The worst second</h2>\n";
-        let Some(worst) = told(out, &self.run.worst_second) else { return };
+        let Some(worst) = available(out, &self.run.worst_second) else { return };
         let which = if worst.missed > 0 {
             format!("The second with the most missed releases: {}.", grouped(worst.missed))
         } else {

@@ -1,9 +1,9 @@
 //! The page of one run: how it went, on what machine, and the table of its tasks. Pure.
 
 use super::detail::Detail;
-use super::table::{rate, rest, table_begin, table_end, told};
+use super::table::{available, rate, rest, table_begin, table_end};
 use super::text::{Name, Text, span, utc};
-use crate::report::model::{Kind, Run, Spread, Task, Told};
+use crate::report::model::{Available, Kind, Run, Spread, Task};
 use crate::report::verdict::{grouped, own_verdict, share, verdict};
 use crate::snapshot::{Distribution, list};
 use std::cmp::Reverse;
@@ -75,7 +75,7 @@ impl Sections<'_> {
     pub(super) fn machine(&self, out: &mut String) {
         let run = self.run;
         *out += "<h2 id=\"machine\">The machine, and what was granted</h2>\n";
-        if let Some(machine) = told(out, &run.machine) {
+        if let Some(machine) = available(out, &run.machine) {
             let cpus = if machine.cpus == 0 { "unknown".into() } else { machine.cpus.to_string() };
             *out += "<dl>";
             for (what, value) in [
@@ -95,13 +95,13 @@ impl Sections<'_> {
         }
         let _ = match run.length_ns {
             Some(length) => write!(out, "<dt>Time covered</dt><dd>{}</dd>", span(length)),
-            None => write!(out, "<dt>Time covered</dt><dd>A summary does not tell how long the run was.</dd>"),
+            None => write!(out, "<dt>Time covered</dt><dd>A summary does not say how long the run was.</dd>"),
         };
         if let Some(began) = run.began_utc_ns {
             let _ = write!(out, "<dt>From</dt><dd>{}</dd>", utc(began));
         }
         *out += "</dl>\n";
-        let Some(workers) = told(out, &run.workers) else { return };
+        let Some(workers) = available(out, &run.workers) else { return };
         table_begin(
             out,
             "Workers",
@@ -121,17 +121,18 @@ impl Sections<'_> {
                 granted += &format!(" <strong class=\"bad\">(asked for {})</strong>", Text(asked));
             }
             let cpus = match &worker.cpus {
-                None => "not told".into(),
+                None => "not available".into(),
                 Some(cpus) if cpus.is_empty() => "not pinned".into(),
                 Some(cpus) => list(&cpus[..cpus.len().min(16)]),
             };
             let memory = match worker.memory_locked {
-                None => "not told",
+                None => "not available",
                 Some(true) => "locked",
                 Some(false) => "not locked",
             };
-            let percent =
-                |share: Option<f64>| share.map_or("not told".into(), |share| format!("{:.1}\u{A0}%", share * 100.0));
+            let percent = |share: Option<f64>| {
+                share.map_or("not available".into(), |share| format!("{:.1}\u{A0}%", share * 100.0))
+            };
             let _ = write!(
                 out,
                 "<tr><th scope=\"row\">{}</th><td>{granted}</td><td>{cpus}</td><td>{memory}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
@@ -179,7 +180,7 @@ impl Sections<'_> {
         for task in self.run.tasks.iter().take(self.detail.rows) {
             let counts = &task.counts.releases;
             let pending = counts.pending.unwrap_or(0);
-            let errors = task.counts.errors.map_or("not told".into(), grouped);
+            let errors = task.counts.errors.map_or("not available".into(), grouped);
             let _ = write!(
                 out,
                 "<tr data-task=\"{}\" data-due=\"{}\" data-met=\"{}\" data-missed=\"{}\" data-pending=\"{}\" data-ran=\"{}\" data-skipped=\"{}\" data-overruns=\"{}\"{}><th scope=\"row\">{}</th>",
@@ -194,7 +195,7 @@ impl Sections<'_> {
                 if counts.missed > 0 { " class=\"missing\"" } else { "" },
                 Name(&task.task)
             );
-            let worker = task.worker.as_ref().map_or("not told".into(), |worker| Name(worker).to_string());
+            let worker = task.worker.as_ref().map_or("not available".into(), |worker| Name(worker).to_string());
             let _ = write!(out, "<td>{worker}</td><td class=\"n\">{}</td>", rate(task.rate.as_deref()));
             let numbers = [counts.due, counts.met].map(grouped);
             numbers.iter().for_each(|number| _ = write!(out, "<td class=\"n\">{number}</td>"));
@@ -202,10 +203,10 @@ impl Sections<'_> {
             missed.iter().for_each(|number| _ = write!(out, "<td class=\"n miss\">{number}</td>"));
             let numbers = [grouped(counts.skipped), grouped(counts.overruns), grouped(pending), errors];
             numbers.iter().for_each(|number| _ = write!(out, "<td class=\"n\">{number}</td>"));
-            let of = |told: &Told<Spread>, which: fn(&Distribution) -> i64| match told.known() {
+            let of = |part: &Available<Spread>, which: fn(&Distribution) -> i64| match part.known() {
                 Some(spread) if spread.all.count > 0 => span(which(&spread.all)),
                 Some(_) => "none".into(),
-                None => "not told".into(),
+                None => "not available".into(),
             };
             let (late, run) = (&task.lateness_ns, &task.run_ns);
             let times =
@@ -214,7 +215,7 @@ impl Sections<'_> {
             let _ = write!(
                 out,
                 "<td>{}</td></tr>",
-                task.state.as_ref().map_or("not told".into(), |state| Name(state).to_string())
+                task.state.as_ref().map_or("not available".into(), |state| Name(state).to_string())
             );
         }
         table_end(out);

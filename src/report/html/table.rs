@@ -1,7 +1,7 @@
 //! Tables that can be scrolled by the keyboard, and what is said where there is none. Pure.
 
 use super::text::{Text, span};
-use crate::report::model::{Spread, Told};
+use crate::report::model::{Available, Spread};
 use crate::report::verdict::grouped;
 use std::fmt::Write as _;
 
@@ -71,12 +71,12 @@ pub(super) fn rest(out: &mut String, all: usize, shown: usize, what: &str) {
     }
 }
 
-/// What is known; else the sentence that it is not.
-pub(super) fn told<'a, T>(out: &mut String, told: &'a Told<T>) -> Option<&'a T> {
-    if let Some(why) = told.why_not() {
+/// The part, or, where the source lacks it, the sentence that says so.
+pub(super) fn available<'a, T>(out: &mut String, part: &'a Available<T>) -> Option<&'a T> {
+    if let Some(why) = part.why_not() {
         let _ = writeln!(out, "<p class=\"untold\">{}</p>", Text(why));
     }
-    told.known()
+    part.known()
 }
 
 /// The numbers of a distribution in a sentence.
@@ -93,12 +93,12 @@ pub(super) fn describe(spread: &Spread) -> String {
 
 /// Ticks a second of a fraction.
 pub(super) fn rate(rate: Option<&str>) -> String {
-    let Some((num, den)) = rate.and_then(|rate| rate.split_once('/')) else { return "not told".into() };
+    let Some((num, den)) = rate.and_then(|rate| rate.split_once('/')) else { return "not available".into() };
     match (num.parse::<f64>(), den.parse::<f64>()) {
         (Ok(num), Ok(den)) if den > 0.0 => {
             let text = format!("{:.3}", num / den);
             format!("{}\u{A0}Hz", text.trim_end_matches('0').trim_end_matches('.'))
         }
-        _ => "not told".into(),
+        _ => "not available".into(),
     }
 }

@@ -18,23 +18,17 @@ impl Dir {
         from_minus_one(unsafe { libc::renameat(at, old.as_ptr(), new_at, new.as_ptr()) }).map(drop)
     }
 
-    /// Gives each of two the other's name.
+    /// Renames by the flags of `renameat2`.
     ///
     /// # Errors
-    /// The system's reason; many file systems cannot do that.
-    pub(in crate::sys) fn exchange(&self, name: &OsStr, of: &Self, other: &OsStr) -> io::Result<()> {
-        self.rename_as(name, of, other, libc::RENAME_EXCHANGE)
-    }
-
-    /// Gives it another name, unless something has that name.
-    ///
-    /// # Errors
-    /// The system's reason; some file systems cannot do that.
-    pub(in crate::sys) fn rename_anew(&self, name: &OsStr, to: &Self, new_name: &OsStr) -> io::Result<()> {
-        self.rename_as(name, to, new_name, libc::RENAME_NOREPLACE)
-    }
-
-    fn rename_as(&self, name: &OsStr, of: &Self, other: &OsStr, how: libc::c_uint) -> io::Result<()> {
+    /// The system's reason; some file systems know none of the flags.
+    pub(in crate::sys) fn rename_as(
+        &self,
+        name: &OsStr,
+        of: &Self,
+        other: &OsStr,
+        how: libc::c_uint,
+    ) -> io::Result<()> {
         let (one, other) = (c_name(name)?, c_name(other)?);
         let (at, other_at) = (self.handle.as_raw_fd(), of.handle.as_raw_fd());
         // By its number: not every libc has it.

@@ -221,7 +221,7 @@ pub(super) fn of_writer(file: &Metadata) -> Option<Holder> {
     { all }.find(|holder| !holder.is_killed())
 }
 
-/// Whether all processes that have a Unix socket of this path were killed, and have not ended yet: nobody answers there.
+/// Whether all processes that have a Unix socket of this path were killed, and have not ended yet: no one answers there.
 pub(crate) fn is_abandoned(socket: &Path) -> bool {
     let text = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let ends = format!(" {}", socket.display());

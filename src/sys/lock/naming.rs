@@ -17,17 +17,18 @@ const IN_TIME: Span = Span::from_millis(200);
 /// What is done with a name, or where none was found.
 type Say = Box<dyn FnOnce(Option<Holder>) + Send>;
 
-/// Those that are still to be looked for. `Some`: there is a thread that does so.
+/// Those that are still to be looked for. `Some`: there is a thread that does so. It is the process's, as it reads the same list of the kernel for
+/// everyone; each name goes back to whoever asked for it.
 static WANTED: Mutex<Option<Vec<(Sought, Say)>>> = Mutex::new(None);
 
 fn wanted() -> MutexGuard<'static, Option<Vec<(Sought, Say)>>> {
     WANTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who has a lock that is passed over.
+/// Who has a lock that is ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stranger {
-    /// Or it is known that nobody can be found.
+    /// Or it is known that no one can be found.
     Known(Option<Holder>),
     /// Only the lock is known.
     Sought(Sought),

@@ -153,7 +153,7 @@ impl Child {
         self.signal(libc::SIGSTOP);
     }
 
-    /// Lets it go on.
+    /// Lets it continue.
     pub(crate) fn release(&self) {
         self.signal(libc::SIGCONT);
     }

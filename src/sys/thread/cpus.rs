@@ -4,20 +4,63 @@
 
 use super::ThreadId;
 use crate::sys::{from_minus_one, host, invalid};
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{io, mem};
 
-/// The CPUs of pinned workers that all else in this process, and all that it starts, keeps off; empty: none.
-static RESERVED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+/// What the daemons of this process have reserved. It is the process's: no thread says whose it is, so each keeps off the CPUs of all.
+static RESERVED: Mutex<Reserved> = Mutex::new(Reserved { own: Vec::new(), daemons: BTreeMap::new() });
 
-/// Notes the CPUs that are kept free for workers, for [`reserved`].
-pub(crate) fn reserve(cpus: &[usize]) {
-    cpus.clone_into(&mut RESERVED.lock().unwrap_or_else(PoisonError::into_inner));
+struct Reserved {
+    own: Vec<usize>, // where the first of them was started, before anything was moved
+    daemons: BTreeMap<u64, Vec<usize>>,
 }
 
-/// The CPUs that are kept free for workers.
+/// The CPUs of one daemon's pinned workers, which all else in this process, and all that it starts, keeps off. Dropped, they are given up.
+#[derive(Debug)]
+pub(crate) struct Reservation(u64);
+
+impl Reservation {
+    /// Of none yet; and the CPUs on which the daemon was started. Another daemon may have moved the calling thread off some of them.
+    pub(crate) fn begin() -> (Self, Vec<usize>) {
+        let mut all = all_reserved();
+        if all.daemons.is_empty() {
+            all.own = affinity().unwrap_or_default();
+        }
+        let number = all.daemons.last_key_value().map_or(0, |(last, _)| last + 1);
+        all.daemons.insert(number, Vec::new());
+        (Self(number), all.own.clone())
+    }
+
+    /// These from now on.
+    pub(crate) fn set(&self, cpus: &[usize]) {
+        all_reserved().daemons.insert(self.0, cpus.to_vec());
+    }
+
+    /// Those that other daemons have reserved.
+    pub(crate) fn of_others(&self) -> Vec<usize> {
+        all_reserved()
+            .daemons
+            .iter()
+            .filter(|(number, _)| **number != self.0)
+            .flat_map(|(_, cpus)| cpus.clone())
+            .collect()
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        all_reserved().daemons.remove(&self.0);
+    }
+}
+
+/// The CPUs that are kept free for the workers of all daemons.
 pub(crate) fn reserved() -> Vec<usize> {
-    RESERVED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    all_reserved().daemons.values().flatten().copied().collect()
+}
+
+fn all_reserved() -> MutexGuard<'static, Reserved> {
+    RESERVED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Allows the calling thread to run on `cpus` (kernel numbers, in any order) and nowhere else.
@@ -143,6 +186,19 @@ mod tests {
             }
             assert_eq!(affinity().unwrap(), before);
         });
+    }
+
+    #[test]
+    fn what_one_daemon_gives_up_stays_reserved_by_the_other() {
+        let ((one, _), (other, _)) = (Reservation::begin(), Reservation::begin());
+        one.set(&[70_001]);
+        other.set(&[70_001, 70_002]);
+        let are = || [70_001, 70_002].map(|cpu| reserved().contains(&cpu));
+        assert_eq!((are(), other.of_others().contains(&70_002)), ([true, true], false));
+        other.set(&[]);
+        assert_eq!((are(), other.of_others().contains(&70_001)), ([true, false], true));
+        drop(one);
+        assert_eq!(are(), [false, false]);
     }
 
     #[test]

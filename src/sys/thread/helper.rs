@@ -70,7 +70,7 @@ pub(crate) fn deaths() -> Receiver<Death> {
     of_this_thread().1
 }
 
-/// Lets the threads that the calling one spawns from now on belong together anew: a daemon has ended, and another one may begin.
+/// Begins a new group of the threads that the calling one spawns: a daemon has ended, and another one may begin.
 pub(crate) fn leave_deaths() {
     DEATHS.set(None);
 }
@@ -87,6 +87,7 @@ pub(crate) fn capture() {
     LATEST.set(Some(String::new()));
 }
 
+/// Sets the hook that captures panics. Rust has one for the process; whose panic it is, [`LATEST`] of its thread says.
 fn set_hook() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

@@ -24,7 +24,7 @@ pub(crate) fn let_all_end() {
     for_each_thread(|thread| {
         if thread != own {
             // The policy first: SCHED_DEADLINE excludes pinning. A thread that has ended meanwhile is refused; what else would be
-            // cannot be told any more.
+            // cannot be reported any more.
             let _ = demote(thread);
             let _ = set_affinity(thread, &here);
         }

@@ -76,7 +76,7 @@ pub(crate) enum Which {
     SkippedBefore,
     Overrun,
     SkippedAfter,
-    /// One of the two: a recording does not tell which.
+    /// One of the two: a recording does not say which.
     #[cfg(feature = "mcap")]
     Skipped,
     Unreported,

@@ -111,7 +111,7 @@ fn the_sleep_before_a_tick_is_shown_while_it_runs() {
     assert_eq!((report.wakes, report.tasks[0].1.ran, shown.load(Ordering::Relaxed)), (3, 3, 3));
 }
 
-/// Compares what is shown of each task with what its records tell, at each record.
+/// Compares what is shown of each task with what its records say, at each record.
 struct Compares(Vec<(Arc<LiveCounts>, Counts)>);
 
 impl TickSink for Compares {

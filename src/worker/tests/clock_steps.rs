@@ -1,6 +1,6 @@
 //! Steps of the clock that releases lie on, on a virtual clock: the worker's loop at exact instants.
 //!
-//! The monotonic clock goes on; the steps change the offset from it, as main's measurements do.
+//! The monotonic clock continues; the steps change the offset from it, as main's measurements do.
 
 use super::random::SplitMix;
 use super::virtual_worker::{Keep, Spec, task_set};

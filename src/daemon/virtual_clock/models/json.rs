@@ -71,7 +71,7 @@ fn on_cpu(value: &Value) -> Result<OnCpu, String> {
     let condition = conditions.into_iter().flatten().max_by_key(is_load);
     let counts = condition.and_then(|condition| condition.get("sleep")?.get("oversleep_ns")?.get("counts")?.as_array());
     let (Some(condition), Some(counts)) = (condition, counts) else {
-        return Err(format!("it does not tell how late sleeps on CPU {cpu} ended"));
+        return Err(format!("it does not say how late sleeps on CPU {cpu} ended"));
     };
     let counts = pairs(counts)?;
     drawn(&counts).map_err(|reason| format!("CPU {cpu}: {reason}"))?;
@@ -105,7 +105,7 @@ fn spans(value: &Value) -> Result<Vec<Span>, String> {
         return drawn(&pairs(counts)?);
     }
     if value.get("count").is_some_and(|count| count.as_u64() == Some(0)) {
-        return Err("it tells of no sleep".into());
+        return Err("it contains no sleeps".into());
     }
     let names = [("p50", 5_000), ("p90", 4_000), ("p99", 900), ("p99_9", 90), ("p99_99", 9), ("max", 1)];
     let known = |(name, count)| match value.get(name) {
@@ -121,7 +121,7 @@ fn spans(value: &Value) -> Result<Vec<Span>, String> {
 fn drawn(counts: &[(Span, u64)]) -> Result<Vec<Span>, String> {
     let total = counts.iter().fold(0_u64, |total, (_, count)| total.saturating_add(*count));
     if total == 0 {
-        return Err("it tells of no sleep".into());
+        return Err("it contains no sleeps".into());
     }
     let draws = total.min(DRAWS);
     let at_rank = |rank: u64| {
@@ -197,7 +197,7 @@ mod tests {
             (json!([{"cpu": 1, "conditions": [sleep(false, 1), {"load": true}]}]), "how late sleeps on CPU 1 ended"),
             (
                 json!([{"cpu": 1, "conditions": [{"sleep": {"oversleep_ns": {"counts": []}}}]}]),
-                "CPU 1: it tells of no sleep",
+                "CPU 1: it contains no sleeps",
             ),
         ] {
             let error = from_json(&json!({"cpus": cpus})).unwrap_err();
@@ -211,8 +211,8 @@ mod tests {
             (json!([]), "its list of oversleeps is empty"),
             (json!(["12us"]), "\"12us\" is no whole number of nanoseconds"),
             (json!({"counts": [[1]]}), "[1] is no pair"),
-            (json!({"counts": []}), "it tells of no sleep"),
-            (json!({"oversleep_ns": {"count": 0, "p50": 0}}), "it tells of no sleep"),
+            (json!({"counts": []}), "it contains no sleeps"),
+            (json!({"oversleep_ns": {"count": 0, "p50": 0}}), "it contains no sleeps"),
             (json!({"tasks": []}), "it has no oversleep_ns with p50"),
             (json!({"workers": [{"worker": "a"}]}), "none of its workers has oversleep_ns"),
         ] {

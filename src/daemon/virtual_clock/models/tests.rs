@@ -59,7 +59,7 @@ fn a_replay_of_the_same_configuration_is_what_was_recorded() {
     assert_eq!(dropped, [(0, 0, 2), (1, 10, 13), (2, 20, 34), (4, 40, 44), (5, 53, 58), (6, 60, 66)]);
     let missed =
         |summary: &Summary| (summary.tasks[0].counts.due, summary.tasks[0].counts.missed, summary.tasks[0].as_recorded);
-    let as_recorded = Some(PastSummary { due: 7, missed: 2 });
+    let as_recorded = Some(Share { due: 7, missed: 2 });
     assert_eq!((missed(&summary), missed(&other)), ((7, 3, as_recorded), (7, 2, as_recorded)));
 }
 

@@ -20,7 +20,7 @@ impl Integral {
         (self.sum, self.lost, self.held) = (sum, 0.0, 0.0);
     }
 
-    /// What was held before does not count: for how long, nobody knows.
+    /// What was held before does not count: for how long, no one knows.
     pub(super) fn pause(&mut self) {
         self.held = 0.0;
     }

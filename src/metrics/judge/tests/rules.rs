@@ -65,7 +65,7 @@ fn who_starves_a_task_is_named_however_many_ticks_that_takes() {
         assert_eq!((verdict.cause, verdict.by), (Cause::Blocked, Some(By::Task(1))));
         assert_eq!(verdict.time, micros(now), "all of it, also what is kept no longer");
     }
-    // A verdict on so many releases is worth the look also while records wait.
+    // A verdict on that many releases is worth the look also while records wait.
     let record = TickRecord { missed: 2_000, ..tick(0, now - 1_000, now, now + 10) };
     scene.0.hurry(true);
     let before = scene.judge(&seen(10, 10, 0, record)).before.map(|verdict| (verdict.cause, verdict.by));

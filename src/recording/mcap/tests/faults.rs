@@ -114,7 +114,7 @@ fn what_a_full_disk_does_not_take_waits_or_is_counted() {
     mcap.row(0, &row(2_000, &[1.0]), UTC);
     assert_eq!(counts(&mcap), (2, 1));
     assert_eq!(fs::read(&path).unwrap(), whole, "the file ends with a whole chunk");
-    // There is room again: it goes on in the same file, with the chunk that has waited.
+    // There is room again: it continues in the same file, with the chunk that has waited.
     mcap.make_room();
     tick(&mut mcap, 2_950).unwrap();
     assert_eq!(counts(&mcap), (4, 1));
