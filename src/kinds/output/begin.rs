@@ -3,13 +3,12 @@
 //! that builds tasks.
 
 use super::digits::{Digits, number};
-use super::effect::is_given_back;
 use super::fan;
 use super::held::Held;
 use super::place::Place;
 use super::port::Content;
 use super::reopen::set_up;
-use super::target::Target;
+use super::target::{Target, is_given_back};
 use crate::safety::{Guard, Owed, wrong_in_the_end};
 use crate::site::{Beginning, Refusal};
 use std::io;

@@ -2,12 +2,12 @@
 
 use super::begin::begin_switch;
 use super::digits::{Digits, Form};
-use super::files::folder_of;
 use super::held::{Held, Targets};
 use super::open::take;
 use super::place::Place;
 use super::port::Writer;
 use super::reopen::make;
+use super::target::files::folder_of;
 use super::target::{Target, hidden_place};
 use crate::config::{BuildError, Preview, Section};
 use crate::kinds::device::{Missing, Sight, preview};

@@ -3,10 +3,10 @@
 
 use super::digits::Form;
 use super::identity::Identity;
-use super::means::{Kept, PassedOver};
 use super::place::{Place, RawScale};
 use super::port::{Content, OpenFiles, SafeText};
 use super::readback::Readback;
+use super::target::means::{Kept, PassedOver};
 use crate::safety::{Guard, Leave, PlannedWrite, Watched};
 use crate::site::{Claim, DeviceId};
 use std::fs::File;

@@ -3,16 +3,16 @@
 
 use super::begin::First;
 use super::digits::{Digits, Form, number};
-use super::files::folder_of;
 use super::held::{End, Held, SafeEnd, Targets};
 use super::law::Law;
 use super::left_writes::LeftWrites;
 use super::place::Place;
 use super::port::{Content, SafeText};
-use super::pwm;
 use super::readback::{Readback, cannot};
 use super::reopen::{Wanted, exported, make, reopens};
 use super::settings::{OutputSettings, Safe, Start};
+use super::target::files::folder_of;
+use super::target::pwm;
 use super::target::{Target, hidden_place};
 use super::task::{Output, SafeState, columns};
 use crate::config::{BuildError, Preview};

@@ -3,9 +3,9 @@
 
 use super::digits;
 use super::fan;
-use super::files::{is_readable, text_of};
 use super::setting::{Setting, Sort};
 use super::target::Target;
+use super::target::files::{is_readable, text_of};
 use crate::safety::{Lapse, LastWritten, ReadBack, Reading};
 use crate::site::Refusal;
 use crate::sys::clock::KernelClock;
@@ -221,8 +221,8 @@ pub(super) fn compare(written: f64, read: io::Result<String>) -> Reading {
 #[cfg(test)]
 mod tests {
     use super::super::left_writes::LeftWrites;
-    use super::super::means::Kept;
     use super::super::place::Place;
+    use super::super::target::means::Kept;
     use super::*;
     use crate::kinds::sensor::ByName;
     use std::fs::{self, Permissions};

@@ -4,15 +4,15 @@
 //! it is back to the new one, each in one step. Until then nothing is written to it. Then its safe value is, and its task recovers from that.
 
 use super::digits::{Digits, Form, number};
-use super::files::text_of;
 use super::held::{End, Held};
 use super::left_writes::LeftWrites;
-use super::means::Kept;
 use super::place::Place;
 use super::port::{Content, OpenFiles, SafeText};
-use super::pwm;
 use super::setting::keep_polarity;
 use super::target::Target;
+use super::target::files::text_of;
+use super::target::means::Kept;
+use super::target::pwm;
 use crate::io::{Gone, Keeper, Outcome, Reopen, Reopening, Watch};
 use crate::safety::PlannedWrite;
 use crate::site::{Label, Refusal, Site};

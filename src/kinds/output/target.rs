@@ -1,14 +1,20 @@
 //! What an output writes to: from what its section names to a target that is there, of any sort. May block and allocate.
 
+mod effect;
+pub(super) mod files;
+#[cfg(feature = "gpio")]
+mod line;
+pub(super) mod means;
+pub(super) mod pwm;
+#[cfg(feature = "i2c")]
+mod register;
+
 use super::digits::{Digits, Form, number};
 use super::fan;
-use super::files::{Files, holds_a_number, iio_raw, is_makeable, polarity_beside, text_of};
 use super::identity::Identity;
 use super::left_writes::{LeftWrite, LeftWrites};
-use super::means::{Kept, Means};
 use super::place::{Place, RawScale};
 use super::port::{Content, OpenSetting, SafeSetting, SafeText, SafeWriter, Writer};
-use super::pwm;
 use super::setting::{Setting, Sort};
 use crate::kinds::device::{Sight, hidden};
 use crate::kinds::sensor::{Class, find, is_iio_raw};
@@ -16,6 +22,9 @@ use crate::safety::{PlannedWrite, SETTINGS};
 use crate::site::{DeviceId, Refusal};
 use crate::sys::entry::resolve;
 use crate::sys::host::missing_folder;
+pub(super) use effect::is_given_back;
+use files::{Files, holds_a_number, iio_raw, is_makeable, polarity_beside, text_of};
+use means::{Kept, Means};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -343,7 +352,7 @@ fn line_of(
     active_low: bool,
     raw: RawScale,
 ) -> Result<Target, Refusal> {
-    let line = super::line::find(chip, line)?;
+    let line = line::find(chip, line)?;
     let form = Form::Level { active_low };
     Ok(Target { ids: vec![line.id()], raw, form, means: Arc::new(line) })
 }

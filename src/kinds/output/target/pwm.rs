@@ -1,8 +1,8 @@
 //! A channel of a PWM chip: found by the name of its chip or of the device that the chip belongs to, and set up. Reads and writes small
 //! files of `/sys`; may block; not for a hot thread. The kernel's `Documentation/ABI/testing/sysfs-class-pwm`.
 
+use super::super::setting::Setting;
 use super::files::text_of;
-use super::setting::Setting;
 use crate::kinds::device::{first_line, numbered};
 use crate::site::Refusal;
 use crate::sys::clock::pause;
@@ -17,10 +17,10 @@ const LOOKS: u32 = 1000;
 const BETWEEN: Span = Span::from_millis(10);
 
 /// The files of a channel, beside `duty_cycle`, that decide what its duty does.
-pub(super) const BESIDE_DUTY: [&str; 3] = ["period", "enable", "polarity"];
+pub(in super::super) const BESIDE_DUTY: [&str; 3] = ["period", "enable", "polarity"];
 
 /// The folder of the chip, without symbolic links.
-pub(super) fn find(wanted: &str, channel: u32, sys: &Path) -> Result<PathBuf, Refusal> {
+pub(in super::super) fn find(wanted: &str, channel: u32, sys: &Path) -> Result<PathBuf, Refusal> {
     let class = sys.join("class/pwm");
     let refuse = |key, text: String| Err(Refusal::new(key, text));
     let mut all = Vec::new();
@@ -60,7 +60,7 @@ pub(super) fn find(wanted: &str, channel: u32, sys: &Path) -> Result<PathBuf, Re
 
 /// The folder of a channel: `pwmM`, or `pwm-N:M` of chip N where BeagleBoard's kernels have made that one. Before the channel is exported there
 /// is neither, and it is the kernel's own name.
-pub(super) fn folder_of(chip: &Path, channel: u32) -> PathBuf {
+pub(in super::super) fn folder_of(chip: &Path, channel: u32) -> PathBuf {
     let usual = chip.join(format!("pwm{channel}"));
     let number = chip.file_name().and_then(|name| name.to_str()?.strip_prefix("pwmchip"));
     let other = number.map(|number| chip.join(format!("pwm-{number}:{channel}")));
@@ -68,7 +68,7 @@ pub(super) fn folder_of(chip: &Path, channel: u32) -> PathBuf {
 }
 
 /// Makes sure that the files of a channel are there, one of which is `duty_cycle`: exports it. That changes nothing that another process sees.
-pub(super) fn export(duty_cycle: &Path, channel: u32) -> Result<(), Refusal> {
+pub(in super::super) fn export(duty_cycle: &Path, channel: u32) -> Result<(), Refusal> {
     let folder = duty_cycle.parent().unwrap_or(duty_cycle);
     if !folder.exists() {
         let export = folder.with_file_name("export");
@@ -90,7 +90,7 @@ pub(super) fn export(duty_cycle: &Path, channel: u32) -> Result<(), Refusal> {
 }
 
 /// Refuses another period than the channel has: an output that is in force writes its duty in parts of that.
-pub(super) fn keeps_period(duty_cycle: &Path, period: Span) -> Result<(), Refusal> {
+pub(in super::super) fn keeps_period(duty_cycle: &Path, period: Span) -> Result<(), Refusal> {
     let file = duty_cycle.with_file_name("period");
     let has = first_line(&file).and_then(|line| line.trim().parse().ok()).map(Span::from_nanos);
     match has.filter(|has| *has != period) {
@@ -105,7 +105,7 @@ pub(super) fn keeps_period(duty_cycle: &Path, period: Span) -> Result<(), Refusa
 }
 
 /// What a channel whose polarity is inversed does with its duty: by the kernel's ABI that is the active time, and active is low then.
-pub(super) fn inversed(polarity: Option<&Setting>) -> Option<&'static str> {
+pub(in super::super) fn inversed(polarity: Option<&Setting>) -> Option<&'static str> {
     polarity
         .filter(|polarity| polarity.number > 0.0)
         .map(|_| "its polarity is inversed: the line is low for the duty, and high for the rest of the period")
@@ -118,7 +118,7 @@ fn refuse(doing: &str) -> impl Fn(io::Error) -> Refusal + use<> {
 
 /// The duty that keeps its share of the period when the channel gets this one; of a channel that is off, which puts nothing out whatever its duty
 /// is, 0. Nothing is written.
-pub(super) fn kept_duty(duty_cycle: &Path, period: Span) -> Result<u64, Refusal> {
+pub(in super::super) fn kept_duty(duty_cycle: &Path, period: Span) -> Result<u64, Refusal> {
     if read(&duty_cycle.with_file_name("enable"))? != 1 {
         return Ok(0);
     }
@@ -128,7 +128,7 @@ pub(super) fn kept_duty(duty_cycle: &Path, period: Span) -> Result<u64, Refusal>
 }
 
 /// The duty that is of one period what this one is of the period that the channel had.
-pub(super) fn share(had_duty: u64, had_period: u64, period: u64) -> u64 {
+pub(in super::super) fn share(had_duty: u64, had_period: u64, period: u64) -> u64 {
     let share = u128::from(had_duty) * u128::from(period) / u128::from(had_period.max(1));
     u64::try_from(share).unwrap_or(period).min(period)
 }
@@ -140,7 +140,7 @@ fn read(file: &Path) -> Result<u64, Refusal> {
 
 /// Sets a channel up that is exported and locked, whose file for the duty is `duty_cycle`: its period, and enables it. `duty` is that
 /// of the period which it has from then on; `None`: it keeps its share of the period. Where one of these writes fails, it and those before it are taken back.
-pub(super) fn set_up(duty_cycle: &Path, period: Span, duty: Option<u64>) -> Result<(), Refusal> {
+pub(in super::super) fn set_up(duty_cycle: &Path, period: Span, duty: Option<u64>) -> Result<(), Refusal> {
     let folder = duty_cycle.parent().unwrap_or(duty_cycle);
     let file = |name: &str| folder.join(name);
     let write = |name: &str, number: u64| {
@@ -171,11 +171,11 @@ pub(super) fn set_up(duty_cycle: &Path, period: Span, duty: Option<u64>) -> Resu
 
 #[cfg(test)]
 mod tests {
+    use super::super::Target;
     use super::*;
     use crate::kinds::output::left_writes::{LeftWrite, LeftWrites};
     use crate::kinds::output::place::Place;
     use crate::kinds::output::port::SafeText;
-    use crate::kinds::output::target::Target;
 
     #[test]
     fn the_folder_of_a_channel_has_either_name() {

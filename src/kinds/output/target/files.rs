@@ -1,13 +1,13 @@
 //! Targets that are files: attributes of `/sys`, and regular files. May block and allocate.
 
-use super::digits::number;
-use super::fan::gives_back;
-use super::identity::Device;
-use super::left_writes::LeftWrites;
+use super::super::digits::number;
+use super::super::fan::gives_back;
+use super::super::identity::Device;
+use super::super::left_writes::LeftWrites;
+use super::super::place::{RawScale, is_pwm};
+use super::super::port::{Content, Port, SafeText};
+use super::super::setting::{Setting, Sort};
 use super::means::{Kept, Means, ONE_ONLY, PassedOver, keep_others_out};
-use super::place::{RawScale, is_pwm};
-use super::port::{Content, Port, SafeText};
-use super::setting::{Setting, Sort};
 use crate::kinds::device::{Sight, first_line, hidden};
 use crate::kinds::sensor::{iio_channel, iio_conversion};
 use crate::safety::PlannedWrite;
@@ -178,13 +178,13 @@ pub(super) fn holds_a_number(path: &Path) -> Result<(), Refusal> {
 
 /// The text of a file that holds one number. Whatever another program has put in its place: no link is followed, nothing is waited for, and no
 /// more of it is read than a number has.
-pub(super) fn text_of(path: &Path) -> io::Result<String> {
+pub(in super::super) fn text_of(path: &Path) -> io::Result<String> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     text_in(OpenOptions::new().read(true).custom_flags(flags).open(path)?)
 }
 
 /// Whether an attribute has a right to be read at all: some may only be written.
-pub(super) fn is_readable(path: &Path) -> bool {
+pub(in super::super) fn is_readable(path: &Path) -> bool {
     fs::metadata(path).map_or(true, |facts| facts.mode() & 0o444 != 0)
 }
 
@@ -329,15 +329,15 @@ pub(super) fn is_makeable(path: &Path) -> bool {
         && path.symlink_metadata().is_err()
 }
 
-pub(super) fn folder_of(path: &Path) -> &Path {
+pub(in super::super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::digits::Digits;
-    use super::super::place::Place;
-    use super::super::target::Target;
+    use super::super::super::digits::Digits;
+    use super::super::super::place::Place;
+    use super::super::Target;
     use super::*;
     use crate::kinds::sensor::ByName;
     use crate::safety::LastWritten;
