@@ -148,30 +148,24 @@ impl Targets {
 
 impl Held {
     fn new(identity: Identity, (taken, beside): (Kept, Vec<Kept>)) -> Self {
-        let passed_over = taken.lock.into_iter();
         let (beside, locks): (Vec<_>, Vec<_>) = beside.into_iter().map(|kept| (kept.file, kept.lock)).unzip();
-        let passed_over = Mutex::new(passed_over.chain(locks.into_iter().flatten()).collect());
-        let taken = taken.file;
-        let (users, raw, is_safe) = (AtomicUsize::new(1), AtomicU64::new(f64::NAN.to_bits()), AtomicBool::new(false));
-        let (watched, has_to_recover) = Default::default();
-        let (identity, beside, ends) = (Mutex::new(identity), Mutex::new(beside), Mutex::default());
-        let (found, original, ready) = (OnceLock::new(), OnceLock::new(), AtomicBool::new(false));
-        let polarity = OnceLock::new();
-        let (opening, switched) = (Mutex::new(()), OnceLock::new());
+        let passed_over = taken.lock.into_iter().chain(locks.into_iter().flatten()).collect();
+        let (found, original, polarity, switched) = Default::default();
+        let (ready, is_safe, has_to_recover, watched, ends, opening) = Default::default();
         Self {
-            identity,
+            identity: Mutex::new(identity),
             found,
             original,
             polarity,
             ready,
-            users,
-            raw,
+            users: AtomicUsize::new(1),
+            raw: AtomicU64::new(f64::NAN.to_bits()),
             is_safe,
             has_to_recover,
             watched,
-            taken,
-            beside,
-            passed_over,
+            taken: taken.file,
+            beside: Mutex::new(beside),
+            passed_over: Mutex::new(passed_over),
             ends,
             switched,
             opening,

@@ -2,8 +2,9 @@
 
 use super::desk::AtTheDesk;
 use super::law::{self, OnStale, Recover};
+use super::look::look;
 use super::named;
-use super::open::{look, open};
+use super::open::open;
 use super::settings::{Conversion, OutputSettings, Safe, Start};
 use crate::config::{Blueprint, Key, Kind, Rule, Section, Value, words};
 use crate::site::{Built, Site};

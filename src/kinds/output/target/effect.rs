@@ -1,26 +1,27 @@
-//! What the settings of a target say, and how they are given back: whether its value is in force, and whether anybody can see that. May block.
+//! What the settings of a target say, how they are set before its first value, and how they are given back: whether its value is in force, and whether
+//! anybody can see that. May block.
 
 use super::super::digits::number;
 use super::super::put;
-use super::super::setting::{Setting, Sort};
+use super::super::setting::{Setting, Sort, keep_polarity};
+use super::super::text::{is_readable, text_of};
 use super::Target;
-use super::files::{is_readable, text_of};
-use crate::safety::wrong_in_the_end;
+use super::pwm::Channel;
+use crate::safety::{LastWritten, wrong_in_the_end};
+use crate::site::Refusal;
+use std::fs;
+use std::io;
 use std::path::Path;
 
 impl Target {
     /// Whether it is a PWM channel that is to be switched on, and is off.
     pub(in super::super) fn is_off(&self) -> bool {
-        self.is_otherwise(|setting| setting.sort == Sort::Number && setting.path.ends_with("enable"))
+        self.means.channel().is_some_and(|channel| channel.is_on().is_ok_and(|is_on| !is_on))
     }
 
     /// Whether it is a converter's channel that puts nothing out, whatever its value is.
     pub(in super::super) fn is_powered_down(&self) -> bool {
-        self.is_otherwise(|setting| setting.sort == Sort::Power)
-    }
-
-    fn is_otherwise(&self, is_it: impl FnMut(&&Setting) -> bool) -> bool {
-        let setting = self.settings().iter().find(is_it);
+        let setting = self.settings().iter().find(|setting| setting.sort == Sort::Power);
         setting.is_some_and(|it| text_of(&it.path).is_ok_and(|text| number(&text) != Some(it.number)))
     }
 
@@ -29,6 +30,37 @@ impl Target {
         let settings = self.settings().iter().filter(|setting| setting.is_set_with_value());
         let now = |path: &Path| if is_readable(path) { text_of(path).ok() } else { None };
         settings.map(|setting| (setting, now(&setting.path))).collect()
+    }
+
+    /// Gives its value its effect before the first one is written, once it was taken: it keeps its polarity, and a PWM channel gets its period and is
+    /// switched on. `first`: what it is to hold from then on; `None`: what it holds.
+    pub(in super::super) fn put_in_force(&self, first: Option<f64>, written: &LastWritten) -> Result<(), Refusal> {
+        if let Some(polarity) = self.polarity() {
+            let shown = polarity.path.display();
+            let refuse = |error: io::Error| Refusal::new(self.key, format!("cannot write {shown}: {error}"));
+            let write = |path: &Path, text: &str| fs::write(path, text);
+            keep_polarity(&polarity.path, &polarity.text(), text_of, write).map_err(refuse)?;
+        }
+        if let Some(channel) = self.means.channel() {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to the period")]
+            channel.set_up(first.map(|duty| duty.round() as u64))?;
+        }
+        if self.is_prepared() && !self.settings().is_empty() {
+            written.set(self.settings_numbers());
+        }
+        Ok(())
+    }
+
+    /// Refuses what would change that where another output has put it in force.
+    pub(in super::super) fn stays_in_force(&self) -> Result<(), Refusal> {
+        self.means.channel().map_or(Ok(()), Channel::keeps_period)
+    }
+
+    /// What a channel whose polarity is inversed does with its duty: by the kernel's ABI that is the active time, and active is low then.
+    pub(in super::super) fn inversed(&self) -> Option<&'static str> {
+        let is_inversed = self.polarity().is_some_and(|polarity| polarity.number > 0.0);
+        is_inversed
+            .then_some("its polarity is inversed: the line is low for the duty, and high for the rest of the period")
     }
 
     /// What is to be known where nobody can see whether its value has any effect, as on a machine whose fans Dell's firmware has.

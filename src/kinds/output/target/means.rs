@@ -5,6 +5,7 @@ use super::super::identity::Device;
 use super::super::left_writes::LeftWrites;
 use super::super::port::{Content, Port, SafeText};
 use super::super::setting::Setting;
+use super::pwm::Channel;
 use crate::kinds::device::Sight;
 use crate::kinds::layout::SampleLayout;
 use crate::safety::PlannedWrite;
@@ -110,6 +111,11 @@ pub(super) trait Means: fmt::Debug + Send + Sync {
     /// What has to be set for its value to have any effect, in the order in which that is written.
     fn settings(&self) -> &[Setting] {
         &[]
+    }
+
+    /// Itself, as a channel of a PWM chip that is to be switched on.
+    fn channel(&self) -> Option<&Channel> {
+        None
     }
 
     /// The same target that is to have this polarity, if it has one.
