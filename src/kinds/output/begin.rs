@@ -40,8 +40,9 @@ impl First {
             if self.sends_init {
                 self.target.init()?;
             }
-            // Nothing else is read: to some chips that is a command.
-            let read = || if self.target.is_channel() { self.target.read(Some(held.taken())).ok() } else { None };
+            // Nothing but a PWM channel is read: to some chips that is a command.
+            let read =
+                || if self.target.channel().is_some() { self.target.read(Some(held.taken())).ok() } else { None };
             let before = read();
             prepare(&self.target, &held, self.level).inspect_err(|_| {
                 if read() != before {
@@ -56,7 +57,8 @@ impl First {
             if is_file { self.target.read(Some(held.taken())).ok() } else { None }
         };
         let (before, settings) = (file(), self.target.set_with_value());
-        let is_taken = makes_safe && self.target.has_mode() && is_its_chips(content(&self.target, &held).as_ref());
+        let is_taken =
+            makes_safe && self.target.enable().is_some() && is_its_chips(self.target.holds(held.taken()).as_ref());
         let written = self.owed.begin(&guard, || if makes_safe { guard.write_first() } else { Ok(()) });
         let (key, shown) = (self.target.key, self.target.shown());
         let refuse = |error: io::Error| Refusal::new(key, format!("cannot write the safe value to {shown}: {error}"));
@@ -93,7 +95,7 @@ fn is_its_chips(content: Option<&Content>) -> bool {
 /// chip's again, as was asked for. Some chips keep fewer steps than they take, so it is no failure.
 fn holds_otherwise(target: &Target, held: &Held, wanted: f64) -> Option<String> {
     wrong_in_the_end(|| {
-        let now = content(target, held).filter(|now| !is_its_chips(Some(now)))?;
+        let now = target.holds(held.taken()).filter(|now| !is_its_chips(Some(now)))?;
         number(&now.value).is_some_and(|read| read.total_cmp(&wanted).is_ne()).then(|| now.value.trim().to_owned())
     })
 }
@@ -102,16 +104,11 @@ fn holds_otherwise(target: &Target, held: &Held, wanted: f64) -> Option<String> 
 fn prepare(target: &Target, held: &Held, level: Option<f64>) -> Result<(), Refusal> {
     if !held.is_ready() {
         target.put_in_force(level, held.watched().written())?;
-        held.remember(|| content(target, held));
+        held.remember(|| target.holds(held.taken()));
         target.set_up(held.taken(), level)?;
         held.is_now_ready();
     }
     Ok(())
-}
-
-/// What a target holds, if that is a number.
-fn content(target: &Target, held: &Held) -> Option<Content> {
-    target.read(Some(held.taken())).ok().filter(Content::is_number)
 }
 
 /// Has a target made ready that is only switched on and off, in the second step.

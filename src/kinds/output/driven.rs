@@ -9,7 +9,7 @@ use super::take::take;
 use super::target::{Target, hidden_place, unmade};
 use crate::config::{BuildError, Preview, Section};
 use crate::kinds::device::{Missing, preview};
-use crate::safety::LastWritten;
+use crate::safety::{LastWritten, Leave};
 use crate::site::{Beginning, Claim, Holder, Label, Refusal, Site};
 use std::io;
 use std::sync::Arc;

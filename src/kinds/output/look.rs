@@ -13,7 +13,7 @@ use crate::kinds::device::{Missing, Sight, preview};
 use crate::site::{Label, Refusal, Site};
 use std::io;
 
-/// What [`open`](super::open::open) would find; nothing is changed.
+/// What [`open_output`](super::open::open_output) would find; nothing is changed.
 pub(super) fn look(site: &Site, settings: &OutputSettings, task: &str) -> Result<Preview, BuildError> {
     let (sight, safe) = match Target::find(&settings.place, site.sys()) {
         Err(refusal) => (hidden_place(&settings.place).ok_or(refusal)?, None),
@@ -30,7 +30,7 @@ pub(super) fn look(site: &Site, settings: &OutputSettings, task: &str) -> Result
             let settings = settings.clone().fitting(&target.raw)?;
             let text = match SafeState::of(&settings, &target, target.read(None).ok().as_ref()) {
                 Ok(state) => state.map_or_else(|| SafeText::of(&Digits::EMPTY), |state| state.text),
-                Err(_) if target.is_hidden() || !target.shows_content() => SafeText::of(&Digits::EMPTY),
+                Err(_) if target.is_hidden() || target.file().is_none() => SafeText::of(&Digits::EMPTY),
                 Err(refusal) => return Err(refusal.into()),
             };
             let mut safe = says(&settings, &target.shown(), &text, Some(&target));
@@ -40,7 +40,7 @@ pub(super) fn look(site: &Site, settings: &OutputSettings, task: &str) -> Result
             (if settings.readback.is_some() { with_readback(sight, &target)? } else { sight }, Some(safe))
         }
     };
-    let mut preview = preview(site, &Label::new(settings.label(), task), Missing::Refuse, Ok(sight))?;
+    let mut preview = preview(site, &Label::new(settings.place.to_string(), task), Missing::Refuse, Ok(sight))?;
     preview.columns = Some(columns());
     preview.safe.extend(safe);
     Ok(preview)
@@ -53,7 +53,7 @@ fn with_readback(sight: Sight, target: &Target) -> Result<Sight, Refusal> {
     }
     match target.value(None) {
         Ok(_) => Ok(sight),
-        Err(error) if target.shows_content() && error.kind() != io::ErrorKind::NotFound => Err(cannot(target, &error)),
+        Err(error) if target.file().is_some() && error.kind() != io::ErrorKind::NotFound => Err(cannot(target, &error)),
         Err(_) => {
             let whether = sight.unknown.as_ref().map_or_else(String::new, |before| format!("{before}, and "));
             Ok(sight.unknown(format!("{whether}whether {} can be read back", target.shown())))

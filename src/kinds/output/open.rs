@@ -19,8 +19,8 @@ use std::sync::Arc;
 use tracing::{debug, info, warn};
 
 /// Opens an output; nothing is written to its target before its beginning. `task` names its section.
-pub(super) fn open(site: &Site, settings: OutputSettings, task: &str) -> Result<Built, BuildError> {
-    let label = Label::new(settings.label(), task);
+pub(super) fn open_output(site: &Site, settings: OutputSettings, task: &str) -> Result<Built, BuildError> {
+    let label = Label::new(settings.place.to_string(), task);
     let target = find_in_time(site, &settings, &label)?;
     if settings.safe != Safe::Hold {
         target.can_be_made_safe()?;

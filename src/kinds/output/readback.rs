@@ -5,7 +5,7 @@ use super::digits;
 use super::fan;
 use super::setting::{Setting, Sort};
 use super::target::Target;
-use super::text::{is_readable, text_of};
+use super::text::{is_readable, read_text};
 use crate::safety::{Lapse, LastWritten, ReadBack, Reading};
 use crate::site::Refusal;
 use crate::sys::clock::KernelClock;
@@ -83,7 +83,7 @@ impl Readback {
                 }
                 return None;
             }
-            match text_of(&setting.path) {
+            match read_text(&setting.path) {
                 Ok(text) if is_in_force(target, setting, set, (&text, number)) => None,
                 Ok(_) if !is_settled => Some(Reading::Unsettled),
                 Ok(text) => Some(Reading::NotInForce(self.lapse(target, setting, set, &text))),
@@ -95,7 +95,7 @@ impl Readback {
     /// Whether it is a fan that was given back to its chip.
     fn is_given_back(&self, target: &Target) -> bool {
         let mode = self.written.settings().map(|(numbers, _)| numbers[0]).filter(|mode| !mode.is_nan());
-        target.has_mode() && mode.is_some_and(fan::gives_back)
+        target.enable().is_some() && mode.is_some_and(fan::gives_back)
     }
 
     /// Whether what was written that often was written long enough ago.

@@ -7,6 +7,7 @@ use super::place::Place;
 use super::port::Content;
 use super::settings::{OutputSettings, Safe};
 use super::target::Target;
+use crate::safety::Leave;
 use crate::site::{Holder, Label, Refusal, Site};
 use crate::sys::clock::pause;
 use crate::time::Span;
@@ -133,7 +134,7 @@ fn take_free(
             held.remember(|| left.clone().filter(Content::is_number));
         }
         held.finds(left.or_else(|| now.clone()));
-        if !target.is_channel() {
+        if target.channel().is_none() {
             held.remember(|| held.found().cloned().filter(Content::is_number));
         }
     }

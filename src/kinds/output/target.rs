@@ -19,11 +19,8 @@ use super::place::{Place, RawScale};
 use super::port::{Content, OpenSetting, SafeText, Writer};
 use super::safe_writer::{SafeSetting, SafeWriter};
 use super::setting::{Setting, Sort};
-use super::text::{holds_a_number, text_of};
-use crate::config::NumberOrName;
+use super::text::{holds_a_number, read_text};
 use crate::kinds::device::{Sight, hidden};
-use crate::kinds::layout::Number;
-use crate::kinds::register::RegisterSettings;
 use crate::kinds::sensor::{ByName, Class, find, is_iio_raw};
 use crate::safety::{PlannedWrite, SETTINGS};
 use crate::site::{DeviceId, Refusal};
@@ -36,6 +33,7 @@ use means::{Kept, Means};
 use pwm::Channel;
 use std::fs::File;
 use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -53,16 +51,25 @@ pub(super) struct Target {
     means: Arc<dyn Means>,
 }
 
+/// It does what its sort does.
+impl Deref for Target {
+    type Target = dyn Means;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.means
+    }
+}
+
 impl Target {
     /// Finds it, and changes nothing. `None`: it is a regular file that is still to be made.
     pub(super) fn find(place: &Place, sys: &Path) -> Result<Option<Self>, Refusal> {
         let (key, raw) = (place.key(), place.raw());
-        let (ids, raw, form, means) = match place {
+        let (ids, raw, form, means): Found = match place {
             Place::File(path) => match resolve(path).and_then(|path| path.symlink_metadata().map(|_| path)) {
                 Ok(path) => {
                     let (ids, files) = Files::at(path, key, sys)?;
                     let form = if files.is_regular { Form::Any } else { Form::Whole };
-                    (ids, raw, form, Arc::new(files) as Arc<dyn Means>)
+                    (ids, raw, form, Arc::new(files))
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound && is_makeable(path) => return Ok(None),
                 Err(error) => {
@@ -73,41 +80,35 @@ impl Target {
             Place::Hwmon(wanted, file) => of_device(Class::Hwmon, wanted, file, raw, sys)?,
             Place::Iio(wanted, file) => of_device(Class::Iio, wanted, file, raw, sys)?,
             Place::Pwm { chip, channel, period } => of_channel(Channel::find(chip, *channel, *period, sys)?, raw),
+            #[cfg(feature = "gpio")]
             Place::Line { chip, line, active_low } => {
-                let (ids, means) = line_of(chip.as_deref(), line)?;
-                (ids, raw, Form::Level { active_low: *active_low }, means)
+                let line = line::find(chip.as_deref(), line)?;
+                (vec![line.id()], raw, Form::Level { active_low: *active_low }, Arc::new(line))
             }
+            #[cfg(feature = "i2c")]
             Place::Register(wanted) => {
-                let (ids, means) = register_of(wanted, sys)?;
-                let form = if wanted.layout.number == Number::Float { Form::Any } else { Form::Whole };
-                (ids, raw, form, means)
+                let register = crate::kinds::i2c::WrittenRegister::find(wanted, sys)?;
+                let is_float = wanted.layout.number == crate::kinds::layout::Number::Float;
+                (register.ids(), raw, if is_float { Form::Any } else { Form::Whole }, Arc::new(register))
             }
+            #[cfg(not(all(feature = "gpio", feature = "i2c")))]
+            _ => return Err(left_out(place)),
         };
         Ok(Some(Self { key, ids, raw, form, means }))
     }
 
     /// A PWM channel once its files are there; any other one as it is.
     pub(super) fn exported(self) -> Result<Self, Refusal> {
-        let Some(channel) = self.means.channel() else { return Ok(self) };
+        let Some(channel) = self.channel() else { return Ok(self) };
         channel.export()?;
         let (ids, raw, form, means) = of_channel(channel.clone(), self.raw);
         Ok(Self { key: self.key, ids, raw, form, means })
     }
 
-    /// What messages call it.
-    pub(super) fn shown(&self) -> String {
-        self.means.shown()
-    }
-
     /// The name of its `pwmN_enable`, if it has one.
     pub(super) fn enable_name(&self) -> String {
-        let name = self.means.enable().and_then(Path::file_name);
+        let name = self.enable().and_then(Path::file_name);
         name.unwrap_or_default().to_string_lossy().into_owned()
-    }
-
-    /// Its file, if it is one: `duty_cycle` of a PWM channel.
-    pub(super) fn file(&self) -> Option<&Path> {
-        self.means.file()
     }
 
     /// Its file, if it is a regular one.
@@ -131,35 +132,15 @@ impl Target {
         })
     }
 
-    /// A file that is there for as long as it is.
-    pub(super) fn node(&self) -> &Path {
-        self.means.node()
-    }
-
     /// Takes it for a task: no other process of hertzd has it until all copies of the files are closed that this returns, that of the value and those
     /// beside it. Nothing is written.
     pub(super) fn take(&self, left: &LeftWrites, task: &str) -> Result<(Kept, Vec<Kept>), Refusal> {
-        Ok((self.means.take(left, self.key, task)?, self.means.take_beside(left, self.key, task)?))
+        Ok((self.means.take(left, self.key, task)?, self.take_beside(left, self.key, task)?))
     }
 
     /// What must be equal where one output takes it over from another.
     pub(super) fn identity(&self) -> Identity {
-        Identity {
-            ids: self.ids.clone(),
-            layout: self.means.layout(),
-            shown: self.shown(),
-            device: self.means.device(),
-        }
-    }
-
-    /// Whether a chip needs something to begin with.
-    pub(super) fn has_init(&self) -> bool {
-        self.means.has_init()
-    }
-
-    /// Sends a chip what it needs to begin with, once it was taken.
-    pub(super) fn init(&self) -> Result<(), Refusal> {
-        self.means.init()
+        Identity { ids: self.ids.clone(), layout: self.layout(), shown: self.shown(), device: self.device() }
     }
 
     /// Makes a line ready to be written, once it was taken. `first`: what it is to hold from then on; `None`: what it holds.
@@ -169,13 +150,18 @@ impl Target {
 
     /// What it and `pwmN_enable` hold, once it was taken. A PWM channel that is to be switched on, and is off, holds 0, whatever its duty is.
     pub(super) fn read(&self, taken: Option<&File>) -> io::Result<Content> {
-        let enable = self.means.enable().map(text_of).transpose()?;
-        let (mut value, stored) = self.means.stored(taken)?;
+        let enable = self.enable().map(read_text).transpose()?;
+        let (mut value, stored) = self.stored(taken)?;
         if self.is_off() {
             "0\n".clone_into(&mut value);
         }
-        let period = self.period().and_then(|period| text_of(&period).ok());
+        let period = self.period().and_then(|period| read_text(&period).ok());
         Ok(Content { value, enable, stored, period })
+    }
+
+    /// What it holds once it was taken, if that is a number.
+    pub(super) fn holds(&self, taken: &File) -> Option<Content> {
+        self.read(Some(taken)).ok().filter(Content::is_number)
     }
 
     /// The file of its period, if it is the duty of a PWM channel.
@@ -184,60 +170,30 @@ impl Target {
         Some(duty.with_file_name("period"))
     }
 
-    /// The text of the number that it holds. `None`: it was not taken, and is only looked at.
-    pub(super) fn value(&self, taken: Option<&File>) -> io::Result<String> {
-        self.means.value(taken)
-    }
-
-    /// Whether it is a PWM channel, which holds something else once it was [put in force](Self::put_in_force).
-    pub(super) fn is_channel(&self) -> bool {
-        self.means.channel().is_some()
-    }
-
     /// The raw number that it holds where it was `found` to hold this, or a PWM channel once it was put in force; NaN: not known.
     pub(super) fn there(&self, found: Option<&Content>) -> Result<f64, Refusal> {
         #[expect(clippy::cast_precision_loss, reason = "a duty of 2^53 ns is 104 days")]
-        match self.means.channel() {
+        match self.channel() {
             Some(channel) => Ok(channel.kept_duty()? as f64),
             None => Ok(found.and_then(|content| number(&content.value)).unwrap_or(f64::NAN)),
         }
     }
 
-    /// Whether only what taking it has returned can read it.
-    pub(super) fn is_read_by_what_was_taken(&self) -> bool {
-        self.means.is_read_by_what_was_taken()
-    }
-
-    /// What it holds after this raw number was written to it.
-    pub(super) fn as_held(&self, number: f64) -> f64 {
-        self.means.as_held(number)
-    }
-
-    /// Whether what it holds can be looked at without taking it.
-    pub(super) fn shows_content(&self) -> bool {
-        self.means.file().is_some()
-    }
-
     /// What is written to make it safe: by the value alone, or by all that was there.
     pub(super) fn safe_text(&self, content: &Content) -> SafeText {
-        let enable = self.means.enable().map(|_| content.enable.clone().unwrap_or_else(|| fan::MANUAL.to_owned()));
+        let enable = self.enable().map(|_| content.enable.clone().unwrap_or_else(|| fan::MANUAL.to_owned()));
         SafeText { value: content.value.clone(), enable, stored: content.stored.clone() }
     }
 
     /// What the task writes with.
     pub(super) fn writer(&self, taken: &File) -> io::Result<Writer> {
-        let port = self.means.port(taken)?;
+        let port = self.port(taken)?;
         let open = |setting: &Setting| {
             let file = Arc::new(setting.open()?);
             Ok(OpenSetting { file, text: setting.text(), number: setting.number, sort: setting.sort })
         };
         let settings = self.settings().iter().map(open).collect::<io::Result<_>>()?;
         Ok(Writer::new(port, settings, self.is_prepared()))
-    }
-
-    /// What has to be set for its value to have any effect.
-    pub(super) fn settings(&self) -> &[Setting] {
-        self.means.settings()
     }
 
     /// The numbers of that; NaN: there is none.
@@ -258,11 +214,6 @@ impl Target {
         self
     }
 
-    /// Whether it is a fan that its chip may have: then its value says nothing.
-    pub(super) fn has_mode(&self) -> bool {
-        self.means.enable().is_some()
-    }
-
     /// Whether that is set before its first value is written, and not with it.
     pub(super) fn is_prepared(&self) -> bool {
         !self.settings().iter().any(Setting::is_set_with_value)
@@ -281,17 +232,12 @@ impl Target {
         };
         let settings = self.settings().iter().map(open).collect::<io::Result<_>>()?;
         let (text, stored) = (text.value, text.stored);
-        Ok(SafeWriter { port: self.means.port(taken)?, text, stored, number, settings, plan })
-    }
-
-    /// What another process would have to write. `found`: what it held before hertzd wrote to it.
-    pub(super) fn plan(&self, text: &SafeText, found: Option<&Content>) -> Vec<PlannedWrite> {
-        self.means.plan(text, found)
+        Ok(SafeWriter { port: self.port(taken)?, text, stored, number, settings, plan })
     }
 
     /// Writes of any number, which show what a plan calls it.
     pub(super) fn any_writes(&self) -> Vec<PlannedWrite> {
-        let enable = self.means.enable().map(|_| fan::MANUAL.to_owned());
+        let enable = self.enable().map(|_| fan::MANUAL.to_owned());
         self.plan(&SafeText { value: "0\n".into(), enable, stored: None }, None)
     }
 
@@ -303,7 +249,7 @@ impl Target {
 
     /// Whether only the service may open it.
     pub(super) fn is_hidden(&self) -> bool {
-        self.means.file().is_some_and(|path| hidden(path, true).is_some())
+        self.file().is_some_and(|path| hidden(path, true).is_some())
     }
 }
 
@@ -327,32 +273,11 @@ fn of_channel(channel: Channel, raw: RawScale) -> Found {
     (files.ids().into_iter().chain([id]).collect(), raw, Form::Whole, Arc::new(files))
 }
 
-#[cfg(feature = "gpio")]
-fn line_of(chip: Option<&str>, line: &NumberOrName) -> Result<(Vec<DeviceId>, Arc<dyn Means>), Refusal> {
-    let line = line::find(chip, line)?;
-    Ok((vec![line.id()], Arc::new(line)))
-}
-
-#[cfg(not(feature = "gpio"))]
-fn line_of(_: Option<&str>, _: &NumberOrName) -> Result<(Vec<DeviceId>, Arc<dyn Means>), Refusal> {
-    Err(left_out("line", "gpio"))
-}
-
-#[cfg(feature = "i2c")]
-fn register_of(wanted: &RegisterSettings, sys: &Path) -> Result<(Vec<DeviceId>, Arc<dyn Means>), Refusal> {
-    let register = crate::kinds::i2c::WrittenRegister::find(wanted, sys)?;
-    Ok((register.ids(), Arc::new(register)))
-}
-
-#[cfg(not(feature = "i2c"))]
-fn register_of(_: &RegisterSettings, _: &Path) -> Result<(Vec<DeviceId>, Arc<dyn Means>), Refusal> {
-    Err(left_out("bus", "i2c"))
-}
-
 #[cfg(not(all(feature = "gpio", feature = "i2c")))]
-fn left_out(key: &'static str, feature: &str) -> Refusal {
+fn left_out(place: &Place) -> Refusal {
+    let feature = if let Place::Line { .. } = place { "gpio" } else { "i2c" };
     let text = format!("this hertzd was built without the feature {feature}, which is one of the default features");
-    Refusal::new(key, text)
+    Refusal::new(place.key(), text)
 }
 
 /// What only the service may open, of a place that was not found.

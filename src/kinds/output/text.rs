@@ -35,7 +35,7 @@ pub(super) fn holds_a_number(path: &Path) -> Result<(), Refusal> {
 
 /// The text of a file that holds one number. Whatever another program has put in its place: no link is followed, nothing is waited for, and no
 /// more of it is read than a number has.
-pub(super) fn text_of(path: &Path) -> io::Result<String> {
+pub(super) fn read_text(path: &Path) -> io::Result<String> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     text_in(OpenOptions::new().read(true).custom_flags(flags).open(path)?)
 }

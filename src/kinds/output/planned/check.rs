@@ -153,11 +153,8 @@ fn is_interface(name: &str) -> bool {
 
 /// Opens the file of a write: a regular file that holds a number, or an attribute of a driver.
 pub(super) fn open_file(path: &Path, cut: bool) -> io::Result<File> {
-    let opened = match cut {
-        true => without_links(path, Mode::ReadWrite),
-        false => without_links(path, Mode::Write),
-    };
-    let Opened { file, folders } = match opened {
+    let mode = if cut { Mode::ReadWrite } else { Mode::Write };
+    let Opened { file, folders } = match without_links(path, mode) {
         Err(error) if cut && error.kind() == io::ErrorKind::PermissionDenied => without_links(path, Mode::Write)?,
         opened => opened?,
     };

@@ -4,7 +4,7 @@
 use super::super::digits::number;
 use super::super::put;
 use super::super::setting::{Setting, Sort, keep_polarity};
-use super::super::text::{is_readable, text_of};
+use super::super::text::{is_readable, read_text};
 use super::Target;
 use super::pwm::Channel;
 use crate::safety::{LastWritten, wrong_in_the_end};
@@ -16,19 +16,19 @@ use std::path::Path;
 impl Target {
     /// Whether it is a PWM channel that is to be switched on, and is off.
     pub(in super::super) fn is_off(&self) -> bool {
-        self.means.channel().is_some_and(|channel| channel.is_on().is_ok_and(|is_on| !is_on))
+        self.channel().is_some_and(|channel| channel.is_on().is_ok_and(|is_on| !is_on))
     }
 
     /// Whether it is a converter's channel that puts nothing out, whatever its value is.
     pub(in super::super) fn is_powered_down(&self) -> bool {
         let setting = self.settings().iter().find(|setting| setting.sort == Sort::Power);
-        setting.is_some_and(|it| text_of(&it.path).is_ok_and(|text| number(&text) != Some(it.number)))
+        setting.is_some_and(|it| read_text(&it.path).is_ok_and(|text| number(&text) != Some(it.number)))
     }
 
     /// Those that are set together with the value, and what they say now; `None`: they may only be written.
     pub(in super::super) fn set_with_value(&self) -> Vec<(&Setting, Option<String>)> {
         let settings = self.settings().iter().filter(|setting| setting.is_set_with_value());
-        let now = |path: &Path| if is_readable(path) { text_of(path).ok() } else { None };
+        let now = |path: &Path| if is_readable(path) { read_text(path).ok() } else { None };
         settings.map(|setting| (setting, now(&setting.path))).collect()
     }
 
@@ -39,9 +39,9 @@ impl Target {
             let shown = polarity.path.display();
             let refuse = |error: io::Error| Refusal::new(self.key, format!("cannot write {shown}: {error}"));
             let write = |path: &Path, text: &str| fs::write(path, text);
-            keep_polarity(&polarity.path, &polarity.text(), text_of, write).map_err(refuse)?;
+            keep_polarity(&polarity.path, &polarity.text(), read_text, write).map_err(refuse)?;
         }
-        if let Some(channel) = self.means.channel() {
+        if let Some(channel) = self.channel() {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to the period")]
             channel.set_up(first.map(|duty| duty.round() as u64))?;
         }
@@ -53,7 +53,7 @@ impl Target {
 
     /// Refuses what would change that where another output has put it in force.
     pub(in super::super) fn stays_in_force(&self) -> Result<(), Refusal> {
-        self.means.channel().map_or(Ok(()), Channel::keeps_period)
+        self.channel().map_or(Ok(()), Channel::keeps_period)
     }
 
     /// What a channel whose polarity is inversed does with its duty: by the kernel's ABI that is the active time, and active is low then.
@@ -83,7 +83,7 @@ impl Target {
 pub(in super::super) fn is_given_back(setting: &Setting, before: Option<&str>) -> bool {
     let Some(before) = before.map(str::trim) else { return false };
     let write = || put::attribute(&setting.open()?, format!("{before}\n").as_bytes());
-    let differs = || (!text_of(&setting.path).is_ok_and(|now| now.trim() == before)).then_some(());
+    let differs = || (!read_text(&setting.path).is_ok_and(|now| now.trim() == before)).then_some(());
     match write() {
         Ok(()) => wrong_in_the_end(differs).is_none(),
         Err(_) => differs().is_none(),

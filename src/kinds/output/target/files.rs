@@ -7,7 +7,7 @@ use super::super::left_writes::LeftWrites;
 use super::super::place::{RawScale, is_pwm};
 use super::super::port::{Content, Port, SafeText};
 use super::super::setting::{Setting, Sort};
-use super::super::text::{text_in, text_of};
+use super::super::text::{read_text, text_in};
 use super::means::{Kept, Means, ONE_ONLY, PassedOver, keep_others_out};
 use super::pwm::{BESIDE_DUTY, Channel};
 use crate::kinds::device::{Sight, first_line, hidden};
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A file, and what stands beside it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Files {
     pub(super) path: PathBuf,                      // as the kernel names it: no symbolic link
     pub(super) is_regular: bool, // it is no attribute of a driver: it holds any number, and nothing behind it
@@ -58,8 +58,7 @@ impl Files {
     }
 
     fn regular(path: PathBuf) -> Self {
-        let (enable, settings, beside, witness, channel) = Default::default();
-        Self { path, is_regular: true, enable, settings, beside, witness, channel }
+        Self { path, is_regular: true, ..Self::default() }
     }
 
     /// An attribute. A fan is the same target whether it is named by its path or by its device: what belongs to it is known by the files.
@@ -76,7 +75,7 @@ impl Files {
         let beside = polarity.iter().map(|polarity| polarity.path.clone()).chain(own).collect();
         let power = power.map(|(power, _)| power);
         let settings = enable.iter().map(mode).chain(polarity).chain(power).collect();
-        Self { path, is_regular: false, enable, settings, beside, witness, channel: None }
+        Self { path, enable, settings, beside, witness, ..Self::default() }
     }
 
     /// Of a channel of a PWM chip, which need not be there yet.
@@ -86,7 +85,7 @@ impl Files {
         let settings =
             [number("period", period), polarity_beside(&path), number("enable", 1.0)].into_iter().flatten().collect();
         let beside = BESIDE_DUTY.iter().map(file).collect();
-        Self { path, is_regular: false, enable: None, settings, beside, witness: None, channel: Some(channel) }
+        Self { path, settings, beside, channel: Some(channel), ..Self::default() }
     }
 
     /// Each file that is written, read back or relied upon, as far as it is there; the one for the value comes first.
@@ -128,13 +127,13 @@ impl Files {
 /// Whether `pwmN_enable` is one that nobody can set, and says that the fan follows its value: nothing is to be set then, nor given back.
 fn follows_always(enable: &Path) -> bool {
     let is_fixed = fs::metadata(enable).is_ok_and(|facts| facts.mode() & 0o222 == 0);
-    is_fixed && text_of(enable).ok().and_then(|text| number(&text)).is_some_and(|mode| !gives_back(mode))
+    is_fixed && read_text(enable).ok().and_then(|text| number(&text)).is_some_and(|mode| !gives_back(mode))
 }
 
 /// The polarity of a PWM channel, as it is now. The duty is the time in which the line is active: it decides what that is.
 fn polarity_beside(duty_cycle: &Path) -> Option<Setting> {
     let path = duty_cycle.with_file_name("polarity");
-    let number = Sort::Polarity.number(&text_of(&path).ok()?)?;
+    let number = Sort::Polarity.number(&read_text(&path).ok()?)?;
     Some(Setting { path, number, sort: Sort::Polarity })
 }
 
@@ -197,7 +196,7 @@ impl Means for Files {
         if self.is_regular {
             text_in(entry::open(&self.path, libc::O_RDONLY | libc::O_NONBLOCK)?)
         } else {
-            text_of(&self.path)
+            read_text(&self.path)
         }
     }
 

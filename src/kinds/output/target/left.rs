@@ -22,12 +22,12 @@ impl Target {
         // Of a register whose bytes are known each byte counts for itself.
         if let Some(now) = now.and_then(|now| now.stored.as_ref()) {
             let stored = left.left_bytes(planned.first()?, now)?;
-            let value = self.means.text_of(&stored)?;
+            let value = self.text_of(&stored)?;
             return Some(Content { value, enable: None, stored: Some(stored), period: None });
         }
         let numbers = now.map(|now| [number(&now.value), now.enable.as_deref().and_then(number)]).unwrap_or_default();
         let mut found = left.left_writes(&planned, &numbers).into_iter();
-        let (value, enable) = (found.next().flatten(), found.next().flatten().filter(|_| self.has_mode()));
+        let (value, enable) = (found.next().flatten(), found.next().flatten().filter(|_| self.enable().is_some()));
         if value.is_none() && enable.is_none() {
             return None;
         }

@@ -27,7 +27,7 @@ const LOCK_TRIES: u32 = 20;
 pub(super) const ONE_ONLY: &str = "only one output at a time can have it";
 
 /// What sorts of target differ in.
-pub(super) trait Means: fmt::Debug + Send + Sync {
+pub(in super::super) trait Means: fmt::Debug + Send + Sync {
     /// What messages call it.
     fn shown(&self) -> String;
 

@@ -1,7 +1,7 @@
 //! A channel of a PWM chip: found by the name of its chip or of the device that the chip belongs to, and set up. Reads and writes small
 //! files of `/sys`; may block; not for a hot thread. The kernel's `Documentation/ABI/testing/sysfs-class-pwm`.
 
-use super::super::text::text_of;
+use super::super::text::read_text;
 use crate::kinds::device::{first_line, numbered};
 use crate::site::{DeviceId, Refusal};
 use crate::sys::clock::pause;
@@ -20,7 +20,7 @@ pub(super) const BESIDE_DUTY: [&str; 3] = ["period", "enable", "polarity"];
 
 /// A channel, with the period that it is to have.
 #[derive(Clone, Debug)]
-pub(super) struct Channel {
+pub(in super::super) struct Channel {
     pub(super) chip: PathBuf, // the folder
     pub(super) number: u32,
     pub(super) period: Span,
@@ -133,7 +133,7 @@ fn refuse(doing: &str) -> impl Fn(io::Error) -> Refusal + use<> {
 }
 
 fn read(file: &Path) -> Result<u64, Refusal> {
-    let text = text_of(file).map_err(refuse(&format!("read {}", file.display())))?;
+    let text = read_text(file).map_err(refuse(&format!("read {}", file.display())))?;
     Ok(text.trim().parse().unwrap_or(0))
 }
 
