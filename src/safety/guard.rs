@@ -11,7 +11,7 @@ mod watched;
 use super::planned_write::PlannedWrite;
 use super::reading::ReadBack;
 use super::safe_write::SafeWrite;
-use super::written::{LastWritten, UnderWay};
+use super::written::UnderWay;
 use crate::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::helper::caught_aside;
@@ -21,6 +21,7 @@ use holding::Holding;
 pub(crate) use holding::Terms;
 use std::fs::File;
 use std::io;
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 use watched::LeftAt;
 pub(crate) use watched::{Watched, Writing};
@@ -45,6 +46,7 @@ pub(crate) struct MadeSafe {
 }
 
 /// One output, as others see it.
+#[derive(Default)]
 pub(crate) struct Guard {
     task: String,
     watched: Arc<Watched>, // the same for the outputs of which one takes over from the other
@@ -70,6 +72,15 @@ impl std::fmt::Debug for Guard {
     }
 }
 
+/// What it says of its target is what all outputs say that have it.
+impl Deref for Guard {
+    type Target = Watched;
+
+    fn deref(&self) -> &Watched {
+        &self.watched
+    }
+}
+
 impl Guard {
     /// Guards the output of a task. Outputs that have the same `watched` have its target one after the other. Should it take its target over,
     /// its first tick may come `first_after` the last one of the output before it. `None` in place of a writer: it keeps what it has, whatever happens.
@@ -79,25 +90,8 @@ impl Guard {
         (safe_after, first_after): (Span, Span),
         writer: Option<Box<dyn SafeWrite>>,
     ) -> Arc<Self> {
-        let (own_beats, readback, kept, closed, ended, begun, safe_at_first, left) = Default::default();
-        let (holding, terms) = Default::default();
-        Arc::new(Self {
-            task: task.to_owned(),
-            watched,
-            safe_after,
-            first_after,
-            writer,
-            own_beats,
-            readback,
-            kept,
-            closed,
-            ended,
-            begun,
-            safe_at_first,
-            left,
-            holding,
-            terms,
-        })
+        let task = task.to_owned();
+        Arc::new(Self { task, watched, safe_after, first_after, writer, ..Self::default() })
     }
 
     /// Whether it keeps what it has, whatever happens: nobody writes anything in place of its task.
@@ -155,16 +149,6 @@ impl Guard {
         self.make_safe().result.or_else(|error| if was_replaced(&error) { Ok(()) } else { Err(error) })
     }
 
-    /// Whether its target is gone.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.watched.is_lost()
-    }
-
-    /// What its target was given last.
-    pub(crate) fn written(&self) -> &LastWritten {
-        self.watched.written()
-    }
-
     /// How often the tasks of its target have ticked; `None`: none has, and until one does the target is safe, or nobody makes it so.
     pub(crate) fn awaited_beats(&self) -> Option<u64> {
         let beats = self.beats();
@@ -188,11 +172,6 @@ impl Guard {
     pub(crate) fn beat(&self) {
         self.own_beats.store(1, Ordering::Relaxed);
         self.watched.beat();
-    }
-
-    /// How often the tasks of its target have ticked; 0: not yet.
-    pub(crate) fn beats(&self) -> u64 {
-        self.watched.beats()
     }
 
     /// Keeps the task from writing, and writes the safe value. For the task itself, and where it does not tick; others [make it
@@ -287,37 +266,6 @@ impl Guard {
         result
     }
 
-    /// Keeps the task from ever writing again: the process ends.
-    pub(crate) fn seal(&self) {
-        self.watched.seal();
-    }
-
-    /// Whether that was done.
-    pub(crate) fn is_sealed(&self) -> bool {
-        self.watched.is_sealed()
-    }
-
-    /// How often it was made safe by another thread, if its task has not recovered from the latest time.
-    pub(crate) fn tripped(&self) -> Option<u64> {
-        self.watched.tripped()
-    }
-
-    /// Lets the task write again, unless it was made safe since it had `seen` that. Only the task itself calls it, when it has recovered.
-    pub(crate) fn release(&self, seen: u64) {
-        self.watched.release(seen);
-    }
-
-    /// Begins a write of a value, by the task; `None`: it must not write. Who makes it safe sees that a write is under way, or the write sees
-    /// that it was made safe.
-    pub(crate) fn writing(&self) -> Option<Writing<'_>> {
-        self.watched.writing()
-    }
-
-    /// Whether a write of the task is under way, which may come after the safe value.
-    pub(crate) fn is_writing(&self) -> bool {
-        self.watched.is_writing()
-    }
-
     /// What came of a safe write, for those who ask whether all is well.
     pub(crate) fn made_safe(&self, failed: Option<&io::Error>) {
         let number = |error: &io::Error| match (error.raw_os_error(), error.kind()) {
@@ -348,11 +296,6 @@ impl Guard {
     /// Whether that was left to others, and is still to be done. Not of one that is closed, for an output before it that had the same target.
     pub(crate) fn is_wanted(&self) -> bool {
         self.watched.is_wanted() && self.is_open()
-    }
-
-    /// Its latest safe write has not returned for long, or has.
-    pub(crate) fn set_hanging(&self, hangs: bool) {
-        self.watched.set_hanging(hangs);
     }
 
     /// Why its target does not hold its safe value, though it should; `None`: it does, or it should not.

@@ -1,6 +1,9 @@
 //! What keeps a target at its safe value when its task does not: who watches over it, what was written to it last, and what another process would
 //! have to write. Without a lock wherever a hot thread takes part.
 //!
+//! The targets: files, PWM channels, GPIO lines and registers are in `kinds/output/target`, frames in `kinds/can/outgoing`, those of users' own kinds
+//! in `site/guarded`. What a heartbeat switches has no safe value: `kinds/output/driven`.
+//!
 //! | file | what it holds |
 //! | --- | --- |
 //! | `guard`, `safe_write` | the safe value of one output, as other threads can write it; and how, which its kind says |

@@ -3,13 +3,10 @@
 //! that builds tasks.
 
 use super::digits::{Digits, number};
-use super::effect::is_given_back;
 use super::fan;
 use super::held::Held;
-use super::place::Place;
 use super::port::Content;
-use super::reopen::set_up;
-use super::target::Target;
+use super::target::{Target, is_given_back};
 use crate::safety::{Guard, Owed, wrong_in_the_end};
 use crate::site::{Beginning, Refusal};
 use std::io;
@@ -19,7 +16,6 @@ use tracing::warn;
 /// What an output writes.
 pub(super) struct First {
     pub(super) owed: Arc<Owed>,
-    pub(super) place: Place,
     pub(super) target: Target,
     pub(super) held: Weak<Held>,
     pub(super) guard: Weak<Guard>,
@@ -29,10 +25,8 @@ pub(super) struct First {
     pub(super) level: Option<f64>,
     /// A chip gets what it needs to begin with; it did when it was opened, if it had to be read then.
     pub(super) sends_init: bool,
-    /// The safe value is written.
-    pub(super) makes_safe: bool,
-    /// The raw number of that; NaN: not known.
-    pub(super) safe: f64,
+    /// The raw number of the safe value, if that is written; NaN: not known.
+    pub(super) safe: Option<f64>,
 }
 
 impl First {
@@ -46,27 +40,27 @@ impl First {
             if self.sends_init {
                 self.target.init()?;
             }
-            // Nothing else is read: to some chips that is a command.
-            let is_channel = matches!(self.place, Place::Pwm { .. });
-            let read = || if is_channel { self.target.read(Some(held.taken())).ok() } else { None };
+            // Nothing but a PWM channel is read: to some chips that is a command.
+            let read =
+                || if self.target.channel().is_some() { self.target.read(Some(held.taken())).ok() } else { None };
             let before = read();
-            prepare(&self.place, &self.target, &held, self.level).inspect_err(|_| {
+            prepare(&self.target, &held, self.level).inspect_err(|_| {
                 if read() != before {
                     guard.begins(); // as below
                 }
             })?;
         }
         // A regular file may take two system calls: a write that failed may have changed it.
+        let makes_safe = self.safe.is_some();
         let file = || {
-            self.target
-                .regular_file()
-                .filter(|_| self.makes_safe)
-                .and_then(|_| self.target.read(Some(held.taken())).ok())
+            let is_file = makes_safe && self.target.regular_file().is_some();
+            if is_file { self.target.read(Some(held.taken())).ok() } else { None }
         };
         let (before, settings) = (file(), self.target.set_with_value());
-        let is_taken = self.makes_safe && self.target.has_mode() && is_its_chips(content(&self.target, &held).as_ref());
-        let written = self.owed.begin(&guard, || if self.makes_safe { guard.write_first() } else { Ok(()) });
-        let (key, shown) = (self.place.key(), self.target.shown());
+        let is_taken =
+            makes_safe && self.target.enable().is_some() && is_its_chips(self.target.holds(held.taken()).as_ref());
+        let written = self.owed.begin(&guard, || if makes_safe { guard.write_first() } else { Ok(()) });
+        let (key, shown) = (self.target.key, self.target.shown());
         let refuse = |error: io::Error| Refusal::new(key, format!("cannot write the safe value to {shown}: {error}"));
         let is_as_before = || {
             (before.is_none() || file() == before)
@@ -76,10 +70,9 @@ impl First {
             guard.begins(); // the output makes it safe as it ends, or owes that
         }
         written.map_err(refuse)?;
-        if self.makes_safe {
-            held.put_out(self.safe, true);
-        }
-        let wanted = Digits::rounded(self.safe, self.target.form);
+        let Some(safe) = self.safe else { return Ok(()) };
+        held.put_out(safe, true);
+        let wanted = Digits::rounded(safe, self.target.form);
         if let Some(read) = is_taken.then(|| holds_otherwise(&self.target, &held, wanted)).flatten() {
             let (task, enable) = (guard.task(), self.target.enable_name());
             warn!(
@@ -102,32 +95,27 @@ fn is_its_chips(content: Option<&Content>) -> bool {
 /// chip's again, as was asked for. Some chips keep fewer steps than they take, so it is no failure.
 fn holds_otherwise(target: &Target, held: &Held, wanted: f64) -> Option<String> {
     wrong_in_the_end(|| {
-        let now = content(target, held).filter(|now| !is_its_chips(Some(now)))?;
+        let now = target.holds(held.taken()).filter(|now| !is_its_chips(Some(now)))?;
         number(&now.value).is_some_and(|read| read.total_cmp(&wanted).is_ne()).then(|| now.value.trim().to_owned())
     })
 }
 
 /// Makes a target ready to be written: a PWM channel gets its period, a GPIO line becomes an output.
-fn prepare(place: &Place, target: &Target, held: &Held, level: Option<f64>) -> Result<(), Refusal> {
+fn prepare(target: &Target, held: &Held, level: Option<f64>) -> Result<(), Refusal> {
     if !held.is_ready() {
-        set_up(place, target, held, level)?;
-        held.remember(|| content(target, held));
+        target.put_in_force(level, held.watched().written())?;
+        held.remember(|| target.holds(held.taken()));
         target.set_up(held.taken(), level)?;
         held.is_now_ready();
     }
     Ok(())
 }
 
-/// What a target holds, if that is a number.
-fn content(target: &Target, held: &Held) -> Option<Content> {
-    target.read(Some(held.taken())).ok().filter(Content::is_number)
-}
-
 /// Has a target made ready that is only switched on and off, in the second step.
-pub(super) fn begin_switch(place: Place, target: Target, held: &Arc<Held>, off: f64) -> Beginning {
+pub(super) fn begin_switch(target: Target, held: &Arc<Held>, off: f64) -> Beginning {
     let held = Arc::downgrade(held);
     Beginning::new(move || {
         let Some(held) = held.upgrade() else { return Ok(()) };
-        Ok(prepare(&place, &target, &held, Some(off))?)
+        Ok(prepare(&target, &held, Some(off))?)
     })
 }

@@ -3,10 +3,10 @@
 
 use super::digits::Form;
 use super::identity::Identity;
-use super::means::{Kept, PassedOver};
 use super::place::{Place, RawScale};
 use super::port::{Content, OpenFiles, SafeText};
 use super::readback::Readback;
+use super::target::means::{Kept, PassedOver};
 use crate::safety::{Guard, Leave, PlannedWrite, Watched};
 use crate::site::{Claim, DeviceId};
 use std::fs::File;
@@ -59,8 +59,9 @@ pub(super) struct SafeEnd {
 }
 
 impl Leave for Held {
+    /// A task has it no more.
     fn leave(&self) {
-        Self::leave(self);
+        self.users.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -73,23 +74,25 @@ impl Targets {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn living(&self) -> Vec<Arc<Held>> {
+        self.all().iter().filter_map(Weak::upgrade).collect()
+    }
+
     /// Asks again for the locks that the outputs have passed over. May block. What is wrong where another hertzd has one.
     pub(crate) fn ask_for_locks(&self) -> Option<String> {
-        let all: Vec<_> = self.all().iter().filter_map(Weak::upgrade).collect();
         let ask = |held: Arc<Held>| {
             let mut passed_over = held.passed_over();
             passed_over.retain_mut(|lock| lock.is_still(held.names()));
             passed_over.iter().filter_map(PassedOver::trouble).collect::<Vec<_>>()
         };
-        let troubles: Vec<_> = all.into_iter().flat_map(ask).collect();
+        let troubles: Vec<_> = self.living().into_iter().flat_map(ask).collect();
         (!troubles.is_empty()).then(|| troubles.join("; "))
     }
 
     /// Writes to the targets that tasks only switch on and off: to all, or to those that were set up.
     pub(crate) fn switched(&self, are_ready: bool) -> Vec<PlannedWrite> {
-        let all: Vec<_> = self.all().iter().filter_map(Weak::upgrade).collect();
-        let is_had = |held: &Arc<Held>| held.users.load(Ordering::SeqCst) > 0 && (held.is_ready() || !are_ready);
-        all.iter().filter(|held| is_had(held)).filter_map(|held| held.switched.get()).flatten().cloned().collect()
+        let is_had = |held: &&Arc<Held>| held.is_used() && (held.is_ready() || !are_ready);
+        self.living().iter().filter(is_had).filter_map(|held| held.switched.get()).flatten().cloned().collect()
     }
 
     /// One that no output has had so far.
@@ -108,9 +111,7 @@ impl Targets {
     /// There is such a one: why it cannot be taken over, in a sentence.
     pub(super) fn join(&self, wanted: &Identity) -> Result<Option<Arc<Held>>, String> {
         let all = self.all();
-        // One whose last task is about to leave it has none.
-        let is_used = |held: &Arc<Held>| held.users.load(Ordering::SeqCst) > 0;
-        let overlapping: Vec<_> = all.iter().filter_map(Weak::upgrade).filter(is_used).collect();
+        let overlapping: Vec<_> = all.iter().filter_map(Weak::upgrade).filter(|held| held.is_used()).collect();
         for held in overlapping.into_iter().filter(|held| held.identity().overlaps(wanted)) {
             if !held.identity().is(wanted) {
                 return Err(held.cannot_become(wanted));
@@ -126,10 +127,6 @@ impl Targets {
 
     /// The tasks of one that has this target, and has still to open it again, since it was gone and is there now: two must not open it.
     pub(super) fn to_be_reopened(&self, wanted: &Identity, place: &Place, sys: &Path) -> Option<String> {
-        let all: Vec<_> = {
-            let all = self.all();
-            all.iter().filter_map(Weak::upgrade).filter(|held| held.users.load(Ordering::SeqCst) > 0).collect()
-        };
         let is_it = |held: &&Arc<Held>| {
             let own = held.identity();
             let is_named = |end: &Arc<End>| end.place == *place && end.sys == sys;
@@ -141,41 +138,40 @@ impl Targets {
             }
         };
         // What is only switched on and off is opened again by nobody.
-        let is_reopened = |held: &&Arc<Held>| !held.ends().is_empty();
-        all.iter().filter(is_reopened).find(is_it).map(|held| held.tasks())
+        let is_reopened = |held: &&Arc<Held>| held.is_used() && !held.ends().is_empty();
+        self.living().iter().filter(is_reopened).find(is_it).map(|held| held.tasks())
     }
 }
 
 impl Held {
     fn new(identity: Identity, (taken, beside): (Kept, Vec<Kept>)) -> Self {
-        let passed_over = taken.lock.into_iter();
         let (beside, locks): (Vec<_>, Vec<_>) = beside.into_iter().map(|kept| (kept.file, kept.lock)).unzip();
-        let passed_over = Mutex::new(passed_over.chain(locks.into_iter().flatten()).collect());
-        let taken = taken.file;
-        let (users, raw, is_safe) = (AtomicUsize::new(1), AtomicU64::new(f64::NAN.to_bits()), AtomicBool::new(false));
-        let (watched, has_to_recover) = Default::default();
-        let (identity, beside, ends) = (Mutex::new(identity), Mutex::new(beside), Mutex::default());
-        let (found, original, ready) = (OnceLock::new(), OnceLock::new(), AtomicBool::new(false));
-        let polarity = OnceLock::new();
-        let (opening, switched) = (Mutex::new(()), OnceLock::new());
+        let passed_over = taken.lock.into_iter().chain(locks.into_iter().flatten()).collect();
+        let (found, original, polarity, switched) = Default::default();
+        let (ready, is_safe, has_to_recover, watched, ends, opening) = Default::default();
         Self {
-            identity,
+            identity: Mutex::new(identity),
             found,
             original,
             polarity,
             ready,
-            users,
-            raw,
+            users: AtomicUsize::new(1),
+            raw: AtomicU64::new(f64::NAN.to_bits()),
             is_safe,
             has_to_recover,
             watched,
-            taken,
-            beside,
-            passed_over,
+            taken: taken.file,
+            beside: Mutex::new(beside),
+            passed_over: Mutex::new(passed_over),
             ends,
             switched,
             opening,
         }
+    }
+
+    /// Whether a task has it. One whose last task is about to leave it has none.
+    fn is_used(&self) -> bool {
+        self.users.load(Ordering::SeqCst) > 0
     }
 
     /// While this lives nobody else opens it: a task that is to have it, or what looks for it.
@@ -313,11 +309,6 @@ impl Held {
     /// Whether that was done.
     pub(super) fn is_ready(&self) -> bool {
         self.ready.load(Ordering::SeqCst)
-    }
-
-    /// A task has it no more.
-    pub(super) fn leave(&self) {
-        self.users.fetch_sub(1, Ordering::SeqCst);
     }
 
     pub(super) fn put_out(&self, raw: f64, is_safe: bool) {

@@ -2,8 +2,9 @@
 
 use super::desk::AtTheDesk;
 use super::law::{self, OnStale, Recover};
+use super::look::look;
 use super::named;
-use super::open::{look, open};
+use super::open::open_output;
 use super::settings::{Conversion, OutputSettings, Safe, Start};
 use crate::config::{Blueprint, Key, Kind, Rule, Section, Value, words};
 use crate::site::{Built, Site};
@@ -172,7 +173,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     if section.is_shadow() {
         return Some(Blueprint::built(at_the_desk(settings)));
     }
-    let build = move |site: &mut Site| open(site, settings, &task);
+    let build = move |site: &mut Site| open_output(site, settings, &task);
     let look = move |site: &mut Site| look(site, &of_look, &its_task);
     Some(Blueprint::new(build).looking(look).at_the_desk(move || at_the_desk(of_desk)))
 }

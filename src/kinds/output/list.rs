@@ -1,7 +1,7 @@
 //! PWM chips: which there are, for `hertzd devices`. Reads small files; may block; not for a hot thread.
 
 use crate::kinds::device::{FoundDevice, first_line, numbered, quoted, task_name};
-use crate::kinds::output::pwm;
+use crate::kinds::output::target::pwm;
 use crate::site::Roots;
 use crate::sys::lock::{self, Taken};
 use crate::time::Span;

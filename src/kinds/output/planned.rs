@@ -1,18 +1,22 @@
 //! The writes of a plan, made by a process that finds nothing open. May block.
 
-#[cfg(feature = "i2c")]
-use super::means::{in_time, not_a_peer};
-use super::means::{keep_others_out, named};
-use super::planned_check::{
-    BUS, CHIP, LONGEST_CONTENT, beside as text_beside, is_device, open_file, shown, shown_text,
-};
+mod check;
+mod fan;
+mod place;
+mod readback;
+
 use super::put;
 use super::setting::keep_polarity;
+#[cfg(feature = "i2c")]
+use super::target::means::{in_time, not_a_peer};
+use super::target::means::{keep_others_out, named};
 use crate::safety::PlannedWrite;
 #[cfg(feature = "gpio")]
 use crate::site::in_sys;
 use crate::sys::can::{self, Frame, Id};
 use crate::sys::lock::{self, Holder, Stranger, named_in_time};
+use check::{BUS, CHIP, LONGEST_CONTENT, beside as text_beside, is_device, open_file, shown, shown_text};
+pub(crate) use fan::once_more;
 use std::cell::Cell;
 use std::fmt;
 use std::fs::File;

@@ -1,16 +1,15 @@
-//! The open ends of a target: what the task writes with, and what others make it safe with. A write blocks for as long as the target's
+//! The open end of a target that its task writes with, and what is written. A write blocks for as long as the target's
 //! driver takes, and allocates nothing.
 
 use super::digits::{Digits, LONGEST, number};
 use super::fan;
 use super::put;
 use super::setting::{Sort, in_force};
-use crate::safety::{LastWritten, PlannedWrite, SETTINGS, SafeWrite, wrong_in_the_end};
+use crate::safety::{LastWritten, SETTINGS};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::Arc;
 
 /// What a text goes to.
 #[derive(Debug)]
@@ -40,7 +39,7 @@ impl Port {
     }
 
     /// Writes what makes it safe: a text, or what was stored.
-    fn put_safe(&self, text: &[u8], _stored: Option<&[u8]>, had: u64) -> io::Result<()> {
+    pub(super) fn put_safe(&self, text: &[u8], _stored: Option<&[u8]>, had: u64) -> io::Result<()> {
         match (self, _stored) {
             #[cfg(feature = "i2c")]
             (Self::Register(register), Some(stored)) => register.write_stored(stored),
@@ -218,152 +217,12 @@ fn set(settings: &[OpenSetting], last: &LastWritten) -> io::Result<()> {
     Ok(())
 }
 
-/// The safe state of a target, by descriptors of its own: the kernel lets one write at a time through each.
-#[derive(Debug)]
-pub(super) struct SafeWriter {
-    pub(super) port: Port,
-    pub(super) text: String,
-    /// What is written in its place, of a register.
-    pub(super) stored: Option<Vec<u8>>,
-    /// The number in it; NaN: there is none.
-    pub(super) number: f64,
-    /// What has to be set for it to have any effect.
-    pub(super) settings: Vec<SafeSetting>,
-    /// The same for another process; it changes when the target is opened again.
-    pub(super) plan: Arc<Mutex<Vec<PlannedWrite>>>,
-}
-
-/// One of its settings.
-#[derive(Debug)]
-pub(super) struct SafeSetting {
-    pub(super) file: Arc<File>, // to be read too
-    pub(super) name: String,
-    pub(super) text: String,
-    pub(super) sort: Sort,
-    pub(super) value: f64,              // of the target, raw
-    pub(super) is_replaced: AtomicBool, // its chip refused it, and runs at full speed by hand
-}
-
 /// Open files of a target: for the value, and for its settings.
 pub(super) type OpenFiles = (Arc<File>, Vec<Arc<File>>);
-
-impl SafeWriter {
-    /// What it has open.
-    pub(super) fn files(&self) -> OpenFiles {
-        (self.port.file().clone(), self.settings.iter().map(|setting| setting.file.clone()).collect())
-    }
-}
-
-impl SafeSetting {
-    /// Writes it.
-    fn write(&self) -> io::Result<()> {
-        self.write_text(&self.text)
-    }
-
-    /// What it read before says nothing: the driver may not have looked since.
-    fn write_text(&self, text: &str) -> io::Result<()> {
-        self.is_replaced.store(text != self.text, Ordering::Relaxed);
-        let before = line_of(&self.file);
-        if self.sort == Sort::Polarity && before.as_deref().is_some_and(|found| self.is(found, text)) {
-            return Ok(());
-        }
-        put::attribute(&*self.file, text.as_bytes())?;
-        match (before, line_of(&self.file)) {
-            (Some(before), Some(found)) if found != before => self.expect(&found, text),
-            _ => Ok(()),
-        }
-    }
-
-    fn is(&self, found: &str, written: &str) -> bool {
-        match (self.sort, self.sort.number(found), self.sort.number(written)) {
-            (Sort::Mode, Some(found), Some(written)) => fan::is_mode(written, found, || Some(self.value)),
-            _ => found.trim() == written.trim(),
-        }
-    }
-
-    fn expect(&self, found: &str, written: &str) -> io::Result<()> {
-        if self.is(found, written) {
-            return Ok(());
-        }
-        let (found, written) = (found.trim(), written.trim());
-        Err(io::Error::other(format!("{} holds {found} after {written} was written", self.name)))
-    }
-}
-
-/// The first line of an attribute.
-fn line_of(file: &File) -> Option<String> {
-    let mut bytes = [0; 64];
-    let length = file.read_at(&mut bytes, 0).ok()?;
-    let text = std::str::from_utf8(&bytes[..length]).ok()?;
-    text.lines().next().map(str::to_owned)
-}
-
-/// Writes all of them, also if one fails. Some drivers change the polarity only of a channel that is off; the next setting switches it on.
-fn write_all(settings: &[SafeSetting]) -> io::Result<()> {
-    let write = |(at, setting): (usize, &SafeSetting)| match (setting.write(), settings.get(at + 1)) {
-        (Err(_), Some(enable)) if setting.sort == Sort::Polarity => {
-            put::attribute(&*enable.file, b"0\n").and_then(|()| setting.write())
-        }
-        (written, _) => written,
-    };
-    settings.iter().enumerate().map(write).fold(Ok(()), io::Result::and)
-}
-
-impl SafeWrite for SafeWriter {
-    fn write_safe(&self) -> io::Result<()> {
-        let put = |text: &str| self.port.put_safe(text.as_bytes(), self.stored.as_deref(), 0);
-        match &self.settings[..] {
-            [] => put(&self.text),
-            [mode] if mode.sort == Sort::Mode => {
-                fan::make_safe(&self.text, &mode.text, put, |text| mode.write_text(text))
-            }
-            settings => in_force(|| put(&self.text), || write_all(settings)),
-        }
-    }
-
-    /// Waits until its settings read as they were written.
-    fn confirm(&self) -> io::Result<()> {
-        let read = |setting: &SafeSetting| {
-            let wrote = if setting.is_replaced.load(Ordering::Relaxed) { fan::MANUAL } else { &setting.text };
-            line_of(&setting.file).map_or(Ok(()), |found| setting.expect(&found, wrote))
-        };
-        let wrong = self.settings.iter().find_map(|setting| wrong_in_the_end(|| read(setting).err()));
-        wrong.map_or(Ok(()), Err)
-    }
-
-    fn number(&self) -> f64 {
-        self.number
-    }
-
-    fn settings(&self) -> [f64; SETTINGS] {
-        std::array::from_fn(|at| {
-            self.settings.get(at).and_then(|setting| setting.sort.number(&setting.text)).unwrap_or(f64::NAN)
-        })
-    }
-
-    fn plan(&self) -> Vec<PlannedWrite> {
-        self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn plan_unless_locked(&self) -> Option<Vec<PlannedWrite>> {
-        match self.plan.try_lock() {
-            Ok(plan) => Some(plan.clone()),
-            Err(TryLockError::Poisoned(plan)) => Some(plan.into_inner().clone()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
-    #[cfg(feature = "gpio")]
-    fn line(&self) -> Option<&File> {
-        if let Port::Line(line) = &self.port { Some(line) } else { None }
-    }
-}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::safety::Guard;
-    use crate::time::Span;
     use std::io::Write;
 
     #[test]
@@ -394,34 +253,5 @@ mod tests {
         set(&settings, &LastWritten::default()).unwrap();
         // A newline would be left of what switches it off.
         assert_eq!(std::fs::read_to_string(enable.path()).unwrap(), "1");
-    }
-
-    #[test]
-    fn a_setting_that_does_not_stay_is_a_failure_without_a_number_and_full_speed_by_hand_is_none() {
-        // The kernel takes 33 there, and shows 00000021.
-        let enable = File::options().read(true).write(true).open("/proc/self/coredump_filter").unwrap();
-        put::attribute(&enable, b"1\n").unwrap();
-        let port = Port::Regular(Arc::new(tempfile::tempfile().unwrap()));
-        let settings = vec![SafeSetting {
-            file: Arc::new(enable),
-            name: "pwm1_enable".into(),
-            text: "33\n".into(),
-            sort: Sort::Mode,
-            value: 255.0,
-            is_replaced: AtomicBool::new(false),
-        }];
-        let mut writer =
-            SafeWriter { port, text: "255\n".into(), stored: None, number: 255.0, settings, plan: Arc::default() };
-        // It takes no 0 that is written so: full speed is set by hand.
-        writer.settings[0].text = "0.0\n".into();
-        writer.write_safe().and_then(|()| writer.confirm()).unwrap();
-        assert_eq!(line_of(&writer.settings[0].file).unwrap(), "00000001");
-        writer.settings[0].text = "33\n".into();
-        let guard = Guard::new("fan", Arc::default(), (Span::ZERO, Span::ZERO), Some(Box::new(writer)));
-        let error = guard.trip().unwrap_err();
-        assert_eq!(error.to_string(), "pwm1_enable holds 00000021 after 33 was written");
-        assert_eq!(error.raw_os_error(), None);
-        let trouble = guard.trouble().unwrap();
-        assert!(trouble.contains("could not be written: it was written, but the device does not hold it"), "{trouble}");
     }
 }

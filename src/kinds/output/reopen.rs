@@ -3,27 +3,22 @@
 //! The hot thread takes no part in it. Who has a target open shares its descriptors with this: when it is gone they lead to nothing, and when
 //! it is back to the new one, each in one step. Until then nothing is written to it. Then its safe value is, and its task recovers from that.
 
-use super::digits::{Digits, Form, number};
-use super::files::text_of;
+use super::digits::number;
 use super::held::{End, Held};
 use super::left_writes::LeftWrites;
-use super::means::Kept;
 use super::place::Place;
 use super::port::{Content, OpenFiles, SafeText};
-use super::pwm;
-use super::setting::keep_polarity;
 use super::target::Target;
+use super::target::means::Kept;
 use crate::io::{Gone, Keeper, Outcome, Reopen, Reopening, Watch};
 use crate::safety::PlannedWrite;
 use crate::site::{Label, Refusal, Site};
-use crate::sys::dir::effective_user;
-use crate::sys::entry::Entry;
 use crate::sys::fd::replace;
 use crate::time::{Instant, Span};
 use std::fs::{self, File, Metadata};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, fchown};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
 use tracing::warn;
@@ -155,14 +150,7 @@ impl Reopen for LostTarget {
         let first = safe.and_then(|safe| number(&safe.text.value));
         let makes = safe.is_some_and(|safe| safe.makes);
         let gone = || Refusal::new(place.key(), format!("there is no {place}"));
-        let found = match (Target::find(place, sys)?, first.filter(|_| makes)) {
-            (Some(target), _) => target,
-            (None, Some(safe)) => {
-                make(place, &Digits::of(safe, Form::Any))?;
-                Target::find(place, sys)?.ok_or_else(gone)?
-            }
-            (None, None) => return Err(gone()),
-        };
+        let found = Target::find_or_make(place, sys, first.filter(|_| makes))?.ok_or_else(gone)?;
         let (was, is) = (held.identity().device, found.identity().device);
         if !is.may_be(&was, place.is_numbered()) {
             let text = format!(
@@ -178,12 +166,12 @@ impl Reopen for LostTarget {
             return Err(Refusal::new(place.key(), text));
         }
         found.loses_nothing()?;
-        let target = exported(place, found, sys)?.with_polarity(held.polarity());
+        let target = found.exported()?.with_polarity(held.polarity());
         let refuse = |error: io::Error| Refusal::new(place.key(), format!("cannot open {}: {error}", target.shown()));
         let seen = Seen::of(&target).map_err(refuse)?;
-        let (Kept { file: taken, lock }, beside) = target.take(&self.left, place.key(), &label.task)?;
+        let (Kept { file: taken, lock }, beside) = target.take(&self.left, &label.task)?;
         target.init()?;
-        set_up(place, &target, &held, first)?;
+        target.put_in_force(first, held.watched().written())?;
         target.set_up(&taken, first)?;
         let ends = held.ends();
         // All of it is open before any of it is used.
@@ -269,90 +257,5 @@ impl End {
         let files = all.into_iter().flatten().flat_map(|(value, settings)| std::iter::once(value).chain(settings));
         let readback = self.readback.iter().filter_map(|readback| readback.taken());
         files.map(|file| &**file).chain(readback)
-    }
-}
-
-/// Exports a PWM channel; leaves all others as they are.
-pub(super) fn exported(place: &Place, target: Target, sys: &Path) -> Result<Target, Refusal> {
-    match (place, target.file()) {
-        (Place::Pwm { channel, .. }, Some(duty)) => {
-            pwm::export(duty, *channel)?;
-            Ok(Target::find(place, sys)?.unwrap_or(target))
-        }
-        _ => Ok(target),
-    }
-}
-
-/// Sets a PWM channel up, once it was taken; leaves all others as they are.
-pub(super) fn set_up(place: &Place, target: &Target, held: &Held, first: Option<f64>) -> Result<(), Refusal> {
-    if let Some(polarity) = target.polarity() {
-        let shown = polarity.path.display();
-        let refuse = |error: io::Error| Refusal::new(place.key(), format!("cannot write {shown}: {error}"));
-        keep_polarity(&polarity.path, &polarity.text(), text_of, |path, text| fs::write(path, text)).map_err(refuse)?;
-    }
-    if let (Place::Pwm { period, .. }, Some(duty)) = (place, target.file()) {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to the period")]
-        pwm::set_up(duty, *period, first.map(|duty| duty.round() as u64))?;
-    }
-    if target.is_prepared() && !target.settings().is_empty() {
-        held.watched().written().set(target.settings_numbers());
-    }
-    Ok(())
-}
-
-/// Makes a regular file that holds this from the start.
-pub(super) fn make(place: &Place, text: &Digits) -> Result<(), Refusal> {
-    let Place::File(path) = place else { return Ok(()) };
-    let making = || {
-        let entry = Entry::find(path)?;
-        // Nobody finds it empty. What has that name already, a link perhaps, is not written to.
-        let new = entry.draft();
-        let written = new.make_anew().and_then(|mut file| {
-            file.write_all(text.bytes())?;
-            // What root makes in the folder of the service is the service's.
-            let folder = Some(entry.folder().metadata()?).filter(|_| effective_user() == 0);
-            folder.map_or(Ok(()), |folder| fchown(&file, Some(folder.uid()), Some(folder.gid())))
-        });
-        match written.and_then(|()| new.rename_anew(&entry)).inspect_err(|_| _ = new.remove()) {
-            // Another thread was faster.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            made => made,
-        }
-    };
-    making().map_err(|error: io::Error| Refusal::new("path", format!("cannot make {}: {error}", path.display())))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_is_made_and_a_link_in_its_way_is_not_followed() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, victim) = (folder.path().join("fan"), folder.path().join("victim"));
-        fs::write(&victim, "precious").unwrap();
-        for number in 0..100 {
-            let new = folder.path().join(format!(".fan.{}.{number}.new", std::process::id()));
-            std::os::unix::fs::symlink(&victim, new).unwrap();
-        }
-        make(&Place::File(path.clone()), &Digits::of(7.0, Form::Any)).unwrap();
-        assert_eq!([&path, &victim].map(|path| fs::read_to_string(path).unwrap()), ["7\n", "precious"]);
-        assert!(!path.is_symlink());
-    }
-
-    #[test]
-    fn threads_that_make_the_same_file_at_once_all_find_it() {
-        let folder = tempfile::tempdir().unwrap();
-        for file in 0..50 {
-            let path = folder.path().join(file.to_string());
-            std::thread::scope(|scope| {
-                for number in 1..=4 {
-                    let place = Place::File(path.clone());
-                    scope.spawn(move || make(&place, &Digits::of(f64::from(number), Form::Any)).unwrap());
-                }
-            });
-            assert_eq!(fs::read_to_string(path).unwrap().len(), 2);
-        }
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 50, "nothing else is left");
     }
 }

@@ -65,11 +65,6 @@ pub(super) struct OutputSettings {
 }
 
 impl OutputSettings {
-    /// What messages call the target.
-    pub(super) fn label(&self) -> String {
-        self.place.to_string()
-    }
-
     /// What ends its safe state once another thread has brought it about, in a clause.
     pub(super) fn recovery(&self) -> String {
         let then = match (self.law.recover, &self.reset) {

@@ -1,10 +1,10 @@
 //! The task. A tick allocates nothing, and makes no system call but the write. Time comes with the ticks.
 
-use super::digits::{Digits, Form, number};
-use super::fan;
+use super::digits::{Digits, Form};
 use super::held::Held;
 use super::law::{Law, Settings, Step, Wanted};
-use super::port::{SafeText, Writer};
+use super::port::Writer;
+use super::safe::SafeState;
 use super::settings::Conversion;
 use crate::kinds::elapsed::seconds_since_last;
 use crate::safety::{Guard, Live, Owed};
@@ -46,22 +46,6 @@ pub(super) struct Output {
     pub(super) held: Arc<Held>,
     pub(super) owed: Arc<Owed>,
     pub(super) _claim: Arc<Claim>,
-}
-
-/// What makes it safe.
-pub(super) struct SafeState {
-    pub(super) text: SafeText,
-    pub(super) value: f64,       // in the unit of the input; NaN: that is not known
-    pub(super) number: f64,      // the raw one in the text
-    pub(super) gives_back: bool, // a fan to its chip, which sets the value from then on
-}
-
-impl SafeState {
-    pub(super) fn of(text: SafeText, value: f64) -> Self {
-        let number_of = |text: &str| number(text).unwrap_or(f64::NAN);
-        let gives_back = text.enable.as_deref().map(number_of).is_some_and(fan::gives_back);
-        Self { number: number_of(&text.value), text, value, gives_back }
-    }
 }
 
 impl Output {

@@ -55,11 +55,6 @@ impl Guard {
         self.watched.set_left(false);
     }
 
-    /// Takes the target over from an output that has ended without its safe value, if there is one: no one begins to write that from now on.
-    pub(crate) fn begin_takeover(&self) -> bool {
-        self.watched.begin_takeover()
-    }
-
     /// It does not take the target over: that one goes on.
     pub(crate) fn cancel_takeover(&self) {
         self.watched.set_left(true);

@@ -5,7 +5,7 @@
 //! [`Watched::begin_takeover`]). Between the two steps stands a sequentially consistent fence, on either side. `tests/loom` tries all of it in every
 //! order, and without each of these words.
 
-use super::LastWritten;
+use super::super::written::LastWritten;
 use crate::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::time::Instant;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Whether a write of a plan is one that an output could make. A plan is a file: what stands in it may have been written by anything that has
 //! the rights of its owner. Pure, but for what an opened target is.
 
-use super::digits::number;
-use super::setting::POLARITIES;
+use super::super::digits::number;
+use super::super::setting::POLARITIES;
 use crate::safety::PlannedWrite;
 use crate::sys::dir::effective_user;
 use crate::sys::open::{Mode, Opened, without_links};
@@ -68,7 +68,7 @@ impl PlannedWrite {
     }
 
     /// The number that it writes, if it is one of a file.
-    pub(super) fn number(&self) -> Option<f64> {
+    pub(in super::super) fn number(&self) -> Option<f64> {
         if let Self::File { text, .. } = self { number(text) } else { None }
     }
 
@@ -88,7 +88,7 @@ impl PlannedWrite {
     }
 
     /// Which bytes of a register's value the other one writes too.
-    pub(super) fn shared_with(&self, other: &Self) -> Range<usize> {
+    pub(in super::super) fn shared_with(&self, other: &Self) -> Range<usize> {
         let (Self::Register { address, bytes, .. }, Self::Register { address: its_address, bytes: its_bytes, .. }) =
             (self, other)
         else {
@@ -105,7 +105,7 @@ impl PlannedWrite {
     }
 
     /// Whether it writes some of the bytes of a register that the other one writes, and the two are not the same register.
-    pub(super) fn overlaps(&self, other: &Self) -> bool {
+    pub(in super::super) fn overlaps(&self, other: &Self) -> bool {
         !self.has_target_of(other) && !self.shared_with(other).is_empty()
     }
 
@@ -153,11 +153,8 @@ fn is_interface(name: &str) -> bool {
 
 /// Opens the file of a write: a regular file that holds a number, or an attribute of a driver.
 pub(super) fn open_file(path: &Path, cut: bool) -> io::Result<File> {
-    let opened = match cut {
-        true => without_links(path, Mode::ReadWrite),
-        false => without_links(path, Mode::Write),
-    };
-    let Opened { file, folders } = match opened {
+    let mode = if cut { Mode::ReadWrite } else { Mode::Write };
+    let Opened { file, folders } = match without_links(path, mode) {
         Err(error) if cut && error.kind() == io::ErrorKind::PermissionDenied => without_links(path, Mode::Write)?,
         opened => opened?,
     };

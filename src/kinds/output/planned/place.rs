@@ -1,9 +1,9 @@
 //! Where the device of a planned write is now: the kernel gives devices new numbers when they come again, and their old ones to others. May block.
 
-use super::identity::kind_of;
-use super::planned::is_still;
+use super::super::identity::kind_of;
 #[cfg(feature = "gpio")]
-use super::planned_check::{CHIP, is_device};
+use super::check::{CHIP, is_device};
+use super::is_still;
 use crate::safety::PlannedWrite;
 #[cfg(feature = "gpio")]
 use crate::site::in_sys;

@@ -1,10 +1,11 @@
 //! What the sorts of target have in common: files, GPIO lines and registers are each taken, read and opened in a way of their own. May
 //! block and allocate.
 
-use super::identity::Device;
-use super::left_writes::LeftWrites;
-use super::port::{Content, Port, SafeText};
-use super::setting::Setting;
+use super::super::identity::Device;
+use super::super::left_writes::LeftWrites;
+use super::super::port::{Content, Port, SafeText};
+use super::super::setting::Setting;
+use super::pwm::Channel;
 use crate::kinds::device::Sight;
 use crate::kinds::layout::SampleLayout;
 use crate::safety::PlannedWrite;
@@ -26,7 +27,7 @@ const LOCK_TRIES: u32 = 20;
 pub(super) const ONE_ONLY: &str = "only one output at a time can have it";
 
 /// What sorts of target differ in.
-pub(super) trait Means: fmt::Debug + Send + Sync {
+pub(in super::super) trait Means: fmt::Debug + Send + Sync {
     /// What messages call it.
     fn shown(&self) -> String;
 
@@ -112,6 +113,11 @@ pub(super) trait Means: fmt::Debug + Send + Sync {
         &[]
     }
 
+    /// Itself, as a channel of a PWM chip that is to be switched on.
+    fn channel(&self) -> Option<&Channel> {
+        None
+    }
+
     /// The same target that is to have this polarity, if it has one.
     fn with_polarity(&self, _polarity: f64) -> Option<Arc<dyn Means>> {
         None
@@ -120,15 +126,15 @@ pub(super) trait Means: fmt::Debug + Send + Sync {
 
 /// A file of a target that others are kept from.
 #[derive(Debug)]
-pub(super) struct Kept {
-    pub(super) file: File,
+pub(in super::super) struct Kept {
+    pub(in super::super) file: File,
     /// Its lock, if that was passed over.
-    pub(super) lock: Option<PassedOver>,
+    pub(in super::super) lock: Option<PassedOver>,
 }
 
 /// A lock that could not be had, because of who keeps nobody out. It is asked for again: a hertzd that starts once it is free would find nobody.
 #[derive(Debug)]
-pub(super) struct PassedOver {
+pub(in super::super) struct PassedOver {
     file: File, // a copy
     registers: Option<(u32, u32)>,
     shown: String,
@@ -139,7 +145,7 @@ pub(super) struct PassedOver {
 
 impl PassedOver {
     /// `registers`: the first, and how many; of a file the one byte that stands for it. Says that `task` goes on without it, as `holder` has it.
-    pub(super) fn of(
+    pub(in super::super) fn of(
         file: &File,
         registers: Option<(u32, u32)>,
         (task, shown): (&str, String),
@@ -159,7 +165,7 @@ impl PassedOver {
     }
 
     /// Asks for it. `tasks`: who has the target now, if that is known. Whether it is still not held.
-    pub(super) fn is_still(&mut self, tasks: String) -> bool {
+    pub(in super::super) fn is_still(&mut self, tasks: String) -> bool {
         if !tasks.is_empty() {
             self.task = tasks;
         }
@@ -190,7 +196,7 @@ impl PassedOver {
     }
 
     /// What is wrong: another hertzd has the target too.
-    pub(super) fn trouble(&self) -> Option<String> {
+    pub(in super::super) fn trouble(&self) -> Option<String> {
         self.peer.as_ref().map(|peer| not_alone(&self.task, &self.shown, peer))
     }
 }
@@ -208,7 +214,7 @@ fn not_alone(task: &str, shown: &str, peer: &str) -> String {
 ///
 /// # Errors
 /// Who has it, in a clause, or why that cannot be asked.
-pub(super) fn keep_others_out(
+pub(in super::super) fn keep_others_out(
     file: &File,
     shown: &dyn fmt::Display,
     planner: Option<u32>,
@@ -221,7 +227,7 @@ pub(super) fn keep_others_out(
 }
 
 /// The same for a lock that was asked for; `writer` finds another hertzd that has the target without one.
-pub(super) fn not_a_peer(
+pub(in super::super) fn not_a_peer(
     taken: Taken,
     shown: &dyn fmt::Display,
     writer: impl FnOnce() -> Option<Holder>,
@@ -240,12 +246,12 @@ pub(super) fn not_a_peer(
 }
 
 /// What messages call a holder that may not be seen.
-pub(super) fn named(holder: Option<Holder>) -> String {
+pub(in super::super) fn named(holder: Option<Holder>) -> String {
     holder.map_or_else(|| "another process".to_owned(), |holder| holder.to_string())
 }
 
 /// Asks for a lock until another hertzd has it no more, for a limited time.
-pub(super) fn in_time<E>(mut ask: impl FnMut() -> Result<Taken, E>) -> Result<Taken, E> {
+pub(in super::super) fn in_time<E>(mut ask: impl FnMut() -> Result<Taken, E>) -> Result<Taken, E> {
     for _ in 1..LOCK_TRIES {
         match ask()? {
             Taken::Peer(_) => pause(Span::from_millis(5)),

@@ -1,9 +1,9 @@
 //! Reads back what a write of a plan has led to, by raw numbers. May block for as long as the target's driver takes.
 
-use super::digits::number;
-use super::planned::is_still;
-use super::planned_check::beside;
-use super::readback::compare;
+use super::super::digits::number;
+use super::super::readback::compare;
+use super::check::beside;
+use super::is_still;
 use crate::safety::{PlannedWrite, Reading};
 use std::fs::File;
 use std::io;
@@ -20,7 +20,7 @@ impl PlannedWrite {
     }
 
     /// The same as a text that the target takes.
-    pub(super) fn raw_original(&self) -> Option<&str> {
+    pub(in super::super) fn raw_original(&self) -> Option<&str> {
         match self {
             Self::File { original, .. } | Self::Register { original, .. } | Self::Line { original, .. } => {
                 original.as_deref()
@@ -30,13 +30,13 @@ impl PlannedWrite {
     }
 
     /// The bytes that a register held before, if the plan has them.
-    pub(super) fn held(&self) -> Option<Vec<u8>> {
+    pub(in super::super) fn held(&self) -> Option<Vec<u8>> {
         let Self::Register { held, bytes, .. } = self else { return None };
         Some(held.clone()).filter(|held| held.len() + 1 == bytes.len())
     }
 
     /// Which bits of a byte of a register's value hold that.
-    pub(super) fn bits_of(&self, byte: usize) -> u8 {
+    pub(in super::super) fn bits_of(&self, byte: usize) -> u8 {
         let Self::Register { bits, .. } = self else { return 0xff };
         bits.get(byte).copied().unwrap_or(0xff)
     }

@@ -1,9 +1,9 @@
 //! Targets that are GPIO lines. Finding and requesting one may block and allocate.
 
-use super::identity::Device;
-use super::left_writes::LeftWrites;
+use super::super::identity::Device;
+use super::super::left_writes::LeftWrites;
+use super::super::port::{Content, Port, SafeText};
 use super::means::{Kept, Means};
-use super::port::{Content, Port, SafeText};
 use crate::config::NumberOrName;
 use crate::kinds::device::Sight;
 use crate::kinds::gpio::{DrivenLine, LineId};

@@ -1,10 +1,9 @@
 //! A channel of a PWM chip: found by the name of its chip or of the device that the chip belongs to, and set up. Reads and writes small
 //! files of `/sys`; may block; not for a hot thread. The kernel's `Documentation/ABI/testing/sysfs-class-pwm`.
 
-use super::files::text_of;
-use super::setting::Setting;
+use super::super::text::read_text;
 use crate::kinds::device::{first_line, numbered};
-use crate::site::Refusal;
+use crate::site::{DeviceId, Refusal};
 use crate::sys::clock::pause;
 use crate::time::Span;
 use std::fs;
@@ -19,8 +18,133 @@ const BETWEEN: Span = Span::from_millis(10);
 /// The files of a channel, beside `duty_cycle`, that decide what its duty does.
 pub(super) const BESIDE_DUTY: [&str; 3] = ["period", "enable", "polarity"];
 
+/// A channel, with the period that it is to have.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Channel {
+    pub(super) chip: PathBuf, // the folder
+    pub(super) number: u32,
+    pub(super) period: Span,
+    pub(super) duty: PathBuf, // `duty_cycle`, which need not be there yet
+}
+
+impl Channel {
+    /// By the name of its chip.
+    pub(super) fn find(chip: &str, number: u32, period: Span, sys: &Path) -> Result<Self, Refusal> {
+        let chip = find(chip, number, sys)?;
+        Ok(Self { duty: folder_of(&chip, number).join("duty_cycle"), chip, number, period })
+    }
+
+    /// What it is whether its files are there or not.
+    pub(super) fn id(&self) -> DeviceId {
+        DeviceId::Named(format!("{} channel {}", self.chip.display(), self.number))
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.duty.with_file_name(name)
+    }
+
+    /// Makes sure that its files are there: exports it. That changes nothing that another process sees.
+    pub(super) fn export(&self) -> Result<(), Refusal> {
+        let (folder, channel) = (self.duty.parent().unwrap_or(&self.duty), self.number);
+        if !folder.exists() {
+            let export = folder.with_file_name("export");
+            fs::write(&export, format!("{channel}\n"))
+                .map_err(refuse(&format!("export channel {channel} by {}", export.display())))?;
+            let is_there = || fs::OpenOptions::new().write(true).open(&self.duty).is_ok();
+            let now = || folder_of(&self.chip, channel);
+            let is_elsewhere = || now() != folder;
+            let _ = (0..LOOKS).any(|_| is_there() || is_elsewhere() || (pause(BETWEEN), false).1);
+            if is_elsewhere() {
+                let text = format!(
+                    "channel {channel} is exported now, as {}, where this kernel puts it; start hertzd again",
+                    now().display()
+                );
+                return Err(Refusal::new("pwm", text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses another period than it has: an output that is in force writes its duty in parts of that.
+    pub(super) fn keeps_period(&self) -> Result<(), Refusal> {
+        let has = first_line(&self.file("period")).and_then(|line| line.trim().parse().ok()).map(Span::from_nanos);
+        match has.filter(|has| *has != self.period) {
+            None => Ok(()),
+            Some(has) => Err(Refusal::new(
+                "pwm-period",
+                format!(
+                    "cannot be changed while the channel is in use: it has {has}; restart hertzd, or remove the output by one reload and add it by the next"
+                ),
+            )),
+        }
+    }
+
+    /// Whether it is switched on: one that is off puts nothing out, whatever its duty is.
+    pub(super) fn is_on(&self) -> Result<bool, Refusal> {
+        Ok(read(&self.file("enable"))? == 1)
+    }
+
+    /// The duty that keeps its share of the period when it gets its own one; where it is off, 0. Nothing is written.
+    pub(super) fn kept_duty(&self) -> Result<u64, Refusal> {
+        if !self.is_on()? {
+            return Ok(0);
+        }
+        let (had_period, had_duty) = (read(&self.file("period"))?, read(&self.duty)?);
+        Ok(share(had_duty, had_period, self.nanos()))
+    }
+
+    fn nanos(&self) -> u64 {
+        self.period.nanos().unsigned_abs()
+    }
+
+    /// Sets it up once it is exported and locked: its period, and switches it on. `duty` is that of the period which it has from then on; `None`: it
+    /// keeps its share of the period. Where one of these writes fails, it and those before it are taken back.
+    pub(super) fn set_up(&self, duty: Option<u64>) -> Result<(), Refusal> {
+        let write = |name: &str, number: u64| {
+            let file = self.file(name);
+            fs::write(&file, format!("{number}\n")).map_err(refuse(&format!("write {number} to {}", file.display())))
+        };
+        let (had_period, had_duty) = (read(&self.file("period"))?, read(&self.duty)?);
+        let duty = duty.map_or_else(|| self.kept_duty(), Ok)?;
+        let period = self.nanos();
+        let is_on = self.is_on()?;
+        // The duty must never be longer than the period, nor in between a larger part of it than before and after.
+        let mut writes = [("duty_cycle", had_duty, duty), ("period", had_period, period)];
+        if period > had_period {
+            writes.reverse();
+        }
+        let enable = (!is_on).then_some(("enable", 0, 1));
+        let writes: Vec<_> =
+            writes.into_iter().filter(|(name, had, new)| *name != "period" || had != new).chain(enable).collect();
+        for (at, (name, _, number)) in writes.iter().enumerate() {
+            write(name, *number).inspect_err(|_| {
+                for (name, had, _) in writes[..=at].iter().rev() {
+                    _ = write(name, *had); // whoever asks sees whether it holds what it held
+                }
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn refuse(doing: &str) -> impl Fn(io::Error) -> Refusal + use<> {
+    let doing = doing.to_owned();
+    move |error| Refusal::new("pwm", format!("cannot {doing}: {error}"))
+}
+
+fn read(file: &Path) -> Result<u64, Refusal> {
+    let text = read_text(file).map_err(refuse(&format!("read {}", file.display())))?;
+    Ok(text.trim().parse().unwrap_or(0))
+}
+
+/// The duty that is of one period what this one is of the period that the channel had.
+pub(super) fn share(had_duty: u64, had_period: u64, period: u64) -> u64 {
+    let share = u128::from(had_duty) * u128::from(period) / u128::from(had_period.max(1));
+    u64::try_from(share).unwrap_or(period).min(period)
+}
+
 /// The folder of the chip, without symbolic links.
-pub(super) fn find(wanted: &str, channel: u32, sys: &Path) -> Result<PathBuf, Refusal> {
+fn find(wanted: &str, channel: u32, sys: &Path) -> Result<PathBuf, Refusal> {
     let class = sys.join("class/pwm");
     let refuse = |key, text: String| Err(Refusal::new(key, text));
     let mut all = Vec::new();
@@ -60,122 +184,20 @@ pub(super) fn find(wanted: &str, channel: u32, sys: &Path) -> Result<PathBuf, Re
 
 /// The folder of a channel: `pwmM`, or `pwm-N:M` of chip N where BeagleBoard's kernels have made that one. Before the channel is exported there
 /// is neither, and it is the kernel's own name.
-pub(super) fn folder_of(chip: &Path, channel: u32) -> PathBuf {
+pub(in super::super) fn folder_of(chip: &Path, channel: u32) -> PathBuf {
     let usual = chip.join(format!("pwm{channel}"));
     let number = chip.file_name().and_then(|name| name.to_str()?.strip_prefix("pwmchip"));
     let other = number.map(|number| chip.join(format!("pwm-{number}:{channel}")));
     other.filter(|other| !usual.is_dir() && other.is_dir()).unwrap_or(usual)
 }
 
-/// Makes sure that the files of a channel are there, one of which is `duty_cycle`: exports it. That changes nothing that another process sees.
-pub(super) fn export(duty_cycle: &Path, channel: u32) -> Result<(), Refusal> {
-    let folder = duty_cycle.parent().unwrap_or(duty_cycle);
-    if !folder.exists() {
-        let export = folder.with_file_name("export");
-        fs::write(&export, format!("{channel}\n"))
-            .map_err(refuse(&format!("export channel {channel} by {}", export.display())))?;
-        let is_there = || fs::OpenOptions::new().write(true).open(duty_cycle).is_ok();
-        let now = || folder_of(folder.parent().unwrap_or(folder), channel);
-        let is_elsewhere = || now() != folder;
-        let _ = (0..LOOKS).any(|_| is_there() || is_elsewhere() || (pause(BETWEEN), false).1);
-        if is_elsewhere() {
-            let text = format!(
-                "channel {channel} is exported now, as {}, where this kernel puts it; start hertzd again",
-                now().display()
-            );
-            return Err(Refusal::new("pwm", text));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses another period than the channel has: an output that is in force writes its duty in parts of that.
-pub(super) fn keeps_period(duty_cycle: &Path, period: Span) -> Result<(), Refusal> {
-    let file = duty_cycle.with_file_name("period");
-    let has = first_line(&file).and_then(|line| line.trim().parse().ok()).map(Span::from_nanos);
-    match has.filter(|has| *has != period) {
-        None => Ok(()),
-        Some(has) => Err(Refusal::new(
-            "pwm-period",
-            format!(
-                "cannot be changed while the channel is in use: it has {has}; restart hertzd, or remove the output by one reload and add it by the next"
-            ),
-        )),
-    }
-}
-
-/// What a channel whose polarity is inversed does with its duty: by the kernel's ABI that is the active time, and active is low then.
-pub(super) fn inversed(polarity: Option<&Setting>) -> Option<&'static str> {
-    polarity
-        .filter(|polarity| polarity.number > 0.0)
-        .map(|_| "its polarity is inversed: the line is low for the duty, and high for the rest of the period")
-}
-
-fn refuse(doing: &str) -> impl Fn(io::Error) -> Refusal + use<> {
-    let doing = doing.to_owned();
-    move |error| Refusal::new("pwm", format!("cannot {doing}: {error}"))
-}
-
-/// The duty that keeps its share of the period when the channel gets this one; of a channel that is off, which puts nothing out whatever its duty
-/// is, 0. Nothing is written.
-pub(super) fn kept_duty(duty_cycle: &Path, period: Span) -> Result<u64, Refusal> {
-    if read(&duty_cycle.with_file_name("enable"))? != 1 {
-        return Ok(0);
-    }
-    let (had_period, had_duty) = (read(&duty_cycle.with_file_name("period"))?, read(duty_cycle)?);
-    let period = period.nanos().unsigned_abs();
-    Ok(share(had_duty, had_period, period))
-}
-
-/// The duty that is of one period what this one is of the period that the channel had.
-pub(super) fn share(had_duty: u64, had_period: u64, period: u64) -> u64 {
-    let share = u128::from(had_duty) * u128::from(period) / u128::from(had_period.max(1));
-    u64::try_from(share).unwrap_or(period).min(period)
-}
-
-fn read(file: &Path) -> Result<u64, Refusal> {
-    let text = text_of(file).map_err(refuse(&format!("read {}", file.display())))?;
-    Ok(text.trim().parse().unwrap_or(0))
-}
-
-/// Sets a channel up that is exported and locked, whose file for the duty is `duty_cycle`: its period, and enables it. `duty` is that
-/// of the period which it has from then on; `None`: it keeps its share of the period. Where one of these writes fails, it and those before it are taken back.
-pub(super) fn set_up(duty_cycle: &Path, period: Span, duty: Option<u64>) -> Result<(), Refusal> {
-    let folder = duty_cycle.parent().unwrap_or(duty_cycle);
-    let file = |name: &str| folder.join(name);
-    let write = |name: &str, number: u64| {
-        fs::write(file(name), format!("{number}\n"))
-            .map_err(refuse(&format!("write {number} to {}", file(name).display())))
-    };
-    let (had_period, had_duty) = (read(&file("period"))?, read(duty_cycle)?);
-    let duty = duty.map_or_else(|| kept_duty(duty_cycle, period), Ok)?;
-    let period = period.nanos().unsigned_abs();
-    let is_on = read(&file("enable"))? == 1;
-    // The duty must never be longer than the period, nor in between a larger part of it than before and after.
-    let mut writes = [("duty_cycle", had_duty, duty), ("period", had_period, period)];
-    if period > had_period {
-        writes.reverse();
-    }
-    let enable = (!is_on).then_some(("enable", 0, 1));
-    let writes: Vec<_> =
-        writes.into_iter().filter(|(name, had, new)| *name != "period" || had != new).chain(enable).collect();
-    for (at, (name, _, number)) in writes.iter().enumerate() {
-        write(name, *number).inspect_err(|_| {
-            for (name, had, _) in writes[..=at].iter().rev() {
-                _ = write(name, *had); // whoever asks sees whether it holds what it held
-            }
-        })?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::Target;
     use super::*;
     use crate::kinds::output::left_writes::{LeftWrite, LeftWrites};
     use crate::kinds::output::place::Place;
     use crate::kinds::output::port::SafeText;
-    use crate::kinds::output::target::Target;
 
     #[test]
     fn the_folder_of_a_channel_has_either_name() {
@@ -185,7 +207,8 @@ mod tests {
         fs::create_dir_all(chip.join("pwm-3:0")).unwrap();
         assert_eq!(folder_of(&chip, 1), chip.join("pwm-4:1"));
         assert_eq!(folder_of(&chip, 0), chip.join("pwm0"), "that one is of another chip");
-        let refused = export(&chip.join("pwm1/duty_cycle"), 1).unwrap_err();
+        let channel = Channel { duty: chip.join("pwm1/duty_cycle"), chip: chip.clone(), number: 1, period: Span::ZERO };
+        let refused = channel.export().unwrap_err();
         assert!(refused.message.contains("pwmchip4/pwm-4:1, where this kernel puts it; start"), "{}", refused.message);
         fs::create_dir_all(chip.join("pwm1")).unwrap();
         assert_eq!(folder_of(&chip, 1), chip.join("pwm1"));
@@ -240,7 +263,8 @@ mod tests {
         fs::create_dir(&channel).unwrap();
         let put = |name: &str, number: u64| fs::write(channel.join(name), format!("{number}\n")).unwrap();
         let get = |name: &str| fs::read_to_string(channel.join(name)).unwrap().trim().parse::<u64>().unwrap();
-        let (period, duty) = (Span::from_micros(40), channel.join("duty_cycle"));
+        let of = |period| Channel { duty: channel.join("duty_cycle"), chip: folder.path().into(), number: 1, period };
+        let own = of(Span::from_micros(40));
         for (had_period, had_duty, is_on, wanted, then) in [
             (0, 0, 0, Some(40_000), 40_000),
             (80_000, 60_000, 0, Some(10_000), 10_000),
@@ -251,13 +275,13 @@ mod tests {
             put("period", had_period);
             put("duty_cycle", had_duty);
             put("enable", is_on);
-            set_up(&duty, period, wanted).unwrap();
+            own.set_up(wanted).unwrap();
             assert_eq!([get("period"), get("duty_cycle"), get("enable")], [40_000, then, 1]);
         }
-        assert!(keeps_period(&duty, period).is_ok());
-        let other = keeps_period(&duty, Span::from_micros(50)).unwrap_err();
+        assert!(own.keeps_period().is_ok());
+        let other = of(Span::from_micros(50)).keeps_period().unwrap_err();
         assert!(other.key == "pwm-period" && other.message.contains("it has 40.0 "), "{}", other.message);
         fs::remove_file(channel.join("enable")).unwrap();
-        assert!(set_up(&duty, period, None).unwrap_err().message.contains("cannot read"));
+        assert!(own.set_up(None).unwrap_err().message.contains("cannot read"));
     }
 }

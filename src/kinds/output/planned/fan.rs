@@ -1,10 +1,10 @@
 //! What the writes of a plan mean for a fan, of which one is its value and another one its mode; and for the polarity of a PWM channel. May block.
 
-use super::digits::number;
-use super::fan;
-use super::planned::is_still;
-use super::planned_check::beside;
-use super::setting::POLARITIES;
+use super::super::digits::number;
+use super::super::fan;
+use super::super::setting::POLARITIES;
+use super::check::beside;
+use super::is_still;
 use crate::safety::PlannedWrite;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ fn mode_of(value: &Path) -> PathBuf {
 }
 
 /// The writes of an output that are made once more when all were made, in that order: those that failed, and behind them the value, with which
-/// `writes` begins, where others give it its effect: see [`in_force`](super::setting::in_force). The value of a fan that is given back only if it failed.
+/// `writes` begins, where others give it its effect: see [`in_force`](super::super::setting::in_force). The value of a fan that is given back only if it failed.
 pub(crate) fn once_more<'a>(failed: Vec<&'a PlannedWrite>, writes: &'a [PlannedWrite]) -> Vec<&'a PlannedWrite> {
     let Some((value, others)) = writes.split_first() else { return failed };
     let is_set = !others.is_empty() && !others.iter().any(|other| other.gives_back(value));

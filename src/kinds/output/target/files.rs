@@ -1,13 +1,15 @@
 //! Targets that are files: attributes of `/sys`, and regular files. May block and allocate.
 
-use super::digits::number;
-use super::fan::gives_back;
-use super::identity::Device;
-use super::left_writes::LeftWrites;
+use super::super::digits::number;
+use super::super::fan::gives_back;
+use super::super::identity::Device;
+use super::super::left_writes::LeftWrites;
+use super::super::place::{RawScale, is_pwm};
+use super::super::port::{Content, Port, SafeText};
+use super::super::setting::{Setting, Sort};
+use super::super::text::{read_text, text_in};
 use super::means::{Kept, Means, ONE_ONLY, PassedOver, keep_others_out};
-use super::place::{RawScale, is_pwm};
-use super::port::{Content, Port, SafeText};
-use super::setting::{Setting, Sort};
+use super::pwm::{BESIDE_DUTY, Channel};
 use crate::kinds::device::{Sight, first_line, hidden};
 use crate::kinds::sensor::{iio_channel, iio_conversion};
 use crate::safety::PlannedWrite;
@@ -17,13 +19,13 @@ use crate::sys::entry::{self, Entry};
 use crate::sys::lock::{self, Taken};
 use crate::sys::trust::may_be_planted;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A file, and what stands beside it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Files {
     pub(super) path: PathBuf,                      // as the kernel names it: no symbolic link
     pub(super) is_regular: bool, // it is no attribute of a driver: it holds any number, and nothing behind it
@@ -31,6 +33,7 @@ pub(super) struct Files {
     pub(super) settings: Vec<Setting>, // what gives the value its effect: that file; of a PWM channel `period`, `polarity` and `enable`; of a converter `powerdown`
     pub(super) beside: Vec<PathBuf>,   // what else decides what the value does, and belongs to nobody else
     pub(super) witness: Option<(PathBuf, String)>, // shows that the path still leads to this device
+    pub(super) channel: Option<Channel>, // of a PWM chip, which is to be switched on
 }
 
 impl Files {
@@ -55,7 +58,7 @@ impl Files {
     }
 
     fn regular(path: PathBuf) -> Self {
-        Self { path, is_regular: true, enable: None, settings: Vec::new(), beside: Vec::new(), witness: None }
+        Self { path, is_regular: true, ..Self::default() }
     }
 
     /// An attribute. A fan is the same target whether it is named by its path or by its device: what belongs to it is known by the files.
@@ -72,7 +75,17 @@ impl Files {
         let beside = polarity.iter().map(|polarity| polarity.path.clone()).chain(own).collect();
         let power = power.map(|(power, _)| power);
         let settings = enable.iter().map(mode).chain(polarity).chain(power).collect();
-        Self { path, is_regular: false, enable, settings, beside, witness }
+        Self { path, enable, settings, beside, witness, ..Self::default() }
+    }
+
+    /// Of a channel of a PWM chip, which need not be there yet.
+    pub(super) fn of_channel(channel: Channel, period: f64) -> Self {
+        let (path, file) = (channel.duty.clone(), |name: &&str| channel.duty.with_file_name(name));
+        let number = |name, number| Some(Setting { path: file(&name), number, sort: Sort::Number });
+        let settings =
+            [number("period", period), polarity_beside(&path), number("enable", 1.0)].into_iter().flatten().collect();
+        let beside = BESIDE_DUTY.iter().map(file).collect();
+        Self { path, settings, beside, channel: Some(channel), ..Self::default() }
     }
 
     /// Each file that is written, read back or relied upon, as far as it is there; the one for the value comes first.
@@ -114,13 +127,13 @@ impl Files {
 /// Whether `pwmN_enable` is one that nobody can set, and says that the fan follows its value: nothing is to be set then, nor given back.
 fn follows_always(enable: &Path) -> bool {
     let is_fixed = fs::metadata(enable).is_ok_and(|facts| facts.mode() & 0o222 == 0);
-    is_fixed && text_of(enable).ok().and_then(|text| number(&text)).is_some_and(|mode| !gives_back(mode))
+    is_fixed && read_text(enable).ok().and_then(|text| number(&text)).is_some_and(|mode| !gives_back(mode))
 }
 
 /// The polarity of a PWM channel, as it is now. The duty is the time in which the line is active: it decides what that is.
-pub(super) fn polarity_beside(duty_cycle: &Path) -> Option<Setting> {
+fn polarity_beside(duty_cycle: &Path) -> Option<Setting> {
     let path = duty_cycle.with_file_name("polarity");
-    let number = Sort::Polarity.number(&text_of(&path).ok()?)?;
+    let number = Sort::Polarity.number(&read_text(&path).ok()?)?;
     Some(Setting { path, number, sort: Sort::Polarity })
 }
 
@@ -149,60 +162,6 @@ fn is_attribute(path: &Path, sys: &Path) -> bool {
     let is_below = |root: &Path| path.starts_with(root);
     is_below(Path::new("/sys")) || is_below(Path::new("/proc")) || sys.canonicalize().is_ok_and(|sys| is_below(&sys))
 }
-
-/// Refuses a file that holds anything but one number: it would be lost.
-pub(super) fn holds_a_number(path: &Path) -> Result<(), Refusal> {
-    let mut head = Vec::new();
-    // Without permission to read it, nobody knows.
-    let file = entry::open(path, libc::O_RDONLY);
-    let Ok(_) = file.and_then(|file| file.take(LONGEST_NUMBER + 1).read_to_end(&mut head)) else { return Ok(()) };
-    let is_whole = head.len() as u64 <= LONGEST_NUMBER;
-    let text = String::from_utf8_lossy(&head);
-    let text = text.trim_matches(|it: char| it.is_whitespace() || it == '\0');
-    if is_whole && (text.is_empty() || text.parse::<f64>().is_ok()) {
-        return Ok(());
-    }
-    let what = match is_whole {
-        true => "something else than a number".to_owned(),
-        false => {
-            let size = fs::metadata(path).map_or_else(|_| String::new(), |found| format!(" ({} bytes)", found.len()));
-            format!("more than one number{size}")
-        }
-    };
-    let path = path.display();
-    Err(Refusal::new(
-        "path",
-        format!("{path} holds {what}, which would be lost; name another file, or empty this one before"),
-    ))
-}
-
-/// The text of a file that holds one number. Whatever another program has put in its place: no link is followed, nothing is waited for, and no
-/// more of it is read than a number has.
-pub(super) fn text_of(path: &Path) -> io::Result<String> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
-    text_in(OpenOptions::new().read(true).custom_flags(flags).open(path)?)
-}
-
-/// Whether an attribute has a right to be read at all: some may only be written.
-pub(super) fn is_readable(path: &Path) -> bool {
-    fs::metadata(path).map_or(true, |facts| facts.mode() & 0o444 != 0)
-}
-
-fn text_in(file: File) -> io::Result<String> {
-    let facts = file.metadata()?;
-    if !facts.is_file() {
-        return Err(io::Error::other("it is no file that holds a number"));
-    }
-    let mut text = Vec::with_capacity(1_024); // one read of an attribute, and one that finds its end
-    file.take(LONGEST_NUMBER + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > LONGEST_NUMBER {
-        return Err(io::Error::other(format!("it holds more than one number ({} bytes)", facts.len())));
-    }
-    String::from_utf8(text).map_err(|_| io::Error::other("it holds bytes that are no text"))
-}
-
-/// The most that a file with one number has, with the white space around it. What is longer is something else, whatever it begins with.
-const LONGEST_NUMBER: u64 = 512;
 
 impl Means for Files {
     fn shown(&self) -> String {
@@ -237,7 +196,7 @@ impl Means for Files {
         if self.is_regular {
             text_in(entry::open(&self.path, libc::O_RDONLY | libc::O_NONBLOCK)?)
         } else {
-            text_of(&self.path)
+            read_text(&self.path)
         }
     }
 
@@ -269,6 +228,9 @@ impl Means for Files {
     }
 
     fn look(&self, key: &'static str, sight: Sight) -> Result<Sight, Refusal> {
+        if let Some(channel) = self.channel.as_ref().filter(|_| !self.path.exists()) {
+            return Ok(sight.unknown(format!("whether channel {} can be exported and set up", channel.number)));
+        }
         if let Some(hidden) = hidden(&self.path, true) {
             return Ok(hidden);
         }
@@ -298,6 +260,10 @@ impl Means for Files {
 
     fn settings(&self) -> &[Setting] {
         &self.settings
+    }
+
+    fn channel(&self) -> Option<&Channel> {
+        self.channel.as_ref()
     }
 
     fn with_polarity(&self, polarity: f64) -> Option<Arc<dyn Means>> {
@@ -335,9 +301,9 @@ pub(super) fn folder_of(path: &Path) -> &Path {
 
 #[cfg(test)]
 mod tests {
-    use super::super::digits::Digits;
-    use super::super::place::Place;
-    use super::super::target::Target;
+    use super::super::super::digits::Digits;
+    use super::super::super::place::Place;
+    use super::super::Target;
     use super::*;
     use crate::kinds::sensor::ByName;
     use crate::safety::LastWritten;
@@ -356,7 +322,7 @@ mod tests {
             let place = Place::Iio(ByName { name: "ad5504".into(), device: None }, "out_voltage0_raw".into());
             let target = Target::find(&place, sys.path()).unwrap().unwrap();
             assert_eq!(target.ids.len(), files, "what all channels have belongs to none of their outputs");
-            let (Kept { file: taken, .. }, beside) = target.take(&LeftWrites::default(), "file", "fan").unwrap();
+            let (Kept { file: taken, .. }, beside) = target.take(&LeftWrites::default(), "fan").unwrap();
             let is = |value: &str| {
                 let holds = ["out_voltage0_raw", power].map(|file| fs::read_to_string(folder.join(file)).unwrap());
                 assert_eq!(holds, [format!("{value}\n"), "0\n".to_owned()]);
@@ -392,7 +358,7 @@ mod tests {
         [("period", "40000"), ("duty_cycle", "9"), ("enable", "1")].iter().for_each(|(file, text)| put(file, text));
         let place = Place::Pwm { chip: "pwmchip0".into(), channel: 0, period: crate::time::Span::from_micros(40) };
         let target = Target::find(&place, sys.path()).unwrap().unwrap();
-        let (Kept { file: taken, .. }, _beside) = target.take(&LeftWrites::default(), "file", "fan").unwrap();
+        let (Kept { file: taken, .. }, _beside) = target.take(&LeftWrites::default(), "fan").unwrap();
         let (mut writer, last) = (target.writer(&taken).unwrap(), LastWritten::default());
         last.set(target.settings_numbers());
         // By another thread.

@@ -1,9 +1,9 @@
 //! Targets that are registers of I²C chips. May block for as long as the bus takes, and allocates.
 
-use super::identity::Device;
-use super::left_writes::LeftWrites;
+use super::super::identity::Device;
+use super::super::left_writes::LeftWrites;
+use super::super::port::{Content, Port, SafeText};
 use super::means::{Kept, Means, ONE_ONLY, PassedOver, in_time, not_a_peer};
-use super::port::{Content, Port, SafeText};
 use crate::kinds::device::Sight;
 use crate::kinds::i2c::WrittenRegister;
 use crate::kinds::layout::SampleLayout;

@@ -1,0 +1,44 @@
+//! What makes an output safe, from the `safe` of its section to what its target is given. Nothing is opened here.
+
+use super::digits::{Digits, Form, number};
+use super::fan;
+use super::port::{Content, SafeText};
+use super::settings::{OutputSettings, Safe};
+use super::target::Target;
+use crate::site::Refusal;
+
+/// What makes it safe.
+pub(super) struct SafeState {
+    pub(super) text: SafeText,
+    pub(super) value: f64,       // in the unit of the input; NaN: that is not known
+    pub(super) number: f64,      // the raw one in the text
+    pub(super) gives_back: bool, // a fan to its chip, which sets the value from then on
+}
+
+impl SafeState {
+    /// `original`: what the target held before hertzd wrote to it. `None`: it holds what it has.
+    pub(super) fn of(
+        settings: &OutputSettings,
+        target: &Target,
+        original: Option<&Content>,
+    ) -> Result<Option<Self>, Refusal> {
+        let (content, value) = match settings.safe {
+            Safe::Hold => return Ok(None),
+            Safe::Value(value) => {
+                let digits = Digits::of(settings.conversion.raw(value), target.form);
+                let value_text = SafeText::of(&digits).value;
+                (Content { value: value_text, enable: None, stored: None, period: None }, value)
+            }
+            Safe::Restore => {
+                let missing = || Refusal::new("safe", format!("{} held no number before", target.shown()));
+                let original = original.ok_or_else(missing)?;
+                let value = settings.conversion.back(number(&original.value).unwrap_or(f64::NAN));
+                (original.to_restore(target.form == Form::Any && original.stored.is_none()), value)
+            }
+        };
+        let text = target.safe_text(&content);
+        let number_of = |text: &str| number(text).unwrap_or(f64::NAN);
+        let gives_back = text.enable.as_deref().map(number_of).is_some_and(fan::gives_back);
+        Ok(Some(Self { number: number_of(&text.value), text, value, gives_back }))
+    }
+}
