@@ -78,8 +78,11 @@ pub(super) fn run(app: App, args: RunArgs, held: Option<Held>) -> Result<(), Sto
 
 fn run_logged(app: App, args: RunArgs, log: Log, held: Option<Held>) -> Result<(), Stop> {
     // First, so that a signal during the start is a request like any other.
-    let requests = requests().map_err(|error| Stop::Fault(format!("handling signals: {error}")))?;
+    let fault = |error| Stop::Fault(format!("handling signals: {error}"));
+    let requests = requests().map_err(fault)?;
     drop(held);
+    // The kernel gives a signal to this thread where it may, and to no other while this one waits for a disk without an end.
+    thread::leave_signals().map_err(fault)?;
     let on_terminal = log.progress();
     let (length, json) = (args.length, args.json);
     let mut draw = |progress: Progress| log::progress(progress, length);
@@ -169,6 +172,9 @@ fn requests() -> io::Result<Requests> {
     let requests = Requests::default();
     let asking = requests.clone();
     let wait = move || {
+        if let Err(error) = thread::take_signals() {
+            panic!("unblocking signals: {error}");
+        }
         while let Some(request) = signals.wait() {
             asking.ask(request);
             debug!("a signal asks for: {request:?}");

@@ -155,9 +155,9 @@ impl Guard {
         (beats > 0 || !self.is_safe_at_first() && !self.keeps_what_it_has()).then_some(beats)
     }
 
-    /// Whether the other one has taken over its target, or will: it was opened later.
-    pub(crate) fn has_target_of(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.watched, &other.watched)
+    /// The same for all of one target: of those the one that was opened later has taken over, or will.
+    pub(crate) fn target(&self) -> usize {
+        Arc::as_ptr(&self.watched).addr()
     }
 
     /// How long its target may go without a tick until its safe value is written.

@@ -86,7 +86,7 @@ impl Owed {
     /// The tasks that had the target of this output, and left it without its safe value.
     fn names(&self, guard: &Guard) -> String {
         let lists = self.lists();
-        let theirs = lists.pending.iter().filter(|pending| pending.guard.has_target_of(guard));
+        let theirs = lists.pending.iter().filter(|pending| pending.guard.target() == guard.target());
         theirs.map(|pending| pending.guard.task()).collect::<Vec<_>>().join(", ")
     }
 

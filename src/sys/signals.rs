@@ -153,6 +153,9 @@ impl StopSignals {
     /// with status 130 or 143, so that a stop that hangs can be cut short. A SIGALRM means nothing before that. SIGHUP and SIGXCPU, which would end the
     /// process otherwise, are requests too.
     pub(crate) fn install() -> io::Result<Self> {
+        // Ignored, as whoever started this process may have left it, it would keep from this process how its programs have ended.
+        // SAFETY: takes numbers alone; SIGCHLD does nothing by default.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
         // In this order no signal goes missing, and the flag is looked at before it is raised.
         let stops = [SIGINT, SIGTERM];
         let (woken, waker) = UnixStream::pair()?;

@@ -71,6 +71,40 @@ fn a_stop_interrupts_a_long_sleep_and_prints_the_summary() {
     }
 }
 
+/// A thread of its own takes signals: the kernel would give them to main first, also while that one waits for a disk. What whoever has started hertzd
+/// had blocked or ignored, as a shell's `trap '' CHLD`, keeps no signal from it.
+#[test]
+fn a_signal_reaches_a_thread_that_waits_for_nothing_else() {
+    let mut command = Command::new("env");
+    command.args(["--block-signal=TERM", "--block-signal=HUP", "--ignore-signal=CHLD", HERTZD]);
+    let mut running = run_in(tempfile::tempdir().unwrap(), command, STEADY, &["--json"]);
+    running.wait_until_granted();
+    let has = |status: &str, mask: &str, signal: u32| {
+        let mask = status.lines().find_map(|line| line.strip_prefix(mask)).unwrap().trim();
+        u64::from_str_radix(mask, 16).unwrap() >> (signal - 1) & 1 == 1
+    };
+    let (mut takes, mut others) = (Vec::new(), 0);
+    for thread in std::fs::read_dir(format!("/proc/{}/task", running.pid())).unwrap() {
+        let Ok(status) = std::fs::read_to_string(thread.unwrap().path().join("status")) else { continue };
+        let name = status.lines().next().unwrap().trim_start_matches("Name:").trim().to_owned();
+        let (int, abort, chld) = (2, 6, 17);
+        assert!(!has(&status, "SigIgn:", chld), "{status}");
+        let blocked = [1, int, abort, 15].map(|signal| has(&status, "SigBlk:", signal));
+        match blocked {
+            [false, false, false, false] => takes.push(name),
+            blocked => {
+                assert_eq!(blocked, [true; 4], "{status}");
+                others += 1;
+            }
+        }
+    }
+    assert_eq!(takes, ["hertzd-signals"]);
+    assert!(others >= 3, "{others}");
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
+}
+
 #[test]
 fn a_run_that_breaks_a_rule_fails_and_one_whose_rule_names_no_task_does_not_begin() {
     let config = "[task.a]\nkind = \"load\"\nrate = 100\n";

@@ -18,8 +18,9 @@ use crate::snapshot::{GuardSummary, TaskSummary};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::signals;
 use crate::sys::thread::{helper, let_all_end};
+use crate::sys::usage::RunQueue;
 use crate::time::{Clock, Instant, Span};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
@@ -28,7 +29,8 @@ use tracing::{error, warn};
 /// How often it looks.
 const LOOK_EVERY: Span = Span::from_millis(10);
 
-/// Of a longer time between two looks only this counts: the process was stopped meanwhile, and the workers with it.
+/// Of a longer time between two looks only this counts, and for how long the thread waited for a processor: the process was stopped otherwise, and the
+/// workers with it.
 const AT_MOST: Span = Span::from_millis(40);
 
 /// How long main waits for the writes at the end of a run: for a device that does not respond, or processor time that there is not.
@@ -84,8 +86,8 @@ impl GuardThread {
     /// The same with those that are to begin, where no other one has the target yet: what is to be known of them has to be there before they write.
     pub(crate) fn planned(&self) -> Vec<Arc<Guard>> {
         let open: Vec<_> = self.open().into_iter().filter(|guard| guard.is_open()).collect();
-        let has_begun = |of: &Guard| open.iter().any(|guard| guard.has_begun() && guard.has_target_of(of));
-        latest(open.iter().filter(|guard| guard.has_begun() || !has_begun(guard)).cloned().collect())
+        let begun: HashSet<_> = open.iter().filter(|guard| guard.has_begun()).map(|guard| guard.target()).collect();
+        latest(open.into_iter().filter(|guard| guard.has_begun() || !begun.contains(&guard.target())).collect())
     }
 
     fn open(&self) -> Vec<Arc<Guard>> {
@@ -199,11 +201,14 @@ impl GuardThread {
         let clock = KernelClock::monotonic();
         let (mut looks, mut before): (BTreeMap<usize, Look>, Instant) = (BTreeMap::new(), clock.now());
         let (mut taken, mut known) = (0, Vec::new()); // orders; guards
+        let (queue, mut waited) = (RunQueue::of_this_thread(), Span::ZERO);
         loop {
             let wrote = writers.wait(LOOK_EVERY);
             self.grant.promote_guard(&mut asked);
             let now = clock.now();
-            let passed = (now - before).min(AT_MOST);
+            let waited_before = waited;
+            waited = queue.as_ref().and_then(RunQueue::waited).unwrap_or(waited);
+            let passed = (now - before).min(AT_MOST + (waited - waited_before));
             before = now;
             let mut said = Vec::new();
             for Wrote { guard, safe: MadeSafe { result, trip, request, overlapped } } in wrote {
@@ -265,9 +270,12 @@ impl GuardThread {
 }
 
 /// Of each target the one that was opened last.
-fn latest(open: Vec<Arc<Guard>>) -> Vec<Arc<Guard>> {
-    let is_latest = |at: &usize| !open[at + 1..].iter().any(|later| later.has_target_of(&open[*at]));
-    (0..open.len()).filter(is_latest).map(|at| open[at].clone()).collect()
+fn latest(mut open: Vec<Arc<Guard>>) -> Vec<Arc<Guard>> {
+    let mut targets = HashSet::new();
+    open.reverse();
+    open.retain(|guard| targets.insert(guard.target()));
+    open.reverse();
+    open
 }
 
 fn key(guard: &Arc<Guard>) -> usize {

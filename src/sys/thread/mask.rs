@@ -48,8 +48,27 @@ impl Drop for Held {
 
 /// Runs `work` with all signals blocked, so that the threads it spawns leave them to others; then restores the mask.
 ///
-/// SIGURG stays open, which [`interrupt`] needs, and so do the faults that a thread raises itself ([`FAULTS`]). A handler runs on any thread that has not blocked its signal; at least one (main) must not.
+/// SIGURG stays open, which [`interrupt`] needs, and so do the faults that a thread raises itself ([`FAULTS`]). A handler runs on any thread that has not blocked its signal; at least one must not.
 pub(crate) fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> io::Result<T> {
+    let old = exchange_mask(all_but_own()?)?;
+    let done = work();
+    exchange_mask(old)?;
+    Ok(done)
+}
+
+/// From now on the calling thread, and those that it spawns, leave all signals to others, as in [`with_signals_blocked`].
+pub(crate) fn leave_signals() -> io::Result<()> {
+    exchange_mask(all_but_own()?).map(drop)
+}
+
+/// From now on every signal reaches the calling thread, also one that whoever started this process had blocked.
+pub(crate) fn take_signals() -> io::Result<()> {
+    // SAFETY: sigset_t is made of integers, for which all-zero bytes are valid: no signal.
+    exchange_mask(unsafe { mem::zeroed() }).map(drop)
+}
+
+/// All signals but those that each thread needs itself.
+fn all_but_own() -> io::Result<libc::sigset_t> {
     // SAFETY: sigset_t is made of integers, for which all-zero bytes are valid.
     let mut set: libc::sigset_t = unsafe { mem::zeroed() };
     // SAFETY: `set` is an owned sigset_t.
@@ -58,10 +77,7 @@ pub(crate) fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> io::Result<T>
         // SAFETY: `set` is an owned and initialised sigset_t.
         from_minus_one(unsafe { libc::sigdelset(&raw mut set, open) })?;
     }
-    let old = exchange_mask(set)?;
-    let done = work();
-    exchange_mask(old)?;
-    Ok(done)
+    Ok(set)
 }
 
 /// Gives the calling thread the mask `new`; returns the old one.

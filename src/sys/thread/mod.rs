@@ -17,7 +17,7 @@ pub use cpus::{affinity, pin};
 pub(crate) use each::all;
 pub(crate) use leave::let_all_end;
 pub(crate) use limit::{make_room, realtime_limit, set_realtime_limit, with_room};
-pub(crate) use mask::{Held, hold_reload, interrupt, with_signals_blocked};
+pub(crate) use mask::{Held, hold_reload, interrupt, leave_signals, take_signals, with_signals_blocked};
 pub(crate) use policy::{Bandwidth, demote, scheduling, scheduling_of, set_rr};
 pub use policy::{set_deadline, set_fifo};
 
