@@ -32,8 +32,8 @@ pub struct SafeOutput {
 impl SafeOutput {
     /// `task`: the [name](crate::config::Section::name) of its section. `target`: what it writes to, by a name that people know and that no
     /// other target has; only one task has it at a time. `after`: how long the task may go without a tick, longer than its period. `write` writes
-    /// the safe value by descriptors of its own: any thread may call it at any time, also while the task is in a write, and after a panic in one. It
-    /// fails if it returns an error or panics, as by `unwrap` of a lock that a panic of the tick has poisoned.
+    /// the safe value by descriptors of its own: any thread may call it at any time, also while the task is in a write, and after a panic in one. Its stack is of 128 KiB, so larger buffers belong
+    /// elsewhere. It fails if it returns an error or panics, as by `unwrap` of a lock that a panic of the tick has poisoned.
     pub fn new(
         task: &str,
         target: impl Into<String>,
