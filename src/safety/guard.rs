@@ -72,7 +72,7 @@ impl std::fmt::Debug for Guard {
     }
 }
 
-/// What it says of its target is what all outputs say that have it.
+/// Its target can be asked, and told, through it: the outputs of which one takes over from the other have the same.
 impl Deref for Guard {
     type Target = Watched;
 

@@ -3,19 +3,20 @@
 //! | file | what it holds |
 //! | --- | --- |
 //! | `keys`, `named`, `settings` | from a section to settings |
-//! | `take`, `safe`, `open`, `begin` | from settings to a task: its target is found and taken; what makes it safe; what guards it; and what is written before the first tick, once all of a start or a reload is known to be good |
+//! | `take`, `safe`, `open`, `begin` | from settings to a task: its target is taken; what makes it safe; what guards it; and what is written first |
 //! | `look` | the same beforehand; nothing is changed |
 //! | `task` | the task |
 //! | `desk` | what runs in its place on the virtual clock |
 //! | `held`, `identity` | who has a target, and hands it over to an output that has exactly the same one |
 //! | `law` | what is put out at a tick, and when the output is safe; pure |
 //! | `place`, `target` | what it writes to: named, and found |
-//! | `target/files`, `target/pwm`, `target/line`, `target/register` | the sorts of target: a file, a PWM channel, a GPIO line, a register; `target/means`: what they have in common |
+//! | `target/files`, `target/pwm`, `target/line`, `target/register` | a file, a PWM channel, a GPIO line, a register |
+//! | `target/means` | what these have in common |
 //! | `target/make`, `target/left` | a regular file that is not there; what an earlier process has left |
 //! | `setting`, `target/effect`, `fan` | files beside a target that give its value its effect, and what they say; the two of a fan |
 //! | `port`, `safe_writer` | the open ends of that: the task's, and the one that others make it safe with |
 //! | `digits`, `put`, `text` | from a number to text, from text into a file, and out of it |
-//! | `driven` | for the kind heartbeat: a target that is switched on and off |
+//! | `driven` | for the kind heartbeat: a target that is switched on and off, and has no safe value |
 //! | `reopen` | a target that goes away and comes back |
 //! | `readback` | what the target holds, against what was written to it last |
 //! | `left_writes` | safe values that an earlier process has left |

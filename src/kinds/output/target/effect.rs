@@ -1,5 +1,5 @@
-//! What the settings of a target say, how they are set before its first value, and how they are given back: whether its value is in force, and whether
-//! anybody can see that. May block.
+//! What the settings of a target say, how they are set before its first value, and how they are given back: whether its value is in force, and
+//! whether anybody can see that. May block.
 
 use super::super::digits::number;
 use super::super::put;
