@@ -3,6 +3,7 @@
 
 #![cfg(feature = "audio")]
 
+#[path = "support/program/mod.rs"]
 mod program;
 
 use hertzd::config::Kinds;

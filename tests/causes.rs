@@ -7,7 +7,9 @@
 //! This program is also the daemon under test (`causes run CONFIG`, with a kind of task that disturbs itself) and the
 //! program that takes a CPU away (`causes hog …`), so it has no harness. Its arguments select scenarios by name.
 
+#[path = "support/faults/mod.rs"]
 mod faults;
+#[path = "support/program/mod.rs"]
 mod program;
 
 use faults::confidence::{Others, too_few};

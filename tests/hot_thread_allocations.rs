@@ -4,6 +4,7 @@
 #![expect(unsafe_code, reason = "an allocator cannot be written without")]
 
 #[cfg(feature = "plugin")]
+#[path = "support/plugin/mod.rs"]
 mod plugin;
 
 use hertzd::config::{Blueprint, Kind, Kinds};

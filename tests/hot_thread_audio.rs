@@ -4,7 +4,7 @@
 #![cfg(feature = "audio")]
 #![expect(unsafe_code, reason = "replacing the C library's allocator requires it")]
 
-#[path = "emulation/mod.rs"]
+#[path = "support/emulation.rs"]
 #[allow(dead_code, reason = "what is skipped is all that these tests use of it")]
 mod emulation;
 

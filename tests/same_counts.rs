@@ -3,7 +3,9 @@
 //! This program is also the daemon under test (`same_counts run CONFIG`, with a kind of task that waits behind a gate), so it has
 //! no harness. Its arguments select it by name, as those of a harness do.
 
+#[path = "support/program/mod.rs"]
 mod program;
+#[path = "support/scraping.rs"]
 mod scraping;
 
 use hertzd::internals::{Message, pause};
@@ -210,7 +212,7 @@ fn traced(folder: &Path) -> Option<impl Fn(&str) -> Counts> {
         program::skip("python3 has no package perfetto");
         return None;
     }
-    let questions = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/trace/questions.py");
+    let questions = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/trace/questions.py");
     let output = Command::new("python3").arg(questions).arg(folder.join("t.pftrace")).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let answers: Value = serde_json::from_slice(&output.stdout).unwrap();

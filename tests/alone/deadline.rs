@@ -200,7 +200,7 @@ fn a_worker_that_requires_its_policy_does_not_run_without_it_after_a_reload() {
     }
     let folder = tempfile::tempdir().unwrap();
     let (library, path) = (folder.path().join("late_again.so"), folder.path().join("taken"));
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/late_again.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/program/late_again.c");
     let built = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
     assert!(built.unwrap().success());
     let mut command = Command::new(HERTZD);

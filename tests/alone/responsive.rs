@@ -276,7 +276,7 @@ fn a_slow_disk_is_waited_for_until_it_has_taken_everything() {
     let (folder, disk) = folder_with_disk();
     let (library, slow, manager) =
         (folder.path().join("slow_disk.so"), folder.path().join("slow"), folder.path().join("manager"));
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/slow_disk.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/program/slow_disk.c");
     let built = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
     assert!(built.unwrap().success());
     let messages = program::messages_to(&manager);

@@ -1,5 +1,5 @@
 //! Outputs of the real program that a reload removes while their device refuses the safe value: who goes on with it, what is said of it, what
-//! ends it. And what a process that was killed has left, which the next one deals with. Faults come from `tests/program/device.c`; the file is read
+//! ends it. And what a process that was killed has left, which the next one deals with. Faults come from `tests/support/program/device.c`; the file is read
 //! from outside.
 
 use crate::program;

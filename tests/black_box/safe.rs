@@ -311,7 +311,7 @@ fn a_second_and_a_third_request_where_the_device_takes_no_value() {
     assert_eq!((ended.status.code(), left(&ended).as_str()), (Some(143), "0.75\n"), "{}", ended.describe());
 }
 
-/// As [`start`], with devices that misbehave on request: see `tests/program/device.c`.
+/// As [`start`], with devices that misbehave on request: see `tests/support/program/device.c`.
 fn start_with_faults(config: &str, files: &[&str]) -> Running {
     let folder = tempfile::tempdir().unwrap();
     let faults = folder.path().join("faults");

@@ -1,7 +1,7 @@
 //! Every ordered pair of ends: one event, and another one right after it at a random point. The output is read from outside at the end and
 //! holds its safe value, and the process has ended, or has gone on, as docs/control.md says.
 //!
-//! A few pairs run at a time, each as a process of its own. Faults come from `tests/program/device.c`.
+//! A few pairs run at a time, each as a process of its own. Faults come from `tests/support/program/device.c`.
 
 use crate::program;
 use crate::program::{Ended, HERE, HERTZD, Running, run_in};

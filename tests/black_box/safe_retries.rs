@@ -1,5 +1,5 @@
 //! Outputs of the real program whose device refuses writes, is slow, or lets an old write through after the safe one; and what is left of
-//! that at the end, and over reloads. Faults come from `tests/program/device.c`; the file is read from outside.
+//! that at the end, and over reloads. Faults come from `tests/support/program/device.c`; the file is read from outside.
 
 use crate::program;
 use crate::program::{Ended, HERE, HERTZD, Running, count, run_in, task};

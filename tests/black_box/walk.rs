@@ -139,7 +139,7 @@ fn blocks(page: &str) -> Vec<Block> {
 
 /// The slices of the trace, as text; `None`: what reads a trace is not installed.
 fn slices(folder: &Path) -> Option<String> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/walk/slices.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/slices.py");
     let output = Command::new("python3").arg(script).arg(folder.join("line.pftrace")).arg("report").output().ok()?;
     output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
 }

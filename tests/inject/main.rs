@@ -9,9 +9,9 @@
 //! HERTZD_INJECT=daemon:openat:257:EMFILE:12 cargo test --test inject  one, as a failure prints it
 //! ```
 
-#[path = "../program/mod.rs"]
+#[path = "../support/program/mod.rs"]
 mod program;
-#[path = "../random/mod.rs"]
+#[path = "../support/random.rs"]
 mod random;
 
 mod calls;

@@ -9,9 +9,9 @@
 //! HERTZD_STORIES_WITHOUT=lock,layout,mode,crash,leftover,disk                none of these in any of them
 //! ```
 
-#[path = "../program/mod.rs"]
+#[path = "../support/program/mod.rs"]
 mod program;
-#[path = "../random/mod.rs"]
+#[path = "../support/random.rs"]
 mod random;
 
 mod compare;

@@ -4,7 +4,7 @@ mod articles;
 mod clock_steps;
 mod mean_rate;
 mod properties;
-#[path = "../../../tests/random/mod.rs"]
+#[path = "../../../tests/support/random.rs"]
 mod random;
 mod virtual_worker;
 

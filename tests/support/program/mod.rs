@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file is a separate crate and uses a part of this")]
 
-#[path = "../emulation/mod.rs"]
+#[path = "../emulation.rs"]
 pub(crate) mod emulation;
 
 pub(crate) mod disk;
@@ -225,10 +225,10 @@ pub(crate) fn block_reader(running: &mut Running, path: &Path) -> File {
     writer.unwrap()
 }
 
-/// Builds the C file `tests/program/NAME.c` into `folder`, as a library for LD_PRELOAD.
+/// Builds the C file `tests/support/program/NAME.c` into `folder`, as a library for LD_PRELOAD.
 pub(crate) fn preload(folder: &Path, name: &str) -> PathBuf {
     let library = folder.join(name).with_extension("so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program").join(name).with_extension("c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/program").join(name).with_extension("c");
     let built = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
     assert!(built.unwrap().success());
     library
