@@ -1,8 +1,8 @@
 //! `policy = "deadline"` on the real kernel: it promises a share of all CPUs, and refuses more than there is.
 
 use crate::program;
-use crate::program::{HERTZD, Running, count, is_root, nanos, run, run_in, task, thread_named};
-use hertzd::internals::{pause, set_deadline};
+use crate::program::{HERTZD, Running, count, is_root, nanos, pause, run, run_in, task, thread_named};
+use hertzd::internals::set_deadline;
 use hertzd::time::Span;
 use serde_json::Value;
 use std::fs::{self, File};

@@ -3,8 +3,8 @@
 //! from outside.
 
 use crate::program;
-use crate::program::{Ended, HERE, HERTZD, Running, run_in};
-use hertzd::internals::{lock_as_hertzd, pause};
+use crate::program::{Ended, HERE, HERTZD, Running, pause, run_in};
+use hertzd::internals::lock_as_hertzd;
 use hertzd::time::Span;
 use serde_json::Value;
 use std::fs::{self, File};

@@ -4,8 +4,7 @@
 //! As root, and where there is systemd-journald, with a journal of its own in a mount namespace of its own, so that the machine's
 //! journal gets none of it. Elsewhere without a journal: then what `hertzd log` shows is left out.
 
-use crate::program::{HERTZD, is_root, skip};
-use hertzd::internals::pause;
+use crate::program::{HERTZD, is_root, pause, skip};
 use hertzd::time::Span;
 use serde_json::Value;
 use std::fs;

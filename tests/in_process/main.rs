@@ -4,8 +4,6 @@
 mod desk;
 #[path = "../support/program/mod.rs"]
 mod program;
-#[path = "../support/random.rs"]
-mod random;
 
 mod chains;
 mod closed_loops;
