@@ -4,37 +4,20 @@
 //!     cargo bench --bench evidence
 
 use hertzd::config::Kinds;
-use hertzd::internals::{
-    Clock, Config, Connections, Event, Facts, Host, KernelClock, Options, Output, PanicEvent, SimulateOptions, Summary,
-    cpu_set_size, run_daemon, simulate,
-};
+use hertzd::internals::{Clock, Embedded, KernelClock, Summary};
 use hertzd::time::Span;
 
 const MODES: [&str; 3] = ["off", "wake", "tick"];
 
-struct Quiet;
-
-impl Output for Quiet {
-    fn event(&mut self, _: &Event<'_>) {}
-    fn panicked(&mut self, _: &PanicEvent<'_>) {}
-    fn dropped(&mut self, _: &str, _: u64) {}
-}
-
-fn config(text: String) -> Config {
-    let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
-    Config::parse(text, "bench", &Kinds::builtin(), &facts).unwrap_or_else(|problems| panic!("{problems}"))
-}
-
 /// Runs a 1 kHz task for that long.
 fn run(evidence: &str, length: Span) -> Summary {
-    let cpu = Host::read().online_cpus.last().copied().unwrap_or_default();
-    let config = config(format!(
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let cpu = online.trim().rsplit(['-', ',']).next().unwrap_or("0");
+    let config = format!(
         "[worker.main]\ncpu = {cpu}\npolicy = \"fifo\"\nspin = \"off\"\nevidence = \"{evidence}\"\n\
          [task.control]\nkind = \"load\"\nrate = 1000\nrun = \"50us\"\n"
-    ));
-    let options = Options { length: Some(length), ..Options::default() };
-    let outcome = run_daemon(config, &options, Connections { output: Box::new(Quiet), ..Connections::default() });
-    outcome.unwrap_or_else(|failure| panic!("{failure}")).summary
+    );
+    Embedded::of(Kinds::builtin(), config).lasting(length).telling(|| {}).run().summary
 }
 
 fn median<T: Copy + PartialOrd>(mut values: Vec<T>) -> T {
@@ -76,26 +59,18 @@ const KEEP: &str = "overrun = \"keep-working\"";
 const CREDIT: &str = "overrun = \"credit\"\nmax-debt = \"1s\"";
 
 /// Nanoseconds for each tick of a simulation, the loop and the metrics together.
+#[expect(clippy::cast_precision_loss, reason = "three digits are printed")]
 fn simulated(run: &str, overrun: &str, length: Span) -> f64 {
-    let config = config(format!(
+    let config = format!(
         "[worker.main]\n[task.a]\nkind = \"load\"\nrate = 1000\n{overrun}\n[task.a.simulate]\nrun = [\"{run}\"]\n\
          [task.b]\nkind = \"load\"\nrate = 1000\n[task.b.simulate]\nrun = [\"100us\"]\n"
-    ));
+    );
     let clock = KernelClock::monotonic();
     let begun = clock.now();
-    let mut ticks = 0_u32;
-    let options = SimulateOptions { length, first_tick: 0 };
-    let summary = simulate(&config, options, &mut |_| {
-        ticks += 1;
-        Ok(())
-    });
-    assert!(
-        summary.is_ok_and(|summary| summary
-            .tasks
-            .iter()
-            .all(|task| task.counts.met + task.counts.missed == task.counts.due))
-    );
-    (clock.now() - begun).seconds() * 1e9 / f64::from(ticks)
+    let summary = Embedded::of(Kinds::builtin(), config).simulate(length);
+    let took = clock.now() - begun;
+    assert!(summary.tasks.iter().all(|task| task.counts.met + task.counts.missed == task.counts.due));
+    took.seconds() * 1e9 / summary.tasks.iter().map(|task| task.counts.ran).sum::<u64>() as f64
 }
 
 fn main() {

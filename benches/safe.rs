@@ -8,9 +8,10 @@
 //! safe value it takes `safe-after`, and what is printed. Some of that is the time between two looks of the thread that watches, 10 ms; this
 //! process, which has no priority, may see it later.
 
-use hertzd::internals::{Clock, Host, KernelClock};
+use hertzd::internals::{Clock, KernelClock};
 use hertzd::time::{Instant, Span};
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 const HERTZD: &str = env!("CARGO_BIN_EXE_hertzd");
@@ -90,9 +91,10 @@ fn main() {
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
-    let host = Host::read();
-    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    println!("Linux {}, {} CPUs, load before: {}", host.kernel, host.cpus, load.trim());
+    let [kernel, load] = ["sys/kernel/osrelease", "loadavg"]
+        .map(|file| fs::read_to_string(Path::new("/proc").join(file)).unwrap_or_default());
+    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
+    println!("Linux {}, {cpus} CPUs, load before: {}", kernel.trim(), load.trim());
     let mut late: Vec<Span> = (0..ROUNDS).filter_map(|_| round()).collect();
     late.sort_unstable();
     println!("{} of {ROUNDS} rounds; the safe value was in the file after safe-after ({SAFE_AFTER}) and", late.len());

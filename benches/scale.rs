@@ -10,13 +10,17 @@
 //! Every run is a `hertzd run` of its own, with all tasks due at the same instants. The runs take turns, so that other load on
 //! the machine meets all of them alike; the medians of the rounds are printed.
 
-use hertzd::internals::{Clock, Host, KernelClock, pause};
+#[path = "../tests/support/time.rs"]
+mod time;
+
+use hertzd::internals::{Clock, KernelClock};
 use hertzd::time::{Instant, Span};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use time::pause;
 
 const HERTZD: &str = env!("CARGO_BIN_EXE_hertzd");
 
@@ -245,7 +249,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// The machine, in one paragraph.
 fn facts(summary: &Value) -> String {
-    let host = Host::read();
+    let host = |key: &str| summary["host"][key].to_string().trim_matches('"').to_owned();
     let line = |file: &str, key: &str| {
         let text = fs::read_to_string(file).unwrap_or_default();
         let value = text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or(": unknown").to_owned();
@@ -261,11 +265,11 @@ fn facts(summary: &Value) -> String {
          locked: {}. Load average {load}, steal {steal} ticks since boot.",
         env!("CARGO_PKG_VERSION"),
         line("/proc/cpuinfo", "model name"),
-        host.cpus,
+        host("cpus"),
         line("/proc/meminfo", "MemTotal"),
-        host.kernel,
-        host.preempt,
-        host.clocksource,
+        host("kernel"),
+        host("preempt"),
+        host("clocksource"),
         granted["policy"].as_str().unwrap_or("unknown"),
         granted["priority"],
         granted["memory_locked"],

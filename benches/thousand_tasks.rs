@@ -7,21 +7,11 @@
 //! last one waits for 999 others.
 
 use hertzd::config::Kinds;
-use hertzd::internals::{
-    Config, Connections, Event, Facts, Host, Options, Output, PanicEvent, Summary, cpu_set_size, run_daemon,
-};
+use hertzd::internals::{Embedded, Summary};
 use hertzd::time::Span;
 use std::fmt::Write;
 
 const TASKS: u64 = 1_000;
-
-struct Quiet;
-
-impl Output for Quiet {
-    fn event(&mut self, _: &Event<'_>) {}
-    fn panicked(&mut self, _: &PanicEvent<'_>) {}
-    fn dropped(&mut self, _: &str, _: u64) {}
-}
 
 fn run(spin: &str, spread: bool, seconds: i64) -> Summary {
     let mut text = format!("[worker.main]\npolicy = \"fifo\"\nspin = \"{spin}\"\n");
@@ -30,28 +20,23 @@ fn run(spin: &str, spread: bool, seconds: i64) -> Summary {
         // Writing to a String does not fail.
         let _ = writeln!(text, "[task.t{task}]\nkind = \"load\"\nrate = 20\nphase = \"{phase}us\"");
     }
-    let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
-    let config = Config::parse(text, "bench", &Kinds::builtin(), &facts);
-    let config = config.unwrap_or_else(|problems| panic!("{problems}"));
-    let options = Options { length: Some(Span::from_seconds(seconds)), ..Options::default() };
-    let outcome = run_daemon(config, &options, Connections { output: Box::new(Quiet), ..Connections::default() });
-    outcome.unwrap_or_else(|failure| panic!("{failure}")).summary
+    Embedded::of(Kinds::builtin(), text).lasting(Span::from_seconds(seconds)).telling(|| {}).run().summary
 }
 
 fn report(title: &str, summary: &Summary) {
-    let sum =
-        |part: fn(&hertzd::internals::TaskSummary) -> u64| summary.tasks.iter().map(|task| part(task)).sum::<u64>();
-    let (due, ran, skipped) =
-        (sum(|task| task.counts.due), sum(|task| task.counts.ran), sum(|task| task.counts.skipped));
+    let [due, ran, skipped, overruns] = summary.tasks.iter().map(|task| &task.counts).fold([0; 4], |sum, counts| {
+        let counts = [counts.due, counts.ran, counts.skipped, counts.overruns];
+        std::array::from_fn(|at| sum[at] + counts[at])
+    });
     assert_eq!(ran + skipped, due);
     let worker = &summary.workers[0];
     let mut medians: Vec<_> = summary.tasks.iter().map(|task| task.lateness_ns.p50).collect();
     medians.sort_unstable();
-    let worst = |part: fn(&hertzd::internals::TaskSummary) -> i64| {
-        summary.tasks.iter().map(|task| part(task)).max().unwrap_or(0)
-    };
+    let lateness = || summary.tasks.iter().map(|task| &task.lateness_ns);
+    let worst = [lateness().map(|late| late.p99).max(), lateness().map(|late| late.max).max()];
+    let [p99, max] = worst.map(|late| Span::from_nanos(late.unwrap_or(0)));
     println!("{title} ({}):", worker.granted.policy);
-    println!("  due {due}, ran {ran}, skipped {skipped}, overruns {}", sum(|task| task.counts.overruns));
+    println!("  due {due}, ran {ran}, skipped {skipped}, overruns {overruns}");
     println!(
         "  records dropped {}, wakes {}, CPU {:.1} %, of which spun {:.1} %",
         summary.records.dropped,
@@ -61,11 +46,9 @@ fn report(title: &str, summary: &Summary) {
     );
     let span = Span::from_nanos;
     println!(
-        "  lateness: p50 {} for the median task, {} for the latest; p99 at most {}, max {}",
+        "  lateness: p50 {} for the median task, {} for the latest; p99 at most {p99}, max {max}",
         span(medians[medians.len() / 2]),
-        span(medians[medians.len() - 1]),
-        span(worst(|task| task.lateness_ns.p99)),
-        span(worst(|task| task.lateness_ns.max))
+        span(medians[medians.len() - 1])
     );
 }
 

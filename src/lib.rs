@@ -156,6 +156,9 @@ pub(crate) mod measure;
 pub(crate) mod metrics;
 #[cfg(feature = "daemon")]
 pub(crate) mod program;
+#[cfg(test)]
+#[path = "../tests/support/random.rs"]
+pub(crate) mod random;
 #[cfg(feature = "daemon")]
 pub(crate) mod recording;
 #[cfg(feature = "daemon")]
@@ -194,23 +197,18 @@ pub use task::{Column, Task, Tick, TickError};
 #[cfg(feature = "daemon")]
 #[doc(hidden)]
 pub mod internals {
-    pub use crate::channels::{EvidenceSource, Queue, TickRecord, TickSink, blocks, ticks};
-    pub use crate::config::types::{Config, Facts};
-    pub use crate::daemon::{Connections, Loader, Options, Requests, SimulateOptions, run as run_daemon, simulate};
-    #[cfg(feature = "video")]
-    pub use crate::kinds::video::{cameras, modes};
-    pub use crate::log::{Message, Output, PanicEvent};
-    pub use crate::metrics::Event;
+    // A daemon of kinds of a test's own, or one whose memory is counted.
+    pub use crate::daemon::{Embedded, EmbeddedRun};
+    pub use crate::snapshot::Summary;
+    // The hot loop alone, which benches measure.
+    pub use crate::channels::{EvidenceSource, TickRecord, TickSink, ticks};
     pub use crate::pacing::{sleep::Sleeps, tail::Tail};
     pub use crate::sim::{NeverPreempted, SimClock};
-    pub use crate::site::Roots;
-    pub use crate::snapshot::{Summary, TaskSummary};
-    pub use crate::sys::clock::{KernelClock, pause, thread_cpu_time};
-    pub use crate::sys::fd::writable;
-    pub use crate::sys::host::{Host, cpu_set_size};
-    pub use crate::sys::lock::lock_as_hertzd;
-    pub use crate::sys::signals::Request;
-    pub use crate::sys::thread::{affinity, pin, set_deadline, set_fifo};
-    pub use crate::time::clock::Clock;
     pub use crate::worker::{Control, Runner, Slot, TaskSet, ThreadEvidence};
+    // The clocks that hertzd's own times are on.
+    pub use crate::sys::clock::{KernelClock, thread_cpu_time};
+    pub use crate::time::clock::Clock;
+    // Calls of the kernel that the standard library does not have.
+    pub use crate::sys::lock::lock_as_hertzd;
+    pub use crate::sys::thread::{pin, set_deadline, set_fifo};
 }

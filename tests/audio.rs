@@ -3,14 +3,15 @@
 
 #![cfg(feature = "audio")]
 
+#[path = "support/program/mod.rs"]
 mod program;
 
+use hertzd::Built;
 use hertzd::config::Kinds;
-use hertzd::internals::{Clock, Config, Facts, KernelClock, Queue, pause};
+use hertzd::internals::{Clock, Embedded, KernelClock};
 use hertzd::task::{AudioFormat, Format, Head, SampleFormat, Tick};
 use hertzd::time::Span;
-use hertzd::{Built, Site};
-use program::{Ended, HERTZD, Running, count, run_by, signal, task};
+use program::{Ended, HERTZD, Running, count, pause, run_by, signal, task};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -254,10 +255,8 @@ fn no_sample_rate_makes_a_tick_panic() {
     for rate in [1, 7, 40, 1_000, 1_000_000] {
         let text =
             format!("[task.tone]\nkind = \"audio\"\ndevice = \"null\"\nrate = \"100 Hz\"\nsample-rate = {rate}\n");
-        let facts = Facts { online_cpus: vec![0], cpu_set_size: 1024 };
-        let mut config =
-            Config::parse(&text, "null.toml", &Kinds::builtin(), &facts).unwrap_or_else(|no| panic!("{no}"));
-        let Ok(built) = config.tasks[0].blueprint.build(&mut Site::default()) else { continue };
+        let (mut blueprints, mut site) = Embedded::of(Kinds::builtin(), text).parts();
+        let Ok(built) = blueprints[0].build(&mut site) else { continue };
         let mut task = built.task;
         let mut values = vec![f64::NAN; task.columns().len()];
         for n in 0..20 {
@@ -326,12 +325,9 @@ fn assert_tone(samples: &[i16]) {
 
 /// The task, built from a configuration.
 fn build_task(keys: &str) -> Built {
-    let facts = Facts { online_cpus: vec![0], cpu_set_size: 1024 };
     let config = format!("[task.tone]\nkind = \"audio\"\n{keys}");
-    let mut config = Config::parse(config, "test.toml", &Kinds::builtin(), &facts).unwrap_or_else(|no| panic!("{no}"));
-    let mut site = Site::default();
-    site.records(Some((Queue::Fifo, |_| true)));
-    config.tasks[0].blueprint.build(&mut site).unwrap_or_else(|no| panic!("{no}"))
+    let (mut blueprints, mut site) = Embedded::of(Kinds::builtin(), config).parts();
+    blueprints[0].build(&mut site).unwrap_or_else(|no| panic!("{no}"))
 }
 
 /// Ticks until `frames` frames were captured; returns all blocks and their bytes.

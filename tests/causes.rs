@@ -7,7 +7,9 @@
 //! This program is also the daemon under test (`causes run CONFIG`, with a kind of task that disturbs itself) and the
 //! program that takes a CPU away (`causes hog …`), so it has no harness. Its arguments select scenarios by name.
 
+#[path = "support/faults/mod.rs"]
 mod faults;
+#[path = "support/program/mod.rs"]
 mod program;
 
 use faults::confidence::{Others, too_few};
@@ -15,10 +17,9 @@ use faults::hog::{self, Hog, Share};
 use faults::kind::Disturbed;
 use faults::scenario::{Mode, Scenario, Source, User};
 use faults::truth::Matrix;
-use hertzd::internals::affinity;
 use hertzd::time::Span;
 use hertzd::{App, Kinds};
-use program::is_root;
+use program::{affinity, is_root};
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -191,7 +192,7 @@ fn compare_with_kernel(words: &[&String]) {
     };
     for scenario in scenarios(User::Root).into_iter().filter(traced) {
         let (mut compared, mut preempted, mut waited, others) = ([0, 0], 0, 0, Others::now());
-        for cpu in affinity().unwrap() {
+        for cpu in affinity() {
             match scenario.compare_with_kernel(cpu, TRACED) {
                 Ok(on_cpu) => {
                     println!("{} on CPU {cpu}: the kernel's trace agrees: {on_cpu:?}", scenario.name);
@@ -223,7 +224,7 @@ fn compare_with_kernel(words: &[&String]) {
 fn run_all(jobs: VecDeque<Job>, results: &Results) {
     let jobs = Mutex::new(jobs);
     std::thread::scope(|scope| {
-        for cpu in affinity().unwrap().into_iter().take(2) {
+        for cpu in affinity().into_iter().take(2) {
             let jobs = &jobs;
             scope.spawn(move || {
                 while let Some((name, run)) = { jobs.lock().unwrap().pop_front() } {

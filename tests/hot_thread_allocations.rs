@@ -4,23 +4,26 @@
 #![expect(unsafe_code, reason = "an allocator cannot be written without")]
 
 #[cfg(feature = "plugin")]
+#[path = "support/plugin/mod.rs"]
 mod plugin;
+#[path = "support/time.rs"]
+mod time;
 
 use hertzd::config::{Blueprint, Kind, Kinds};
-use hertzd::internals::{
-    Config, Connections, Event, Facts, Host, Loader, Options, Output, PanicEvent, Request, Requests, Roots,
-    TaskSummary, cpu_set_size, pause, run_daemon,
-};
+use hertzd::internals::{Embedded, Summary};
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::Span;
+use serde_json::json;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::fs;
 use std::hint::black_box;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use time::pause;
 
 thread_local! {
     // Constant and without a destructor, so counting itself does not allocate.
@@ -109,18 +112,9 @@ impl Task for Allocating {
     }
 }
 
-struct Quiet;
-
-impl Output for Quiet {
-    fn event(&mut self, _: &Event<'_>) {}
-    fn panicked(&mut self, _: &PanicEvent<'_>) {}
-    fn dropped(&mut self, _: &str, _: u64) {}
-}
-
 /// Runs `config` with a probe at 1 kHz on its worker; returns the probe's counts and the summaries of the tasks.
-fn calls_on_the_hot_thread(config: &str, length: Span) -> (u64, u64, Vec<TaskSummary>) {
-    let config = config.to_owned();
-    calls_while(move |_| config.clone(), Until::Length(length))
+fn calls_on_the_hot_thread(config: &str, length: Span) -> (u64, u64, Summary) {
+    calls_while(|_| config.to_owned(), Until::Length(length))
 }
 
 /// When a run ends.
@@ -132,20 +126,16 @@ enum Until {
 }
 
 /// As [`calls_on_the_hot_thread`], while the configuration is edited: `config(n)` is the text after `n` edits.
-fn calls_while(config: impl Fn(usize) -> String + Send + 'static, until: Until) -> (u64, u64, Vec<TaskSummary>) {
-    calls_under(Roots::default(), config, until)
+fn calls_while(config: impl Fn(usize) -> String, until: Until) -> (u64, u64, Summary) {
+    calls_of(|daemon| daemon, config, until)
 }
 
-/// The same with other trees of devices.
-fn calls_under(
-    roots: Roots,
-    config: impl Fn(usize) -> String + Send + 'static,
+/// The same of a daemon that is set up in this way.
+fn calls_of(
+    set_up: impl Fn(Embedded) -> Embedded,
+    config: impl Fn(usize) -> String,
     until: Until,
-) -> (u64, u64, Vec<TaskSummary>) {
-    let (length, reloads) = match until {
-        Until::Length(length) => (Some(length), 0),
-        Until::Reloads(reloads) => (None, reloads),
-    };
+) -> (u64, u64, Summary) {
     let seen = Arc::new(Seen::default());
     let shared = seen.clone();
     let probe = move || Probe { seen: shared.clone(), at_the_second: None, ticks: 0 };
@@ -159,50 +149,35 @@ fn calls_under(
         }));
     // With this policy the probe misses no release, no matter how busy the machine is.
     let probe = "kind = \"probe\"\nrate = \"1 kHz\"\noverrun = \"credit\"\nmax-debt = \"1h\"\n";
-    let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
-    let edits = Arc::new(AtomicUsize::new(0));
-    let count = edits.clone();
-    let load = Loader::new(move || {
-        let config = config(count.fetch_add(1, Ordering::Relaxed).min(reloads));
-        Config::parse(format!("{config}\n[task.probe]\n{probe}"), "test.toml", &kinds, &facts)
-    });
-    let requests = Requests::default();
-    let ask = requests.clone();
-    let loads = edits.clone();
-    let asking = std::thread::spawn(move || {
-        if reloads == 0 {
-            return;
-        }
-        // The daemon merges requests that arrive together, so each request waits for the one before. A last request without
-        // an edit follows: once it is done, the last edit is in force.
-        for done in 1..=reloads + 2 {
-            while loads.load(Ordering::Relaxed) < done {
-                pause(Span::from_millis(1));
+    let text = |edits: usize| format!("{}\n[task.probe]\n{probe}", config(edits));
+    let daemon = set_up(Embedded::of(kinds, text(0)).telling(|| {}));
+    let outcome = match until {
+        Until::Length(length) => daemon.lasting(length).run(),
+        Until::Reloads(reloads) => {
+            let daemon = daemon.start();
+            // The daemon merges requests that arrive together, so each request waits for the one before. A last request without
+            // an edit follows: once it is done, the last edit is in force.
+            for done in 1..=reloads + 2 {
+                daemon.until("it is read", || daemon.reads() >= done);
+                pause(Span::from_millis(20));
+                match done < reloads + 2 {
+                    true => daemon.reload(text(done.min(reloads))),
+                    false => daemon.stop(),
+                }
             }
-            pause(Span::from_millis(20));
-            ask.ask(if done < reloads + 2 { Request::Reload } else { Request::Stop(libc::SIGTERM) });
+            assert_eq!(daemon.reads(), reloads + 2);
+            daemon.end()
         }
-    });
-    let options = Options { length, roots, ..Options::default() };
-    let outcome =
-        run_daemon(load, &options, Connections { requests, output: Box::new(Quiet), ..Connections::default() });
-    let outcome = outcome.unwrap_or_else(|failure| panic!("{failure}"));
-    asking.join().unwrap();
-    assert_eq!(edits.load(Ordering::Relaxed), if reloads == 0 { 1 } else { reloads + 2 });
+    };
     assert_eq!(outcome.fault, None);
-    let tasks = outcome.summary.tasks;
-    for task in &tasks {
+    for task in &outcome.summary.tasks {
         assert_eq!(task.counts.ran + task.counts.skipped, task.counts.due, "{}", task.task);
         println!(
             "{}: ran {}, skipped {}, overruns {}",
             task.task, task.counts.ran, task.counts.skipped, task.counts.overruns
         );
     }
-    (
-        seen.ticks.load(Ordering::Relaxed),
-        seen.calls.load(Ordering::Relaxed),
-        tasks.into_iter().map(|task| *task).collect(),
-    )
+    (seen.ticks.load(Ordering::Relaxed), seen.calls.load(Ordering::Relaxed), outcome.summary)
 }
 
 #[test]
@@ -255,7 +230,7 @@ fn a_full_daemon_allocates_nothing() {
 
     "#;
     let config = config.replace('@', folder.path().to_str().unwrap());
-    let (ticks, calls, tasks) = calls_on_the_hot_thread(&config, Span::from_seconds(2));
+    let (ticks, calls, Summary { tasks, .. }) = calls_on_the_hot_thread(&config, Span::from_seconds(2));
     assert_eq!(ticks, 2_000);
     assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks");
     let task = |name| tasks.iter().find(|task| task.task == name).unwrap();
@@ -285,7 +260,7 @@ fn a_task_that_is_a_program_allocates_nothing() {
         process("silent", "exec sleep 1000"),
         process("ending", "exit 3")
     );
-    let (ticks, calls, tasks) = calls_on_the_hot_thread(&config, Span::from_seconds(2));
+    let (ticks, calls, Summary { tasks, .. }) = calls_on_the_hot_thread(&config, Span::from_seconds(2));
     assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks");
     let last =
         |task: &str, value: &str| tasks.iter().find(|other| other.task == task).unwrap().values[value].last.unwrap();
@@ -398,7 +373,9 @@ fn sensors_with_several_values_and_buffers_allocate_nothing() {
         f64::from(u32::try_from(written).unwrap())
     });
     let length = Until::Length(Span::from_seconds(5));
-    let (ticks, calls, tasks) = calls_under(Roots::under(folder.path()), move |_| config.clone(), length);
+    let (sys, dev) = (folder.path().join("sys"), folder.path().join("dev"));
+    let (ticks, calls, Summary { tasks, .. }) =
+        calls_of(|daemon| daemon.sys(&sys).dev(&dev), |_| config.clone(), length);
     let written = device.join().unwrap();
     assert_eq!(ticks, 5_000);
     assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks");
@@ -487,7 +464,7 @@ fn setpoints_and_expressions_allocate_nothing() {
     let long = "max(".to_owned() + &"if(sweep > 0.1 or not recipe, recipe * wave ^ 2, fixed), ".repeat(60) + "1)";
     let nested = "(1 + ".repeat(40) + &long + &")".repeat(40);
     let config = config.replace('@', folder.path().to_str().unwrap()).replace("LONG", &nested);
-    let (ticks, calls, tasks) = calls_on_the_hot_thread(&config, Span::from_seconds(2));
+    let (ticks, calls, Summary { tasks, .. }) = calls_on_the_hot_thread(&config, Span::from_seconds(2));
     assert_eq!(ticks, 2_000);
     assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks");
     let task = |name| tasks.iter().find(|task| task.task == name).unwrap();
@@ -578,7 +555,7 @@ fn a_loop_with_all_that_belongs_to_it_allocates_nothing() {
     // None misses a release, no matter how busy the machine is.
     let config = config.replace("\"1 kHz\"\n", "\"1 kHz\"\noverrun = \"credit\"\nmax-debt = \"1h\"\n");
     let config = config.replace('@', folder.path().to_str().unwrap());
-    let (ticks, calls, tasks) = calls_on_the_hot_thread(&config, Span::from_seconds(2));
+    let (ticks, calls, Summary { tasks, .. }) = calls_on_the_hot_thread(&config, Span::from_seconds(2));
     assert_eq!(ticks, 2_000);
     assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks");
     // Every code path under test was taken.
@@ -608,7 +585,7 @@ fn replacing_tasks_allocates_nothing() {
             _ => format!("{stays}[task.comes]\nkind = \"load\"\nrate = 30\n{edited}"),
         }
     };
-    let (ticks, calls, tasks) = calls_while(config, Until::Reloads(60));
+    let (ticks, calls, Summary { tasks, .. }) = calls_while(config, Until::Reloads(60));
     assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks and 60 exchanges");
     let task = |name| tasks.iter().find(|task| task.task == name).unwrap();
     // Only the stop gives up debt, if there is any at that moment.
@@ -646,7 +623,7 @@ fn policies_that_carry_debt_allocate_nothing() {
         fault-every = 7
         overrun = "delay"
     "#;
-    let (ticks, calls, tasks) = calls_on_the_hot_thread(config, Span::from_seconds(2));
+    let (ticks, calls, Summary { tasks, .. }) = calls_on_the_hot_thread(config, Span::from_seconds(2));
     assert_eq!(ticks, 2_000);
     assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks");
     assert!(tasks.iter().all(|task| task.counts.ran > 0));
@@ -657,24 +634,27 @@ fn policies_that_carry_debt_allocate_nothing() {
 #[cfg(feature = "video")]
 #[test]
 fn a_camera_allocates_nothing_present_or_absent() {
-    use hertzd::internals::{cameras, modes};
     let absent = "[task.absent]\nkind = \"video\"\nrate = 200\ndevice = \"/nonexistent/video\"\nmissing = \"wait\"\n";
-    let mut config = absent.to_owned();
-    let first = cameras().into_iter().find_map(|camera| Some((modes(&camera.path).ok()?.into_iter().next()?, camera)));
-    if let Some((offer, camera)) = &first {
-        let format = String::from_utf8_lossy(&offer.format);
-        let ((width, height), path) = (offer.smallest, camera.path.display());
-        config += &format!("[task.eye]\nkind = \"video\"\nrate = 100\ndevice = \"{path}\"\nformat = \"{format}\"\n");
-        config += &format!("size = \"{width}x{height}\"\n");
-    } else {
-        println!("only of a camera that is not there: this machine has none");
-    }
-    let (ticks, calls, tasks) = calls_on_the_hot_thread(&config, Span::from_seconds(2));
+    let found = Command::new(env!("CARGO_BIN_EXE_hertzd")).args(["devices", "--json"]).output().unwrap();
+    let found: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
+    let captures = |device: &&serde_json::Value| {
+        device["class"] == "v4l2" && device["needs"] == json!([]) && device["refused"].is_null()
+    };
+    let camera = found["devices"].as_array().unwrap().iter().find(captures);
+    let section = camera.and_then(|camera| camera["section"].as_str()?.split_once('\n'));
+    let config = match section {
+        Some((_, keys)) => format!("{absent}[task.eye]\n{}", keys.replace("rate = \"30 Hz\"", "rate = 100")),
+        None => {
+            println!("only of a camera that is not there: this machine has none");
+            absent.to_owned()
+        }
+    };
+    let (ticks, calls, Summary { tasks, .. }) = calls_on_the_hot_thread(&config, Span::from_seconds(2));
     assert_eq!(ticks, 2_000);
     assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks");
     let task = |name| tasks.iter().find(|task| task.task == name).unwrap();
     assert_eq!(task("absent").errors, task("absent").counts.ran, "each tick fails without the device");
-    assert!(first.is_none() || task("eye").errors == 0);
+    assert!(section.is_none() || task("eye").errors == 0);
 }
 
 #[test]
@@ -697,7 +677,7 @@ fn the_tick_of_a_plugin_allocates_nothing_of_ours() {
         library.display(),
         folder.path().display()
     );
-    let (ticks, calls, tasks) = calls_on_the_hot_thread(&config, Span::from_seconds(2));
+    let (ticks, calls, Summary { tasks, .. }) = calls_on_the_hot_thread(&config, Span::from_seconds(2));
     assert_eq!((ticks, calls), (2_000, 0));
     let plugin = tasks.iter().find(|task| task.task == "plugin").unwrap();
     assert!(plugin.errors > 0 && plugin.counts.ran > plugin.errors && plugin.values["in"].last.is_some());

@@ -4,14 +4,14 @@
 #![cfg(feature = "audio")]
 #![expect(unsafe_code, reason = "replacing the C library's allocator requires it")]
 
-#[path = "emulation/mod.rs"]
+#[path = "support/emulation.rs"]
 #[allow(dead_code, reason = "what is skipped is all that these tests use of it")]
 mod emulation;
 
+use hertzd::Built;
 use hertzd::config::Kinds;
-use hertzd::internals::{Config, Facts, Queue};
+use hertzd::internals::Embedded;
 use hertzd::task::Tick;
-use hertzd::{Built, Site};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -65,13 +65,10 @@ unsafe extern "C" fn free(old: *mut c_void) {
 /// Allocations in a thousand ticks after the first, and those before it. The task captures from ALSA's null device, which
 /// always has a full buffer, and hands over its blocks.
 fn allocations(keys: &str) -> (u64, u64) {
-    let facts = Facts { online_cpus: vec![0], cpu_set_size: 1024 };
     let config = format!("[task.a]\nkind = \"audio\"\nrate = 100\ndevice = \"null\"\nbuffer = \"40ms\"\n{keys}");
-    let mut config = Config::parse(config, "test.toml", &Kinds::builtin(), &facts).unwrap_or_else(|no| panic!("{no}"));
-    let mut site = Site::default();
-    site.records(Some((Queue::Fifo, |_| true)));
+    let (mut blueprints, mut site) = Embedded::of(Kinds::builtin(), config).parts();
     let before = CALLS.get();
-    let built = config.tasks[0].blueprint.build(&mut site).unwrap_or_else(|no| panic!("{no}"));
+    let built = blueprints[0].build(&mut site).unwrap_or_else(|no| panic!("{no}"));
     let opening = CALLS.get() - before;
     let Built { mut task, stream, .. } = built;
     let mut receiver = stream.unwrap().blocks.unwrap();

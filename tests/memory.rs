@@ -4,16 +4,17 @@
 
 #![expect(unsafe_code, reason = "an allocator cannot be written without")]
 
+#[path = "support/time.rs"]
+mod time;
+
 use hertzd::config::Kinds;
-use hertzd::internals::{
-    Config, Connections, Event, Facts, Host, Loader, Options, Output, PanicEvent, Request, Requests, cpu_set_size,
-    pause, run_daemon,
-};
+use hertzd::internals::Embedded;
 use hertzd::time::Span;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::Write as _;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use time::pause;
 
 /// Bytes that are in use, and the most that ever were.
 static USED: AtomicUsize = AtomicUsize::new(0);
@@ -69,29 +70,15 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-struct Quiet;
-
-impl Output for Quiet {
-    fn event(&mut self, _: &Event<'_>) {}
-    fn panicked(&mut self, _: &PanicEvent<'_>) {}
-    fn dropped(&mut self, _: &str, _: u64) {}
-}
-
 /// The most bytes that a run with this many tasks has in use. Each ticks once, and misses nothing however busy the machine is:
 /// what was missed, and by whose fault, takes memory of its own.
 fn most_in_use(tasks: usize) -> usize {
-    let load = Loader::once(move || {
-        let mut text = "[worker.main]\npolicy = \"other\"\n".to_owned();
-        for task in 0..tasks {
-            writeln!(text, "[task.t{task}]\nkind = \"load\"\nperiod = \"1h\"").unwrap();
-        }
-        let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
-        Config::parse(text, "test.toml", &Kinds::builtin(), &facts)
-    });
+    let mut text = "[worker.main]\npolicy = \"other\"\n".to_owned();
+    for task in 0..tasks {
+        writeln!(text, "[task.t{task}]\nkind = \"load\"\nperiod = \"1h\"").unwrap();
+    }
     PEAK.store(USED.load(Ordering::Relaxed), Ordering::Relaxed);
-    let options = Options { length: Some(Span::from_millis(600)), ..Options::default() };
-    let connections = Connections { output: Box::new(Quiet), ..Connections::default() };
-    let outcome = run_daemon(load, &options, connections).unwrap_or_else(|failure| panic!("{failure}"));
+    let outcome = Embedded::of(Kinds::builtin(), text).lasting(Span::from_millis(600)).telling(|| {}).run();
     assert_eq!(outcome.summary.tasks.len(), tasks);
     assert!(outcome.summary.tasks.iter().all(|task| task.counts.due == 1));
     PEAK.load(Ordering::Relaxed)
@@ -102,24 +89,12 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Bytes in use after each of these numbers of reloads; `config` makes the text of the nth.
 fn used_after(reloads: &[usize], config: fn(usize) -> String) -> Vec<usize> {
-    let loads = Arc::new(AtomicUsize::new(0));
-    let counted = loads.clone();
-    let load = Loader::new(move || {
-        let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
-        Config::parse(config(counted.fetch_add(1, Ordering::Relaxed)), "test.toml", &Kinds::builtin(), &facts)
-    });
-    let requests = Requests::default();
-    let asks = requests.clone();
-    let run = std::thread::spawn(move || {
-        let connections = Connections { output: Box::new(Quiet), requests, ..Connections::default() };
-        run_daemon(load, &Options::default(), connections).unwrap_or_else(|failure| panic!("{failure}"))
-    });
+    let daemon = Embedded::of(Kinds::builtin(), config(0)).telling(|| {}).start();
+    daemon.until("it has begun", || daemon.reads() > 0);
     let mut used = Vec::new();
     for reload in 1..=*reloads.last().unwrap() {
-        asks.ask(Request::Reload);
-        while loads.load(Ordering::Relaxed) <= reload {
-            pause(Span::from_millis(1));
-        }
+        daemon.reload(config(reload));
+        daemon.until("it is read", || daemon.reads() > reload);
         if reloads.contains(&reload) {
             // What the last one has ended is freed by then, and the least of what is in use at the moment is what stays.
             let looks = (0..100).map(|_| {
@@ -129,8 +104,8 @@ fn used_after(reloads: &[usize], config: fn(usize) -> String) -> Vec<usize> {
             used.push(looks.min().unwrap());
         }
     }
-    asks.ask(Request::Stop(15));
-    run.join().unwrap();
+    daemon.stop();
+    daemon.end();
     used
 }
 

@@ -3,13 +3,14 @@
 //! This program is also the daemon under test (`same_counts run CONFIG`, with a kind of task that waits behind a gate), so it has
 //! no harness. Its arguments select it by name, as those of a harness do.
 
+#[path = "support/program/mod.rs"]
 mod program;
+#[path = "support/scraping.rs"]
 mod scraping;
 
-use hertzd::internals::{Message, pause};
 use hertzd::time::Span;
 use hertzd::{App, Kinds, Task, Tick, TickError};
-use program::{HERTZD, Running, count, run_in, script, task};
+use program::{HERTZD, Running, count, pause, run_in, script, task};
 use scraping::{Exporter, Samples};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -152,7 +153,7 @@ fn causes_of_entry(causes: &str) -> Counts {
 
 /// What the entries of a log say that a task missed, one after the other. Those with final counts say it again.
 fn logged(entries: &[Value], name: &str) -> Counts {
-    let ids = [Message::Overrun, Message::Skipped].map(Message::id);
+    let ids = ["b63f63a8dc1e44a9b7b66fb32412be1f", "16ae69641d87436c81b908f551571cbd"];
     let of_task =
         entries.iter().filter(|entry| entry["task"] == name && ids.iter().any(|id| entry["message_id"] == *id));
     of_task.fold(Counts::new(), |sum, entry| {
@@ -210,7 +211,7 @@ fn traced(folder: &Path) -> Option<impl Fn(&str) -> Counts> {
         program::skip("python3 has no package perfetto");
         return None;
     }
-    let questions = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/trace/questions.py");
+    let questions = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/trace/questions.py");
     let output = Command::new("python3").arg(questions).arg(folder.join("t.pftrace")).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let answers: Value = serde_json::from_slice(&output.stdout).unwrap();

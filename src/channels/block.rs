@@ -58,7 +58,7 @@ pub struct Stream {
 }
 
 /// A queue for the blocks of a stream of this shape. A block larger than 128 MiB counts as dropped on 32 bits.
-pub fn blocks(queue: Queue, shape: &Shape) -> (BlockSender, BlockReceiver) {
+pub(crate) fn blocks(queue: Queue, shape: &Shape) -> (BlockSender, BlockReceiver) {
     let traffic = Arc::new(Traffic::default());
     let largest = size::largest_block(shape);
     let words = (HEAD + largest).div_ceil(size_of::<u64>());

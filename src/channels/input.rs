@@ -39,7 +39,7 @@ pub(crate) enum InputSource {
 
 /// Names a value of a task.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ValueName {
+pub(crate) struct ValueName {
     /// The task.
     pub task: String,
     /// The value.

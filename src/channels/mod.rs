@@ -20,8 +20,8 @@ mod row;
 pub(crate) mod size;
 mod tick;
 
-pub(crate) use block::{Block, BlockReceiver, Stream};
-pub use block::{BlockSender, Head, blocks};
+pub(crate) use block::{Block, BlockReceiver, Stream, blocks};
+pub use block::{BlockSender, Head};
 pub(crate) use evidence::Evidence;
 pub use evidence::EvidenceSource;
 pub(crate) use extremes::Extremes;
@@ -44,7 +44,7 @@ use crate::time::Span;
 /// What happens to items that arrive faster than the recorder takes them. The names are those of the presentation modes of
 /// graphics interfaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Queue {
+pub(crate) enum Queue {
     /// Keeps all, in order. When the queue is full, the newest is dropped and counted.
     #[default]
     Fifo,

@@ -2,7 +2,7 @@
 
 /// The clock that releases are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClockKind {
+pub(crate) enum ClockKind {
     /// Since boot; never set.
     Monotonic,
     /// International atomic time.
@@ -13,7 +13,7 @@ pub enum ClockKind {
 
 impl ClockKind {
     /// The word for it in the configuration and in every output.
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Monotonic => "monotonic",
             Self::Tai => "tai",
@@ -24,7 +24,7 @@ impl ClockKind {
 
 /// When a worker takes evidence of why a release was missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TakeEvidence {
+pub(crate) enum TakeEvidence {
     /// Never: the cause of a late wake-up or a long run stays open.
     Off,
     /// Once each wake-up, before the sleep, and after each tick in which something was missed.

@@ -154,7 +154,7 @@ impl std::error::Error for Problems {}
 
 /// Where a section is written, so that a later failure can be shown there.
 #[derive(Clone)]
-pub struct Origin {
+pub(crate) struct Origin {
     pub(super) source: Arc<Source>,
     pub(super) table: String,
     pub(super) header: Range<usize>,

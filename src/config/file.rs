@@ -22,7 +22,7 @@ impl Config {
     ///
     /// # Errors
     /// Everything that is wrong with them, or why one of them could not be read.
-    pub fn load(path: &Path, kinds: &Kinds, facts: &Facts) -> Result<Self, Problems> {
+    pub(crate) fn load(path: &Path, kinds: &Kinds, facts: &Facts) -> Result<Self, Problems> {
         let (read, problems) = files::read(path);
         let texts: Vec<_> = read.iter().map(|(path, bytes)| (path.display().to_string(), bytes.as_slice())).collect();
         let config = understand(&files::base_folder(path), &texts, &[], problems, kinds, facts)?;
@@ -34,7 +34,7 @@ impl Config {
     ///
     /// # Errors
     /// Everything that is wrong with it, or why it could not be read.
-    pub fn read(reader: impl io::Read, name: &str, kinds: &Kinds, facts: &Facts) -> Result<Self, Problems> {
+    pub(crate) fn read(reader: impl io::Read, name: &str, kinds: &Kinds, facts: &Facts) -> Result<Self, Problems> {
         match files::limited(reader) {
             Ok(bytes) => Self::parse(bytes, name, kinds, facts),
             Err(reason) => {
@@ -47,7 +47,7 @@ impl Config {
     ///
     /// # Errors
     /// Everything that is wrong with it.
-    pub fn parse(text: impl AsRef<[u8]>, name: &str, kinds: &Kinds, facts: &Facts) -> Result<Self, Problems> {
+    pub(crate) fn parse(text: impl AsRef<[u8]>, name: &str, kinds: &Kinds, facts: &Facts) -> Result<Self, Problems> {
         understand(Path::new(""), &[(name.to_owned(), text.as_ref())], &[], Vec::new(), kinds, facts)
     }
 

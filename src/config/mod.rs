@@ -1,4 +1,4 @@
-//! The configuration: files are read, checked as a whole, and become a [`Config`] that holds valid values only, or
+//! The configuration: files are read, checked as a whole, and become a `Config` that holds valid values only, or
 //! [`Problems`] that show every fault at its line.
 //!
 //! ```text
@@ -18,7 +18,7 @@
 //! whole configuration invalid: the daemon never runs half of it. `docs/configuration.md` says more.
 //!
 //! Runs on the main thread or the builder, never on a hot thread; reads no clock. It asks the machine only for the files
-//! themselves: the CPUs are passed in as [`Facts`].
+//! themselves: the CPUs are passed in as `Facts`.
 
 mod blueprint;
 mod choices;

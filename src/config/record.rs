@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// What a task is recorded to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordConfig {
+pub(crate) struct RecordConfig {
     /// The file that is written; finished ones have a time in their names. Without `./`, so that equal paths are equal.
     pub path: PathBuf,
     /// What is written there.
@@ -24,7 +24,7 @@ pub struct RecordConfig {
 
 /// The format of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordFormat {
+pub(crate) enum RecordFormat {
     /// Lines of text: values, or buffered samples.
     Csv,
     /// Sound.
@@ -35,7 +35,7 @@ pub enum RecordFormat {
 
 impl RecordFormat {
     /// The format that the ending of `path` asks for, in upper or lower case; `None`: no recorder knows it.
-    pub fn of(path: &Path) -> Option<Self> {
+    pub(crate) fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "csv" => Some(Self::Csv),
             "wav" => Some(Self::Wav),

@@ -16,7 +16,7 @@ const MOST_PERIODS: i64 = 1_000_000;
 
 /// What makes the values of a task under `simulate`, in place of the task.
 #[derive(Clone, Debug)]
-pub enum StandIn {
+pub(crate) enum StandIn {
     /// What was recorded of it, or of another one.
     Recording {
         /// The CSV.
@@ -30,7 +30,7 @@ pub enum StandIn {
 
 /// When the ticks of what stands in for a task fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failing {
+pub(crate) struct Failing {
     /// Since the epoch: from this release on.
     pub from: Span,
     /// For so long; `None`: until the end.
@@ -39,14 +39,14 @@ pub struct Failing {
 
 impl Failing {
     /// Whether the tick with a release so long after the epoch fails.
-    pub fn contains(self, release: Span) -> bool {
+    pub(crate) fn contains(self, release: Span) -> bool {
         release >= self.from && self.lasting.is_none_or(|lasting| release - self.from < lasting)
     }
 }
 
 /// A process that answers to a value of another task.
 #[derive(Clone, Debug)]
-pub struct PlantConfig {
+pub(crate) struct PlantConfig {
     /// The value of the task that it makes.
     pub value: String,
     /// What drives it: a number, or a value of another task, of the tick before.
@@ -67,7 +67,7 @@ pub struct PlantConfig {
 
 /// How the output of a plant goes to where the input leads it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Dynamics {
+pub(crate) enum Dynamics {
     /// First order.
     First {
         /// In seconds; zero: at once.

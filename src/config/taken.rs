@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// A value that a task takes from another one.
 #[derive(Clone, Debug)]
-pub struct Taken {
+pub(crate) struct Taken {
     /// The key that names it.
     pub key: &'static str,
     /// Where that task reads it.
@@ -18,7 +18,7 @@ pub struct Taken {
 
 impl Taken {
     /// The value that is taken.
-    pub fn name(&self) -> &ValueName {
+    pub(crate) fn name(&self) -> &ValueName {
         name_in(&self.input)
     }
 }
@@ -31,7 +31,7 @@ pub(super) fn name_in(input: &Input) -> &ValueName {
 
 /// The range outside which a task's values are bad.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Valid {
+pub(crate) enum Valid {
     /// Any number is good.
     #[default]
     Any,

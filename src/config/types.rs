@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// All of a configuration. Every worker has a task, and every task a worker.
 #[derive(Debug)]
-pub struct Config {
+pub(crate) struct Config {
     /// The workers, in the order in which they first appear; at least one.
     pub workers: Vec<WorkerConfig>,
     /// The tasks, in the order in which they first appear; at least one.
@@ -24,7 +24,7 @@ pub struct Config {
 
 impl Config {
     /// All files that are read for it: its own, those that its tasks are built from, and recordings that are played in place of tasks.
-    pub fn inputs(&self) -> impl Iterator<Item = &Path> {
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = &Path> {
         let recorded = self.tasks.iter().filter_map(|task| match task.stand_in.as_deref() {
             Some(StandIn::Recording { path, .. }) => Some(path.as_path()),
             _ => None,
@@ -36,7 +36,7 @@ impl Config {
 
 /// Facts of the machine that a configuration is judged by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// The CPUs that are online, in ascending order.
     pub online_cpus: Vec<usize>,
     /// How many CPUs a CPU set of this system can name: 1024 on Linux.
@@ -45,7 +45,7 @@ pub struct Facts {
 
 /// One worker: `[worker.NAME]`.
 #[derive(Clone, Debug)]
-pub struct WorkerConfig {
+pub(crate) struct WorkerConfig {
     /// Its name, unique; 1 to 64 letters, digits, `-` and `_`.
     pub name: String,
     /// The CPUs it is pinned to, ascending and online; empty: not pinned.
@@ -71,7 +71,7 @@ pub struct WorkerConfig {
 
 /// How a worker is scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheduling {
+pub(crate) enum Scheduling {
     /// First in, first out.
     Fifo {
         /// In 1..=99.
@@ -95,7 +95,7 @@ pub enum Scheduling {
 
 /// How long a worker stays awake before a release.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Spin {
+pub(crate) enum Spin {
     /// Not at all.
     Off,
     /// Always this long; above zero, and at most 80 % of a CPU over all ticks.
@@ -111,7 +111,7 @@ pub enum Spin {
 
 impl Spin {
     /// The spin tail that is asked for.
-    pub fn tail(self) -> Tail {
+    pub(crate) fn tail(self) -> Tail {
         match self {
             Self::Off => Tail::Off,
             Self::Fixed(length) => Tail::Fixed(length),
@@ -122,7 +122,7 @@ impl Spin {
 
 /// One task: `[task.NAME]`.
 #[derive(Debug)]
-pub struct TaskConfig {
+pub(crate) struct TaskConfig {
     /// Its name, unique; 1 to 64 letters, digits, `-` and `_`.
     pub name: String,
     /// The name of its kind.
@@ -177,7 +177,7 @@ pub struct TaskConfig {
 
 /// How many overruns of a task are tolerated, as a [`LeakyBucket`](crate::pacing::LeakyBucket) counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OverrunLimit {
+pub(crate) struct OverrunLimit {
     /// The most that are tolerated at once; in 1..=1_000_000.
     pub count: u32,
     /// Each time this has passed, one is forgiven; above zero.

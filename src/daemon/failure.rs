@@ -6,7 +6,7 @@ use std::io;
 
 /// Why nothing was run, or why a reload was refused.
 #[derive(Debug)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// The configuration is wrong, or what it asks for cannot be built.
     Config(Problems),
     /// The options of the command line contradict the configuration.

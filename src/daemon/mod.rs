@@ -13,12 +13,14 @@
 //! | `plan` | from a checked configuration to what the threads are given: schedules, paces, sizes |
 //! | `busy`, `patience` | warnings while another thread takes long; how long main waits for one at the end |
 //! | `failure` | why nothing was run, or why a reload was refused |
+//! | `embedded` | a daemon as the tests and benches of this crate run one |
 //!
 //! Time comes from the kernel's clocks. No task runs on these threads, and none of them is waited for by a worker.
 
 mod busy;
 mod change;
 mod disk;
+mod embedded;
 mod failure;
 mod main;
 mod metrics;
@@ -31,13 +33,14 @@ mod watch;
 
 pub(crate) use change::diff::{Change, Diff, Sections};
 pub(crate) use change::digest::Keys;
-pub use change::loader::Loader;
+pub(crate) use change::loader::Loader;
 pub(crate) use disk::flight_thread::FlightOptions;
+pub use embedded::{Embedded, EmbeddedRun};
 pub(crate) use failure::Failure;
 pub(crate) use main::connections::Progress;
-pub use main::connections::{Connections, Options};
-pub use main::requests::Requests;
-pub use main::run::run;
+pub(crate) use main::connections::{Connections, Options};
+pub(crate) use main::requests::Requests;
+pub(crate) use main::run::run;
 pub(crate) use main::summary::RunningDaemon;
 pub(crate) use outputs::left_plans::{FindPlans, LeftPlans};
 pub(crate) use outputs::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan};
@@ -47,6 +50,6 @@ pub(crate) use preview::layout;
 pub(crate) use preview::look::{Looked, look};
 pub(crate) use virtual_clock::ledger::SimulatedTick;
 pub(crate) use virtual_clock::models::{ModelError, Models};
-pub use virtual_clock::simulate::{SimulateOptions, simulate};
+pub(crate) use virtual_clock::simulate::{SimulateOptions, simulate};
 pub(crate) use virtual_clock::simulate::{Simulation, highest_first_tick};
 pub(crate) use virtual_clock::virtual_tasks::Graph;

@@ -8,7 +8,7 @@ use crate::metrics::EventKind;
 
 /// A kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Message {
+pub(crate) enum Message {
     /// Releases were missed, and some ticks finished after their deadline.
     Overrun,
     /// Releases were missed, and all of them were given up.
@@ -57,7 +57,8 @@ pub enum Message {
 
 impl Message {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 22] = [
         Self::Overrun,
         Self::Skipped,
         Self::BudgetExceeded,
@@ -83,7 +84,7 @@ impl Message {
     ];
 
     /// The kind of a task's event.
-    pub const fn of(kind: &EventKind) -> Self {
+    pub(crate) const fn of(kind: &EventKind) -> Self {
         match kind {
             EventKind::Missed(missed) if missed.overruns > 0 => Self::Overrun,
             EventKind::Missed(_) => Self::Skipped,
@@ -96,17 +97,19 @@ impl Message {
     }
 
     /// Its id, 128 bits in 32 lower-case hexadecimal digits: the field `message_id` of its events.
-    pub const fn id(self) -> &'static str {
+    pub(crate) const fn id(self) -> &'static str {
         self.entry().0
     }
 
     /// Its name, for tables and programs.
-    pub const fn word(self) -> &'static str {
+    #[cfg(test)]
+    pub(crate) const fn word(self) -> &'static str {
         self.entry().1
     }
 
     /// The fields that every event of this kind carries, by their names in `tracing`; it may carry more.
-    pub const fn fields(self) -> &'static [&'static str] {
+    #[cfg(test)]
+    pub(crate) const fn fields(self) -> &'static [&'static str] {
         self.entry().2
     }
 

@@ -19,7 +19,7 @@ pub(crate) use advice::advice;
 pub(crate) use entry::Entry;
 pub(crate) use events::{LATE_CHAIN, LogOutput};
 pub(crate) use json::JsonLayer;
-pub use message::Message;
+pub(crate) use message::Message;
 pub(crate) use missed::outcome;
 pub(crate) use ready::make_ready;
 
@@ -34,7 +34,7 @@ pub(crate) fn finish(within: Span) {
 
 /// Panics of one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PanicEvent<'a> {
+pub(crate) struct PanicEvent<'a> {
     /// Name of the task.
     pub task: &'a str,
     /// Name of its worker.
@@ -52,7 +52,7 @@ pub struct PanicEvent<'a> {
 /// Takes events as they happen.
 ///
 /// An implementation may be slow, but must return: until then nothing drains the records.
-pub trait Output: Send {
+pub(crate) trait Output: Send {
     /// Reports an event.
     fn event(&mut self, event: &Event<'_>);
 

@@ -7,7 +7,7 @@ use std::fmt;
 
 /// Why a release was missed, in the order of the words in every output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cause {
+pub(crate) enum Cause {
     /// The worker's sleep ended late, and it was not waiting for a processor: kernel, timer, host.
     WokenLate,
     /// Another task of the same worker ran.
@@ -34,7 +34,7 @@ pub enum Cause {
 
 impl Cause {
     /// Every cause, in the order of the numbers that [`index`](Self::index) gives.
-    pub const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::WokenLate,
         Self::Blocked,
         Self::OwnDebt,
@@ -49,7 +49,7 @@ impl Cause {
     ];
 
     /// The word for it in every output.
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::WokenLate => "woken-late",
             Self::Blocked => "blocked",
@@ -66,7 +66,7 @@ impl Cause {
     }
 
     /// Its index in [`ALL`](Self::ALL).
-    pub const fn index(self) -> usize {
+    pub(crate) const fn index(self) -> usize {
         self as usize
     }
 }

@@ -6,7 +6,7 @@ use crate::time::Span;
 
 /// An event of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event<'a> {
+pub(crate) struct Event<'a> {
     /// Name of the task.
     pub task: &'a str,
     /// Name of its worker.
@@ -17,7 +17,7 @@ pub struct Event<'a> {
 
 /// Ticks that used measurements older than `max-latency`, when they had finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LateChain {
+pub(crate) struct LateChain {
     /// How many ticks this stands for.
     pub count: u64,
     /// Index of the one whose measurement was the oldest.
@@ -32,7 +32,7 @@ pub struct LateChain {
 
 /// What happened to a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EventKind {
+pub(crate) enum EventKind {
     /// Ticks finished after their deadline, or releases were given up.
     Missed(Missed),
     /// Ticks ran longer than the budget.

@@ -14,7 +14,7 @@ const AT_MOST: usize = 16;
 
 /// Releases that were missed: skipped, or overruns. Of the shared counts it has three only, as the metrics keep one for each task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Missed {
+pub(crate) struct Missed {
     /// Ticks that finished after their deadline.
     pub overruns: u64,
     /// Releases that were given up.
@@ -37,7 +37,7 @@ pub struct Missed {
 
 /// A tick that finished after its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LateTick {
+pub(crate) struct LateTick {
     /// Its index.
     pub n: u64,
     /// Its lateness.
@@ -48,7 +48,7 @@ pub struct LateTick {
 
 /// The missed releases with one cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Share {
+pub(crate) struct Share {
     /// The cause.
     pub cause: Cause,
     /// Who did it, where that is known: a task, a worker, a program.
@@ -59,18 +59,18 @@ pub struct Share {
 
 impl Missed {
     /// How many.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.overruns + self.skipped
     }
 
     /// How many each cause explains, in the order of the causes; causes that explain none are left out.
-    pub fn causes(&self) -> impl Iterator<Item = (Cause, u64)> {
+    pub(crate) fn causes(&self) -> impl Iterator<Item = (Cause, u64)> {
         let sum = |cause| self.shares.iter().filter(|share| share.cause == cause).map(|share| share.count).sum();
         Cause::ALL.into_iter().map(move |cause| (cause, sum(cause))).filter(|(_, count)| *count > 0)
     }
 
     /// The cause that explains most of them, with the one who did most of that.
-    pub fn main(&self) -> Option<&Share> {
+    pub(crate) fn main(&self) -> Option<&Share> {
         let main = self.causes().reduce(|main, next| if next.1 > main.1 { next } else { main })?;
         self.shares.iter().find(|share| share.cause == main.0)
     }

@@ -29,7 +29,7 @@ mod window;
 
 pub(crate) use cause::{By, Cause, Program, Verdict, Verdicts};
 pub(crate) use collect::Metrics;
-pub use event::Event;
+pub(crate) use event::Event;
 pub(crate) use event::{EventKind, LateChain};
 pub(crate) use facts::TaskFacts;
 pub(crate) use health::{Ailment, Progress, TaskHealth};

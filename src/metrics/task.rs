@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 /// Running totals of all tasks, for a glance while they run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub(crate) struct Totals {
     /// Their counts; `disabled`: one of them has been ended.
     pub counts: Counts,
     /// The largest lateness.

@@ -31,7 +31,7 @@ pub(crate) use device::{DeviceId, OpenDevice};
 pub use error::BuildError;
 pub use guarded::SafeOutput;
 pub(crate) use refusal::{Label, Refusal};
-pub use roots::Roots;
+pub(crate) use roots::Roots;
 pub(crate) use target::{Target, Targets};
 
 use crate::channels::{self, BlockSender, Format, Queue, Shape, Stream};
@@ -59,8 +59,7 @@ impl Site {
     }
 
     /// One by itself, where the trees of devices are these.
-    #[doc(hidden)]
-    pub fn under(roots: Roots) -> Self {
+    pub(crate) fn under(roots: Roots) -> Self {
         Self { roots, ..Self::default() }
     }
 
@@ -91,8 +90,7 @@ impl Site {
     }
 
     /// Which blocks are recorded of the task that is built next.
-    #[doc(hidden)]
-    pub fn records(&mut self, recorded: Option<Recorded>) {
+    pub(crate) fn records(&mut self, recorded: Option<Recorded>) {
         self.recorded = recorded;
     }
 

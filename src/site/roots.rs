@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 /// Where the kernel's trees are: by default where every machine has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Roots {
+pub(crate) struct Roots {
     /// In place of `/sys`.
     pub sys: PathBuf,
     /// In place of `/dev`.
@@ -15,7 +15,7 @@ pub struct Roots {
 
 impl Roots {
     /// Those of this machine are under `/`.
-    pub fn under(root: &Path) -> Self {
+    pub(crate) fn under(root: &Path) -> Self {
         Self { sys: root.join("sys"), dev: root.join("dev"), proc: root.join("proc") }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) use summary::{
     HostSummary, JournalSummary, Policy, ReadbackSummary, RecordsSummary, WorkerSummary, list,
 };
 pub(crate) use sums::{BeforeReloadDropped, Sums};
-pub use task::TaskSummary;
+pub(crate) use task::TaskSummary;
 pub(crate) use task::{
     HeldSummary, LatencySummary, MissSummary, RecordedSummary, TaskState, ValueSummary, WindowSummary,
 };

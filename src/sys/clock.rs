@@ -109,7 +109,7 @@ pub fn thread_cpu_time() -> Span {
 
 /// Sleeps for at least `span` on the monotonic clock, even if signals arrive. For threads other than workers. Zero and
 /// negative spans return at once.
-pub fn pause(span: Span) {
+pub(crate) fn pause(span: Span) {
     if span > Span::ZERO {
         let clock = KernelClock::monotonic();
         let end = clock.now() + span;

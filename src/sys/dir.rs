@@ -23,7 +23,7 @@ pub(crate) fn effective_user() -> u32 {
 
 /// Who may read what is made in a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Readers {
+pub(crate) enum Readers {
     /// Its owner.
     #[default]
     Owner,
@@ -49,7 +49,7 @@ impl Readers {
 
 /// An open directory.
 #[derive(Debug)]
-pub struct Dir {
+pub(crate) struct Dir {
     handle: File,
     path: PathBuf, // for messages; nothing is opened by it
     readers: Readers,

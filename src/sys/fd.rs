@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 /// Whether a write of up to a page would be taken, or fail, at once; waits for it up to `within` (whole milliseconds).
 ///
 /// A pipe whose reader has stopped, or a terminal that is held (Ctrl-S), would let a write wait without an end.
-pub fn writable(stream: impl AsFd, within: Span) -> bool {
+pub(crate) fn writable(stream: impl AsFd, within: Span) -> bool {
     // An error (a signal, no memory) says nothing about the stream: writing will.
     wait_for(stream, libc::POLLOUT, within).0 != 0
 }

@@ -13,7 +13,7 @@ const MOST_CPUS: usize = 1 << 16;
 
 /// What is known about the machine. Texts are `unknown` if the kernel does not say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Host {
+pub(crate) struct Host {
     /// The kernel's release, as `uname -r` prints it.
     pub kernel: String,
     /// How many CPUs are online; 0 if unknown.
@@ -33,12 +33,12 @@ pub struct Host {
 
 impl Host {
     /// This machine.
-    pub fn read() -> Self {
+    pub(crate) fn read() -> Self {
         Self::read_under(Path::new("/"))
     }
 
     /// The machine whose `proc` and `sys` are under `root`.
-    pub fn read_under(root: &Path) -> Self {
+    pub(crate) fn read_under(root: &Path) -> Self {
         let text = |path: &str| {
             let text = fs::read_to_string(root.join(path)).ok()?;
             Some(text.trim().to_owned())
@@ -81,7 +81,7 @@ fn cpu_group(groups: &str) -> Option<String> {
 }
 
 /// One more than the greatest CPU number that can be pinned to (1024 with glibc).
-pub const fn cpu_set_size() -> usize {
+pub(crate) const fn cpu_set_size() -> usize {
     libc::CPU_SETSIZE as usize
 }
 

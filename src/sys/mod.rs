@@ -16,7 +16,7 @@ pub(crate) mod crash;
 pub(crate) mod descriptors;
 pub(crate) mod dir;
 #[cfg(test)]
-#[path = "../../tests/emulation/mod.rs"]
+#[path = "../../tests/support/emulation.rs"]
 pub(crate) mod emulation;
 pub(crate) mod entry;
 pub(crate) mod fd;

@@ -26,7 +26,7 @@ use crate::time::Span;
 
 /// A request from outside to this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub(crate) enum Request {
     /// SIGINT or SIGTERM, by number: end in good order.
     Stop(i32),
     /// SIGHUP: read the configuration again.

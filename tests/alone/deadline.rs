@@ -1,8 +1,8 @@
 //! `policy = "deadline"` on the real kernel: it promises a share of all CPUs, and refuses more than there is.
 
 use crate::program;
-use crate::program::{HERTZD, Running, count, is_root, nanos, run, run_in, task, thread_named};
-use hertzd::internals::{pause, set_deadline};
+use crate::program::{HERTZD, Running, count, is_root, nanos, pause, run, run_in, task, thread_named};
+use hertzd::internals::set_deadline;
 use hertzd::time::Span;
 use serde_json::Value;
 use std::fs::{self, File};
@@ -200,7 +200,7 @@ fn a_worker_that_requires_its_policy_does_not_run_without_it_after_a_reload() {
     }
     let folder = tempfile::tempdir().unwrap();
     let (library, path) = (folder.path().join("late_again.so"), folder.path().join("taken"));
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/late_again.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/program/late_again.c");
     let built = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
     assert!(built.unwrap().success());
     let mut command = Command::new(HERTZD);

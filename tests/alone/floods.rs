@@ -1,7 +1,6 @@
 //! What others send without an end has one: connections to the status socket, and answers from it.
 
-use crate::program::{HERE, HERTZD, Running, copy_program, emulation, is_root, run_in, skip, status};
-use hertzd::internals::pause;
+use crate::program::{HERE, HERTZD, Running, copy_program, emulation, is_root, pause, run_in, skip, status};
 use hertzd::time::Span;
 use std::collections::VecDeque;
 use std::fs;

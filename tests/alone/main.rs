@@ -1,6 +1,6 @@
 //! Tests that take a processor, a disk or all connections from others: those of one file run side by side, and no file beside another.
 
-#[path = "../program/mod.rs"]
+#[path = "../support/program/mod.rs"]
 mod program;
 
 use std::sync::{Condvar, Mutex, PoisonError};

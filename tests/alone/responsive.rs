@@ -3,12 +3,11 @@
 
 use crate::program;
 use crate::program::disk::Disk;
-use crate::program::{Ended, HERE, HERTZD, Running, count, run_in, start, task, thread_named};
-use hertzd::internals::{Clock, KernelClock, pause, writable};
-use hertzd::time::{Instant, Span};
+use crate::program::{Ended, HERE, HERTZD, Running, count, fill, pause, run_in, start, stopwatch, task, thread_named};
+use hertzd::time::Span;
 use serde_json::Value;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -18,10 +17,6 @@ use std::time::Duration;
 /// The most that a stop may take, which is far more than what "Stopping" in docs/running.md says: the machine may hold it up at any
 /// point. What really hangs does so for longer. Its time is printed.
 const STOP: Span = Span::from_seconds(60);
-
-fn now() -> Instant {
-    KernelClock::monotonic().now()
-}
 
 /// A task that records its value at 1 kHz, and a second one at this rate.
 fn recording(rate: u32) -> String {
@@ -68,9 +63,9 @@ fn wait_for_snapshot(running: &mut Running, what: &str, seen: impl Fn(&Value) ->
 /// Stops it with SIGTERM, within `limit`; prints how long that took.
 fn stop_with_sigterm(running: Running, limit: Span) -> Ended {
     running.signal("TERM");
-    let asked = now();
+    let passed = stopwatch();
     let ended = running.wait();
-    let took = now() - asked;
+    let took = passed();
     println!("ended {took} after SIGTERM");
     assert!(took < limit, "{took}: {}", ended.describe());
     ended
@@ -90,10 +85,10 @@ fn ten_thousand_reloads_do_not_hold_up_a_stop() {
          while [ $j -lt 50 ]; do j=$((j + 1)); kill -HUP {0} || exit 1; done; sleep 0.02; done",
         running.pid()
     );
-    let begun = now();
+    let passed = stopwatch();
     assert!(Command::new("sh").args(["-c", &flood]).status().unwrap().success());
     let ended = stop_with_sigterm(running, STOP);
-    let (reloads, took) = (ended.stderr.matches("reloaded: ").count() as i64, now() - begun);
+    let (reloads, took) = (ended.stderr.matches("reloaded: ").count() as i64, passed());
     assert!(reloads <= 2 + took.nanos() / Span::from_millis(100).nanos(), "{reloads} in {took}");
     ended.assert_no_fault();
     assert!(ended.stderr.contains("reloaded: tasks: 2 kept"), "{}", ended.describe());
@@ -150,10 +145,10 @@ fn a_frozen_file_system_holds_up_its_recording_and_nothing_else() {
     assert_eq!(state(pid, recorder), Some('D'));
 
     running.signal("TERM");
-    let asked = now();
+    let passed = stopwatch();
     // The process has exited, but the kernel keeps the thread that waits for the file system.
     running.wait_for("it ends", |running| matches!(state(pid, running.pid()), None | Some('Z')));
-    let took = now() - asked;
+    let took = passed();
     println!("ended {took} after SIGTERM");
     assert!(took < STOP, "{took}");
     assert_eq!(state(pid, recorder), Some('D'), "the file system was frozen throughout");
@@ -333,7 +328,7 @@ fn a_slow_disk_is_waited_for_until_it_has_taken_everything() {
     let (folder, disk) = folder_with_disk();
     let (library, slow, manager) =
         (folder.path().join("slow_disk.so"), folder.path().join("slow"), folder.path().join("manager"));
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/slow_disk.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/program/slow_disk.c");
     let built = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
     assert!(built.unwrap().success());
     let messages = program::messages_to(&manager);
@@ -346,10 +341,10 @@ fn a_slow_disk_is_waited_for_until_it_has_taken_everything() {
     running.wait_for("it records", |_| lines(&disk.join("uptime.csv")) > 500 && ends_of(&disk.join("again.mcap")).0);
     fs::write(&slow, "").unwrap();
     running.signal("TERM");
-    let asked = now();
+    let passed = stopwatch();
     let ended = running.wait();
-    println!("ended {} after SIGTERM", now() - asked);
-    assert!(now() - asked > Span::from_seconds(4), "the disk was slow");
+    println!("ended {} after SIGTERM", passed());
+    assert!(passed() > Span::from_seconds(4), "the disk was slow");
     assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     let summary = ended.summary();
     for name in ["uptime", "again"] {
@@ -523,9 +518,7 @@ fn an_error_before_the_start_does_not_wait_for_a_reader() {
     fs::write(&path, "[task.a]\nkind = \"load\"\n").unwrap();
     for args in [&["run"][..], &["run", "--log-format", "json"], &["check"]] {
         let (_reader, writer) = std::io::pipe().unwrap();
-        while writable(&writer, Span::ZERO) {
-            (&writer).write_all(&[b'.'; 4_096]).unwrap();
-        }
+        fill(&writer);
         let mut command = Command::new(HERTZD);
         command.args(args).arg(&path).stdout(Stdio::null()).stderr(writer);
         assert_eq!(code_in_time(command), Some(78), "{args:?}");
@@ -536,14 +529,14 @@ fn an_error_before_the_start_does_not_wait_for_a_reader() {
 fn code_in_time(mut command: Command) -> Option<i32> {
     let mut child = command.stdin(Stdio::null()).spawn().unwrap();
     drop(command);
-    let began = now();
+    let passed = stopwatch();
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             return status.code();
         }
-        if now() - began > STOP {
+        if passed() > STOP {
             let _ = child.kill();
-            panic!("still running, {} after its start", now() - began);
+            panic!("still running, {} after its start", passed());
         }
         pause(Span::from_millis(5));
     }
@@ -566,9 +559,9 @@ fn a_service_manager_that_takes_nothing_delays_nothing() {
     let mut running = run_in(folder, command, &recording(100), &args);
     running.wait_until_granted();
     wait_for_snapshot(&mut running, "it ticks", |seen| count(&seen["tasks"][0], "ran") > 0);
-    let asked = now();
+    let passed = stopwatch();
     (0..20).for_each(|_| _ = snapshot(&running));
-    println!("20 answers took {}", now() - asked);
+    println!("20 answers took {}", passed());
     // What was kept is sent in order once there is room.
     let mut received = Vec::new();
     manager.set_read_timeout(Some(Duration::from_secs(1))).unwrap();

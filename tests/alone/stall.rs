@@ -1,11 +1,9 @@
 //! The effect of a stall: the program is stopped for two seconds. Afterwards no policy holds more debt than its limit.
 
 use crate::program;
-use crate::program::{Ended, HERTZD, Running, count, nanos, run, run_in, start, task};
+use crate::program::{Ended, HERTZD, Running, count, nanos, pause, run, run_in, start, stopwatch, task};
 use hertzd::config::Kinds;
-use hertzd::internals::{
-    Clock, Config, Connections, Facts, Host, KernelClock, Options, Request, Requests, cpu_set_size, pause, run_daemon,
-};
+use hertzd::internals::{Embedded, Summary};
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::Span;
 use serde::Deserialize;
@@ -137,18 +135,17 @@ fn what_is_missed_in_a_frozen_control_group_is_stalled() {
     let mut running = run_in(folder, command, config, &["--json", "--status-socket", socket.to_str().unwrap()]);
     running.wait_until_granted();
     pause(Span::from_millis(500));
-    let clock = KernelClock::monotonic();
     // Where other programs hold up hertzd at the same time, the verdict may be another one, but not each time.
     let mut judged = 0;
     for _ in 0..FREEZES {
         let before = program::snapshot(&socket);
         group.freeze(true);
         running.wait_for("it is frozen", |_| group.is_frozen());
-        let since = clock.now();
+        let frozen_for = stopwatch();
         let frozen = Command::new(HERTZD).args(["status", "--json", "--socket"]).arg(&socket).output().unwrap();
         assert_eq!(frozen.status.code(), Some(69), "{frozen:?}");
         assert!(String::from_utf8_lossy(&frozen.stderr).contains("frozen cgroup"), "{frozen:?}");
-        let came_up = ((clock.now() - since).nanos() / Span::from_millis(1).nanos()).unsigned_abs();
+        let came_up = (frozen_for().nanos() / Span::from_millis(1).nanos()).unsigned_abs();
         group.freeze(false);
         let missed = |seen: &Value| count(task(seen, "a"), "missed") - count(task(&before, "a"), "missed");
         running.wait_for("status says what was missed", |_| {
@@ -254,7 +251,7 @@ fn no_policy_holds_more_debt_than_its_limit() {
 }
 
 /// Makes the file `begun` when each probe has ticked. Runs until the file `enough` is there, and each has ticked again.
-fn run_probes(enough: PathBuf, begun: PathBuf) -> hertzd::internals::Summary {
+fn run_probes(enough: PathBuf, begun: PathBuf) -> Summary {
     let most = |name: &str| match name {
         "drop" | "keep-working" => 0,
         "catch-up" => 3,
@@ -263,24 +260,13 @@ fn run_probes(enough: PathBuf, begun: PathBuf) -> hertzd::internals::Summary {
     };
     let text = config(|name| format!("kind = \"probe\"\nmost = {}", most(name)));
     let kinds = Kinds::empty().with::<Probe>("probe", "Reports its debt.");
-    let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
-    let config = Config::parse(text, "test.toml", &kinds, &facts).unwrap_or_else(|problems| panic!("{problems}"));
-    let requests = Requests::default();
-    let ask = requests.clone();
-    std::thread::spawn(move || {
-        let until = |seen: &dyn Fn() -> bool| {
-            while !seen() {
-                pause(Span::from_millis(5));
-            }
-        };
-        let all_have_since = |before: [u64; POLICIES.len()]| ticked().iter().zip(before).all(|(now, then)| *now > then);
-        until(&|| all_have_since([0; POLICIES.len()]));
-        fs::write(begun, "").unwrap();
-        until(&|| enough.exists());
-        let before = ticked();
-        until(&|| all_have_since(before));
-        ask.ask(Request::Stop(15));
-    });
-    let outcome = run_daemon(config, &Options::default(), Connections { requests, ..Connections::default() });
-    outcome.unwrap_or_else(|failure| panic!("{failure}")).summary
+    let all_have_since = |before: [u64; POLICIES.len()]| ticked().iter().zip(before).all(|(now, then)| *now > then);
+    let daemon = Embedded::of(kinds, text).start();
+    daemon.until("each has ticked", || all_have_since([0; POLICIES.len()]));
+    fs::write(begun, "").unwrap();
+    daemon.until("the file is there", || enough.exists());
+    let before = ticked();
+    daemon.until("each has ticked again", || all_have_since(before));
+    daemon.stop();
+    daemon.end().summary
 }

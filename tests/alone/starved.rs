@@ -2,8 +2,8 @@
 //! without limit, nor does the end of the process. In a program of its own, as no other test can use that CPU meanwhile.
 
 use crate::program;
-use crate::program::{Ended, HERTZD, Running, run_in, task};
-use hertzd::internals::{Clock, KernelClock, affinity, pause, pin, set_fifo};
+use crate::program::{Ended, HERTZD, Running, affinity, pause, run_in, stopwatch, task};
+use hertzd::internals::{pin, set_fifo};
 use hertzd::time::Span;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,10 +35,9 @@ impl Hog {
         let thread = std::thread::spawn(move || {
             pin(&[cpu]).unwrap();
             set_fifo(99).unwrap();
-            let clock = KernelClock::monotonic();
-            let end = clock.now() + HOGS_FOR;
+            let passed = stopwatch();
             begins.store(true, Ordering::Relaxed);
-            while clock.now() < end && !is_over.load(Ordering::Relaxed) {}
+            while passed() < HOGS_FOR && !is_over.load(Ordering::Relaxed) {}
         });
         let hog = Self { over, thread: Some(thread) };
         while !hogs.load(Ordering::Relaxed) {
@@ -64,7 +63,7 @@ impl Drop for Hog {
 /// machine does not allow that. What it returns is reaped while the worker is still starved.
 fn run_starved(args: &[&str], meanwhile: impl Fn(&mut Running)) -> Option<Ended> {
     let _one = CPU.lock().unwrap_or_else(PoisonError::into_inner);
-    let (own, Some(hogged)) = (affinity().unwrap()[0], affinity().unwrap().get(1).copied()) else {
+    let (own, Some(hogged)) = (affinity()[0], affinity().get(1).copied()) else {
         program::skip("there is one CPU only");
         return None;
     };
@@ -79,11 +78,11 @@ fn run_starved(args: &[&str], meanwhile: impl Fn(&mut Running)) -> Option<Ended>
         let socket = folder.path().join("s");
         let args = [&["--json", "--status-socket", socket.to_str().unwrap()], args].concat();
         let config = format!("[worker.main]\ncpu = {hogged}\n[task.a]\nkind = \"load\"\nrate = 100\n");
-        let begun = KernelClock::monotonic().now();
+        let waited = stopwatch();
         let mut running = run_in(folder, Command::new(HERTZD), &config, &args);
         running.wait_until_granted();
         let hog = Hog::on(hogged);
-        if args.contains(&"--for") && KernelClock::monotonic().now() - begun >= LENGTH {
+        if args.contains(&"--for") && waited() >= LENGTH {
             continue;
         }
         meanwhile(&mut running);

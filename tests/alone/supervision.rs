@@ -2,17 +2,12 @@
 //! that was stopped itself.
 
 use crate::program;
-use crate::program::{HERE, HERTZD, Running, count, run_by, run_in, task};
-use hertzd::internals::{Clock, KernelClock, pause};
-use hertzd::time::{Instant, Span};
+use crate::program::{HERE, HERTZD, Running, count, pause, run_by, run_in, stopwatch, task};
+use hertzd::time::Span;
 use std::fs;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-fn now() -> Instant {
-    KernelClock::monotonic().now()
-}
 
 /// A worker `well` with a task that records its value at 1 kHz.
 const WELL: &str = "[worker.well]\n[task.well]\nkind = \"sensor\"\nworker = \"well\"\nrate = \"1 kHz\"\n\
@@ -56,9 +51,9 @@ fn a_first_tick_that_never_returns_fails_the_start() {
     let mut command = Command::new(HERTZD);
     command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "6000000").env_remove("WATCHDOG_PID");
     let running = run_well(command, &format!("{WELL}{}", stuck(0)), &["--json"]);
-    let begun = now();
+    let passed = stopwatch();
     let ended = running.wait();
-    println!("ended {} after the start; the watchdog's time is 6 s", now() - begun);
+    println!("ended {} after the start; the watchdog's time is 6 s", passed());
     assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
     let summary = ended.summary();
     assert_eq!(task(&summary, "stuck")["state"], "stalled");
@@ -85,9 +80,9 @@ fn a_stop_beside_a_hung_tick_writes_all_else_and_says_what_it_waits_for() {
     running.wait_for("it records", |_| fs::metadata(&path).is_ok_and(|file| file.len() > 4_096));
     wait_until_stuck(&mut running, &socket);
     running.signal("TERM");
-    let asked = now();
+    let passed = stopwatch();
     running.wait_for("the recording is complete", |_| is_complete(&path));
-    println!("the recording was complete {} after SIGTERM", now() - asked);
+    println!("the recording was complete {} after SIGTERM", passed());
     let waits = "waiting up to 90.0 s for tick 9 of task stuck; a second Ctrl-C or SIGTERM ends hertzd at once";
     running.wait_for("what it waits for", |running| running.stderr().contains(waits));
     running.signal("TERM");
@@ -267,14 +262,14 @@ fn the_death_of_a_thread_ends_the_run_at_once() {
         let path = running.folder().join("well.mcap");
         running.wait_for("it records", |_| fs::metadata(&path).is_ok_and(|file| file.len() > 4_096));
         fs::write(&fails, thread).unwrap();
-        let since = now();
+        let passed = stopwatch();
         match thread {
             "hertzd-status" => drop(UnixStream::connect(&socket).unwrap()), // wakes it
             "hertzd-signals" => running.signal("HUP"),
             _ => {}
         }
         let ended = running.wait();
-        println!("{thread}: ended {} after its death", now() - since);
+        println!("{thread}: ended {} after its death", passed());
         assert_eq!(ended.status.code(), Some(70), "{thread}: {}", ended.describe());
         let died = format!("the thread {thread} panicked at ");
         assert!(ended.stderr.contains(&died), "{thread}: {}", ended.describe());

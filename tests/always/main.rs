@@ -1,22 +1,22 @@
 //! Tests whose outcome depends on nothing but the sources: what is read, computed, documented and simulated. Time is an argument here, or
 //! that of the virtual clock.
 
-#[path = "../desk/mod.rs"]
+#[path = "../support/desk.rs"]
 mod desk;
-#[path = "../imports/mod.rs"]
+#[path = "../support/imports/mod.rs"]
 mod imports;
-#[path = "../on_virtual_clock/mod.rs"]
+#[path = "../support/on_virtual_clock.rs"]
 mod on_virtual_clock;
 #[cfg(feature = "top")]
-#[path = "../pendulum_example/mod.rs"]
+#[path = "../support/pendulum_example.rs"]
 mod pendulum_example;
 #[cfg(feature = "top")]
 #[path = "../../examples/pendulum/physics.rs"]
 #[allow(dead_code, reason = "the example uses more of it")]
 mod physics;
-#[path = "../program/mod.rs"]
+#[path = "../support/program/mod.rs"]
 mod program;
-#[path = "../random/mod.rs"]
+#[path = "../support/random.rs"]
 mod random;
 #[cfg(feature = "top")]
 #[path = "../../examples/pendulum/row.rs"]

@@ -1,10 +1,10 @@
 //! Outputs of the real program that a reload removes while their device refuses the safe value: who goes on with it, what is said of it, what
-//! ends it. And what a process that was killed has left, which the next one deals with. Faults come from `tests/program/device.c`; the file is read
+//! ends it. And what a process that was killed has left, which the next one deals with. Faults come from `tests/support/program/device.c`; the file is read
 //! from outside.
 
 use crate::program;
-use crate::program::{Ended, HERE, HERTZD, Running, run_in};
-use hertzd::internals::{lock_as_hertzd, pause};
+use crate::program::{Ended, HERE, HERTZD, Running, pause, run_in};
+use hertzd::internals::lock_as_hertzd;
 use hertzd::time::Span;
 use serde_json::Value;
 use std::fs::{self, File};

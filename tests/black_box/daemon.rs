@@ -2,9 +2,8 @@
 
 use crate::program;
 use crate::program::{
-    Ended, HERE, HERTZD, count, granted, is_root, nanos, of_ordinary_user, run, run_by, run_in, task,
+    Ended, HERE, HERTZD, count, granted, is_root, nanos, of_ordinary_user, pause, run, run_by, run_in, task,
 };
-use hertzd::internals::pause;
 use hertzd::time::Span;
 use std::fs;
 use std::path::{Path, PathBuf};

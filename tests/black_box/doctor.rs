@@ -2,8 +2,7 @@
 //! in tests/system.
 
 use crate::program;
-use crate::program::{HERTZD, copy_program, is_root, skip};
-use hertzd::internals::pause;
+use crate::program::{HERTZD, copy_program, is_root, pause, skip};
 use hertzd::time::Span;
 use serde_json::{Value, json};
 use std::fs;

@@ -1,8 +1,7 @@
 //! What `hertzd status --follow` and `hertzd log` print, with a real daemon, and with a stand-in for journalctl.
 
 use crate::program::emulation::{OWN_MEMORY, cannot_be_emulated};
-use crate::program::{HERTZD, Running, run_in, script, snapshot, start};
-use hertzd::internals::pause;
+use crate::program::{HERTZD, Running, pause, run_in, script, snapshot, start};
 use hertzd::time::Span;
 use serde_json::Value;
 use std::fs;

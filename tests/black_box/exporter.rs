@@ -1,9 +1,8 @@
 //! `hertzd exporter` beside real daemons: what is scraped is what status says, over reloads, restarts and clients of any kind.
 
 use crate::program;
-use crate::program::{HERTZD, Running, count, run_in, skip, snapshot, task};
+use crate::program::{HERTZD, Running, count, pause, run_in, skip, snapshot, task};
 use crate::scraping::{Exporter, Samples, samples};
-use hertzd::internals::pause;
 use hertzd::time::Span;
 use serde_json::Value;
 use std::fs;

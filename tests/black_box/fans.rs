@@ -1,5 +1,5 @@
 //! Fans, PWM channels and converters of the real program, in a tree of files in place of /sys/class, which needs root: a fan that its firmware takes back, a chip
-//! that takes a value in one mode only, or drops it in others (`tests/program/chip.c`), a fan that is given back to its chip, a channel whose polarity is changed.
+//! that takes a value in one mode only, or drops it in others (`tests/support/program/chip.c`), a fan that is given back to its chip, a channel whose polarity is changed.
 
 use crate::program;
 use crate::program::{HERTZD, Running, run_in};

@@ -1,4 +1,4 @@
-//! A target that a reload hands over from one worker to another, whose last write takes long: faults come from `tests/program/device.c`, and the
+//! A target that a reload hands over from one worker to another, whose last write takes long: faults come from `tests/support/program/device.c`, and the
 //! file is read from outside.
 
 use crate::program;

@@ -1,5 +1,5 @@
 //! What status, snapshot and scrape say while another thread than its task holds the target of an output: since when, why, and what ends it. The worker
-//! hangs in a read of a sensor (`tests/program/device.c`).
+//! hangs in a read of a sensor (`tests/support/program/device.c`).
 
 use crate::program;
 use crate::program::{HERTZD, Running, run_in};

@@ -1,8 +1,7 @@
 //! The hot thread makes no system call but its sleep: the tests count the calls of a worker with `strace`.
 
 use crate::program;
-use crate::program::{count, run, signal, skip, task, thread_named};
-use hertzd::internals::pause;
+use crate::program::{count, pause, run, signal, skip, task, thread_named};
 use hertzd::time::Span;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -1,22 +1,22 @@
 //! What the program does, seen from outside: each test starts it, and most wait for it. They are one test program, so that they wait side by
 //! side. Tests that take a processor, a disk or all connections from others are in tests/alone.
 
-#[path = "../desk/mod.rs"]
+#[path = "../support/desk.rs"]
 mod desk;
-#[path = "../on_virtual_clock/mod.rs"]
+#[path = "../support/on_virtual_clock.rs"]
 mod on_virtual_clock;
 #[cfg(feature = "top")]
-#[path = "../pendulum_example/mod.rs"]
+#[path = "../support/pendulum_example.rs"]
 mod pendulum_example;
 #[cfg(feature = "plugin")]
-#[path = "../plugin/mod.rs"]
+#[path = "../support/plugin/mod.rs"]
 mod plugin;
-#[path = "../program/mod.rs"]
+#[path = "../support/program/mod.rs"]
 mod program;
 #[cfg(feature = "mcap")]
-#[path = "../recorded/mod.rs"]
+#[path = "../support/recorded.rs"]
 mod recorded;
-#[path = "../scraping/mod.rs"]
+#[path = "../support/scraping.rs"]
 mod scraping;
 
 mod alarms;

@@ -1,9 +1,8 @@
 //! What is in docs/monitoring, and a real Prometheus that scrapes the exporter.
 
 use crate::program;
-use crate::program::{HERTZD, PATIENCE, Running, count, run_in, skip, start, task};
+use crate::program::{HERTZD, PATIENCE, Running, count, pause, run_in, skip, start, stopwatch, task};
 use crate::scraping::{Exporter, Samples};
-use hertzd::internals::{Clock, KernelClock, pause};
 use hertzd::time::Span;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -110,12 +109,12 @@ impl Prometheus {
     fn start(exporter: &Exporter) -> Self {
         for _ in 0..10 {
             let mut prometheus = Self::try_to_start(exporter);
-            let begun = KernelClock::monotonic().now();
+            let waited = stopwatch();
             while !prometheus.running.has_ended() {
                 if prometheus.number("vector(1)").is_some() && !prometheus.running.has_ended() {
                     return prometheus;
                 }
-                assert!(KernelClock::monotonic().now() - begun < PATIENCE, "{}", prometheus.running.stderr());
+                assert!(waited() < PATIENCE, "{}", prometheus.running.stderr());
                 pause(Span::from_millis(50));
             }
         }
@@ -163,12 +162,12 @@ impl Prometheus {
 
     /// The only number that a query has as its result, which it has at once: the machine may hold up the answer.
     fn value(&mut self, query: &str) -> f64 {
-        let begun = KernelClock::monotonic().now();
+        let waited = stopwatch();
         loop {
             if let Some(number) = self.number(query) {
                 return number;
             }
-            assert!(!self.running.has_ended() && KernelClock::monotonic().now() - begun < PATIENCE, "{query}");
+            assert!(!self.running.has_ended() && waited() < PATIENCE, "{query}");
             pause(Span::from_millis(50));
         }
     }
@@ -177,10 +176,10 @@ impl Prometheus {
     fn wait_for(&mut self, query: &str, wanted: f64) {
         let mut latest = None;
         let port = self.port;
-        let begun = KernelClock::monotonic().now();
+        let waited = stopwatch();
         while latest != Some(wanted) {
             latest = self.number(query);
-            let waited = KernelClock::monotonic().now() - begun;
+            let waited = waited();
             assert!(!self.running.has_ended() && waited < PATIENCE, "{port}: {query} is {latest:?}");
             pause(Span::from_millis(50));
         }

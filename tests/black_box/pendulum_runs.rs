@@ -2,8 +2,7 @@
 //! holds is asserted.
 
 use crate::pendulum_example::example;
-use crate::program::{Ended, Running, signal, skip, snapshot, start, task};
-use hertzd::internals::pause;
+use crate::program::{Ended, Running, pause, signal, skip, snapshot, start, task};
 use hertzd::time::Span;
 use std::fs;
 use std::path::{Path, PathBuf};

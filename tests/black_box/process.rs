@@ -2,8 +2,7 @@
 //! its task or hertzd does.
 
 use crate::program;
-use crate::program::{HERE, HERTZD, Running, count, signal, skip, task};
-use hertzd::internals::pause;
+use crate::program::{HERE, HERTZD, Running, count, pause, signal, skip, task};
 use hertzd::time::Span;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -751,7 +750,7 @@ fn line(text: &str, begins: &str) -> String {
 
 #[test]
 fn a_program_is_like_one_that_a_shell_has_started_and_can_delay_no_worker() {
-    let online = hertzd::internals::Host::read().online_cpus;
+    let online = program::online_cpus();
     let last = *online.last().unwrap();
     let client = format!("note('pid', os.getpid())\n{ECHO}");
     let config = format!("[worker.brain]\ncpu = {last}\n{}", echo("brain", &client, "memory-limit = \"1 GiB\""));

@@ -1,8 +1,7 @@
 //! Everything but the pinned workers runs on other CPUs, as the kernel shows it from outside: threads, programs, and what they start.
 
 use crate::program;
-use crate::program::{HERTZD, Running, signal, skip};
-use hertzd::internals::affinity;
+use crate::program::{HERTZD, Running, affinity, signal, skip};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -74,7 +73,7 @@ fn reload(running: &mut Running, config: &str) {
 
 /// The CPUs of this process, but for the last one; and that. `None`: there is one only.
 fn usable() -> Option<(Cpus, usize)> {
-    let mut all: Cpus = affinity().unwrap().into_iter().collect();
+    let mut all: Cpus = affinity().into_iter().collect();
     let last = all.pop_last().unwrap();
     if all.is_empty() {
         skip("this process may use one CPU only");
@@ -113,7 +112,7 @@ fn wait_until_on(running: &mut Running, cpus: &Cpus, pinned: &[&str]) {
         }
         last.is_empty()
     });
-    let all: Cpus = affinity().unwrap().into_iter().collect();
+    let all: Cpus = affinity().into_iter().collect();
     running.wait_for("the guard may run anywhere", |running| {
         let guard = program::threads(running.pid()).find(|thread| name(thread) == "hertzd-guard");
         guard.is_some_and(|guard| allowed(&guard).as_ref() == Some(&all))
@@ -192,7 +191,7 @@ fn one_pinned_worker_has_its_cpu_alone() {
 #[test]
 fn workers_on_all_cpus_leave_the_rest_where_it_was() {
     let Some((rest, last)) = usable() else { return };
-    let all: Cpus = affinity().unwrap().into_iter().collect();
+    let all: Cpus = affinity().into_iter().collect();
     let config = pinned("one", &Cpus::from([last])) + &pinned("two", &rest) + REST + PROGRAM;
     let mut running = run(&config);
     let workers = ["hz-one", "hz-two"];
@@ -221,7 +220,7 @@ fn workers_on_all_cpus_leave_the_rest_where_it_was() {
 #[test]
 fn a_reload_that_pins_a_worker_clears_its_cpu_and_one_that_ends_it_gives_it_back() {
     let Some((rest, last)) = usable() else { return };
-    let all: Cpus = affinity().unwrap().into_iter().collect();
+    let all: Cpus = affinity().into_iter().collect();
     let without = format!("{REST}{PROGRAM}");
     let mut running = run(&without);
     wait_until_on(&mut running, &all, &[]);
@@ -285,7 +284,7 @@ fn a_worker_with_the_policy_deadline_may_run_anywhere_as_the_kernel_demands() {
     assert!(config.contains(deadline));
     let mut running = run(&config);
     wait_until_on(&mut running, &rest, &["hz-main", "hz-free"]);
-    let all: Cpus = affinity().unwrap().into_iter().collect();
+    let all: Cpus = affinity().into_iter().collect();
     let free = program::threads(running.pid()).find(|thread| name(thread) == "hz-free").unwrap();
     assert_eq!(allowed(&free), Some(all));
 }

@@ -1,13 +1,15 @@
 //! Recordings of the real program, read back: by the crates that others use, and by the official Python reader.
 
 use crate::program;
-use crate::program::{Ended, HERE, HERTZD, Running, count, is_root, run, run_by, run_in, snapshot, start, task};
+use crate::program::{
+    Ended, HERE, HERTZD, Running, affinity, count, is_root, pause, run, run_by, run_in, snapshot, start, task,
+};
 use crate::recorded::{
     Message, by_topic, counted, files, messages, python, python_agrees, recipe_for_killed_run, recorded,
 };
 use hertzd::Site;
 use hertzd::config::{Blueprint, Kind, Kinds, Section};
-use hertzd::internals::{Clock, Config, Connections, Facts, KernelClock, Options, affinity, pause, run_daemon};
+use hertzd::internals::{Clock, Embedded, KernelClock};
 use hertzd::task::{
     AudioFormat, BlockSender, Column, Format, Head, ImageFormat, SampleFormat, Shape, Task, Tick, TickError,
 };
@@ -380,7 +382,7 @@ fn ticks_that_found_no_room_count_as_lost() {
         "[task.many]\nkind = \"load\"\nrate = 2000\noverrun = \"credit\"\nmax-debt = \"1h\"\nrecord = \"{HERE}/x.mcap\"\n"
     );
     let mut command = Command::new("taskset");
-    command.args(["--cpu-list", &affinity().unwrap()[0].to_string(), HERTZD]);
+    command.args(["--cpu-list", &affinity()[0].to_string(), HERTZD]);
     let mut running = run_by(command, &config, &["--json"]);
     running.wait_until_granted();
     let is_alone = running.stderr().contains("granted fifo");
@@ -482,14 +484,8 @@ fn program() {
     let failing = Kind::new("failing", "Fails.", vec![], |_| Some(Blueprint::new(|_| Ok(Failing.into()))));
     let kinds = Kinds::empty().add(failing);
     let kinds = ["tone", "pictures", "film", "steps"].map(kind).into_iter().fold(kinds, Kinds::add);
-    let facts = Facts { online_cpus: vec![0], cpu_set_size: 1_024 };
-    let config = Config::parse(config, "test", &kinds, &facts).unwrap_or_else(|problems| panic!("{problems}"));
-    let length = Some(Span::from_seconds(length.parse().unwrap()));
-    let outcome = run_daemon(config, &Options { length, ..Options::default() }, Connections::default());
-    println!(
-        "\nSUMMARY {}",
-        serde_json::to_string(&outcome.unwrap_or_else(|error| panic!("{error}")).summary).unwrap()
-    );
+    let outcome = Embedded::of(kinds, config).lasting(Span::from_seconds(length.parse().unwrap())).run();
+    println!("\nSUMMARY {}", serde_json::to_string(&outcome.summary).unwrap());
 }
 
 fn program_with(config: &str, seconds: u32) -> Running {

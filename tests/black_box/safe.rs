@@ -2,8 +2,8 @@
 //! The file is read from outside in each.
 
 use crate::program;
-use crate::program::{Ended, HERTZD, Running, run_in};
-use hertzd::internals::{Clock, KernelClock, lock_as_hertzd, pause};
+use crate::program::{Ended, HERTZD, Running, pause, run_in, stopwatch};
+use hertzd::internals::lock_as_hertzd;
 use hertzd::time::Span;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -198,9 +198,9 @@ fn what_a_reader_has_locked_is_written_all_the_same() {
     // Once that lock is let go, the first one has its own: one that cannot see what others have open learns by that.
     drop(reader);
     let is_locked = || !lock_as_hertzd(&fs::File::options().write(true).open(running.folder().join("fan")).unwrap());
-    let began = KernelClock::monotonic().now();
+    let waited = stopwatch();
     while !is_locked() {
-        assert!(KernelClock::monotonic().now() - began < Span::from_seconds(60), "its lock was not asked for again");
+        assert!(waited() < Span::from_seconds(60), "its lock was not asked for again");
         pause(Span::from_millis(100));
     }
     program::signal(first.id(), "TERM");
@@ -311,7 +311,7 @@ fn a_second_and_a_third_request_where_the_device_takes_no_value() {
     assert_eq!((ended.status.code(), left(&ended).as_str()), (Some(143), "0.75\n"), "{}", ended.describe());
 }
 
-/// As [`start`], with devices that misbehave on request: see `tests/program/device.c`.
+/// As [`start`], with devices that misbehave on request: see `tests/support/program/device.c`.
 fn start_with_faults(config: &str, files: &[&str]) -> Running {
     let folder = tempfile::tempdir().unwrap();
     let faults = folder.path().join("faults");

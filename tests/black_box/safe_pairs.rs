@@ -1,11 +1,11 @@
 //! Every ordered pair of ends: one event, and another one right after it at a random point. The output is read from outside at the end and
 //! holds its safe value, and the process has ended, or has gone on, as docs/control.md says.
 //!
-//! A few pairs run at a time, each as a process of its own. Faults come from `tests/program/device.c`.
+//! A few pairs run at a time, each as a process of its own. Faults come from `tests/support/program/device.c`.
 
 use crate::program;
-use crate::program::{Ended, HERE, HERTZD, Running, run_in};
-use hertzd::internals::{Clock, KernelClock, pause};
+use crate::program::{Ended, HERE, HERTZD, Running, pause, run_in, stopwatch};
+use hertzd::internals::{Clock, KernelClock};
 use hertzd::time::Span;
 use std::fs;
 use std::path::Path;
@@ -196,7 +196,7 @@ fn the_output_is_safe_after_each_pair_of_ends() {
     let library = program::preload(folder.path(), "device");
     let pairs: Vec<_> = EVENTS.iter().flat_map(|first| EVENTS.map(|second| [*first, second])).collect();
     let next = AtomicUsize::new(0);
-    let begun = KernelClock::monotonic().now();
+    let waited = stopwatch();
     std::thread::scope(|scope| {
         for lane in 0..AT_A_TIME {
             let (library, pairs, next) = (&library, &pairs, &next);
@@ -214,5 +214,5 @@ fn the_output_is_safe_after_each_pair_of_ends() {
             });
         }
     });
-    println!("{} pairs in {}", pairs.len(), KernelClock::monotonic().now() - begun);
+    println!("{} pairs in {}", pairs.len(), waited());
 }

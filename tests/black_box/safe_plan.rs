@@ -2,8 +2,7 @@
 //! is read back, and it is carried out with the rights of its owner.
 
 use crate::program;
-use crate::program::{HERTZD, Running, run_in};
-use hertzd::internals::pause;
+use crate::program::{HERTZD, Running, pause, run_in};
 use hertzd::time::Span;
 use serde_json::{Value, json};
 use std::fs;

@@ -1,10 +1,9 @@
 //! Outputs of the real program whose device refuses writes, is slow, or lets an old write through after the safe one; and what is left of
-//! that at the end, and over reloads. Faults come from `tests/program/device.c`; the file is read from outside.
+//! that at the end, and over reloads. Faults come from `tests/support/program/device.c`; the file is read from outside.
 
 use crate::program;
-use crate::program::{Ended, HERE, HERTZD, Running, count, run_in, task};
-use hertzd::internals::{Clock, KernelClock, pause};
-use hertzd::time::{Instant, Span};
+use crate::program::{Ended, HERE, HERTZD, Running, count, pause, run_in, stopwatch, task};
+use hertzd::time::Span;
 use serde_json::Value;
 use std::fs;
 use std::process::Command;
@@ -79,10 +78,10 @@ fn wait_until_said(running: &mut Running, text: &str, said: bool) {
 /// The writes that are made within half a second or more, one in 100 ms at most.
 fn assert_few_writes(running: &Running, name: &str) {
     let counted = running.folder().join("faults").join(name).with_extension("counted");
-    let begun: Instant = KernelClock::monotonic().now();
+    let passed = stopwatch();
     fs::write(&counted, "").unwrap();
     pause(Span::from_millis(500));
-    let (writes, took) = (fs::read(&counted).unwrap().len(), KernelClock::monotonic().now() - begun);
+    let (writes, took) = (fs::read(&counted).unwrap().len(), passed());
     fs::remove_file(&counted).unwrap();
     let most = took.nanos() / 100_000_000 + 3;
     assert!(i64::try_from(writes).unwrap() <= most, "{writes} writes in {took}");

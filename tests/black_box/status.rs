@@ -1,8 +1,7 @@
 //! What `hertzd status` says of a real daemon: each fault shows while it lasts, with its reason, and as exit code 1.
 
 use crate::program;
-use crate::program::{HERE, HERTZD, Running, count, is_root, of_ordinary_user, run_in, status, task};
-use hertzd::internals::{pause, writable};
+use crate::program::{HERE, HERTZD, Running, count, fill, is_root, of_ordinary_user, pause, run_in, status, task};
 use hertzd::time::Span;
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -234,9 +233,7 @@ fn a_reader_that_takes_nothing_is_given_up_in_the_time_that_status_has() {
     let mut running = daemon(&format!("{WORKER}[task.a]\nkind = \"load\"\nrate = 100\n"));
     snapshot_with(&mut running, "it runs", |snapshot| snapshot["daemon"]["ready"] == true);
     let (_reader, writer) = std::io::pipe().unwrap();
-    while writable(&writer, Span::ZERO) {
-        (&writer).write_all(&[b'.'; 4_096]).unwrap();
-    }
+    fill(&writer);
     running.wait_for("an answer that is not read", |running| {
         let mut status = Command::new(HERTZD);
         let status = status.args(["status", "--socket"]).arg(running.folder().join("s"));
@@ -411,13 +408,14 @@ fn a_log_that_no_one_reads_is_no_reason_and_makes_no_count_old() {
     let config = format!("{WORKER}[task.a]\nkind = \"load\"\nrate = 1000\nmax-missed = \"100%\"\n");
     let args = ["--log-level", "trace", "--status-socket", socket.to_str().unwrap()];
     let mut running = run_in(folder, command, &config, &args);
-    running.wait_for("the pipe is full", |_| !writable(&log, Span::ZERO));
     let counted = |snapshot: &Value| count(&task(snapshot, "a")["lateness_ns"], "count");
+    snapshot_with(&mut running, "it runs", |snapshot| snapshot["daemon"]["ready"] == true);
+    fill(&log);
     let full = snapshot_with(&mut running, "it answers", |snapshot| snapshot["well"] == true);
     snapshot_with(&mut running, "it counts on", |later| {
         counted(later) > counted(&full) + 1_000 && later["daemon"]["stale_ns"].is_null() && later["well"] == true
     });
-    assert!(!writable(&log, Span::ZERO), "it was still full");
+    assert!(!fill(&log), "it was still full");
 }
 
 #[test]

@@ -4,8 +4,7 @@
 #![cfg(feature = "top")]
 
 use crate::program;
-use crate::program::{HERTZD, Running, run_in, signal, skip};
-use hertzd::internals::pause;
+use crate::program::{HERTZD, Running, pause, run_in, signal, skip};
 use hertzd::time::Span;
 use serde_json::{Value, json};
 use std::io::Write;

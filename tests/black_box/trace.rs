@@ -50,7 +50,7 @@ fn answers(folder: &Path) -> Option<Value> {
         program::skip("python3 has no package perfetto");
         return None;
     }
-    let questions = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/trace/questions.py");
+    let questions = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/trace/questions.py");
     let output = Command::new("python3").arg(questions).arg(folder.join("t.pftrace")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(serde_json::from_slice(&output.stdout).unwrap())

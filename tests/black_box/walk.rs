@@ -4,8 +4,7 @@
 //! As root, and where there is systemd-journald, with a journal of its own in a mount namespace of its own, so that the machine's
 //! journal gets none of it. Elsewhere without a journal: then what `hertzd log` shows is left out.
 
-use crate::program::{HERTZD, is_root, skip};
-use hertzd::internals::pause;
+use crate::program::{HERTZD, is_root, pause, skip};
 use hertzd::time::Span;
 use serde_json::Value;
 use std::fs;
@@ -139,7 +138,7 @@ fn blocks(page: &str) -> Vec<Block> {
 
 /// The slices of the trace, as text; `None`: what reads a trace is not installed.
 fn slices(folder: &Path) -> Option<String> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/walk/slices.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/slices.py");
     let output = Command::new("python3").arg(script).arg(folder.join("line.pftrace")).arg("report").output().ok()?;
     output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
 }

@@ -3,8 +3,7 @@
 
 #![cfg(feature = "top")]
 
-use crate::program::{HERTZD, Running, count, run_in, signal, skip, task, thread_named, threads};
-use hertzd::internals::pause;
+use crate::program::{HERTZD, Running, count, pause, run_in, signal, skip, task, thread_named, threads};
 use hertzd::time::Span;
 use serde_json::Value;
 use std::collections::BTreeSet;

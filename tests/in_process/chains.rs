@@ -2,12 +2,10 @@
 //! an output whose values others take; at the desk too, where each instant is exact.
 
 use crate::desk::Desk;
+use crate::program::pause;
 use hertzd::Kinds;
 use hertzd::config::{Blueprint, Key, Kind, Section, Value};
-use hertzd::internals::{
-    Clock, Config, Connections, Facts, Host, KernelClock, Options, Request, Requests, Summary, cpu_set_size, pause,
-    run_daemon,
-};
+use hertzd::internals::{Clock, Embedded, KernelClock, Summary};
 use hertzd::task::{Column, Input, Task, Tick, TickError};
 use hertzd::time::{Instant, Span};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -86,19 +84,10 @@ fn kinds(zero: Instant, elapsed: &Elapsed) -> Kinds {
 fn run(text: &str, zero: Instant, elapsed: &Elapsed) -> Summary {
     static ONE: Mutex<()> = Mutex::new(()); // daemon in this process at a time
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
-    let config = Config::parse(text, "test.toml", &kinds(zero, elapsed), &facts);
-    let config = config.unwrap_or_else(|problems| panic!("{problems}"));
-    let requests = Requests::default();
-    let (ask, watched) = (requests.clone(), elapsed.clone());
-    std::thread::spawn(move || {
-        while watched.lock().unwrap().len() < 40 {
-            pause(Span::from_millis(5));
-        }
-        ask.ask(Request::Stop(15));
-    });
-    let ended = run_daemon(config, &Options::default(), Connections { requests, ..Connections::default() });
-    let summary = ended.unwrap_or_else(|failure| panic!("{failure}")).summary;
+    let daemon = Embedded::of(kinds(zero, elapsed), text).start();
+    daemon.until("there are 40", || elapsed.lock().unwrap().len() >= 40);
+    daemon.stop();
+    let summary = daemon.end().summary;
     // A channel has room for 1,024 of them, which is what a worker here makes in 9 s: the thread that empties it would have to stand still
     // for as long while the others run.
     assert_eq!(summary.records.dropped, 0, "an age goes with each record");

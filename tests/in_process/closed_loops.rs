@@ -10,7 +10,7 @@ mod motor;
 use crate::program;
 use crate::program::{HERE, signal};
 use hertzd::cli::VirtualRun;
-use hertzd::internals::{Config, Connections, Facts, Options, run_daemon};
+use hertzd::internals::Embedded;
 use hertzd::time::Span;
 use hertzd::{App, Kinds};
 use std::fs;
@@ -147,10 +147,7 @@ fn the_flywheel_does_in_real_time_what_it_does_when_simulated() {
     let folder = tempfile::tempdir().unwrap();
     let record = format!("rate = \"1 kHz\"\nrecord = \"{}/wheel.csv\"\n", folder.path().display());
     let recording = text.replace("rate = \"1 kHz\"\n", &record);
-    let facts = Facts { online_cpus: vec![0], cpu_set_size: 8 };
-    let config = Config::parse(&recording, "flywheel.toml", &kinds(), &facts).unwrap();
-    let options = Options { length: Some(Span::from_seconds(2)), ..Options::default() };
-    let ended = run_daemon(config, &options, Connections::default()).unwrap_or_else(|failure| panic!("{failure}"));
+    let ended = Embedded::of(kinds(), recording).lasting(Span::from_seconds(2)).run();
     let lost = ended.summary.tasks[0].recorded.as_ref().unwrap().lost;
     if lost > 0 {
         let why = format!("inconclusive: the machine was busy: {lost} rows are not in the recording");

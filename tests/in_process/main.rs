@@ -1,11 +1,9 @@
 //! Daemons in this process: tests of what only their own kinds of task, or their own folders in place of those in `/`, can show.
 
-#[path = "../desk/mod.rs"]
+#[path = "../support/desk.rs"]
 mod desk;
-#[path = "../program/mod.rs"]
+#[path = "../support/program/mod.rs"]
 mod program;
-#[path = "../random/mod.rs"]
-mod random;
 
 mod chains;
 mod closed_loops;

@@ -2,19 +2,16 @@
 //! is disabled, removed, kept and exchanged by a reload, and at the end. The trees of hwmon and PWM are made of plain files that
 //! are named as in `/sys`; no driver is behind them, and a number that got shorter leaves old digits behind its newline.
 
-use hertzd::Site;
+use crate::program::pause;
 use hertzd::config::{Blueprint, Kind, Kinds, Section};
-use hertzd::internals::{
-    Config, Connections, Facts, Host, Loader, Options, Request, Requests, Roots, cpu_set_size, lock_as_hertzd, pause,
-    run_daemon,
-};
+use hertzd::internals::{Embedded, EmbeddedRun, lock_as_hertzd};
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::Span;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What a task of the kind `source` does from its next tick on.
@@ -60,24 +57,10 @@ fn kinds(mode: &Arc<Mutex<Mode>>) -> Kinds {
     Kinds::builtin().add(Kind::new("source", "A value that the test controls.", &[], source))
 }
 
-fn roots(sys: &Path) -> Roots {
-    Roots { sys: sys.to_owned(), ..Roots::default() }
-}
-
-fn facts() -> Facts {
-    Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() }
-}
-
-/// The name of each task, how often it ran, and its errors; or why the run failed.
-type Ended = Result<Vec<(String, u64, u64)>, String>;
-
 /// A daemon in this process, whose configuration can be exchanged.
 struct Daemon {
     mode: Arc<Mutex<Mode>>,
-    text: Arc<Mutex<String>>,
-    loads: Arc<AtomicUsize>,
-    requests: Requests,
-    thread: std::thread::JoinHandle<Ended>,
+    run: EmbeddedRun,
 }
 
 impl Daemon {
@@ -87,53 +70,37 @@ impl Daemon {
     }
 
     fn start_with(sys: &Path, kinds: Kinds, text: String, mode: Arc<Mutex<Mode>>) -> Self {
-        let (text, loads, requests) = (Arc::new(Mutex::new(text)), Arc::new(AtomicUsize::new(0)), Requests::default());
-        let (loaded, count, asked) = (text.clone(), loads.clone(), requests.clone());
-        let options = Options { roots: roots(sys), ..Options::default() };
-        let thread = std::thread::spawn(move || {
-            let load = Loader::new(move || {
-                let config = Config::parse(loaded.lock().unwrap().clone(), "test.toml", &kinds, &facts());
-                count.fetch_add(1, Ordering::SeqCst);
-                config
-            });
-            let ended = run_daemon(load, &options, Connections { requests: asked, ..Connections::default() });
-            let outcome = ended.map_err(|failure| failure.to_string())?;
-            Ok(outcome.summary.tasks.iter().map(|task| (task.task.clone(), task.counts.ran, task.errors)).collect())
-        });
-        Self { mode, text, loads, requests, thread }
+        Self { mode, run: Embedded::of(kinds, text).sys(sys).start() }
     }
 
     fn set(&self, mode: Mode) {
         *self.mode.lock().unwrap() = mode;
     }
 
-    /// Waits, for however long the machine takes.
-    fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
-        while !is_so() {
-            assert!(!self.thread.is_finished(), "the daemon has ended before {what}");
-            pause(Span::from_millis(2));
-        }
-    }
-
     fn until_file(&self, path: &Path, wanted: &str) {
-        self.until(&format!("{} was {wanted}", path.display()), || first_line(path) == wanted);
+        self.run.until(&format!("{} was {wanted}", path.display()), || first_line(path) == wanted);
     }
 
     /// Reloads `text`, which has one more task than ever before: its file appears when the reload was made.
     fn reload(&self, text: String, sign: &Path) {
-        *self.text.lock().unwrap() = text
-            + &format!(
-                "[task.sign{}]\nkind = \"output\"\nworker = \"b\"\nrate = 100\ninput = 1\npath = \"{}\"\nsafe = 5\n",
-                self.loads.load(Ordering::SeqCst),
-                sign.display()
-            );
-        self.requests.ask(Request::Reload);
+        let (reads, path) = (self.run.reads(), sign.display());
+        let keys = format!("worker = \"b\"\nrate = 100\ninput = 1\npath = \"{path}\"\nsafe = 5\n");
+        self.run.reload(format!("{text}[task.sign{reads}]\nkind = \"output\"\n{keys}"));
         self.until_file(sign, "1");
     }
 
+    /// Reloads `text`, which cannot be made.
+    fn try_reload(&self, text: String) {
+        let reads = self.run.reads();
+        self.run.reload(text);
+        self.run.until("the reload was tried", || self.run.reads() > reads);
+    }
+
+    /// The name of each task, how often it ran, and its errors.
     fn stop(self) -> Vec<(String, u64, u64)> {
-        self.requests.ask(Request::Stop(15));
-        self.thread.join().unwrap().unwrap_or_else(|failure| panic!("{failure}"))
+        self.run.stop();
+        let tasks = self.run.end().summary.tasks;
+        tasks.iter().map(|task| (task.task.clone(), task.counts.ran, task.errors)).collect()
     }
 }
 
@@ -233,11 +200,8 @@ fn the_safe_value_is_written_however_the_input_fails_and_at_each_end() {
     over.store(true, Ordering::SeqCst);
     assert!(watcher.join().unwrap() > 0);
     // One that cannot be made leaves what runs alone.
-    let loads = daemon.loads.load(Ordering::SeqCst);
     let twice = renamed.replace("task.renamed", "task.twice");
-    *daemon.text.lock().unwrap() = format!("{source}{renamed}{twice}{others}");
-    daemon.requests.ask(Request::Reload);
-    daemon.until("the reload was tried", || daemon.loads.load(Ordering::SeqCst) > loads);
+    daemon.try_reload(format!("{source}{renamed}{twice}{others}"));
     daemon.set(Mode::Good(0.125));
     daemon.until_file(&file, "0.125");
     // Removed.
@@ -387,13 +351,13 @@ fn a_fan_that_is_named_in_another_way_is_taken_over_and_given_back() {
             let _ = fs::remove_file(sign(name));
         }
         let daemon = Daemon::start(&folder.path().join("sys"), first.clone(), Mode::Good(0.5));
-        daemon.until("it is live", || holds() == ("128".into(), "1".into()));
+        daemon.run.until("it is live", || holds() == ("128".into(), "1".into()));
         daemon.reload(then.clone(), &sign("renamed"));
         daemon.set(Mode::Good(0.25));
-        daemon.until("it is live again", || holds() == ("64".into(), "1".into()));
+        daemon.run.until("it is live again", || holds() == ("64".into(), "1".into()));
         daemon.reload(first.clone(), &sign("back"));
         daemon.reload(source.to_owned(), &sign("removed"));
-        daemon.until("it is given back", || holds() == ("77".into(), "2".into()));
+        daemon.run.until("it is given back", || holds() == ("77".into(), "2".into()));
         daemon.stop();
         fs::remove_file(sign("removed")).unwrap();
     }
@@ -418,10 +382,7 @@ fn a_part_of_a_target_is_not_taken_over_in_one_step() {
     daemon.until_file(&fan_file, "128");
     daemon.until_file(&duty_file, "20000");
     for other in [&enable, &raw] {
-        let loads = daemon.loads.load(Ordering::SeqCst);
-        *daemon.text.lock().unwrap() = format!("{source}{other}");
-        daemon.requests.ask(Request::Reload);
-        daemon.until("the reload was tried", || daemon.loads.load(Ordering::SeqCst) > loads);
+        daemon.try_reload(format!("{source}{other}"));
     }
     // One that is accepted comes after those.
     daemon.reload(format!("{source}{fan}{duty}"), &sign("refused"));
@@ -474,7 +435,7 @@ fn a_reader_never_finds_a_regular_file_empty() {
                         changes.fetch_add(1, Ordering::Relaxed);
                         before = found;
                     }
-                    assert!(!daemon.thread.is_finished());
+                    assert!(!daemon.run.has_ended());
                 }
             });
         }
@@ -500,14 +461,14 @@ fn what_another_program_has_written_is_gone_with_the_next_write() {
     let daemon = Daemon::start(&folder.path().join("sys"), text(1), Mode::Good(0.5));
     [&always, &change].iter().for_each(|path| daemon.until_file(path, "0.5"));
     [&always, &change].iter().for_each(|path| put(path, "46437.125\n"));
-    daemon.until("nothing longer is left behind it", || read(&always) == "0.5\n");
+    daemon.run.until("nothing longer is left behind it", || read(&always) == "0.5\n");
     daemon.set(Mode::Good(2.0));
-    daemon.until("nor there", || read(&change) == "2\n");
+    daemon.run.until("nor there", || read(&change) == "2\n");
     // What is the output's own is not refused to it for what stands there now.
     put(&change, "no number\n");
     daemon.reload(text(3), &folder.path().join("sign"));
     daemon.set(Mode::Good(4.0));
-    daemon.until("it goes on", || read(&change) == "4\n");
+    daemon.run.until("it goes on", || read(&change) == "4\n");
     daemon.stop();
     assert_eq!([read(&always), read(&change)], ["1\n", "3\n"]);
 }
@@ -525,12 +486,10 @@ fn one_target_has_one_writer() {
     let by_path = |path: &Path| format!("path = \"{}\"", path.display());
     let fan = "hwmon = \"fake\"\nfile = \"pwm1\"";
     let sys = folder.path().join("sys");
+    let embedded = |text: &str| Embedded::of(kinds(&Arc::new(Mutex::new(Mode::Bad))), text).sys(&sys);
     let looked = |text: &str| {
-        let mode = Arc::new(Mutex::new(Mode::Bad));
-        let mut config =
-            Config::parse(text, "test.toml", &kinds(&mode), &facts()).unwrap_or_else(|problems| panic!("{problems}"));
-        let mut site = Site::under(roots(&sys));
-        let mut looks: Vec<_> = config.tasks.iter_mut().map(|task| task.blueprint.look(&mut site).unwrap()).collect();
+        let (mut blueprints, mut site) = embedded(text).parts();
+        let mut looks: Vec<_> = blueprints.iter_mut().map(|blueprint| blueprint.look(&mut site).unwrap()).collect();
         looks.pop().unwrap().map(|preview| preview.safe).map_err(|error| format!("{}: {}", error.key, error.message))
     };
     // The same file by another name, and by the class that it belongs to.
@@ -542,14 +501,8 @@ fn one_target_has_one_writer() {
     );
     let twice = task("a", &by_path(&hwmon.join("pwm1")), "1") + &task("b", fan, "1");
     assert!(looked(&twice).unwrap_err().contains("is in use by task a"));
-    let started = |text: String| {
-        let load = Loader::new(move || {
-            Config::parse(text.clone(), "test.toml", &kinds(&Arc::new(Mutex::new(Mode::Bad))), &facts())
-        });
-        let options = Options { length: Some(Span::from_millis(50)), roots: roots(&sys), ..Options::default() };
-        run_daemon(load, &options, Connections::default())
-    };
-    let refused = started(twice).unwrap_err().to_string();
+    let started = |text: String| embedded(&text).lasting(Span::from_millis(50)).start();
+    let refused = started(twice).refusal();
     assert!(refused.contains("is in use by task a"), "{refused}");
     // Another process has it.
     let lock_of = |path: &Path| {
@@ -558,11 +511,11 @@ fn one_target_has_one_writer() {
         file
     };
     let lock = lock_of(&file);
-    let refused = started(task("a", &by_path(&link), "1")).unwrap_err().to_string();
+    let refused = started(task("a", &by_path(&link), "1")).refusal();
     assert!(refused.contains("is in use by") && refused.contains("only one output at a time can have it"), "{refused}");
     assert_eq!(read(&file), "3\n", "nothing was written");
     drop(lock);
-    started(task("a", &by_path(&link), "1")).unwrap();
+    started(task("a", &by_path(&link), "1")).end();
     assert_eq!(read(&file), "1\n");
 
     // Of a channel that another process has, nothing is changed, not even its period.
@@ -571,12 +524,12 @@ fn one_target_has_one_writer() {
     let (before, channel) = (files(), "pwm = \"pwmchip0\"\nchannel = 1\npwm-period = \"40us\"");
     for name in ["duty_cycle", "period", "enable"] {
         let _lock = lock_of(&pwm.join(name));
-        let refused = started(task("a", channel, "0.25")).unwrap_err().to_string();
+        let refused = started(task("a", channel, "0.25")).refusal();
         assert!(refused.contains(&format!("pwm1/{name} is in use by")), "{refused}");
         assert_eq!(files(), before);
     }
     let _lock = lock_of(&hwmon.join("pwm1_enable"));
-    let refused = started(task("a", fan, "1")).unwrap_err().to_string();
+    let refused = started(task("a", fan, "1")).refusal();
     assert!(refused.contains("pwm1_enable is in use by"), "{refused}");
     drop(_lock);
 
@@ -591,7 +544,7 @@ fn one_target_has_one_writer() {
         for text in [both.concat(), both.iter().rev().map(String::as_str).collect()] {
             let refused = looked(&text).unwrap_err();
             assert!(refused.contains("is in use by task "), "{refused}");
-            let refused = started(text).unwrap_err().to_string();
+            let refused = started(text).refusal();
             assert!(refused.contains("is in use by task "), "{refused}");
         }
     }
@@ -602,7 +555,7 @@ fn one_target_has_one_writer() {
     fs::write(&text, "1 is what it was\n").unwrap();
     let would_lose = task("a", &by_path(&text), "1");
     assert!(looked(&would_lose).unwrap_err().contains("notes holds something else than a number, which would be lost"));
-    let refused = started(would_lose).unwrap_err().to_string();
+    let refused = started(would_lose).refusal();
     assert!(refused.contains("which would be lost") && read(&text) == "1 is what it was\n", "{refused}");
 
     // Where others could have given it the name that is written to, it may be another file. Elsewhere its other name keeps nobody from it.
@@ -613,11 +566,11 @@ fn one_target_has_one_writer() {
     fs::write(&twice, "1\n").unwrap();
     fs::hard_link(&twice, &again).unwrap();
     looked(&task("a", &by_path(&twice), "1")).unwrap();
-    started(task("a", &by_path(&twice), "1")).unwrap();
+    started(task("a", &by_path(&twice), "1")).end();
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
     let wanted = "twice has another name too (a hard link), in a folder that other users may write to";
     assert!(looked(&task("a", &by_path(&twice), "1")).unwrap_err().contains(wanted));
-    assert!(started(task("a", &by_path(&twice), "1")).unwrap_err().to_string().contains(wanted));
+    assert!(started(task("a", &by_path(&twice), "1")).refusal().contains(wanted));
     fs::remove_file(&again).unwrap();
     looked(&task("a", &by_path(&twice), "1")).unwrap();
 
@@ -629,7 +582,7 @@ fn one_target_has_one_writer() {
     let would_lose = task("a", &by_path(&text), "1");
     let wanted = format!("notes holds more than one number ({} bytes), which would be lost", large.len());
     assert!(looked(&would_lose).unwrap_err().contains(&wanted));
-    let refused = started(would_lose).unwrap_err().to_string();
+    let refused = started(would_lose).refusal();
     assert!(refused.contains(&wanted) && fs::read(&text).unwrap() == large, "{refused}");
 
     // What a look says of the safe state.
@@ -648,7 +601,7 @@ fn one_target_has_one_writer() {
     };
     mode("1\n", 0o444);
     assert!(says(&task("a", fan, "0.5")).ends_with("/pwm1"));
-    started(task("a", fan, "0.5")).unwrap();
+    started(task("a", fan, "0.5")).end();
     mode("1\n", 0o644);
     assert!(says(&task("a", fan, "0.5")).ends_with(", then 1 to pwm1_enable"));
     mode("2\n", 0o644);

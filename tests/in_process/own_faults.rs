@@ -1,16 +1,14 @@
 //! Own kinds that panic outside a tick refuse a reload at most, and no task is dropped on a thread that must not block.
 
+use crate::program::pause;
 use hertzd::config::{Blueprint, Kind, Kinds};
-use hertzd::internals::{
-    Clock, Config, Connections, Facts, Host, KernelClock, Loader, Options, Request, Requests, Summary, cpu_set_size,
-    pause, run_daemon,
-};
+use hertzd::internals::{Embedded, EmbeddedRun, Summary};
 use hertzd::task::{Task, Tick, TickError};
 use hertzd::time::Span;
 use serde_json::Value;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What the tasks of a test share.
@@ -65,15 +63,6 @@ fn kinds(shared: &Arc<Shared>) -> Kinds {
         }))
 }
 
-/// Waits until `seen` is true.
-fn wait_for(what: &str, mut seen: impl FnMut() -> bool) {
-    let begun = KernelClock::monotonic().now();
-    while !seen() {
-        assert!(KernelClock::monotonic().now() - begun < Span::from_seconds(60), "timed out before {what}");
-        pause(Span::from_millis(5));
-    }
-}
-
 fn snapshot(socket: &Path) -> Value {
     let text = UnixStream::connect(socket).and_then(std::io::read_to_string).unwrap();
     serde_json::from_str(&text).unwrap()
@@ -83,50 +72,33 @@ fn names(summary: &Summary) -> Vec<&str> {
     summary.tasks.iter().map(|task| &task.task[..]).collect()
 }
 
-/// Runs the first configuration until a task ticks and `then` is done, then stops. Each reload reads the next one.
-fn run(
-    shared: &Arc<Shared>,
-    configs: &'static [&'static str],
-    then: impl Fn(&Path, &Requests) + Send + 'static,
-) -> Summary {
+/// Runs this configuration until a task ticks and `then` is done, then stops.
+fn run(shared: &Arc<Shared>, config: &str, then: impl Fn(&Path, &EmbeddedRun)) -> Summary {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("status.sock");
-    let kinds = kinds(shared);
-    let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
-    let loads = AtomicUsize::new(0);
-    let load = Loader::new(move || {
-        let text = configs[loads.fetch_add(1, Ordering::Relaxed).min(configs.len() - 1)];
-        Config::parse(text, "test.toml", &kinds, &facts)
-    });
-    let requests = Requests::default();
-    let options = Options { status_socket: Some(socket.clone()), ..Options::default() };
-    let (ask, ticking) = (requests.clone(), shared.clone());
-    let asking = std::thread::spawn(move || {
-        wait_for("a tick", || ticking.ticking.load(Ordering::Acquire));
-        then(&socket, &ask);
-        ask.ask(Request::Stop(15));
-    });
-    let outcome = run_daemon(load, &options, Connections { requests, ..Connections::default() });
-    let outcome = outcome.unwrap_or_else(|failure| panic!("{failure}"));
-    asking.join().unwrap();
+    let daemon = Embedded::of(kinds(shared), config).status_socket(&socket).start();
+    daemon.until("a tick", || shared.ticking.load(Ordering::Acquire));
+    then(&socket, &daemon);
+    daemon.stop();
+    let outcome = daemon.end();
     assert_eq!(outcome.fault, None);
     outcome.summary
 }
 
 #[test]
 fn a_panic_while_a_reload_builds_or_closes_is_a_refusal_at_most() {
-    let configs = &[
-        "[task.steady]\nkind = \"plain\"\nrate = 100\n[task.old]\nkind = \"panics\"\nrate = 100\n",
+    let first = "[task.steady]\nkind = \"plain\"\nrate = 100\n[task.old]\nkind = \"panics\"\nrate = 100\n";
+    let configs = [
         "[task.steady]\nkind = \"plain\"\nrate = 100\n[task.broken]\nkind = \"unbuilt\"\nrate = 100\n",
         "[task.steady]\nkind = \"plain\"\nrate = 100\n",
         "[task.steady]\nkind = \"plain\"\nrate = 100\n[task.new]\nkind = \"plain\"\nrate = 100\n",
     ];
-    let summary = run(&Arc::default(), configs, |socket, requests| {
-        for (reloads, refused) in [(1, 1), (2, 1), (3, 1)] {
-            requests.ask(Request::Reload);
-            wait_for("the reload is over", || snapshot(socket)["daemon"]["reloads"] == reloads);
+    let summary = run(&Arc::default(), first, |socket, daemon| {
+        for (reloads, config) in (1..).zip(configs) {
+            daemon.reload(config);
+            daemon.until("the reload is over", || snapshot(socket)["daemon"]["reloads"] == reloads);
             let daemon = &snapshot(socket)["daemon"];
-            assert_eq!(daemon["reloads_refused"], refused, "{daemon}");
+            assert_eq!(daemon["reloads_refused"], 1, "{daemon}");
             if reloads == 1 {
                 let text = daemon["last_reload"].as_str().unwrap();
                 assert!(text.contains("task broken") && text.contains("a constructor that panics"), "{text}");
@@ -140,24 +112,19 @@ fn a_panic_while_a_reload_builds_or_closes_is_a_refusal_at_most() {
 #[test]
 fn tasks_are_dropped_by_the_builder_when_a_stop_overtakes_a_reload() {
     let shared = Arc::<Shared>::default();
-    let configs = &[
-        "[worker.main]\n[task.waits]\nkind = \"waits\"\nworker = \"main\"\nrate = 100\n\
-         [worker.leaves]\n[task.leaves]\nkind = \"plain\"\nworker = \"leaves\"\nrate = 100\n",
-        "[worker.main]\n[task.waits]\nkind = \"waits\"\nworker = \"main\"\nrate = 100\n\
-         [task.begins]\nkind = \"plain\"\nworker = \"main\"\nrate = 100\n",
-    ];
-    let of_main = shared.clone();
-    let summary = run(&shared, configs, move |socket, requests| {
-        wait_for("the tick that waits", || of_main.waiting.load(Ordering::Acquire));
-        requests.ask(Request::Reload);
+    let waits = "[worker.main]\n[task.waits]\nkind = \"waits\"\nworker = \"main\"\nrate = 100\n";
+    let first = format!("{waits}[worker.leaves]\n[task.leaves]\nkind = \"plain\"\nworker = \"leaves\"\nrate = 100\n");
+    let summary = run(&shared, &first, |socket, daemon| {
+        daemon.until("the tick that waits", || shared.waiting.load(Ordering::Acquire));
+        daemon.reload(format!("{waits}[task.begins]\nkind = \"plain\"\nworker = \"main\"\nrate = 100\n"));
         // The worker `leaves` ends at once; `main` takes its new tasks only after its tick.
-        wait_for("the reload is under way", || {
+        daemon.until("the reload is under way", || {
             snapshot(socket)["daemon"]["sections"]["tasks"].as_object().unwrap().contains_key("begins")
         });
-        requests.ask(Request::Stop(15));
+        daemon.stop();
         // Main has looked at its requests before it answers.
         snapshot(socket);
-        of_main.may_return.store(true, Ordering::Release);
+        shared.may_return.store(true, Ordering::Release);
     });
     assert_eq!(names(&summary), ["waits", "leaves"], "the tasks in force");
     assert_eq!(*shared.dropped_on.lock().unwrap(), ["hertzd-builder"; 3]);

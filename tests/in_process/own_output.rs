@@ -5,10 +5,9 @@
 #[allow(dead_code, reason = "its main is that of a program")]
 mod example;
 
+use crate::program::pause;
 use hertzd::config::{Blueprint, Key, Kind, Kinds, Section, Value};
-use hertzd::internals::{
-    Config, Connections, Facts, Host, Loader, Options, Request, Requests, cpu_set_size, pause, run_daemon,
-};
+use hertzd::internals::{Embedded, EmbeddedRun};
 use hertzd::task::{Column, Input, Task, Tick, TickError};
 use hertzd::time::Span;
 use hertzd::{Built, SafeOutput, Site};
@@ -52,33 +51,20 @@ fn lamp(name: &str, port: &Path) -> String {
 
 struct Running {
     gives: Arc<AtomicU64>,
-    text: Arc<Mutex<String>>,
-    requests: Requests,
-    thread: std::thread::JoinHandle<Result<(), String>>,
+    daemon: EmbeddedRun,
 }
 
 impl Running {
     fn start(text: String, first: u64) -> Self {
-        Self::start_with(example::kinds(), text, first)
+        Self::start_with(example::kinds(), text, first, |daemon| daemon)
     }
 
-    fn start_with(kinds: Kinds, text: String, first: u64) -> Self {
-        Self::start_by(kinds, text, first, Options::default())
-    }
-
-    fn start_by(kinds: Kinds, text: String, first: u64, options: Options) -> Self {
-        let (gives, text, requests) =
-            (Arc::new(AtomicU64::new(first)), Arc::new(Mutex::new(text)), Requests::default());
-        let (given, loaded, asked) = (gives.clone(), text.clone(), requests.clone());
+    fn start_with(kinds: Kinds, text: String, first: u64, set_up: impl Fn(Embedded) -> Embedded) -> Self {
+        let gives = Arc::new(AtomicU64::new(first));
+        let given = gives.clone();
         let source = move |_: &mut Section<'_>| Some(Blueprint::built(Source(given.clone())));
         let kinds = kinds.add(Kind::new("source", "A value that the test controls.", &[], source));
-        let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
-        let thread = std::thread::spawn(move || {
-            let load = Loader::new(move || Config::parse(loaded.lock().unwrap().clone(), "test.toml", &kinds, &facts));
-            let connections = Connections { requests: asked, ..Connections::default() };
-            run_daemon(load, &options, connections).map(drop).map_err(|failure| failure.to_string())
-        });
-        Self { gives, text, requests, thread }
+        Self { gives, daemon: set_up(Embedded::of(kinds, text)).start() }
     }
 
     fn give(&self, percent: u64) {
@@ -87,20 +73,16 @@ impl Running {
 
     /// Waits until this was the last line that came.
     fn until_lamp_is(&self, port: &Path, wanted: &str) {
-        while fs::read_to_string(port).unwrap().lines().last() != Some(wanted) {
-            assert!(!self.thread.is_finished(), "the daemon has ended before {wanted}");
-            pause(Span::from_millis(2));
-        }
+        self.daemon.until(wanted, || fs::read_to_string(port).unwrap().lines().last() == Some(wanted));
     }
 
     fn reload(&self, text: String) {
-        *self.text.lock().unwrap() = text;
-        self.requests.ask(Request::Reload);
+        self.daemon.reload(text);
     }
 
     fn stop(self) {
-        self.requests.ask(Request::Stop(15));
-        self.thread.join().unwrap().unwrap();
+        self.daemon.stop();
+        self.daemon.end();
     }
 }
 
@@ -170,14 +152,9 @@ fn after_each_tick_that_fails_it_is_made_safe_whatever_the_tick_has_sent() {
     };
     let kinds = Kinds::builtin().add(Kind::new("careless", "Fails.", vec![INPUT], careless));
     let task = "[task.careless]\nkind = \"careless\"\nrate = 100\ninput = \"source.value\"\non-error = \"continue\"\n";
-    let daemon = Running::start_with(kinds, config(task), MISSING);
+    let daemon = Running::start_with(kinds, config(task), MISSING, |daemon| daemon);
     let sent = || fs::read_to_string(&port).unwrap().lines().filter(|line| *line == "077").count();
-    let until_sent = |times: usize| {
-        while sent() < times {
-            assert!(!daemon.thread.is_finished());
-            pause(Span::from_millis(2));
-        }
-    };
+    let until_sent = |times: usize| daemon.daemon.until("it was sent", || sent() >= times);
     until_sent(5);
     daemon.give(50);
     until_sent(sent() + 5);
@@ -229,7 +206,7 @@ fn a_safe_write_that_panics_is_tried_again_also_after_a_panic_of_the_tick() {
     };
     let kinds = Kinds::builtin().add(Kind::new("shared", "Panics.", vec![INPUT], shared));
     let task = "[task.shared]\nkind = \"shared\"\nrate = 100\ninput = \"source.value\"\n";
-    let daemon = Running::start_with(kinds, config(task), MISSING);
+    let daemon = Running::start_with(kinds, config(task), MISSING, |daemon| daemon);
     daemon.until_lamp_is(&port, "077");
     daemon.give(50);
     daemon.until_lamp_is(&port, "000");
@@ -243,13 +220,12 @@ fn what_an_earlier_run_has_left_is_made_safe_by_the_task_of_its_name_alone() {
     let (port, plan) = (folder.path().join("port"), folder.path().join("plan.json"));
     fs::write(&port, "080\n").unwrap();
     fs::write(&plan, r#"{"version": 1, "pid": 0, "outputs": [], "own": ["lamp", "gone"]}"#).unwrap();
-    let options = Options { safe_plan: Some(plan.clone()), ..Options::default() };
-    let daemon = Running::start_by(example::kinds(), config(&lamp("lamp", &port)), 50, options);
+    let text = config(&lamp("lamp", &port));
+    let daemon = Running::start_with(example::kinds(), text, 50, |daemon| daemon.safe_plan(&plan));
     daemon.until_lamp_is(&port, "050");
     assert!(fs::read_to_string(&port).unwrap().starts_with("080\n000\n"), "before its first tick");
-    daemon.requests.ask(Request::Stop(15));
     // What is left is one of its faults, or it is not: that is not what this is about.
-    let _ = daemon.thread.join().unwrap();
+    daemon.stop();
     let text: String = fs::read_to_string(&plan).unwrap().split_whitespace().collect();
     assert!(text.contains("\"own\":[\"gone\"]"), "{text}");
 }
@@ -260,7 +236,7 @@ fn two_tasks_cannot_have_one_target_of_ones_own() {
     let port = folder.path().join("port");
     fs::write(&port, "").unwrap();
     let daemon = Running::start(config(&(lamp("a", &port) + &lamp("b", &port))), 50);
-    let refused = daemon.thread.join().unwrap().unwrap_err();
+    let refused = daemon.daemon.refusal();
     assert!(refused.contains("is in use by task a; only one task at a time can have it"), "{refused}");
     assert_eq!(fs::read_to_string(&port).unwrap(), "", "nothing was written");
 }

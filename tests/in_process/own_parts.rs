@@ -3,13 +3,10 @@
 use crate::program;
 use hertzd::Built;
 use hertzd::config::{Blueprint, Kind, Kinds, Section};
-use hertzd::internals::{
-    Config, Connections, Facts, Host, Loader, Options, Request, Requests, cpu_set_size, pause, run_daemon,
-};
+use hertzd::internals::Embedded;
 use hertzd::task::{Task, Tick, TickError};
-use hertzd::time::Span;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// How often the task has ticked, has heard that it leaves, and was dropped.
 #[derive(Clone, Default)]
@@ -61,24 +58,7 @@ fn what_is_wrong_beside_the_ticks_is_seen_while_it_is_and_a_reload_that_ends_the
     let kinds = Kinds::builtin().add(Kind::new("pump", "A pump.", &[], pump));
     let task = |name: &str, kind: &str| format!("[task.{name}]\nkind = \"{kind}\"\nrate = 100\n");
     let alone = task("other", "load");
-    let text = Arc::new(Mutex::new(task("a", "pump") + &alone));
-    let (loaded, requests, options) = (text.clone(), Requests::default(), Options::default());
-    let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
-    let load = Loader::new(move || Config::parse(loaded.lock().unwrap().clone(), "test.toml", &kinds, &facts));
-    let (options, asked) = (Options { status_socket: Some(socket.clone()), ..options }, requests.clone());
-    let daemon = std::thread::spawn(move || {
-        run_daemon(load, &options, Connections { requests: asked, ..Connections::default() }).map(drop)
-    });
-    let until = |what: &str, is_so: &dyn Fn() -> bool| {
-        while !is_so() {
-            assert!(!daemon.is_finished(), "the daemon has ended before {what}");
-            pause(Span::from_millis(5));
-        }
-    };
-    let reload = |to: String| {
-        *text.lock().unwrap() = to;
-        requests.ask(Request::Reload);
-    };
+    let daemon = Embedded::of(kinds, task("a", "pump") + &alone).status_socket(&socket).start();
     let is_told = || {
         let snapshot = program::snapshot(&socket);
         let reason = snapshot["reason"].as_str().unwrap_or_default().to_owned();
@@ -86,18 +66,20 @@ fn what_is_wrong_beside_the_ticks_is_seen_while_it_is_and_a_reload_that_ends_the
         assert!(!is_told || snapshot["well"] == false, "{snapshot}");
         is_told
     };
-    until("it ticks", &|| seen.count(TICKED) > 0);
+    daemon.until("it ticks", || seen.count(TICKED) > 0);
     assert!(!is_told());
     is_dry.store(1, Ordering::SeqCst);
     assert!(is_told());
     // The task goes on.
-    reload(task("a", "pump") + &alone + &task("more", "load"));
-    until("the reload is done", &|| program::snapshot(&socket)["tasks"].as_array().is_some_and(|all| all.len() == 3));
+    daemon.reload(task("a", "pump") + &alone + &task("more", "load"));
+    daemon.until("the reload is done", || {
+        program::snapshot(&socket)["tasks"].as_array().is_some_and(|all| all.len() == 3)
+    });
     assert!(is_told() && seen.count(LEFT) == 0);
-    reload(alone.clone());
-    until("it is dropped", &|| seen.count(DROPPED) == 1);
+    daemon.reload(alone.clone());
+    daemon.until("it is dropped", || seen.count(DROPPED) == 1);
     assert_eq!(seen.count(LEFT), 1);
-    until("it is not told any more", &|| !is_told());
-    requests.ask(Request::Stop(15));
-    daemon.join().unwrap().unwrap_or_else(|failure| panic!("{failure}"));
+    daemon.until("it is not told any more", || !is_told());
+    daemon.stop();
+    daemon.end();
 }

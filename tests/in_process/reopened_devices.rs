@@ -1,25 +1,19 @@
 //! A fan of hwmon whose device goes away while hertzd runs, and comes back with another number: a tree of plain files, named as in `/sys`; no
 //! driver is behind them. The daemon runs in this process, which only so can say where that tree is.
 
-use crate::program::{HERE, PATIENCE};
+use crate::program::{HERE, pause};
 use hertzd::config::Kinds;
-use hertzd::internals::{
-    Clock, Config, Connections, Facts, Host, KernelClock, Loader, Options, Request, Requests, Roots, cpu_set_size,
-    pause, run_daemon,
-};
+use hertzd::internals::{Embedded, EmbeddedRun};
 use hertzd::time::Span;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use tempfile::TempDir;
 
 /// A machine of plain files, and a daemon on it.
 struct Machine {
     folder: TempDir,
-    text: Arc<Mutex<String>>,
-    requests: Requests,
-    thread: JoinHandle<()>,
+    daemon: EmbeddedRun,
 }
 
 impl Machine {
@@ -39,17 +33,10 @@ impl Machine {
     fn start(output: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self::device(folder.path(), 3, "fake");
-        let roots = Roots { sys: folder.path().join("sys"), ..Roots::default() };
-        let options = Options { safe_plan: Some(folder.path().join("plan.json")), roots, ..Options::default() };
-        let (requests, kinds) = (Requests::default(), Kinds::builtin());
-        let (asked, text) = (requests.clone(), Arc::new(Mutex::new(Self::section(folder.path(), output))));
-        let loaded = text.clone();
-        let thread = std::thread::spawn(move || {
-            let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
-            let load = Loader::new(move || Config::parse(loaded.lock().unwrap().clone(), "test.toml", &kinds, &facts));
-            run_daemon(load, &options, Connections { requests: asked, ..Connections::default() }).unwrap();
-        });
-        Self { folder, text, requests, thread }
+        let daemon =
+            Embedded::of(Kinds::builtin(), Self::section(folder.path(), output)).sys(&folder.path().join("sys"));
+        let daemon = daemon.safe_plan(&folder.path().join("plan.json")).start();
+        Self { folder, daemon }
     }
 
     fn section(folder: &Path, output: &str) -> String {
@@ -58,22 +45,12 @@ impl Machine {
     }
 
     fn reload(&self, output: &str) {
-        *self.text.lock().unwrap() = Self::section(self.folder.path(), output);
-        self.requests.ask(Request::Reload);
-    }
-
-    fn until(&self, what: &str, is_so: impl Fn() -> bool) {
-        let begun = KernelClock::monotonic().now();
-        while !is_so() {
-            assert!(!self.thread.is_finished(), "the daemon has ended before {what}");
-            assert!(KernelClock::monotonic().now() - begun < PATIENCE, "timed out before {what}");
-            pause(Span::from_millis(2));
-        }
+        self.daemon.reload(Self::section(self.folder.path(), output));
     }
 
     fn stop(self) -> TempDir {
-        self.requests.ask(Request::Stop(15));
-        self.thread.join().unwrap();
+        self.daemon.stop();
+        self.daemon.end();
         self.folder
     }
 }
@@ -95,12 +72,12 @@ fn a_device_that_comes_back_with_another_number_is_found_and_the_plan_follows() 
     let machine = Machine::start(BY_NAME);
     let folder = machine.folder.path();
     let (before, plan) = (folder.join("sys/class/hwmon/hwmon3"), folder.join("plan.json"));
-    machine.until("it is live", || line(&before.join("pwm1")) == "128");
+    machine.daemon.until("it is live", || line(&before.join("pwm1")) == "128");
     fs::rename(&before, folder.join("unplugged")).unwrap();
     let after = Machine::device(folder, 5, "fake");
-    machine.until("it is written where it is now", || line(&after.join("pwm1")) == "128");
+    machine.daemon.until("it is written where it is now", || line(&after.join("pwm1")) == "128");
     assert_eq!(line(&after.join("pwm1_enable")), "1", "it is set by hand");
-    machine.until("the plan has its path", || {
+    machine.daemon.until("the plan has its path", || {
         read(&plan).contains("hwmon5/pwm1_enable") && !read(&plan).contains("hwmon3")
     });
     let _folder = machine.stop();
@@ -113,12 +90,12 @@ fn a_device_is_looked_for_by_the_keys_that_are_in_force() {
     let machine = Machine::start(BY_PATH);
     let folder = machine.folder.path();
     let before = folder.join("sys/class/hwmon/hwmon3");
-    machine.until("it is live", || line(&before.join("pwm1")) == "64");
+    machine.daemon.until("it is live", || line(&before.join("pwm1")) == "64");
     machine.reload(BY_NAME);
-    machine.until("it has reloaded", || line(&before.join("pwm1")) == "128");
+    machine.daemon.until("it has reloaded", || line(&before.join("pwm1")) == "128");
     fs::rename(&before, folder.join("unplugged")).unwrap();
     let after = Machine::device(folder, 5, "fake");
-    machine.until("it is written where it is now", || line(&after.join("pwm1")) == "128");
+    machine.daemon.until("it is written where it is now", || line(&after.join("pwm1")) == "128");
     let _folder = machine.stop();
     assert_eq!(line(&after.join("pwm1")), "255");
 }
@@ -131,13 +108,13 @@ fn another_device_that_has_its_number_now_is_left_alone() {
     let machine = Machine::start(BY_PATH);
     let folder = machine.folder.path();
     let place = folder.join("sys/class/hwmon/hwmon3");
-    machine.until("it is live", || line(&place.join("pwm1")) == "64");
+    machine.daemon.until("it is live", || line(&place.join("pwm1")) == "64");
     let (unplugged, other) = (folder.join("unplugged"), folder.join("other"));
     fs::rename(&place, &unplugged).unwrap();
     Machine::device(folder, 3, "another");
     // The other tests' daemons log there too.
     let refused = format!("{} is another device now", place.join("pwm1").display());
-    machine.until("it was looked for", || read(log.path()).contains(&refused));
+    machine.daemon.until("it was looked for", || read(log.path()).contains(&refused));
     // Again and again.
     for _ in 0..400 {
         assert_eq!(["pwm1", "pwm1_enable"].map(|name| line(&place.join(name))), ["77", "2"]);
@@ -146,7 +123,7 @@ fn another_device_that_has_its_number_now_is_left_alone() {
     fs::write(unplugged.join("pwm1"), "9\n").unwrap();
     fs::rename(&place, &other).unwrap();
     fs::rename(&unplugged, &place).unwrap();
-    machine.until("it has its own again", || line(&place.join("pwm1")) == "64");
+    machine.daemon.until("it has its own again", || line(&place.join("pwm1")) == "64");
     let _folder = machine.stop();
     assert_eq!([line(&place.join("pwm1")), line(&other.join("pwm1"))], ["255", "77"]);
 }

@@ -2,16 +2,12 @@
 
 use crate::program;
 use hertzd::config::{Blueprint, Kind, Kinds, Section};
-use hertzd::internals::{
-    Config, Connections, Event, Facts, Host, Loader, Options, Output, PanicEvent, Request, Requests, Roots, affinity,
-    cpu_set_size, pause, run_daemon,
-};
+use hertzd::internals::{Embedded, EmbeddedRun};
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::Span;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread::JoinHandle;
 
 /// Gives the same two numbers at each tick.
 struct Source([f64; 2]);
@@ -70,8 +66,7 @@ path = \"@HERE@/pulse\"
 
 struct Running {
     folder: PathBuf,
-    requests: Requests,
-    thread: JoinHandle<()>,
+    daemon: EmbeddedRun,
 }
 
 impl Running {
@@ -89,25 +84,9 @@ impl Running {
         }
         let source = move |_: &mut Section<'_>| Some(Blueprint::built(Source(gives)));
         let kinds = Kinds::builtin().add(Kind::new("source", "Gives two numbers.", &[], source));
-        let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
         let text = worker.to_owned() + &TASKS.replace("@HERE@", folder.to_str().unwrap());
-        let load = Loader::new(move || Config::parse(text.clone(), "test.toml", &kinds, &facts));
-        let roots = Roots { sys: folder.join("sys"), ..Roots::default() };
-        let options = Options { status_socket: Some(folder.join("s")), roots, ..Options::default() };
-        let requests = Requests::default();
-        let connections = requests.clone();
-        let thread = std::thread::spawn(move || {
-            let ended = run_daemon(load, &options, Connections { requests: connections, ..Connections::default() });
-            assert_eq!(ended.unwrap_or_else(|failure| panic!("{failure}")).fault, None);
-        });
-        Self { folder: folder.to_owned(), requests, thread }
-    }
-
-    fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
-        while !is_so() {
-            assert!(!self.thread.is_finished(), "the daemon has ended before {what}");
-            pause(Span::from_millis(5));
-        }
+        let daemon = Embedded::of(kinds, text).sys(&folder.join("sys"));
+        Self { folder: folder.to_owned(), daemon: daemon.status_socket(&folder.join("s")).start() }
     }
 
     fn number(&self, file: &str) -> f64 {
@@ -116,14 +95,14 @@ impl Running {
     }
 
     fn until_fan_is(&self, number: f64) {
-        self.until("the fan is set", || self.number("sys/class/hwmon/hwmon3/pwm1") == number);
+        self.daemon.until("the fan is set", || self.number("sys/class/hwmon/hwmon3/pwm1") == number);
     }
 
     /// It beats: the line is switched on and off.
     fn until_it_beats(&self) {
         for _ in 0..3 {
             let was = self.number("pulse");
-            self.until("it beats", || self.number("pulse") != was);
+            self.daemon.until("it beats", || self.number("pulse") != was);
         }
     }
 
@@ -141,8 +120,8 @@ impl Running {
     }
 
     fn stop(self) {
-        self.requests.ask(Request::Stop(15));
-        self.thread.join().unwrap();
+        self.daemon.stop();
+        assert_eq!(self.daemon.end().fault, None);
     }
 }
 
@@ -151,13 +130,13 @@ fn two_daemons_with_the_same_names_do_not_see_each_other() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let well = Running::start(one.path(), [0.0, 0.5]);
     well.until_fan_is(128.0);
-    well.until("the valve follows", || (10.0..11.0).contains(&well.number("valve")));
+    well.daemon.until("the valve follows", || (10.0..11.0).contains(&well.number("valve")));
     well.until_it_beats();
     // Its controller is where its setpoint is, and its fan gets no speed.
     let ill = Running::start(other.path(), [10.0, f64::NAN]);
     ill.until_fan_is(255.0);
-    ill.until("its own controller begins at 0", || ill.number("valve") == 0.0);
-    ill.until("its alarm has no good value", || ill.alarms() == ["bad"]);
+    ill.daemon.until("its own controller begins at 0", || ill.number("valve") == 0.0);
+    ill.daemon.until("its alarm has no good value", || ill.alarms() == ["bad"]);
     assert_eq!(well.alarms(), ["normal"], "there is one of this name in either");
     assert_eq!(ill.value("pulse", "not-live"), Value::from(1.0), "of its own two outputs");
     well.until_it_beats();
@@ -170,7 +149,7 @@ fn two_daemons_with_the_same_names_do_not_see_each_other() {
 
 #[test]
 fn threads_stay_off_the_cpus_of_pinned_workers_of_every_daemon() {
-    let all = affinity().unwrap();
+    let all = program::affinity();
     let Some((pinned, free)) = all.split_last().filter(|(_, free)| !free.is_empty()) else {
         eprintln!("skipped: this process may use one CPU only");
         return;
@@ -178,30 +157,17 @@ fn threads_stay_off_the_cpus_of_pinned_workers_of_every_daemon() {
     let worker = format!("[worker.main]\npolicy = \"other\"\ncpus = [{pinned}]\n");
     let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
     let first = Running::start_on(folders[0].path(), [0.0, 0.5], &worker);
-    first.until("other threads keep off its worker", || affinity().unwrap() == free);
+    first.daemon.until("other threads keep off its worker", || program::affinity() == free);
     let second = Running::start_on(folders[1].path(), [0.0, 0.5], &worker);
     let third = Running::start(folders[2].path(), [0.0, 0.5]);
     second.until_fan_is(128.0);
     third.until_fan_is(128.0);
-    assert_eq!(affinity().unwrap(), free);
+    assert_eq!(program::affinity(), free);
     first.stop();
-    assert_eq!(affinity().unwrap(), free, "the second daemon's worker is still there");
+    assert_eq!(program::affinity(), free, "the second daemon's worker is still there");
     second.stop();
-    assert_eq!(affinity().unwrap(), all, "no pinned worker is left");
+    assert_eq!(program::affinity(), all, "no pinned worker is left");
     third.stop();
-}
-
-/// A log that panics, and the metrics thread that calls it with it.
-struct Breaks;
-
-impl Output for Breaks {
-    fn event(&mut self, _: &Event<'_>) {
-        panic!("the log was asked to break");
-    }
-
-    fn panicked(&mut self, _: &PanicEvent<'_>) {}
-
-    fn dropped(&mut self, _: &str, _: u64) {}
 }
 
 /// A task whose ticks all fail, which the log hears of.
@@ -220,13 +186,11 @@ fn a_thread_that_dies_ends_the_run_of_its_own_daemon() {
     well.until_fan_is(128.0);
     for _ in 0..8 {
         let fails = Kinds::builtin().add(Kind::new("fails", "Fails.", &[], |_| Some(Blueprint::built(Fails))));
-        let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
-        let load = move || Config::parse("[task.fails]\nkind = \"fails\"\nrate = 100\n", "test.toml", &fails, &facts);
-        let connections = Connections { output: Box::new(Breaks), ..Connections::default() };
-        // Only one whose thread's death another daemon has got runs for so long.
-        let options = Options { length: Some(Span::from_seconds(60)), ..Options::default() };
-        let ended = run_daemon(Loader::new(load), &options, connections);
-        let fault = ended.unwrap_or_else(|failure| panic!("{failure}")).fault.expect("its metrics thread has died");
+        // The metrics thread dies with what it tells. Only one whose thread's death another daemon has got runs for so long.
+        let daemon =
+            Embedded::of(fails, "[task.fails]\nkind = \"fails\"\nrate = 100\n").lasting(Span::from_seconds(60));
+        let ended = daemon.telling(|| panic!("the log was asked to break")).run();
+        let fault = ended.fault.expect("its metrics thread has died");
         let death = "the thread hertzd-metrics panicked at tests/in_process/two_daemons.rs:";
         assert!(fault.contains(death) && fault.contains(": the log was asked to break"), "{fault}");
         well.until_it_beats();

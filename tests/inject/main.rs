@@ -9,17 +9,17 @@
 //! HERTZD_INJECT=daemon:openat:257:EMFILE:12 cargo test --test inject  one, as a failure prints it
 //! ```
 
-#[path = "../program/mod.rs"]
+#[path = "../support/program/mod.rs"]
 mod program;
-#[path = "../random/mod.rs"]
+#[path = "../support/random.rs"]
 mod random;
 
 mod calls;
 mod errors;
 mod scene;
 
+use crate::program::stopwatch;
 use calls::{FailOne, Injection, Scene, injections, record_in};
-use hertzd::internals::{Clock, KernelClock};
 use hertzd::time::Span;
 use random::SplitMix;
 use scene::play;
@@ -78,7 +78,7 @@ fn no_system_call_that_fails_does_harm() {
         (None, Some((size, seed))) => sample(all(&fail_one, work), size.parse().unwrap(), seed.parse().unwrap()),
         (None, None) => sample(all(&fail_one, work), SAMPLE.0, SAMPLE.1),
     };
-    let begun = KernelClock::monotonic().now();
+    let waited = stopwatch();
     let (next, missed, failures) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_A_TIME {
@@ -97,11 +97,7 @@ fn no_system_call_that_fails_does_harm() {
         }
     });
     let missed = missed.into_inner();
-    println!(
-        "{} injections, of which {missed} met no call, in {}",
-        chosen.len(),
-        KernelClock::monotonic().now() - begun
-    );
+    println!("{} injections, of which {missed} met no call, in {}", chosen.len(), waited());
     let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), chosen.len(), failures.join("\n"));
 }

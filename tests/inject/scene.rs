@@ -1,8 +1,7 @@
 //! A start, work, a reload and a stop of hertzd, or `hertzd safe` after it was killed, with a call that fails; and what must hold then.
 
 use crate::calls::{FailOne, Injection, Scene, record_in, traced};
-use crate::program::{HERE, HERTZD, count, signal};
-use hertzd::internals::{Clock, KernelClock, pause};
+use crate::program::{HERE, HERTZD, count, pause, signal, stopwatch};
 use hertzd::time::Span;
 use serde_json::Value;
 use std::fs::{self, File};
@@ -134,12 +133,12 @@ fn start(mut command: Command, folder: &Path) -> Child {
 
 /// Whether a state came; not if the program has ended, or it takes too long.
 fn came(child: &mut Child, longest: Span, mut state: impl FnMut() -> bool) -> bool {
-    let begun = KernelClock::monotonic().now();
+    let waited = stopwatch();
     loop {
         if state() {
             return true;
         }
-        if child.try_wait().unwrap().is_some() || KernelClock::monotonic().now() - begun > longest {
+        if child.try_wait().unwrap().is_some() || waited() > longest {
             return false;
         }
         pause(Span::from_millis(2));
@@ -148,12 +147,12 @@ fn came(child: &mut Child, longest: Span, mut state: impl FnMut() -> bool) -> bo
 
 /// Waits for its end; `None`: it hung, and was killed.
 fn ended(child: &mut Child) -> Option<ExitStatus> {
-    let begun = KernelClock::monotonic().now();
+    let waited = stopwatch();
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             return Some(status);
         }
-        if KernelClock::monotonic().now() - begun > PATIENCE {
+        if waited() > PATIENCE {
             traced(child.id()).into_iter().for_each(|pid| signal(pid, "KILL"));
             child.kill().unwrap();
             child.wait().unwrap();

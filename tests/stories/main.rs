@@ -9,9 +9,9 @@
 //! HERTZD_STORIES_WITHOUT=lock,layout,mode,crash,leftover,disk                none of these in any of them
 //! ```
 
-#[path = "../program/mod.rs"]
+#[path = "../support/program/mod.rs"]
 mod program;
-#[path = "../random/mod.rs"]
+#[path = "../support/random.rs"]
 mod random;
 
 mod compare;
@@ -23,7 +23,6 @@ mod play;
 mod story;
 
 use frozen::OwnDisk;
-use hertzd::internals::{Clock, KernelClock};
 use play::Stage;
 use std::process::Command;
 use std::sync::Mutex;
@@ -59,7 +58,7 @@ fn after_each_story_every_target_holds_what_it_must() {
     if !scope.fans {
         program::skip("stories with fans: a chip of the test's own takes root");
     }
-    let begun = KernelClock::monotonic().now();
+    let passed = program::stopwatch();
     let (next, failures) = (AtomicU64::new(first), Mutex::new(Vec::new()));
     let counts = [const { AtomicUsize::new(0) }; 3];
     std::thread::scope(|threads| {
@@ -93,7 +92,7 @@ fn after_each_story_every_target_holds_what_it_must() {
             });
         }
     });
-    let took = KernelClock::monotonic().now() - begun;
+    let took = passed();
     let [events, owed, refused] = counts.map(AtomicUsize::into_inner);
     println!(
         "{count} stories of {events} events in {took}; {owed} times a plan still had something, {refused} reloads were refused"

@@ -5,9 +5,8 @@ use crate::locks::Locks;
 use crate::model::{May, Model, text};
 use crate::output::{Output, Target, configuration};
 use crate::program::disk::Disk;
-use crate::program::{HERTZD, PATIENCE, is_root, signal};
+use crate::program::{HERTZD, PATIENCE, is_root, pause, signal, stopwatch};
 use crate::story::{End, Event};
-use hertzd::internals::{Clock, KernelClock, pause};
 use hertzd::time::Span;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -171,10 +170,10 @@ impl<'a> Stage<'a> {
 
     /// Waits for a state of the running process; fails if it ends first.
     fn wait_for(&mut self, what: &str, mut state: impl FnMut(&Self) -> bool) -> Result<(), Wrong> {
-        let begun = KernelClock::monotonic().now();
+        let passed = stopwatch();
         while !state(self) {
             let ended = self.running.as_mut().and_then(|running| running.try_wait().unwrap());
-            if ended.is_some() || KernelClock::monotonic().now() - begun > PATIENCE {
+            if ended.is_some() || passed() > PATIENCE {
                 return Err(format!("it ends or hangs before {what}: {ended:?}"));
             }
             pause(Span::from_millis(2));
@@ -265,9 +264,9 @@ impl<'a> Stage<'a> {
     /// `is_due`.
     fn wait(&mut self, mut child: Child, is_due: impl Fn(&Self) -> bool) -> Result<ExitStatus, Wrong> {
         let mut asked = false;
-        let begun = KernelClock::monotonic().now();
+        let passed = stopwatch();
         loop {
-            let lasted = KernelClock::monotonic().now() - begun;
+            let lasted = passed();
             if let Some(status) = ended(&mut child) {
                 self.given_up.push(child);
                 return Ok(status);

@@ -4,7 +4,7 @@ use crate::cyclictest;
 use crate::spec::{Kind, PRIORITY, Sample, Spec};
 use hertzd::{Column, Task, Tick, TickError};
 use hertzd::config::Kinds;
-use hertzd::internals::{Config, Connections, Event, Facts, Host, Options, Output, PanicEvent, cpu_set_size, pin, run_daemon, set_fifo};
+use hertzd::internals::{Embedded, pin, set_fifo};
 use hertzd::time::Span;
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::time::TimeSpec;
@@ -163,22 +163,10 @@ impl Spec {
             );
         }
         let kinds = Kinds::empty().with::<Reader>("reader", "Reads the clock.");
-        let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
-        let config = Config::parse(text, "peers", &kinds, &facts).unwrap_or_else(|problems| panic!("{problems}"));
         let length = Span::from_seconds(i64::from(self.seconds));
-        let options = Options { length: Some(length), ..Options::default() };
-        let connections = Connections { output: Box::new(Quiet), ..Connections::default() };
-        run_daemon(config, &options, connections).unwrap_or_else(|failure| panic!("{failure}"));
+        Embedded::of(kinds, text).lasting(length).telling(|| {}).run();
         std::mem::take(&mut *ENDED.lock().unwrap_or_else(std::sync::PoisonError::into_inner)).sample()
     }
-}
-
-struct Quiet;
-
-impl Output for Quiet {
-    fn event(&mut self, _: &Event<'_>) {}
-    fn panicked(&mut self, _: &PanicEvent<'_>) {}
-    fn dropped(&mut self, _: &str, _: u64) {}
 }
 
 /// What the tasks that have ended saw.

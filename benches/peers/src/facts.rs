@@ -1,5 +1,7 @@
 //! What the machine is, and what else it did meanwhile.
 
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::Pid;
 use std::fs;
 
 /// Jiffies of one CPU.
@@ -20,7 +22,8 @@ impl Busy {
 
 /// The CPUs that this process may use.
 pub(crate) fn cpus() -> Vec<usize> {
-    hertzd::internals::affinity().unwrap_or_default()
+    let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return Vec::new() };
+    (0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).collect()
 }
 
 fn line(path: &str) -> Option<String> {

@@ -3,11 +3,10 @@
 use crate::arguments::Arguments;
 use crate::cyclictest;
 use crate::spec::{Kind, Sample, Spec};
-use hertzd::internals::pause;
-use hertzd::time::Span;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// A place in the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -150,7 +149,7 @@ impl Stress {
             .stderr(Stdio::null())
             .spawn()
             .expect("stress-ng is installed");
-        pause(Span::from_millis(500));
+        std::thread::sleep(Duration::from_millis(500));
         Self(child)
     }
 }

@@ -4,11 +4,11 @@ use crate::config::Config;
 use crate::daemon::failure::Failure;
 
 /// Reads the configuration: at the start, and at each reload.
-pub struct Loader(Box<dyn FnMut() -> Result<Config, Failure> + Send>);
+pub(crate) struct Loader(Box<dyn FnMut() -> Result<Config, Failure> + Send>);
 
 impl Loader {
     /// Reads it by `load`, on a thread where it may block.
-    pub fn new<E: Into<Failure>>(mut load: impl FnMut() -> Result<Config, E> + Send + 'static) -> Self {
+    pub(crate) fn new<E: Into<Failure>>(mut load: impl FnMut() -> Result<Config, E> + Send + 'static) -> Self {
         Self(Box::new(move || load().map_err(Into::into)))
     }
 
@@ -21,7 +21,7 @@ impl Loader {
     }
 
     /// Reads it by `load` at the start; it cannot be read again, so reloads are refused.
-    pub fn once<E: Into<Failure>>(load: impl FnOnce() -> Result<Config, E> + Send + 'static) -> Self {
+    pub(crate) fn once<E: Into<Failure>>(load: impl FnOnce() -> Result<Config, E> + Send + 'static) -> Self {
         let mut load = Some(load);
         Self(Box::new(move || match load.take() {
             Some(load) => load().map_err(Into::into),

@@ -28,7 +28,7 @@ const STACK: usize = 256 << 10;
 
 /// Where to write, and how much.
 #[derive(Clone, Debug)]
-pub struct FlightOptions {
+pub(crate) struct FlightOptions {
     /// The directory of the file.
     pub directory: Arc<Dir>,
     /// Bytes for its records; `None`: two minutes, at most 16 MiB.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// How to run.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub(crate) struct Options {
     /// Run exactly the releases with `r(n) − epoch` below this, then stop; `None`: until asked to stop.
     pub length: Option<Span>,
     /// Where to listen for requests for a snapshot; `None`: nowhere.
@@ -58,7 +58,7 @@ impl Default for Options {
 }
 
 /// What a run is connected to. By default there are no requests, and events go to the log.
-pub struct Connections<'a> {
+pub(crate) struct Connections<'a> {
     /// Requests for a stop or a reload.
     pub requests: Requests,
     /// Where events go.
@@ -75,7 +75,7 @@ impl Default for Connections<'_> {
 
 /// The progress of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// Since the epoch.
     pub elapsed: Span,
     /// What has happened so far.

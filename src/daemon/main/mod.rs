@@ -14,7 +14,7 @@ mod condition;
 pub(super) mod connections;
 mod crash_report;
 mod ending;
-mod finish;
+pub(super) mod finish;
 mod present;
 mod reloads;
 pub(super) mod requests;

@@ -17,7 +17,7 @@ struct Flags {
 
 /// Asks a daemon for something; any thread may. Clones ask the same daemon.
 #[derive(Clone, Debug)]
-pub struct Requests {
+pub(crate) struct Requests {
     flags: Arc<Flags>,
     wake: Sender<()>,
     woken: Receiver<()>,
@@ -32,7 +32,7 @@ impl Default for Requests {
 
 impl Requests {
     /// Asks the daemon; never waits.
-    pub fn ask(&self, request: Request) {
+    pub(crate) fn ask(&self, request: Request) {
         let flag = match request {
             Request::Stop(_) => &self.flags.stop,
             Request::Reload => &self.flags.reload,

@@ -100,7 +100,11 @@ struct Daemon<'a> {
 ///
 /// # Errors
 /// Why nothing was run.
-pub fn run(load: impl Into<Loader>, options: &Options, connections: Connections<'_>) -> Result<Outcome, Failure> {
+pub(crate) fn run(
+    load: impl Into<Loader>,
+    options: &Options,
+    connections: Connections<'_>,
+) -> Result<Outcome, Failure> {
     let mut daemon = Daemon::new(load.into(), options, connections)?;
     while !daemon.is_over() {
         daemon.next_event()?;

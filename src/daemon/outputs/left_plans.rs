@@ -18,7 +18,7 @@ const KEPT: u32 = 100;
 
 /// The plans that processes of this user have left elsewhere.
 #[derive(Clone, Default)]
-pub struct LeftPlans {
+pub(crate) struct LeftPlans {
     /// Those that were found when this process began.
     pub(crate) first: Vec<PathBuf>,
     /// Finds those that there are now; it may block. `None`: there are no others.

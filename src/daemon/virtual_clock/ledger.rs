@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError};
 
 /// One tick, as `simulate --json` prints it. Instants count from the worker's epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct SimulatedTick<'a> {
+pub(crate) struct SimulatedTick<'a> {
     /// Name of the task.
     pub task: &'a str,
     /// Index of the tick.

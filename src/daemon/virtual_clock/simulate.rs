@@ -26,7 +26,7 @@ use std::thread;
 
 /// What to simulate.
 #[derive(Clone, Copy, Debug)]
-pub struct SimulateOptions {
+pub(crate) struct SimulateOptions {
     /// Exactly the releases with `r(n) − epoch` below this. With a first tick, its release without the phase stands for
     /// the epoch.
     pub length: Span,
@@ -50,7 +50,7 @@ pub(crate) fn highest_first_tick(config: &Config, length: Span) -> Option<(u64, 
 ///
 /// # Errors
 /// The first error of `line`, after which nothing more is handed to it.
-pub fn simulate(
+pub(crate) fn simulate(
     config: &Config,
     options: SimulateOptions,
     line: &mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,

@@ -1,4 +1,4 @@
-//! The kinds `pid` and `filter` tick by tick against the sequences in `tests/references`, which `make.py` there makes with scipy and
+//! The kinds `pid` and `filter` tick by tick against the sequences in `tests/support/references`, which `make.py` there makes with scipy and
 //! python-control: from the keys of a section to the values of each tick.
 
 use crate::channels::{Input, InputSource, LinkReceiver, LinkSender, Origin, RowHead, link};
@@ -145,19 +145,19 @@ fn compare_all(text: &str) -> usize {
 
 #[test]
 fn pid_is_as_its_references() {
-    let compared = compare_all(include_str!("../../../tests/references/pid.txt"));
+    let compared = compare_all(include_str!("../../../tests/support/references/pid.txt"));
     assert!(compared > 10_000, "only {compared} values");
 }
 
 #[test]
 fn filters_are_as_their_references() {
-    let compared = compare_all(include_str!("../../../tests/references/filter.txt"));
+    let compared = compare_all(include_str!("../../../tests/support/references/filter.txt"));
     assert!(compared > 2_000, "only {compared} values");
 }
 
 #[test]
 fn a_closed_loop_has_the_overshoot_and_the_settling_time_of_theory() {
-    for (name, section, rows) in cases(include_str!("../../../tests/references/loop.txt")) {
+    for (name, section, rows) in cases(include_str!("../../../tests/support/references/loop.txt")) {
         let row = |name: &str| -> Vec<f64> {
             let mut lines = rows.lines().map(|line| line.split_once(',').unwrap());
             lines.find(|(found, _)| *found == name).unwrap().1.split(',').map(number).collect()

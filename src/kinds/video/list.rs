@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// A video node of this machine; it need not be one that captures.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "video"), expect(unreachable_pub, reason = "tests see it in a build with the kind"))]
-pub struct Camera {
+pub(crate) struct Camera {
     /// Its path: `/dev/video0`.
     pub path: PathBuf,
     /// What its driver calls it.

@@ -18,7 +18,6 @@ mod settings;
 
 pub(super) use keys::kind;
 pub(super) use list::list;
-pub use modes::{cameras, modes};
 
 use crate::channels::{Format, ImageFormat, Shape};
 use crate::config::{BuildError, Preview};

@@ -8,7 +8,7 @@ use std::{fmt, io};
 
 /// A format and size in which a camera can deliver frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CameraMode {
+pub(crate) struct CameraMode {
     /// V4L2's four characters.
     pub format: [u8; 4],
     /// What the driver calls the format.
@@ -22,13 +22,8 @@ pub struct CameraMode {
     pub rates: Vec<(u32, u32)>,
 }
 
-/// The modes of a camera. ENOTTY: it is no camera.
-pub fn modes(path: &Path) -> io::Result<Vec<CameraMode>> {
-    of_device(&Device::open(path)?)
-}
-
 /// The video nodes of this machine, in the order of their numbers.
-pub fn cameras() -> Vec<Camera> {
+fn cameras() -> Vec<Camera> {
     list::cameras(&Roots::under(Path::new("/")))
 }
 
@@ -211,6 +206,7 @@ mod tests {
 
     #[test]
     fn what_is_no_camera_has_no_modes() {
+        let modes = |path: &Path| of_device(&Device::open(path)?);
         assert_eq!(modes(Path::new("/nonexistent")).unwrap_err().kind(), io::ErrorKind::NotFound);
         if cannot_be_emulated(NO_IOCTL) {
             return;

@@ -66,8 +66,8 @@ fn all_reserved() -> MutexGuard<'static, Reserved> {
 /// Allows the calling thread to run on `cpus` (kernel numbers, in any order) and nowhere else.
 ///
 /// Of several CPUs the kernel ignores those that do not exist or are outside the cgroup's cpuset, as long as one is left:
-/// [`affinity`] says what was granted.
-/// Errors: EINVAL if no CPU of the list can be used, or one is not below [`host::cpu_set_size`]; EBUSY under
+/// `affinity` says what was granted.
+/// Errors: EINVAL if no CPU of the list can be used, or one is not below `host::cpu_set_size`; EBUSY under
 /// SCHED_DEADLINE, which excludes pinning.
 pub fn pin(cpus: &[usize]) -> io::Result<()> {
     if cpus.iter().any(|&cpu| cpu >= host::cpu_set_size()) {
@@ -115,7 +115,7 @@ pub(super) fn set_affinity(thread: ThreadId, set: &libc::cpu_set_t) -> io::Resul
 
 /// The CPUs the calling thread may run on, ascending.
 /// Errors: EINVAL on a machine with more CPUs than [`host::cpu_set_size`].
-pub fn affinity() -> io::Result<Vec<usize>> {
+pub(crate) fn affinity() -> io::Result<Vec<usize>> {
     affinity_of(ThreadId(0))
 }
 

@@ -12,8 +12,8 @@ mod limit;
 mod mask;
 mod policy;
 
-pub(crate) use cpus::{Reservation, affinity_of, grantable, keep_off, name, place, reserved};
-pub use cpus::{affinity, pin};
+pub use cpus::pin;
+pub(crate) use cpus::{Reservation, affinity, affinity_of, grantable, keep_off, name, place, reserved};
 pub(crate) use each::all;
 pub(crate) use leave::let_all_end;
 pub(crate) use limit::{make_room, realtime_limit, set_realtime_limit, with_room};

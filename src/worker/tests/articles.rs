@@ -21,11 +21,11 @@
 //! - After an oversleep of a period or more, hertzd gives up the stale releases before it runs anything; the
 //!   constant-rate loops run one stale tick first. So the comparisons with them keep oversleeps below a period, and `stale_releases_are_given_up_before_a_tick` shows the difference.
 
-use super::random::SplitMix;
 use super::virtual_worker::{Spec, run, spans};
 use crate::config::{Config, Facts, Kinds};
 use crate::daemon::{SimulateOptions, simulate};
 use crate::pacing::{Excess, FixedStep, Overrun, Rate, Tail};
+use crate::random::SplitMix;
 use crate::sim::{Scripted, SimClock};
 use crate::time::{Instant, Span};
 use std::collections::VecDeque;

@@ -2,10 +2,10 @@
 //!
 //! The monotonic clock continues; the steps change the offset from it, as main's measurements do.
 
-use super::random::SplitMix;
 use super::virtual_worker::{Keep, Spec, task_set};
 use crate::channels::{Live, LiveCounts, TickRecord};
 use crate::pacing::{Account, Grid, Overrun, Rate, Schedule, Sleeps, Tail};
+use crate::random::SplitMix;
 use crate::sim::SimClock;
 use crate::task::{Task, Tick, TickError};
 use crate::time::{Clock, Instant, Span, Wake};

@@ -4,8 +4,6 @@ mod articles;
 mod clock_steps;
 mod mean_rate;
 mod properties;
-#[path = "../../../tests/random/mod.rs"]
-mod random;
 mod virtual_worker;
 
 use super::*;

@@ -2,15 +2,20 @@
 
 #![allow(dead_code, reason = "each test file is a separate crate and uses a part of this")]
 
-#[path = "../emulation/mod.rs"]
+#[path = "../emulation.rs"]
 pub(crate) mod emulation;
+#[path = "../time.rs"]
+mod time;
+
+pub(crate) use time::{pause, stopwatch};
 
 pub(crate) mod disk;
 
-use hertzd::internals::{Clock, KernelClock, pause};
 use hertzd::time::Span;
 use serde_json::Value;
 use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -89,10 +94,10 @@ impl Running {
 
     /// Waits until `seen` is true. Fails if the program ends first.
     pub(crate) fn wait_for(&mut self, what: &str, mut seen: impl FnMut(&Self) -> bool) {
-        let begun = KernelClock::monotonic().now();
+        let waited = stopwatch();
         while !seen(self) {
             let ended = self.child.try_wait().unwrap();
-            let patient = KernelClock::monotonic().now() - begun < PATIENCE;
+            let patient = waited() < PATIENCE;
             assert!(ended.is_none() && patient, "timed out before {what}: {ended:?}\n{}", self.stderr());
             pause(Span::from_millis(5));
         }
@@ -120,12 +125,12 @@ impl Running {
 
     /// Waits until it ends. The limit detects a hang and leaves room for a slow machine.
     pub(crate) fn wait(mut self) -> Ended {
-        let begun = KernelClock::monotonic().now();
+        let waited = stopwatch();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(KernelClock::monotonic().now() - begun < PATIENCE, "still running:\n{}", self.stderr());
+            assert!(waited() < PATIENCE, "still running:\n{}", self.stderr());
             pause(Span::from_millis(5));
         };
         let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
@@ -179,14 +184,14 @@ pub(crate) const PATIENCE: Span = Span::from_seconds(120);
 /// What `hertzd status ARGS` says of the daemon at `socket`, once it has a whole answer. It gives up after two seconds, for which a
 /// busy machine may hold up either of them.
 pub(crate) fn status(socket: &Path, args: &[&str]) -> Output {
-    let begun = KernelClock::monotonic().now();
+    let waited = stopwatch();
     loop {
         let output = Command::new(HERTZD).arg("status").args(args).arg("--socket").arg(socket).output().unwrap();
         let cut_off = String::from_utf8_lossy(&output.stdout).contains("(there was no time to show more");
         if output.status.code() != Some(69) && !output.stdout.is_empty() && !cut_off {
             return output;
         }
-        assert!(KernelClock::monotonic().now() - begun < PATIENCE, "timed out before it answers: {output:?}");
+        assert!(waited() < PATIENCE, "timed out before it answers: {output:?}");
         pause(Span::from_millis(5));
     }
 }
@@ -225,13 +230,46 @@ pub(crate) fn block_reader(running: &mut Running, path: &Path) -> File {
     writer.unwrap()
 }
 
-/// Builds the C file `tests/program/NAME.c` into `folder`, as a library for LD_PRELOAD.
+/// Builds the C file `tests/support/program/NAME.c` into `folder`, as a library for LD_PRELOAD.
 pub(crate) fn preload(folder: &Path, name: &str) -> PathBuf {
     let library = folder.join(name).with_extension("so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program").join(name).with_extension("c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/program").join(name).with_extension("c");
     let built = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
     assert!(built.unwrap().success());
     library
+}
+
+/// Fills a pipe; whether there was room in it.
+pub(crate) fn fill(pipe: &impl AsRawFd) -> bool {
+    let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+    let mut writer = File::options().write(true).custom_flags(libc::O_NONBLOCK).open(path).unwrap();
+    let mut written = 0;
+    while let Ok(more) = writer.write(&[b'.'; 4_096]) {
+        written += more;
+    }
+    written > 0
+}
+
+/// The CPUs that are online.
+pub(crate) fn online_cpus() -> Vec<usize> {
+    cpus(&fs::read_to_string("/sys/devices/system/cpu/online").unwrap())
+}
+
+/// The CPUs that this thread may use.
+pub(crate) fn affinity() -> Vec<usize> {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    let online = online_cpus();
+    cpus(allowed).into_iter().filter(|cpu| online.contains(cpu)).collect()
+}
+
+/// Of a list as the kernel writes it: `0-3,6`.
+fn cpus(list: &str) -> Vec<usize> {
+    let range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        first.parse().unwrap()..=last.parse::<usize>().unwrap()
+    };
+    list.trim().split(',').flat_map(range).collect()
 }
 
 /// The folders of a process's threads.

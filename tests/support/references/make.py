@@ -2,7 +2,7 @@
 """Makes the reference sequences that the kinds `pid` and `filter` are compared with, in this folder.
 
     pip install --target DIR numpy scipy control mpmath
-    PYTHONPATH=DIR tests/references/make.py
+    PYTHONPATH=DIR tests/support/references/make.py
 
 Filters come from scipy.signal on the input as it is held from tick to tick. The controller is written from its definitions in exact
 fractions, and where it is linear compared with the transfer function in scipy.signal. Closed loops come from python-control (the

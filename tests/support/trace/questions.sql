@@ -1,4 +1,4 @@
--- The questions of questions.py, for trace_processor:  trace_processor_shell -q tests/trace/questions.sql t.pftrace
+-- The questions of questions.py, for trace_processor:  trace_processor_shell -q tests/support/trace/questions.sql t.pftrace
 -- Each query says what it should find.
 
 -- Every track has a name: none without.

@@ -1,7 +1,8 @@
 //! A kind of task that disturbs itself in some of its ticks, and notes in memory when it did what.
 
 use super::kernel;
-use hertzd::internals::{Clock, KernelClock, pause, thread_cpu_time};
+use crate::program::pause;
+use hertzd::internals::{Clock, KernelClock, thread_cpu_time};
 use hertzd::time::Span;
 use hertzd::{Task, Tick, TickError};
 use serde::Deserialize;

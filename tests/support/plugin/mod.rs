@@ -14,11 +14,11 @@ pub(crate) fn header_folder() -> PathBuf {
     root().join("src/kinds/plugin")
 }
 
-/// Builds `tests/plugin/NAME.c` to the library `to`, with more arguments for the compiler.
+/// Builds `tests/support/plugin/NAME.c` to the library `to`, with more arguments for the compiler.
 pub(crate) fn build_c(name: &str, to: &Path, more: &[&str]) {
     let mut gcc = Command::new("gcc");
     gcc.arg("-I").arg(header_folder()).args(["-O1", "-w", "-fPIC", "-shared"]).args(more).arg("-o").arg(to);
-    let built = gcc.arg(root().join("tests/plugin").join(name)).arg("-lm").output().unwrap();
+    let built = gcc.arg(root().join("tests/support/plugin").join(name)).arg("-lm").output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn rust_probe(folder: &Path) -> PathBuf {
     rustc
         .args(["--edition", "2024", "--crate-type", "cdylib", "-C", "panic=abort", "-A", "warnings", "-o"])
         .arg(&library);
-    let built = rustc.arg(root().join("tests/plugin/probe.rs")).output().unwrap();
+    let built = rustc.arg(root().join("tests/support/plugin/probe.rs")).output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     library
 }

@@ -1,6 +1,6 @@
 //! The same as probe.c in Rust, as far as it writes what a tick is told.
 
-#[path = "../../examples/plugin/peak/src/hertzd.rs"]
+#[path = "../../../examples/plugin/peak/src/hertzd.rs"]
 mod hertzd;
 
 use hertzd::{Key, Plugin, Start, Tick, Value, ABI, INPUT, INTEGER, NUMBER, OK};

@@ -1,6 +1,6 @@
 """Reads a trace with Perfetto's official schema and answers questions about it, as JSON.
 
-tests/trace/questions.sql asks the same of trace_processor, where there is one.
+tests/support/trace/questions.sql asks the same of trace_processor, where there is one.
 """
 import json
 import sys

@@ -2,8 +2,7 @@
 
 #![allow(dead_code, reason = "each test file is a separate crate and uses a part of this")]
 
-use crate::program::HERTZD;
-use hertzd::internals::{Clock, KernelClock, pause};
+use crate::program::{HERTZD, pause, stopwatch};
 use hertzd::time::Span;
 use std::collections::BTreeMap;
 use std::fs;
@@ -68,13 +67,13 @@ impl Exporter {
 
     /// Scrapes until the samples are as `wanted`.
     pub(crate) fn scrape_until(&self, wanted: impl Fn(&Samples) -> bool) -> Samples {
-        let begun = KernelClock::monotonic().now();
+        let waited = stopwatch();
         loop {
             let samples = self.scrape();
             if wanted(&samples) {
                 return samples;
             }
-            assert!(KernelClock::monotonic().now() - begun < PATIENCE, "{samples:?}");
+            assert!(waited() < PATIENCE, "{samples:?}");
             pause(Span::from_millis(50));
         }
     }
@@ -89,9 +88,9 @@ impl Exporter {
 
     /// Waits until it holds no more than that.
     pub(crate) fn wait_for(&self, what: &str, seen: impl Fn(&Left) -> bool) {
-        let begun = KernelClock::monotonic().now();
+        let waited = stopwatch();
         while !seen(&self.left()) {
-            assert!(KernelClock::monotonic().now() - begun < PATIENCE, "{what}: {:?}", self.left());
+            assert!(waited() < PATIENCE, "{what}: {:?}", self.left());
             pause(Span::from_millis(20));
         }
     }

@@ -1,8 +1,8 @@
 //! A program that takes a CPU from others, and notes when it ran there.
 
 use super::kind::now;
-use crate::program::is_root;
-use hertzd::internals::{pause, pin, set_fifo};
+use crate::program::{is_root, pause};
+use hertzd::internals::{pin, set_fifo};
 use hertzd::time::Span;
 use std::fs;
 use std::io::Read;

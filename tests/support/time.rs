@@ -1,0 +1,19 @@
+//! Time for tests, as the standard library has it.
+
+#![allow(dead_code, reason = "each test program uses a part of this")]
+
+use hertzd::time::Span;
+use std::time::{Duration, Instant};
+
+/// Sleeps for at least so long.
+#[expect(clippy::disallowed_methods, reason = "tests wait in real time")]
+pub(crate) fn pause(span: Span) {
+    std::thread::sleep(Duration::from_nanos(span.nanos().try_into().unwrap_or(0)));
+}
+
+/// Says how long ago it was started.
+#[expect(clippy::disallowed_methods, reason = "tests wait in real time")]
+pub(crate) fn stopwatch() -> impl Fn() -> Span {
+    let begun = Instant::now();
+    move || Span::from_nanos(begun.elapsed().as_nanos().try_into().unwrap_or(i64::MAX))
+}
