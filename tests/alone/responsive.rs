@@ -227,7 +227,7 @@ fn frozen_under_the_metrics_thread<'disk>(running: &Running, disk: &'disk Disk) 
             // Where main has logged first, there is no answer.
             let answer = run_client(running, &["status", "--json"]).stdout;
             let seen = serde_json::from_slice::<Value>(&answer).unwrap_or_default();
-            seen["reason"].as_str().is_some_and(|text| text.contains("the metrics thread is held up: the counts are "))
+            seen["reason"].as_str().is_some_and(|text| text.contains("the metrics thread is delayed: the counts are "))
                 && seen["daemon"]["stale_ns"].is_u64()
         };
         if (0..50).any(|_| is_held_up() || (pause(Span::from_millis(100)), false).1) {
