@@ -91,7 +91,7 @@
 //! | `log` | events as text, JSON or journal entries |
 //! | `measure` | how punctual this machine is: sleeps, the worker's loop, holes, costs; for `hertzd measure` |
 //! | `views` | the summary as a table; ticks as a Perfetto trace |
-//! | `report` | a run, whatever it was read from, as one page of HTML |
+//! | `report` | a run from any source as one page of HTML |
 //! | `doctor` | from facts about the machine to what keeps the configured tasks from being on time |
 //! | `top` | the live view: snapshots and keys in, lines of text out |
 //! | `escape` | text from outside, made fit for a terminal |

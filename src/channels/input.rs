@@ -61,13 +61,13 @@ pub(super) struct Cell {
     last: OnceLock<Last>,
 }
 
-/// What the task at the other end of a link that closes a cycle has put out last; NaN: nothing yet. Written at its ticks, it outlives both tasks:
+/// What the task at the other end of a link that closes a cycle has output last; NaN: nothing yet. Written at its ticks, it outlives both tasks:
 /// an input that continues from another one has the same.
 #[derive(Clone, Debug)]
 pub(super) struct Last(Arc<AtomicU64>);
 
 impl Last {
-    /// This was put out. What is no finite number replaces nothing: who takes it by such a link sees what was before.
+    /// This was output. What is no finite number replaces nothing: who takes it by such a link sees what was before.
     pub(super) fn put(&self, value: f64) {
         if value.is_finite() {
             self.0.store(value.to_bits(), Ordering::Relaxed);
@@ -86,17 +86,17 @@ impl Default for Last {
 }
 
 impl Cell {
-    /// Its task puts out nothing where it would need this and it is not good.
+    /// Its task outputs nothing where it would need this and it is not good.
     pub(super) fn is_spared(&self) -> bool {
         self.spared.load(Ordering::Relaxed)
     }
 
-    /// What was put out last, if it closes a cycle.
+    /// The last output, if it closes a cycle.
     pub(super) fn last(&self) -> &Last {
         self.last.get_or_init(Last::default)
     }
 
-    /// Before the first row of a link that closes a cycle: what was put out last before a reload, if anything was, in place of the first number. It
+    /// Before the first row of a link that closes a cycle: the last output before a reload, if there was one, in place of the first number. It
     /// has no release, so that whoever looks for that sees that no row has come.
     pub(super) fn lay_last(&self) {
         if let Some(last) = self.last.get().and_then(Last::get) {
@@ -144,8 +144,8 @@ impl Input {
         Self { source, cell: Arc::new(cell) }
     }
 
-    /// Says that the task itself puts out nothing at a tick at which it would need this and it is not good. At others it does without, and what
-    /// it puts out is not bad for it. To be called while the task is built.
+    /// Says that the task itself outputs nothing at a tick at which it would need this and it is not good. At others it does without, and what
+    /// it outputs is not bad for it. To be called while the task is built.
     #[must_use]
     #[doc(hidden)]
     pub fn spared(self) -> Self {
@@ -153,7 +153,7 @@ impl Input {
         self
     }
 
-    /// Where it closes a cycle, it begins with what the task at the other end puts out last before this one begins, and not with its first number.
+    /// Where it closes a cycle, it begins with what the task at the other end outputs last before this one begins, and not with its first number.
     /// `before`: that of the task in whose place this one's comes. To be called before it is linked.
     pub(crate) fn goes_on_from(&self, before: &Self) {
         if matches!(&self.source, InputSource::Value(name) if name.previous.is_some()) && self.source == before.source {

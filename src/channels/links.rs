@@ -286,7 +286,7 @@ mod tests {
         assert!(spared.quality() == Quality::Bad && spared.get().is_nan());
         sender.post(head(20), &[f64::NAN, 1.0], |_, value| value.is_finite());
         assert_eq!(receiver.refresh(at(30)), (Some(of(20)), false));
-        // What it does without does not age what it puts out.
+        // What it does without does not age what it outputs.
         let (mut sender, mut alone) = link(1, [(0, &spared)], Span::from_nanos(100));
         sender.post(head(10), &[1.0], |_, _| true);
         assert_eq!(alone.refresh(at(110)), (Some(of(10)), true));
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(taken(&other, &mut of_other), (3.0, Quality::Good, None), "it has another number to begin with");
         later.post(head, &[0.5], |_, _| true);
         assert_eq!(taken(&third, &mut of_third), (0.5, Quality::Good, Some(at(5))));
-        // The task at the other end ticks first, and has nothing to put out yet.
+        // The task at the other end ticks first, and has nothing to output yet.
         let fourth = of(0.0);
         fourth.goes_on_from(&third);
         let (mut restarted, mut of_fourth) = link(1, [(0, &fourth)], Span::ZERO);

@@ -57,7 +57,7 @@ pub(crate) struct RowReceiver {
     unseen: mailbox::Receiver,
 }
 
-/// A queue for rows of `columns` values; a FIFO has room for `room` of them, at least one, and for fewer where so many cannot be had.
+/// A queue for rows of `columns` values; a FIFO has room for `room` of them, at least one, and for fewer where that many cannot be had.
 pub(crate) fn rows(queue: Queue, room: usize, columns: usize) -> (RowSender, RowReceiver) {
     let traffic = Arc::new(Traffic::default());
     let (words, receiver) = channel(queue, size::words_of_rows(room, HEAD + columns), HEAD + columns);

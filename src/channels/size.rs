@@ -33,7 +33,7 @@ pub(crate) fn records(hertz: f64) -> usize {
 }
 
 /// The same for these tasks in parts of records, and at least a tick of each task at once that missed something. `tasks`: how often each ticks in a
-/// second, and whether it takes values; a tick usually has so many parts, and so many if it has missed something.
+/// second, and whether it takes values; a tick usually has this many parts, and this many if it has missed something.
 pub(crate) fn parts(tasks: impl Iterator<Item = (f64, bool)>, usually: usize, missing: usize) -> usize {
     // Where a task takes values a chain may end, and then its ticks have a part more.
     let parts = |(hertz, takes): (f64, bool)| if takes { (2, 2.0 * hertz) } else { (1, hertz) };

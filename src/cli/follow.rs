@@ -65,7 +65,7 @@ impl Followed {
         let text = match (answer, self.pid) {
             (Ok(text), _) => text,
             (Err(Stop::Unavailable(_)), Some(pid)) if !listens() => {
-                return Ok(Next::Ended(format!("process {pid} answers no more: it has ended")));
+                return Ok(Next::Ended(format!("process {pid} no longer answers: it has ended")));
             }
             // A daemon that stops closes connections without an answer, before its socket goes.
             (Err(Stop::Unavailable(_)), Some(_)) if !std::mem::replace(&mut self.missed, true) => {

@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_daemon_that_cannot_answer_yet_is_asked_again() {
-        const NOT_YET: &str = r#"{"error":"the metrics thread is held up"}"#;
+        const NOT_YET: &str = r#"{"error":"the metrics thread is delayed"}"#;
         const ANSWER: &str = r#"{"daemon":{"pid":7,"version":"","files":[],"running_ns":0,"ready":true,"reloads":0,
             "reloads_refused":0,"last_reload":"","last_reload_refused":false,"sections":{"workers":{},"tasks":{}}}}"#;
         let seen =
@@ -337,7 +337,7 @@ mod tests {
         // Until the time is up.
         let seen = asked(&[NOT_YET], |socket| daemon(socket, &mut Wait::of(Span::ZERO)));
         let Err(Stop::Fault(text)) = seen else { panic!("it has no answer") };
-        assert!(text.contains("cannot answer yet: the metrics thread is held up; try again"), "{text}");
+        assert!(text.contains("cannot answer yet: the metrics thread is delayed; try again"), "{text}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::safety::wrong_in_the_end;
 
 /// Looks at all of these until nothing is wrong with any, and says what still is at the end, with the task's name before it where one is
-/// given. They are read once all are written, so that none is held up by another.
+/// given. They are read once all are written, so that none is delayed by another.
 pub(super) fn amiss(looks: Vec<(Option<&str>, impl Fn() -> Option<String>)>) -> Vec<String> {
     let mut left: Vec<_> = looks.into_iter().map(|(task, look)| (task, String::new(), look)).collect();
     _ = wrong_in_the_end(|| {

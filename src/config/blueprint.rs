@@ -81,7 +81,7 @@ impl Blueprint {
         Self { look: Some(Box::new(look)), ..self }
     }
 
-    /// Says how long the ticks are known to take, cycled; `simulate` goes by it unless the configuration says more.
+    /// Says how long the ticks are known to take, cycled; `simulate` uses it unless the configuration says more.
     #[must_use]
     pub(crate) fn taking(self, run: Vec<Span>) -> Self {
         Self { run, ..self }

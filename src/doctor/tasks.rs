@@ -10,7 +10,7 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
 }
 
 fn of_look(look: &Look, is_for_service: bool) -> Vec<Finding> {
-    let tried = format!("what a start would open, looked at as {}", look.who);
+    let tried = format!("what a start would open, checked as {}", look.who);
     let draft = || Finding::of("devices", look.who.clone(), tried.clone());
     let count = match &look.tasks {
         Err(why) => return vec![draft().unseen(why)],

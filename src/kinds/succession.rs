@@ -1,4 +1,4 @@
-//! What a task put out last, for the one of its name that a reload starts in its place. A mutex guards the names: it is used where tasks are
+//! A task's last output, for the one of its name that a reload starts in its place. A mutex guards the names: it is used where tasks are
 //! built, never at a tick.
 
 use crate::site::Site;
@@ -66,7 +66,7 @@ impl Succession {
         last
     }
 
-    /// This was put out; NaN: nothing is to be gone on from any more.
+    /// This was output; NaN: there is nothing to continue from any more.
     pub(super) fn puts_out(&self, value: f64) {
         self.own.value.store(value.to_bits(), Ordering::Relaxed);
     }
@@ -101,7 +101,7 @@ mod tests {
         first.puts_out(3.0);
         assert_eq!((second.takes_over(), second.takes_over(), other.takes_over()), (Some(3.0), None, None));
         drop(of("one")); // a reload that was given up
-        // One that has put out nothing itself passes on what it was handed.
+        // One that has output nothing itself passes on what it was handed.
         let mut third = of("one");
         assert_eq!(third.takes_over(), Some(3.0));
         // Two reloads within one period: the first one's task never ticks.

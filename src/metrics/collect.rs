@@ -115,7 +115,7 @@ impl Metrics {
     }
 
     /// Looks at what [`take`](Self::take) or [`take_idle`](Self::take_idle) enters later. All that all workers sent and that may
-    /// bear on it comes first: who held up whom shows only in both.
+    /// bear on it comes first: who delayed whom shows only in both.
     pub(crate) fn observe(&mut self, worker: usize, sent: &Sent) {
         match sent {
             Sent::Tick(record) if self.knows(record.task) => self.threads.observe(worker, record),

@@ -1,6 +1,6 @@
 //! What a worker did before the ticks that are remembered singly: sums over stretches of time, the longer the older they are.
 //!
-//! Pure; may allocate. Its size grows with the logarithm of time, so that who held up a task for long is known however many
+//! Pure; may allocate. Its size grows with the logarithm of time, so that who delayed a task for long is known however many
 //! ticks that took.
 
 use super::cause::{By, Cause};
@@ -156,7 +156,7 @@ impl History {
         }
     }
 
-    /// Adds what held up `task` since `from`. Of a stretch that `from` lies in, nothing is known.
+    /// Adds what delayed `task` since `from`. Of a stretch that `from` lies in, nothing is known.
     pub(super) fn delays(&self, task: u32, from: Instant, parts: &mut Parts) {
         let unknown = |parts: &mut Parts, to: Instant| parts.add(Cause::Unknown, None, to - from);
         for stretch in self.stretches.iter().rev() {

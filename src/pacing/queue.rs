@@ -46,7 +46,7 @@ impl<Tie: Copy + Ord> Queue<Tie> {
         }
     }
 
-    /// The task that is probably taken out after so many others. Constant time, so where entries did not come in order, a guess.
+    /// The task that is probably taken out after that many others. Constant time, so where entries did not come in order, a guess.
     pub(super) fn peek(&self, others: usize) -> Option<usize> {
         self.sequence.get(others).map(|(.., task)| *task)
     }

@@ -242,7 +242,7 @@ impl Schedule {
         }
     }
 
-    /// The task that will probably run after so many others, if that many are due: for those who have something to load ahead.
+    /// The task that will probably run after that many others, if that many are due: for those who have something to load ahead.
     pub(crate) fn coming(&self, others: usize) -> Option<usize> {
         self.ready.peek(others)
     }

@@ -320,7 +320,7 @@ impl RecordingFile {
 
     fn warn_of_clock(&self, back: Span) {
         let order = match self.limits.keep {
-            Some(_) => "; record-keep goes by the order in which they were finished",
+            Some(_) => "; record-keep uses the order in which they were finished",
             None => "",
         };
         let text = format!(

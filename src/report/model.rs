@@ -1,4 +1,4 @@
-//! What a report shows of a run, whatever it was read from. Plain values: a source fills in what it knows, and says of the rest
+//! What a report shows of a run from any source. Plain values: a source fills in what it knows, and says of the rest
 //! that it lacks it. All times are nanoseconds.
 
 use crate::metrics::Histogram;

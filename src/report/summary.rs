@@ -186,7 +186,7 @@ fn notes(summary: &Summary) -> Vec<String> {
         ));
     }
     if let Some(stale) = summary.daemon.as_ref().and_then(|daemon| daemon.stale_ns) {
-        notes.push(format!("The counts are {} old: the daemon's metrics thread is held up.", Span::from_nanos(stale)));
+        notes.push(format!("The counts are {} old: the daemon's metrics thread is delayed.", Span::from_nanos(stale)));
     }
     let before = summary.tasks.iter().filter(|task| task.before_reload.is_some());
     let before: Vec<_> = before.map(|task| &task.task).collect();

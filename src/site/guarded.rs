@@ -14,7 +14,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// What a task puts out, as others make it safe when the task does not.
+/// A task's output, as others make it safe when the task does not.
 ///
 /// The safe value is written before the task's first tick, after each tick that ends with an error or a panic, when the task has not ticked for a while since its
 /// worker hangs, when it is disabled or removed, at each end of the run, and when another part of the process crashes. With the next tick that
@@ -75,7 +75,7 @@ impl SafeWrite for Writer {
 }
 
 impl Built {
-    /// Has what the task puts out made safe by others when the task does not: see [`SafeOutput`].
+    /// Has the task's output made safe by others when the task does not: see [`SafeOutput`].
     ///
     /// # Errors
     /// Another task has the target.

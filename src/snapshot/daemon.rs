@@ -24,7 +24,7 @@ pub struct DaemonSummary {
     pub reloads_begun: u64,
     /// Another reload was requested, and begins after the one that is under way.
     pub reload_pending: bool,
-    /// Age of the counts and histograms: the metrics thread is held up. `None`: they are current.
+    /// Age of the counts and histograms: the metrics thread is delayed. `None`: they are current.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale_ns: Option<i64>,
     /// Reloads that were refused.

@@ -27,7 +27,7 @@ const OF_OTHERS: [u32; 14] = [
     0xBACB_ACBC, // VMware
 ];
 
-/// At most so many buffers are read at a look, since any user may write to a folder; what is left counts as lost.
+/// At most this many buffers are read at a look, since any user may write to a folder; what is left counts as lost.
 const MOST_READS: usize = 16;
 
 const HEADER: usize = 16;

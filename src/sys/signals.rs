@@ -176,7 +176,7 @@ impl StopSignals {
                         false if !IN_A_HURRY.swap(true, Ordering::SeqCst) => 1,
                         false => return,
                     };
-                    // SAFETY: takes a number and touches no memory. Should what is to end the process be held up, SIGALRM ends it.
+                    // SAFETY: takes a number and touches no memory. Should what is to end the process be delayed, SIGALRM ends it.
                     unsafe { libc::alarm(within) };
                     return;
                 }

@@ -100,7 +100,7 @@ fn refuse_changeable(path: &Path, opened: &Metadata) -> Result<(), String> {
     let found = fs::symlink_metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
     match (found.dev(), found.ino()) == (opened.dev(), opened.ino()) {
         true => Ok(()),
-        false => Err(format!("{} was replaced while it was looked at: try again", path.display())),
+        false => Err(format!("{} was replaced while it was being checked: try again", path.display())),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::views::{count, granted, largest_first, state};
 use ratatui::style::Style;
 use ratatui::text::Line;
 
-/// Of what was missed last, so many at least are shown beside a long histogram.
+/// At least this many of the latest misses are shown beside a long histogram.
 const MISSES: usize = 4;
 
 /// Everything about one task, in at most `room` lines.

@@ -15,7 +15,7 @@ use ratatui::text::Line;
 /// An answer that takes longer than this is waited for on the screen. Questions are asked once a second.
 const LATE: Span = Span::from_millis(1_500);
 
-/// At most so many lines for alarms.
+/// At most this many lines for alarms.
 const ALARMS: usize = 4;
 
 impl Top {
@@ -54,7 +54,7 @@ impl Top {
         lines
     }
 
-    /// All of it as text, whatever the height.
+    /// All of it as text, at any height.
     pub(crate) fn text(&self, width: usize, now: Instant) -> String {
         let mut lines = self.above(width, now);
         if let Some(figures) = self.figures() {

@@ -221,7 +221,7 @@ fn figures_that_are_old_are_marked_and_the_reason_is_said() {
     assert!(shown(&mut top, (100, 24), at(12_000)).contains("cannot answer yet: the tasks are being built"));
     top.answered(Ok(read(snapshot(1))), at(13_000));
     assert!(shown(&mut top, (80, 24), at(13_100)).starts_with("not well: task imu"));
-    // Its metrics are held up.
+    // Its metrics are delayed.
     let mut stale = snapshot(2);
     stale["daemon"]["stale_ns"] = 2_000_000_000_u64.into();
     top.answered(Ok(read(stale)), at(14_000));

@@ -192,7 +192,7 @@ fn a_long_wait_for_the_daemon_says_what_for() {
     let listener = UnixListener::bind(&socket).unwrap();
     std::thread::spawn(move || {
         while let Ok((mut stream, _)) = listener.accept() {
-            let _ = stream.write_all(b"{\"error\":\"the metrics thread is held up\"}");
+            let _ = stream.write_all(b"{\"error\":\"the metrics thread is delayed\"}");
         }
     });
     let line = format!("stty cols 200; exec {HERTZD} reload --timeout 10min --socket {}", socket.display());
@@ -204,7 +204,7 @@ fn a_long_wait_for_the_daemon_says_what_for() {
     };
     let mut shown = String::new();
     let mut terminal = BufReader::new(script.stdout.take().unwrap());
-    while !shown.contains("metrics thread is held up") {
+    while !shown.contains("metrics thread is delayed") {
         let mut part = Vec::new();
         assert!(terminal.read_until(b'p', &mut part).unwrap() > 0, "it ended: {shown:?}");
         shown.push_str(&String::from_utf8_lossy(&part));

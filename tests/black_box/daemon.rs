@@ -83,8 +83,8 @@ fn a_signal_reaches_a_thread_that_waits_for_nothing_else() {
         u64::from_str_radix(mask, 16).unwrap() >> (signal - 1) & 1 == 1
     };
     let (mut takes, mut others) = (Vec::new(), 0);
-    for thread in std::fs::read_dir(format!("/proc/{}/task", running.pid())).unwrap() {
-        let Ok(status) = std::fs::read_to_string(thread.unwrap().path().join("status")) else { continue };
+    for thread in fs::read_dir(format!("/proc/{}/task", running.pid())).unwrap() {
+        let Ok(status) = fs::read_to_string(thread.unwrap().path().join("status")) else { continue };
         let name = status.lines().next().unwrap().trim_start_matches("Name:").trim().to_owned();
         let (int, abort, chld) = (2, 6, 17);
         assert!(!has(&status, "SigIgn:", chld), "{status}");

@@ -39,7 +39,7 @@ pub(super) fn take_turn(own: &Dir) -> Vec<Arc<File>> {
         match taken {
             Ok(lock) => turn.push(Arc::new(lock)),
             Err(TryLockError::WouldBlock) => warn!(
-                "another start of {name} still has {path} locked after this one has waited {WAITS} in all, so it goes on beside it: what that one has taken over from killed \
+                "another start of {name} still has {path} locked after this one has waited {WAITS} in all, so it continues beside it: what that one has taken over from killed \
                  runs stays with it; if it hangs, look at its device, or stop it"
             ),
             Err(TryLockError::Error(_)) => {} // not every file system can do it

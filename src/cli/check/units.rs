@@ -50,7 +50,7 @@ fn carries(task: &TaskConfig) -> Option<&'static str> {
     CARRIED.iter().find(|(kind, _)| *kind == task.kind).map(|(_, value)| *value)
 }
 
-/// Two units that are known and differ, of values that one task compares or puts out alike.
+/// Two units that are known and differ, of values that one task compares or outputs alike.
 pub(super) fn doubts(graph: &Graph<'_>, columns: &BTreeMap<String, Vec<Column>>) -> Vec<Problems> {
     let mut units = Units { columns, carried: BTreeMap::new() };
     // Each pass takes them one task further; there are no more tasks than that, and most chains are short.

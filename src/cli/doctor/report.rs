@@ -88,7 +88,7 @@ pub(super) fn as_text(report: &Report<'_>, all: bool, coloured: bool) -> String 
         }
     }
     if !all {
-        for (weight, heading) in [(Weight::Unseen, "Not looked at:"), (Weight::Well, "Well:")] {
+        for (weight, heading) in [(Weight::Unseen, "Not checked:"), (Weight::Well, "Well:")] {
             let findings = report.findings.iter().filter(|finding| finding.weight == weight);
             let lines: Vec<_> = findings.map(|finding| format!("{}: {}", title(finding), finding.found)).collect();
             if !lines.is_empty() {

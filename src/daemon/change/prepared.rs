@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a write of the [second step](Prepared::write) may hold up those behind it.
+/// How long a write of the [second step](Prepared::write) may delay those behind it.
 const HOLDS_UP_FOR: Duration = Duration::from_millis(100);
 
 /// A worker of the set that is wanted.

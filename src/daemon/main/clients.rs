@@ -51,7 +51,7 @@ impl Clients {
         Self::of(usize::try_from(most).unwrap_or(usize::MAX))
     }
 
-    /// With so many places.
+    /// With this many places.
     pub(crate) fn of(most: usize) -> Self {
         Self { most, by_user: Mutex::default() }
     }

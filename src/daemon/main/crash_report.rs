@@ -60,8 +60,8 @@ fn report(crash: &Crash, guard: &GuardThread) {
             library = "none",
             signal,
             place = "none",
-            "hertzd crashed with {crash} outside of the functions of its plugins, which share its memory: a plugin may have \
-             destroyed it, or a thread that a plugin made; hertzd {safe}ends {end}"
+            "hertzd crashed with {crash} outside of the functions of its plugins, which share its memory: a plugin, \
+             or a thread that it started, may have corrupted it; hertzd {safe}ends {end}"
         ),
     }
     guard.make_safe_and_wait();

@@ -51,7 +51,7 @@ pub(crate) fn present(
     summary.object(set.troubles());
     summary.object(lines::trouble(now));
     if views.are_late(now) {
-        summary.object([format!("the metrics thread is held up: the counts are {} old", now - asked)]);
+        summary.object([format!("the metrics thread is delayed: the counts are {} old", now - asked)]);
     }
     let refused = if reloads.refused_last { "; the last reload was refused" } else { "" };
     let shadow = if set.is_shadow { "; SHADOW RUN: no output writes anything" } else { "" };

@@ -319,7 +319,7 @@ impl Daemon<'_> {
     /// The summary so far, with the latest view of the metrics.
     fn snapshot(&self) -> Answer {
         let Some((view, asked)) = self.views.latest() else {
-            return Answer::HeldUp { error: "the metrics thread is held up" };
+            return Answer::HeldUp { error: "the metrics thread is delayed" };
         };
         let now = KernelClock::monotonic().now();
         let Self { host, set, threads, cool, views, reloads, faults, ending, .. } = self;

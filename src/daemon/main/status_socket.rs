@@ -54,7 +54,7 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
 
     fn bind(path: &Path, readers: Readers) -> io::Result<Self> {
         let entry = Entry::find(path)?;
-        // Where another user could exchange a folder, the kernel goes by the one that was found. Elsewhere others see the path.
+        // Where another user could exchange a folder, the kernel uses the one that was found. Elsewhere others see the path.
         let is_roots = effective_user() != 0 || trust::lasting(path).is_ok();
         let address = if is_roots { path.to_owned() } else { entry.by_descriptor() };
         let path = &*address;

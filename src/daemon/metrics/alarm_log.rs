@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::mem;
 use tracing::{error, info, warn};
 
-/// An alarm that comes and goes faster has so many entries in this time; the others are counted.
+/// An alarm that comes and goes faster has this many entries in this time; the others are counted.
 const ENTRIES: u32 = 10;
 const WITHIN: Span = Span::from_seconds(1);
 

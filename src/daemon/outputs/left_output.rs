@@ -97,7 +97,7 @@ impl LeftOutput {
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_gone_for_good() => {
                 warn!(
                     task,
-                    "{task}: its safe value, {says}, was left by an earlier run, and there is no such file any more"
+                    "{task}: its safe value, {says}, was left by an earlier run, and its file no longer exists"
                 );
                 Some(self.is_over(known, &writes))
             }

@@ -192,8 +192,8 @@ impl LeftOutputs {
             Err(NoPlan::Missing | NoPlan::Held(_)) => return,
         };
         warn!(
-            "process {holder} still has the plan of safe values locked that an earlier run has left in {}, and deals with it, so this start goes on \
-             without: \"restore\" of an output with one of its targets gives back what was there before that run",
+            "process {holder} still has the plan of safe values locked that an earlier run has left in {}, and deals with it, so this start continues \
+             without it: \"restore\" of an output with one of its targets gives back what was there before that run",
             path.display()
         );
         let planner = plan.pid;

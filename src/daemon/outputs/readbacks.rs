@@ -177,7 +177,7 @@ impl<G: Fn() -> Vec<Arc<Guard>> + Send> Kept for Reader<G> {
             && !std::mem::replace(&mut self.refused, true)
         {
             warn!(
-                "no further thread can read outputs back ({reason}): while devices hold up those that there are, no other output is read back"
+                "no further thread can read outputs back ({reason}): while devices block the existing ones, no other output is read back"
             );
         }
     }

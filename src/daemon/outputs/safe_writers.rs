@@ -68,7 +68,7 @@ impl SafeWriters {
             && !std::mem::replace(&mut self.refused, true)
         {
             warn!(
-                "no further thread can write safe values ({reason}): while devices hold up those that there are, no other output is made safe"
+                "no further thread can write safe values ({reason}): while devices block the existing ones, no other output is made safe"
             );
         }
     }

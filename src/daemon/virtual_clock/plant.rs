@@ -1,6 +1,6 @@
-//! A plant: a process of first or second order with dead time, driven by what another task puts out. Pure.
+//! A plant: a process of first or second order with dead time, driven by another task's output. Pure.
 //!
-//! What is put out acts until something else is (a zero-order hold), later by the dead time, however the ticks of both tasks lie:
+//! An output acts until the next one (a zero-order hold), later by the dead time, however the ticks of both tasks lie:
 //!
 //! ```text
 //! put out       u0        u1   u2
@@ -8,7 +8,7 @@
 //! measured   r0            r1            r2
 //! ```
 //!
-//! So what is put out in the tick of a release shows at the next one, not before. Between two inputs the solution of the differential equation is
+//! So the output in the tick of a release shows at the next one, not before. Between two inputs the solution of the differential equation is
 //! exact, so the rate of the task that measures does not change the model.
 
 use crate::config::{Dynamics, PlantConfig};
@@ -45,7 +45,7 @@ impl Plant {
         }
     }
 
-    /// This was put out now, later than all before. A number that is not finite changes nothing.
+    /// This was output now, later than all before. A number that is not finite changes nothing.
     pub(super) fn drive(&mut self, now: Instant, input: f64) {
         let latest = self.coming.back().map_or(self.input, |(_, input)| *input);
         if input.is_finite() && input.total_cmp(&latest).is_ne() {
@@ -124,7 +124,7 @@ mod tests {
         Plant::new(plant)
     }
 
-    /// What is measured at each of these releases, and at the one after them. At each of them `input` is put out, before or after that.
+    /// What is measured at each of these releases, and at the one after them. At each of them `input` is output, before or after that.
     fn run(plant: &mut Plant, hertz: i64, ticks: i64, before: bool, input: impl Fn(i64) -> f64) -> Vec<f64> {
         let at = |n: i64| Instant::ZERO + Span::from_nanos(n * 1_000_000_000 / hertz);
         let mut measure = |n: i64| {

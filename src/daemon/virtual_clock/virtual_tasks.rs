@@ -165,7 +165,7 @@ impl fmt::Debug for Graph {
 struct Missing {
     task: String,
     value: String,
-    /// The number that whatever takes it sees in its place: it closes a cycle.
+    /// The number that tasks which read it get in its place: it closes a cycle.
     instead: Option<String>,
 }
 
@@ -372,7 +372,7 @@ impl Task for VirtualTask {
         }
         show(&self.shown, values);
         self.scripted.tick(tick, &mut [])?;
-        // What a task puts out acts when its tick has finished.
+        // A task's output acts when its tick has finished.
         for Driven { column, plant } in &self.drives {
             locked(plant).drive(self.scripted.now(), values[*column]);
         }

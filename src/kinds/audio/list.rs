@@ -6,7 +6,7 @@ use crate::site::Roots;
 use crate::sys::host::may_open;
 
 /// The devices of sound cards that capture. Sections name the card by its id, which only one card has, and let ALSA
-/// convert, so that they run whatever the card can do.
+/// convert, so that they run on every card.
 pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
     let pcms = std::fs::read_to_string(roots.proc.join("asound/pcm")).unwrap_or_default();
     pcms.lines().filter_map(|pcm| found(roots, pcm)).collect()

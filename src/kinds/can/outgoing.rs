@@ -168,7 +168,7 @@ impl Outgoing {
         self.sent = Some(self.safe);
     }
 
-    /// One tick: decides what each signal puts out.
+    /// One tick: decides what each signal outputs.
     pub(super) fn step(&mut self, passed: Span, reset: Option<bool>) {
         if !std::mem::replace(&mut self.begun, true) {
             self.take_up_start();
@@ -213,7 +213,7 @@ impl Outgoing {
         }
     }
 
-    /// With what each signal puts out.
+    /// With what each signal outputs.
     fn frame(&self) -> Option<Frame> {
         let mut frame = self.empty;
         for Running { settings, raw, .. } in &self.signals {
@@ -227,7 +227,7 @@ impl Outgoing {
         self.frame().filter(|frame| always || self.sent != Some(*frame))
     }
 
-    /// Nothing was to be sent: what is to be put out was sent last.
+    /// Nothing was to be sent: what is to be output was sent last.
     pub(super) fn stays(&mut self) {
         let Some(frame) = self.frame() else { return };
         // Another thread may have sent the safe values since this tick began: the next one sees it.

@@ -1,5 +1,5 @@
 //! The task that receives. A tick allocates nothing, and makes one system call for up to 32 frames, at most 16 of them, and one more if there were
-//! so many that others may have been dropped. Time comes with the ticks.
+//! too many to rule out that others were dropped. Time comes with the ticks.
 
 use super::bus::{Bus, BusSettings, Purpose, is_lost};
 use super::latest::Latest;

@@ -42,7 +42,7 @@ impl Sight {
 pub(crate) fn hidden(path: &Path, write: bool) -> Option<Sight> {
     (access(path, write) == Access::ServiceOnly).then(|| {
         let path = path.display();
-        let why = format!("only the service's user {} may open {path}, so nothing more was looked at", service_user());
+        let why = format!("only the service's user {} may open {path}, so nothing more was checked", service_user());
         Sight { hidden: Some(why), ..Sight::default() }
     })
 }

@@ -97,7 +97,7 @@ const MAX_GAP: Key = Key::new(
     "max-gap",
     Value::DURATION,
     "The longest time between two values that is bridged: ticks that were skipped, or had no value, count as such with the value before them. \
-     After a longer time the filter begins anew: as if its input had always been what it is now. At most 1000 periods.",
+     After a longer time the filter starts again, as if its input had always been what it is now. At most 1000 periods.",
 )
 .otherwise("ten periods");
 

@@ -1,8 +1,8 @@
-//! The law of a filter: what it puts out at a tick, from numbers alone. Pure; nothing is allocated after construction.
+//! The law of a filter: what it outputs at a tick, from numbers alone. Pure; nothing is allocated after construction.
 //!
 //! Between two ticks a value is held: each tick that was skipped, or had no value, counts as one with the value of the tick before.
 //! Nothing that is not finite enters the state. A filter begins in the steady state of its first value: as if it had always been that. One that
-//! continues from another begins in the state in which it puts out what that one did.
+//! continues from another begins in the state in which it outputs what that one did.
 
 mod integral;
 mod median;
@@ -66,12 +66,12 @@ impl Law {
         }
     }
 
-    /// Whether what it puts out next depends on what was put out before.
+    /// Whether what it outputs next depends on what was output before.
     pub(super) fn remembers(&self) -> bool {
         self.held.is_some() || self.from.is_some() || matches!(self.shape, Shape::Integral(_))
     }
 
-    /// One tick; NaN: nothing to put out.
+    /// One tick; NaN: nothing to output.
     pub(super) fn step(&mut self, step: &Step) -> f64 {
         if step.reset {
             self.shape.reset();
@@ -122,7 +122,7 @@ impl Shape {
         }
     }
 
-    /// Ticks with this input that no one ran. Of a filter that does not go by ticks this is nothing.
+    /// Ticks with this input that no one ran. Of a filter that does not use ticks this is nothing.
     fn hold(&mut self, input: f64, ticks: u64) {
         match self {
             Self::MovingAverage(window) if ticks >= window.ticks() => window.fill(input),

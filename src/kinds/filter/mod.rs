@@ -1,6 +1,6 @@
 //! The kind `filter`: one value made from another over time. Its [`law`] is pure; this feeds it what a tick knows.
 //!
-//! Time comes with the ticks and the rows. A tick makes no system call and allocates nothing. What a filter put out last is kept where the
+//! Time comes with the ticks and the rows. A tick makes no system call and allocates nothing. A filter's last output is kept where the
 //! one of its type finds it that follows it at a reload.
 
 mod keys;
@@ -31,7 +31,7 @@ impl Filter {
         Self { law, periods, input, reset, rows: Rows::default(), waited: 0, succession: Succession::default() }
     }
 
-    /// One that continues from what the filter of this type and name puts out until it takes over, if there is one.
+    /// One that continues from what the filter of this type and name outputs until it takes over, if there is one.
     fn going_on(self, site: &Site, word: &'static str, name: &str) -> Self {
         Self { succession: Succession::of(site, word, name), ..self }
     }
@@ -49,7 +49,7 @@ impl Task for Filter {
         let elapsed = self.periods.elapsed(tick, self.waited);
         let row = self.rows.look(&self.input, elapsed);
         let reset = self.reset.get();
-        // While it is not known whether to begin again, there is nothing to put out.
+        // While it is not known whether to begin again, there is nothing to output.
         let input = if reset.is_finite() { self.input.get() } else { f64::NAN };
         let reset = reset.is_finite() && reset != 0.0;
         values[0] = self.law.step(&Step { input, row, elapsed, reset });

@@ -31,7 +31,7 @@ pub(super) fn number(chip: &Chip) -> u64 {
     chip.path().metadata().map_or(0, |node| node.rdev())
 }
 
-/// What a chip says of itself.
+/// A chip's description of itself.
 pub(super) struct ChipFacts {
     pub(super) label: String,                   // may be empty
     pub(super) lines: Vec<(u32, String, bool)>, // offset, name, which may be empty, and whether it is in use

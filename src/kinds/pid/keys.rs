@@ -71,7 +71,7 @@ const ANTI_WINDUP: Key = Key::new(
     "anti-windup",
     Value::Choice(&words(&WINDUPS)),
     "What keeps the integral from growing while the output is at a limit: of a step it takes no more than leads to the limit, and nothing \
-     of one away from what the output of `track` puts out meanwhile; or it follows what was really put out, within `tracking-time`; or nothing.",
+     of one away from what the output of `track` puts out meanwhile; or it follows the output that was really applied, within `tracking-time`; or nothing.",
 )
 .default("\"conditional\"")
 .rules(&[
@@ -80,7 +80,7 @@ const ANTI_WINDUP: Key = Key::new(
     Rule::with(&["limits", "track"]).for_word("back-calculation"),
 ]);
 const TRACKING_TIME: Key =
-    Key::new("tracking-time", Value::DURATION, "How fast the integral follows what was really put out.")
+    Key::new("tracking-time", Value::DURATION, "How fast the integral follows the output that was really applied.")
         .otherwise("the integral time, which is `kp` / `ki`")
         .rules(&[Rule::when("anti-windup", &["back-calculation"])]);
 const TRACK: Key = Key::new(
@@ -89,13 +89,13 @@ const TRACK: Key = Key::new(
     "What the output really did, such as `{ previous = \"fan.applied\", initial = 0 }`: where the controller takes over from, and what \
      `anti-windup` goes by.",
 )
-.otherwise("what the controller put out last, within its limits")
+.otherwise("the controller's last output, within its limits")
 .rules(&[Rule::with(&["ki", "ti"])]);
 const TAKEOVER: Key = Key::new(
     "takeover",
     Value::Choice(&words(&TAKEOVERS)),
-    "What the integral begins with at the first start, after `enable` and after a gap longer than `max-gap`. `bumpless`: the output goes on from \
-     what was applied last. `reset`: the integral begins at what was applied last by `track`, else at 0, and `kp` acts at once: a controller \
+    "What the integral begins with at the first start, after `enable` and after a gap longer than `max-gap`. `bumpless`: the output continues from \
+     the value applied last. `reset`: the integral begins at what was applied last by `track`, else at 0, and `kp` acts at once: a controller \
      that begins far from its setpoint gets there sooner. After `manual` and after a reload it is always `bumpless`.",
 )
 .otherwise("`reset` at the first start, `bumpless` later on")
@@ -109,20 +109,20 @@ const ENABLE: Key = Key::new(
 const MANUAL: Key = Key::new(
     "manual",
     Value::Input,
-    "While this is a good value it is put out, within the limits, in place of what the controller would.",
+    "While this value is good, it is the output, within the limits, in place of the controller's own.",
 )
 .otherwise("always automatic");
 const UNIT: Key = Key::new(
     "unit",
     Value::Text,
-    "Unit of what it puts out: of the values `out`, `p`, `i`, `d` and `ff`. Empty: that is not said.",
+    "Unit of its output: of the values `out`, `p`, `i`, `d` and `ff`. Empty: none is stated.",
 )
 .default("\"\"");
 const MAX_GAP: Key = Key::new(
     "max-gap",
     Value::DURATION,
     "The longest time between two ticks with all values that is bridged: the output stays for as long as a value is missing, and the next tick \
-     counts for all of that time. After a longer time without a tick the integral stands still for that tick, and the derivative begins anew; \
+     counts for all of that time. After a longer time without a tick the integral stands still for that tick, and the derivative starts again; \
      after a longer time without a value nothing is put out, and `takeover` says how it comes back. One period: nothing is bridged.",
 )
 .otherwise("ten periods");
@@ -171,7 +171,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     Some(Blueprint::new(move |site| Ok(pid.going_on(site, &label).into())).looking(move |_| Ok(preview)).computing())
 }
 
-/// It needs them at some ticks only, and puts out nothing where one of those is bad: by hand it continues beside a dead sensor.
+/// It needs them at some ticks only, and outputs nothing where one of those is bad: by hand it continues beside a dead sensor.
 fn inputs(section: &mut Section<'_>) -> Option<Inputs> {
     let [input, setpoint, feed_forward, enable] =
         [&INPUT, &SETPOINT, &FEED_FORWARD, &ENABLE].map(|key| section.input(key).map(Input::spared));
@@ -233,7 +233,7 @@ fn anti_windup(section: &mut Section<'_>, gains: Gains) -> Option<AntiWindup> {
             let Some(tracking_time) = tracking.or(integral_time) else {
                 section.problem(
                     &ANTI_WINDUP,
-                    "needs tracking-time, since without kp and ki there is no integral time to go by",
+                    "needs tracking-time, since without kp and ki there is no integral time to use",
                 );
                 return None;
             };

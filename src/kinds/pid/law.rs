@@ -1,4 +1,4 @@
-//! The law of a PID controller: what it puts out at a tick, from numbers alone. Pure: time comes in as seconds.
+//! The law of a PID controller: what it outputs at a tick, from numbers alone. Pure: time comes in as seconds.
 //!
 //! The integral is kept in the unit of the output, so that a change of gains does not make the output jump. The derivative is that
 //! of the measurement, over the releases of distinct rows. Nothing that is not finite enters the state. Where numbers are
@@ -29,7 +29,7 @@ pub(super) enum Action {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum AntiWindup {
     /// Of a step it takes no more than leads to the limit, and none beyond it; and nothing of one that leads away from what
-    /// the output puts out meanwhile.
+    /// the output applies meanwhile.
     Conditional,
     /// It follows what the output really did, within this many seconds.
     BackCalculation { tracking_time: f64 },
@@ -60,7 +60,7 @@ pub(super) struct Settings {
     pub takeover: Option<Takeover>,
 }
 
-/// Who decides what is put out.
+/// Who decides the output.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mode {
     Automatic,
@@ -91,7 +91,7 @@ impl Step {
     }
 }
 
-/// How what the output puts out differs from what it was asked for. Only the output knows: what it puts out may be that of an earlier
+/// How what the output applies differs from what it was asked for. Only the output knows: what it applies may be that of an earlier
 /// tick, and a difference may be one of rounding alone, which must not stop the integral.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
@@ -116,7 +116,7 @@ impl Held {
         }
     }
 
-    /// Whether a change of what is asked for leads further away from what is put out.
+    /// Whether a change of what is asked for leads further away from the output.
     fn forbids(self, change: f64) -> bool {
         match self {
             Self::No => false,
@@ -127,7 +127,7 @@ impl Held {
     }
 }
 
-/// What it puts out, and how it came about.
+/// What it outputs, and how it came about.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Output {
     pub out: f64,
@@ -142,7 +142,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Nothing is put out, since something it needs is missing.
+    /// Nothing is output, since something it needs is missing.
     const NONE: Self = Self {
         out: f64::NAN,
         error: f64::NAN,
@@ -194,7 +194,7 @@ impl Law {
         }
     }
 
-    /// Goes on from what another controller put out last, so that the output does not jump.
+    /// Goes on from another controller's last output, so that the output does not jump.
     pub(super) fn go_on_from(&mut self, out: f64) {
         (self.out, self.takes_over) = (Some(out), Some(Follows::Other));
     }

@@ -1,6 +1,6 @@
 //! The kind `pid`: a controller. Its [`law`] is pure; this feeds it what a tick knows.
 //!
-//! Time comes with the ticks and the rows. A tick makes no system call and allocates nothing. What a controller put out last is kept
+//! Time comes with the ticks and the rows. A tick makes no system call and allocates nothing. A controller's last output is kept
 //! where the one that follows it at a reload finds it.
 
 mod keys;
@@ -78,7 +78,7 @@ impl Pid {
         Self { unit, ..self }
     }
 
-    /// One that continues from what the controller of this name puts out until it takes over, if there is one.
+    /// One that continues from what the controller of this name outputs until it takes over, if there is one.
     fn going_on(self, site: &Site, name: &str) -> Self {
         Self { succession: Succession::of(site, "pid", name), ..self }
     }

@@ -58,7 +58,7 @@ fn tick(output: &mut output::Law, asked: f64, fate: Fate, reset: bool) -> Held {
     Held::of(output.held_back(input))
 }
 
-/// The integral after each of these ticks, from an output that puts out 0 and follows at once, but for `fate`.
+/// The integral after each of these ticks, from an output that holds 0 and follows at once, but for `fate`.
 fn integrals(mut output: output::Law, errors: &[f64], mut fate: impl FnMut(usize) -> (Fate, bool)) -> Vec<[f64; 3]> {
     let (mut controller, mut held) = (controller([-8.0, 8.0]), Held::No);
     let mut seen = Vec::new();
@@ -144,7 +144,7 @@ proptest! {
 
     #[test]
     fn in_the_steady_state_a_target_that_rounds_is_at_the_step_next_to_what_is_wanted(wanted in -6.0..6.0_f64, steps in 1_u32..300) {
-        // A plant that is what is put out, in whole steps, and the value that it is to have.
+        // A plant that equals the output, in whole steps, and the value that it is to have.
         let steps = f64::from(steps);
         let mut output = following([-8.0, 8.0], f64::INFINITY, output::Recover::Latch, 0.0);
         let (mut controller, mut held) = (controller([-8.0, 8.0]), Held::No);

@@ -16,7 +16,7 @@ const LIBRARY: Key = Key::new(
     "library",
     Value::Path,
     "The plugin's shared library. A relative path counts from the folder of the configuration; a name without a folder is that of a \
-     file in `/usr/lib/hertzd/plugins`. Root loads only what nobody else can change. The plugin itself says which other keys there are: `hertzd schema CONFIG` lists them.",
+     file in `/usr/lib/hertzd/plugins`. Root loads only what no other user can change. The plugin itself says which other keys there are: `hertzd schema CONFIG` lists them.",
 )
 .required("name it, such as \"./libexample.so\"");
 

@@ -110,7 +110,7 @@ pub(super) struct CoolEnds {
     pub(super) shared: Arc<Shared>,
 }
 
-/// Both, of a task with this period and so many inputs and values.
+/// Both, of a task with this period and that many inputs and values.
 pub(super) fn crossing(period: Span, inputs: usize, values: usize) -> (HotEnds, CoolEnds) {
     let room = (NANOS_PER_SECOND / period.nanos().max(1)).clamp(LEAST_ROOM, MOST_ROOM);
     let numbers = HEAD + PER_INPUT * inputs;

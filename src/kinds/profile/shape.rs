@@ -52,7 +52,7 @@ pub(super) struct Wave {
 pub(super) type Points = Box<[(i64, f64)]>;
 
 impl Course {
-    /// The value so many nanoseconds after the first release.
+    /// The value this many nanoseconds after the first release.
     pub(super) fn at(&self, nanos: i128) -> f64 {
         let nanos = match self.round {
             Some(round) => nanos.rem_euclid(i128::from(round.nanos().max(1))),

@@ -11,7 +11,7 @@ use crate::time::{Instant, Span};
 /// How far a value may be from the reference, relative to it where it is above one.
 const TOLERANCE: f64 = 1e-12;
 
-/// The references of closed loops have one value in so many ticks.
+/// The references of closed loops have one value in this many ticks.
 const EVERY: usize = 60;
 
 /// A task that runs, and what it takes.

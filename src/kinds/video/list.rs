@@ -25,7 +25,7 @@ pub(super) fn cameras(roots: &Roots) -> Vec<Camera> {
     numbered(&folder, "video").unwrap_or_default().into_iter().map(camera).collect()
 }
 
-/// What a camera says of itself.
+/// A camera's description of itself.
 struct Facts {
     about: Vec<String>,
     needs: Vec<String>,

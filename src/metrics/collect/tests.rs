@@ -149,7 +149,7 @@ fn a_report_on_a_task_that_is_given_up_covers_the_time_in_which_its_releases_cam
     assert_eq!(reported(&mut metrics, at(700), true), []);
 }
 
-/// What happens to a task of 100 Hz: a record (after so many periods, this late, with this run, and its kind), or what else.
+/// What happens to a task of 100 Hz: a record (after that many periods, this late, with this run, and its kind), or what else.
 type Happening = (i64, i64, i64, u8);
 
 fn happening() -> impl Strategy<Value = Happening> {

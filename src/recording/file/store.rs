@@ -7,7 +7,7 @@ use crate::sys::writeback;
 use crate::time::{Clock, Span};
 use std::io;
 
-/// How often it is looked whether a file that ends is stored. So many looks wait all changes of file of a drain together; and so many without any
+/// How often it is looked whether a file that ends is stored. All changes of file of a drain together wait for this many looks; and for this many without any
 /// progress the end of a recording at the end of a run: less than a stop waits for a disk.
 const STORED_EVERY: Span = Span::from_millis(10);
 const PAGE_KB: u64 = 4; // of most kernels
@@ -45,7 +45,7 @@ impl RecordingFile {
         self.storing.lost_from().map(|offset| self.ledger.cut(offset, |_| 0)).unwrap_or_default()
     }
 
-    /// Waits for the disk to have stored the file, for so many looks, or so many without progress, and counts as lost what it has not stored.
+    /// Waits for the disk to have stored the file, for that many looks, or that many without progress, and counts as lost what it has not stored.
     fn store(&mut self, looks: u32, since_progress: bool) {
         let Some(Open { claim, length, .. }) = &self.open else { return };
         let mut asked = self.progress.returned(writeback::begin_and_ask(&claim.file, *length));

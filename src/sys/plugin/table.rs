@@ -5,7 +5,7 @@ use super::abi::{self, ABI, Functions, MAX_ERRORS, MAX_KEYS, MAX_VALUES, MAX_WOR
 use super::text::{kept_list, optional, required};
 use std::slice;
 
-/// What a plugin says of itself.
+/// A plugin's description of itself.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Described {
     /// What the plugin is called.
@@ -84,7 +84,7 @@ pub(super) fn read(table: *const Table) -> Result<(Described, Functions), String
     let error = |(at, error): (usize, &*const libc::c_char)| required(*error, &format!("the text of error {}", at + 1));
     let described = Described {
         name: required(table.name, "the plugin's name")?,
-        about: optional(table.about, "what the plugin says of itself")?.unwrap_or_default(),
+        about: optional(table.about, "the plugin's description of itself")?.unwrap_or_default(),
         keys: keys.iter().enumerate().map(key).collect::<Result<_, String>>()?,
         values: values.iter().enumerate().map(value).collect::<Result<_, String>>()?,
         errors: errors.iter().enumerate().map(error).collect::<Result<_, String>>()?,

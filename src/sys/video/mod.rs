@@ -22,7 +22,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// What a device says of itself.
+/// A device's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Capability {
     pub card: String,       // name of the card: "HD Pro Webcam C920"

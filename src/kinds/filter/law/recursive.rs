@@ -15,7 +15,7 @@ pub(in super::super) enum Response {
 }
 
 impl Response {
-    /// The level that was passed so far, where from this input on `out` is to be put out: a high-pass puts out how far the input is from it.
+    /// The level that was passed so far, where from this input on `out` is to be output: a high-pass outputs how far the input is from it.
     fn level_for(self, out: f64, input: f64) -> f64 {
         match self {
             Self::LowPass | Self::Notch => out,

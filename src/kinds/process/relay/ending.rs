@@ -27,7 +27,7 @@ impl Relay {
             let task = &self.settings.task;
             warn!(
                 task,
-                "{task}: its program has closed its socket (descriptor 3) and runs on: it is ended, and started again; let it keep the socket open"
+                "{task}: its program closed its socket (descriptor 3) but kept running: it is ended and restarted; keep descriptor 3 open"
             );
             program.child().release();
             program.child().ask_to_end();

@@ -1,4 +1,4 @@
-//! What held up the whole process, or moved its clock.
+//! What delayed the whole process, or moved its clock.
 
 use super::*;
 use crate::metrics::machine::{Certainty, Stall};
