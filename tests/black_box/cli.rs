@@ -206,7 +206,7 @@ fn a_long_wait_for_the_daemon_says_what_for() {
     let mut terminal = BufReader::new(script.stdout.take().unwrap());
     while !shown.contains("metrics thread is delayed") {
         let mut part = Vec::new();
-        assert!(terminal.read_until(b'p', &mut part).unwrap() > 0, "it ended: {shown:?}");
+        assert!(terminal.read_until(b'd', &mut part).unwrap() > 0, "it ended: {shown:?}");
         shown.push_str(&String::from_utf8_lossy(&part));
     }
     assert!(shown.contains(" s of 600 s: the daemon cannot answer yet: the metrics"), "{shown:?}");
