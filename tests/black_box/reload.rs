@@ -55,8 +55,9 @@ fn a_reload_that_is_asked_for_before_anything_was_read_is_remembered() {
     command.env("LD_PRELOAD", program::preload(folder.path(), "early_signal"));
     let mut running = program::run_in(folder, command, &config(50), &["--json"]);
     running.wait_for("it has reloaded", |running| running.stderr().contains("reloaded"));
-    // Nothing that it may start inherits a signal that is blocked.
-    let status = fs::read_to_string(format!("/proc/{}/status", running.pid())).unwrap();
+    // It no longer waits.
+    let thread = program::thread_named(running.pid(), "hertzd-signals").unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/task/{thread}/status", running.pid())).unwrap();
     let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
     assert_eq!(blocked.trim().trim_start_matches('0'), "", "{status}");
     running.signal("TERM");
