@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
     stay on one worker, and in phase, unless --split-chains is given. Comments at the top show the worst \
     response of each task, the age of each chain and the load of each CPU before \
     and after, and what the plan does not know. The same input gives the same \
-    plan. Exits with 1 if the deadlines or a max-latency cannot all hold. \
+    plan. Exits with 1 if no layout that was tried holds all deadlines and every max-latency. \
     docs/planning.md says how it is found.")]
 pub(super) struct PlanArgs {
     #[command(flatten)]
@@ -111,17 +111,25 @@ pub(super) fn plan(app: &App, args: &PlanArgs) -> Result<(), Stop> {
     cpus.sort_by_key(|cpu| (p99(cpu), *cpu));
     let texts = texts(app, &source, &config)?;
     let written = if args.free { Written::default() } else { Written::of(&config) };
-    let planning =
-        Planning { app, source: &source, texts: &texts, config: &config, models: &models, late: &late, cpus: &cpus };
+    let planning = Planning {
+        app,
+        source: &source,
+        texts: &texts,
+        config: &config,
+        models: &models,
+        late: &late,
+        cpus: &cpus,
+        online: &online,
+    };
     let mut planned = planning.planned(written.clone(), false)?;
     let mut notes = Vec::new();
-    if let Some(reason) = planned.objection(&config) {
+    if let Some(reason) = planning.objection(&planned) {
         notes.push(format!("The best layout that was found is not used: {reason}."));
         planned = planning.unchanged(planned)?;
     }
     if args.split_chains {
         let split = planning.planned(written, true)?;
-        match split.is_worse_than(&planned, &config) {
+        match planning.split_is_worse(&split, &planned) {
             None => planned = split,
             Some(reason) => {
                 notes.push(format!("--split-chains: chains stay together all the same. With them split, {reason}."))
@@ -134,11 +142,18 @@ pub(super) fn plan(app: &App, args: &PlanArgs) -> Result<(), Stop> {
         report::Report { source: &source, config: &config, planned: &planned, late: &late, notes: &notes, ages: &ages };
     Shown::document(&(report.text(&before, &after) + &planned.changes.toml)).print()?;
     let fails: Vec<_> = after.iter().filter_map(too_much).collect();
-    match (fails.is_empty(), too_old(&ages[1])) {
-        (true, None) => Ok(()),
-        (true, Some(old)) => Err(Stop::TooOld(old)),
-        (false, old) => Err(Stop::TooMuch(fails.into_iter().chain(old).collect::<Vec<_>>().join("; "))),
-    }
+    let (old, best) = (too_old(&ages[1]), "no layout that was tried");
+    let together = match planned.input.placed.iter().any(|task| task.chain.is_some()) {
+        true => " with the tasks of chains together (--split-chains places them one by one)",
+        false => "",
+    };
+    let fails = (!fails.is_empty())
+        .then(|| format!("{best} holds all deadlines{together}; the best of them: {}", fails.join("; ")));
+    let old = old.map(|old| {
+        format!("{best} holds every max-latency, also with the tasks of a chain on one worker, as far as its settings and CPUs allow; in the best of them, {old}")
+    });
+    let reasons: Vec<_> = fails.into_iter().chain(old).collect();
+    if reasons.is_empty() { Ok(()) } else { Err(Stop::Unplanned(reasons.join(". And "))) }
 }
 
 /// How late sleeps on each CPU ended when that was measured: median, 99th percentile, the latest.

@@ -44,7 +44,7 @@ pub(crate) use main::run::run;
 pub(crate) use main::summary::RunningDaemon;
 pub(crate) use outputs::left_plans::{FindPlans, LeftPlans};
 pub(crate) use outputs::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan};
-pub(crate) use preview::capacity::{Capacity, Finding, capacities};
+pub(crate) use preview::capacity::{Capacity, Claim, Finding, capacities};
 pub(crate) use preview::examination::{examined, service_view};
 pub(crate) use preview::layout;
 pub(crate) use preview::look::{Looked, look};

@@ -5,6 +5,7 @@ use super::append;
 use super::claim::{Target, folder_of, in_use, no_file};
 use super::content::Content;
 use super::lines::last_line_end;
+use super::own;
 use crate::config::{RecordConfig, RecordFormat};
 use crate::sys::entry;
 use crate::sys::lock::{self, Holder, Taken};
@@ -63,6 +64,7 @@ pub(crate) fn look(config: &RecordConfig, content: Option<&Content>) -> io::Resu
         Ok(Taken::Peer(other)) => return Err(in_use(other.as_ref())),
         _ => {}
     }
+    own::refuse_others(&entry::open(&target.path, libc::O_RDONLY)?, config.format)?;
     if let Some(layout) = layout.filter(|layout| !layout.header.sized) {
         last_line_end(&entry::open(&target.path, libc::O_RDONLY)?, &layout.header.bytes)?;
     }

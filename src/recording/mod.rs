@@ -27,6 +27,7 @@ mod mcap_record;
 #[cfg(feature = "mcap")]
 mod message;
 mod output;
+mod own;
 mod past;
 mod progress;
 #[cfg(feature = "mcap")]

@@ -8,6 +8,7 @@ use super::file::{Current, Moment, RecordingFile};
 use super::ledger::WriteCounts;
 #[cfg(feature = "mcap")]
 use super::mcap::Mcap;
+use super::own;
 use super::progress::Progress;
 use super::writer::Writer;
 use crate::config::{RecordConfig, RecordFormat};
@@ -119,6 +120,7 @@ impl Recordings {
             };
         }
         let (claim, format) = (Claim::take(&target.path)?, config.format);
+        own::refuse_others(&claim.file, format)?;
         let mut file = RecordingFile::new(target.path.clone(), claim, config.clone(), format == RecordFormat::Csv);
         file.progress = self.progress.clone();
         let current = Arc::clone(&file.current);

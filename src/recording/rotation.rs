@@ -2,12 +2,13 @@
 //! message. Nothing is ever overwritten, and only files with exactly such a name are ever deleted.
 
 use super::claim::Claim;
+use super::own;
 use crate::config::RecordFormat;
 use crate::sys::dir::effective_user;
 use crate::sys::entry::Entry;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -58,19 +59,12 @@ pub(super) fn prune(place: &Entry, format: RecordFormat, keep: usize, ours: &[Os
     removed.fold(Ok(()), io::Result::and).map(|()| others.len())
 }
 
-/// Whether this user has written it, under no other name, as a recording: it begins like one. After a power cut zeros may stand there.
+/// Whether this user has written it, under no other name, as a recording: it begins like one.
 fn is_own(file: &Entry, format: RecordFormat) -> bool {
-    let begins: &[u8] = match format {
-        RecordFormat::Csv => b"tick,",
-        RecordFormat::Wav => b"RIFF",
-        RecordFormat::Mcap => b"\x89MCAP0\r\n",
-    };
     if !file.metadata().is_ok_and(|it| it.is_file() && it.uid() == effective_user() && it.nlink() == 1) {
         return false;
     }
-    let mut found = Vec::new();
-    let read = file.open(libc::O_RDONLY).and_then(|file| file.take(begins.len() as u64).read_to_end(&mut found));
-    read.is_ok() && (found == begins || found.iter().all(|byte| *byte == 0))
+    file.open(libc::O_RDONLY).and_then(|file| own::is_own(&file, format)).unwrap_or(false)
 }
 
 /// What finished files are sorted by: time and number.
@@ -129,6 +123,9 @@ mod tests {
     use super::*;
     use crate::recording::tests::testing::in_folder;
     use std::fs;
+
+    /// The beginning of an MCAP.
+    const HEAD: &[u8] = b"\x89MCAP0\r\n\x01........\0\0\0\0....hertzd ";
 
     const UTC: i128 = 1_795_289_189_000_000_000;
 
@@ -217,11 +214,11 @@ mod tests {
         let (folder, path) = in_folder("x.mcap");
         let mut ours = Vec::new();
         let mut aside = |content: &str, utc| {
-            fs::write(&path, [b"\x89MCAP0\r\n", content.as_bytes()].concat()).unwrap();
+            fs::write(&path, [HEAD, content.as_bytes()].concat()).unwrap();
             ours.push(put_aside(&place(&path), utc).unwrap().0);
             prune(&place(&path), RecordFormat::Mcap, 3, &ours).unwrap();
             let left = fs::read_dir(folder.path()).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
-            let mut left = left.map(|content| content[8..].to_vec()).collect::<Vec<_>>();
+            let mut left = left.map(|content| content[HEAD.len()..].to_vec()).collect::<Vec<_>>();
             left.sort();
             String::from_utf8(left.concat()).unwrap()
         };

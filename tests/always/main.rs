@@ -31,6 +31,7 @@ mod models;
 #[cfg(feature = "top")]
 mod pendulum;
 mod plan;
+mod plan_against_check;
 mod public;
 mod rooms;
 mod simulate;

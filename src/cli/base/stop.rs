@@ -33,7 +33,7 @@ pub(crate) const EXIT_CODES: [(u8, &str); 9] = [
         UNWELL,
         "`run`, `simulate`: it ran, but a task was disabled (by an error, a panic or its `overrun-limit`), a recording lost \
          rows, blocks or ticks, or a rule of `--fail-if` was broken. The reason is on stderr, and in the summary. \
-         `check`: the configuration is valid, but its deadlines cannot all hold. `plan`: those of the planned one, or a `max-latency`, cannot. \
+         `check`: the configuration is valid, but its deadlines cannot all hold. `plan`: no layout that was tried holds all deadlines and every `max-latency`. \
          `doctor`: something that is configured cannot work on this machine. \
          `measure`: it was stopped before anything was measured. \
          `safe`: not every output could be given its safe value. \
@@ -97,8 +97,8 @@ pub(in crate::cli) enum Stop {
     Unwell(String),
     /// The deadlines of a configuration cannot all hold.
     TooMuch(String),
-    /// What a chain acts on is older than its `max-latency`.
-    TooOld(String),
+    /// No layout was found that holds everything.
+    Unplanned(String),
     /// The reader of stdout has closed it.
     StdoutClosed,
     /// The reason is in the log already; this is the exit status.
@@ -143,7 +143,7 @@ impl Stop {
             Self::Fault(text) => Some((text.clone(), INTERNAL)),
             Self::Unwell(text) => Some((format!("not well: {text}"), UNWELL)),
             Self::TooMuch(text) => Some((format!("the deadlines cannot all hold: {text}"), UNWELL)),
-            Self::TooOld(text) => Some((format!("max-latency cannot hold: {text}"), UNWELL)),
+            Self::Unplanned(text) => Some((text.clone(), UNWELL)),
             Self::StdoutClosed | Self::Logged(_) => None,
         }
     }

@@ -3,10 +3,13 @@
 
 use crate::cli::graph::Graph;
 use crate::config::{Config, Scheduling, TaskConfig, WorkerConfig};
-use crate::daemon::Models;
 use crate::daemon::layout::{CpuLayout, Placed, PlannedWorker};
+use crate::daemon::{Claim, Models};
 use crate::time::Span;
 use std::collections::BTreeMap;
+
+/// Chains that are brought to one worker while others are not.
+const ALONE: usize = 7;
 
 /// Where the longest run of a task is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub(super) struct Input {
     pub(super) kept: Vec<String>,
     /// Tasks and workers whose phases and CPUs were written down, so they stay.
     pub(super) written: Written,
+    /// Ways to bring chains with a `max-latency` from several workers to one: [`Chains::together`](crate::daemon::layout::Chains).
+    pub(super) together: Vec<Vec<Option<usize>>>,
     /// Two workers that interrupt each other have the same priority, so which comes first is not known.
     pub(super) tied: bool,
 }
@@ -108,21 +113,19 @@ impl Input {
         };
         let placed = tasks.iter().zip(&known).map(|(index, (run, _))| {
             let task = &config.tasks[*index];
-            let longest = task.max_latency.map(|most| most - graph.oldest(*index));
             let own = &settings[task.worker];
             Placed {
                 rate: task.rate,
                 deadline: task.deadline,
                 feeds: feeds(*index),
                 run: *run,
-                budget: task.budget.max(task.blueprint.run().iter().max().copied()).unwrap_or_default(),
+                claim: Claim::of(task),
                 settings: settings.iter().position(|other| other == own).unwrap_or(0),
                 phase: (written.phases.contains(&task.name) || crosses(*index)).then_some(task.phase),
                 on: on[task.worker].clone(),
                 tail: config.workers[task.worker].spin.tail(),
                 now: task.phase,
                 chain: chains[*index],
-                longest: longest.filter(|longest| !split && *longest > Span::ZERO),
             }
         });
         let mut priorities: Vec<_> =
@@ -131,7 +134,8 @@ impl Input {
         priorities.sort();
         let tied = priorities.windows(2).any(|pair| pair[0] == pair[1]);
         let (placed, from) = (placed.collect(), known.iter().map(|(_, from)| *from).collect());
-        Ok(Self { placed, tasks, from, cpus: cpus.to_vec(), kept, written, tied })
+        let together = if split { Vec::new() } else { gathered(&graph, &chains, &tasks, &settings, &on) };
+        Ok(Self { placed, tasks, from, cpus: cpus.to_vec(), kept, written, together, tied })
     }
 
     /// The layout that the configuration has now, on the CPUs that may be used; `None`: it has another, or one that leaves
@@ -177,8 +181,58 @@ fn chains(graph: &Graph<'_>) -> Vec<Option<usize>> {
         let [one, other] = [first[link.from], first[link.to]];
         first.iter_mut().filter(|of| [one, other].contains(of)).for_each(|of| *of = one.min(other));
     }
-    let is_alone = |chain: usize| first.iter().filter(|of| **of == chain).count() == 1;
-    first.iter().map(|chain| (!is_alone(*chain)).then_some(*chain)).collect()
+    shared(&first)
+}
+
+/// Without those that are alone.
+fn shared(chains: &[usize]) -> Vec<Option<usize>> {
+    let is_alone = |chain: usize| chains.iter().filter(|of| **of == chain).count() == 1;
+    chains.iter().map(|chain| (!is_alone(*chain)).then_some(*chain)).collect()
+}
+
+/// Ways to bring the tasks of chains with a `max-latency` to one worker, as far as the settings of their workers and the CPUs that these may use
+/// allow it: all such chains, then the first few alone. Of the tasks that are placed.
+fn gathered(
+    graph: &Graph<'_>,
+    chains: &[Option<usize>],
+    tasks: &[usize],
+    settings: &[String],
+    on: &[Option<Vec<usize>>],
+) -> Vec<Vec<Option<usize>>> {
+    let all = &graph.config.tasks;
+    let own: Vec<usize> = chains.iter().zip(0..).map(|(chain, task)| chain.unwrap_or(task)).collect();
+    let of = |ends: &[usize]| {
+        let mut chains = own.clone();
+        let mut on: Vec<_> = all.iter().map(|task| on[task.worker].clone()).collect();
+        for link in ends.iter().flat_map(|end| graph.chain(*end)).flat_map(|task| graph.taken_by(task)) {
+            let [one, other] = [chains[link.from], chains[link.to]];
+            let may_share = settings[all[link.from].worker] == settings[all[link.to].worker];
+            if one == other || link.is_previous() || !may_share {
+                continue;
+            }
+            let common = match (&on[one], &on[other]) {
+                (Some(one), Some(other)) => {
+                    Some(one.iter().filter(|cpu| other.contains(cpu)).copied().collect::<Vec<_>>())
+                }
+                (one, other) => one.clone().or_else(|| other.clone()),
+            };
+            if common.as_ref().is_none_or(|common| !common.is_empty()) {
+                let first = one.min(other);
+                on[first] = common;
+                chains.iter_mut().filter(|of| [one, other].contains(of)).for_each(|of| *of = first);
+            }
+        }
+        chains
+    };
+    let ends: Vec<usize> = tasks.iter().copied().filter(|task| all[*task].max_latency.is_some()).collect();
+    let mut ways: Vec<Vec<usize>> = Vec::new();
+    for ends in std::iter::once(&ends[..]).chain(ends.chunks(1).take(ALONE)) {
+        let way = of(ends);
+        if way != own && !ways.contains(&way) {
+            ways.push(way);
+        }
+    }
+    ways.iter().map(|way| shared(way)).map(|way| tasks.iter().map(|task| way[*task]).collect()).collect()
 }
 
 /// The real-time priority of a worker whose CPU may be chosen; `None`: it stays as it is.

@@ -1,15 +1,17 @@
 //! One plan of a configuration: its layout, its text, and what that means. Parses the text, so it may read what that names.
 
-use super::chains::{Age, ages, new_warnings, too_old};
+use super::chains::{Age, ages, judge, new_warnings, older};
 use super::changes::{Changes, as_it_is, changes};
-use super::input::{Input, Written};
+use super::input::{Input, Written, priority};
 use super::places::Places;
+use crate::cli::check::too_much;
 use crate::cli::{App, Source, Stop};
-use crate::config::{Config, Problems};
-use crate::daemon::Models;
-use crate::daemon::layout::{CpuLayout, Layout, plan as lay_out};
+use crate::config::{Config, Problems, WorkerConfig};
+use crate::daemon::layout::{Chains, CpuLayout, Layout, plan as lay_out};
+use crate::daemon::{Models, capacities};
 use crate::program;
 use crate::time::Span;
+use std::cell::RefCell;
 
 /// What every plan of a configuration starts from.
 pub(super) struct Planning<'a> {
@@ -20,6 +22,7 @@ pub(super) struct Planning<'a> {
     pub(super) models: &'a Models,
     pub(super) late: &'a [(usize, [Span; 3])],
     pub(super) cpus: &'a [usize],
+    pub(super) online: &'a [usize],
 }
 
 /// A plan, what it changes, and the configuration that it makes.
@@ -37,7 +40,11 @@ impl Planning<'_> {
         let Self { source, config, models, late, cpus, .. } = *self;
         let input = Input::of(config, models, cpus, written, split)
             .map_err(|reason| Stop::Usage(format!("{source}: {reason}")))?;
-        let mut layout = lay_out(&input.placed, cpus.len(), input.now_on_these(config));
+        let scratch = RefCell::new(self.with(&Changes::default())?);
+        let mut layout = {
+            let chains = Chains { together: &input.together, too_old: &judge(&scratch, &input.tasks) };
+            lay_out(&input.placed, cpus.len(), input.now_on_these(config), &chains)
+        };
         if layout.changed && !late.is_empty() && input.placed.iter().all(|task| task.on.is_none()) {
             // To the plan all CPUs are the same, so the shortest deadline gets the one on which sleeps end least late.
             let shortest = |cpu: &CpuLayout| {
@@ -75,21 +82,47 @@ impl Planning<'_> {
         let plan = ("the plan".to_owned(), changes.toml.as_bytes());
         self.app.parse_beside(self.source, &own.chain([plan]).collect::<Vec<_>>(), &changes.removed)
     }
-}
 
-impl Planned {
-    /// What `hertzd check` would say of it, and does not say of the configuration.
-    pub(super) fn objection(&self, config: &Config) -> Option<String> {
-        let warnings = new_warnings(config, &self.config);
-        (!warnings.is_empty()).then(|| format!("`{} check` would say: {}", program::name(), warnings.join("; ")))
+    /// Why the configuration stays as it is; `None`: the plan is better.
+    pub(super) fn objection(&self, planned: &Planned) -> Option<String> {
+        planned.warned_of(self.config).or_else(|| {
+            // A configuration that needs other CPUs than those to plan for cannot stay.
+            let stays = |worker: &WorkerConfig| match &worker.cpus[..] {
+                [] => self.online.iter().all(|cpu| self.cpus.contains(cpu)),
+                cpus => cpus.iter().all(|cpu| self.cpus.contains(cpu)),
+            };
+            let mut placed = self.config.workers.iter().filter(|worker| priority(worker).is_some());
+            let ages = planned.ages(self.config, &planned.before);
+            placed.all(stays).then(|| self.worse(planned, self.config, &ages)).flatten()
+        })
     }
 
     /// Why the chains of this plan, which are split, are not; `None`: it is as good as one that keeps them.
-    pub(super) fn is_worse_than(&self, kept: &Self, config: &Config) -> Option<String> {
-        self.objection(config).or_else(|| {
-            let old = too_old(&self.ages(&self.config, &self.after));
-            old.filter(|_| too_old(&kept.ages(&kept.config, &kept.after)).is_none())
-        })
+    pub(super) fn split_is_worse(&self, split: &Planned, kept: &Planned) -> Option<String> {
+        let ages = kept.ages(&kept.config, &kept.after);
+        self.objection(split).or_else(|| self.worse(split, &kept.config, &ages))
+    }
+
+    /// Which deadlines and chains this plan makes worse than they are in this configuration, with these ages.
+    fn worse(&self, planned: &Planned, config: &Config, ages: &[Age]) -> Option<String> {
+        let fails = |config: &Config| capacities(config, self.online).iter().filter_map(too_much).collect::<Vec<_>>();
+        match (&fails(config)[..], &fails(&planned.config)[..]) {
+            ([], new @ [_, ..]) => Some(would_say(new)),
+            ([_, ..], []) => None,
+            _ => older(ages, &planned.ages(&planned.config, &planned.after)),
+        }
+    }
+}
+
+fn would_say(messages: &[String]) -> String {
+    format!("`{} check` would say: {}", program::name(), messages.join("; "))
+}
+
+impl Planned {
+    /// What `hertzd check` would warn of, and does not of the configuration.
+    fn warned_of(&self, config: &Config) -> Option<String> {
+        let warnings = new_warnings(config, &self.config);
+        (!warnings.is_empty()).then(|| would_say(&warnings))
     }
 
     pub(super) fn ages(&self, config: &Config, places: &Places) -> Vec<Age> {

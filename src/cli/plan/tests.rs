@@ -4,7 +4,7 @@ use super::changes::{Changes, changes};
 use super::input::Input;
 use super::*;
 use crate::config::{Config, Facts, Kinds};
-use crate::daemon::layout::{MANY_TICKS, on_cpu, plan as lay_out};
+use crate::daemon::layout::{Chains, MANY_TICKS, TooOld, on_cpu, plan as lay_out};
 use crate::daemon::{Graph, SimulateOptions, Simulation};
 use crate::time::Span;
 use std::fmt::Write as _;
@@ -30,7 +30,8 @@ fn planned(texts: &[&str], cpus: &[usize], free: bool) -> (String, Vec<(String, 
     let config = parsed(texts);
     let written = if free { Written::default() } else { Written::of(&config) };
     let input = Input::of(&config, &Models::default(), cpus, written, false).unwrap();
-    let layout = lay_out(&input.placed, cpus.len(), input.now_on_these(&config));
+    let chains = Chains { together: &[], too_old: &|_| TooOld::default() };
+    let layout = lay_out(&input.placed, cpus.len(), input.now_on_these(&config), &chains);
     let changes = if layout.changed { changes(&config, &input, &layout) } else { Changes::default() };
     let mut promised = Vec::new();
     for cpu in &layout.cpus {

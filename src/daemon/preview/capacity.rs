@@ -7,7 +7,7 @@
 
 use crate::config::{Config, Scheduling, TaskConfig, WorkerConfig};
 use crate::daemon::plan;
-use crate::pacing::{Demand, Interference, Verdict, feasible_beside};
+use crate::pacing::{Demand, Interference, Rate, Tail, Verdict, feasible_beside};
 use crate::time::Span;
 use std::collections::BTreeMap;
 
@@ -64,10 +64,84 @@ pub(crate) fn capacities(config: &Config, online_cpus: &[usize]) -> Vec<Capacity
     verdicts
 }
 
+/// What counts of a task.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    rate: Rate,
+    deadline: Span,
+    cost: Span,  // the longest that a tick may take
+    work: Span,  // the most processor time that it takes
+    usual: Span, // how long it takes on average
+    awake: Span, // and how much processor time
+}
+
+impl Claim {
+    pub(crate) fn of(task: &TaskConfig) -> Self {
+        let (cost, work, usual, awake) = (cost(task), work(task), usual(task), awake(task, usual));
+        Self { rate: task.rate, deadline: task.deadline, cost, work, usual, awake }
+    }
+
+    /// Of a task that only has a budget.
+    #[cfg(test)]
+    pub(super) fn budget(rate: Rate, deadline: Span, budget: Span) -> Self {
+        Self { rate, deadline, cost: budget, work: budget, usual: budget, awake: budget }
+    }
+}
+
+/// How many objections there are to real-time workers on one CPU, the first of which interrupts the second, and so on.
+pub(crate) fn objections(workers: &[(Vec<Claim>, Tail)]) -> usize {
+    let share: f64 =
+        workers.iter().map(|(claims, tail)| shares(claims, *tail)).map(|(_, budgets, spin)| budgets + spin).sum();
+    let too_much = usize::from(too_much(share, share).is_some());
+    if too_much > 0 && workers.len() == 1 {
+        return too_much;
+    }
+    let mut above = Vec::new();
+    let mut objections = too_much;
+    for (claims, tail) in workers {
+        objections += usize::from(fails(&verdict(claims, &above)));
+        above.extend(interference(claims, shares(claims, *tail).0));
+    }
+    objections
+}
+
+/// The most processor time that the spin tail of a worker takes for a release, its work as a share of a CPU, and the tail as one: it takes no
+/// more than what the ticks leave.
+fn shares(claims: &[Claim], tail: Tail) -> (Span, f64, f64) {
+    // Summed up from zero: the sum of no floats is -0.0.
+    let hertz = claims.iter().fold(0.0, |sum, claim| sum + claim.rate.hertz());
+    let tail = tail.cost(hertz);
+    let share = |of: &dyn Fn(&Claim) -> Span| {
+        claims.iter().fold(0.0, |sum, claim| sum + of(claim).seconds() * claim.rate.hertz())
+    };
+    (tail, share(&|claim| claim.awake), (tail.seconds() * hertz).min((1.0 - share(&|claim| claim.usual)).max(0.0)))
+}
+
+/// The work and the tails of a worker, for those that come after it.
+fn interference(claims: &[Claim], tail: Span) -> impl Iterator<Item = Interference> {
+    let each = claims.iter().map(move |claim| Interference { rate: claim.rate, cost: claim.work + tail });
+    each.filter(|one| one.cost > Span::ZERO)
+}
+
+/// What is said of a CPU whose workers take this share of it, and those with a real-time policy this one; `None`: it is not too much.
+fn too_much(share: f64, realtime: f64) -> Option<String> {
+    if share > 1.0 + ROUNDING {
+        Some("more work than time, so releases will be missed".into())
+    } else if realtime > REALTIME_SHARE + ROUNDING {
+        Some(format!(
+            "real-time threads may use {} %: the kernel stops them for the rest of each second, so releases will be missed",
+            REALTIME_SHARE * 100.0
+        ))
+    } else {
+        None
+    }
+}
+
 /// What a worker demands.
 struct Load<'a> {
     worker: &'a WorkerConfig,
     tasks: Vec<&'a TaskConfig>,
+    claims: Vec<Claim>, // of the tasks
     /// The most processor time that its spin tail takes for a release.
     tail: Span,
     budgets: f64, // processor time as a share of a CPU
@@ -77,15 +151,9 @@ struct Load<'a> {
 impl<'a> Load<'a> {
     fn of(config: &'a Config, index: usize, worker: &'a WorkerConfig) -> Self {
         let tasks: Vec<_> = plan::of_worker(&config.tasks, index).map(|task| &config.tasks[task]).collect();
-        let hertz = tasks.iter().fold(0.0, |sum, task| sum + task.rate.hertz());
-        let tail = worker.spin.tail().cost(hertz);
-        // Summed up from zero: the sum of no floats is -0.0.
-        let share = |of: &dyn Fn(&TaskConfig) -> Span| {
-            tasks.iter().fold(0.0, |sum, task| sum + of(task).seconds() * task.rate.hertz())
-        };
-        let budgets = share(&|task| awake(task, usual));
-        let spin = (tail.seconds() * hertz).min((1.0 - share(&usual)).max(0.0));
-        Self { worker, tasks, tail, budgets, spin }
+        let claims: Vec<_> = tasks.iter().map(|task| Claim::of(task)).collect();
+        let (tail, budgets, spin) = shares(&claims, worker.spin.tail());
+        Self { worker, tasks, claims, tail, budgets, spin }
     }
 
     fn share(&self) -> f64 {
@@ -111,9 +179,7 @@ impl<'a> Load<'a> {
 
     /// Its work and its tails, for workers that come after it.
     fn interference(&self) -> impl Iterator<Item = Interference> {
-        let cost = |task: &TaskConfig| work(task) + self.tail;
-        let each = self.tasks.iter().map(move |task| Interference { rate: task.rate, cost: cost(task) });
-        each.filter(|one| one.cost > Span::ZERO)
+        interference(&self.claims, self.tail)
     }
 }
 
@@ -158,14 +224,7 @@ fn one_cpu(label: String, loads: &[&Load<'_>]) -> Capacity {
     let mut findings = Vec::new();
     let realtime = total(&|load| if load.priority() > 0 { load.share() } else { 0.0 });
     let share = total(&|load| load.share());
-    if share > 1.0 + ROUNDING {
-        findings.push(Finding::fails("more work than time, so releases will be missed".into()));
-    } else if realtime > REALTIME_SHARE + ROUNDING {
-        findings.push(Finding::fails(format!(
-            "real-time threads may use {} %: the kernel stops them for the rest of each second, so releases will be missed",
-            REALTIME_SHARE * 100.0
-        )));
-    }
+    findings.extend(too_much(share, realtime).map(Finding::fails));
     for load in loads {
         let is_first = |other: &Load<'_>| !std::ptr::eq(other, *load) && other.priority() >= load.priority();
         let first: Vec<_> = loads.iter().copied().filter(|other| is_first(other)).collect();
@@ -238,7 +297,7 @@ fn runtime(load: &Load<'_>) -> Option<Finding> {
 fn deadlines(load: &Load<'_>, first: &[&Load<'_>]) -> Finding {
     let above: Vec<_> = first.iter().flat_map(|other| other.interference()).collect();
     let name = |task: usize| &load.tasks[task].name;
-    match verdict(load, &above) {
+    match verdict(&load.claims, &above) {
         Verdict::Fails { task, at, excess, .. } => {
             let beside = if above.is_empty() { "" } else { ", with what the other workers take" };
             let why = format!("the work due within {at} is {excess} too much{beside}");
@@ -269,21 +328,24 @@ fn deadlines(load: &Load<'_>, first: &[&Load<'_>]) -> Finding {
 
 /// Whether the worker meets its deadlines beside what comes `above`. What comes first while a tick sleeps may delay it, or may
 /// not: then the deadlines hold if they do with all of it, and fail if they do without it or without the sleeps.
-fn verdict(load: &Load<'_>, above: &[Interference]) -> Verdict {
-    let demands = |of: &dyn Fn(&TaskConfig) -> Span| -> Vec<_> {
-        let demand = |task: &&TaskConfig| Demand { rate: task.rate, deadline: task.deadline, budget: of(task) };
-        load.tasks.iter().map(demand).collect()
+fn verdict(claims: &[Claim], above: &[Interference]) -> Verdict {
+    let demands = |of: &dyn Fn(&Claim) -> Span| -> Vec<_> {
+        let demand = |claim: &Claim| Demand { rate: claim.rate, deadline: claim.deadline, budget: of(claim) };
+        claims.iter().map(demand).collect()
     };
-    let all = demands(&cost);
+    let all = demands(&|claim| claim.cost);
     let verdict = feasible_beside(&all, above);
-    let fails = |verdict: &Verdict| matches!(verdict, Verdict::Fails { .. } | Verdict::Overloaded { .. });
-    if !fails(&verdict) || above.is_empty() || load.tasks.iter().all(|task| work(task) == cost(task)) {
+    if !fails(&verdict) || above.is_empty() || claims.iter().all(|claim| claim.work == claim.cost) {
         return verdict;
     }
-    let certain = [feasible_beside(&all, &[]), feasible_beside(&demands(&work), above)];
+    let certain = [feasible_beside(&all, &[]), feasible_beside(&demands(&|claim| claim.work), above)];
     certain.into_iter().find(fails).unwrap_or(Verdict::Unknown {
         reason: "its ticks sleep, and what comes first may take the processor then, or after it",
     })
+}
+
+fn fails(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Fails { .. } | Verdict::Overloaded { .. })
 }
 
 /// Sets of CPUs whose workers demand more than all of them together have.

@@ -2,20 +2,22 @@
 //!
 //! A layout is judged by the time that each task waits at the worst, as a share of its deadline: first the largest, then the next,
 //! and so on; then by the load of the fullest CPU, then by the number of workers. A layout that `hertzd check` would object to
-//! comes after all others.
+//! comes after all others, and one in which chains are older than their `max-latency` after those in which they are not.
 //!
 //! Up to [`ALL`] tasks, every way to spread them over the CPUs is tried; else each task, the one with the largest load first,
 //! goes to the CPU with the least load, and single tasks are then moved while that is better. On a CPU, tasks with shorter
 //! deadlines may get a worker that interrupts the others. Phases are chosen task by task, the shortest period first. A phase or a
-//! CPU that a task comes with stays. Tasks of one chain are placed together, and their phases are moved together.
+//! CPU that a task comes with stays. Tasks of one chain are placed together, and their phases are moved together. If chains are too old then,
+//! other ways to keep tasks together are tried.
 
 mod phases;
 mod placed;
 
-use crate::pacing::{Demand, Interference, Load, Responses, Verdict, feasible_beside, responses};
+use super::capacity::{Claim, objections};
+use crate::pacing::{Load, Responses, Tail, responses};
 use crate::time::Span;
 use phases::with_phases;
-pub(crate) use placed::{CpuLayout, Placed, PlannedWorker};
+pub(crate) use placed::{Chains, CpuLayout, Placed, PlannedWorker, Spot, TooOld};
 use placed::{chains, turns};
 use std::collections::BTreeMap;
 
@@ -43,27 +45,53 @@ pub(crate) struct Layout {
 }
 
 /// How good a layout is: less is better, the first difference decides.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Score {
-    objections: usize, // workers that cannot hold their deadlines, and chains above their max-latency
-    waits: Vec<u64>,   // in thousandths of the deadline, the largest first
-    load: u64,         // of the fullest CPU, in thousandths
+    objections: usize, // of `hertzd check` to the load of CPUs and workers
+    too_old: TooOld,
+    waits: Vec<u64>, // in thousandths of the deadline, the largest first
+    load: u64,       // of the fullest CPU, in thousandths
     workers: usize,
 }
 
+/// A layout of one CPU, the worst responses of its tasks, and how good it is by itself.
+#[derive(Clone, Debug)]
+struct Judged {
+    layout: CpuLayout,
+    worst: Vec<Vec<Span>>,
+    score: Score,
+}
+
 /// The best layout that was found, on this many CPUs: that of `now`, if none that was tried is better.
-pub(crate) fn plan(tasks: &[Placed], cpus: usize, now: Option<Vec<CpuLayout>>) -> Layout {
-    let all: Vec<usize> = (0..tasks.len()).collect();
-    let mut search = Search { tasks, chains: chains(tasks, &all), known: BTreeMap::new() };
-    let all_tried = tasks.len() <= ALL;
-    let sets = if all_tried { search.every_way(cpus) } else { search.spread(cpus) };
-    let found = search.score(&sets);
-    let of_now = now.map(|cpus| (Score::of(cpus.iter().map(|cpu| judge(tasks, cpu))), cpus));
-    if let Some((_, cpus)) = of_now.filter(|(score, _)| *score <= found) {
-        return Layout { cpus, all_tried, changed: false };
+pub(crate) fn plan(tasks: &[Placed], cpus: usize, now: Option<Vec<CpuLayout>>, chains: &Chains<'_>) -> Layout {
+    let (mut found, mut layout) = search(tasks, cpus, chains);
+    for together in chains.together {
+        if found.too_old.chains == 0 {
+            break;
+        }
+        let placed = tasks.iter().zip(together).map(|(task, chain)| Placed { chain: *chain, ..task.clone() });
+        let (score, other) = search(&placed.collect::<Vec<_>>(), cpus, chains);
+        if score < found {
+            (found, layout) = (score, other);
+        }
     }
-    let cpus = sets.into_iter().map(|set| search.cpu(&set).0).collect();
-    Layout { cpus, all_tried, changed: true }
+    let all_tried = tasks.len() <= ALL;
+    let of_now = now.map(|cpus| {
+        let judged: Vec<_> = cpus.iter().map(|cpu| judge(tasks, cpu.clone(), chains)).collect();
+        (Score::of(tasks.len(), &judged, chains), cpus)
+    });
+    match of_now.filter(|(score, _)| *score <= found) {
+        Some((_, cpus)) => Layout { cpus, all_tried, changed: false },
+        None => Layout { cpus: layout, all_tried, changed: true },
+    }
+}
+
+/// The best of the layouts in which these chains stay together.
+fn search(tasks: &[Placed], cpus: usize, judge: &Chains<'_>) -> (Score, Vec<CpuLayout>) {
+    let all: Vec<usize> = (0..tasks.len()).collect();
+    let mut search = Search { tasks, chains: chains(tasks, &all), judge, known: BTreeMap::new() };
+    let sets = if tasks.len() <= ALL { search.every_way(cpus) } else { search.spread(cpus) };
+    (search.score(&sets), sets.into_iter().map(|set| search.cpu(&set).layout).collect())
 }
 
 /// The worst responses on a CPU, if each sleep ends this `late`.
@@ -78,15 +106,23 @@ pub(crate) fn on_cpu(tasks: &[Placed], cpu: &CpuLayout, late: Span, ticks: usize
 }
 
 impl Score {
-    /// That of several CPUs together.
-    fn of(cpus: impl Iterator<Item = Self>) -> Self {
-        let mut total = Self { objections: 0, waits: Vec::new(), load: 0, workers: 0 };
-        for score in cpus {
+    /// That of several CPUs together, for this many tasks.
+    fn of(tasks: usize, cpus: &[Judged], chains: &Chains<'_>) -> Self {
+        let mut total = Self::default();
+        let (mut spots, mut worker) = (vec![None; tasks], 0);
+        for Judged { layout, worst, score } in cpus {
             total.objections += score.objections;
-            total.waits.extend(score.waits);
+            total.waits.extend(&score.waits);
             total.load = total.load.max(score.load);
             total.workers += score.workers;
+            for (placed, worst) in layout.workers.iter().zip(worst) {
+                for ((task, phase), worst) in placed.tasks.iter().zip(worst) {
+                    spots[*task] = Some(Spot { worker, phase: *phase, worst: *worst });
+                }
+                worker += 1;
+            }
         }
+        total.too_old = (chains.too_old)(&spots);
         total.waits.sort_unstable_by(|a, b| b.cmp(a));
         total
     }
@@ -96,7 +132,8 @@ struct Search<'a> {
     tasks: &'a [Placed],
     /// What is placed together: a chain, or a task that is in none.
     chains: Vec<Vec<usize>>,
-    known: BTreeMap<Vec<usize>, (CpuLayout, Score)>,
+    judge: &'a Chains<'a>,
+    known: BTreeMap<Vec<usize>, Judged>,
 }
 
 impl Search<'_> {
@@ -176,7 +213,7 @@ impl Search<'_> {
         let mut sets = vec![Vec::new(); cpus];
         let mut loads = vec![0.0_f64; cpus];
         for chain in chains {
-            let usable = (0..cpus).filter(|cpu| self.may_use(chain[0], *cpu));
+            let usable = (0..cpus).filter(|cpu| chain.iter().all(|task| self.may_use(*task, *cpu)));
             let least = usable.min_by(|a, b| loads[*a].total_cmp(&loads[*b]).then(a.cmp(b))).unwrap_or(0);
             loads[least] += of(&chain);
             sets[least].extend(chain);
@@ -188,7 +225,8 @@ impl Search<'_> {
             for chain in self.chains.clone() {
                 for to in 0..cpus {
                     let Some(from) = sets.iter().position(|set| set.contains(&chain[0])) else { continue };
-                    if from == to || !self.may_use(chain[0], to) || self.known.len() >= LOOKS {
+                    let may_go = chain.iter().all(|task| self.may_use(*task, to));
+                    if from == to || !may_go || self.known.len() >= LOOKS {
                         continue;
                     }
                     let mut moved = sets.clone();
@@ -209,21 +247,18 @@ impl Search<'_> {
 
     /// How good it is to give each CPU one of these sets.
     fn score(&mut self, sets: &[Vec<usize>]) -> Score {
-        Score::of(sets.iter().map(|set| self.cpu(set).1))
+        let judged: Vec<_> = sets.iter().map(|set| self.cpu(set)).collect();
+        Score::of(self.tasks.len(), &judged, self.judge)
     }
 
     /// The best that was found for these tasks on one CPU.
-    fn cpu(&mut self, set: &[usize]) -> (CpuLayout, Score) {
+    fn cpu(&mut self, set: &[usize]) -> Judged {
         if let Some(known) = self.known.get(set) {
             return known.clone();
         }
         let ways = self.workers(set);
-        let judged = ways.into_iter().map(|groups| {
-            let layout = with_phases(self.tasks, &groups);
-            let score = judge(self.tasks, &layout);
-            (layout, score)
-        });
-        let best = judged.min_by(|(_, a), (_, b)| a.cmp(b)).unwrap_or_else(|| unreachable!("one worker is one way"));
+        let judged = ways.into_iter().map(|groups| judge(self.tasks, with_phases(self.tasks, &groups), self.judge));
+        let best = judged.min_by(|a, b| a.score.cmp(&b.score)).unwrap_or_else(|| unreachable!("one worker is one way"));
         self.known.insert(set.to_vec(), best.clone());
         best
     }
@@ -278,12 +313,12 @@ fn load(task: &Placed) -> f64 {
 }
 
 /// How good the layout of a CPU is.
-fn judge(tasks: &[Placed], cpu: &CpuLayout) -> Score {
+fn judge(tasks: &[Placed], layout: CpuLayout, chains: &Chains<'_>) -> Judged {
+    let cpu = &layout;
     let share: f64 =
         cpu.workers.iter().flat_map(|worker| &worker.tasks).fold(0.0, |sum, (task, _)| sum + load(&tasks[*task]));
     let worst = on_cpu(tasks, cpu, Span::ZERO, TICKS).worst;
     let placed = || cpu.workers.iter().zip(&worst).flat_map(|(worker, worst)| worker.tasks.iter().zip(worst));
-    let too_old = placed().filter(|((task, _), worst)| tasks[*task].longest.is_some_and(|longest| **worst > longest));
     let thousandths = |((task, _), worst): (&(usize, Span), &Span)| {
         let Placed { run, deadline, .. } = &tasks[*task];
         let wait = i128::from((*worst - *run).max(Span::ZERO).nanos());
@@ -291,29 +326,27 @@ fn judge(tasks: &[Placed], cpu: &CpuLayout) -> Score {
     };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a few CPUs at the most")]
     let load = (share * 1_000.0) as u64;
-    Score {
-        objections: objections(tasks, cpu) + too_old.count(),
+    let score = Score {
+        objections: objections(&claims(tasks, cpu)),
+        too_old: TooOld::default(),
         waits: placed().map(thousandths).collect(),
         load,
         workers: cpu.workers.iter().filter(|worker| !worker.tasks.is_empty()).count(),
-    }
+    };
+    let alone = [Judged { score, worst, layout }];
+    let score = Score::of(tasks.len(), &alone, chains);
+    let [alone] = alone;
+    Judged { score, ..alone }
 }
 
-/// The number of workers whose deadlines cannot hold, as `hertzd check` finds it.
-fn objections(tasks: &[Placed], cpu: &CpuLayout) -> usize {
-    let mut above: Vec<Interference> = Vec::new();
-    let mut objections = 0;
-    for worker in &cpu.workers {
-        let placed = || worker.tasks.iter().map(|(task, _)| &tasks[*task]);
-        let demands: Vec<_> =
-            placed().map(|task| Demand { rate: task.rate, deadline: task.deadline, budget: task.budget }).collect();
-        let verdict = feasible_beside(&demands, &above);
-        objections += usize::from(matches!(verdict, Verdict::Fails { .. } | Verdict::Overloaded { .. }));
-        let hertz = placed().fold(0.0, |sum, task| sum + task.rate.hertz());
-        let each = placed().map(|task| Interference { rate: task.rate, cost: task.budget + task.tail.cost(hertz) });
-        above.extend(each.filter(|one| one.cost > Span::ZERO));
-    }
-    objections
+/// What `hertzd check` counts of each worker.
+fn claims(tasks: &[Placed], cpu: &CpuLayout) -> Vec<(Vec<Claim>, Tail)> {
+    let workers = cpu.workers.iter().filter(|worker| !worker.tasks.is_empty());
+    let of = |worker: &PlannedWorker| {
+        let claims = worker.tasks.iter().map(|(task, _)| tasks[*task].claim.clone()).collect();
+        (claims, tasks[worker.tasks[0].0].tail)
+    };
+    workers.map(of).collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Tasks that are placed, and where: what a layout of one CPU consists of.
 
+use crate::daemon::preview::capacity::Claim;
 use crate::pacing::{Rate, Tail};
 use crate::time::Span;
 use std::collections::BTreeMap;
@@ -13,8 +14,8 @@ pub(crate) struct Placed {
     pub(crate) feeds: Vec<usize>,
     /// The longest run that is known; zero if none is.
     pub(crate) run: Span,
-    /// What `hertzd check` counts; zero if it counts nothing.
-    pub(crate) budget: Span,
+    /// What `hertzd check` counts.
+    pub(crate) claim: Claim,
     /// Only tasks with the same number may share a worker.
     pub(crate) settings: usize,
     /// The only phase that it may have; `None`: any.
@@ -26,8 +27,32 @@ pub(crate) struct Placed {
     pub(crate) now: Span,
     /// Tasks of the same chain stay on one worker, with the distances that their phases have now; `None`: it is in none.
     pub(crate) chain: Option<usize>,
-    /// The longest response that its chain's `max-latency` leaves it; `None`: any.
-    pub(crate) longest: Option<Span>,
+}
+
+/// Where a task is, for whoever judges the chain that ends with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spot {
+    /// Tasks with the same number are on one worker.
+    pub(crate) worker: usize,
+    pub(crate) phase: Span,
+    /// Its worst response.
+    pub(crate) worst: Span,
+}
+
+/// The chains that are older than their `max-latency`, and by how much all together: less is better.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TooOld {
+    pub(crate) chains: usize,
+    pub(crate) by: Span,
+}
+
+/// What is known of chains.
+#[derive(Clone, Copy)]
+pub(crate) struct Chains<'a> {
+    /// Other ways to keep tasks together, in place of [`Placed::chain`], for layouts in which a chain is not older than its `max-latency`.
+    pub(crate) together: &'a [Vec<Option<usize>>],
+    /// Judges those that end with the tasks that are somewhere: the others are on workers of their own.
+    pub(crate) too_old: &'a dyn Fn(&[Option<Spot>]) -> TooOld,
 }
 
 /// The deadlines that decide the turns of the tasks of one worker.

@@ -11,15 +11,19 @@ fn task(hertz: u64, deadline: i64, run: i64) -> Placed {
         deadline: us(deadline),
         feeds: Vec::new(),
         run,
-        budget: run,
+        claim: Claim::budget(rate, us(deadline), run),
         settings: 0,
         phase: None,
         on: None,
         tail: Tail::Off,
         now: Span::ZERO,
         chain: None,
-        longest: None,
     }
+}
+
+/// Of tasks that are in no chain.
+fn plan(tasks: &[Placed], cpus: usize, now: Option<Vec<CpuLayout>>) -> Layout {
+    super::plan(tasks, cpus, now, &Chains { together: &[], too_old: &|_| TooOld::default() })
 }
 
 /// The worst responses, by task, in microseconds.
@@ -158,6 +162,36 @@ fn what_a_chain_must_not_exceed_comes_before_how_long_others_wait() {
     (tasks[0].phase, tasks[1].phase) = (Some(Span::ZERO), Some(ms(7)));
     // It is interrupted, and ends after 8 ms.
     assert_eq!(worst(&tasks, &plan(&tasks, 1, None)), [3_000, 8_000]);
-    tasks[1].longest = Some(ms(6));
-    assert_eq!(worst(&tasks, &plan(&tasks, 1, None)), [5_000, 5_000]);
+    let by = |spot: Option<Spot>| spot.map_or(Span::ZERO, |spot| (spot.worst - ms(6)).max(Span::ZERO));
+    let too_old = |spots: &[Option<Spot>]| TooOld { chains: usize::from(by(spots[1]) > Span::ZERO), by: by(spots[1]) };
+    let layout = super::plan(&tasks, 1, None, &Chains { together: &[], too_old: &too_old });
+    assert_eq!(worst(&tasks, &layout), [5_000, 5_000]);
+}
+
+#[test]
+fn what_the_kernel_leaves_to_real_time_threads_comes_before_how_long_others_wait() {
+    // Four on one CPU would never wait, but take 96 % of it.
+    let mut tasks = vec![task(100, 10_000, 2_400); 4];
+    tasks.extend([task(50, 20_000, 5_000), task(20, 50_000, 7_000)]);
+    let layout = plan(&tasks, 2, None);
+    let share = |cpu: &CpuLayout| {
+        cpu.workers.iter().flat_map(|worker| &worker.tasks).map(|(task, _)| load(&tasks[*task])).sum::<f64>()
+    };
+    assert!(layout.cpus.iter().all(|cpu| share(cpu) < 0.95), "{layout:?}");
+}
+
+#[test]
+fn other_ways_to_keep_tasks_together_are_tried_if_a_chain_is_too_old() {
+    // On one worker only where they are kept together: the third one has an earlier deadline than one of them, and a later one than the other.
+    let mut tasks = vec![task(100, 4_000, 500), task(100, 10_000, 500), task(100, 6_000, 4_000)];
+    tasks.iter_mut().for_each(|task| task.phase = Some(Span::ZERO));
+    let too_old = |spots: &[Option<Spot>]| {
+        let apart = matches!(spots, [one, Some(two), _] if one.is_none_or(|one| one.worker != two.worker));
+        TooOld { chains: usize::from(apart), by: Span::from_millis(i64::from(apart)) }
+    };
+    let together = [vec![Some(0), Some(0), None]];
+    let layout = super::plan(&tasks, 1, None, &Chains { together: &together, too_old: &too_old });
+    let workers: Vec<Vec<usize>> =
+        layout.cpus[0].workers.iter().map(|worker| worker.tasks.iter().map(|(task, _)| *task).collect()).collect();
+    assert_eq!(workers, [vec![0, 1], vec![2]], "{layout:?}");
 }
