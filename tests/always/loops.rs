@@ -111,11 +111,36 @@ fn a_plant_has_the_unit_of_what_it_stands_in_for() {
             "t",
         ),
         plant("f", "kind = \"sensor\"\npath = \"/nowhere\"\nname = \"bare\"", "bare"),
+        plant(
+            "g",
+            "kind = \"process\"\ncommand = [\"x\"]\nvalue = [{ name = \"y\", unit = \"rad/s\" }, { name = \"z\", unit = \"A\" }]\n\
+             valid = { z = [0, 1] }",
+            "y",
+        ),
+        plant(
+            "h",
+            "kind = \"can\"\ninterface = \"can0\"\nreceive = [{ id = 1, name = \"speed\", start-bit = 0, length = 8, unit = \"rpm\" }]",
+            "speed",
+        ),
+        plant("i", "kind = \"video\"\ndevice = \"/dev/video0\"\nformat = \"YUYV\"\nsize = \"64x48\"", "age"),
     ];
     let output = Desk::with(&text.concat()).simulate(&["--for", "1s", "--csv", "-"]);
     let table = String::from_utf8(output.stdout).unwrap();
-    let wanted =
-        "task,tick,release_s,lateness_ns,skipped,a.level [m],b.board [°C],c.in3 [V],d.accel_x [m/s²],e.t [°C],f.bare";
+    let wanted = "task,tick,release_s,lateness_ns,skipped,a.level [m],b.board [°C],c.in3 [V],d.accel_x [m/s²],e.t [°C],f.bare,\
+         g.y [rad/s],g.z [A],h.speed [rpm],i.age [ms]";
+    assert_eq!(table.lines().next(), Some(wanted), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_recording_without_units_has_those_of_its_task() {
+    let desk = Desk::with(
+        "[task.cart]\nrate = 10\nkind = \"process\"\ncommand = [\"x\"]\n\
+         value = [{ name = \"v\", unit = \"m/s\" }, { name = \"i\", unit = \"A\" }]\nsimulate.values = \"day.csv\"\n",
+    );
+    desk.put("day.csv", "tick,release_utc,lateness_ns,v,i [A]\n0,2026-11-21T00:00:00Z,0,1,2\n");
+    let output = desk.simulate(&["--for", "1s", "--csv", "-"]);
+    let table = String::from_utf8(output.stdout).unwrap();
+    let wanted = "task,tick,release_s,lateness_ns,skipped,cart.v [m/s],cart.i [A]";
     assert_eq!(table.lines().next(), Some(wanted), "{}", String::from_utf8_lossy(&output.stderr));
 }
 

@@ -191,7 +191,10 @@ fn source(task: &mut TaskConfig, site: &mut Site) -> Result<(Source, Vec<Column>
     Ok(match task.stand_in.as_deref() {
         Some(StandIn::Recording { path, section }) => {
             let values = RecordedValues::read(path).map_err(|reason| Problems::at(section, "values", reason))?;
-            let columns = values.columns.clone();
+            let mut columns = values.columns.clone();
+            for column in columns.iter_mut().filter(|column| column.unit.is_empty()) {
+                column.unit = task.blueprint.unit(&column.name);
+            }
             (Source::Recording { values, zero: Instant::ZERO + task.phase }, columns)
         }
         Some(StandIn::Plant(config)) => {
@@ -242,7 +245,10 @@ fn add_missing(config: &Config, sources: &mut Sources) -> Result<Vec<Missing>, P
                 }
                 Source::Nothing | Source::Plant(_) => {
                     if at.is_none() {
-                        columns.push(Column { name: name.value.clone(), unit: String::new() });
+                        columns.push(Column {
+                            name: name.value.clone(),
+                            unit: config.tasks[from].blueprint.unit(&name.value),
+                        });
                     }
                     let instead = name.previous.map(|number| number.to_string());
                     missing.insert(Missing { task: name.task.clone(), value: name.value.clone(), instead });
@@ -256,7 +262,7 @@ fn add_missing(config: &Config, sources: &mut Sources) -> Result<Vec<Missing>, P
         for (name, _) in named {
             let is_known = columns.iter().any(|column| column.name == *name);
             if !is_known && matches!(source, Source::Nothing | Source::Plant(_)) {
-                columns.push(Column { name: name.clone(), unit: String::new() });
+                columns.push(Column { name: name.clone(), unit: task.blueprint.unit(name) });
             }
         }
     }
