@@ -38,9 +38,12 @@ const OFF_DELAY: Key =
         .default("\"0s\"");
 const SEVERITY: Key = Key::new("severity", Value::Choice(&words(&SEVERITIES)), "The level of its entries in the log.")
     .default("\"warning\"");
-const LATCH: Key =
-    Key::new("latch", Value::Bool, "Whether it keeps its highest level until `reset` rises while the value is back.")
-        .default("false");
+const LATCH: Key = Key::new(
+    "latch",
+    Value::Bool,
+    "Whether it keeps its highest level until `reset` rises while the value is back, beyond `hysteresis`.",
+)
+.default("false");
 const RESET: Key = Key::new(
     "reset",
     Value::Input,
