@@ -521,6 +521,29 @@ fn a_controller_that_starts_far_from_its_setpoint_is_as_fast_as_one_that_is_sent
     assert!(settled(&bumpless) > 2_000, "as slow as the lag: {}", settled(&bumpless));
 }
 
+#[test]
+fn a_chain_without_a_measurement_is_not_said_to_hold_its_max_latency() {
+    let chain = |source: &str| {
+        format!(
+            "{source}[task.out]\nkind = \"output\"\nrate = 50\ninput = \"first.out\"\npath = \"/sys/nowhere\"\nsafe = 0\n\
+             max-latency = \"50ms\"\n"
+        )
+    };
+    let counts = "[task.first]\nkind = \"expr\"\nrate = 50\ninputs = { was = { previous = \"first.out\", initial = 0 } }\n\
+                  expression = \"was + 1\"\n";
+    let measures = "[task.oven]\nkind = \"sensor\"\nrate = 50\npath = \"/nowhere\"\n\
+                    simulate.plant = { value = \"y\", input = 1, time-constant = \"1s\" }\n\
+                    [task.first]\nkind = \"expr\"\nrate = 50\ninputs = { y = \"oven.y\" }\nexpression = \"y\"\n";
+    for (source, wanted) in [
+        (counts, "out: no measurement came that max-latency 50.0 ms could apply to"),
+        (measures, "out: no tick used a measurement older than max-latency 50.0 ms"),
+    ] {
+        let output = Desk::with(&chain(source)).simulate(&["--for", "2s", "--summary-only"]);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains(wanted), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
 /// The thermostat of the examples, whose sensor shows nothing that is good for so long after ten minutes.
 fn thermostat(gap: &str, more: &str) -> Table {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/thermostat/thermostat.toml"));
