@@ -145,6 +145,21 @@ fn a_recording_without_units_has_those_of_its_task() {
 }
 
 #[test]
+fn a_recording_in_another_unit_is_played_with_a_note() {
+    let desk = Desk::with(
+        "[task.cart]\nrate = 10\nkind = \"process\"\ncommand = [\"x\"]\n\
+         value = [{ name = \"v\", unit = \"m/s\" }, { name = \"i\", unit = \"A\" }, { name = \"n\" }]\nsimulate.values = \"day.csv\"\n",
+    );
+    desk.put("day.csv", "tick,release_utc,lateness_ns,v [km/h],i [A],n [V]\n0,2026-11-21T00:00:00Z,0,1,2,3\n");
+    let output = desk.simulate(&["--for", "1s", "--csv", "-"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let note = "note: task.cart: v is in m/s, but in km/h in day.csv; its numbers are taken as they are\n";
+    assert_eq!((said.contains(note), said.matches("taken as they are").count()), (true, 1), "{said}");
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(table.lines().next().unwrap().ends_with(",cart.v [km/h],cart.i [A],cart.n [V]"), "{table}");
+}
+
+#[test]
 fn between_workers_a_value_arrives_when_its_tick_has_finished() {
     let text = |first: &str, second: &str, phase: &str| {
         format!(
