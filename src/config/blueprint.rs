@@ -180,6 +180,15 @@ impl Blueprint {
         Self { units: Some(Box::new(unit)), ..self }
     }
 
+    /// The same by the values that the section describes.
+    #[must_use]
+    pub(crate) fn with_columns(self, columns: Vec<Column>) -> Self {
+        self.with_units(move |value| {
+            let column = columns.iter().find(|column| column.name == value);
+            column.map_or_else(String::new, |column| column.unit.clone())
+        })
+    }
+
     /// The unit of a value, as far as the section says it; else empty.
     pub(crate) fn unit(&self, value: &str) -> String {
         self.units.as_ref().map_or_else(String::new, |unit| unit(value))

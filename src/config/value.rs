@@ -119,6 +119,9 @@ pub(super) fn number(value: &DeValue<'_>) -> Result<f64, String> {
 
 /// A length of time as a configuration would say it: exact, in the largest unit that leaves it whole.
 pub(crate) fn written(span: Span) -> String {
+    if span == Span::ZERO {
+        return "0s".to_owned();
+    }
     let units =
         [("h", 3_600_000_000_000), ("min", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
     let fits = units.into_iter().find(|(_, scale)| span.nanos() % scale == 0);
@@ -242,6 +245,7 @@ mod tests {
         assert_eq!(no_duration.iter().chain(&odd).find(|wrong| nanos(wrong).is_ok()), None);
         assert_eq!(written(Span::from_nanos(16_666_667)), "16666667ns");
         assert_eq!(written(Span::from_millis(1_500)), "1500ms");
+        assert_eq!(written(Span::ZERO), "0s");
         assert_eq!(nanos("-5"), Err("write a unit, e.g. \"5us\"".into()));
     }
 

@@ -23,17 +23,20 @@ pub(super) fn ages(task: &TaskSummary) -> impl Iterator<Item = String> {
         let [p50, p99, max] = [age.p50, age.p99, age.max].map(Span::from_nanos);
         format!("what it used was {p50} old at p50, {p99} at p99, {max} at most")
     });
-    let texts = age.into_iter().chain(task.latency.as_deref().map(late_chains));
+    let texts =
+        age.into_iter().chain(task.latency.as_deref().map(|latency| late_chains(latency, task.age_ns.is_some())));
     texts.map(|text| format!("{}: {text}", task.task))
 }
 
-/// How many ticks used measurements older than `max-latency`, and whose those were.
-fn late_chains(latency: &LatencySummary) -> String {
+/// How many ticks used measurements older than `max-latency`, and whose those were, if any measurement came at all.
+fn late_chains(latency: &LatencySummary, came: bool) -> String {
     let by = largest_first(&latency.late_chains_by);
     let of = by.iter().map(|(task, count)| format!("{count} of {task}")).collect::<Vec<_>>().join(", ");
     let of = if of.is_empty() { of } else { format!(": {of}") };
-    let what = format!("a measurement older than max-latency {}", Span::from_nanos(latency.max_latency_ns));
+    let limit = format!("max-latency {}", Span::from_nanos(latency.max_latency_ns));
+    let what = format!("a measurement older than {limit}");
     match latency.late_chains {
+        0 if !came => format!("no measurement came that {limit} could apply to"),
         0 => format!("no tick used {what}"),
         1 => format!("1 tick used {what} (late-chain){of}"),
         count => format!("{count} ticks used {what} (late-chain){of}"),

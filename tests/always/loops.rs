@@ -111,12 +111,52 @@ fn a_plant_has_the_unit_of_what_it_stands_in_for() {
             "t",
         ),
         plant("f", "kind = \"sensor\"\npath = \"/nowhere\"\nname = \"bare\"", "bare"),
+        plant(
+            "g",
+            "kind = \"process\"\ncommand = [\"x\"]\nvalue = [{ name = \"y\", unit = \"rad/s\" }, { name = \"z\", unit = \"A\" }]\n\
+             valid = { z = [0, 1] }",
+            "y",
+        ),
+        plant(
+            "h",
+            "kind = \"can\"\ninterface = \"can0\"\nreceive = [{ id = 1, name = \"speed\", start-bit = 0, length = 8, unit = \"rpm\" }]",
+            "speed",
+        ),
+        plant("i", "kind = \"video\"\ndevice = \"/dev/video0\"\nformat = \"YUYV\"\nsize = \"64x48\"", "age"),
     ];
     let output = Desk::with(&text.concat()).simulate(&["--for", "1s", "--csv", "-"]);
     let table = String::from_utf8(output.stdout).unwrap();
-    let wanted =
-        "task,tick,release_s,lateness_ns,skipped,a.level [m],b.board [°C],c.in3 [V],d.accel_x [m/s²],e.t [°C],f.bare";
+    let wanted = "task,tick,release_s,lateness_ns,skipped,a.level [m],b.board [°C],c.in3 [V],d.accel_x [m/s²],e.t [°C],f.bare,\
+         g.y [rad/s],g.z [A],h.speed [rpm],i.age [ms]";
     assert_eq!(table.lines().next(), Some(wanted), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_recording_without_units_has_those_of_its_task() {
+    let desk = Desk::with(
+        "[task.cart]\nrate = 10\nkind = \"process\"\ncommand = [\"x\"]\n\
+         value = [{ name = \"v\", unit = \"m/s\" }, { name = \"i\", unit = \"A\" }]\nsimulate.values = \"day.csv\"\n",
+    );
+    desk.put("day.csv", "tick,release_utc,lateness_ns,v,i [A]\n0,2026-11-21T00:00:00Z,0,1,2\n");
+    let output = desk.simulate(&["--for", "1s", "--csv", "-"]);
+    let table = String::from_utf8(output.stdout).unwrap();
+    let wanted = "task,tick,release_s,lateness_ns,skipped,cart.v [m/s],cart.i [A]";
+    assert_eq!(table.lines().next(), Some(wanted), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_recording_in_another_unit_is_played_with_a_note() {
+    let desk = Desk::with(
+        "[task.cart]\nrate = 10\nkind = \"process\"\ncommand = [\"x\"]\n\
+         value = [{ name = \"v\", unit = \"m/s\" }, { name = \"i\", unit = \"A\" }, { name = \"n\" }]\nsimulate.values = \"day.csv\"\n",
+    );
+    desk.put("day.csv", "tick,release_utc,lateness_ns,v [km/h],i [A],n [V]\n0,2026-11-21T00:00:00Z,0,1,2,3\n");
+    let output = desk.simulate(&["--for", "1s", "--csv", "-"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let note = "note: task.cart: v is in m/s, but in km/h in day.csv; its numbers are taken as they are\n";
+    assert_eq!((said.contains(note), said.matches("taken as they are").count()), (true, 1), "{said}");
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(table.lines().next().unwrap().ends_with(",cart.v [km/h],cart.i [A],cart.n [V]"), "{table}");
 }
 
 #[test]
@@ -494,6 +534,29 @@ fn a_controller_that_starts_far_from_its_setpoint_is_as_fast_as_one_that_is_sent
     assert_eq!(started, measured("shape = \"constant\"\nlevel = 1", "takeover = \"reset\""));
     let bumpless = measured("shape = \"constant\"\nlevel = 1", "takeover = \"bumpless\"");
     assert!(settled(&bumpless) > 2_000, "as slow as the lag: {}", settled(&bumpless));
+}
+
+#[test]
+fn a_chain_without_a_measurement_is_not_said_to_hold_its_max_latency() {
+    let chain = |source: &str| {
+        format!(
+            "{source}[task.out]\nkind = \"output\"\nrate = 50\ninput = \"first.out\"\npath = \"/sys/nowhere\"\nsafe = 0\n\
+             max-latency = \"50ms\"\n"
+        )
+    };
+    let counts = "[task.first]\nkind = \"expr\"\nrate = 50\ninputs = { was = { previous = \"first.out\", initial = 0 } }\n\
+                  expression = \"was + 1\"\n";
+    let measures = "[task.oven]\nkind = \"sensor\"\nrate = 50\npath = \"/nowhere\"\n\
+                    simulate.plant = { value = \"y\", input = 1, time-constant = \"1s\" }\n\
+                    [task.first]\nkind = \"expr\"\nrate = 50\ninputs = { y = \"oven.y\" }\nexpression = \"y\"\n";
+    for (source, wanted) in [
+        (counts, "out: no measurement came that max-latency 50.0 ms could apply to"),
+        (measures, "out: no tick used a measurement older than max-latency 50.0 ms"),
+    ] {
+        let output = Desk::with(&chain(source)).simulate(&["--for", "2s", "--summary-only"]);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains(wanted), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 /// The thermostat of the examples, whose sensor shows nothing that is good for so long after ten minutes.

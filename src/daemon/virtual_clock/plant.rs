@@ -11,6 +11,7 @@
 //! So the output in the tick of a release shows at the next one, not before. Between two inputs the solution of the differential equation is
 //! exact, so the rate of the task that measures does not change the model.
 
+use crate::channels::InputSource;
 use crate::config::{Dynamics, PlantConfig};
 use crate::time::{Instant, Span};
 use std::collections::VecDeque;
@@ -23,6 +24,7 @@ pub(crate) struct Plant {
     dynamics: Dynamics,
     dead_time: Span,
     input: f64,                       // that acts
+    step: Option<f64>,                // put out at the first tick
     coming: VecDeque<(Instant, f64)>, // those that were put out since, and when they begin to act
     at: Option<Instant>,              // when it was measured last
     deviation: f64,                   // of the output from the offset, then
@@ -30,14 +32,20 @@ pub(crate) struct Plant {
 }
 
 impl Plant {
-    /// One that has not been measured yet; the input of `config` drove it until then.
+    /// One that has not been measured yet; the input of `config` drove it until then. A number that it is not at rest with is put out
+    /// at its first tick.
     pub(crate) fn new(config: &PlantConfig) -> Self {
+        let input = config.input.get();
+        let at_rest = config.offset + config.gain * input;
+        let is_step =
+            matches!(config.input.source(), InputSource::Number(_)) && config.initial.total_cmp(&at_rest).is_ne();
         Self {
             gain: config.gain,
             offset: config.offset,
             dynamics: config.dynamics,
             dead_time: config.dead_time,
-            input: config.input.get(),
+            input: if is_step { 0.0 } else { input },
+            step: is_step.then_some(input),
             coming: VecDeque::new(),
             at: None,
             deviation: config.initial - config.offset,
@@ -55,6 +63,9 @@ impl Plant {
 
     /// What is measured now, of all that has acted before.
     pub(crate) fn measure(&mut self, now: Instant) -> f64 {
+        if let Some(step) = self.step.take() {
+            self.coming.push_front((now + self.dead_time, step));
+        }
         while let Some((at, input)) = self.coming.front().copied().filter(|(at, _)| *at < now) {
             self.coming.pop_front();
             self.pass(at);
@@ -115,8 +126,12 @@ mod tests {
     use crate::config::{Config, Facts, Kinds, StandIn};
 
     fn plant(keys: &str) -> Plant {
+        plant_of("0", keys)
+    }
+
+    fn plant_of(input: &str, keys: &str) -> Plant {
         let text = format!(
-            "[task.oven]\nkind = \"sensor\"\nrate = 1\npath = \"/x\"\n[task.oven.simulate.plant]\nvalue = \"y\"\ninput = 0\n{keys}\n"
+            "[task.oven]\nkind = \"sensor\"\nrate = 1\npath = \"/x\"\n[task.oven.simulate.plant]\nvalue = \"y\"\ninput = {input}\n{keys}\n"
         );
         let facts = Facts { online_cpus: vec![0], cpu_set_size: 1_024 };
         let config = Config::parse(text, "test.toml", &Kinds::builtin(), &facts).unwrap();
@@ -219,6 +234,21 @@ mod tests {
         let measured = run(&mut plant("time-constant = \"1s\"\ndead-time = \"2250ms\""), 1, 4, true, |_| 1.0);
         let wanted = [0.0, 0.0, 0.0, 1.0 - (-0.75_f64).exp(), 1.0 - (-1.75_f64).exp()];
         assert!(measured.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 1e-12), "{measured:?}");
+    }
+
+    #[test]
+    fn a_number_passes_the_dead_time_as_what_another_task_puts_out() {
+        let text = "time-constant = \"1s\"\ngain = 3\noffset = 1\ndead-time = \"2s\"\ninitial = ";
+        let measured = |input: &str, initial: &str, driven: f64| {
+            run(&mut plant_of(input, &format!("{text}{initial}")), 10, 50, true, |_| driven)
+        };
+        for initial in ["1", "5"] {
+            let constant = measured("2", initial, f64::NAN);
+            assert_eq!(constant, measured("0", initial, 2.0), "{initial}: as a step at the first tick");
+            assert!(constant[21] > constant[20] && constant[19] >= constant[20], "{initial}: {constant:?}");
+        }
+        let at_rest = run(&mut plant_of("2", &text.replace("\ninitial = ", "")), 10, 50, true, |_| f64::NAN);
+        assert_eq!(at_rest, [7.0; 51], "without `initial` it has always been there");
     }
 
     #[test]

@@ -59,13 +59,21 @@ pub(crate) struct Graph {
     groups: Vec<Vec<usize>>, // workers between which values flow
     missing: Vec<Missing>,
     recorded: Vec<(String, Span)>, // tasks, and how long what was recorded lasts
+    units: Vec<String>,            // what of that is in another unit than here, a sentence each
 }
 
 impl Graph {
     /// Without values: every task is a script, and each worker is on its own.
     pub(crate) fn scripts(config: &Config) -> Self {
         let groups = (0..config.workers.len()).map(|worker| vec![worker]).collect();
-        Self { parts: Mutex::default(), columns: BTreeMap::new(), groups, missing: Vec::new(), recorded: Vec::new() }
+        Self {
+            parts: Mutex::default(),
+            columns: BTreeMap::new(),
+            groups,
+            missing: Vec::new(),
+            recorded: Vec::new(),
+            units: Vec::new(),
+        }
     }
 
     /// Builds what computes, and reads what was recorded.
@@ -104,6 +112,8 @@ impl Graph {
             _ => None,
         });
         let recorded = recorded.collect();
+        let units =
+            sources.iter().flat_map(|(index, (source, _))| other_units(&config.tasks[*index], source)).collect();
         let mut columns = BTreeMap::new();
         let mut parts = BTreeMap::new();
         for (index, (source, of_task)) in sources {
@@ -117,7 +127,7 @@ impl Graph {
             }
             parts.insert(index, Part { source, drives, fails, flow, width, shown: Shown::default() });
         }
-        Ok(Self { parts: Mutex::new(parts), columns, groups, missing, recorded })
+        Ok(Self { parts: Mutex::new(parts), columns, groups, missing, recorded, units })
     }
 
     /// The workers, together where values flow between them.
@@ -135,13 +145,13 @@ impl Graph {
         &self.columns
     }
 
-    /// What has no values in a run of this `length`, a sentence each.
+    /// What has no values in a run of this `length`, or some in another unit, a sentence each.
     pub(crate) fn notes(&self, length: Span) -> Vec<String> {
         let missing = self.missing.iter().map(Missing::to_string);
         let ends = self.recorded.iter().filter(|(_, lasts)| *lasts < length);
         let ends = ends
             .map(|(task, lasts)| format!("task.{task}: what was recorded lasts {lasts}; after that it has no values"));
-        missing.chain(ends).collect()
+        missing.chain(ends).chain(self.units.iter().cloned()).collect()
     }
 
     /// The part of a task; once.
@@ -191,7 +201,10 @@ fn source(task: &mut TaskConfig, site: &mut Site) -> Result<(Source, Vec<Column>
     Ok(match task.stand_in.as_deref() {
         Some(StandIn::Recording { path, section }) => {
             let values = RecordedValues::read(path).map_err(|reason| Problems::at(section, "values", reason))?;
-            let columns = values.columns.clone();
+            let mut columns = values.columns.clone();
+            for column in columns.iter_mut().filter(|column| column.unit.is_empty()) {
+                column.unit = task.blueprint.unit(&column.name);
+            }
             (Source::Recording { values, zero: Instant::ZERO + task.phase }, columns)
         }
         Some(StandIn::Plant(config)) => {
@@ -207,6 +220,26 @@ fn source(task: &mut TaskConfig, site: &mut Site) -> Result<(Source, Vec<Column>
             None => (Source::Nothing, Vec::new()),
         },
     })
+}
+
+/// What was recorded of a task in another unit than its section says, a sentence each.
+fn other_units(task: &TaskConfig, source: &Source) -> Vec<String> {
+    let (Source::Recording { values, .. }, Some(StandIn::Recording { path, .. })) = (source, task.stand_in.as_deref())
+    else {
+        return Vec::new();
+    };
+    let differs = |Column { name, unit }: &Column| {
+        let here = task.blueprint.unit(name);
+        let text = || {
+            format!(
+                "task.{}: {name} is in {here}, but in {unit} in {}; its numbers are taken as they are",
+                task.name,
+                path.display()
+            )
+        };
+        (!here.is_empty() && !unit.is_empty() && here != *unit).then(text)
+    };
+    values.columns.iter().filter_map(differs).collect()
 }
 
 /// Gives tasks the values that others take of them but that nothing makes here; they are missing at each tick. Returns them.
@@ -242,7 +275,10 @@ fn add_missing(config: &Config, sources: &mut Sources) -> Result<Vec<Missing>, P
                 }
                 Source::Nothing | Source::Plant(_) => {
                     if at.is_none() {
-                        columns.push(Column { name: name.value.clone(), unit: String::new() });
+                        columns.push(Column {
+                            name: name.value.clone(),
+                            unit: config.tasks[from].blueprint.unit(&name.value),
+                        });
                     }
                     let instead = name.previous.map(|number| number.to_string());
                     missing.insert(Missing { task: name.task.clone(), value: name.value.clone(), instead });
@@ -256,7 +292,7 @@ fn add_missing(config: &Config, sources: &mut Sources) -> Result<Vec<Missing>, P
         for (name, _) in named {
             let is_known = columns.iter().any(|column| column.name == *name);
             if !is_known && matches!(source, Source::Nothing | Source::Plant(_)) {
-                columns.push(Column { name: name.clone(), unit: String::new() });
+                columns.push(Column { name: name.clone(), unit: task.blueprint.unit(name) });
             }
         }
     }

@@ -30,13 +30,20 @@ const HYSTERESIS: Key =
     Key::new("hysteresis", Value::Number, "How far a value has to come back behind its limit for the level to end.")
         .default("0")
         .rules(&[Rule::with(LIMIT_KEYS)]);
-const ON_DELAY: Key = Key::new("on-delay", DELAY, "How long a level has to last to count.").default("\"0s\"");
-const OFF_DELAY: Key = Key::new("off-delay", DELAY, "How long a lower level has to last to count.").default("\"0s\"");
+const ON_DELAY: Key =
+    Key::new("on-delay", DELAY, "For how long the value has to be at a level, or worse, for that level to count.")
+        .default("\"0s\"");
+const OFF_DELAY: Key =
+    Key::new("off-delay", DELAY, "For how long the value has to be no worse than a lower level for that one to count.")
+        .default("\"0s\"");
 const SEVERITY: Key = Key::new("severity", Value::Choice(&words(&SEVERITIES)), "The level of its entries in the log.")
     .default("\"warning\"");
-const LATCH: Key =
-    Key::new("latch", Value::Bool, "Whether it keeps its highest level until `reset` rises while the value is back.")
-        .default("false");
+const LATCH: Key = Key::new(
+    "latch",
+    Value::Bool,
+    "Whether it keeps its highest level until `reset` rises while the value is back, beyond `hysteresis`.",
+)
+.default("false");
 const RESET: Key = Key::new(
     "reset",
     Value::Input,

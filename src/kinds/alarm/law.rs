@@ -32,41 +32,47 @@ pub(super) struct Change {
 pub(super) struct Law {
     settings: Settings,
     level: Level,
-    worst: Level,                 // out of its range since the latest reset
-    coming: Option<(Level, f64)>, // the level that the value has had for that many seconds
-    missing: Option<f64>,         // there has been no good value for that many seconds
-    reset: bool,                  // when that was last known
+    lasted: Lasted,
+    reset: bool, // when that was last known
+}
+
+/// For how many seconds something has been so without a break; `None`: it is not.
+type Since = Option<f64>;
+
+/// What the value has been for how long. Missing for less time than it takes to count, it goes on as it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Lasted {
+    is_below: bool,        // which side of its range `or_worse` is about
+    or_worse: [Since; 2],  // at least of rank 1, 2
+    or_better: [Since; 3], // at most of rank 0, 1, 2
+    missing: Since,
 }
 
 impl Law {
     pub(super) fn new(settings: Settings) -> Self {
-        let (level, worst) = (Level::Normal, Level::Normal);
-        Self { settings, level, worst, coming: None, missing: None, reset: true }
+        Self { settings, level: Level::Normal, lasted: Lasted::default(), reset: true }
     }
 
-    /// Goes on from the level that the same alarm had, and the worst since its latest reset. Delays begin again.
-    pub(super) fn go_on_from(&mut self, level: Level, worst: Level) {
-        (self.level, self.worst) = (level, worst);
+    /// Goes on from the level that the same alarm had. Delays begin again.
+    pub(super) fn go_on_from(&mut self, level: Level) {
+        self.level = level;
     }
 
     pub(super) fn level(&self) -> Level {
         self.level
     }
 
-    pub(super) fn worst(&self) -> Level {
-        self.worst
-    }
-
     /// Its level lasts only because it is latched: the value has come back from it, for as long as that takes to count.
     pub(super) fn is_latched(&self) -> bool {
-        self.coming.is_some_and(|(coming, lasted)| self.keeps(coming) && lasted >= self.settings.off_delay)
+        let below = usize::from(self.level.rank()).checked_sub(1).and_then(|rank| self.lasted.or_better[rank]);
+        self.settings.latch && below.is_some_and(|lasted| lasted >= self.settings.off_delay)
     }
 
-    /// The latch keeps the level it has, though the value is at this one. A value that is good again and out of its range counts for more than
-    /// that there was none.
-    fn keeps(&self, found: Level) -> bool {
-        let floor = if self.level == Level::Bad && found != Level::Normal { self.worst } else { self.level };
-        self.settings.latch && found.rank() < floor.rank()
+    /// Whether a level that the value has fallen to may follow, as far as the latch goes. Only the second level of a side follows `Bad` without a
+    /// reset: it is as grave, and says more.
+    fn lets_go(&self, found: Level, rose: bool) -> bool {
+        let says_more = self.level == Level::Bad && found.rank() == Level::HiHi.rank();
+        !self.settings.latch || says_more || (rose && found == Level::Normal)
     }
 
     /// One tick; `reset`: `None`: not known, which is no fall. `elapsed` seconds after the release of the one before: skipped ones count.
@@ -74,38 +80,35 @@ impl Law {
         let reset = reset.unwrap_or(self.reset);
         let before = std::mem::replace(&mut self.reset, reset);
         let rose = reset && !before;
-        let found = self.found(value);
-        if found == self.level {
-            (self.coming, self.missing) = (None, None);
-            return None;
+        let is = self.counts(self.found(value), elapsed, rose)?;
+        if is == Level::Bad {
+            self.lasted = Lasted::default();
         }
-        let lasted = self.lasted(found, elapsed);
-        let falls = found.rank() < self.level.rank();
-        let delay = if falls { self.settings.off_delay } else { self.settings.on_delay };
-        if lasted < delay || (self.keeps(found) && !rose) {
-            return None;
-        }
-        (self.coming, self.missing) = (None, None);
-        if found != Level::Bad && (rose || found.rank() >= self.worst.rank()) {
-            self.worst = found;
-        }
-        Some(Change { was: std::mem::replace(&mut self.level, found), is: found })
+        Some(Change { was: std::mem::replace(&mut self.level, is), is })
     }
 
-    /// For how long this has been so. A value that is missing, for less time than it takes to count, ends nothing that was coming.
-    fn lasted(&mut self, found: Level, elapsed: f64) -> f64 {
-        if found == Level::Bad {
-            if let Some((_, lasted)) = &mut self.coming {
-                *lasted += elapsed;
-            }
-            return *self.missing.insert(self.missing.map_or(0.0, |lasted| lasted + elapsed));
+    /// The level to change to, now that the value is at the level `found`.
+    fn counts(&mut self, found: Level, elapsed: f64, rose: bool) -> Option<Level> {
+        let Settings { on_delay, off_delay, .. } = self.settings;
+        if found == Level::Bad && self.level == Level::Bad {
+            self.lasted = Lasted::default();
+            return None;
         }
-        self.missing = None;
-        let lasted = match self.coming {
-            Some((coming, lasted)) if coming == found => lasted + elapsed,
-            _ => 0.0,
+        self.lasted.pass(found, elapsed);
+        if found == Level::Bad {
+            return (self.lasted.missing >= Some(on_delay)).then_some(found);
+        }
+        if found.rank() < self.level.rank() {
+            let counts = self.lasted.or_better[usize::from(found.rank())] >= Some(off_delay);
+            return (counts && self.lets_go(found, rose)).then_some(found);
+        }
+        let is = match self.lasted.or_worse.map(|lasted| lasted >= Some(on_delay)) {
+            [false, _] => return None,
+            [true, false] if found == Level::HiHi => Level::High,
+            [true, false] if found == Level::LoLo => Level::Low,
+            [true, _] => found,
         };
-        self.coming.insert((found, lasted)).1
+        (is != self.level && is.rank() >= self.level.rank()).then_some(is)
     }
 
     /// The level of a value by itself; the present level ends only beyond its hysteresis.
@@ -133,6 +136,29 @@ impl Law {
         } else {
             Level::Normal
         }
+    }
+}
+
+impl Lasted {
+    /// The value has been at the level `found` since `elapsed` seconds after it was last known.
+    fn pass(&mut self, found: Level, elapsed: f64) {
+        let longer = |lasted: f64| lasted + elapsed;
+        if found == Level::Bad {
+            self.or_worse = self.or_worse.map(|since| since.map(longer));
+            self.or_better = self.or_better.map(|since| since.map(longer));
+            self.missing = Some(self.missing.map_or(0.0, longer));
+            return;
+        }
+        self.missing = None;
+        let is_below = found.number() < 0.0;
+        if is_below != std::mem::replace(&mut self.is_below, is_below) {
+            self.or_worse = [None; 2];
+        }
+        let next = |since: Since, is_so: bool| is_so.then(|| since.map_or(0.0, longer));
+        let [first, second] = self.or_worse;
+        self.or_worse = [next(first, found.rank() >= 1), next(second, found.rank() >= 2)];
+        let [normal, first, second] = self.or_better;
+        self.or_better = [next(normal, found.rank() == 0), next(first, found.rank() <= 1), next(second, true)];
     }
 }
 
@@ -188,6 +214,24 @@ mod tests {
     }
 
     #[test]
+    fn a_change_between_the_first_and_the_second_level_begins_no_delay_again() {
+        use Level::{Bad, HiHi, High, LoLo, Low, Normal};
+        let settings = Settings { on_delay: 2.0, off_delay: 2.0, ..SETTINGS };
+        assert_eq!(levels(settings, &[9.0, 11.0, 9.0, 11.0]), [Normal, Normal, High, High], "at `high` or worse");
+        assert_eq!(levels(settings, &[-9.0, -11.0, -11.0, -11.0]), [Normal, Normal, Low, LoLo], "each by itself");
+        assert_eq!(levels(settings, &[11.0, 11.0, 11.0]), [Normal, Normal, HiHi], "both at once");
+        let hihi = [11.0, 11.0, 11.0];
+        let after = |values: &[f64]| levels(settings, &[&hihi, values].concat())[3..].to_vec();
+        assert_eq!(after(&[6.0, 0.0, 6.0, 0.0, 0.0]), [HiHi, HiHi, High, High, High], "at `high` or better");
+        assert_eq!(after(&[6.0, 0.0, 0.0, 0.0]), [HiHi, HiHi, HiHi, Normal], "never a level that the value is not at");
+        assert_eq!(after(&[6.0, 0.0, 6.0, 11.0, 0.0, 0.0]), [HiHi, HiHi, High, High, High, High], "hihi is coming");
+        assert_eq!(after(&[6.0, f64::NAN, 6.0]), [HiHi, HiHi, High], "missing for a moment");
+        assert_eq!(after(&[-11.0, -9.0, -11.0, -9.0]), [HiHi, HiHi, HiHi, HiHi], "no better, and the other side");
+        let gone = [f64::NAN; 3];
+        assert_eq!(levels(settings, &[&gone[..], &[11.0, 6.0, 11.0]].concat())[2..], [Bad, Bad, Bad, HiHi]);
+    }
+
+    #[test]
     fn a_sample_that_is_missing_begins_no_delay_again() {
         use Level::{Bad, High, Normal};
         let settings = Settings { on_delay: 3.0, off_delay: 3.0, ..SETTINGS };
@@ -203,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_latched_alarm_ends_at_a_reset_while_all_is_normal() {
+    fn a_latched_alarm_ends_at_a_reset_while_the_value_is_back() {
         let mut law = Law::new(Settings { latch: true, ..SETTINGS });
         assert_eq!(law.step(9.0, Some(false), 1.0), Some(Change { was: Level::Normal, is: Level::High }));
         assert_eq!(
@@ -226,18 +270,34 @@ mod tests {
             "a lower level is latched as well"
         );
         assert!(law.is_latched(), "its value has come back from hihi");
-        assert_eq!(law.step(6.0, Some(true), 1.0), Some(Change { was: Level::HiHi, is: Level::High }));
+        assert_eq!(law.step(6.0, Some(true), 1.0), None, "at `high` it is not back");
+        assert_eq!([law.step(0.0, Some(true), 1.0), law.step(4.5, Some(false), 1.0)], [None; 2]);
+        assert_eq!(law.step(4.5, Some(true), 1.0), None, "nor within the hysteresis, though it was normal before");
+        assert_eq!(law.step(3.9, Some(false), 1.0), None);
+        assert_eq!(law.step(3.9, Some(true), 1.0), Some(Change { was: Level::HiHi, is: Level::Normal }));
+    }
+
+    #[test]
+    fn a_reset_counts_once_the_value_has_been_back_for_the_delay() {
+        let mut law = Law::new(Settings { latch: true, off_delay: 2.0, ..SETTINGS });
+        let mut at = |value, reset| {
+            law.step(value, Some(reset), 1.0);
+            law.level()
+        };
+        let level = [at(11.0, false), at(0.0, false), at(0.0, true), at(0.0, false), at(0.0, true)];
+        assert_eq!(level, [Level::HiHi, Level::HiHi, Level::HiHi, Level::HiHi, Level::Normal]);
     }
 
     #[test]
     fn a_latch_keeps_the_highest_level_also_where_there_was_no_good_value() {
         use Level::{Bad, HiHi, High, Normal};
         let latch = Settings { latch: true, ..SETTINGS };
-        assert_eq!(levels(latch, &[6.0, f64::NAN, 0.0, 6.0, 0.0]), [High, Bad, Bad, High, High]);
+        assert_eq!(levels(latch, &[6.0, f64::NAN, 0.0, 6.0, 0.0]), [High, Bad, Bad, Bad, Bad]);
         assert_eq!(levels(latch, &[11.0, f64::NAN, 6.0, 0.0, 11.0, 6.0]), [HiHi, Bad, Bad, Bad, HiHi, HiHi]);
         assert_eq!(
-            levels(latch, &[f64::NAN, 0.0, 6.0, 11.0, -11.0, -6.0]),
-            [Bad, Bad, High, HiHi, Level::LoLo, Level::LoLo]
+            levels(latch, &[f64::NAN, 6.0, -11.0, f64::NAN, -6.0]),
+            [Bad, Bad, Level::LoLo, Bad, Bad],
+            "the second level says more"
         );
         let mut law = Law::new(latch);
         let mut at = |value, reset| {
@@ -245,23 +305,19 @@ mod tests {
             law.level()
         };
         assert_eq!([at(11.0, false), at(0.0, true), at(6.0, false), at(0.0, false)], [HiHi, Normal, High, High]);
+        assert_eq!([at(f64::NAN, false), at(6.0, true), at(0.0, false), at(0.0, true)], [Bad, Bad, Bad, Normal]);
     }
 
     #[test]
-    fn one_that_goes_on_has_its_latch_and_its_worst_level() {
-        let latch = Settings { latch: true, ..SETTINGS };
-        let mut before = Law::new(latch);
-        for value in [11.0, f64::NAN, 0.0] {
-            before.step(value, Some(false), 1.0);
-        }
-        let mut law = Law::new(latch);
-        law.go_on_from(before.level(), before.worst());
+    fn one_that_goes_on_has_its_level() {
+        let mut law = Law::new(Settings { latch: true, ..SETTINGS });
+        law.go_on_from(Level::Bad);
         let mut at = |value, reset| (law.step(value, Some(reset), 1.0), law.level());
         assert_eq!(at(0.0, true), (None, Level::Bad), "a reset that was on before has not risen");
         assert_eq!(at(11.0, false).1, Level::HiHi);
         assert_eq!(at(0.0, true), (Some(Change { was: Level::HiHi, is: Level::Normal }), Level::Normal));
         let mut unlatched = Law::new(SETTINGS);
-        unlatched.go_on_from(Level::High, Level::High);
+        unlatched.go_on_from(Level::High);
         assert_eq!(unlatched.step(9.0, Some(false), 1.0), None, "it has begun already");
         assert_eq!(unlatched.step(0.0, Some(false), 1.0), Some(Change { was: Level::High, is: Level::Normal }));
     }

@@ -1,7 +1,7 @@
 //! The keys of the kind `audio`, and what they mean. No device is opened here, and no clock is read.
 
-use super::Audio;
 use super::settings::{AudioSettings, FORMATS};
+use super::{Audio, columns};
 use crate::channels::AudioFormat;
 use crate::config::{Blueprint, Key, Kind, Section, Value, words};
 use crate::kinds::device::Missing;
@@ -91,5 +91,5 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let label = Label::new(format!("audio device {}", settings.device), section.name());
     let looked = (label.clone(), settings.clone());
     let build = move |site: &mut Site| Ok(Audio::open(site, label, settings)?.into());
-    Some(Blueprint::new(build).looking(move |site| Audio::look(site, &looked.0, &looked.1)))
+    Some(Blueprint::new(build).looking(move |site| Audio::look(site, &looked.0, &looked.1)).with_columns(columns()))
 }

@@ -2,7 +2,7 @@
 
 use super::bus::BusSettings;
 use super::desk::AtTheDesk;
-use super::receive::Receiver;
+use super::receive::{self, Receiver};
 use super::send::{self, Sender};
 use super::settings::{ReceiveSettings, SendSettings};
 use super::table_keys::{RECEIVE, SEND, TIMEOUT_TEXT};
@@ -149,8 +149,10 @@ fn receiver(section: &Section<'_>, settings: ReceiveSettings, missing: Missing) 
     let timeout = settings.received.frames.iter().map(|(_, timeout)| *timeout).max()?;
     let held = timeout + section.period()?;
     let looked = (label.clone(), settings.clone());
+    let columns = receive::columns(&settings);
     let build = move |site: &mut Site| Ok(Receiver::open(site, label, settings, missing)?.into());
-    Some(Blueprint::new(build).looking(move |site| Receiver::look(site, &looked.0, &looked.1, missing)).holding(held))
+    let look = move |site: &mut Site| Receiver::look(site, &looked.0, &looked.1, missing);
+    Some(Blueprint::new(build).looking(look).with_columns(columns).holding(held))
 }
 
 fn sender(section: &Section<'_>, settings: SendSettings, missing: Missing) -> Option<Blueprint> {

@@ -119,13 +119,10 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let label = Label::new(format!("chip {address:#04x} on {bus}"), section.name());
     let settings = ChipSettings { bus, address, force: force?, auto_increment: auto_increment?, init, values };
     let looked = (label.clone(), settings.clone());
-    let written = super::columns(&settings.values);
-    let unit = move |value: &str| {
-        let column = written.iter().find(|column| column.name == value);
-        column.map_or_else(String::new, |column| column.unit.clone())
-    };
+    let columns = super::columns(&settings.values);
     let build = move |site: &mut Site| Ok(I2c::open(site, label, settings, missing)?.into());
-    Some(Blueprint::new(build).looking(move |site| I2c::look(site, &looked.0, &looked.1, missing)).with_units(unit))
+    let look = move |site: &mut Site| I2c::look(site, &looked.0, &looked.1, missing);
+    Some(Blueprint::new(build).looking(look).with_columns(columns))
 }
 
 /// The values that the tables of a section describe.

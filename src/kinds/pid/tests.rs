@@ -73,6 +73,17 @@ fn integrals(mut output: output::Law, errors: &[f64], mut fate: impl FnMut(usize
 }
 
 #[test]
+fn the_error_needs_only_the_input_and_the_setpoint() {
+    let mut controller = controller([-8.0, 8.0]);
+    let whole = controller.step(&learned(1.0, 0.0, Held::No));
+    let gone = f64::NAN;
+    let without = controller.step(&Step { feed_forward: gone, ..learned(2.0, 0.0, Held::No) });
+    assert_eq!((without.out, without.waits, without.error), (whole.out, true, 2.0), "the feed-forward is missing");
+    let without = controller.step(&Step { setpoint: gone, ..learned(2.0, 0.0, Held::No) });
+    assert!(without.out.total_cmp(&whole.out).is_eq() && without.waits && without.error.is_nan(), "{without:?}");
+}
+
+#[test]
 fn the_integral_stands_while_the_output_is_safe_and_goes_on_with_it() {
     let mut errors = vec![0.0; 2];
     errors.extend([1.0; 1_000]); // all of it at the safe value

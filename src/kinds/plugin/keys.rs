@@ -121,11 +121,12 @@ fn blueprint(library: Arc<Library>, start: Start, inputs: Vec<Option<Input>>) ->
         unknown: vec![format!("whether the plugin {} can be set up with these keys", library.path().display())],
         ..Preview::default()
     };
-    let file = library.path().to_owned();
+    let (file, columns) = (library.path().to_owned(), columns(library.described()));
     let (at_the_desk, taken) = ((library.clone(), Start { mode: DESK, ..start.clone() }), inputs.clone());
     Blueprint::new(move |_| build(library, &start, inputs))
         .looking(move |_| Ok(preview))
         .at_the_desk_if(move || build(at_the_desk.0, &at_the_desk.1, taken))
+        .with_columns(columns)
         .loading(file)
 }
 

@@ -93,8 +93,9 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         let warnings = if shadow { vec![] } else { look(&seen)? };
         Ok(Preview { columns: Some(columns(&seen)), warnings, ..Preview::default() })
     };
-    // Answers are one tick old when they enter.
-    Some(Blueprint::new(move |site| start(site, settings, inputs, shadow)).looking(preview).holding(period))
+    let columns_of = columns(&settings);
+    let blueprint = Blueprint::new(move |site| start(site, settings, inputs, shadow)).looking(preview);
+    Some(blueprint.with_columns(columns_of).holding(period)) // answers are one tick old when they enter
 }
 
 /// The program is told what each is worth, and decides itself what it does without it.

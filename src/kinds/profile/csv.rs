@@ -32,7 +32,14 @@ pub(super) fn read(path: &Path, wanted: &Wanted) -> Result<Points, String> {
     if bytes.len() as u64 > LARGEST {
         return Err(format!("{shown} is larger than 64 MiB; keep fewer rows"));
     }
-    let text = String::from_utf8(bytes).map_err(|_| format!("{shown} is no text in UTF-8"))?;
+    let text = String::from_utf8(bytes).map_err(|error| match error.as_bytes() {
+        [0x89, b'M', b'C', b'A', b'P', ..] => {
+            format!(
+                "{shown} is an MCAP recording, and a profile is a CSV with a column of seconds since its first release"
+            )
+        }
+        _ => format!("{shown} is no text in UTF-8"),
+    })?;
     points(&text, wanted).map_err(|Wrong { line, reason }| match line {
         Some(line) => format!("{shown}:{line}: {reason}"),
         None => format!("{shown}: {reason}"),

@@ -139,6 +139,14 @@ fn a_wrong_table_is_refused_with_its_line() {
     let named = wanted(Name("t".into()), Number(2));
     assert_eq!(read("time,x\n0,1\n", &named), Err("x.csv:1: there is no column \"t\"; the header has time, x".into()));
     let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.mcap");
+    for (bytes, why) in
+        [(&b"\x89MCAP0\r\n"[..], "x.mcap is an MCAP recording, and a"), (b"\x89PNG", "is no text in UTF-8")]
+    {
+        fs::write(&file, bytes).unwrap();
+        let refused = csv::read(&file, &named).unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+    }
     let refused = csv::read(folder.path(), &named).unwrap_err();
     assert!(refused.ends_with("it is no regular file"), "{refused}");
 }

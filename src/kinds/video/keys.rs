@@ -2,7 +2,7 @@
 
 use super::luma::layout;
 use super::settings::{FrameChoice, VideoSettings};
-use super::{Video, look};
+use super::{FrameReader, Video, look};
 use crate::config::{Blueprint, Key, Kind, Section, Value, words};
 use crate::kinds::device::Missing;
 use crate::site::Site;
@@ -137,8 +137,9 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     };
     let task = section.name().trim_start_matches("task.").to_owned();
     let (looked, of) = (settings.clone(), task.clone());
+    let columns = FrameReader::new(settings.take, None).columns();
     let build = move |site: &mut Site| Ok(Video::open(site, settings, &task)?.into());
-    Some(Blueprint::new(build).looking(move |site| look(site, looked, &of)))
+    Some(Blueprint::new(build).looking(move |site| look(site, looked, &of)).with_columns(columns))
 }
 
 /// V4L2's code for a format, filled up with spaces; else what was probably meant.

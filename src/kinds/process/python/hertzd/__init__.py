@@ -210,7 +210,7 @@ class Client:
         return Tick(n, release, started, monotonic, skipped, self.period_ns, Inputs(self.input_names, values))
 
     def out(self, values: Mapping[str, Optional[float]]) -> None:
-        """Answers the tick that ticks() gave last, with every value of the task; None for one that there is none of: it is bad, and counted."""
+        """Answers the tick that ticks() gave last, with every value of the task; None (or NaN) for one that there is none of: it is bad, and no error."""
         if self._n is None:
             raise RuntimeError("there is no tick to answer, or it was answered before")
         unknown = [name for name in values if name not in self.value_names]
