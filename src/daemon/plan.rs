@@ -5,7 +5,7 @@
 use crate::channels::{LiveCounts, size};
 use crate::config::{ClockKind, TakeEvidence, TaskConfig, WorkerConfig};
 use crate::metrics::TaskFacts;
-use crate::pacing::{Account, Grid, Overrun, Rate, Schedule};
+use crate::pacing::{Account, Grid, Overrun, Rate, Schedule, Turn};
 use crate::sys::clock::KernelClock;
 use crate::time::{Instant, Span};
 use crate::worker::Pace;
@@ -19,7 +19,7 @@ pub(super) struct TaskTerms {
     phase: Span,
     pub(super) overrun: Overrun,
     pub(super) deadline: Span,
-    pub(super) turn: Span,
+    pub(super) turn: Turn,
     pub(super) max_missed: f64,
     pub(super) max_latency: Option<Span>,
 }

@@ -12,7 +12,7 @@
 mod phases;
 mod placed;
 
-use crate::pacing::{Demand, Interference, Load, Responses, Verdict, feasible_beside, responses};
+use crate::pacing::{Demand, Interference, Load, Responses, Turn, Verdict, feasible_beside, responses};
 use crate::time::Span;
 use phases::with_phases;
 pub(crate) use placed::{CpuLayout, Placed, PlannedWorker};
@@ -68,9 +68,9 @@ pub(crate) fn plan(tasks: &[Placed], cpus: usize, now: Option<Vec<CpuLayout>>) -
 
 /// The worst responses on a CPU, if each sleep ends this `late`.
 pub(crate) fn on_cpu(tasks: &[Placed], cpu: &CpuLayout, late: Span, ticks: usize) -> Responses {
-    let load = |((task, phase), turn): (&(usize, Span), Span)| {
+    let load = |((task, phase), turn): (&(usize, Span), Turn)| {
         let Placed { rate, run, .. } = tasks[*task];
-        Load { rate, phase: *phase, deadline: turn, run }
+        Load { rate, phase: *phase, turn, run }
     };
     let of = |worker: &PlannedWorker| worker.tasks.iter().zip(turns(tasks, worker)).map(load).collect();
     let loads: Vec<Vec<_>> = cpu.workers.iter().map(of).collect();
