@@ -106,6 +106,12 @@ pub(super) fn facts(task: &TaskTerms, worker: usize, live: Arc<LiveCounts>) -> T
         period: task.rate.period(),
         deadline: task.deadline,
         grid_moves: task.overrun == Overrun::Delay,
+        kept: match task.overrun {
+            Overrun::Drop | Overrun::KeepWorking => task.rate.period(),
+            Overrun::CatchUp { max } => Span::from_nanos(task.rate.period().nanos().saturating_mul(max.into())),
+            Overrun::Credit { max_debt } => max_debt,
+            Overrun::Delay => Span::MAX,
+        },
         rate: task.rate,
         max_missed: task.max_missed,
         max_latency: task.max_latency.unwrap_or(Span::MAX),
