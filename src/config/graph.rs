@@ -6,7 +6,7 @@ use super::keys::{MAX_AGE, MAX_LATENCY};
 use super::meant::did_you_mean;
 use super::section::Section;
 use super::taken::{Taken, name_in};
-use crate::pacing::Rate;
+use crate::pacing::{Rate, Turn};
 use crate::time::Span;
 use std::collections::{HashMap, HashSet};
 
@@ -14,12 +14,12 @@ use std::collections::{HashMap, HashSet};
 const PERIODS: i64 = 3;
 
 /// What the graph says of a task.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Linked {
     /// What it takes, each with the age from which on it is stale.
     pub(super) taken: Vec<(Taken, Span)>,
-    /// The deadline that decides its turn.
-    pub(super) turn: Span,
+    /// When it has its turn.
+    pub(super) turn: Turn,
 }
 
 /// What the graph needs to know of a task; what is wrong with it is missing, and noted elsewhere.
@@ -41,7 +41,7 @@ struct Link {
 
 /// The links between all tasks, in their order.
 pub(super) fn link(tasks: &mut [(String, Section<'_>)], nodes: &[Node]) -> Vec<Linked> {
-    let turn = |node: &Node| Linked { turn: node.deadline.unwrap_or_default(), taken: Vec::new() };
+    let turn = |node: &Node| Linked { turn: node.deadline.unwrap_or_default().into(), taken: Vec::new() };
     let mut linked: Vec<Linked> = nodes.iter().map(turn).collect();
     for (_, section) in tasks.iter_mut() {
         refuse_without_links(section, &MAX_AGE, |_| true);
@@ -76,8 +76,7 @@ pub(super) fn link(tasks: &mut [(String, Section<'_>)], nodes: &[Node]) -> Vec<L
     for to in order.iter().rev() {
         let same_worker = |link: &&&Link| !link.closes && nodes[link.from].worker == nodes[*to].worker;
         for link in into[*to].iter().filter(same_worker) {
-            let before = linked[*to].turn - Span::from_nanos(1);
-            linked[link.from].turn = linked[link.from].turn.min(before);
+            linked[link.from].turn = linked[link.from].turn.before(linked[*to].turn);
         }
     }
     linked

@@ -73,7 +73,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[(&str, Clo
             phase,
             overrun: overrun?,
             deadline,
-            turn: deadline,
+            turn: deadline.into(),
             valid,
             max_latency,
             taken: Vec::new(),

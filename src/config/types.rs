@@ -7,7 +7,7 @@ use super::record::RecordConfig;
 use super::stand_in::{Failing, StandIn};
 use super::taken::{Taken, Valid};
 use crate::channels::Queue;
-use crate::pacing::{Overrun, Rate, Tail, Target};
+use crate::pacing::{Overrun, Rate, Tail, Target, Turn};
 use crate::time::Span;
 use std::path::{Path, PathBuf};
 
@@ -137,9 +137,8 @@ pub(crate) struct TaskConfig {
     pub overrun: Overrun,
     /// Latest allowed finish after the release; above zero.
     pub deadline: Span,
-    /// The deadline that decides when it has its turn among the tasks of its worker: its own, or an earlier one, so that it runs before
-    /// those that take its values.
-    pub turn: Span,
+    /// When it has its turn among the tasks of its worker: by its deadline, but before those that take its values.
+    pub turn: Turn,
     /// The values that it takes from other tasks, each with the age from which on it is stale.
     pub taken: Vec<(Taken, Span)>,
     /// How old the oldest measurement behind what it uses may be when its tick has finished; above zero.

@@ -5,7 +5,7 @@
 use crate::channels::{LiveCounts, size};
 use crate::config::{ClockKind, TakeEvidence, TaskConfig, WorkerConfig};
 use crate::metrics::TaskFacts;
-use crate::pacing::{Account, Grid, Overrun, Rate, Schedule};
+use crate::pacing::{Account, Grid, Overrun, Rate, Schedule, Turn};
 use crate::sys::clock::KernelClock;
 use crate::time::{Instant, Span};
 use crate::worker::Pace;
@@ -19,7 +19,7 @@ pub(super) struct TaskTerms {
     phase: Span,
     pub(super) overrun: Overrun,
     pub(super) deadline: Span,
-    pub(super) turn: Span,
+    pub(super) turn: Turn,
     pub(super) max_missed: f64,
     pub(super) max_latency: Option<Span>,
 }
@@ -106,6 +106,12 @@ pub(super) fn facts(task: &TaskTerms, worker: usize, live: Arc<LiveCounts>) -> T
         period: task.rate.period(),
         deadline: task.deadline,
         grid_moves: task.overrun == Overrun::Delay,
+        kept: match task.overrun {
+            Overrun::Drop | Overrun::KeepWorking => task.rate.period(),
+            Overrun::CatchUp { max } => Span::from_nanos(task.rate.period().nanos().saturating_mul(max.into())),
+            Overrun::Credit { max_debt } => max_debt,
+            Overrun::Delay => Span::MAX,
+        },
         rate: task.rate,
         max_missed: task.max_missed,
         max_latency: task.max_latency.unwrap_or(Span::MAX),

@@ -154,9 +154,17 @@ pub(crate) struct Verdicts {
     pub(crate) overrun: Option<Verdict>,
     /// On the releases given up when the tick had finished.
     pub(crate) after: Option<Verdict>,
+    /// How many of those before the tick were entered while the task waited.
+    pub(crate) known: u64,
 }
 
 impl Verdicts {
+    /// Without what was entered while the task waited.
+    pub(crate) fn unknown(&self) -> Self {
+        let rest = |verdict: Verdict| Verdict { count: verdict.count - self.known, ..verdict };
+        Self { before: self.before.map(rest).filter(|rest| rest.count > 0), known: 0, ..*self }
+    }
+
     /// All of them, in the order of the releases.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Verdict> {
         [&self.before, &self.overrun, &self.after].into_iter().flatten()

@@ -10,7 +10,7 @@ use super::last_misses::{KEPT, Late};
 use super::machine::{Accuser, WorkerFacts};
 use super::pasts::Pasts;
 use super::recent::is_plain;
-use super::task::{TaskSnapshot, Totals};
+use super::task::{TaskMetrics, TaskSnapshot, Totals};
 use super::tasks::Tasks;
 use super::weigh::Threads;
 use crate::channels::{Counts, IdleWake, InputAge, Sent, TickRecord};
@@ -157,13 +157,18 @@ impl Metrics {
             return verdicts;
         }
         let Some(task) = self.tasks.entered(id) else { return verdicts };
+        let first = record.release.plus_nanos(-i128::from(task.facts.period.nanos()) * i128::from(record.missed));
+        let known = task.take_waited(first, record.missed);
+        let (verdicts, record) =
+            (Verdicts { known, ..verdicts }, &TickRecord { missed: record.missed - known, ..*record });
         let oldest = task.enter(record, verdicts == Verdicts::default(), self.now, &mut self.totals);
         if !task.waits && task.limiter.waits() {
             task.waits = true;
             self.waiting.push(id);
         }
-        for verdict in verdicts.iter() {
-            let is_of_the_tick = verdicts.overrun.as_ref().is_some_and(|own| std::ptr::eq(own, verdict));
+        let unknown = verdicts.unknown();
+        for verdict in unknown.iter() {
+            let is_of_the_tick = unknown.overrun.as_ref().is_some_and(|own| std::ptr::eq(own, verdict));
             let worst = if is_of_the_tick { record.response } else { oldest };
             self.count(id, verdict, Late { tick: Some(record.n), worst });
         }
@@ -214,15 +219,15 @@ impl Metrics {
         let Some(task) = self.tasks.entered(id) else { return };
         let GivenUp { count, oldest, at, disabled, .. } = given_up;
         let mut verdict = self.threads.given_up(task.facts.worker, id, &given_up);
-        let (mut first, mut late) = (at - oldest, oldest);
-        if disabled {
-            // They were not late: nothing was supposed to run. Some of them have been entered as they came up.
-            let known = task.disabled();
-            (verdict.count, late) = (count.saturating_sub(known), Span::ZERO);
-            first = task.later(first, known);
-        } else {
-            task.lateness.add_missed(oldest, task.facts.period, count);
-            self.totals.worst = self.totals.worst.max(oldest);
+        // Some of them have been entered as they came up.
+        let known = if disabled { task.disabled() } else { task.take_waited(at - oldest, count) };
+        verdict.count = count.saturating_sub(known);
+        let first = task.later(at - oldest, known);
+        // Those of a disabled task were not late: nothing was supposed to run.
+        let late = if disabled || verdict.count == 0 { Span::ZERO } else { at - first };
+        if !disabled {
+            task.lateness.add_missed(late, task.facts.period, verdict.count);
+            self.totals.worst = self.totals.worst.max(late);
         }
         self.take_unreported(id, 0, late, Some((first, at)), verdict);
     }
@@ -254,6 +259,11 @@ impl Metrics {
             (open, oldest) = (open.saturating_sub(known), Span::ZERO);
             first = task.later(first, known);
         } else {
+            let known = task.take_waited(first, open);
+            counts.skipped += known;
+            open -= known;
+            first = task.later(first, known);
+            oldest = worker_now - first;
             task.lateness.add_missed(oldest, task.facts.period, open);
         }
         self.take_counts(id, &counts);
@@ -331,6 +341,8 @@ impl Metrics {
         if let Some(late) = &mut task.late_chains {
             late.sample(self.now);
         }
+        self.waits(id);
+        let Some(task) = self.tasks.get_mut(id) else { return };
         if !task.health.sample(self.now, worker_now).disabled {
             return;
         }
@@ -340,6 +352,30 @@ impl Metrics {
             let verdict = Verdict::plain(Cause::Disabled, missed.saturating_sub(known));
             self.take_unreported(id, 0, Span::ZERO, within, verdict);
         }
+    }
+
+    /// Enters what a task has missed because its worker ran others, if it still waits: its own record of that comes once it runs.
+    pub(crate) fn waits(&mut self, id: u32) {
+        let Some(TaskMetrics { facts: TaskFacts { worker, period, .. }, health, .. }) = self.tasks.get(id) else {
+            return;
+        };
+        let (worker, period) = (*worker, *period);
+        // It was not running then, so it begins with what its policy keeps then, or later.
+        let Some(at) = self.threads.judged_until(worker) else { return };
+        let Some((next, count)) = health.waits(at) else { return };
+        let Some(task) = self.tasks.entered(id) else { return };
+        let known = task.waits_from(next, count);
+        if known == count {
+            return;
+        }
+        let (first, count) = (task.later(next, known), count - known);
+        let oldest = at - first;
+        task.lateness.add_missed(oldest, period, count);
+        task.health.late(oldest);
+        self.totals.worst = self.totals.worst.max(oldest);
+        let given_up = GivenUp { task: 0, count, oldest, at, jumped: Span::ZERO, disabled: false };
+        let verdict = self.threads.given_up(worker, id, &given_up);
+        self.take_unreported(id, 0, oldest, Some((first, at)), verdict);
     }
 
     /// How a task is doing.

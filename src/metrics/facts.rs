@@ -13,6 +13,7 @@ pub(crate) struct TaskFacts {
     pub period: Span,     // one period, rounded up
     pub deadline: Span,   // latest allowed finish, relative to the release
     pub grid_moves: bool, // `delay`: a late tick has put off releases that do not count as skipped
+    pub kept: Span, // how old a release may get while the task waits, before it gives it up for certain; `MAX`: any age
     pub rate: Rate,
     pub max_missed: f64,       // share of releases that may be missed, or of ticks that may fail
     pub max_latency: Span,     // how old what its ticks use may be; `MAX`: there is no limit
@@ -25,6 +26,17 @@ impl TaskFacts {
     pub(crate) fn at(rate: Rate) -> Self {
         let (period, live) = (rate.period(), Arc::default());
         let (name, deadline, max_latency) = ("a".into(), period, Span::MAX);
-        Self { name, worker: 0, period, deadline, grid_moves: false, rate, max_missed: 0.01, max_latency, live }
+        Self {
+            name,
+            worker: 0,
+            period,
+            deadline,
+            grid_moves: false,
+            kept: period,
+            rate,
+            max_missed: 0.01,
+            max_latency,
+            live,
+        }
     }
 }

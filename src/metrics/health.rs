@@ -14,6 +14,12 @@ use std::sync::Arc;
 /// A worker that has ended says so within this time.
 const SETTLED: Span = Span::from_seconds(1);
 
+/// Periods are rounded: a release that is this much older than one may be is given up for certain.
+const ROUNDING: Span = Span::from_nanos(10);
+
+/// A task that has waited for less than this will soon say itself what it gave up.
+const WAITS_LONG: Span = Span::from_millis(250);
+
 /// What is due up to now, by the clock, and what became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
@@ -103,6 +109,7 @@ pub(super) struct Health {
     rate: Rate,
     deadline: Span,
     grid_moves: bool,
+    kept: Span,
     live: Arc<LiveCounts>,
     windows: Windows,
     failures: Option<Box<Failures>>, // once there was one: most tasks never fail
@@ -119,9 +126,9 @@ struct Failures {
 
 impl Health {
     pub(super) fn new(facts: &TaskFacts) -> Self {
-        let TaskFacts { rate, deadline, grid_moves, .. } = *facts;
+        let TaskFacts { rate, deadline, grid_moves, kept, .. } = *facts;
         let (windows, live) = (Windows::default(), facts.live.clone());
-        Self { rate, deadline, grid_moves, live, windows, failures: None, misses: None, given_up: None }
+        Self { rate, deadline, grid_moves, kept, live, windows, failures: None, misses: None, given_up: None }
     }
 
     /// Lets go of its windows, after the last look at them.
@@ -196,6 +203,19 @@ impl Health {
             self.first_open(&live).filter(|_| live.counts.disabled && !self.grid_moves && !self.is_given_up())?;
         let until = worker_now - self.deadline.max(self.rate.period()) - SETTLED;
         Some((live.passed + open_before(&live, self.rate, false, until), first, until))
+    }
+
+    /// Of a task that has not run, if it is due, although its worker was free at `at`: the first release that it has not run, and how many
+    /// from there on it gives up for certain before it runs.
+    pub(super) fn waits(&self, at: Instant) -> Option<(Instant, u64)> {
+        let live = self.live.read();
+        if live.counts.disabled || self.kept == Span::MAX || self.is_given_up() {
+            return None;
+        }
+        let next = live.next.filter(|next| at - *next >= WAITS_LONG)?;
+        // Those that are past their deadline as well: the others do not count as missed yet.
+        let count = open_before(&live, self.rate, false, at - self.kept.max(self.deadline) - ROUNDING);
+        (count > 0).then_some((next, count))
     }
 
     /// Whether its worker was given up.

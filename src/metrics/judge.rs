@@ -255,6 +255,7 @@ fn verdicts(record: &TickRecord, before: Option<Winner>, tick: Option<(Winner, W
         before: verdict(before, record.missed),
         overrun: verdict(own, u64::from(record.overrun)),
         after: verdict(after, record.dropped),
+        known: 0,
     }
 }
 

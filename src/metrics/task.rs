@@ -45,9 +45,18 @@ pub(super) struct TaskMetrics {
     pub(super) overruns: u64,                                // that were entered
     pub(super) skipped: u64,                                 // likewise
     pub(super) limiter: Limiter,
-    pub(super) waits: bool, // it is in the list of those that have something to report
+    pub(super) waited: Option<Box<Waited>>, // while it has not run since
+    pub(super) waits: bool,                 // it is in the list of those that have something to report
     pub(super) health: Health,
     pub(super) finals: Option<Box<Counts>>, // the worker's own, once it has ended
+}
+
+/// Releases that were entered before the task ran, or ended, and said itself that it gave them up.
+#[derive(Debug, Default)]
+pub(super) struct Waited {
+    next: Instant, // the first of those that it has not run
+    since: u64,    // how many were entered from there on
+    all: u64,      // likewise, and before a step of the clock moved that
 }
 
 impl TaskMetrics {
@@ -67,6 +76,7 @@ impl TaskMetrics {
             overruns: 0,
             skipped: 0,
             limiter: Limiter::default(),
+            waited: None,
             waits: false,
             finals: None,
         }
@@ -147,7 +157,7 @@ impl TaskMetrics {
 
     /// What plain ticks would change beside the histograms; `None`: they have to be entered one by one.
     pub(super) fn quiet(&self) -> Option<Quiet> {
-        self.limiter.misses.quiet().filter(|_| self.health.is_fine())
+        self.limiter.misses.quiet().filter(|_| self.health.is_fine() && self.waited.is_none())
     }
 
     /// Counts why releases were missed; with the name of who it was.
@@ -173,6 +183,20 @@ impl TaskMetrics {
     /// How many releases have been entered that came up after it was ended.
     pub(super) fn disabled(&self) -> u64 {
         self.of(Cause::Disabled)
+    }
+
+    /// It gives up `count` releases from `next` on before it runs. Returns how many of them have been entered; now all are.
+    pub(super) fn waits_from(&mut self, next: Instant, count: u64) -> u64 {
+        let waited = self.waited.get_or_insert_default();
+        let known = if waited.next == next { waited.since.min(count) } else { 0 };
+        **waited = Waited { next, since: count.max(known), all: waited.all + count - known };
+        known
+    }
+
+    /// It says that it gave up `count` releases from `first` on: how many of them have been entered.
+    pub(super) fn take_waited(&mut self, first: Instant, count: u64) -> u64 {
+        let waited = self.waited.take().filter(|waited| first < waited.next + self.facts.period);
+        waited.map_or(0, |waited| waited.all.min(count))
     }
 
     /// Hands over the events that are due, of `worker`; with `last`, all.

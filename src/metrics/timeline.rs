@@ -155,6 +155,11 @@ impl Timeline {
         position.checked_sub(1).map(|before| self.pieces[before].finished()).or(self.history.end())
     }
 
+    /// When the latest piece that was judged had ended.
+    pub(super) fn judged_until(&self) -> Option<Instant> {
+        self.finished_before(self.judged)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.pieces.len()
     }

@@ -99,6 +99,11 @@ pub(super) fn mostly(part: Span, whole: Span) -> bool {
 }
 
 impl Threads {
+    /// When the latest tick of a worker that was judged had ended, or its latest wake-up without one.
+    pub(super) fn judged_until(&self, worker: usize) -> Option<Instant> {
+        self.by_worker.get(&worker)?.timeline.judged_until()
+    }
+
     /// What a page fault costs on this machine now.
     pub(crate) fn faults_cost(&mut self, each: Span) {
         (self.fault, self.fault_matters) = (each, false);

@@ -1,11 +1,11 @@
 //! The worst response of each task when every tick takes its longest run: the schedule itself, tick by tick.
 //!
-//! Workers of one CPU interrupt each other by their priority. A worker runs what is due by earliest deadline, then by the latest
+//! Workers of one CPU interrupt each other by their priority. A worker runs what is due by earliest deadline, a producer before those that take its values, then by the latest
 //! run that is longest ago, then in the order of declaration, and each tick to its end. Every release runs: what a policy would skip is late here. Time comes in as rates and
 //! spans; all arithmetic is in integers. A call allocates a few words per task.
 
-use super::Rate;
 use super::rate::hyperperiod;
+use super::{Rate, Turn};
 use crate::time::Span;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,7 +15,7 @@ use std::collections::BinaryHeap;
 pub(crate) struct Load {
     pub(crate) rate: Rate,
     pub(crate) phase: Span,
-    pub(crate) deadline: Span,
+    pub(crate) turn: Turn,
     /// The longest run of a tick.
     pub(crate) run: Span,
 }
@@ -29,14 +29,17 @@ pub(crate) struct Responses {
     pub(crate) only: Option<Span>,
 }
 
+/// A tick that is due: its deadline, the place of its task, when that ran, the task, its release.
+type Ready = (i128, u64, u64, usize, i128);
+
 /// Releases and ticks of one worker.
 struct Worker {
     room: usize, // for ticks that are ready: one run can outlast any number of releases
     wakes: i128, // when it has woken up for what is ready
     ended: i128, // when its latest tick did: it sleeps since then, if nothing is ready
     waiting: BinaryHeap<Reverse<(i128, usize, u64)>>, // release, task, tick
-    ready: BinaryHeap<Reverse<(i128, u64, usize, i128)>>, // deadline, when the task ran, task, release
-    ran: Vec<u64>, // of each task: how many ticks had run when its latest one had
+    ready: BinaryHeap<Reverse<Ready>>,
+    ran: Vec<u64>,                        // of each task: how many ticks had run when its latest one had
     running: Option<(usize, i128, i128)>, // task, release, time left
 }
 
@@ -65,7 +68,8 @@ impl Worker {
             if self.running.is_none() && self.ready.is_empty() {
                 self.wakes = if release > self.ended { release + late } else { release };
             }
-            self.ready.push(Reverse((release + i128::from(load.deadline.nanos()), self.ran[task], task, release)));
+            let (deadline, place) = load.turn.key();
+            self.ready.push(Reverse((release + i128::from(deadline.nanos()), place, self.ran[task], task, release)));
             self.waiting.push(Reverse((i128::from(load.phase.nanos()) + load.rate.offset(n + 1), task, n + 1)));
         }
     }
@@ -164,7 +168,7 @@ pub(crate) fn between(first: &Load, second: &Load, interrupts: bool) -> Between 
     let waits = match interrupts {
         true if tie || after < run_second => [Span::ZERO, first.run],
         true => [Span::ZERO, met(run_first, before)],
-        false if tie && first.deadline <= second.deadline => [Span::ZERO.max(met(run_second, common)), first.run],
+        false if tie && first.turn.key() <= second.turn.key() => [Span::ZERO.max(met(run_second, common)), first.run],
         false if tie => [second.run, met(run_first, common)],
         false => [met(run_second, after), met(run_first, before)],
     };
@@ -193,7 +197,7 @@ mod tests {
 
     fn load(hertz: u64, phase: i64, deadline: i64, run: i64) -> Load {
         let us = Span::from_micros;
-        Load { rate: Rate::new(hertz, 1).unwrap(), phase: us(phase), deadline: us(deadline), run: us(run) }
+        Load { rate: Rate::new(hertz, 1).unwrap(), phase: us(phase), turn: us(deadline).into(), run: us(run) }
     }
 
     #[test]
@@ -282,7 +286,7 @@ mod tests {
                         if sleeps {
                             asleep_until[worker] = now + late;
                         }
-                        ready[worker].push((now + micros(load.deadline), task, now));
+                        ready[worker].push((now + micros(load.turn.key().0), task, now));
                     }
                 }
             }

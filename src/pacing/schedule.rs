@@ -1,7 +1,8 @@
 //! Many rates on one thread: which task runs next, or how long to rest.
 //!
-//! Of the tasks that are due, the one with the earliest deadline runs; of several, the one whose latest run is longest ago, so that overload
-//! starves none, else the one declared first. Tasks are never interrupted. A step costs at most log(tasks). Time is an argument; nothing blocks, and nothing allocates after construction.
+//! Of the tasks that are due, the one with the earliest deadline runs; of several, one that had to give up a release while it waited,
+//! then a producer before those that take its values, then the one whose latest run is longest ago, so that overload starves none, else the
+//! one declared first. Tasks are never interrupted. A step costs at most log(tasks). Time is an argument; nothing blocks, and nothing allocates after construction.
 
 #[cfg(test)]
 mod tests;
@@ -82,33 +83,84 @@ struct Entry {
     disabled: bool,
 }
 
-/// What decides which of the tasks that are due is next: the earliest deadline, and of equal ones the latest run that is longest ago, so that
-/// overload starves none of them.
+/// When a task has its turn among those of its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    own: Span,   // the deadline, relative to the release
+    ahead: Span, // the deadline that counts while the task keeps up: also that of those that take its values
+    place: u64,  // among equal deadlines, while it keeps up: a producer comes before those that take its values
+}
+
+/// Places among equal deadlines: that of a task which waits for longer than that, and that of one which gives no values to others.
+const FIRST: u64 = 0;
+const LAST: u64 = (1 << (64 - TURNS)) - 1;
+
+/// How many bits count the ticks that had run when the latest one of a task had: enough for decades at a million a second.
+const TURNS: u32 = 50;
+
+impl From<Span> for Turn {
+    fn from(deadline: Span) -> Self {
+        Self { own: deadline, ahead: deadline, place: LAST }
+    }
+}
+
+impl Turn {
+    /// The same for a task whose values one with the turn `other` takes.
+    #[must_use]
+    pub(crate) fn before(self, other: Self) -> Self {
+        let (ahead, place) = other.key();
+        let (ahead, place) = self.key().min((ahead, (place - 1).max(FIRST + 1)));
+        Self { ahead, place, ..self }
+    }
+
+    /// By this it is decided between tasks that are released together and keep up: the least comes first.
+    pub(crate) fn key(self) -> (Span, u64) {
+        (self.ahead, self.place)
+    }
+}
+
+/// Where a task stands: what decides, with its turn, which of those that are due is next.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
-    deadline: Span, // relative to the release
-    ran: u64,       // how many ticks of all tasks had run when its latest one had
+struct Standing {
+    turn: Turn,
+    ran: u64, // how many ticks of all tasks had run when its latest one had
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    KeepsUp,
+    /// Its latest tick ended after the release of the next: that one is not released together with others.
+    IsLate,
+    /// It was due, and something else ran until it had to give up a release.
+    Waits,
+}
+
+impl Standing {
+    fn of(turn: Turn, ran: u64) -> Self {
+        Self { turn, ran, state: State::KeepsUp }
+    }
 }
 
 /// The tasks of one worker.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     entries: Vec<Entry>,
-    turns: Vec<Turn>, // of the entries: all of those that are due are looked at before any of them runs
-    runs: u64,        // ticks that have run
-    waiting: Queue<()>, // by release
-    ready: Queue<u64>, // by absolute deadline, then by the latest run
+    standings: Vec<Standing>, // of the entries: all of those that are due are looked at before any of them runs
+    runs: u64,                // ticks that have run
+    waiting: Queue<()>,       // by release
+    ready: Queue<u64>,        // by absolute deadline, then by place and the latest run
     idle_until: Option<Instant>, // the last end of a disabled task
-    gave_up: bool,    // since that was asked
+    gave_up: bool,            // since that was asked
 }
 
 impl Schedule {
     /// A schedule of `tasks`, in the order of declaration: each an account and its deadline, relative to the release.
-    pub fn new(tasks: impl IntoIterator<Item = (Account, Span)>) -> Self {
+    pub fn new(tasks: impl IntoIterator<Item = (Account, impl Into<Turn>)>) -> Self {
         let tasks: Vec<_> = tasks.into_iter().collect();
         let mut schedule = Self::with_room_for(tasks.len());
-        for (account, deadline) in tasks {
-            schedule.add(account, deadline);
+        for (account, turn) in tasks {
+            schedule.add(account, turn.into());
         }
         schedule
     }
@@ -117,7 +169,7 @@ impl Schedule {
     pub(crate) fn with_room_for(tasks: usize) -> Self {
         Self {
             entries: Vec::with_capacity(tasks),
-            turns: Vec::with_capacity(tasks),
+            standings: Vec::with_capacity(tasks),
             runs: 0,
             waiting: Queue::with_room_for(tasks),
             ready: Queue::with_room_for(tasks),
@@ -127,26 +179,26 @@ impl Schedule {
     }
 
     /// Adds a task after the others.
-    pub(crate) fn add(&mut self, account: Account, deadline: Span) {
+    pub(crate) fn add(&mut self, account: Account, turn: Turn) {
         let none = Span::ZERO;
         let (credit, stepped, jumped) = (none, none, none);
         self.push(
             Entry { account, credit, skipped: 0, missed: 0, stepped, jumped, disabled: false },
-            Turn { deadline, ran: self.runs },
+            Standing::of(turn, self.runs),
         );
     }
 
-    /// Adds the task at `position` of another schedule after the others, with this deadline from now on. Its phase, index and counts
+    /// Adds the task at `position` of another schedule after the others, with this turn from now on. Its phase, index and counts
     /// continue. Not while one of its ticks is running.
-    pub(crate) fn adopt(&mut self, other: &Self, position: usize, deadline: Span) {
-        let ran = other.turns[position].ran;
-        self.runs = self.runs.max(ran);
-        self.push(other.entries[position].clone(), Turn { deadline, ran });
+    pub(crate) fn adopt(&mut self, other: &Self, position: usize, turn: Turn) {
+        let standing = other.standings[position];
+        self.runs = self.runs.max(standing.ran);
+        self.push(other.entries[position].clone(), Standing { turn, ..standing });
     }
 
-    fn push(&mut self, entry: Entry, turn: Turn) {
+    fn push(&mut self, entry: Entry, standing: Standing) {
         self.entries.push(entry);
-        self.turns.push(turn);
+        self.standings.push(standing);
         self.wait(self.entries.len() - 1);
     }
 
@@ -162,14 +214,13 @@ impl Schedule {
 
     /// The task is due since `release`.
     fn ready(&mut self, task: usize, release: Instant) {
-        let Turn { deadline, ran } = self.turns[task];
-        self.ready.push((release + deadline, ran, task));
-    }
-
-    /// A tick of the task has run.
-    fn ran(&mut self, task: usize) {
-        self.runs += 1;
-        self.turns[task].ran = self.runs;
+        let Standing { turn, ran, state } = self.standings[task];
+        let (deadline, place) = match state {
+            State::KeepsUp => turn.key(),
+            State::IsLate => (turn.own, LAST),
+            State::Waits => (turn.own, FIRST),
+        };
+        self.ready.push((release + deadline, (place << TURNS) | ran, task));
     }
 
     /// The clock was stepped by `by`, and shows `now` since; see [`Account::step`]. Not while a tick is running. Debt from
@@ -220,6 +271,7 @@ impl Schedule {
             };
             if missed > 0 {
                 // It has moved to a later release: another task may now have the earlier deadline.
+                self.standings[task].state = State::Waits;
                 self.ready(task, release);
                 continue;
             }
@@ -272,13 +324,16 @@ impl Schedule {
 
     /// Records the tick of `task` that ran from `started` to `finished`.
     pub fn settle(&mut self, task: usize, started: Instant, finished: Instant) -> Settled {
-        self.ran(task);
+        self.runs += 1;
         let entry = &mut self.entries[task];
         let settled = entry.account.settle(started, finished);
         entry.credit = settled.credit;
         entry.skipped = settled.skipped;
         (entry.missed, entry.stepped, entry.jumped) = (0, Span::ZERO, Span::ZERO);
         if let Some((_, release)) = entry.account.next() {
+            let state = if release < finished { State::IsLate } else { State::KeepsUp };
+            let standing = &mut self.standings[task];
+            (standing.ran, standing.state) = (self.runs, state);
             self.waiting.push((release, (), task));
         }
         settled

@@ -7,7 +7,7 @@
 use super::flow::Flow;
 use super::slot::Slot;
 use crate::channels::Counts;
-use crate::pacing::{Account, GivenUp, Grid, Overrun, Rate, Schedule};
+use crate::pacing::{Account, GivenUp, Grid, Overrun, Rate, Schedule, Turn};
 use crate::sys::cache::warm;
 use crate::time::{Instant, Span};
 use crossbeam_channel::{Receiver, Sender};
@@ -24,8 +24,8 @@ pub struct Pace {
     pub rate: Rate,
     /// What happens to debt.
     pub overrun: Overrun,
-    /// The deadline that decides its turn, relative to the release.
-    pub turn: Span,
+    /// When it has its turn.
+    pub turn: Turn,
     /// Releases at or after this do not exist.
     pub end: Instant,
 }
@@ -44,8 +44,8 @@ pub enum NextTask {
     Kept {
         /// Its position there.
         position: usize,
-        /// The deadline that decides its turn, from now on.
-        turn: Span,
+        /// When it has its turn, from now on.
+        turn: Turn,
         /// What it takes and gives from now on, if that is not what it was.
         flow: Option<Box<Flow>>,
     },
@@ -90,7 +90,7 @@ impl TaskSet {
     pub(super) fn take_over(&mut self, old: &mut Self, now: Instant) {
         old.ended = now;
         for task in &mut self.next {
-            let taken = NextTask::Kept { position: usize::MAX, turn: Span::ZERO, flow: None };
+            let taken = NextTask::Kept { position: usize::MAX, turn: Span::ZERO.into(), flow: None };
             match std::mem::replace(task, taken) {
                 NextTask::Kept { position, turn, flow } => {
                     self.schedule.adopt(&old.schedule, position, turn);

@@ -562,3 +562,31 @@ fn names_from_a_configuration_or_a_command_line_command_no_terminal() {
     fs::write(folder.path().join(&file), &summary.stdout).unwrap();
     assert_harmless("report", &hertzd(&["report", &file, "-o", &format!("{HOSTILE}.html")]));
 }
+
+#[test]
+fn what_a_task_misses_that_never_runs_is_in_the_log_and_in_the_status_while_it_waits() {
+    let config = format!(
+        "{WORKER}[task.first]\nkind = \"load\"\nmode = \"sleep\"\nrate = 20\nrun = \"60ms\"\ndeadline = \"10ms\"\n\
+         [task.never]\nkind = \"load\"\nrate = 20\n"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let args = ["--status-socket", socket.to_str().unwrap(), "--json"];
+    let mut running = run_in(folder, Command::new(HERTZD), &config, &args);
+    let snapshot = snapshot_with(&mut running, "it is known who blocks it", |snapshot| {
+        let never = &snapshot["tasks"][1];
+        never["causes"]["blocked"].as_u64() > Some(10) && never["blockers"]["first"].as_u64() > Some(10)
+    });
+    assert_eq!(count(task(&snapshot, "never"), "ran"), 0, "{snapshot}");
+    running.wait_for("the log says so", |running| {
+        running.stderr().lines().any(|line| line.contains(" never: missed ") && line.contains(" blocked by first"))
+    });
+    running.signal("TERM");
+    let ended = running.wait();
+    let summary = ended.summary();
+    let never = task(&summary, "never");
+    let entries = ended.stderr.lines().filter_map(|line| line.split_once(" never: missed ")?.1.split_once(' '));
+    let logged: u64 = entries.map(|(count, _)| count.parse::<u64>().unwrap()).sum();
+    assert_eq!((count(never, "ran"), logged), (0, count(never, "missed")), "{}", ended.describe());
+    assert_eq!(count(&never["lateness_ns"], "count"), count(never, "skipped"), "{}", ended.describe());
+}

@@ -163,7 +163,7 @@ fn delay_of_previous(config: &Config, from: usize, to: usize) -> Delay {
     let period = giver.rate.period();
     let together = giver.worker == taker.worker && giver.rate == taker.rate && giver.phase == taker.phase;
     let moves = [giver, taker].iter().any(|task| task.overrun == Overrun::Delay);
-    let comes_after = (giver.turn, from) >= (taker.turn, to); // of itself it takes the tick before
+    let comes_after = (giver.turn.key(), from) >= (taker.turn.key(), to); // of itself it takes the tick before
     match (together && !moves, comes_after) {
         (true, true) => Delay { least: period, most: period, by_deadline: false },
         (true, false) => Delay { least: Span::ZERO, most: Span::ZERO, by_deadline: false },

@@ -147,7 +147,7 @@ impl FlightFeed {
     pub(crate) fn tick(&mut self, record: &TickRecord, verdicts: &Verdicts) {
         let Some(open) = &mut self.0 else { return };
         open.put(&Entry::Ran(Ran::of(record)));
-        let Verdicts { before, overrun, after } = verdicts;
+        let Verdicts { before, overrun, after, .. } = &verdicts.unknown();
         let places = [Place::Before(record.n), Place::Overrun(record.n), Place::After(record.n)];
         for (place, verdict) in places.into_iter().zip([before, overrun, after]) {
             verdict.iter().for_each(|verdict| open.put(&missed(record.task, place, verdict)));

@@ -44,6 +44,9 @@ const AT_A_TIME_ALONE: usize = 1 << 8;
 /// came in a second is entered as part of it.
 const SAMPLE_BEFORE: Span = Span::from_millis(30);
 
+/// While something is missed, it is looked this often whether a task waits and does not run at all.
+const LOOK_EVERY: Span = Span::from_millis(250);
+
 /// The number of tasks that are sampled by one reading of their clock.
 const BY_A_READING: usize = 64;
 
@@ -65,6 +68,7 @@ pub(crate) struct MetricsLoop {
     before: (u64, u64),             // records sent and dropped by workers that have ended
     tasks: Vec<(u32, KernelClock)>, // in this order; and the clock of its releases
     sampled: i128,                  // the second that all of them were sampled in, or for
+    looked: Instant,                // whether one of them waits
     output: Box<dyn Output>,
     recorder: TickFeed,
     flight: FlightFeed,
@@ -119,6 +123,7 @@ impl MetricsLoop {
             before: (0, 0),
             tasks: Vec::new(),
             sampled: 0,
+            looked: Instant::ZERO,
             output,
             recorder,
             flight,
@@ -290,6 +295,10 @@ impl MetricsLoop {
             self.sampled = second;
             self.sample();
         }
+        if now - self.troubled < TROUBLE_LASTS && now - self.looked >= LOOK_EVERY {
+            self.looked = now;
+            self.tasks.iter().for_each(|(id, _)| self.metrics.waits(*id));
+        }
         self.offer_unreported();
         self.flight.hand_over(now, self.traffic().1);
         self.alarms.report(now, || goes_on(&self.progress));
@@ -391,6 +400,7 @@ impl MetricsLoop {
     fn view(&mut self, depth: Depth) -> View {
         let (sent, dropped) = self.traffic();
         let task = |(id, clock): &(u32, KernelClock)| {
+            self.metrics.waits(*id);
             let mut snapshot = match depth {
                 Depth::Full | Depth::Last => self.metrics.snapshot(*id),
                 Depth::Brief => self.metrics.brief(*id),

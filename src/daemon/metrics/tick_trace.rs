@@ -14,7 +14,7 @@ pub(crate) fn log(record: &TickRecord, verdicts: &Verdicts, metrics: &Metrics, w
     let task = metrics.facts(record.task).map_or("?", |facts| &facts.name);
     let cause = |verdict: &Option<Verdict>| verdict.map(|verdict| verdict.cause.word());
     let by = |verdict: &Option<Verdict>| verdict.and_then(|verdict| verdict.by).map(|by| metrics.name_of(by));
-    let Verdicts { before, overrun, after } = verdicts;
+    let Verdicts { before, overrun, after, .. } = verdicts;
     let text = |verdict: &Option<Verdict>, what: &str| {
         let Some(Verdict { count, .. }) = verdict else { return String::new() };
         let who = by(verdict).map_or(String::new(), |by| format!(" by {by}"));

@@ -14,7 +14,7 @@ mod phases;
 mod placed;
 
 use super::capacity::{Claim, objections};
-use crate::pacing::{Load, Responses, Tail, responses};
+use crate::pacing::{Load, Responses, Tail, Turn, responses};
 use crate::time::Span;
 use phases::with_phases;
 pub(crate) use placed::{Chains, CpuLayout, Placed, PlannedWorker, Spot, TooOld};
@@ -96,9 +96,9 @@ fn search(tasks: &[Placed], cpus: usize, judge: &Chains<'_>) -> (Score, Vec<CpuL
 
 /// The worst responses on a CPU, if each sleep ends this `late`.
 pub(crate) fn on_cpu(tasks: &[Placed], cpu: &CpuLayout, late: Span, ticks: usize) -> Responses {
-    let load = |((task, phase), turn): (&(usize, Span), Span)| {
+    let load = |((task, phase), turn): (&(usize, Span), Turn)| {
         let Placed { rate, run, .. } = tasks[*task];
-        Load { rate, phase: *phase, deadline: turn, run }
+        Load { rate, phase: *phase, turn, run }
     };
     let of = |worker: &PlannedWorker| worker.tasks.iter().zip(turns(tasks, worker)).map(load).collect();
     let loads: Vec<Vec<_>> = cpu.workers.iter().map(of).collect();

@@ -230,3 +230,93 @@ fn the_number_of_a_task_that_has_ended_is_known_no_more_and_its_place_is_empty()
         assert_eq!(metrics.totals().counts.ran, 9 * u64::from(next));
     }
 }
+
+/// What a worker does that never runs task 1, at 20 Hz, as task 0 holds it for 60 ms each time.
+#[test]
+fn what_a_task_misses_that_never_runs_is_reported_while_it_waits_and_once() {
+    for ends in 0..3 {
+        let mut metrics = Metrics::default();
+        metrics.add_worker(0, "main".into(), WorkerFacts::default());
+        let rate = Rate::new(20, 1).unwrap();
+        metrics.add_task(0, TaskFacts::at(rate));
+        let facts = TaskFacts { name: "b".into(), ..TaskFacts::at(rate) };
+        let live = facts.live.clone();
+        metrics.add_task(1, facts);
+        live.begins(Some(at(0)), Instant::MAX);
+        let ticks_of_others = |metrics: &mut Metrics, from: i64, to: i64| {
+            let mut told = 0;
+            for started in (from..to).step_by(60) {
+                let (release, response) = (at(started), Span::from_millis(60));
+                let record = TickRecord { release, lateness: Span::ZERO, response, ..RECORD };
+                metrics.observe(0, &Sent::Tick(record));
+                metrics.take(&record, &mut NoAccuser);
+                metrics.drains_at(record.finished());
+                metrics.waits(1);
+                let (missed, causes) =
+                    (metrics.health(1, record.finished()).progress.counts.missed, metrics.snapshot(1).causes);
+                let known: u64 = causes.values().sum();
+                assert_eq!(causes.get("blocked").copied().unwrap_or(0), known, "{causes:?}");
+                assert!(
+                    known <= missed && (started < from + 300 || known + 3 >= missed),
+                    "{known} of {missed} at {started}"
+                );
+                metrics.report(record.finished(), false, |event| {
+                    if let ("b", EventKind::Missed(missed)) = (event.task, &event.kind) {
+                        told += missed.count();
+                    }
+                });
+            }
+            told
+        };
+        let mut told = ticks_of_others(&mut metrics, 0, 3_000);
+        assert!(told > 30, "{told} of 60");
+        // All of it, once: whether it runs at last, or the worker ends, or is given up.
+        let counts = Counts { skipped: 59, ..Counts::default() };
+        match ends {
+            0 => {
+                let lateness = Span::from_millis(50);
+                let record = TickRecord {
+                    task: 1,
+                    release: at(2_950),
+                    lateness,
+                    response: lateness,
+                    missed: 59,
+                    overrun: false,
+                    ..RECORD
+                };
+                live.store(&Counts { ran: 1, ..counts }, Some(at(3_000)));
+                metrics.observe(0, &Sent::Tick(record));
+                let verdicts = metrics.take(&record, &mut NoAccuser);
+                assert_eq!(verdicts.before.map(|before| before.count), Some(59));
+                assert_eq!(verdicts.unknown().before.map_or(0, |before| before.count) + verdicts.known, 59);
+                told += ticks_of_others(&mut metrics, 3_000, 4_200);
+                assert_eq!(metrics.tasks.get(1).unwrap().lateness.count(), 1 + metrics.tasks.get(1).unwrap().skipped);
+            }
+            1 => {
+                let oldest = Span::from_millis(3_000);
+                metrics.take_given_up(
+                    1,
+                    GivenUp { task: 1, count: 59, oldest, at: at(3_000), jumped: Span::ZERO, disabled: false },
+                );
+                metrics.take_counts(1, &counts);
+                assert_eq!(metrics.tasks.get(1).unwrap().lateness.count(), 59);
+            }
+            _ => metrics.give_up(1, at(3_000), Some(0)),
+        }
+        told += reported_of(&mut metrics, "b");
+        let (skipped, causes) = (metrics.tasks.get(1).unwrap().skipped, metrics.snapshot(1).causes);
+        assert_eq!((told, causes), (skipped, Causes::from([("blocked".into(), skipped)])), "{ends}");
+        assert!(if ends == 0 { skipped > 75 } else { skipped == 59 }, "{skipped}");
+    }
+}
+
+/// How much is left to be reported of a task.
+fn reported_of(metrics: &mut Metrics, task: &str) -> u64 {
+    let mut told = 0;
+    metrics.report(at(100_000), true, |event| {
+        if let (true, EventKind::Missed(missed)) = (event.task == task, &event.kind) {
+            told += missed.count();
+        }
+    });
+    told
+}

@@ -2,6 +2,7 @@
 
 use super::super::{Grid, Overrun, Rate};
 use super::*;
+use proptest::prelude::*;
 
 fn at(millis: i64) -> Instant {
     Instant::ZERO + Span::from_millis(millis)
@@ -48,8 +49,8 @@ fn overload_starves_none_of_those_with_equal_deadlines() {
     }
     assert_eq!(order, [0, 1, 2, 0, 1, 2, 0, 1, 2]);
     let mut next = Schedule::with_room_for(4);
-    (0..3).rev().for_each(|position| next.adopt(&schedule, position, Span::from_millis(1)));
-    next.add(account(1_000, Overrun::KeepWorking, Instant::MAX), Span::from_millis(1));
+    (0..3).rev().for_each(|position| next.adopt(&schedule, position, Span::from_millis(1).into()));
+    next.add(account(1_000, Overrun::KeepWorking, Instant::MAX), Span::from_millis(1).into());
     let mut order = Vec::new();
     for now in (18..26).step_by(2) {
         let (task, _) = run(&mut next, now);
@@ -101,8 +102,8 @@ fn an_adopted_task_goes_on_as_it_was() {
         old.settle(position, at(0), at(1));
     }
     let mut new = Schedule::with_room_for(2);
-    new.add(account(50, Overrun::Drop, Instant::MAX), Span::from_millis(20));
-    new.adopt(&old, 1, Span::from_millis(100));
+    new.add(account(50, Overrun::Drop, Instant::MAX), Span::from_millis(20).into());
+    new.adopt(&old, 1, Span::from_millis(100).into());
     assert_eq!(run(&mut new, 1), (0, 0));
     new.settle(0, at(1), at(2));
     assert_eq!(new.next(at(2)), Next::Rest(at(20)));
@@ -121,4 +122,96 @@ fn a_disabled_task_goes_on_being_due() {
     schedule.close(Instant::MAX, |given_up| assert!(given_up.disabled));
     let account = schedule.accounts().next().unwrap();
     assert_eq!((account.ran(), account.skipped()), (1, 9));
+}
+
+/// A task: its period and its run in milliseconds, and which of those before it take its values.
+type Linked = (i64, i64, Vec<usize>);
+
+/// What ran in this time, each with its release, its start and its end in milliseconds.
+fn play(tasks: &[Linked], millis: i64) -> Vec<(usize, i64, i64, i64)> {
+    let mut turns: Vec<Turn> = Vec::new();
+    for (period, _, feeds) in tasks {
+        let own = Turn::from(Span::from_millis(*period));
+        turns.push(feeds.iter().fold(own, |turn, fed| turn.before(turns[*fed])));
+    }
+    let hertz = |period: i64| u64::try_from(1_000 / period).unwrap();
+    let account = |(period, ..): &Linked| account(hertz(*period), Overrun::KeepWorking, at(millis));
+    let mut schedule = Schedule::new(tasks.iter().map(account).zip(turns));
+    let (mut now, mut ran) = (0, Vec::new());
+    let millis = |instant: Instant| i64::try_from(instant.nanos() / 1_000_000).unwrap();
+    loop {
+        match schedule.next(at(now)) {
+            Next::Run(Due { task, release, .. }) => {
+                let finished = now + tasks[task].1;
+                schedule.settle(task, at(now), at(finished));
+                ran.push((task, millis(release), now, finished));
+                now = finished;
+            }
+            Next::Rest(release) => now = millis(release),
+            Next::Finished => return ran,
+        }
+    }
+}
+
+/// The longest time that each task waited for a tick.
+fn waited(tasks: &[Linked], millis: i64) -> Vec<i64> {
+    let ran = play(tasks, millis);
+    let longest = |of: usize| {
+        let ends = ran.iter().filter(|(task, ..)| *task == of).map(|(.., end)| *end);
+        let ends: Vec<i64> = [0].into_iter().chain(ends).chain([millis]).collect();
+        ends.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap()
+    };
+    (0..tasks.len()).map(longest).collect()
+}
+
+#[test]
+fn overload_starves_no_task_of_a_chain_and_none_beside_it() {
+    let chains: [&[Linked]; 4] = [
+        // A chain of three whose first value goes to another task as well; last what is not linked.
+        &[(10, 1, vec![]), (10, 4, vec![0]), (10, 2, vec![]), (10, 6, vec![1, 2])],
+        &[(10, 1, vec![]), (10, 1, vec![0]), (10, 9, vec![1]), (10, 1, vec![])],
+        // Its first task takes longer than its period.
+        &[(10, 1, vec![]), (10, 4, vec![0]), (10, 12, vec![1]), (10, 1, vec![])],
+        // So does one that has the deadline of a faster task.
+        &[(10, 1, vec![]), (50, 60, vec![0]), (50, 1, vec![])],
+    ];
+    for tasks in chains {
+        let waited = waited(tasks, 10_000);
+        assert!(waited.iter().all(|waited| *waited < 250), "{tasks:?}: {waited:?} ms");
+    }
+}
+
+fn linked(periods: &'static [i64], longest: i64) -> impl Strategy<Value = Vec<Linked>> {
+    let task = (prop::sample::select(periods), 1..=longest, prop::collection::vec(any::<prop::sample::Index>(), 0..3));
+    prop::collection::vec(task, 2..7).prop_map(|tasks| {
+        let tasks = tasks.into_iter().enumerate();
+        tasks
+            .map(|(at, (period, run, feeds))| {
+                (period, run, feeds.iter().filter(|_| at > 0).map(|fed| fed.index(at)).collect())
+            })
+            .collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn of_tasks_with_equal_deadlines_each_runs_after_the_others_have_at_the_latest(tasks in linked(&[10], 25)) {
+        let all: i64 = tasks.iter().map(|(_, run, _)| run).sum();
+        let waited = waited(&tasks, 2_000);
+        prop_assert!(waited.iter().all(|waited| *waited <= 3 * 10 + 2 * all), "{:?}: {:?} ms", tasks, waited);
+    }
+
+    #[test]
+    fn without_overload_a_producer_runs_before_those_that_take_its_values(tasks in linked(&[10, 20, 50], 2)) {
+        let ran = play(&tasks, 400);
+        let due: i64 = tasks.iter().map(|(period, ..)| 400 / period).sum();
+        let in_time = |(task, release, _, end): &(usize, i64, i64, i64)| *end <= release + tasks[*task].0;
+        prop_assume!(i64::try_from(ran.len()).unwrap() == due && ran.iter().all(in_time));
+        for (producer, (.., feeds)) in tasks.iter().enumerate() {
+            for (task, release, start, _) in ran.iter().filter(|(task, ..)| feeds.contains(task)) {
+                let later = ran.iter().find(|(other, of, begun, _)| *other == producer && of == release && begun > start);
+                prop_assert!(later.is_none(), "{:?}: {} before {:?}", tasks, task, later);
+            }
+        }
+    }
 }

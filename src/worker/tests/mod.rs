@@ -29,7 +29,7 @@ fn a_worker_that_does_not_begin_shows_when_it_should_have() {
     // There is room for two answers; the third waits until someone takes one.
     (0..3).for_each(|_| worker.order(Order::SetUp(Bandwidth::default())));
     let begin = Instant::from_nanos(70);
-    worker.start(TaskSet::starting(Schedule::new([]), Vec::new()), begin);
+    worker.start(TaskSet::starting(Schedule::with_room_for(0), Vec::new()), begin);
     assert_eq!(worker.doing(), Doing { ticks: 0, now: Activity::Rests { until: begin } });
     worker.stop();
     while !worker.is_finished() {

@@ -14,7 +14,7 @@
 //! - a controller begins bumpless at its first start; after a reload a controller, a filter or a latched alarm begins anew;
 //! - a missing sample erases the memory of a filter, or makes a controller take over;
 //! - a plant answers a period early, in a loop and without one;
-//! - of tasks with equal deadlines the one declared first goes first.
+//! - of tasks with equal deadlines the one declared first goes first, or a producer although another has given up a release behind it.
 //!
 //! What only real time has is not here: a program of the kind `process` itself (tests/black_box/process.rs) and a whole reload (tests/black_box/bumpless.rs).
 

@@ -112,13 +112,16 @@ fn look(link: &Link, row: Option<&Row>, cell: &mut Seen, now: i64, max_age: i64)
     quality == 0 || !link.spared
 }
 
-/// Of the tasks that are due, the one with the earliest deadline goes first, then the one whose last run is longest ago. Returns how
-/// often that was decided between several.
+/// Of the tasks that are due, the one with the earliest deadline goes first; of several, one that had to give up a release while it waited,
+/// then a producer before those that take its values, then the one whose last run is longest ago. A producer has the deadline of those
+/// that take its values, unless it had to give up a release or its last run ended after this one. Returns how often that was decided
+/// between several.
 pub(crate) fn order(case: &Case, run: &VirtualRun) -> Result<usize, String> {
     let turns = turns(case);
     let mut decided = 0;
     for worker in 0..2 {
         let mut last: Vec<Option<(u64, usize)>> = vec![None; case.tasks.len()]; // tick, and when it ran
+        let mut next: Vec<(i64, i64)> = vec![(0, i64::MIN); case.tasks.len()]; // tick, and when the last one ended
         for (nth, tick) in of_worker(case, run, worker).enumerate() {
             let now = tick.started.nanos();
             if now >= case.length {
@@ -130,10 +133,13 @@ pub(crate) fn order(case: &Case, run: &VirtualRun) -> Result<usize, String> {
                 let n = (now - task.phase).div_euclid(task.period);
                 let is_new = n >= 0 && last[of].is_none_or(|(ran, _)| ran < n.unsigned_abs());
                 is_new.then(|| {
-                    (
-                        n.unsigned_abs(),
-                        (task.phase + n * task.period + turns[of], last[of].map(|(_, when)| when + 1), of),
-                    )
+                    let (release, (first, ended)) = (task.phase + n * task.period, next[of]);
+                    let (deadline, place) = match (n > first, ended > release) {
+                        (true, _) => (task.deadline, i64::MIN),
+                        (_, true) => (task.deadline, 0),
+                        _ => turns[of],
+                    };
+                    (n.unsigned_abs(), (release + deadline, place, last[of].map(|(_, when)| when + 1), of))
                 })
             };
             let chosen = index(tick);
@@ -147,22 +153,26 @@ pub(crate) fn order(case: &Case, run: &VirtualRun) -> Result<usize, String> {
             for (_, other) in others.filter_map(due) {
                 decided += 1;
                 if other < first {
-                    return Err(format!("t{chosen} went before t{} at {now}: {first:?}, {other:?}", other.2));
+                    return Err(format!("t{chosen} went before t{} at {now}: {first:?}, {other:?}", other.3));
                 }
             }
             last[chosen] = Some((tick.n, nth));
+            let (task, ended) = (&case.tasks[chosen], tick.finished.nanos());
+            let kept = (ended - task.phase).div_euclid(task.period); // its own run may skip some
+            next[chosen] = (kept.max(tick.n.cast_signed() + 1), ended);
         }
     }
     Ok(decided)
 }
 
-/// The deadline of each task by which its turn is decided: a producer's is before those of its consumers on the same worker.
-fn turns(case: &Case) -> Vec<i64> {
-    let mut turns: Vec<i64> = case.tasks.iter().map(|task| task.deadline).collect();
+/// The deadline of each task, and its place among equal ones: a producer's is before those of its consumers on the same worker.
+fn turns(case: &Case) -> Vec<(i64, i64)> {
+    let mut turns: Vec<(i64, i64)> = case.tasks.iter().map(|task| (task.deadline, 0)).collect();
     for (to, task) in case.tasks.iter().enumerate().rev() {
         for link in task.links.iter().filter(|link| link.previous.is_none()) {
             if case.tasks[link.from].worker == task.worker {
-                turns[link.from] = turns[link.from].min(turns[to] - 1);
+                let (deadline, place) = turns[to];
+                turns[link.from] = turns[link.from].min((deadline, place - 1));
             }
         }
     }

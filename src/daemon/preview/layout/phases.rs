@@ -40,7 +40,7 @@ fn moved(task: &Placed, chain: &[usize], by: Span) -> Span {
 }
 
 fn at(task: &Placed, phase: Span) -> Load {
-    Load { rate: task.rate, phase, deadline: task.deadline, run: task.run }
+    Load { rate: task.rate, phase, turn: task.deadline.into(), run: task.run }
 }
 
 /// What a phase costs: the largest wait as a share of its deadline, the sum of all, and how close ticks come.

@@ -1,7 +1,7 @@
 //! Tasks that are placed, and where: what a layout of one CPU consists of.
 
 use crate::daemon::preview::capacity::Claim;
-use crate::pacing::{Rate, Tail};
+use crate::pacing::{Rate, Tail, Turn};
 use crate::time::Span;
 use std::collections::BTreeMap;
 
@@ -55,16 +55,16 @@ pub(crate) struct Chains<'a> {
     pub(crate) too_old: &'a dyn Fn(&[Option<Spot>]) -> TooOld,
 }
 
-/// The deadlines that decide the turns of the tasks of one worker.
-pub(super) fn turns(tasks: &[Placed], worker: &PlannedWorker) -> Vec<Span> {
-    let mut turns: Vec<Span> = worker.tasks.iter().map(|(task, _)| tasks[*task].deadline).collect();
+/// The turns of the tasks of one worker.
+pub(super) fn turns(tasks: &[Placed], worker: &PlannedWorker) -> Vec<Turn> {
+    let mut turns: Vec<Turn> = worker.tasks.iter().map(|(task, _)| tasks[*task].deadline.into()).collect();
     let mut changed = true;
     while changed {
         changed = false;
         for (at, (task, _)) in worker.tasks.iter().enumerate() {
             let fed = worker.tasks.iter().zip(&turns).filter(|((other, _), _)| tasks[*task].feeds.contains(other));
-            let before = fed.map(|(_, turn)| *turn - Span::from_nanos(1)).min();
-            if let Some(turn) = before.filter(|turn| *turn < turns[at]) {
+            let turn = fed.fold(turns[at], |turn, (_, fed)| turn.before(*fed));
+            if turn != turns[at] {
                 (turns[at], changed) = (turn, true);
             }
         }
