@@ -119,6 +119,7 @@ pub(crate) struct Alarm {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Shown {
     pub(crate) level: Level,
+    pub(crate) worst: Level,
     pub(crate) severity: Severity,
     pub(crate) is_latched: bool,
     pub(crate) value: f64,
@@ -132,14 +133,16 @@ impl Shown {
     /// The value comes first: a worker that is preempted between both has not ticked yet, the first time.
     fn to_numbers(self) -> [u64; 2] {
         let latched = if self.is_latched { Self::IS_LATCHED } else { 0 };
-        let bytes = u64::from_le_bytes([self.level.to_byte(), 0, 0, self.severity as u8, 0, 0, 0, 0]);
+        let bytes =
+            u64::from_le_bytes([self.level.to_byte(), 0, self.worst.to_byte(), self.severity as u8, 0, 0, 0, 0]);
         [self.value.to_bits(), bytes | latched | Self::HAS_TICKED]
     }
 
     fn of_numbers([value, state]: [u64; 2]) -> Option<Self> {
-        let [level, _, _, severity, ..] = state.to_le_bytes();
+        let [level, _, worst, severity, ..] = state.to_le_bytes();
         (state & Self::HAS_TICKED != 0).then(|| Self {
             level: Level::of_byte(level),
+            worst: Level::of_byte(worst),
             severity: Severity::ALL.get(usize::from(severity)).copied().unwrap_or(Severity::Error),
             is_latched: state & Self::IS_LATCHED != 0,
             value: f64::from_bits(value),

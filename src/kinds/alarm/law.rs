@@ -32,6 +32,7 @@ pub(super) struct Change {
 pub(super) struct Law {
     settings: Settings,
     level: Level,
+    worst: Level, // out of its range since the latest reset
     lasted: Lasted,
     reset: bool, // when that was last known
 }
@@ -50,16 +51,21 @@ struct Lasted {
 
 impl Law {
     pub(super) fn new(settings: Settings) -> Self {
-        Self { settings, level: Level::Normal, lasted: Lasted::default(), reset: true }
+        let (level, worst) = (Level::Normal, Level::Normal);
+        Self { settings, level, worst, lasted: Lasted::default(), reset: true }
     }
 
-    /// Goes on from the level that the same alarm had. Delays begin again.
-    pub(super) fn go_on_from(&mut self, level: Level) {
-        self.level = level;
+    /// Goes on from the level that the same alarm had, and the worst since its latest reset. Delays begin again.
+    pub(super) fn go_on_from(&mut self, level: Level, worst: Level) {
+        (self.level, self.worst) = (level, worst);
     }
 
     pub(super) fn level(&self) -> Level {
         self.level
+    }
+
+    pub(super) fn worst(&self) -> Level {
+        self.worst
     }
 
     /// Its level lasts only because it is latched: the value has come back from it, for as long as that takes to count.
@@ -68,11 +74,11 @@ impl Law {
         self.settings.latch && below.is_some_and(|lasted| lasted >= self.settings.off_delay)
     }
 
-    /// Whether a level that the value has fallen to may follow, as far as the latch goes. Only the second level of a side follows `Bad` without a
-    /// reset: it is as grave, and says more.
-    fn lets_go(&self, found: Level, rose: bool) -> bool {
-        let says_more = self.level == Level::Bad && found.rank() == Level::HiHi.rank();
-        !self.settings.latch || says_more || (rose && found == Level::Normal)
+    /// The latch keeps the level it has, though the value is at this one. A value that is good again and out of its range counts for more than
+    /// that there was none.
+    fn keeps(&self, found: Level) -> bool {
+        let floor = if self.level == Level::Bad && found != Level::Normal { self.worst } else { self.level };
+        self.settings.latch && found.rank() < floor.rank()
     }
 
     /// One tick; `reset`: `None`: not known, which is no fall. `elapsed` seconds after the release of the one before: skipped ones count.
@@ -83,6 +89,8 @@ impl Law {
         let is = self.counts(self.found(value), elapsed, rose)?;
         if is == Level::Bad {
             self.lasted = Lasted::default();
+        } else if rose || is.rank() >= self.worst.rank() {
+            self.worst = is;
         }
         Some(Change { was: std::mem::replace(&mut self.level, is), is })
     }
@@ -100,7 +108,7 @@ impl Law {
         }
         if found.rank() < self.level.rank() {
             let counts = self.lasted.or_better[usize::from(found.rank())] >= Some(off_delay);
-            return (counts && self.lets_go(found, rose)).then_some(found);
+            return (counts && (!self.keeps(found) || (rose && found == Level::Normal))).then_some(found);
         }
         let is = match self.lasted.or_worse.map(|lasted| lasted >= Some(on_delay)) {
             [false, _] => return None,
@@ -275,6 +283,9 @@ mod tests {
         assert_eq!(law.step(4.5, Some(true), 1.0), None, "nor within the hysteresis, though it was normal before");
         assert_eq!(law.step(3.9, Some(false), 1.0), None);
         assert_eq!(law.step(3.9, Some(true), 1.0), Some(Change { was: Level::HiHi, is: Level::Normal }));
+        law.step(11.0, Some(false), 1.0);
+        law.step(f64::NAN, Some(false), 1.0);
+        assert_eq!(law.step(6.0, Some(true), 1.0), None, "nor after a time without a value");
     }
 
     #[test]
@@ -292,12 +303,11 @@ mod tests {
     fn a_latch_keeps_the_highest_level_also_where_there_was_no_good_value() {
         use Level::{Bad, HiHi, High, Normal};
         let latch = Settings { latch: true, ..SETTINGS };
-        assert_eq!(levels(latch, &[6.0, f64::NAN, 0.0, 6.0, 0.0]), [High, Bad, Bad, Bad, Bad]);
+        assert_eq!(levels(latch, &[6.0, f64::NAN, 0.0, 6.0, 0.0]), [High, Bad, Bad, High, High]);
         assert_eq!(levels(latch, &[11.0, f64::NAN, 6.0, 0.0, 11.0, 6.0]), [HiHi, Bad, Bad, Bad, HiHi, HiHi]);
         assert_eq!(
-            levels(latch, &[f64::NAN, 6.0, -11.0, f64::NAN, -6.0]),
-            [Bad, Bad, Level::LoLo, Bad, Bad],
-            "the second level says more"
+            levels(latch, &[f64::NAN, 0.0, 6.0, 11.0, -11.0, -6.0]),
+            [Bad, Bad, High, HiHi, Level::LoLo, Level::LoLo]
         );
         let mut law = Law::new(latch);
         let mut at = |value, reset| {
@@ -305,19 +315,23 @@ mod tests {
             law.level()
         };
         assert_eq!([at(11.0, false), at(0.0, true), at(6.0, false), at(0.0, false)], [HiHi, Normal, High, High]);
-        assert_eq!([at(f64::NAN, false), at(6.0, true), at(0.0, false), at(0.0, true)], [Bad, Bad, Bad, Normal]);
     }
 
     #[test]
-    fn one_that_goes_on_has_its_level() {
-        let mut law = Law::new(Settings { latch: true, ..SETTINGS });
-        law.go_on_from(Level::Bad);
+    fn one_that_goes_on_has_its_latch_and_its_worst_level() {
+        let latch = Settings { latch: true, ..SETTINGS };
+        let mut before = Law::new(latch);
+        for value in [11.0, f64::NAN, 0.0] {
+            before.step(value, Some(false), 1.0);
+        }
+        let mut law = Law::new(latch);
+        law.go_on_from(before.level(), before.worst());
         let mut at = |value, reset| (law.step(value, Some(reset), 1.0), law.level());
         assert_eq!(at(0.0, true), (None, Level::Bad), "a reset that was on before has not risen");
         assert_eq!(at(11.0, false).1, Level::HiHi);
         assert_eq!(at(0.0, true), (Some(Change { was: Level::HiHi, is: Level::Normal }), Level::Normal));
         let mut unlatched = Law::new(SETTINGS);
-        unlatched.go_on_from(Level::High);
+        unlatched.go_on_from(Level::High, Level::High);
         assert_eq!(unlatched.step(9.0, Some(false), 1.0), None, "it has begun already");
         assert_eq!(unlatched.step(0.0, Some(false), 1.0), Some(Change { was: Level::High, is: Level::Normal }));
     }

@@ -72,8 +72,8 @@ impl Watch {
 
     /// At its first tick: the task that it follows has made its last one.
     fn begin(&mut self) {
-        if let Some(Shown { level, .. }) = self.alarm.shown() {
-            self.law.go_on_from(level);
+        if let Some(Shown { level, worst, .. }) = self.alarm.shown() {
+            self.law.go_on_from(level, worst);
         }
         if let Some(before) = &self.before {
             before.alarm.supersede();
@@ -99,8 +99,8 @@ impl Task for Watch {
         let elapsed = seconds_since_last(tick);
         let change = self.law.step(value, reset, elapsed);
         let (law, severity) = (&self.law, self.severity);
-        let (level, is_latched) = (law.level(), law.is_latched());
-        self.alarm.show(Shown { level, severity, is_latched, value });
+        let (level, worst, is_latched) = (law.level(), law.worst(), law.is_latched());
+        self.alarm.show(Shown { level, worst, severity, is_latched, value });
         if let Some(Change { was, is }) = change {
             self.alarm.report(AlarmChange { n: Some(tick.n), severity, was, is, value });
         }

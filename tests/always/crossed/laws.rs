@@ -49,7 +49,8 @@ struct Pi {
 
 #[derive(Clone, Copy, Debug)]
 struct Alarm {
-    level: i32, // 0 to 2, or 3: no good value
+    level: i32,   // 0 to 2, or 3: no good value
+    highest: i32, // of a value, since the latest reset
     reset: bool,
 }
 
@@ -72,7 +73,7 @@ impl State {
             from: None,
             handed: None,
             pi: Pi::default(),
-            alarm: Alarm { level: 0, reset: true },
+            alarm: Alarm { level: 0, highest: 0, reset: true },
             asked: None,
             origin: None,
             plant: Plant { at: None, level: 1.0, input, coming: Vec::new() },
@@ -244,9 +245,14 @@ impl Alarm {
             value if value >= still(high, self.level == 1 || self.level == 2) => 1,
             _ => 0,
         };
-        let may_fall = !latch || (rose && found == 0) || (self.level == 3 && found == 2);
-        if found > self.level || may_fall {
-            self.level = found;
+        // After a time without a value, one that is out of its range counts for more than that there was none.
+        let kept = if self.level == 3 && found > 0 { self.highest } else { self.level };
+        if found == self.level || (latch && found < kept && !(rose && found == 0)) {
+            return;
+        }
+        self.level = found;
+        if found != 3 && (rose || found >= self.highest) {
+            self.highest = found;
         }
     }
 }
