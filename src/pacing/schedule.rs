@@ -91,12 +91,12 @@ pub struct Turn {
     place: u64,  // among equal deadlines, while it keeps up: a producer comes before those that take its values
 }
 
-/// Places among equal deadlines: that of a task which waits for longer than that, and that of one which gives no values to others.
-const FIRST: u64 = 0;
-const LAST: u64 = (1 << (64 - TURNS)) - 1;
-
-/// How many bits count the ticks that had run when the latest one of a task had: enough for decades at a million a second.
+/// How many bits count the ticks that had run when the latest one of a task had: enough for decades at a million a second. The bits above
+/// are its place.
 const TURNS: u32 = 50;
+
+/// The place, among equal deadlines, of a task which gives no values to others. Zero is that of one which waits too long.
+const LAST: u64 = u64::MAX << TURNS;
 
 impl From<Span> for Turn {
     fn from(deadline: Span) -> Self {
@@ -109,7 +109,8 @@ impl Turn {
     #[must_use]
     pub(crate) fn before(self, other: Self) -> Self {
         let (ahead, place) = other.key();
-        let (ahead, place) = self.key().min((ahead, (place - 1).max(FIRST + 1)));
+        let step = 1 << TURNS;
+        let (ahead, place) = self.key().min((ahead, (place - step).max(step)));
         Self { ahead, place, ..self }
     }
 
@@ -117,28 +118,34 @@ impl Turn {
     pub(crate) fn key(self) -> (Span, u64) {
         (self.ahead, self.place)
     }
+
+    /// What counts for a task whose latest tick ended before the release of the next. So many ticks of all tasks `ran` by then.
+    fn keeps_up(self, ran: u64) -> Standing {
+        Standing { deadline: self.ahead, place: self.place | ran }
+    }
+
+    /// The same where it ended after that: the next tick is not released together with others.
+    fn is_late(self, ran: u64) -> Standing {
+        Standing { deadline: self.own, place: LAST | ran }
+    }
+
+    /// The same of a task that was due while something else ran until it had to give up a release.
+    fn waits(self, ran: u64) -> Standing {
+        Standing { deadline: self.own, place: ran }
+    }
 }
 
-/// Where a task stands: what decides, with its turn, which of those that are due is next.
-#[derive(Clone, Copy, Debug)]
-struct Standing {
-    turn: Turn,
-    ran: u64, // how many ticks of all tasks had run when its latest one had
-    state: State,
-}
-
+/// What decides which of the tasks that are due is next: the earliest deadline, and of equal ones the place, then the latest run that is
+/// longest ago.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    KeepsUp,
-    /// Its latest tick ended after the release of the next: that one is not released together with others.
-    IsLate,
-    /// It was due, and something else ran until it had to give up a release.
-    Waits,
+struct Standing {
+    deadline: Span, // relative to the release
+    place: u64,     // and below it, how many ticks of all tasks had run when its latest one had
 }
 
 impl Standing {
-    fn of(turn: Turn, ran: u64) -> Self {
-        Self { turn, ran, state: State::KeepsUp }
+    fn ran(self) -> u64 {
+        self.place & !LAST
     }
 }
 
@@ -146,12 +153,13 @@ impl Standing {
 #[derive(Clone, Debug)]
 pub struct Schedule {
     entries: Vec<Entry>,
-    standings: Vec<Standing>, // of the entries: all of those that are due are looked at before any of them runs
-    runs: u64,                // ticks that have run
-    waiting: Queue<()>,       // by release
-    ready: Queue<u64>,        // by absolute deadline, then by place and the latest run
+    turns: Vec<Turn>,            // of the entries
+    standings: Vec<Standing>,    // likewise: all of those that are due are looked at before any of them runs
+    runs: u64,                   // ticks that have run
+    waiting: Queue<()>,          // by release
+    ready: Queue<u64>,           // by absolute deadline, then by place and the latest run
     idle_until: Option<Instant>, // the last end of a disabled task
-    gave_up: bool,            // since that was asked
+    gave_up: bool,               // since that was asked
 }
 
 impl Schedule {
@@ -169,6 +177,7 @@ impl Schedule {
     pub(crate) fn with_room_for(tasks: usize) -> Self {
         Self {
             entries: Vec::with_capacity(tasks),
+            turns: Vec::with_capacity(tasks),
             standings: Vec::with_capacity(tasks),
             runs: 0,
             waiting: Queue::with_room_for(tasks),
@@ -184,20 +193,28 @@ impl Schedule {
         let (credit, stepped, jumped) = (none, none, none);
         self.push(
             Entry { account, credit, skipped: 0, missed: 0, stepped, jumped, disabled: false },
-            Standing::of(turn, self.runs),
+            turn,
+            turn.keeps_up(self.runs),
         );
     }
 
     /// Adds the task at `position` of another schedule after the others, with this turn from now on. Its phase, index and counts
     /// continue. Not while one of its ticks is running.
     pub(crate) fn adopt(&mut self, other: &Self, position: usize, turn: Turn) {
-        let standing = other.standings[position];
-        self.runs = self.runs.max(standing.ran);
-        self.push(other.entries[position].clone(), Standing { turn, ..standing });
+        let (before, standing) = (other.turns[position], other.standings[position]);
+        let ran = standing.ran();
+        let standing = match standing {
+            standing if standing == before.keeps_up(ran) => turn.keeps_up(ran),
+            standing if standing == before.is_late(ran) => turn.is_late(ran),
+            _ => turn.waits(ran),
+        };
+        self.runs = self.runs.max(ran);
+        self.push(other.entries[position].clone(), turn, standing);
     }
 
-    fn push(&mut self, entry: Entry, standing: Standing) {
+    fn push(&mut self, entry: Entry, turn: Turn, standing: Standing) {
         self.entries.push(entry);
+        self.turns.push(turn);
         self.standings.push(standing);
         self.wait(self.entries.len() - 1);
     }
@@ -214,13 +231,8 @@ impl Schedule {
 
     /// The task is due since `release`.
     fn ready(&mut self, task: usize, release: Instant) {
-        let Standing { turn, ran, state } = self.standings[task];
-        let (deadline, place) = match state {
-            State::KeepsUp => turn.key(),
-            State::IsLate => (turn.own, LAST),
-            State::Waits => (turn.own, FIRST),
-        };
-        self.ready.push((release + deadline, (place << TURNS) | ran, task));
+        let Standing { deadline, place } = self.standings[task];
+        self.ready.push((release + deadline, place, task));
     }
 
     /// The clock was stepped by `by`, and shows `now` since; see [`Account::step`]. Not while a tick is running. Debt from
@@ -271,7 +283,8 @@ impl Schedule {
             };
             if missed > 0 {
                 // It has moved to a later release: another task may now have the earlier deadline.
-                self.standings[task].state = State::Waits;
+                let ran = self.standings[task].ran();
+                self.standings[task] = self.turns[task].waits(ran);
                 self.ready(task, release);
                 continue;
             }
@@ -331,9 +344,9 @@ impl Schedule {
         entry.skipped = settled.skipped;
         (entry.missed, entry.stepped, entry.jumped) = (0, Span::ZERO, Span::ZERO);
         if let Some((_, release)) = entry.account.next() {
-            let state = if release < finished { State::IsLate } else { State::KeepsUp };
-            let standing = &mut self.standings[task];
-            (standing.ran, standing.state) = (self.runs, state);
+            let turn = self.turns[task];
+            let is_late = release < finished;
+            self.standings[task] = if is_late { turn.is_late(self.runs) } else { turn.keeps_up(self.runs) };
             self.waiting.push((release, (), task));
         }
         settled

@@ -113,7 +113,12 @@ fn check_refuses_all_that_run_refuses_in_the_same_words() {
 #[test]
 fn check_leaves_everything_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("old.mcap"), "an older recording").unwrap();
+    // The beginning of an older recording of hertzd: the record of its header, with an empty profile and the library.
+    let library = b"hertzd 0.1.0";
+    let length = |bytes: usize| u32::try_from(bytes).unwrap().to_le_bytes();
+    let header = [&[0; 4], &length(library.len())[..], library].concat();
+    let old = [b"\x89MCAP0\r\n\x01", &length(header.len())[..], &[0; 4], &header].concat();
+    fs::write(folder.path().join("old.mcap"), old).unwrap();
     let header = "tick,release_utc,lateness_ns,value\n";
     fs::write(
         folder.path().join("old.csv"),
