@@ -52,6 +52,7 @@ impl<Tie: Copy + Ord> Queue<Tie> {
     }
 
     /// Takes the least entry out.
+    #[inline] // or a tick takes 60 instructions more
     pub(super) fn pop(&mut self) -> Option<Entry<Tie>> {
         match (self.sequence.front(), self.others.peek()) {
             (Some(first), Some(Reverse(other))) if other < first => self.pop_other(),
