@@ -18,16 +18,15 @@ pub(super) struct TaskTerms {
     pub(super) rate: Rate,
     phase: Span,
     pub(super) overrun: Overrun,
-    pub(super) deadline: Span,
-    pub(super) turn: Turn,
+    pub(super) turn: Turn, // with its deadline
     pub(super) max_missed: f64,
     pub(super) max_latency: Option<Span>,
 }
 
 impl TaskTerms {
     pub(super) fn of(config: &TaskConfig) -> Self {
-        let TaskConfig { rate, phase, overrun, deadline, turn, max_missed, max_latency, .. } = *config;
-        Self { name: config.name.clone(), rate, phase, overrun, deadline, turn, max_missed, max_latency }
+        let TaskConfig { rate, phase, overrun, turn, max_missed, max_latency, .. } = *config;
+        Self { name: config.name.clone(), rate, phase, overrun, turn, max_missed, max_latency }
     }
 }
 
@@ -104,7 +103,7 @@ pub(super) fn facts(task: &TaskTerms, worker: usize, live: Arc<LiveCounts>) -> T
         name: task.name.clone(),
         worker,
         period: task.rate.period(),
-        deadline: task.deadline,
+        deadline: task.turn.deadline(),
         grid_moves: task.overrun == Overrun::Delay,
         kept: match task.overrun {
             Overrun::Drop | Overrun::KeepWorking => task.rate.period(),

@@ -6,7 +6,7 @@
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::{helper, with_signals_blocked};
 use crate::time::{Clock, Instant, Span};
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use std::io;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,6 +21,8 @@ const STACK: usize = 256 << 10;
 /// A write that takes longer is a fault of what the log is on.
 const LONG: Span = Span::from_seconds(2);
 
+const TRY_EVERY: Span = Span::from_millis(1);
+
 /// The process's stderr, once [`open`] was called.
 static OPENED: OnceLock<Lines> = OnceLock::new();
 
@@ -33,7 +35,7 @@ struct Lines {
 #[derive(Default)]
 struct Counts {
     given: AtomicU64,
-    written: AtomicU64, // or not, by an error
+    written: AtomicU64, // or not: by an error, or as there was no room
     missing: AtomicU64, // since the latest line that was given
     since: AtomicI64, // when the write began that is under way, on the monotonic clock in nanoseconds; 0: there is none
 }
@@ -91,32 +93,50 @@ fn nanos(now: Instant) -> i64 {
     i64::try_from(now.nanos()).unwrap_or(i64::MAX).max(1)
 }
 
-/// Has a line written. Returns whether there is a thread for that.
+/// Whether there is a thread that writes.
+pub(crate) fn is_open() -> bool {
+    OPENED.get().is_some()
+}
+
+/// Has a line written. Returns whether there was room for it.
 pub(crate) fn give(line: &[u8]) -> bool {
-    OPENED.get().map(|lines| lines.give(line)).is_some()
+    OPENED.get().is_some_and(|lines| lines.give(line))
+}
+
+/// The same for a last line, which waits for room this long at most, and then for its write.
+pub(crate) fn give_last(line: &[u8], within: Span) {
+    let clock = KernelClock::monotonic();
+    let until = clock.now() + within;
+    while !give(line) && clock.now() < until {
+        // It is not missing yet.
+        OPENED.get().into_iter().for_each(|lines| _ = lines.counts.missing.fetch_sub(1, Ordering::Relaxed));
+        pause(TRY_EVERY);
+    }
+    settle(within);
 }
 
 impl Lines {
-    fn give(&self, line: &[u8]) {
+    fn give(&self, line: &[u8]) -> bool {
         let missing = self.counts.missing.swap(0, Ordering::Relaxed);
         let mut text = match missing {
             0 => Vec::with_capacity(line.len()),
             _ => format!("{missing} lines of the log are missing here: stderr did not take them\n").into_bytes(),
         };
         text.extend_from_slice(line);
-        match self.give.try_send(text) {
-            Ok(()) => _ = self.counts.given.fetch_add(1, Ordering::Relaxed),
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                self.counts.missing.fetch_add(missing + 1, Ordering::Relaxed);
-            }
+        // Before the thread can have written it.
+        self.counts.given.fetch_add(1, Ordering::Relaxed);
+        let given = self.give.try_send(text).is_ok();
+        if !given {
+            self.counts.missing.fetch_add(missing + 1, Ordering::Relaxed);
+            self.counts.written.fetch_add(1, Ordering::Release);
         }
         self.writer.unpark();
+        given
     }
 }
 
 /// Waits until all lines that were given are written, this long at most.
 pub(crate) fn settle(within: Span) {
-    const TRY_EVERY: Span = Span::from_millis(1);
     let Some(Lines { counts, .. }) = OPENED.get() else { return };
     let clock = KernelClock::monotonic();
     let (given, until) = (counts.given.load(Ordering::Relaxed), clock.now() + within);
@@ -132,7 +152,7 @@ pub(crate) fn trouble(now: Instant) -> Option<String> {
     let lasting = Span::from_nanos(nanos(now).saturating_sub(since));
     (since != 0 && lasting > LONG).then(|| {
         format!(
-            "the log is held up: a write to stderr has not returned for {lasting}, and {} lines wait; look at the file system that it is on",
+            "the log hangs: a write to stderr has not returned for {lasting}, and {} lines wait; check the file system that stderr goes to",
             give.len()
         )
     })

@@ -251,7 +251,7 @@ impl Metrics {
     /// that tick is blocked by it. Nothing is known of the tick itself.
     pub(crate) fn give_up(&mut self, id: u32, worker_now: Instant, hung: Option<u32>) {
         let Some(task) = self.tasks.entered(id) else { return };
-        let (mut counts, mut open, mut oldest) = task.health.give_up(worker_now);
+        let (mut counts, mut open, mut oldest) = task.health.give_up(&task.facts, worker_now);
         let mut first = worker_now - oldest;
         if counts.disabled {
             let known = task.disabled();
@@ -343,10 +343,10 @@ impl Metrics {
         }
         self.waits(id);
         let Some(task) = self.tasks.get_mut(id) else { return };
-        if !task.health.sample(self.now, worker_now).disabled {
+        if !task.health.sample(&task.facts, self.now, worker_now).disabled {
             return;
         }
-        if let Some((missed, first, until)) = task.health.missed_since_ended(worker_now) {
+        if let Some((missed, first, until)) = task.health.missed_since_ended(&task.facts, worker_now) {
             let known = task.disabled();
             let within = Some((task.later(first, known), until));
             let verdict = Verdict::plain(Cause::Disabled, missed.saturating_sub(known));
@@ -356,13 +356,11 @@ impl Metrics {
 
     /// Enters what a task has missed because its worker ran others, if it still waits: its own record of that comes once it runs.
     pub(crate) fn waits(&mut self, id: u32) {
-        let Some(TaskMetrics { facts: TaskFacts { worker, period, .. }, health, .. }) = self.tasks.get(id) else {
-            return;
-        };
-        let (worker, period) = (*worker, *period);
+        let Some(TaskMetrics { facts, health, .. }) = self.tasks.get(id) else { return };
+        let (worker, period) = (facts.worker, facts.period);
         // It was not running then, so it begins with what its policy keeps then, or later.
         let Some(at) = self.threads.judged_until(worker) else { return };
-        let Some((next, count)) = health.waits(at) else { return };
+        let Some((next, count)) = health.waits(facts, at) else { return };
         let Some(task) = self.tasks.entered(id) else { return };
         let known = task.waits_from(next, count);
         if known == count {
@@ -381,7 +379,7 @@ impl Metrics {
     /// How a task is doing.
     pub(crate) fn health(&mut self, id: u32, worker_now: Instant) -> TaskHealth {
         let Some(task) = self.tasks.sampled(id) else { return TaskHealth::default() };
-        let mut health = task.health.at(self.now, worker_now, task.facts.max_missed);
+        let mut health = task.health.at(&task.facts, self.now, worker_now);
         if let Some(late) = &mut task.late_chains {
             [health.short.late_chains, health.long.late_chains] = late.lately(self.now).map(Some);
         }

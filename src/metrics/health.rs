@@ -5,11 +5,10 @@
 use super::facts::TaskFacts;
 use super::last_misses::{LastMisses, RecentMiss};
 use super::window::{LONG, SHORT, Tally, Windows};
-use crate::channels::{Counts, Live, LiveCounts, Outcome, TickRecord};
+use crate::channels::{Counts, Live, Outcome, TickRecord};
 use crate::pacing::{Grid, Rate};
 use crate::snapshot::{self, WindowSummary, exceeds};
 use crate::time::{Instant, Span};
-use std::sync::Arc;
 
 /// A worker that has ended says so within this time.
 const SETTLED: Span = Span::from_seconds(1);
@@ -103,14 +102,9 @@ pub(crate) struct TaskHealth {
     pub misses: Vec<(RecentMiss, Span)>,          // the latest, the newest first, and how long ago
 }
 
-/// Follows one task.
-#[derive(Debug)]
+/// Follows one task, whose facts come with each question.
+#[derive(Debug, Default)]
 pub(super) struct Health {
-    rate: Rate,
-    deadline: Span,
-    grid_moves: bool,
-    kept: Span,
-    live: Arc<LiveCounts>,
     windows: Windows,
     failures: Option<Box<Failures>>, // once there was one: most tasks never fail
     pub(super) misses: Option<Box<LastMisses>>, // once there was one, likewise
@@ -125,12 +119,6 @@ struct Failures {
 }
 
 impl Health {
-    pub(super) fn new(facts: &TaskFacts) -> Self {
-        let TaskFacts { rate, deadline, grid_moves, kept, .. } = *facts;
-        let (windows, live) = (Windows::default(), facts.live.clone());
-        Self { rate, deadline, grid_moves, kept, live, windows, failures: None, misses: None, given_up: None }
-    }
-
     /// Lets go of its windows, after the last look at them.
     pub(super) fn close(&mut self) {
         self.windows.close();
@@ -167,29 +155,18 @@ impl Health {
     }
 
     /// Enters the counts into the windows; at least once a second. `worker_now` is on the clock of the releases.
-    pub(super) fn sample(&mut self, now: Instant, worker_now: Instant) -> Progress {
+    pub(super) fn sample(&mut self, facts: &TaskFacts, now: Instant, worker_now: Instant) -> Progress {
         let given_up = self.given_up.as_deref().copied();
-        let progress = given_up.unwrap_or_else(|| self.progress(worker_now).0);
+        let progress = given_up.unwrap_or_else(|| progress(facts, worker_now).0);
         let snapshot::Counts { due, met, missed, .. } = progress.counts;
         self.windows.enter(now, Tally { due, met, missed, errors: progress.errors });
         progress
     }
 
-    fn progress(&self, worker_now: Instant) -> (Progress, Option<Instant>) {
-        let live = self.live.read();
-        (Progress::of(&live, self.rate, self.deadline, self.grid_moves, worker_now), self.first_open(&live))
-    }
-
-    /// The first release that is not counted. Before a step of the clock there was another grid: it is where it would be on this one.
-    fn first_open(&self, live: &Live) -> Option<Instant> {
-        let passed = i128::from(self.rate.period().nanos()).saturating_mul(live.passed.into());
-        Some(live.next?.plus_nanos(-passed))
-    }
-
     /// Its worker is given up: from now on nothing changes. Returns what the worker counted, how many releases it left open that
     /// are past their deadline, and how late the first of them is.
-    pub(super) fn give_up(&mut self, worker_now: Instant) -> (Counts, u64, Span) {
-        let (progress, next) = self.progress(worker_now);
+    pub(super) fn give_up(&mut self, facts: &TaskFacts, worker_now: Instant) -> (Counts, u64, Span) {
+        let (progress, next) = progress(facts, worker_now);
         self.given_up = Some(Box::new(progress.given_up()));
         (progress.shown(), progress.open(), next.map_or(Span::ZERO, |next| worker_now - next))
     }
@@ -197,24 +174,24 @@ impl Health {
     /// Of a task that was ended: how many releases it has missed since, the first of them, and the instant that they lie before:
     /// some time ago, so that none of them can be one that does not exist because the task or the run has come to its end
     /// since. `None` also where the grid moves: with steps of its clock, which do not show here.
-    pub(super) fn missed_since_ended(&self, worker_now: Instant) -> Option<(u64, Instant, Instant)> {
-        let live = self.live.read();
-        let first =
-            self.first_open(&live).filter(|_| live.counts.disabled && !self.grid_moves && !self.is_given_up())?;
-        let until = worker_now - self.deadline.max(self.rate.period()) - SETTLED;
-        Some((live.passed + open_before(&live, self.rate, false, until), first, until))
+    pub(super) fn missed_since_ended(&self, facts: &TaskFacts, worker_now: Instant) -> Option<(u64, Instant, Instant)> {
+        let live = facts.live.read();
+        let first = first_open(facts.rate, &live)
+            .filter(|_| live.counts.disabled && !facts.grid_moves && !self.is_given_up())?;
+        let until = worker_now - facts.deadline.max(facts.rate.period()) - SETTLED;
+        Some((live.passed + open_before(&live, facts.rate, false, until), first, until))
     }
 
     /// Of a task that has not run, if it is due, although its worker was free at `at`: the first release that it has not run, and how many
     /// from there on it gives up for certain before it runs.
-    pub(super) fn waits(&self, at: Instant) -> Option<(Instant, u64)> {
-        let live = self.live.read();
-        if live.counts.disabled || self.kept == Span::MAX || self.is_given_up() {
+    pub(super) fn waits(&self, facts: &TaskFacts, at: Instant) -> Option<(Instant, u64)> {
+        let live = facts.live.read();
+        if live.counts.disabled || facts.kept == Span::MAX || self.is_given_up() {
             return None;
         }
         let next = live.next.filter(|next| at - *next >= WAITS_LONG)?;
         // Those that are past their deadline as well: the others do not count as missed yet.
-        let count = open_before(&live, self.rate, false, at - self.kept.max(self.deadline) - ROUNDING);
+        let count = open_before(&live, facts.rate, false, at - facts.kept.max(facts.deadline) - ROUNDING);
         (count > 0).then_some((next, count))
     }
 
@@ -223,12 +200,12 @@ impl Health {
         self.given_up.is_some()
     }
 
-    /// How it is; `max_missed`: the share of its ticks that may fail.
-    pub(super) fn at(&mut self, now: Instant, worker_now: Instant, max_missed: f64) -> TaskHealth {
-        let progress = self.sample(now, worker_now);
+    /// How it is.
+    pub(super) fn at(&mut self, facts: &TaskFacts, now: Instant, worker_now: Instant) -> TaskHealth {
+        let progress = self.sample(facts, now, worker_now);
         let [short, long] = [SHORT, LONG].map(|seconds| self.windows.over(seconds, now));
         let aged = |(outcome, since): (Outcome, Instant)| Some((ailment(&outcome)?, Some(now - since)));
-        let many = exceeds(short.errors, short.due, max_missed);
+        let many = exceeds(short.errors, short.due, facts.max_missed);
         let failures = self.failures.as_ref();
         let ailment = match failures.and_then(|failures| failures.lasting).and_then(aged) {
             Some(ailment) => Some(ailment),
@@ -243,6 +220,17 @@ impl Health {
         let misses = self.misses.iter().flat_map(|misses| misses.all()).map(aged).collect();
         TaskHealth { progress, short, long, ailment, misses }
     }
+}
+
+fn progress(facts: &TaskFacts, worker_now: Instant) -> (Progress, Option<Instant>) {
+    let live = facts.live.read();
+    (Progress::of(&live, facts.rate, facts.deadline, facts.grid_moves, worker_now), first_open(facts.rate, &live))
+}
+
+/// The first release that is not counted. Before a step of the clock there was another grid: it is where it would be on this one.
+fn first_open(rate: Rate, live: &Live) -> Option<Instant> {
+    let passed = i128::from(rate.period().nanos()).saturating_mul(live.passed.into());
+    Some(live.next?.plus_nanos(-passed))
 }
 
 fn ailment(outcome: &Outcome) -> Option<Ailment> {
@@ -306,24 +294,18 @@ mod tests {
         assert_eq!((due, missed, pending), (52, 45, Some(2)), "40 of them came up before the clock was put back");
     }
 
-    fn health() -> (Health, Arc<LiveCounts>) {
-        let live = Arc::new(LiveCounts::default());
-        let facts = TaskFacts { live: live.clone(), ..TaskFacts::at(rate()) };
-        (Health::new(&facts), live)
-    }
-
     #[test]
     fn a_task_fails_since_the_first_of_its_last_ticks_that_failed() {
-        let (mut health, live) = health();
+        let (mut health, facts) = (Health::default(), TaskFacts { max_missed: 0.5, ..TaskFacts::at(rate()) });
         let (gone, away) = (TickError::new("gone"), TickError::away("away"));
         let mut counts = Counts::default();
         let mut note = |second: i64, outcome: Outcome| {
             counts.ran += 1;
             counts.errors += u64::from(outcome.is_error());
             counts.disabled = outcome.ends_task();
-            live.store(&counts, Some(at(second * 1_000 + 10)));
+            facts.live.store(&counts, Some(at(second * 1_000 + 10)));
             health.note(&TickRecord { outcome, ..RECORD }, Span::ZERO, at(second * 1_000));
-            health.at(at(second * 1_000), at(second * 1_000), 0.5).ailment
+            health.at(&facts, at(second * 1_000), at(second * 1_000)).ailment
         };
         let failing = |text: &str, seconds| Some((Ailment::Failing(text.into()), Some(Span::from_seconds(seconds))));
         assert_eq!(note(1, Outcome::Done), None);
@@ -342,9 +324,9 @@ mod tests {
 
     #[test]
     fn a_disabled_task_whose_last_record_was_dropped_is_disabled() {
-        let (mut health, live) = health();
-        live.store(&Counts { ran: 1, disabled: true, ..Counts::default() }, Some(at(10)));
-        let shown = health.at(at(1_000), at(1_000), 0.01);
+        let (mut health, facts) = (Health::default(), TaskFacts::at(rate()));
+        facts.live.store(&Counts { ran: 1, disabled: true, ..Counts::default() }, Some(at(10)));
+        let shown = health.at(&facts, at(1_000), at(1_000));
         assert!(matches!(shown.ailment, Some((Ailment::Disabled(_), None))), "{shown:?}");
         let snapshot::Counts { due, met, missed, pending, .. } = shown.progress.counts;
         assert_eq!((due, met, missed, pending), (101, 1, 98, Some(2)), "its releases still count as due");

@@ -63,7 +63,7 @@ impl TaskMetrics {
     /// A task of which nothing has been recorded; histograms of this many digits.
     pub(super) fn new(facts: TaskFacts, digits: u8) -> Self {
         Self {
-            health: Health::new(&facts),
+            health: Health::default(),
             late_chains: (facts.max_latency < Span::MAX).then(|| Box::new(LateChains::beyond(facts.max_latency))),
             facts,
             lateness: Histogram::new(digits),

@@ -114,6 +114,11 @@ impl Turn {
         Self { ahead, place, ..self }
     }
 
+    /// Its own deadline, relative to the release.
+    pub(crate) fn deadline(self) -> Span {
+        self.own
+    }
+
     /// By this it is decided between tasks that are released together and keep up: the least comes first.
     pub(crate) fn key(self) -> (Span, u64) {
         (self.ahead, self.place)

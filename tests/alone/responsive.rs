@@ -242,9 +242,7 @@ fn a_log_on_a_frozen_file_system_is_a_reason_until_it_is_thawed_and_holds_up_not
     running.wait_for("it is well", |running| run_client(running, &["status"]).status.success());
     let thawed = frozen_under_the_log(&mut running, &disk);
     let reason = |seen: &Value| seen["reason"].as_str().unwrap_or_default().to_owned();
-    wait_for_snapshot(&mut running, "status says so", |seen| {
-        reason(seen).contains("the log is held up: a write to stderr")
-    });
+    wait_for_snapshot(&mut running, "status says so", |seen| reason(seen).contains("the log hangs: a write to stderr"));
     running.signal("HUP");
     wait_for_snapshot(&mut running, "a reload, which is logged", |seen| seen["daemon"]["reloads"] == 1);
     let ran = count(task(&snapshot(&running), "a"), "ran");

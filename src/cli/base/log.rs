@@ -281,8 +281,8 @@ fn close_journal() {
 
 /// Writes the last line, after all others.
 fn last_line(text: &str) {
-    if lines::give(text.as_bytes()) {
-        lines::settle(LAST_PATIENCE);
+    if lines::is_open() {
+        lines::give_last(text.as_bytes(), LAST_PATIENCE);
     } else if let Some(stderr) = idle_stderr().as_mut().and_then(|stderr| stderr.as_mut()) {
         // Without stderr there is no other place for it.
         let _ = write_within(stderr, text.as_bytes(), LAST_PATIENCE);

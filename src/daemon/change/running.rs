@@ -40,8 +40,8 @@ impl RunningTask {
 
     /// What is due of it at `now` of its worker's clock and what became of that, without the metrics thread.
     pub(crate) fn progress(&self, now: Instant) -> Progress {
-        let TaskTerms { rate, deadline, overrun, .. } = &self.terms;
-        Progress::of(&self.live.read(), *rate, *deadline, *overrun == Overrun::Delay, now)
+        let TaskTerms { rate, turn, overrun, .. } = &self.terms;
+        Progress::of(&self.live.read(), *rate, turn.deadline(), *overrun == Overrun::Delay, now)
     }
 }
 
@@ -288,7 +288,7 @@ impl Running {
 
     /// The deadline of the task with this number.
     pub(crate) fn deadline_of(&self, id: u32) -> Option<Span> {
-        self.known_tasks().find(|task| task.id == id).map(|task| task.terms.deadline)
+        self.known_tasks().find(|task| task.id == id).map(|task| task.terms.turn.deadline())
     }
 
     /// Reads its processor time, when it is time for that.

@@ -127,12 +127,12 @@ impl Law {
         let Limits::Range { lolo, low, high, hihi, hysteresis } = self.settings.limits else {
             return if value == 0.0 { Level::Normal } else { Level::On };
         };
-        let above = |limit: f64, levels: &[Level]| {
-            value >= if levels.contains(&self.level) { limit - hysteresis } else { limit }
-        };
-        let below = |limit: f64, levels: &[Level]| {
-            value <= if levels.contains(&self.level) { limit + hysteresis } else { limit }
-        };
+        // Of a latched alarm without a value it is the one that the value was at.
+        let present = if self.settings.latch && self.level == Level::Bad { self.worst } else { self.level };
+        let above =
+            |limit: f64, levels: &[Level]| value >= if levels.contains(&present) { limit - hysteresis } else { limit };
+        let below =
+            |limit: f64, levels: &[Level]| value <= if levels.contains(&present) { limit + hysteresis } else { limit };
         if above(hihi, &[Level::HiHi]) {
             Level::HiHi
         } else if below(lolo, &[Level::LoLo]) {
@@ -286,6 +286,8 @@ mod tests {
         law.step(11.0, Some(false), 1.0);
         law.step(f64::NAN, Some(false), 1.0);
         assert_eq!(law.step(6.0, Some(true), 1.0), None, "nor after a time without a value");
+        law.step(f64::NAN, Some(false), 1.0);
+        assert_eq!(law.step(4.5, Some(true), 1.0), None, "within the hysteresis likewise");
     }
 
     #[test]

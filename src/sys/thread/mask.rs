@@ -18,8 +18,9 @@ pub(crate) fn interrupt(thread: ThreadId) {
     debug_assert!(sent.as_ref().err().is_none_or(gone), "tgkill: {sent:?}");
 }
 
-/// The faults that a thread raises itself: blocked, they end the process without the handler that says what happened.
-const FAULTS: [libc::c_int; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
+/// What a thread raises itself, by a fault or by `abort`: blocked, they end the process without the handler that says what happened.
+const FAULTS: [libc::c_int; 7] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS, libc::SIGABRT];
 
 /// One signal blocked in the calling thread, and in those that it spawns meanwhile: it waits. Dropped, the mask is the one
 /// before, and a signal that waits arrives.

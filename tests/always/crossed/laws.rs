@@ -239,10 +239,11 @@ impl Alarm {
         let before = std::mem::replace(&mut self.reset, reset);
         let rose = reset && !before;
         let still = |limit: f64, at: bool| if at { limit - hysteresis } else { limit };
+        let present = if latch && self.level == 3 { self.highest } else { self.level };
         let found = match value {
             value if !value.is_finite() => 3,
-            value if value >= still(hihi, self.level == 2) => 2,
-            value if value >= still(high, self.level == 1 || self.level == 2) => 1,
+            value if value >= still(hihi, present == 2) => 2,
+            value if value >= still(high, present == 1 || present == 2) => 1,
             _ => 0,
         };
         // After a time without a value, one that is out of its range counts for more than that there was none.
