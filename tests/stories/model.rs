@@ -164,15 +164,6 @@ impl Model {
         }
     }
 
-    /// The process has ended, maybe within a write of a task: the number is there, and newlines behind it that are cut off last. Any reader finds
-    /// the number.
-    pub(crate) fn ended_within_a_write(&mut self) {
-        for (_, may) in self.files.iter_mut().filter(|(file, _)| !file.starts_with("class")) {
-            let padded: Vec<_> = may.0.iter().map(|text| format!("{text:\n<32}")).collect();
-            may.0.extend(padded);
-        }
-    }
-
     /// Somebody else has written this number.
     pub(crate) fn written(&mut self, target: Target, number: f64) {
         let Some(tenure) = self.tenures.get_mut(&target) else {

@@ -334,7 +334,6 @@ impl<'a> Stage<'a> {
                     return Err(format!("a crash ends with {status:?}"));
                 }
                 self.model.left(true);
-                self.model.ended_within_a_write();
                 self.compare(true, false)
             }
         }

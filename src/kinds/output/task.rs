@@ -124,8 +124,12 @@ impl Output {
             return Err(UNSAFE_YET);
         }
         let mut value = self.law.applied();
+        // At the end of the process it is another thread's to write it, and to try again: the process may end within a write of this one.
+        let is_others = self.guard.is_sealed() && self.guard.tripped().is_some();
         if let Some(safe) = &self.safe {
             value = safe.value;
+        }
+        if let Some(safe) = self.safe.as_ref().filter(|_| !is_others) {
             self.written = Digits::EMPTY;
             let write = self.guard.written().begin();
             let result = self.writer.write_safe(&safe.text, self.guard.written());
