@@ -1,38 +1,38 @@
-//! How much time passed: between two ticks, counted in periods of the exact rate, and between two rows of an input, by their
-//! releases. Pure; no clock is read.
+//! Measures how much time passed: between two ticks, in periods of the exact rate; between two rows of an input, by their releases. Pure;
+//! no clock is read.
 
 use crate::config::{Key, Section};
 use crate::task::{Input, Quality, Tick};
 use crate::time::{Instant, Span};
 
-/// The periods of a task, and how many of them may pass between two ticks.
+/// The period of a task, and how many periods may pass between two ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Periods {
     seconds: f64, // of one
     max_gap: u64, // periods; at least one
 }
 
-/// The time since the release of the tick before, or of the latest one that had all the values it needs.
+/// The time since the release of the previous tick, or of the last one that had all the values it needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Elapsed {
     pub(super) skipped: u64,
     pub(super) seconds: f64,
-    /// It is longer than `max-gap`.
+    /// Longer than `max-gap`.
     pub(super) gap: bool,
-    /// At the next tick it will not be longer: a value that is missing now may still come in time.
+    /// Not yet too long at the next tick: a value that is missing now may still arrive in time.
     pub(super) may_wait: bool,
 }
 
 impl Periods {
-    /// Those of the task whose section this is. `max-gap` is ten periods by default, and at most `most`. `None`: a problem is noted,
-    /// here or with the rate.
+    /// The periods of this section's task. `max-gap` is ten periods by default, and at most `most`. `None`: the problem is reported, here
+    /// or at the rate.
     pub(super) fn of(section: &mut Section<'_>, max_gap: &Key, most: u64) -> Option<Self> {
         let rate = section.task_rate()?;
         let written = section.duration(max_gap);
         if section.has(max_gap) && written.is_none() {
             return None;
         }
-        // As releases are: whole nanoseconds, rounded down.
+        // Rounded as releases are: to whole nanoseconds, downwards.
         let periods = |gap: Span| rate.ticks_before(i128::from(gap.nanos()) + 1) - 1;
         let max_gap_periods = written.map_or(10, periods);
         if !(1..=most).contains(&max_gap_periods) {
@@ -53,7 +53,7 @@ impl Periods {
         self.seconds
     }
 
-    /// The time up to this tick. Skipped releases count, lateness does not, and `waited` ticks without a value count as skipped.
+    /// The time up to this tick. Skipped releases count, lateness does not. `waited` ticks without a value count as skipped.
     pub(super) fn elapsed(self, tick: &Tick, waited: u64) -> Elapsed {
         let skipped = tick.skipped.saturating_add(waited);
         let periods = skipped.saturating_add(1);
@@ -70,31 +70,31 @@ impl Elapsed {
     }
 }
 
-/// The time from the release of the tick before to that of this one, in seconds, by the rounded period: for delays, which need not be exact.
+/// Seconds between the release of the previous tick and this one, by the rounded period: for delays, which need not be exact.
 #[expect(clippy::cast_precision_loss, reason = "a gap of 2^53 periods is past every limit")]
 pub(super) fn seconds_since_last(tick: &Tick) -> f64 {
     (tick.skipped + 1) as f64 * tick.period.seconds()
 }
 
-/// Whether an input has a row that it did not have before.
+/// Whether an input has a new row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Row {
-    /// There was none before it, or none that it can be compared with.
+    /// The first row, or one that cannot be compared with the row before.
     First,
-    /// Still the same.
+    /// The same row as before.
     Same,
-    /// One that was released this many seconds after the one before; above zero.
+    /// A row released this many seconds after the previous one; greater than zero.
     Next(f64),
 }
 
 /// The rows of one input.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rows {
-    release: Option<Instant>, // of the latest one
+    release: Option<Instant>, // of the newest one
 }
 
 impl Rows {
-    /// What has come by this tick. A number has no rows: it counts as a new one at each tick.
+    /// What arrived by this tick. A constant has no rows: it counts as new at each tick.
     pub(super) fn look(&mut self, input: &Input, tick: Elapsed) -> Row {
         if input.quality() != Quality::Good {
             return Row::Same;

@@ -1,5 +1,5 @@
-//! How binary numbers are stored, in an IIO buffer or in the registers of a chip; and the samples of an IIO buffer by the
-//! kernel's ABI: each element is aligned to its own size, a sample to that of its largest element. Arithmetic only.
+//! How binary numbers are stored, in an IIO buffer or in a chip's registers; and the samples of an IIO buffer. By the kernel's ABI each
+//! element is aligned to its own size, and a sample to that of its largest element. Arithmetic only.
 
 /// How one element is stored: `le:s12/16>>4`, `be:u24/32X3>>8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,11 +8,11 @@ pub(super) struct SampleLayout {
     pub(super) number: Number,
     pub(super) bits: u32,      // in 1..=8 * storage
     pub(super) storage: usize, // bytes of one value, 1 to 8
-    pub(super) repeat: usize,  // values in the element; above zero
+    pub(super) repeat: usize,  // values in the element; greater than zero
     pub(super) shift: u32,     // below 8 * storage
 }
 
-/// How a number can be stored, by the names of the types.
+/// How a number can be stored, by type name.
 #[cfg_attr(not(feature = "i2c"), allow(dead_code, reason = "for registers"))]
 pub(super) const TYPES: [(&str, SampleLayout); 22] = {
     use Number::{Float, Signed, Unsigned};
@@ -54,8 +54,8 @@ pub(super) enum Number {
 }
 
 impl SampleLayout {
-    /// The same, but for the bits at the low end that `shift` leaves out, and those above the `bits` that are left. Refused with the key
-    /// to blame if they do not fit.
+    /// A part of this type: without the `shift` bits at the low end, and with at most `bits` of the rest. If they do not fit, returns the
+    /// key to blame and the problem.
     pub(super) fn part(self, shift: u32, bits: Option<u32>) -> Result<Self, (&'static str, String)> {
         let width = self.bits;
         if shift >= width {
@@ -68,7 +68,7 @@ impl SampleLayout {
         Ok(Self { shift, bits: bits.unwrap_or(left), ..self })
     }
 
-    /// The smallest and the largest number that can be stored; whole numbers past 2⁶³ − 1 cannot be written.
+    /// The smallest and largest number that can be stored; whole numbers beyond 2⁶³ − 1 cannot be written.
     #[expect(
         clippy::cast_precision_loss,
         reason = "the largest are rounded, and clamped once more where they are stored"
@@ -82,8 +82,8 @@ impl SampleLayout {
         }
     }
 
-    /// Puts a number into the start of `bytes`, and returns how many it takes. Whole numbers are rounded to the nearest, and clamped
-    /// to what can be stored; bits that do not belong to the number become 0.
+    /// Encodes a number at the start of `bytes`, and returns how many bytes it takes. Whole numbers are rounded to the nearest and clamped
+    /// to the range; bits outside the number become 0.
     #[cfg_attr(not(feature = "i2c"), allow(dead_code, reason = "for registers"))]
     pub(super) fn encode(self, number: f64, bytes: &mut [u8; 8]) -> usize {
         let [low, high] = self.range();
@@ -97,14 +97,14 @@ impl SampleLayout {
         self.place((word & (u64::MAX >> (64 - self.bits))) << self.shift, bytes)
     }
 
-    /// Puts the bits of a value, where they stand in it, into the start of `bytes`, and returns how many it takes.
+    /// Stores a word, with the value's bits already in position, at the start of `bytes`. Returns how many bytes it takes.
     #[cfg_attr(not(feature = "i2c"), allow(dead_code, reason = "for registers"))]
     pub(super) fn place(self, word: u64, bytes: &mut [u8; 8]) -> usize {
         *bytes = if self.big_endian { (word << (64 - 8 * self.storage)).to_be_bytes() } else { word.to_le_bytes() };
         self.storage
     }
 
-    /// Parses the content of the element's file `_type`; `None` if it is not understood.
+    /// Parses an element's `_type` file; `None` if it is not understood.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (endian, rest) = text.trim().split_once(':')?;
         let big_endian = match endian {
@@ -126,7 +126,7 @@ impl SampleLayout {
         let fits =
             stored % 8 == 0 && (8..=64).contains(&stored) && bits >= 1 && shift < stored && bits <= stored - shift;
         let floats = number != Number::Float || (bits == stored && matches!(bits, 32 | 64));
-        // The kernel writes 0 for an element that is not repeated; none has as many as 64.
+        // The kernel writes 0 for an element that is not repeated; none repeats as often as 64 times.
         let repeat = repeat.max(1);
         (fits && floats && repeat <= 64).then_some(Self {
             big_endian,
@@ -143,7 +143,7 @@ impl SampleLayout {
         self.storage * self.repeat
     }
 
-    /// Value `index` of the element that begins at the start of `bytes`; NaN if they end before it.
+    /// Value `index` of the element at the start of `bytes`; NaN if the bytes end before it.
     #[expect(clippy::cast_precision_loss, reason = "values are floating-point numbers; samples rarely pass 2^53")]
     pub(super) fn decode(self, bytes: &[u8], index: usize) -> f64 {
         match (self.number, self.integer(bytes, index)) {
@@ -155,7 +155,7 @@ impl SampleLayout {
         }
     }
 
-    /// The text of the value that these bytes hold.
+    /// The text of the value in these bytes.
     #[cfg_attr(not(feature = "i2c"), expect(dead_code, reason = "for registers"))]
     pub(super) fn text(self, bytes: &[u8]) -> String {
         let raw = self.integer(bytes, 0).unwrap_or_default();
@@ -166,7 +166,7 @@ impl SampleLayout {
         }
     }
 
-    /// The bits of a value as an integer, its sign extended; `None` if the bytes end before it.
+    /// The bits of a value as an integer, sign-extended; `None` if the bytes end before it.
     pub(super) fn integer(self, bytes: &[u8], index: usize) -> Option<i64> {
         let stored = bytes.get(index * self.storage..(index + 1) * self.storage)?;
         let fold = |word: u64, byte: &u8| word << 8 | u64::from(*byte);
@@ -188,7 +188,7 @@ fn low_half(raw: i64) -> u32 {
     raw.cast_unsigned() as u32
 }
 
-/// Where each element begins in a sample, in the order of their indices; and the length of a sample.
+/// Where each element begins in a sample, in index order; and the length of a sample.
 pub(super) fn positions(layouts: impl IntoIterator<Item = SampleLayout>) -> (Vec<usize>, usize) {
     let (mut starts, mut end, mut largest) = (Vec::new(), 0_usize, 1);
     for layout in layouts {
@@ -209,7 +209,7 @@ mod tests {
     fn values_are_decoded_by_their_layout() {
         for (layout, bytes, wanted) in [
             ("le:s12/16>>4", &[0xf0, 0x7f][..], 2_047.0),
-            ("le:s12/16>>4", &[0x0f, 0x80], -2_048.0), // bits below the shift do not count
+            ("le:s12/16>>4", &[0x0f, 0x80], -2_048.0), // bits below the shift are ignored
             ("be:s12/16>>4", &[0xff, 0xf0], -1.0),
             ("be:u12/16>>4", &[0xff, 0xf0], 4_095.0),
             ("be:u24/32>>8", &[0x01, 0x02, 0x03, 0xff], 66_051.0),

@@ -1,7 +1,7 @@
-//! The kinds of task that come with hertzd, as far as its features were chosen when it was built.
+//! The built-in kinds of task, depending on the features selected at build time.
 //!
-//! Each kind's folder has its keys, what it opens, and the task itself. Building one may block and allocate; only
-//! `Task::tick` runs on the hot thread.
+//! Each kind's folder has its keys, what it opens, and the task itself. Building a task may block and allocate; only `Task::tick` runs on
+//! the hot thread.
 
 pub(crate) mod alarm;
 pub(crate) mod can;
@@ -26,7 +26,7 @@ mod succession;
 #[cfg(test)]
 mod tests;
 
-// Of a kind that is left out, the list of its devices stays.
+// If a kind is left out, its list of devices stays.
 #[cfg_attr(not(feature = "audio"), path = "audio/list.rs")]
 mod audio;
 #[cfg_attr(not(feature = "gpio"), path = "gpio/list.rs")]
@@ -40,7 +40,7 @@ use crate::config::Kinds;
 use crate::site::Roots;
 use device::FoundDevice;
 
-/// What the machine has for the kinds, in the order in which `hertzd devices` prints it. May block.
+/// The devices on this machine for all kinds, in the order in which `hertzd devices` prints them. May block.
 pub(crate) fn found_devices(roots: &Roots) -> Vec<FoundDevice> {
     [sensor::list, i2c::list, gpio::list, can::list, output::list, audio::list, video::list]
         .into_iter()
@@ -49,10 +49,10 @@ pub(crate) fn found_devices(roots: &Roots) -> Vec<FoundDevice> {
 }
 
 impl Kinds {
-    /// The kinds that come with hertzd, as far as its features were chosen when it was built.
+    /// The built-in kinds, depending on the features selected at build time.
     pub fn builtin() -> Self {
         let kinds = Self::empty();
-        // One line each, with the feature it hangs on.
+        // One line each, with the feature it depends on.
         let kinds = kinds.add(sensor::kind());
         let kinds = kinds.add(load::kind());
         let kinds = kinds.add(pid::kind());
@@ -96,7 +96,7 @@ impl Kinds {
     }
 }
 
-/// How to get a kind that loads libraries while hertzd runs, which a static program cannot: else by `remedy`.
+/// How to get a kind that loads libraries at run time. A static program cannot; all others get `remedy`.
 #[cfg(not(all(feature = "plugin", feature = "audio")))]
 const fn with_libraries(remedy: &'static str) -> &'static str {
     if cfg!(target_feature = "crt-static") {

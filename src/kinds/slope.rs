@@ -1,26 +1,26 @@
 //! The slope of a value over the releases of distinct rows, through a low-pass filter. Pure.
 //!
-//! Between two rows it stays: a sensor slower than the task that takes its values makes no spikes. The filter `s / (1 + T·s)` is sampled by the
-//! backward difference, `s = (1 - 1/z) / h`, with the time `h` between two rows. Its pole `T / (T + h)` lies between 0 and 1 for every `T` and `h`.
-//! That of Tustin's rule, `(2·T - h) / (2·T + h)`, is negative where `T` is below `h / 2`: there each step would ring from row to row, and without a
-//! filter for ever.
+//! Between two rows the slope stays constant, so a sensor slower than the task that reads it causes no spikes. The filter `s / (1 + T·s)`
+//! is sampled by the backward difference, `s = (1 - 1/z) / h`, with the time `h` between two rows. Its pole `T / (T + h)` lies between 0
+//! and 1 for every `T` and `h`. The pole of Tustin's rule, `(2·T - h) / (2·T + h)`, is negative if `T` is below `h / 2`: each step would
+//! then ring from row to row, and without a filter forever.
 
 use super::elapsed::Row;
 
 /// The slope of a value, between two ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Slope {
-    before: Option<f64>, // the value of the latest row; `None`: it begins again, at zero
+    before: Option<f64>, // value of the last row; `None`: starts again at slope zero
     slope: f64,          // per second
 }
 
 impl Slope {
-    /// Forgets all.
+    /// Forgets the last row.
     pub(super) fn restart(&mut self) {
         self.before = None;
     }
 
-    /// The slope with this value; `time_constant` is that of the filter, in seconds, and zero is none.
+    /// The slope with this value. `time_constant`: of the filter, in seconds; zero means no filter.
     pub(super) fn step(&mut self, value: f64, row: Row, time_constant: f64) -> f64 {
         match (self.before, row) {
             (None, _) | (_, Row::First) => self.slope = 0.0,

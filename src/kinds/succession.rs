@@ -1,34 +1,34 @@
-//! A task's last output, for the one of its name that a reload starts in its place. A mutex guards the names: it is used where tasks are
-//! built, never at a tick.
+//! Keeps a task's last output for the task of the same name that replaces it after a reload. A mutex guards the names: it is locked where
+//! tasks are built, never at a tick.
 
 use crate::site::Site;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// What outlives a task.
+/// The state that outlives a task.
 #[derive(Debug)]
 struct PutOut {
     value: AtomicU64, // NaN: none
     has_begun: AtomicBool,
 }
 
-/// Those of the tasks of a daemon, by what they are and the names of their sections. Of several with one name the last one runs, unless it is
-/// dropped before its first tick: its reload was given up.
+/// The outputs of a daemon's tasks, by type and section name. Of several with one name, the last one runs, unless it is dropped before its
+/// first tick because its reload was refused.
 #[derive(Debug, Default)]
 struct Running(Mutex<BTreeMap<Names, Vec<Weak<PutOut>>>>);
 
 type Names = (&'static str, String);
 
-/// A task between the one before it and the one after it.
+/// Links a task to its predecessors and its successor.
 #[derive(Debug)]
 pub(super) struct Succession {
     own: Arc<PutOut>,
-    before: Vec<Arc<PutOut>>, // the latest first; kept after its use, since a tick frees no memory
+    before: Vec<Arc<PutOut>>, // newest first; kept after use because a tick frees no memory
 }
 
 impl Default for Succession {
-    /// Of a task that no one continues from.
+    /// A task that no other continues from.
     fn default() -> Self {
         let (value, has_begun) = (AtomicU64::new(f64::NAN.to_bits()), AtomicBool::new(false));
         Self { own: Arc::new(PutOut { value, has_begun }), before: Vec::new() }
@@ -36,7 +36,7 @@ impl Default for Succession {
 }
 
 impl Succession {
-    /// Of the task of this name. `what` is the same for all that may continue from each other.
+    /// The succession of the task with this name. `what` is the same for all tasks that may continue from each other.
     pub(super) fn of(site: &Site, what: &'static str, task: &str) -> Self {
         let (new, running) = (Self::default(), site.common::<Running>());
         let mut running = running.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,7 +45,7 @@ impl Succession {
             !of_name.is_empty()
         });
         let of_name = running.entry((what, task.to_owned())).or_default();
-        // One that a second reload ends before its first tick passes on nothing: the one before it does.
+        // A task that a second reload ends before its first tick passes on nothing; its predecessor does.
         let mut before: Vec<Arc<PutOut>> = of_name.iter().rev().filter_map(Weak::upgrade).collect();
         if let Some(begun) = before.iter().position(|one| one.has_begun()) {
             before.truncate(begun + 1);
@@ -54,24 +54,24 @@ impl Succession {
         Self { before, ..new }
     }
 
-    /// To be asked at each tick: at the first one, what the task before this one put out last, if there was one and it did. From then on it counts
-    /// as this one's.
+    /// Call it at each tick. At the first tick it returns the predecessor's last output, if there is one, and counts it as this task's own
+    /// output.
     pub(super) fn takes_over(&mut self) -> Option<f64> {
         if self.own.has_begun() {
             return None;
         }
         let last = self.before.iter().find(|one| one.has_begun()).and_then(|one| one.get());
         last.into_iter().for_each(|last| self.puts_out(last));
-        self.own.has_begun.store(true, Ordering::Release); // who sees it sees what was taken over
+        self.own.has_begun.store(true, Ordering::Release); // whoever sees it also sees the value taken over
         last
     }
 
-    /// This was output; NaN: there is nothing to continue from any more.
+    /// Records an output; NaN: there is nothing to continue from any more.
     pub(super) fn puts_out(&self, value: f64) {
         self.own.value.store(value.to_bits(), Ordering::Relaxed);
     }
 
-    /// Whether there is anything to continue from.
+    /// Whether there is an output to continue from.
     pub(super) fn has_put_out(&self) -> bool {
         self.own.get().is_some()
     }
@@ -100,11 +100,11 @@ mod tests {
         let (mut second, mut other) = (of("one"), of("another"));
         first.puts_out(3.0);
         assert_eq!((second.takes_over(), second.takes_over(), other.takes_over()), (Some(3.0), None, None));
-        drop(of("one")); // a reload that was given up
-        // One that has output nothing itself passes on what it was handed.
+        drop(of("one")); // a reload that was refused
+        // A task that has output nothing itself passes on the value it took over.
         let mut third = of("one");
         assert_eq!(third.takes_over(), Some(3.0));
-        // Two reloads within one period: the first one's task never ticks.
+        // Two reloads within one period: the task of the first one never ticks.
         let fourth = of("one");
         let mut fifth = of("one");
         drop(third);

@@ -1,5 +1,5 @@
-//! The safe value of each output, as others than its own task can write it: the thread that watches for workers that hang, main before
-//! the process ends, and another process after it was killed.
+//! The safe value of each output, written by others than its own task: the thread that watches for hanging workers, the main thread before
+//! the process ends, and another process after a kill.
 //!
 //! A write may block for as long as the device takes.
 
@@ -26,44 +26,44 @@ use std::sync::{Arc, OnceLock};
 use watched::LeftAt;
 pub(crate) use watched::{Watched, Writing};
 
-/// In place of an errno: no word came of a CAN frame; another error of hertzd's own.
+/// Stored in place of an errno: a CAN frame was not confirmed; any other error of hertzd's own.
 const NO_WORD: i32 = -2;
 const NO_NUMBER: i32 = -1;
 
-/// How long a safe write waits for one of the task's own that is under way, to come after it.
+/// How long a safe write waits for the task's own write to finish, so that the safe value comes last.
 const OWN_WRITE: Span = Span::from_millis(5);
 
-/// What came of a safe write beside a task that may tick.
+/// The result of a safe write while the task may be ticking.
 #[derive(Debug)]
 pub(crate) struct MadeSafe {
     pub(crate) result: io::Result<()>,
-    /// The trip that it belongs to.
+    /// The trip that this write belongs to.
     pub(crate) trip: u64,
-    /// The latest request before it; 0: none.
+    /// The newest request before the write; 0: none.
     pub(crate) request: u64,
-    /// A write of the task's own was under way, and may come after it.
+    /// The task's own write was still running and may overwrite the safe value.
     pub(crate) overlapped: bool,
 }
 
-/// One output, as others see it.
+/// One output, as other threads see it.
 #[derive(Default)]
 pub(crate) struct Guard {
     task: String,
-    watched: Arc<Watched>, // the same for the outputs of which one takes over from the other
-    /// How long its worker may hang until its safe value is written.
+    watched: Arc<Watched>, // shared with an output that takes over or is taken over
+    /// How long its worker may hang before the safe value is written.
     safe_after: Span,
     first_after: Span,
     writer: Option<Box<dyn SafeWrite>>,
-    own_beats: AtomicU64, // ticks that its own task has begun
+    own_beats: AtomicU64, // nonzero once its own task has ticked
     readback: OnceLock<Arc<dyn ReadBack>>,
-    kept: OnceLock<Vec<PlannedWrite>>, // writes to its target, which keeps what it has
+    kept: OnceLock<Vec<PlannedWrite>>, // writes to its target, if it has no safe value
     closed: AtomicBool,                // its task is gone
-    ended: AtomicBool,                 // or will not write any more
+    ended: AtomicBool,                 // its task writes no more
     begun: AtomicBool,
-    left: LeftAt,              // its task has ended without its safe value
-    holding: Holding,          // another thread keeps it safe
-    terms: OnceLock<Terms>,    // of that
-    safe_at_first: AtomicBool, // it has its safe value before its first tick
+    left: LeftAt,              // when its task ended without its safe value
+    holding: Holding,          // whether another thread keeps it safe
+    terms: OnceLock<Terms>,    // of that hold
+    safe_at_first: AtomicBool, // the target has its safe value before the first tick
 }
 
 impl std::fmt::Debug for Guard {
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Guard {
     }
 }
 
-/// Its target can be asked, and told, through it: the outputs of which one takes over from the other have the same.
+/// Gives access to the target's shared state, which outputs share when one takes over from the other.
 impl Deref for Guard {
     type Target = Watched;
 
@@ -82,8 +82,8 @@ impl Deref for Guard {
 }
 
 impl Guard {
-    /// Guards the output of a task. Outputs that have the same `watched` have its target one after the other. Should it take its target over,
-    /// its first tick may come `first_after` the last one of the output before it. `None` in place of a writer: it keeps what it has, whatever happens.
+    /// Guards a task's output. Outputs with the same `watched` have its target one after the other. If this output takes over, its first
+    /// tick may come up to `first_after` after the last tick of the one before. No `writer`: the target keeps its value, whatever happens.
     pub(crate) fn new(
         task: &str,
         watched: Arc<Watched>,
@@ -94,23 +94,23 @@ impl Guard {
         Arc::new(Self { task, watched, safe_after, first_after, writer, ..Self::default() })
     }
 
-    /// Whether it keeps what it has, whatever happens: nobody writes anything in place of its task.
+    /// Whether the target keeps its value, whatever happens: no one writes anything in place of its task.
     pub(crate) fn keeps_what_it_has(&self) -> bool {
         self.writer.is_none()
     }
 
-    /// Its task may write from now on, and others may make it safe. Until then nothing is written to its target.
+    /// From now on the task may write, and others may make the output safe. Nothing is written to the target before.
     pub(crate) fn begins(&self) {
         self.watched.begins();
-        self.begun.store(true, Ordering::Release); // who sees it writes after what set the target up
+        self.begun.store(true, Ordering::Release); // whoever sees it writes after the setup of the target
     }
 
-    /// Whether that was done.
+    /// Whether the output has begun.
     pub(crate) fn has_begun(&self) -> bool {
         self.begun.load(Ordering::Acquire)
     }
 
-    /// Whether it is the only one that may write to its target.
+    /// Whether this output is the only one that may write to its target.
     pub(crate) fn is_alone(&self) -> bool {
         self.has_begun() && self.watched.has_one_writer()
     }
@@ -120,17 +120,17 @@ impl Guard {
         &self.task
     }
 
-    /// Has its target read back.
+    /// Sets how the target is read back.
     pub(crate) fn reads_back(&self, readback: Arc<dyn ReadBack>) {
         _ = self.readback.set(readback);
     }
 
-    /// Its target, if it is to be read back. Of one that keeps what it has nothing is asked once its task has ended or is disabled.
+    /// The readback of its target, if it has one. `None` once the task has ended or is disabled, if the output has no safe value.
     pub(crate) fn readback(&self) -> Option<&Arc<dyn ReadBack>> {
         self.readback.get().filter(|_| !self.keeps_what_it_has() || !self.ended.load(Ordering::Relaxed))
     }
 
-    /// Its target is gone: from now on nothing is written, until it was found again.
+    /// The target is gone: nothing is written until it is found again.
     pub(crate) fn lose(&self) {
         self.watched.set_lost(true);
         self.watched.block();
@@ -139,28 +139,30 @@ impl Guard {
         self.written().end(&write, f64::NAN);
     }
 
-    /// Its target is there again: it is made safe, and its task recovers from that as from any other.
+    /// The target is back: it is made safe, and its task recovers as from any other trip.
     ///
     /// # Errors
-    /// What the kernel said of the safe write.
+    /// The kernel's error for the safe write.
     pub(crate) fn find(&self) -> io::Result<()> {
         self.watched.set_lost(false);
-        // A value that comes after it all the same is repaired by the task's next tick. One that was replaced is another output's to be made safe.
+        // A task's write that still lands after the safe value is repaired by the task's next tick. If the output was replaced, the target
+        // is another output's to make safe.
         self.make_safe().result.or_else(|error| if was_replaced(&error) { Ok(()) } else { Err(error) })
     }
 
-    /// How often the tasks of its target have ticked; `None`: none has, and until one does the target is safe, or nobody makes it so.
+    /// How often the target's tasks have ticked. `None`: never, and there is nothing to watch before the first tick: either the target is
+    /// safe already, or no one would make it safe.
     pub(crate) fn awaited_beats(&self) -> Option<u64> {
         let beats = self.beats();
         (beats > 0 || !self.is_safe_at_first() && !self.keeps_what_it_has()).then_some(beats)
     }
 
-    /// The same for all of one target: of those the one that was opened later has taken over, or will.
+    /// Identifies the target: equal for all its outputs. Of those, the one opened last has taken over or will.
     pub(crate) fn target(&self) -> usize {
         Arc::as_ptr(&self.watched).addr()
     }
 
-    /// How long its target may go without a tick until its safe value is written.
+    /// How long the target may go without a tick before its safe value is written.
     pub(crate) fn safe_after(&self) -> Span {
         match self.own_beats.load(Ordering::Relaxed) {
             0 => self.safe_after.max(self.first_after),
@@ -168,17 +170,17 @@ impl Guard {
         }
     }
 
-    /// Shows that its task ticks. Only the task itself calls it, at each tick, after it has [seen](Self::tripped) whether it was made safe.
+    /// Records that the task ticks. Called only by the task itself, at each tick, after it has checked [`tripped`](Self::tripped).
     pub(crate) fn beat(&self) {
         self.own_beats.store(1, Ordering::Relaxed);
         self.watched.beat();
     }
 
-    /// Keeps the task from writing, and writes the safe value. For the task itself, and where it does not tick; others [make it
-    /// safe](Self::make_safe).
+    /// Stops the task from writing, and writes the safe value. For the task itself and for tasks that do not tick; all others call
+    /// [`make_safe`](Self::make_safe).
     ///
     /// # Errors
-    /// What the kernel said; the task does not write all the same.
+    /// The kernel's error; the task is stopped from writing all the same.
     pub(crate) fn trip(&self) -> io::Result<()> {
         self.trip_by(|writer| writer.write_safe())
     }
@@ -192,8 +194,8 @@ impl Guard {
         result
     }
 
-    /// Makes it safe while its task may tick: keeps that from writing until it has recovered, waits a little for a write of its own that is under
-    /// way, and writes the safe value.
+    /// Makes the output safe while its task may tick: stops the task from writing until it has recovered, waits briefly for a running write
+    /// of its own, and writes the safe value.
     pub(crate) fn make_safe(&self) -> MadeSafe {
         let is_anothers = || self.is_replaced() || !self.is_open();
         let request = self.watched.request();
@@ -205,7 +207,7 @@ impl Guard {
             let trip = self.watched.block();
             return MadeSafe { result: Ok(()), trip, request, overlapped: self.own_write_lasts() };
         };
-        // Who takes its target over waits for what is under way, or this sees that.
+        // Either the output that takes the target over waits for this write, or this write sees the takeover.
         let write = self.written().begin();
         if is_anothers() {
             self.written().end(&write, f64::NAN);
@@ -219,7 +221,7 @@ impl Guard {
         MadeSafe { result: self.end_write(&write, &**writer, result), trip, request, overlapped }
     }
 
-    /// Whether a write of the task's own is under way, and does not end soon.
+    /// Whether a write of the task's own is running and does not finish soon.
     fn own_write_lasts(&self) -> bool {
         if self.is_writing() {
             pause(OWN_WRITE);
@@ -230,7 +232,7 @@ impl Guard {
     /// Writes the safe value before the first tick, and waits until the target shows it.
     ///
     /// # Errors
-    /// What the kernel said, or what the target shows instead.
+    /// The kernel's error, or what the target shows instead.
     pub(crate) fn write_first(&self) -> io::Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
         let result = self.write(&**writer, |writer| writer.write_safe()).and_then(|()| writer.confirm());
@@ -239,12 +241,12 @@ impl Guard {
         result
     }
 
-    /// Its target has its safe value already.
+    /// The target was found at its safe value.
     pub(crate) fn is_safe_as_found(&self) {
         self.safe_at_first.store(true, Ordering::Relaxed);
     }
 
-    /// Whether its target has its safe value until the first tick.
+    /// Whether the target has its safe value until the first tick.
     pub(crate) fn is_safe_at_first(&self) -> bool {
         self.safe_at_first.load(Ordering::Relaxed)
     }
@@ -259,14 +261,14 @@ impl Guard {
         self.end_write(&write, writer, result)
     }
 
-    /// What the target holds is known only if that was written.
+    /// The target's content is known only if the write succeeded.
     fn end_write(&self, write: &UnderWay, writer: &dyn SafeWrite, result: io::Result<()>) -> io::Result<()> {
         self.written().was_set(result.is_ok().then(|| writer.settings()));
         self.written().end(write, if result.is_ok() { writer.number() } else { f64::NAN });
         result
     }
 
-    /// What came of a safe write, for those who ask whether all is well.
+    /// Records the result of a safe write, for status queries.
     pub(crate) fn made_safe(&self, failed: Option<&io::Error>) {
         let number = |error: &io::Error| match (error.raw_os_error(), error.kind()) {
             (Some(errno), _) => errno,
@@ -276,12 +278,12 @@ impl Guard {
         self.watched.set_errno(failed.map_or(0, number));
     }
 
-    /// Makes it safe as its last deed. Where that fails, it is left to the thread that watches over it.
+    /// Makes the output safe at its end. If that fails, the guard thread takes over. Returns whether it succeeded.
     pub(crate) fn end(&self) -> bool {
         self.end_by(|writer| writer.write_safe())
     }
 
-    /// The same; where word has to come that it was done, waits for that as [`SafeWrite::write_safe_within`] does.
+    /// Like [`end`](Self::end). If the write needs a confirmation, waits for it as [`SafeWrite::write_safe_within`] does.
     pub(crate) fn end_within(&self, patience: &mut Span) -> bool {
         self.end_by(|writer| writer.write_safe_within(patience))
     }
@@ -293,12 +295,12 @@ impl Guard {
         done
     }
 
-    /// Whether that was left to others, and is still to be done. Not of one that is closed, for an output before it that had the same target.
+    /// Whether the safe value was left to others and is still to be written. False for a closed output whose target has a later one.
     pub(crate) fn is_wanted(&self) -> bool {
         self.watched.is_wanted() && self.is_open()
     }
 
-    /// Why its target does not hold its safe value, though it should; `None`: it does, or it should not.
+    /// Why the target does not hold its safe value although it should; `None`: it does, or need not.
     pub(crate) fn trouble(&self) -> Option<String> {
         let closed = self.left.get().map(|left| KernelClock::monotonic().now() - left);
         let closed = closed.map_or_else(String::new, |ago| format!("was closed by a reload {ago} ago, and "));
@@ -322,7 +324,7 @@ impl Guard {
         ))
     }
 
-    /// What is written to make it safe, for people.
+    /// Describes for people what is written to make the output safe.
     pub(crate) fn says(&self) -> String {
         self.listed(&self.plan())
     }
@@ -334,13 +336,13 @@ impl Guard {
         }
     }
 
-    /// The same in a sentence, for a thread that must not wait for who is about to change it.
+    /// Like [`says`](Self::says), as part of a sentence, for a thread that must not wait for a change of the plan.
     pub(crate) fn says_unless_locked(&self) -> String {
         let plan = self.writer.as_ref().map_or_else(|| Some(Vec::new()), |writer| writer.plan_unless_locked());
         plan.map_or_else(|| "its safe value".to_owned(), |plan| format!("its safe value, {},", self.listed(&plan)))
     }
 
-    /// The GPIO line that it writes to, requested, if it is one.
+    /// The requested GPIO line, if the target is one.
     pub(crate) fn line(&self) -> Option<&File> {
         self.writer.as_ref().and_then(|writer| writer.line())
     }
@@ -350,24 +352,24 @@ impl Guard {
         self.writer.as_ref().is_some_and(|writer| writer.has_no_plan())
     }
 
-    /// What another process would have to write.
+    /// The writes another process would have to make.
     pub(crate) fn plan(&self) -> Vec<PlannedWrite> {
         self.writer.as_ref().map_or_else(Vec::new, |writer| writer.plan())
     }
 }
 
-/// A panic is an error: the task's own tick may be in one, and who writes other safe values has to go on.
+/// Turns a panic into an error: the task's own tick may be panicking, and a thread that writes other safe values must continue.
 fn write_once(write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     let panicked = |text| Err(io::Error::other(format!("what writes it {text}")));
     caught_aside(write).unwrap_or_else(panicked)
 }
 
-/// What is written to is not there.
+/// The target is not there.
 fn gone() -> io::Error {
     io::Error::from_raw_os_error(libc::ENODEV)
 }
 
-/// Whether a safe write was given up because another output has taken the target over.
+/// Whether a safe write was given up because another output has taken over the target.
 pub(crate) fn was_replaced(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ECANCELED)
 }

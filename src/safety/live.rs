@@ -1,19 +1,20 @@
-//! Which outputs put out what they are told, for whoever asks at each of its ticks: a list that only grows, so that it can be gone through
-//! without a lock. It is no longer than there were names of outputs at a time: one that nobody has any more gives its entry to the next.
-//! Written and read by hot threads, wait-free; entries are made and named where tasks are built.
+//! Which outputs follow their inputs, for anyone who asks at each tick. The list only grows, so it can be read without a lock. It never
+//! holds more entries than there were output names at one time: an unused entry is given to the next name. Hot threads write and read it
+//! wait-free; entries are created and named where tasks are built.
 
 use crate::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use crate::time::Span;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// An output by the name of its task, of the kind `output`, or `can` with what it sends. One that is replaced by a reload and the one that replaces it share it.
+/// One output, by the name of its task. The task is of the kind `output`, or of the kind `can` for what it sends. An output and its
+/// replacement after a reload share one entry.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
-    outputs: AtomicU32,    // have begun and not ended; two while one takes over from another
-    owing: AtomicU32,      // closed, and without their safe values
-    ticks: AtomicU64,      // of all outputs that it has been
-    follows: AtomicBool,   // at the latest tick
+    outputs: AtomicU32,    // begun and not ended; two during a takeover
+    owing: AtomicU32,      // closed without their safe values
+    ticks: AtomicU64,      // of all outputs this entry has stood for
+    follows: AtomicBool,   // at the last tick
     safe_after: AtomicI64, // in nanoseconds
     next: OnceLock<Arc<Self>>,
 }
@@ -22,15 +23,15 @@ pub(crate) struct Liveness {
 #[derive(Debug, Default)]
 pub(crate) struct LiveOutputs {
     first: OnceLock<Arc<Liveness>>,
-    names: Mutex<Vec<Name>>,     // of each entry, in its order
-    opened: Mutex<Vec<Opening>>, // since the latest start or reload that was not refused
+    names: Mutex<Vec<Name>>,     // of the entries, in the same order
+    opened: Mutex<Vec<Opening>>, // since the last start or reload that was accepted
 }
 
-/// Of an entry.
+/// The name of an entry.
 #[derive(Debug, Default)]
 struct Name {
     name: String,
-    users: usize, // that have it by this name; 0: another output may get it
+    users: usize, // users of the entry under this name; 0: the entry is free
 }
 
 impl LiveOutputs {
@@ -42,12 +43,12 @@ impl LiveOutputs {
         std::iter::successors(self.first.get(), |output| output.next.get())
     }
 
-    /// All entries, in the order in which they were made. Where no output is open there may have been one.
+    /// All entries, in the order of their creation. An entry may have no open output any more.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Liveness> {
         self.entries().map(|output| &**output)
     }
 
-    /// The output of a task, also if it is opened later only. May allocate, and waits for others who name one.
+    /// The output of a task, even if it is opened only later. May allocate, and waits for others who are naming one.
     pub(crate) fn named(self: &Arc<Self>, name: &str) -> Named {
         let mut names = self.names();
         let place = names.iter().position(|entry| entry.users > 0 && entry.name == name);
@@ -69,18 +70,18 @@ impl LiveOutputs {
         self.entries().last().map_or(&self.first, |last| &last.next).get_or_init(Arc::default)
     }
 
-    /// Opens the output of a task. It counts [from then on](Self::begin) when the start or the reload is not refused any more.
+    /// Opens a task's output. It counts from [`begin`](Self::begin) on, once the start or reload can no longer be refused.
     pub(crate) fn open(self: &Arc<Self>, task: &str, safe_after: Span) -> Live {
         let (output, stage) = (self.named(task), Arc::default());
         let opening = Opening { output: output.output.clone(), stage: Arc::clone(&stage) };
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.retain(|opening| opening.stage.load(Ordering::Relaxed) != ENDED); // of reloads that were refused
+        opened.retain(|opening| opening.stage.load(Ordering::Relaxed) != ENDED); // left over from refused reloads
         opened.push(opening);
         drop(opened);
         Live { output, safe_after, stage }
     }
 
-    /// What was opened counts from now on, unless it has ended.
+    /// Opened outputs count from now on, unless they have ended.
     pub(crate) fn begin(&self) {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         for Opening { output, stage } in opened.drain(..) {
@@ -90,14 +91,14 @@ impl LiveOutputs {
         }
     }
 
-    /// That of a task owes its safe value until this is dropped.
+    /// A task's output owes its safe value until the returned value is dropped.
     pub(crate) fn owing(self: &Arc<Self>, task: &str) -> Owing {
         Owing::of(self.named(task))
     }
 }
 
 impl Drop for LiveOutputs {
-    /// One after the other: a long list would need a deep stack.
+    /// Drops the entries one by one: recursion would need a deep stack for a long list.
     fn drop(&mut self) {
         let mut next = self.first.take();
         while let Some(entry) = next {
@@ -106,7 +107,7 @@ impl Drop for LiveOutputs {
     }
 }
 
-/// An output that keeps its name for as long as somebody has this.
+/// Keeps an output's name for as long as this exists.
 #[derive(Debug)]
 pub(crate) struct Named {
     output: Arc<Liveness>,
@@ -137,12 +138,12 @@ impl Drop for Named {
 }
 
 impl Liveness {
-    /// Whether there is such an output now.
+    /// Whether the output is open now.
     pub(crate) fn is_open(&self) -> bool {
         self.outputs.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether it has to be live: it is open, or owes its safe value.
+    /// Whether the output has to be live: it is open, or owes its safe value.
     pub(crate) fn counts(&self) -> bool {
         self.is_open() || self.owes()
     }
@@ -151,24 +152,24 @@ impl Liveness {
         self.owing.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether at its latest tick it followed its input, nothing failed, and none of its name owes its safe value. At that of the latest
-    /// [tick](Self::ticks) that was seen before, or at a later one.
+    /// Whether the output followed its input without an error at its last tick, and no output of its name owes a safe value. Valid for the
+    /// tick last seen through [`ticks`](Self::ticks) or a later one.
     pub(crate) fn follows(&self) -> bool {
         self.is_open() && !self.owes() && self.follows.load(Ordering::Relaxed)
     }
 
-    /// How often it has ticked.
+    /// How often the output has ticked.
     pub(crate) fn ticks(&self) -> u64 {
         self.ticks.load(Ordering::Acquire)
     }
 
-    /// After how long without a tick it is not live.
+    /// How long without a tick until the output is no longer live.
     pub(crate) fn safe_after(&self) -> Span {
         Span::from_nanos(self.safe_after.load(Ordering::Relaxed))
     }
 }
 
-/// What has become of an output: it is open, has begun, has ended.
+/// Stage of an output: open, begun, ended.
 const OPEN: u32 = 0;
 const BEGUN: u32 = 1;
 const ENDED: u32 = 2;
@@ -180,7 +181,7 @@ struct Opening {
     stage: Arc<AtomicU32>,
 }
 
-/// An output that is open, as it tells how it is.
+/// An open output, through which its task reports its state.
 #[derive(Debug)]
 pub(crate) struct Live {
     output: Named,
@@ -189,20 +190,20 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// It has ticked.
+    /// Reports a tick.
     pub(crate) fn ticked(&self, follows: bool) {
-        // Not before: while a reload may still be refused, the one before it ticks, on its own terms.
+        // Only now: while a reload may still be refused, the old output ticks with its own `safe_after`.
         self.output.safe_after.store(self.safe_after.nanos(), Ordering::Relaxed);
         self.output.follows.store(follows, Ordering::Relaxed);
         self.output.ticks.fetch_add(1, Ordering::Release);
     }
 
-    /// It ends, and owes its safe value until this is dropped.
+    /// The output ends, and owes its safe value until the returned value is dropped.
     pub(crate) fn owing(&self) -> Owing {
         Owing::of(self.output.again())
     }
 
-    /// It does not follow its input any more.
+    /// The output no longer follows its input.
     pub(crate) fn ended(&self) {
         self.output.follows.store(false, Ordering::Relaxed);
     }
@@ -217,7 +218,7 @@ impl Drop for Live {
     }
 }
 
-/// One that a reload has closed, or a process before this one has left, for as long as it owes its safe value.
+/// Marks an output that a reload has closed, or an earlier process has left, while it owes its safe value.
 #[derive(Debug)]
 pub(crate) struct Owing(Named);
 

@@ -1,17 +1,17 @@
-//! What keeps a target at its safe value when its task does not: who watches over it, what was written to it last, and what another process would
-//! have to write. Without a lock wherever a hot thread takes part.
+//! Keeps a target at its safe value when its task does not: who watches over it, what was last written to it, and what another process
+//! would have to write. Lock-free wherever a hot thread takes part.
 //!
-//! The targets: files, PWM channels, GPIO lines and registers are in `kinds/output/target`, frames in `kinds/can/outgoing`, those of users' own kinds
-//! in `site/guarded`. What a heartbeat switches has no safe value: `kinds/output/driven`.
+//! Targets live elsewhere: files, PWM channels, GPIO lines and registers in `kinds/output/target`, CAN frames in `kinds/can/outgoing`,
+//! those of users' own kinds in `site/guarded`. Targets that a heartbeat switches have no safe value: `kinds/output/driven`.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! | --- | --- |
-//! | `guard`, `safe_write` | the safe value of one output, as other threads can write it; and how, which its kind says |
+//! | `guard`, `safe_write` | the safe value of one output as other threads write it, and the interface through which its kind says how |
 //! | `owed` | outputs that have ended without their safe value, until it is written |
-//! | `planned_write` | the same, as another process can |
-//! | `live` | for the kind heartbeat: which outputs put out what they are told |
+//! | `planned_write` | the safe value as another process writes it |
+//! | `live` | for the kind heartbeat: which outputs follow their inputs |
 //! | `settled` | reading back until a driver shows what was written |
-//! | `written`, `reading` | what the target was given last, and what it is read back to hold |
+//! | `written`, `reading` | what was last written to the target, and what it reads back |
 
 mod guard;
 mod live;

@@ -1,6 +1,6 @@
-//! Outputs that have ended without their safe value: a reload has closed the task, and the device has refused the write. Each stays here, with
-//! its target, until the thread of safe values has written it, or another output has taken the target over. A mutex guards the lists: they are
-//! used where tasks are built and closed, never at a tick. Reads the monotonic clock.
+//! Outputs that ended without their safe value: a reload closed the task, and the device refused the write. Each stays here with its target
+//! until the thread of safe values has written the value, or another output has taken over the target. A mutex guards the lists: it is
+//! locked where tasks are built and closed, never at a tick. Reads the monotonic clock.
 
 use super::{Guard, Owing};
 use crate::sys::clock::{KernelClock, pause};
@@ -10,13 +10,13 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::warn;
 
-/// How often, and after what time, it is looked whether a write has returned that is under way.
+/// How many times, and at what interval, to check whether a running write has returned.
 const LOOKS: u32 = 100;
 const BETWEEN: Span = Span::from_millis(10);
 
-/// A target that a task leaves, when it has its safe value.
+/// A target that a task gives up once it has its safe value.
 pub(crate) trait Leave: Send + Sync {
-    /// No task has it any more.
+    /// A task gives up the target.
     fn leave(&self);
 }
 
@@ -29,11 +29,11 @@ struct Pending {
 #[derive(Default)]
 struct Lists {
     pending: Vec<Pending>, // in the order in which they ended
-    /// Takeovers of this start or reload, with the tasks that had the targets before, until it is known whether it is refused.
+    /// Takeovers of this start or reload, with the tasks that had the targets before, until the reload is accepted or refused.
     taken_over: Vec<(Arc<Guard>, String)>,
 }
 
-/// Who still has to get its safe value, of the outputs of a daemon.
+/// The outputs of a daemon that still need their safe value.
 #[derive(Default)]
 pub(crate) struct Owed(Mutex<Lists>);
 
@@ -48,8 +48,8 @@ impl Owed {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends an output whose task is dropped. Unless it has `finished`, its safe value is written now, if no other task may write to the target, and
-    /// left to others if that fails. For one that has not begun nothing was written, and nothing is. May block.
+    /// Ends an output whose task is dropped. If it has not `finished`, and no other task may write to the target, its safe value is written
+    /// now; if that fails, it is left to others. An output that has not begun never wrote, so nothing is written for it. May block.
     pub(crate) fn end(
         &self,
         guard: &Arc<Guard>,
@@ -65,13 +65,13 @@ impl Owed {
         guard.close();
     }
 
-    /// Has others write the safe value of an output that ends without it.
+    /// Leaves the safe value of an ending output to others.
     fn keep(&self, guard: &Arc<Guard>, target: Arc<dyn Leave>, owing: Owing) {
         guard.leave_unsafe(KernelClock::monotonic().now());
         self.lists().pending.push(Pending { guard: guard.clone(), target, _owing: owing });
     }
 
-    /// Closes the targets of those that have their safe values, or that others have taken over. May block.
+    /// Closes targets that now have their safe value or that others have taken over. May block.
     pub(crate) fn close_settled(&self) {
         let mut lists = self.lists();
         let (left, settled): (Vec<_>, Vec<_>) = lists.pending.drain(..).partition(|pending| pending.guard.is_owed());
@@ -83,18 +83,19 @@ impl Owed {
         }
     }
 
-    /// The tasks that had the target of this output, and left it without its safe value.
+    /// The tasks that had this output's target and left it without its safe value.
     fn names(&self, guard: &Guard) -> String {
         let lists = self.lists();
         let theirs = lists.pending.iter().filter(|pending| pending.guard.target() == guard.target());
         theirs.map(|pending| pending.guard.task()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Has an output begin, by `write`. One that has left its target without its safe value is over then, unless that fails, or the start or the
-    /// reload is refused: whoever calls this calls [`finish_takeovers`](Self::finish_takeovers) or [`cancel_takeovers`](Self::cancel_takeovers) after it.
+    /// Begins an output with `write`. If it takes its target from an output that ended without its safe value, the old debt is cancelled,
+    /// unless `write` fails or the start or reload is refused. The caller must afterwards call [`finish_takeovers`](Self::finish_takeovers)
+    /// or [`cancel_takeovers`](Self::cancel_takeovers).
     ///
     /// # Errors
-    /// What `write` said, or that a write of the safe value does not return.
+    /// The error of `write`, or that a running write of the safe value does not return.
     pub(crate) fn begin(&self, guard: &Arc<Guard>, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         if !guard.begin_takeover() {
             write()?;
@@ -121,7 +122,7 @@ impl Owed {
         Ok(())
     }
 
-    /// The start or the reload is not refused any more: the outputs that had left their targets are over.
+    /// The start or reload is accepted: the outputs that had left their targets are done with.
     pub(crate) fn finish_takeovers(&self) {
         let taken_over = std::mem::take(&mut self.lists().taken_over);
         for (guard, before) in taken_over {
@@ -133,7 +134,7 @@ impl Owed {
         }
     }
 
-    /// It was refused, and what it had built is closed: the outputs that had left their targets still owe them their safe values.
+    /// The start or reload was refused and its tasks are closed: the outputs that had left their targets owe their safe values again.
     pub(crate) fn cancel_takeovers(&self) {
         let taken_over = std::mem::take(&mut self.lists().taken_over);
         for (guard, _) in taken_over {

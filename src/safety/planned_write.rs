@@ -1,23 +1,23 @@
-//! One write of those that make an output safe, as a plan of safe values has it. Plain values.
+//! One of the writes that make an output safe, as stored in a plan. Plain values.
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// One write that makes an output safe, in the order in which they are made.
+/// One write that makes an output safe. An output's writes are made in the order of the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "to")]
 pub(crate) enum PlannedWrite {
-    /// A file, which is written from its start.
+    /// A file, written from its start.
     File {
-        /// Resolved: what a name led to when the output was opened.
+        /// Resolved: where the name led when the output was opened.
         path: PathBuf,
-        /// A file beside it and what that holds, if that shows whether the path still leads to the same device.
+        /// A file beside it and its content, if that shows whether the path still leads to the same device.
         witness: Option<(PathBuf, String)>,
-        /// What is written.
+        /// The text to write.
         text: String,
-        /// It is cut off behind that: it is a regular file, and no attribute of a device.
+        /// Cut the file off after the text: it is a regular file, not a device attribute.
         cut: bool,
-        /// What it held before hertzd wrote to it: of a regular file the very text. `None`: that could not be read.
+        /// What the file held before hertzd wrote to it; for a regular file, the exact text. `None`: it could not be read.
         #[serde(default)]
         original: Option<String>,
     },
@@ -25,16 +25,16 @@ pub(crate) enum PlannedWrite {
     Line {
         /// The chip's device file.
         chip: PathBuf,
-        /// What the chip is called, if the device file still leads to the same one.
+        /// The chip's label, to check that the device file still leads to the same chip.
         label: String,
-        /// Where the chip is in `/sys`: others may be called the same.
+        /// The chip's place in `/sys`: other chips may have the same label.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         device: Option<PathBuf>,
-        /// Of the line, on its chip.
+        /// The line's offset on its chip.
         offset: u32,
-        /// That of the line itself, whatever counts as on.
+        /// The level of the line itself, regardless of active-low.
         high: bool,
-        /// Its level before: 0 or 1.
+        /// The level before: 0 or 1.
         #[serde(default)]
         original: Option<String>,
     },
@@ -42,21 +42,21 @@ pub(crate) enum PlannedWrite {
     Register {
         /// The bus's device file.
         bus: PathBuf,
-        /// A file that names the bus's adapter, and what that holds.
+        /// A file that names the bus's adapter, and its content.
         adapter: Option<(PathBuf, String)>,
-        /// The chip's.
+        /// The chip's address.
         address: u8,
-        /// It is written although a driver of the kernel has the address.
+        /// Write even if a kernel driver owns the address.
         force: bool,
-        /// The register's number, and what is written there.
+        /// The register's number, then the bytes to write there.
         bytes: Vec<u8>,
-        /// Which bits of these, but for the register's number, hold the value. Empty: all.
+        /// Which bits of these bytes, without the register's number, hold the value. Empty: all.
         #[serde(default)]
         bits: Vec<u8>,
-        /// The number that it held before.
+        /// The number the register held before.
         #[serde(default)]
         original: Option<String>,
-        /// The bytes that it held before, with those bits that do not hold the value. Empty: they are not known.
+        /// The bytes the register held before, including bits outside the value. Empty: unknown.
         #[serde(default)]
         held: Vec<u8>,
     },
@@ -64,13 +64,13 @@ pub(crate) enum PlannedWrite {
     Can {
         /// The interface.
         interface: String,
-        /// Its id, as a number.
+        /// The frame's id, as a number.
         id: u32,
-        /// The id has 29 bits.
+        /// Whether the id has 29 bits.
         extended: bool,
-        /// It is of CAN FD.
+        /// Whether it is a CAN FD frame.
         fd: bool,
-        /// Its data go at the higher bit rate.
+        /// Whether its data are sent at the higher bit rate.
         bit_rate_switch: bool,
         /// Its data.
         data: Vec<u8>,

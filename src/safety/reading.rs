@@ -1,46 +1,46 @@
-//! A target that is read back, as others than its output see it.
+//! Readback of a target, as others than its output see it.
 
 use crate::time::Span;
 use std::fmt::Debug;
 
-/// What came of reading a target back.
+/// The result of reading a target back.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reading {
-    /// It was written meanwhile, or it is not known what was written last: nothing can be said.
+    /// The target was written meanwhile, or the last write is unknown: no conclusion.
     Unsettled,
-    /// It holds what was written last, this raw number; or what gives it its effect is as it was set, and it is not compared itself.
+    /// The target holds the raw number written last. `None`: only its settings were checked, and they are as they were set.
     Agrees(Option<f64>),
-    /// It is a fan that was given back to its chip, which sets it by itself: what it holds says nothing.
+    /// The target is a fan given back to its chip, which sets the value itself: the reading proves nothing.
     GivenBack,
-    /// It holds this in place of the raw number that was written last.
+    /// It holds `read` in place of the raw number written last.
     Differs { written: f64, read: String },
-    /// What decides whether its value has any effect is not as hertzd has set it.
+    /// A setting that decides whether the value has any effect is not as hertzd set it.
     NotInForce(Lapse),
-    /// It could not be read, and why.
+    /// It could not be read, for this reason.
     Unreadable(String),
 }
 
-/// A file beside a target that is not as hertzd has set it.
+/// A file beside a target that is not as hertzd set it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Lapse {
     pub(crate) file: String,
-    /// What hertzd gave it, or found at the start and relies upon.
+    /// What hertzd wrote there, or found at the start and relies on.
     pub(crate) set: String,
     /// The same, if it is a number.
     pub(crate) number: Option<f64>,
     pub(crate) read: String,
-    /// What that does, in a clause.
+    /// The consequence, as a clause.
     pub(crate) effect: String,
-    /// Who may have changed it, and what helps: in a clause.
+    /// Who may have changed it, and the remedy, as a clause.
     pub(crate) advice: String,
 }
 
 /// Reads a target back. For cool threads.
 pub(crate) trait ReadBack: Debug + Send + Sync {
-    /// How often that is to be done.
+    /// How often to read.
     fn every(&self) -> Span;
 
-    /// What messages call the target.
+    /// The target's name in messages.
     fn shown(&self) -> String;
 
     /// Reads and compares. May block for as long as the target's driver takes.

@@ -1,13 +1,13 @@
-//! Reading back once a driver has had the time to see what was written. Blocks, for 3 s at most.
+//! Reads back until a driver has had time to see what was written. Blocks for 3 s at most.
 
 use crate::sys::clock::pause;
 use crate::time::Span;
 
-/// Many drivers look at their chip every second or two, and show what they saw then.
+/// Many drivers poll their chip every second or two, and show the last poll.
 const LOOKS: u32 = 60;
 const BETWEEN: Span = Span::from_millis(50);
 
-/// Looks until nothing is wrong any more; what still is at the end.
+/// Calls `look` until nothing is wrong; returns what is still wrong at the end.
 pub(crate) fn wrong_in_the_end<Wrong>(mut look: impl FnMut() -> Option<Wrong>) -> Option<Wrong> {
     for _ in 1..LOOKS {
         look()?;

@@ -1,4 +1,4 @@
-//! What comes of building a task: the task, and what it brings for others. Nothing blocks here.
+//! The result of building a task: the task, and what it provides for others. Nothing blocks here.
 
 use super::error::BuildError;
 use crate::channels::Stream;
@@ -9,7 +9,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
-/// A task that has been built, with what it brings. A task that brings nothing becomes one by `into()`.
+/// A task that has been built, with what it provides for others. A task that provides nothing is converted with `into()`.
 ///
 /// ```
 /// use hertzd::config::Blueprint;
@@ -26,11 +26,11 @@ use std::sync::{Arc, Weak};
 /// let first = Blueprint::new(|_| Ok(Built::from(Blink).beginning(|| Ok(()))));
 /// ```
 pub struct Built {
-    /// What ticks.
+    /// The task itself.
     pub task: Box<dyn Task>,
-    pub(crate) code: usize, // of its tick
+    pub(crate) code: usize, // address of its tick function
     pub(crate) measures: bool,
-    /// The blocks that it produces, if any.
+    /// Its stream of blocks, if it produces any.
     #[doc(hidden)]
     pub stream: Option<Stream>,
     pub(crate) aside: Option<Aside>,
@@ -39,8 +39,8 @@ pub struct Built {
 }
 
 impl Built {
-    /// Has this done once all tasks of a start or a reload are built and nothing but a device can refuse them any more: a first write. It must not
-    /// keep alive what belongs to the task, which may be gone by then.
+    /// Calls `write` once all tasks of a start or reload are built and only a device can still refuse: for a task's first write. The
+    /// closure must not keep the task's own resources alive; the task may be gone by then.
     #[must_use]
     pub fn beginning(self, write: impl FnOnce() -> Result<(), BuildError> + Send + 'static) -> Self {
         self.begins(Beginning::new(write))
@@ -52,44 +52,44 @@ impl Built {
         self
     }
 
-    /// Says that its values are no measurements, as those of a setpoint or an output: no age counts from them along the chain of tasks that take them.
-    /// Of a task that takes values itself, the age is in any case that of those.
+    /// Declares that the task's values are not measurements, such as those of a setpoint or an output. Then no age starts at them along the
+    /// chain of tasks that read them. If the task itself reads values, its age is theirs in any case.
     #[must_use]
     pub fn measures_nothing(self) -> Self {
         Self { measures: false, ..self }
     }
 
-    /// Has this asked now and then while the task runs, off the hot thread: what is wrong with it, as a clause that names it. While something is,
-    /// `hertzd status` is not well, and gives this as a reason. Must not wait.
+    /// Calls `trouble` from time to time while the task runs, off the hot thread. It returns what is wrong with the task, as a clause that
+    /// names it. Meanwhile `hertzd status` is not well and shows that reason. Must not wait.
     #[must_use]
     pub fn troubled_by(mut self, trouble: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
         self.aside.get_or_insert_default().trouble = Some(Box::new(trouble));
         self
     }
 
-    /// Has this called when a reload has removed or replaced the task, which is dropped soon, after others perhaps. Called once, off the hot thread,
-    /// before the first of those that the same reload ended on its worker is dropped, so that what takes time can begin. Must not wait.
+    /// Calls `leave` when a reload has removed or replaced the task, which is dropped soon, perhaps after others. Called once, off the hot
+    /// thread, before the reload drops the first of the tasks it ended on that worker: slow work can start here. Must not wait.
     #[must_use]
     pub fn leaving(mut self, leave: impl Fn() + Send + Sync + 'static) -> Self {
         self.aside.get_or_insert_default().leave = Some(Box::new(leave));
         self
     }
 
-    /// Another task that has this one, and all that it brings.
+    /// Wraps the task in another one; everything it provides stays.
     #[must_use]
     #[doc(hidden)]
     pub fn map<T: Task + 'static>(self, wrap: impl FnOnce(Box<dyn Task>) -> T) -> Self {
         Self { task: Box::new(wrap(self.task)), ..self }
     }
 
-    /// Has its alarm watched, and its changes reported.
+    /// Registers the task's alarm, so that its changes are watched and reported.
     #[must_use]
     pub(crate) fn alarmed_by(mut self, alarm: Arc<Alarm>) -> Self {
         self.aside.get_or_insert_default().alarm = Some(alarm);
         self
     }
 
-    /// Has its output made safe by others when the task does not.
+    /// Lets others make the task's output safe when the task does not.
     #[must_use]
     pub(crate) fn guarded_by(mut self, guard: &Arc<Guard>) -> Self {
         self.guards.push(Arc::downgrade(guard));
@@ -110,30 +110,30 @@ impl fmt::Debug for Built {
     }
 }
 
-/// What others than its worker have of a task while it runs.
+/// What other threads than its worker use of a task while it runs.
 #[derive(Default)]
 pub(crate) struct Aside {
     trouble: Option<Box<dyn Fn() -> Option<String> + Send + Sync>>,
     leave: Option<Box<dyn Fn() + Send + Sync>>,
-    /// For the metrics thread, once.
+    /// Used by the metrics thread, once.
     pub(crate) alarm: Option<Arc<Alarm>>,
 }
 
 impl Aside {
     /// What is wrong with the task now, as a clause.
     pub(crate) fn trouble(&self) -> Option<String> {
-        // Of one that panics, which is reported elsewhere, nothing is known.
+        // A panic here counts as nothing known; it is reported elsewhere.
         catch_unwind(AssertUnwindSafe(|| self.trouble.as_ref()?())).ok().flatten()
     }
 
     /// A reload has ended the task.
     pub(crate) fn leave(&self) {
-        // What one of them does wrong is not to keep the others.
+        // A panic in one task's closure must not keep the others from being called.
         let _ = catch_unwind(AssertUnwindSafe(|| self.leave.as_ref().map(|leave| leave())));
     }
 }
 
-/// What one task writes before its first tick, if it still exists by then.
+/// A task's write before its first tick, if the task still exists by then.
 pub(crate) struct Beginning {
     write: Box<dyn FnOnce() -> Result<(), BuildError> + Send>,
     takes_over: bool,
@@ -144,8 +144,8 @@ impl Beginning {
         Self { write: Box::new(write), takes_over: false }
     }
 
-    /// The same; if it `takes_over` from a task that ticks, it writes nothing, and is done when all others are: until then its target is in the care
-    /// of that task.
+    /// If the task `takes_over` from one that ticks, it writes nothing and begins after all others: until then its target is in that task's
+    /// care.
     pub(crate) fn taking_over(self, takes_over: bool) -> Self {
         Self { takes_over, ..self }
     }
@@ -154,10 +154,10 @@ impl Beginning {
         self.takes_over
     }
 
-    /// Does it. May block.
+    /// Runs it. May block.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// The write that the kernel refused.
     pub(crate) fn write(self) -> Result<(), BuildError> {
         (self.write)()
     }

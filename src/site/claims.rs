@@ -1,5 +1,5 @@
-//! The registry of devices that only one task of a daemon can have, and which task has each. A reload builds the tasks that begin
-//! while those that end still hold theirs: the registry tells a device that will be handed over from one that is taken.
+//! Registers which task of a daemon has which exclusive device. A reload builds new tasks while the ending ones still hold their devices:
+//! the registry distinguishes a device that will be handed over from one that is taken.
 //!
 //! A mutex guards it: not for a hot thread. No clock is read.
 
@@ -13,20 +13,20 @@ struct Entry {
     claim: u64,
     device: DeviceId,
     task: String,
-    is_away: bool, // it was closed, to be opened again
+    is_away: bool, // closed, to be reopened
 }
 
 #[derive(Debug, Default)]
 struct Registry {
     entries: Vec<Entry>,
-    claims: u64, // so far
+    claims: u64, // claims made so far
 }
 
 /// Which task has which device.
 #[derive(Debug, Default)]
 pub(crate) struct Claims(Mutex<Registry>);
 
-/// Devices that a task has, or is about to take over; until this is dropped.
+/// Devices that a task has or is about to take over, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Claim {
     number: u64,
@@ -48,7 +48,7 @@ impl Claim {
         Self { number: claim, claims }
     }
 
-    /// Its devices were opened again, and are these now.
+    /// The claim's devices were reopened and are these now.
     pub(crate) fn is_now(&self, devices: &[DeviceId]) {
         let mut registry = self.claims.registry();
         let is_own = |entry: &Entry| entry.claim == self.number;
@@ -65,7 +65,7 @@ impl Claim {
         registry.entries.extend(devices.iter().map(entry));
     }
 
-    /// Whether an older claim on one of its devices is left.
+    /// Whether an older claim on one of its devices remains.
     pub(crate) fn waits(&self) -> bool {
         let entries = &self.claims.registry().entries;
         let mine = || entries.iter().filter(|entry| entry.claim == self.number);
@@ -79,10 +79,10 @@ impl Drop for Claim {
     }
 }
 
-/// Tasks are built to replace others: devices of tasks that do not continue are handed over.
+/// A replacement of tasks: devices are handed over by tasks that do not continue.
 #[derive(Clone, Debug)]
 pub(crate) struct Exchange {
-    latest: u64, // claim, when it began
+    latest: u64, // number of the newest claim when it began
     stay: BTreeSet<String>,
 }
 
@@ -108,13 +108,13 @@ impl Claims {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All tasks that hold a device now will end, but for those that continue.
+    /// Starts a replacement: all tasks that hold a device now will end, except those in `going_on`.
     pub(crate) fn exchange(&self, going_on: impl IntoIterator<Item = String>) -> Exchange {
         Exchange { latest: self.registry().claims, stay: going_on.into_iter().collect() }
     }
 
-    /// Finds out who, other than the one with the claim `own`, has the device and adds it to the message; `None`: the refusal
-    /// has another reason.
+    /// Finds who has the device, other than the owner of the claim `own`, and adds that to the message. `None`: the refusal has another
+    /// reason.
     pub(crate) fn find_holder(
         &self,
         refusal: &mut Refusal,
@@ -142,8 +142,8 @@ impl Claims {
         Some(holder)
     }
 
-    /// Why a task must not have a device that it could open: another one has it, and has still to open it again since it was away. `own`: its own
-    /// claim, which comes before those that are younger.
+    /// Why a task must not have a device that it could open: another task has it and has yet to reopen it after a loss. `own`: the task's
+    /// own claim, which comes before younger ones.
     pub(crate) fn claimed_by_another(
         &self,
         label: &Label,
@@ -157,12 +157,12 @@ impl Claims {
             .retain(|device| self.registry().entries.iter().any(|entry| entry.device == *device && comes_first(entry)));
         let mut refusal = Refusal::in_use("kind", &label.device, devices);
         let holder = self.find_holder(&mut refusal, own, exchange);
-        refusal.in_use.clear(); // it is said who has it
+        refusal.in_use.clear(); // the message already says who has it
         (holder == Some(Holder::Task)).then_some(refusal)
     }
 }
 
-/// A device with the claim on it; the device is closed first.
+/// A device with the claim on it. The device is closed first.
 #[derive(Debug)]
 pub(crate) struct Claimed<D> {
     pub(crate) device: D,
@@ -175,7 +175,7 @@ impl<D: OpenDevice> Claimed<D> {
         Self { device, claim }
     }
 
-    /// Closes the device; no one else is to have it yet.
+    /// Closes the device but keeps its claim: no other task may have the device yet.
     pub(crate) fn close(self) -> Claim {
         let Self { device, claim } = self;
         let mut registry = claim.claims.registry();

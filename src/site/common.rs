@@ -1,5 +1,5 @@
-//! What the tasks of one daemon share from one start or reload to the next: who has a device, which outputs there are, which alarms. Each kind
-//! keeps a type of its own here, so that nothing is kept by the process. A mutex guards it: not for a hot thread.
+//! State that the tasks of one daemon share from one start or reload to the next: who has a device, which outputs exist, which alarms. Each
+//! kind keeps its own type here, so nothing is kept globally by the process. A mutex guards it: not for a hot thread.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -9,12 +9,12 @@ use std::{any, fmt};
 /// A value, with the name of its type.
 type Named = (&'static str, Arc<dyn Any + Send + Sync>);
 
-/// One value of each type that was asked for.
+/// One value of each requested type.
 #[derive(Default)]
 pub(crate) struct Common(Mutex<HashMap<TypeId, Named>>);
 
 impl Common {
-    /// That of this type; made when it is asked for first.
+    /// The value of this type, created at the first request.
     pub(crate) fn of<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, one) = all.entry(TypeId::of::<T>()).or_insert_with(|| (any::type_name::<T>(), Arc::<T>::default()));

@@ -1,24 +1,24 @@
-//! What makes a device one device, however a configuration names it. Pure, but for where it is in `/sys`.
+//! Identifies a device, however a configuration names it. Pure, except for the look-up in `/sys`.
 
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 #[cfg(feature = "gpio")]
 use std::path::{Path, PathBuf};
 
-/// A device, however it was named.
+/// The identity of a device, independent of how it was named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceId {
-    /// The number of a device node; or of any other file, its file system and inode.
+    /// A device node's number; for any other file, its file system and inode.
     Node(u64, u64),
     /// A GPIO line: the number of the chip's node, and the offset.
     #[cfg_attr(not(feature = "gpio"), expect(dead_code, reason = "only the kind gpio has lines"))]
     Line(u64, u32),
-    /// A device without a node of its own, by its name.
+    /// A device without its own node, by name.
     Named(String),
 }
 
 impl DeviceId {
-    /// The device of a node.
+    /// The id of a device node or file.
     pub(crate) fn of(node: &Metadata) -> Self {
         match node.file_type().is_char_device() {
             true => Self::Node(node.rdev(), 0),
@@ -27,7 +27,7 @@ impl DeviceId {
     }
 }
 
-/// Where the device of a node is in `/sys`, without links.
+/// The path of a node's device in `/sys`, without links.
 #[cfg(feature = "gpio")]
 pub(crate) fn in_sys(node: &Path) -> Option<PathBuf> {
     let number = node.metadata().ok().filter(|node| node.file_type().is_char_device())?.rdev();
@@ -35,9 +35,9 @@ pub(crate) fn in_sys(node: &Path) -> Option<PathBuf> {
     Path::new(&format!("/sys/dev/char/{major}:{minor}")).canonicalize().ok()
 }
 
-/// What a task opens.
+/// A device that a task opens.
 pub(crate) trait OpenDevice {
-    /// The devices that no other task can have meanwhile.
+    /// The devices that no other task may have meanwhile.
     fn exclusive(&self) -> Vec<DeviceId> {
         Vec::new()
     }

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// Why a task could not be built. It is reported at `key` in the task's section.
+/// Why a task could not be built. Reported at `key` in the task's section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildError {
-    /// The key of the section that is to blame.
+    /// The key of the section that caused it.
     pub key: &'static str,
     /// What was attempted, on what, the system's reason, the remedy.
     pub message: String,

@@ -1,5 +1,5 @@
-//! An output to hardware of a user's own: hertzd has its safe value written wherever it writes those of its own outputs. At a tick nothing is
-//! allocated, and no system call is made but by the task itself.
+//! An output to a user's own hardware: hertzd writes its safe value in all cases where it writes those of its own outputs. A tick allocates
+//! nothing and makes no system call, except for what the task itself does.
 
 use super::built::{Beginning, Built};
 use super::device::DeviceId;
@@ -14,14 +14,21 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// A task's output, as others make it safe when the task does not.
+/// A task's output, with the safe value that others write when the task does not.
 ///
-/// The safe value is written before the task's first tick, after each tick that ends with an error or a panic, when the task has not ticked for a while since its
-/// worker hangs, when it is disabled or removed, at each end of the run, and when another part of the process crashes. With the next tick that
-/// comes the task writes again. A safe value that cannot be written is tried again, and `hertzd status` is not well until it is.
+/// The safe value is written:
+/// - before the task's first tick,
+/// - after each tick that ends with an error or a panic,
+/// - when the task has not ticked for a while because its worker hangs,
+/// - when the task is disabled or removed,
+/// - at each end of the run,
+/// - when another part of the process crashes.
 ///
-/// Another process does not know how to write it: a hertzd that is killed leaves what was written last. Only hardware helps there, such as a
-/// watchdog that the kind `heartbeat` serves.
+/// At its next tick the task writes again. A safe value that cannot be written is retried, and `hertzd status` is not well until it is
+/// written.
+///
+/// Another process does not know how to write it: a hertzd that is killed leaves the last value in place. Only hardware helps there, such
+/// as a watchdog that the kind `heartbeat` serves.
 pub struct SafeOutput {
     task: String,
     target: String,
@@ -30,10 +37,11 @@ pub struct SafeOutput {
 }
 
 impl SafeOutput {
-    /// `task`: the [name](crate::config::Section::name) of its section. `target`: what it writes to, by a name that people know and that no
-    /// other target has; only one task has it at a time. `after`: how long the task may go without a tick, longer than its period. `write` writes
-    /// the safe value by descriptors of its own: any thread may call it at any time, also while the task is in a write, and after a panic in one. Its stack is of 128 KiB, so larger buffers belong
-    /// elsewhere. It fails if it returns an error or panics, as by `unwrap` of a lock that a panic of the tick has poisoned.
+    /// `task`: the [name](crate::config::Section::name) of its section. `target`: what it writes to, by a name that people know and no
+    /// other target has; only one task has it at a time. `after`: how long the task may go without a tick; longer than its period. `write`
+    /// writes the safe value through descriptors of its own: any thread may call it at any time, even while the task is in a write, and
+    /// after a panic in one. Its stack is 128 KiB, so keep larger buffers elsewhere. It fails if it returns an error or panics, for example
+    /// at `unwrap` of a lock that a panicking tick has poisoned.
     pub fn new(
         task: &str,
         target: impl Into<String>,
@@ -75,7 +83,7 @@ impl SafeWrite for Writer {
 }
 
 impl Built {
-    /// Has the task's output made safe by others when the task does not: see [`SafeOutput`].
+    /// Lets others make the task's output safe when the task does not: see [`SafeOutput`].
     ///
     /// # Errors
     /// Another task has the target.
@@ -89,11 +97,11 @@ impl Built {
         };
         let targets = site.common::<Targets>();
         let before = targets.join(&id);
-        // One that has ended without its safe value is not gone on from.
+        // An output does not continue from one that ended without its safe value.
         let follows = follows && before.is_some();
         let held = before.unwrap_or_else(|| targets.add(id.clone()));
         let shown = target.clone();
-        // A reload may take as long as that until the first tick.
+        // A reload may take that much longer until the first tick.
         let first_after = after + Span::from_seconds(5);
         let guard = Guard::new(&name, held.watched(), (after, first_after), Some(Box::new(Writer { target, write })));
         let (owed, live) = (site.common::<Owed>(), site.common::<LiveOutputs>().open(&name, after));
@@ -122,7 +130,7 @@ struct Guarded {
     _claim: Claim,
 }
 
-/// A tick of the task, which may write. One that does not end well may have written as well: after it the safe value is written, also when it panics.
+/// A tick of the task, which may write. If it fails or panics, it may have written as well, so the safe value is written afterwards.
 struct Attempt<'guard> {
     guard: &'guard Guard,
     writing: Option<Writing<'guard>>,
@@ -134,7 +142,7 @@ impl Drop for Attempt<'_> {
         self.writing = None;
         match self.is_well {
             true => self.guard.made_safe(None),
-            // What comes of it is kept by the guard, for those who ask whether all is well.
+            // The guard records the result for status queries.
             false => _ = self.guard.trip(),
         }
     }
@@ -163,7 +171,7 @@ impl Task for Guarded {
             self.guard.release(seen);
         }
         let Some(writing) = self.guard.writing() else {
-            return Ok(()); // made safe since this tick began: the next one sees it
+            return Ok(()); // made safe since this tick began; the next tick sees it
         };
         let mut attempt = Attempt { guard: &self.guard, writing: Some(writing), is_well: false };
         let done = self.task.tick(tick, values);

@@ -1,12 +1,12 @@
-//! What a task may ask of the daemon while it is built, and what it brings.
+//! What a task can ask of the daemon while it is built, and what it provides.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! | --- | --- |
-//! | `built` | the task and what it brings: who makes it safe, what it writes first, its blocks, its alarm, what is wrong beside its ticks |
-//! | `guarded` | an output to hardware of a user's own |
-//! | `claims`, `device`, `refusal` | which task has which device, and why another one cannot have it |
-//! | `target` | what only its id is known of, as tasks have it one after the other |
-//! | `roots` | where the trees of devices are |
+//! | `built` | the task and what it provides: its guards, its first write, its blocks, its alarm, its troubles outside of ticks |
+//! | `guarded` | an output to a user's own hardware |
+//! | `claims`, `device`, `refusal` | which task has which device, and why another cannot have it |
+//! | `target` | targets known only by their id, as tasks have them one after the other |
+//! | `roots` | where the device trees are |
 //! | `common` | what the tasks of one daemon share from one start or reload to the next |
 //!
 //! Off the hot thread; no clock is read.
@@ -39,49 +39,50 @@ use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Lent to each task of one start or reload while it is built, or is looked at. One that was made by itself has nothing in common with others.
+/// The building site, lent to each task of one start or reload while it is built or previewed. A default one shares nothing with others.
 #[derive(Debug, Default)]
 pub struct Site {
     common: Arc<Common>,
     roots: Roots,
     exchange: Option<Exchange>,
-    recorded: Option<Recorded>, // of the task that is built next
-    stream: Option<Stream>,     // of the task that was built last
+    recorded: Option<Recorded>, // for the next task to be built
+    stream: Option<Stream>,     // of the last task built
 }
 
-/// What becomes of blocks that come too fast, and which of them are recorded.
+/// How to queue blocks that come too fast, and which formats are recorded.
 type Recorded = (Queue, fn(&Format) -> bool);
 
 impl Site {
-    /// For tasks of the daemon that has this.
+    /// A site for tasks of the daemon that owns `common`.
     pub(crate) fn of(common: Arc<Common>, roots: Roots) -> Self {
         Self { common, roots, ..Self::default() }
     }
 
-    /// One by itself, where the trees of devices are these.
+    /// A site of its own, with these device trees.
     pub(crate) fn under(roots: Roots) -> Self {
         Self { roots, ..Self::default() }
     }
 
-    /// The tree that the kernel shows its devices in: `/sys`, but in a test.
+    /// The kernel's device tree: `/sys`, except in tests.
     pub fn sys(&self) -> &Path {
         &self.roots.sys
     }
 
-    /// The folder of device files: `/dev`, but in a test.
+    /// The folder of device files: `/dev`, except in tests.
     pub fn dev(&self) -> &Path {
         &self.roots.dev
     }
 
-    /// For tasks that replace others: all that hold a device now will end, but for those that continue. Their devices are handed over.
+    /// A site for tasks that replace others: all tasks that hold a device now will end and hand their devices over, except those in
+    /// `going_on`.
     #[must_use]
     pub(crate) fn beside(&self, going_on: impl IntoIterator<Item = String>) -> Self {
         let exchange = Some(self.claims().exchange(going_on));
         Self { exchange, ..Self::of(self.common.clone(), self.roots.clone()) }
     }
 
-    /// Says that the task produces blocks of samples, sound or pictures beside its values. Returns where they go; `None`: nothing records them, so it
-    /// need not copy them. Once for each task.
+    /// Declares that the task produces blocks of samples, sound or pictures in addition to its values. Returns where to send them. `None`:
+    /// nothing records them, so the task need not copy them. Call it once per task.
     pub fn stream(&mut self, shape: Shape) -> Option<BlockSender> {
         let recorded = self.recorded.filter(|(_, takes)| takes(&shape.format));
         let (sender, blocks) = recorded.map(|(queue, _)| channels::blocks(queue, &shape)).unzip();
@@ -89,18 +90,18 @@ impl Site {
         sender
     }
 
-    /// Which blocks are recorded of the task that is built next.
+    /// Sets which blocks of the next task are recorded.
     pub(crate) fn records(&mut self, recorded: Option<Recorded>) {
         self.recorded = recorded;
     }
 
-    /// The blocks of the task that was built last, if it produces any.
+    /// The blocks of the last task built, if it produces any.
     pub(crate) fn take_stream(&mut self) -> Option<Stream> {
         self.stream.take()
     }
 
-    /// What all tasks share that one daemon builds, by its type: made when it is asked for first, there until the daemon ends. For what one task
-    /// has to know of others, or of the one before it that had its name.
+    /// Shared state of all tasks that one daemon builds, by type. It is created at the first request and lives until the daemon ends. For
+    /// what a task must know about others, or about the previous task of its name.
     pub fn common<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         self.common.of()
     }
@@ -109,17 +110,17 @@ impl Site {
         self.common()
     }
 
-    /// These devices are the task's until that is dropped.
+    /// Claims these devices for the task until the claim is dropped.
     pub(crate) fn claim(&self, devices: impl IntoIterator<Item = DeviceId>, task: &str) -> Claim {
         Claim::new(self.claims(), devices, task)
     }
 
-    /// Finds out who has the device and adds it to the message; `None`: the refusal has another reason.
+    /// Finds who has the device and adds that to the message; `None`: the refusal has another reason.
     pub(crate) fn find_holder(&self, refusal: &mut Refusal) -> Option<Holder> {
         self.claims().find_holder(refusal, None, self.exchange.as_ref())
     }
 
-    /// Why the task must not have a device that it could open: another one has it.
+    /// Why the task must not have a device that it could open: another task has it.
     pub(crate) fn claimed_by_another(&self, label: &Label, device: &impl OpenDevice) -> Option<Refusal> {
         self.claims().claimed_by_another(label, device, None, self.exchange.as_ref())
     }

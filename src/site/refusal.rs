@@ -7,20 +7,20 @@ use std::fmt;
 /// Why a device could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    pub(crate) key: &'static str, // the key of the task's section to blame
+    pub(crate) key: &'static str, // the key to blame in the task's section
     /// What was attempted, on what, the system's reason, the remedy. With `in_use` it ends with "is in use".
     pub(crate) message: String,
-    /// The devices that others have; only one task can have each at a time. Empty: it was refused for another reason.
+    /// The devices that others have; each allows only one task at a time. Empty: refused for another reason.
     pub(crate) in_use: Vec<DeviceId>,
 }
 
 impl Refusal {
-    /// A refusal for any reason but that the device is in use.
+    /// A refusal for any reason other than a device in use.
     pub(crate) fn new(key: &'static str, message: impl Into<String>) -> Self {
         Self { key, message: message.into(), in_use: Vec::new() }
     }
 
-    /// Only one task or program can have these devices, and one has. `what` begins the message: "gpiochip0: line 3".
+    /// A refusal because another task or program has these exclusive devices. `what` begins the message: "gpiochip0: line 3".
     pub(crate) fn in_use(key: &'static str, what: impl fmt::Display, devices: impl Into<Vec<DeviceId>>) -> Self {
         Self { key, message: format!("{what} is in use"), in_use: devices.into() }
     }
@@ -40,7 +40,7 @@ pub(crate) struct Label {
 }
 
 impl Label {
-    /// For a task by its name or its section's: `eye`, `task.eye`.
+    /// `task` is the name of the task or of its section: `eye`, `task.eye`.
     pub(crate) fn new(device: impl Into<String>, task: &str) -> Self {
         Self { device: device.into(), task: task.strip_prefix("task.").unwrap_or(task).to_owned() }
     }

@@ -1,8 +1,8 @@
-//! Where the kernel's trees of devices are. Plain values.
+//! Where the kernel's device trees are. Plain values.
 
 use std::path::{Path, PathBuf};
 
-/// Where the kernel's trees are: by default where every machine has them.
+/// Paths of the kernel's trees; the default is their usual place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Roots {
     /// In place of `/sys`.
@@ -14,7 +14,7 @@ pub(crate) struct Roots {
 }
 
 impl Roots {
-    /// Those of this machine are under `/`.
+    /// The trees below this root; a real machine has them below `/`.
     pub(crate) fn under(root: &Path) -> Self {
         Self { sys: root.join("sys"), dev: root.join("dev"), proc: root.join("proc") }
     }

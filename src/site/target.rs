@@ -1,22 +1,22 @@
-//! Targets that are known by their ids alone, so that a reload can hand one over: there is nothing to be kept open. A mutex guards the list: it
-//! is used where tasks are built, never at a tick.
+//! Targets known only by their ids, so that a reload can hand them over: no open file is involved. A mutex guards the list: it is locked
+//! where tasks are built, never at a tick.
 
 use super::device::DeviceId;
 use crate::safety::{Leave, Watched};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// How many signals one of them has, at most: one for each bit of the longest CAN frame.
+/// Maximum number of signals of one target: one for each bit of the longest CAN frame.
 const SIGNALS: usize = 64 * 8;
 
-/// What the tasks share that have one target one after the other.
+/// What tasks share that have the same target one after the other.
 #[derive(Debug)]
 pub(crate) struct Target {
     id: DeviceId,
     users: AtomicUsize, // two while one takes over from the other
     watched: Arc<Watched>,
-    sections: Mutex<Vec<Weak<str>>>, // of the tasks that have it, in the order in which they were built
-    to_recover: [AtomicU64; SIGNALS / 64], // a bit of each of its signals, by its place: as in its law
+    sections: Mutex<Vec<Weak<str>>>, // of the tasks that have it, in the order they were built
+    to_recover: [AtomicU64; SIGNALS / 64], // one bit per signal, by its index: its law has to recover
 }
 
 impl Leave for Target {
@@ -25,7 +25,7 @@ impl Leave for Target {
     }
 }
 
-/// Those of the tasks of a daemon.
+/// The targets of a daemon's tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Targets(Mutex<Vec<Weak<Target>>>);
 
@@ -34,7 +34,7 @@ impl Targets {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One that no task has so far.
+    /// Adds a target that no task has so far.
     pub(crate) fn add(&self, id: DeviceId) -> Arc<Target> {
         let (watched, sections, to_recover) = Default::default();
         let held = Arc::new(Target { id, users: AtomicUsize::new(1), watched, sections, to_recover });
@@ -44,10 +44,10 @@ impl Targets {
         held
     }
 
-    /// That of the task which has it now, and will end, or has ended without its safe values.
+    /// Joins the target if a task still has it: one about to end, or one that ended without its safe values.
     pub(crate) fn join(&self, id: &DeviceId) -> Option<Arc<Target>> {
         self.all().iter().filter_map(Weak::upgrade).find(|held| {
-            // One whose last task is about to leave it has none.
+            // A target whose last task is about to leave it does not count.
             let more = |users: usize| (users > 0).then_some(users + 1);
             held.id == *id && held.users.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
         })
@@ -55,7 +55,7 @@ impl Targets {
 }
 
 impl Target {
-    /// A task has it whose section says this. Whether the one before it says the same.
+    /// Adds a task with this section text. Returns whether the task before it has the same text.
     pub(crate) fn is_of(&self, section: &Arc<str>) -> bool {
         let mut sections = self.sections.lock().unwrap_or_else(PoisonError::into_inner);
         sections.retain(|section| section.strong_count() > 0);
@@ -64,7 +64,7 @@ impl Target {
         before.as_ref() == Some(section)
     }
 
-    /// Whether the signal at this place has to recover. A frame has at most one for each of its bits.
+    /// Records whether the signal at this index has to recover. A frame has at most one signal per bit.
     pub(crate) fn set_to_recover(&self, place: usize, has_to_recover: bool) {
         let Some(bits) = self.to_recover.get(place / 64) else { return };
         let bit = 1 << (place % 64);
@@ -75,17 +75,17 @@ impl Target {
         };
     }
 
-    /// As that was said last.
+    /// The last value set for this signal.
     pub(crate) fn has_to_recover(&self, place: usize) -> bool {
         self.to_recover.get(place / 64).is_some_and(|bits| bits.load(Ordering::Relaxed) >> (place % 64) & 1 == 1)
     }
 
-    /// What the thread sees that watches over it.
+    /// The part of its state that the guard thread sees.
     pub(crate) fn watched(&self) -> Arc<Watched> {
         self.watched.clone()
     }
 
-    /// A task has it no more. Whether no other one has.
+    /// A task gives it up. Returns whether it was the last one.
     pub(crate) fn leave(&self) -> bool {
         self.users.fetch_sub(1, Ordering::SeqCst) == 1
     }

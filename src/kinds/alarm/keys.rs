@@ -1,4 +1,4 @@
-//! The keys of the kind `alarm`, and how a section becomes one. Pure.
+//! The keys of the kind `alarm`, and how a section becomes an alarm. Pure.
 
 use super::law::{Limits, Settings};
 use super::{Watch, columns};
@@ -72,7 +72,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         off_delay: section.duration(&OFF_DELAY)?.seconds(),
         latch: section.boolean(&LATCH)?,
     };
-    // Its values stay good when these are not: a missing value is itself an alarm.
+    // The alarm's values stay good when its inputs are not: a missing value is itself an alarm.
     let (input, reset) = (input.map(Input::spared), reset.map(Input::spared));
     let task = section.name().trim_start_matches("task.").to_owned();
     let input = input?;
@@ -84,7 +84,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     )
 }
 
-/// The limits, in order.
+/// The limits, checked to be in ascending order.
 fn limits(section: &mut Section<'_>) -> Option<Limits> {
     let hysteresis = section.number(&HYSTERESIS)?;
     if hysteresis < 0.0 {

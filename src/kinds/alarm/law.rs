@@ -1,8 +1,8 @@
-//! When an alarm begins and ends: levels with hysteresis, delays and a latch. Pure: time comes in as seconds.
+//! The law of an alarm, which decides when it begins and ends: levels with hysteresis, delays and a latch. Pure: time comes in as seconds.
 
 use crate::channels::alarm::Level;
 
-/// What stays the same from tick to tick.
+/// Settings that stay the same from tick to tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Settings {
     pub limits: Limits,
@@ -11,12 +11,12 @@ pub(super) struct Settings {
     pub latch: bool,
 }
 
-/// What a value is compared with.
+/// The limits a value is compared with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Limits {
-    /// Infinite where there is none.
+    /// Infinite where no limit is set.
     Range { lolo: f64, low: f64, high: f64, hihi: f64, hysteresis: f64 },
-    /// A value that is not zero is an alarm.
+    /// Any value but zero is an alarm.
     Condition,
 }
 
@@ -27,25 +27,25 @@ pub(super) struct Change {
     pub is: Level,
 }
 
-/// An alarm between two ticks.
+/// The state of an alarm between two ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Law {
     settings: Settings,
     level: Level,
-    worst: Level, // out of its range since the latest reset
+    worst: Level, // worst level since the last reset
     lasted: Lasted,
-    reset: bool, // when that was last known
+    reset: bool, // last known level of `reset`
 }
 
-/// For how many seconds something has been so without a break; `None`: it is not.
+/// How many seconds something has lasted without a break; `None`: it does not hold now.
 type Since = Option<f64>;
 
-/// What the value has been for how long. Missing for less time than it takes to count, it goes on as it was.
+/// How long the value has been at which level. A missing value that has not lasted long enough to count leaves these times running.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Lasted {
-    is_below: bool,        // which side of its range `or_worse` is about
-    or_worse: [Since; 2],  // at least of rank 1, 2
-    or_better: [Since; 3], // at most of rank 0, 1, 2
+    is_below: bool,        // the side of the range that `or_worse` refers to
+    or_worse: [Since; 2],  // at rank 1 or worse, at rank 2 or worse
+    or_better: [Since; 3], // at rank 0, at rank 1 or better, at rank 2 or better
     missing: Since,
 }
 
@@ -55,7 +55,7 @@ impl Law {
         Self { settings, level, worst, lasted: Lasted::default(), reset: true }
     }
 
-    /// Goes on from the level that the same alarm had, and the worst since its latest reset. Delays begin again.
+    /// Continues from the level of the same alarm in an earlier task, and its worst level since the last reset. Delays start again.
     pub(super) fn go_on_from(&mut self, level: Level, worst: Level) {
         (self.level, self.worst) = (level, worst);
     }
@@ -68,20 +68,21 @@ impl Law {
         self.worst
     }
 
-    /// Its level lasts only because it is latched: the value has come back from it, for as long as that takes to count.
+    /// Whether only the latch keeps the level: the value has been at a lower level for the whole `off_delay`.
     pub(super) fn is_latched(&self) -> bool {
         let below = usize::from(self.level.rank()).checked_sub(1).and_then(|rank| self.lasted.or_better[rank]);
         self.settings.latch && below.is_some_and(|lasted| lasted >= self.settings.off_delay)
     }
 
-    /// The latch keeps the level it has, though the value is at this one. A value that is good again and out of its range counts for more than
-    /// that there was none.
+    /// Whether the latch keeps the level although the value is at `found`. If a missing value (`Bad`) comes back out of range, it replaces
+    /// `Bad` once it is at least as bad as the worst level since the reset.
     fn keeps(&self, found: Level) -> bool {
         let floor = if self.level == Level::Bad && found != Level::Normal { self.worst } else { self.level };
         self.settings.latch && found.rank() < floor.rank()
     }
 
-    /// One tick; `reset`: `None`: not known, which is no fall. `elapsed` seconds after the release of the one before: skipped ones count.
+    /// Runs one tick. `reset`: `None` means unknown, which does not count as a fall. `elapsed`: seconds since the previous tick's release;
+    /// skipped ticks are included.
     pub(super) fn step(&mut self, value: f64, reset: Option<bool>, elapsed: f64) -> Option<Change> {
         let reset = reset.unwrap_or(self.reset);
         let before = std::mem::replace(&mut self.reset, reset);
@@ -95,7 +96,7 @@ impl Law {
         Some(Change { was: std::mem::replace(&mut self.level, is), is })
     }
 
-    /// The level to change to, now that the value is at the level `found`.
+    /// The level to change to, given that the value is at level `found`; `None`: no change.
     fn counts(&mut self, found: Level, elapsed: f64, rose: bool) -> Option<Level> {
         let Settings { on_delay, off_delay, .. } = self.settings;
         if found == Level::Bad && self.level == Level::Bad {
@@ -119,7 +120,7 @@ impl Law {
         (is != self.level && is.rank() >= self.level.rank()).then_some(is)
     }
 
-    /// The level of a value by itself; the present level ends only beyond its hysteresis.
+    /// The level of a value by itself. The current level ends only beyond its hysteresis.
     fn found(&self, value: f64) -> Level {
         if !value.is_finite() {
             return Level::Bad;
@@ -127,7 +128,7 @@ impl Law {
         let Limits::Range { lolo, low, high, hihi, hysteresis } = self.settings.limits else {
             return if value == 0.0 { Level::Normal } else { Level::On };
         };
-        // Of a latched alarm without a value it is the one that the value was at.
+        // The hysteresis of a latched alarm without a value is that of its worst level.
         let present = if self.settings.latch && self.level == Level::Bad { self.worst } else { self.level };
         let above =
             |limit: f64, levels: &[Level]| value >= if levels.contains(&present) { limit - hysteresis } else { limit };
@@ -148,7 +149,7 @@ impl Law {
 }
 
 impl Lasted {
-    /// The value has been at the level `found` since `elapsed` seconds after it was last known.
+    /// Adds a tick: the value is at level `found`, `elapsed` seconds after the previous tick.
     fn pass(&mut self, found: Level, elapsed: f64) {
         let longer = |lasted: f64| lasted + elapsed;
         if found == Level::Bad {
@@ -177,7 +178,7 @@ mod tests {
     const RANGE: Limits = Limits::Range { lolo: -10.0, low: -5.0, high: 5.0, hihi: 10.0, hysteresis: 1.0 };
     const SETTINGS: Settings = Settings { limits: RANGE, on_delay: 0.0, off_delay: 0.0, latch: false };
 
-    /// The levels after each value, one a second.
+    /// The levels after each value, at one value per second.
     fn levels(settings: Settings, values: &[f64]) -> Vec<Level> {
         let mut law = Law::new(settings);
         let level = |value: &f64| {
@@ -212,9 +213,9 @@ mod tests {
         let mut law = Law::new(settings);
         assert_eq!(law.step(9.0, Some(false), 1.0), None);
         assert_eq!(law.step(9.0, Some(false), 5.0), Some(Change { was: Normal, is: High }), "skipped ticks count");
-        // From side to side, no level has lasted.
+        // The value changes sides, so no level has lasted.
         assert_eq!(levels(settings, &[9.0, -9.0, 9.0, -9.0, 9.0]), [Normal; 5]);
-        // From the one side to the other it comes, and does not go.
+        // From one side to the other, `on-delay` applies, not `off-delay`.
         assert_eq!(
             levels(settings, &[9.0, 9.0, 9.0, -9.0, -9.0, -9.0]),
             [Normal, Normal, High, High, High, Level::Low]

@@ -1,8 +1,8 @@
-//! The kind `alarm`: watches a value, and has the log say when it leaves its range and when it is back.
+//! The kind `alarm`: watches a value, and logs when it leaves its range and when it is back.
 //!
-//! Its [`law`] is pure. A tick makes no system call and allocates nothing: a change of the level goes into a ring, which the metrics
-//! thread looks at in each of its rounds, and what holds now lies in atomics. No clock is read. A task that a reload starts in place of another
-//! continues with its alarm, if that is of the same value and has the same limits.
+//! Its [`law`] is pure. A tick makes no system call and allocates nothing: a change of level goes into a ring that the metrics thread reads
+//! in each round, and the current state is in atomics. No clock is read. A task that replaces another after a reload continues its alarm if
+//! the value and the limits are the same.
 
 mod keys;
 mod law;
@@ -17,26 +17,26 @@ use crate::task::{Column, Input, Task, Tick, TickError};
 use law::{Change, Law, Limits, Settings};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The alarms that tasks of a daemon have, the latest last. Locked where tasks are built, never at a tick.
+/// The alarms of a daemon's tasks, newest last. Locked where tasks are built, never at a tick.
 #[derive(Default)]
 struct Running(Mutex<Vec<Weak<Kept>>>);
 
-/// An alarm, as the task finds it that follows.
+/// An alarm, as a later task finds it.
 struct Kept {
     alarm: Arc<Alarm>,
-    of: (InputSource, Limits), // what its levels are of
+    of: (InputSource, Limits), // the value and limits that its levels refer to
 }
 
-/// An alarm that runs.
+/// A running alarm.
 struct Watch {
     law: Law,
     input: Input,
     reset: Option<Input>,
     severity: Severity,
-    begun: bool, // it has ticked
+    begun: bool, // has ticked
     alarm: Arc<Alarm>,
-    _kept: Arc<Kept>,          // there as long as the task
-    before: Option<Arc<Kept>>, // the one that it replaces; kept, since a tick frees no memory
+    _kept: Arc<Kept>,          // keeps the entry alive as long as the task
+    before: Option<Arc<Kept>>, // the alarm it replaces; kept because a tick frees no memory
 }
 
 impl Watch {
@@ -70,7 +70,7 @@ impl Watch {
         Built::from(self).alarmed_by(alarm)
     }
 
-    /// At its first tick: the task that it follows has made its last one.
+    /// Called at the first tick: the task before it has made its last tick.
     fn begin(&mut self) {
         if let Some(Shown { level, worst, .. }) = self.alarm.shown() {
             self.law.go_on_from(level, worst);

@@ -1,11 +1,10 @@
-//! The device: an ALSA PCM, opened for capture without blocking, and read without a thread of its own.
+//! The device: an ALSA PCM, opened for non-blocking capture and read without a thread of its own.
 //!
-//! A sound card that allows it (`hw:`, memory-mapped) runs freely: it never stops on an overrun, its counter says how many
-//! frames were overwritten, and the hot thread has nothing to recover. Any other PCM stops on an overrun, and another
-//! thread reopens it.
+//! A sound card that allows it (`hw:`, memory-mapped) runs freely: it never stops on an overrun, its counter says how many frames were
+//! overwritten, and the hot thread has nothing to recover. Any other PCM stops on an overrun, and another thread reopens it.
 //!
-//! [`Device::open`] may block and allocates. [`Device::status`] and [`Device::take`] do neither themselves; docs/tasks.md
-//! says what a PCM that leads to a sound server does beneath them.
+//! [`Device::open`] may block and allocates. [`Device::status`] and [`Device::take`] do neither themselves; docs/tasks.md describes what a
+//! PCM that leads to a sound server does beneath them.
 
 use super::settings::AudioSettings;
 use super::supported;
@@ -20,17 +19,17 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::{fs, io};
 
-/// A PCM that captures.
+/// A PCM open for capture.
 #[derive(Debug)]
 pub(super) struct Device {
     pcm: PCM,
-    free_running: bool, // memory-mapped; continues over an overrun
+    free_running: bool, // memory-mapped; continues after an overrun
     mapped: bool,
     frame: usize, // bytes
-    buffer: u64,  // frames that the device holds
-    period: u64,  // the steps in which it may report its position
+    buffer: u64,  // frames that the device's buffer holds
+    period: u64,  // frames; steps in which it may report its position
     heap: Box<[u8]>,
-    pub(super) fresh: bool, // no frame was taken from it yet
+    pub(super) fresh: bool, // no frame has been taken yet
     ids: Vec<DeviceId>,
 }
 
@@ -40,26 +39,26 @@ impl OpenDevice for Device {
     }
 }
 
-/// What a device has to offer now.
+/// What the device has available now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Status {
     pub(super) available: u64, // frames that can be taken
-    pub(super) behind: u64,    // how old the first of them is, in frames
-    pub(super) lost: u64,      // frames that were overwritten before they could be taken; not counted above
+    pub(super) behind: u64,    // age of the first of them, in frames
+    pub(super) lost: u64,      // frames overwritten before they could be taken; not counted above
 }
 
-/// What was taken, in frames; the bytes are in [`Device::taken`].
+/// The result of a take, in frames; the bytes are in [`Device::taken`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Captured {
     pub(super) frames: u64,
-    pub(super) lost: u64, // frames that were overwritten while they were taken; not counted above
+    pub(super) lost: u64, // frames overwritten during the take; not counted above
 }
 
 impl Device {
     /// Opens the device with these settings, and starts it.
     pub(super) fn open(settings: &AudioSettings) -> Result<Self, Refusal> {
         let name = &settings.device;
-        // The library's messages go into ours, not to stderr.
+        // The library's messages go into our error, not to stderr.
         let said = Output::local_error_handler().ok();
         let refuse = |error: alsa::Error| refusal(name, said.as_ref(), &error);
         let pcm = open_pcm(name, &refuse)?;
@@ -85,15 +84,14 @@ impl Device {
         }
         let frame = settings.frame_bytes();
         let held = usize::try_from(buffer).unwrap_or(usize::MAX).min(settings.largest_take());
-        // Not zeros as the kernel has them anyway: every page is touched here.
+        // Not zeros, which the kernel would map lazily: this touches every page.
         let heap = vec![1; held * frame].into_boxed_slice();
         pcm.prepare().and_then(|()| pcm.start()).map_err(&refuse)?;
         let ids = [id_of(&pcm), Some(DeviceId::Named(name.clone()))].into_iter().flatten().collect();
         Ok(Self { pcm, free_running, mapped, frame, buffer, period, heap, fresh: true, ids })
     }
 
-    /// What [`open`](Self::open) would find. Opens the device, unless another program has it, and asks it what it supports; none
-    /// of that is set.
+    /// Previews [`open`](Self::open). Opens the device, unless another program has it, and queries what it supports; changes no settings.
     pub(super) fn look(settings: &AudioSettings) -> Result<Sight, Refusal> {
         let name = &settings.device;
         let id = id_of_name(name);
@@ -117,7 +115,7 @@ impl Device {
         Ok(Sight { open: Some(Box::new(pcm)), ..sight })
     }
 
-    /// The hardware parameters that it supports, and whether its memory can be read in place. Sets nothing.
+    /// The hardware parameters to set, and whether the memory can be read in place. Sets nothing.
     fn wanted<'a>(
         pcm: &'a PCM,
         settings: &AudioSettings,
@@ -137,8 +135,8 @@ impl Device {
             .set_rate(rate, ValueOr::Nearest)
             .map_err(|_| unfit("sample-rate", supported::rates(settings, &wanted)))?;
         let frames = |span| Frames::try_from(settings.buffer_frames(span)).unwrap_or(Frames::MAX);
-        // Periods are the device's wake-ups, which are not used; some devices also report their position in these steps,
-        // so they should be no longer than the task's period.
+        // Periods are the device's wake-ups, which are not used. Some devices also report their position in these steps, so they should not
+        // be longer than the task's period.
         let period = period_frames(frames(settings.period), frames(settings.buffer));
         wanted.set_period_size_near(period, ValueOr::Nearest).map_err(refuse)?;
         wanted.set_buffer_size_near(frames(settings.buffer)).map_err(refuse)?;
@@ -147,21 +145,21 @@ impl Device {
 
     /// What the device has now: one system call for a sound card, two on ARM.
     ///
-    /// On a free-running device, frames that were or will soon be overwritten are skipped.
+    /// On a free-running device, skips frames that were or will soon be overwritten.
     pub(super) fn status(&mut self) -> io::Result<Status> {
         let (available, behind) = self.progress()?;
-        // It may be a period ahead of what it reports.
+        // The device may be one period ahead of its report.
         let safe = self.buffer.saturating_sub(self.period);
         if !self.free_running || available <= safe {
             return Ok(Status { available, behind, lost: 0 });
         }
-        // Half of the buffer is kept, so that the device does not catch up at once.
+        // Keeps half of the buffer, so that the device does not catch up at once.
         let lost = available.saturating_sub(self.buffer / 2);
         self.skip(lost)?;
         Ok(Status { available: available - lost, behind: behind - lost, lost })
     }
 
-    /// Takes this many of the frames, or as many as there is room for.
+    /// Takes this many frames, or as many as there is room for.
     pub(super) fn take(&mut self, available: u64) -> io::Result<Captured> {
         let wanted = usize::try_from(available).unwrap_or(usize::MAX).min(self.heap.len() / self.frame);
         let mut taken = 0;
@@ -180,13 +178,13 @@ impl Device {
             match got {
                 Ok(0) => break,
                 Ok(got) => taken += got,
-                // There are fewer than reported.
+                // Fewer frames than reported.
                 Err(error) if error.errno() == libc::EAGAIN => break,
                 Err(error) => return Err(system(error)),
             }
         }
         let frames = taken as u64;
-        // A device that keeps running may have overwritten them meanwhile, if this thread was delayed.
+        // A device that keeps running may have overwritten the frames during the copy, if this thread was delayed.
         if self.free_running && frames > self.buffer / 4 {
             let (available, _) = self.progress()?;
             if available + frames > self.buffer.saturating_sub(self.period) {
@@ -196,18 +194,18 @@ impl Device {
         Ok(Captured { frames, lost: 0 })
     }
 
-    /// The bytes of the latest [`take`](Self::take) of this many frames.
+    /// The bytes of the last [`take`](Self::take), which took this many frames.
     pub(super) fn taken(&self, frames: u64) -> &[u8] {
         &self.heap[..usize::try_from(frames).unwrap_or(0) * self.frame]
     }
 
-    /// Frames that can be taken, and how old the first of them is, in frames.
+    /// Frames that can be taken, and the age of the first of them, in frames.
     fn progress(&self) -> io::Result<(u64, u64)> {
         let positive = |frames: Frames| u64::try_from(frames).unwrap_or(0);
         if self.free_running {
-            // The kernel updates its counter to answer this. The counter is in shared memory, but on ARM, where it maps none (coherent
-            // architectures only, says sound/core/pcm_native.c): there alsa-lib makes a system call of `avail_update` and three of each
-            // piece that is taken.
+            // The kernel updates its counter to answer this. The counter is in shared memory, except on ARM, where the kernel maps none
+            // (coherent architectures only, according to sound/core/pcm_native.c). There alsa-lib makes one system call for `avail_update`
+            // and three for each piece taken.
             let behind = positive(self.pcm.delay().map_err(system)?);
             let available = positive(self.pcm.avail_update().map_err(system)?);
             return Ok((available, behind.max(available)));
@@ -235,7 +233,7 @@ fn open_pcm(name: &str, refuse: &impl Fn(alsa::Error) -> Refusal) -> Result<PCM,
     PCM::open(&name, Direction::Capture, true).map_err(refuse)
 }
 
-/// Why it could not be opened. `said` is what the library printed.
+/// Why the PCM could not be opened. `said` is what the library printed.
 fn refusal(name: &str, said: Option<&Rc<RefCell<Output>>>, error: &alsa::Error) -> Refusal {
     let said = said.map(|said| said.borrow().to_string()).unwrap_or_default();
     match error.errno() {
@@ -257,25 +255,25 @@ fn owner(id: &DeviceId) -> Option<Holder> {
     Holder::of(pid.trim().parse().ok()?)
 }
 
-/// The period to ask for: no longer than the task's, a quarter of the buffer at the most, and 16 frames at least, even of a
-/// buffer that is shorter than four of those.
+/// The period to request: the task's period, but at most a quarter of the buffer and at least 16 frames. The minimum applies even to a
+/// buffer shorter than four times that.
 fn period_frames(wanted: Frames, buffer: Frames) -> Frames {
     wanted.min(buffer / 4).max(16)
 }
 
-/// The device that an open PCM leads to; `None` where it leads to no sound card.
+/// The device that an open PCM leads to; `None` if it is not a sound card.
 fn id_of(pcm: &PCM) -> Option<DeviceId> {
     let info = pcm.info().ok()?;
     id_of_card(u32::try_from(info.get_card()).ok()?, info.get_device())
 }
 
-/// The device that a PCM of this name leads to: by its card and device where the name gives them.
+/// The device that a PCM of this name leads to: by card and device if the name contains them, else by name.
 fn id_of_name(name: &str) -> DeviceId {
     let id = || Some(DeviceId::of(&fs::metadata(node_of_name(name)?).ok()?));
     id().unwrap_or_else(|| DeviceId::Named(name.to_owned()))
 }
 
-/// The node of a sound card that a PCM of this name leads to.
+/// The device node of the sound card that a PCM of this name leads to.
 fn node_of_name(name: &str) -> Option<PathBuf> {
     let (_, arguments) = name.split_once(':')?;
     let argument = |key: &str, index| {

@@ -1,16 +1,15 @@
 //! How much faster the device's clock runs than ours: the slope of frames over time, by least squares.
 //!
-//! A device reports its position in steps, with some of milliseconds. Two readings alone would be wrong by a step over the
-//! time between them; a line through all of them is mostly right to a few parts per million within a minute, unless the
-//! ticks are in step with the device. Older readings count less, since a clock changes with its temperature. Pure
-//! arithmetic; time is an argument.
+//! A device reports its position in steps, some in steps of milliseconds. Two readings alone would be wrong by one step divided by the time
+//! between them. A line through all readings is usually right to a few parts per million within a minute, unless the ticks are in step with
+//! the device. Older readings count less, because a clock changes with its temperature. Pure arithmetic; time is an argument.
 
 use crate::time::{Instant, Span};
 
 /// No value before this much time has passed: a step of 10 ms is 1,000 ppm of it.
 const ENOUGH: Span = Span::from_seconds(10);
 
-/// Readings right after the start are ignored: a sound server may begin with a gap or with a backlog.
+/// Readings right after the start are ignored: a sound server may begin with a gap or a backlog.
 const SETTLING: Span = Span::from_seconds(1);
 
 /// After this much time, a reading counts for 1/e of a new one.
@@ -20,11 +19,11 @@ const MEMORY: Span = Span::from_seconds(300);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Drift {
     rate: f64,               // frames per second, nominal
-    opened: Option<Instant>, // the first frames came
+    opened: Option<Instant>, // when the first frames came
     first: Option<(Instant, u64)>,
     last: Instant,
     weight: f64,
-    // Means and moments of the seconds since the first reading, and of the frames beyond those due in that time.
+    // Means and moments of the seconds since the first reading, and of the frames in excess of the nominal rate since then.
     seconds: f64,
     frames: f64,
     variance: f64,
@@ -32,12 +31,12 @@ pub(super) struct Drift {
 }
 
 impl Drift {
-    /// No reading yet; `rate`: the nominal frames per second.
+    /// A drift without readings; `rate`: the nominal frames per second.
     pub(super) fn new(rate: u32) -> Self {
         Self { rate: rate.into(), ..Self::default() }
     }
 
-    /// The device is at frame `position` at `at`, on our clock. To be called from its first frame on.
+    /// Adds a reading: the device is at frame `position` at time `at` on our clock. Call it from the first frame on.
     #[expect(clippy::cast_precision_loss, reason = "2^53 frames are a thousand years")]
     pub(super) fn observe(&mut self, at: Instant, position: u64) {
         if at - *self.opened.get_or_insert(at) < SETTLING {
@@ -57,7 +56,7 @@ impl Drift {
         self.covariance = self.covariance * fade + off * (frames - self.frames);
     }
 
-    /// In parts per million, above zero when the device is the faster; `NaN` until enough has been read.
+    /// The drift in parts per million, positive when the device is faster; `NaN` until there are enough readings.
     pub(super) fn ppm(&self) -> f64 {
         match self.first {
             Some((begin, _)) if self.last - begin >= ENOUGH => self.covariance / self.variance / self.rate * 1e6,
@@ -70,7 +69,7 @@ impl Drift {
 mod tests {
     use super::*;
 
-    /// A minute of ticks every 10.37 ms, of a device that is off by `ppm` and reports its position in steps of `step` frames.
+    /// One minute of ticks every 10.37 ms, from a device that is off by `ppm` and reports its position in steps of `step` frames.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a minute's frames fit")]
     fn minute(ppm: f64, step: f64) -> f64 {
         let mut drift = Drift::new(48_000);

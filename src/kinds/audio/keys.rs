@@ -1,4 +1,4 @@
-//! The keys of the kind `audio`, and what they mean. No device is opened here, and no clock is read.
+//! The keys of the kind `audio`, and their meaning. No device is opened here, and no clock is read.
 
 use super::settings::{AudioSettings, FORMATS};
 use super::{Audio, columns};
@@ -8,15 +8,15 @@ use crate::kinds::device::Missing;
 use crate::site::{Label, Site};
 use crate::time::Span;
 
-/// Periods of the task that the device's buffer has to hold at least: less, and one late tick costs sound.
+/// Task periods that the device's buffer must hold at least: with fewer, one late tick loses sound.
 const LEAST_PERIODS: i64 = 4;
 
-/// The buffer asked for where nothing is said, unless the task's rate needs more.
+/// The default buffer to request, unless the task's rate needs a longer one.
 const USUAL_BUFFER: Span = Span::from_millis(200);
 
 const LONGEST_BUFFER: Span = Span::from_seconds(10);
 
-/// In bytes. Devices have less; and several times as much is locked in memory for a recording.
+/// Bytes. Real devices have less; and a recording locks several times as much memory.
 const LARGEST_BUFFER: u64 = 16_000_000;
 
 const DEVICE: Key = Key::new(

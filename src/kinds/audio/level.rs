@@ -1,21 +1,21 @@
-//! The level of sound: root mean square and peak of the samples of one tick, relative to full scale. Pure arithmetic.
+//! Sound level: root mean square and peak of the samples of one tick, relative to full scale. Pure arithmetic.
 
 use crate::channels::SampleFormat;
 
-/// The level so far, over all channels.
+/// The level accumulated so far, over all channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Level {
     samples: u64,
-    squares: f64, // sum of the squares, full scale is 1
-    peak: f64,    // largest distance from zero, full scale is 1
+    squares: f64, // sum of squares; full scale is 1
+    peak: f64,    // largest distance from zero; full scale is 1
 }
 
 impl Level {
-    /// Adds these samples; bytes after the last whole one are left out.
+    /// Adds these samples. Bytes after the last whole sample are ignored.
     pub(super) fn add(&mut self, format: SampleFormat, bytes: &[u8]) {
         match format {
             SampleFormat::S16 => self.integers(bytes.as_chunks().0, |bytes| i16::from_le_bytes(bytes).into(), 16),
-            // The highest byte is no part of the sample, and need not continue its sign.
+            // The highest byte is not part of the sample, and may not continue its sign.
             SampleFormat::S24 => self.integers(bytes.as_chunks().0, |bytes| i32::from_le_bytes(bytes) << 8 >> 8, 24),
             SampleFormat::S32 => self.integers(bytes.as_chunks().0, i32::from_le_bytes, 32),
             SampleFormat::F32 => {
@@ -24,13 +24,13 @@ impl Level {
         }
     }
 
-    /// Root mean square, full scale is 1: 0.707 for the loudest sine. `NaN` without samples.
+    /// Root mean square; full scale is 1: 0.707 for the loudest sine. `NaN` without samples.
     #[expect(clippy::cast_precision_loss, reason = "2^53 samples are more than any tick has")]
     pub(super) fn rms(&self) -> f64 {
         (self.squares / self.samples as f64).sqrt()
     }
 
-    /// The largest distance from zero, full scale is 1. `NaN` without samples.
+    /// The largest distance from zero; full scale is 1. `NaN` without samples.
     pub(super) fn peak(&self) -> f64 {
         if self.samples == 0 { f64::NAN } else { self.peak }
     }
@@ -63,7 +63,7 @@ mod tests {
     fn every_format_has_the_same_full_scale() {
         let s16: Vec<_> = [-0x8000, 0x4000, 0].iter().flat_map(|&sample: &i16| sample.to_le_bytes()).collect();
         let s32: Vec<_> = [i32::MIN, 1 << 30, 0].iter().flat_map(|sample| sample.to_le_bytes()).collect();
-        let s24 = [0, 0, 0x80, 0, 0, 0, 0x40, 0xff, 0, 0, 0, 0x7f]; // with anything in the highest byte
+        let s24 = [0, 0, 0x80, 0, 0, 0, 0x40, 0xff, 0, 0, 0, 0x7f]; // with arbitrary highest bytes
         let f32: Vec<_> = [-1.0_f32, 0.5, 0.0].iter().flat_map(|sample| sample.to_le_bytes()).collect();
         for (format, bytes) in [
             (SampleFormat::S16, &s16[..]),

@@ -1,18 +1,16 @@
-//! Sound cards that capture, for `hertzd devices`; read from `/proc/asound`, without the ALSA library. May block; not for
-//! a hot thread.
+//! Lists sound cards that capture, for `hertzd devices`; reads `/proc/asound`, without the ALSA library. May block; not for a hot thread.
 
 use crate::kinds::device::{FoundDevice, access, first_line, quoted, task_name};
 use crate::site::Roots;
 use crate::sys::host::may_open;
 
-/// The devices of sound cards that capture. Sections name the card by its id, which only one card has, and let ALSA
-/// convert, so that they run on every card.
+/// The capture devices of sound cards. Sections name the card by its unique id and let ALSA convert, so that they run on every card.
 pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
     let pcms = std::fs::read_to_string(roots.proc.join("asound/pcm")).unwrap_or_default();
     pcms.lines().filter_map(|pcm| found(roots, pcm)).collect()
 }
 
-/// From a line such as `00-01: Loopback PCM : Loopback PCM : playback 8 : capture 8`.
+/// Parses a line such as `00-01: Loopback PCM : Loopback PCM : playback 8 : capture 8`.
 fn found(roots: &Roots, pcm: &str) -> Option<FoundDevice> {
     let mut fields = pcm.split(": ").map(str::trim);
     let (card, device) = fields.next()?.split_once('-')?;

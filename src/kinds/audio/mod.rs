@@ -1,9 +1,9 @@
 //! The kind `audio`: captures sound from an ALSA device, without blocking and without a thread of its own.
 //!
-//! Each tick takes everything that the device has gathered since the tick before, so the blocks of all ticks are the whole
-//! stream. Frames that the device overwrote because a tick came late are an xrun: counted, reported as an error, and
-//! skipped in the index of the next block. The time of a frame is when it was heard, on the monotonic clock, which is
-//! read once per tick. The hot thread never opens, starts or recovers a device ([`Reconnecting`] does).
+//! Each tick takes everything the device has gathered since the previous tick, so the blocks of all ticks form the whole stream. Frames
+//! overwritten because a tick came late are an xrun: they are counted, reported as an error, and skipped in the index of the next block.
+//! The time of a frame is when it was captured, on the monotonic clock, which is read once per tick. The hot thread never opens, starts or
+//! recovers a device ([`Reconnecting`] does).
 
 mod device;
 mod drift;
@@ -51,7 +51,7 @@ pub(super) struct Audio {
     clock: KernelClock,
     position: StreamPosition,
     drift: Drift,
-    latest: Instant, // time of the latest block
+    latest: Instant, // time of the last block
     frames: u64,     // taken so far
     xruns: u64,
     stalled: Stalled,
@@ -79,7 +79,7 @@ impl Audio {
         })
     }
 
-    /// What `open` would find.
+    /// Previews `open`.
     fn look(site: &Site, label: &Label, settings: &AudioSettings) -> Result<Preview, BuildError> {
         let preview = preview(site, label, settings.missing, Device::look(settings))?;
         Ok(Preview { columns: Some(columns()), stream: Some(shape(settings)), ..preview })
@@ -107,7 +107,7 @@ fn columns() -> Vec<Column> {
     [("frames", ""), ("xruns", ""), ("rms", "FS"), ("peak", "FS"), ("drift-ppm", "ppm")].map(column).into()
 }
 
-/// The sound, as it is recorded.
+/// Shape of the recorded sound.
 #[expect(clippy::cast_precision_loss, reason = "a usual pace, rounded where it must be")]
 fn shape(settings: &AudioSettings) -> Shape {
     let (format, frame) = (settings.format, settings.frame_bytes());
@@ -155,7 +155,7 @@ impl Task for Audio {
             level.add(self.settings.format.sample, bytes);
             let index = self.position.take(frames, at);
             if let Some(blocks) = &mut self.blocks {
-                // A device that reports its position in steps, as a sound server does, may seem to go back by one.
+                // A device that reports its position in steps, such as a sound server, may seem to go back by one step.
                 self.latest = self.latest.max(at);
                 blocks.offer(Head { n: tick.n, at: self.latest, index }, &[bytes]);
             }

@@ -1,5 +1,5 @@
-//! The position of a frame in the stream: frames taken, plus frames lost by the device's count, plus those missed by the
-//! clock while there was no device. Pure arithmetic; time is an argument.
+//! The position of a frame in the stream: frames taken, plus frames lost by the device's count, plus those estimated by the clock for the
+//! time without a device. Pure arithmetic; time is an argument.
 
 use crate::time::{Instant, NANOS_PER_SECOND, Span};
 
@@ -8,22 +8,22 @@ use crate::time::{Instant, NANOS_PER_SECOND, Span};
 pub(super) struct StreamPosition {
     rate: u32,
     next: u64,            // index of the next frame
-    end: Option<Instant>, // when the frame before it ended
+    end: Option<Instant>, // when the last frame taken ended
 }
 
 impl StreamPosition {
-    /// The start of a stream; `rate`: frames per second, above zero.
+    /// The start of a stream; `rate`: frames per second, greater than zero.
     pub(super) fn new(rate: u32) -> Self {
         Self { rate, next: 0, end: None }
     }
 
-    /// How long this many frames last.
+    /// The duration of this many frames.
     pub(super) fn lasting(&self, frames: u64) -> Span {
         Span::from_wide(i128::from(frames) * i128::from(NANOS_PER_SECOND) / i128::from(self.rate))
     }
 
-    /// A device has been opened, and its first frame is of `at`. The frames missing since the device before are estimated
-    /// by the clock, at one at least.
+    /// A device was opened, and its first frame is from `at`. The frames missing since the previous device are estimated by the clock, at
+    /// least one.
     pub(super) fn begin(&mut self, at: Instant) {
         if let Some(end) = self.end.take() {
             let missing = i128::from((at - end).nanos()) * i128::from(self.rate) / i128::from(NANOS_PER_SECOND);
@@ -36,7 +36,7 @@ impl StreamPosition {
         self.next += frames;
     }
 
-    /// This many frames were taken, the first of them at `at`; returns the index of that one.
+    /// This many frames were taken, the first of them from `at`. Returns the index of the first.
     pub(super) fn take(&mut self, frames: u64, at: Instant) -> u64 {
         let index = self.next;
         self.next += frames;
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(position.take(9, ms(20)), 1_061);
         assert_eq!(position.next(), 1_070);
 
-        // The device was away for a second after the last frame, which ended at 20 ms and 9 frames.
+        // The device was away for a second after its last frame, which ended at 20 ms plus 9 frames.
         position.begin(ms(1_020));
         assert_eq!(position.take(480, ms(1_020)), 1_070 + 48_000 - 9);
         position.begin(ms(500));

@@ -1,4 +1,4 @@
-//! What a device supports, for the message that refuses something else. Only for opening; may block.
+//! Lists what a device supports, for the message that refuses anything else. Only for opening; may block.
 
 use super::settings::{AudioSettings, FORMATS};
 use crate::channels::SampleFormat;
@@ -6,11 +6,11 @@ use crate::time::Span;
 use alsa::Output;
 use alsa::pcm::{Format, HwParams, PCM};
 
-/// Usual sample rates.
+/// Common sample rates.
 const USUAL_RATES: [u32; 13] =
     [8_000, 11_025, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 64_000, 88_200, 96_000, 176_400, 192_000];
 
-/// The library's reason, and the remedy if there is one. `said` is what the library printed.
+/// The library's reason, with a remedy if there is one. `said` is what the library printed.
 pub(super) fn reason(error: &alsa::Error, said: &str) -> String {
     let reason = std::io::Error::from_raw_os_error(error.errno());
     let remedy = match error.errno() {
@@ -60,7 +60,7 @@ pub(super) fn rates(settings: &AudioSettings, there: &HwParams<'_>) -> String {
     format!("{:?} does not support it; it offers {found}{}", settings.device, convert(settings))
 }
 
-/// The same format in ALSA's words.
+/// ALSA's name for this format.
 pub(super) fn alsa_format(format: SampleFormat) -> Format {
     match format {
         SampleFormat::S16 => Format::S16LE,
@@ -70,7 +70,7 @@ pub(super) fn alsa_format(format: SampleFormat) -> Format {
     }
 }
 
-/// The remedy, if any.
+/// The remedy, if there is one.
 fn convert(settings: &AudioSettings) -> String {
     match settings.device.strip_prefix("hw:") {
         Some(rest) => format!("; as \"plughw:{rest}\" ALSA converts it"),
@@ -78,7 +78,7 @@ fn convert(settings: &AudioSettings) -> String {
     }
 }
 
-/// The device's buffer of this many frames is too short.
+/// The message for a device whose buffer, of this many frames, is too short.
 pub(super) fn too_short(settings: &AudioSettings, buffer: u64) -> String {
     let rate = i128::from(settings.format.rate);
     let held = Span::from_wide(i128::from(buffer) * 1_000_000_000 / rate);
@@ -91,7 +91,7 @@ pub(super) fn too_short(settings: &AudioSettings, buffer: u64) -> String {
     )
 }
 
-/// Whether it is a sound card used directly.
+/// Whether the PCM is a sound card used directly.
 pub(super) fn is_hardware(pcm: &PCM) -> bool {
     let Ok(mut text) = Output::buffer_open() else {
         return false;

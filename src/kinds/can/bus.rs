@@ -1,18 +1,18 @@
-//! An interface that is open: the socket, and what is known of frames on their way. Opening may block; for cool threads.
+//! An open CAN interface: the socket, and the frames still under way. Opening may block; for cool threads.
 
 use crate::site::{OpenDevice, Refusal};
 use crate::sys::can::{Id, Socket, Wanted};
 use crate::time::Span;
 use std::io;
 
-/// Which interface, and how it is used.
+/// The interface, and how it is used.
 #[derive(Clone, Debug)]
 pub(super) struct BusSettings {
     pub(super) interface: String,
     pub(super) fd: bool,
 }
 
-/// What a task does with it.
+/// What a task uses the interface for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Receive,
@@ -23,13 +23,13 @@ pub(super) enum Purpose {
 #[derive(Debug)]
 pub(super) struct Bus {
     pub(super) socket: Socket,
-    /// Until the first tick with it.
+    /// True until the first tick with this socket.
     pub(super) fresh: bool,
-    /// What its queue had no room for, modulo 2³².
+    /// Frames that its queue had no room for, modulo 2³².
     dropped: u32,
-    /// A tick that takes fewer frames has not come too late for any.
+    /// A tick that takes fewer frames than this cannot have lost any.
     pub(super) fills: usize,
-    /// Of each frame that a task sends: how long it has been on its way, if it is.
+    /// For each frame that the task sends: how long it has been under way; `None`: it is not.
     pub(super) under_way: Box<[Option<Span>]>,
 }
 
@@ -61,21 +61,21 @@ impl Bus {
         Ok(Self::new(socket, if receives { 0 } else { ids.len() }))
     }
 
-    /// One to which that many frames are sent.
+    /// A bus to which this many frames are sent.
     pub(super) fn new(socket: Socket, sent: usize) -> Self {
-        // Where the kernel does not say, it is asked at each tick, which then fails.
+        // If the kernel does not say, each tick asks for dropped frames and reports the failure.
         let fills = socket.fewest_that_fill().unwrap_or(0);
         Self { socket, fresh: true, dropped: 0, fills, under_way: vec![None; sent].into() }
     }
 
-    /// How many more frames than at the last call its queue had no room for.
+    /// How many frames were dropped since the last call because the queue was full.
     pub(super) fn newly_dropped(&mut self) -> io::Result<u32> {
         let dropped = self.socket.dropped()?;
         Ok(dropped.wrapping_sub(std::mem::replace(&mut self.dropped, dropped)))
     }
 }
 
-/// Whether an error means that the interface is down or gone, so that it has to be opened again.
+/// Whether the error means that the interface is down or gone, and has to be reopened.
 pub(super) fn is_lost(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENODEV | libc::ENXIO | libc::EBADF))
 }

@@ -1,4 +1,4 @@
-//! What runs in place of a task that sends, on the virtual clock and in a shadow run: the same law, without a socket. Pure.
+//! Runs in place of a task that sends, on the virtual clock and in a shadow run: the same law, without a socket. Pure.
 
 use super::send::columns;
 use super::settings::{SendSettings, SentSignal};
@@ -6,7 +6,7 @@ use crate::kinds::elapsed::seconds_since_last;
 use crate::kinds::output::law::{Law, Step, Wanted};
 use crate::task::{Column, Input, Quality, Task, Tick, TickError};
 
-/// Frames that would be sent.
+/// A simulated sender.
 pub(super) struct AtTheDesk {
     columns: Vec<Column>,
     signals: Vec<(SentSignal, Law)>,

@@ -145,7 +145,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
 
 fn receiver(section: &Section<'_>, settings: ReceiveSettings, missing: Missing) -> Option<Blueprint> {
     let label = label(section, &settings.bus);
-    // A frame is taken by the tick after it came, and its value held until the timeout.
+    // A frame is taken by the tick after its arrival, and its value is held until the timeout.
     let timeout = settings.received.frames.iter().map(|(_, timeout)| *timeout).max()?;
     let held = timeout + section.period()?;
     let looked = (label.clone(), settings.clone());
@@ -177,7 +177,7 @@ fn label(section: &Section<'_>, bus: &BusSettings) -> Label {
     Label::new(format!("interface {}", bus.interface), section.name())
 }
 
-/// Whether the kernel accepts it as a name.
+/// Whether the kernel accepts the name for an interface.
 fn is_interface(name: &str) -> bool {
     (1..=15).contains(&name.chars().count()) && !name.contains(|c: char| c == '/' || c.is_whitespace())
 }

@@ -1,7 +1,7 @@
-//! The latest frame of each id, and how old it can be. Arithmetic only; time comes with the ticks.
+//! The newest frame of each id, and its maximum age. Arithmetic only; time comes with the ticks.
 //!
-//! A frame that a tick finds came after the latest tick that left nothing in the socket. So at its release the frame is at most as old as
-//! that tick's, and that is what it is said to be:
+//! A frame found by a tick arrived after the last tick that emptied the socket. So its age at the release is at most the time since that
+//! tick's release, and that is the age reported:
 //!
 //! ```text
 //! releases   |---------|---------|---------|
@@ -9,34 +9,35 @@
 //! said of a            10 ms     20 ms                 a came at 7 ms: 3 ms old at the first release, 13 ms at the next
 //! ```
 //!
-//! The stamps of the kernel would be closer, but they are of a clock that is set: a step of it would make old frames look fresh.
+//! The kernel's timestamps would be closer, but they come from a clock that can be set: a step of that clock would make old frames look
+//! fresh.
 
 use crate::sys::can::LONGEST;
 use crate::task::Tick;
 use crate::time::{Instant, Span};
 
-/// The latest frames of one task.
+/// The newest frames of one task.
 #[derive(Debug)]
 pub(super) struct Latest {
     slots: Box<[Slot]>,
     last: Option<Instant>, // release of the previous tick
-    since_empty: Span,     // since the release of the latest tick that left nothing in the socket
-    settled: bool,         // there was one, since the socket was opened
+    since_empty: Span,     // since the release of the last tick that emptied the socket
+    settled: bool,         // the socket was emptied at least once since it was opened
 }
 
-/// The latest frame of one id.
+/// The newest frame of one id.
 #[derive(Clone, Debug)]
 struct Slot {
     timeout: Span,
     came: bool,
     taken: Span, // since the release of the tick that took it
-    age: Span,   // at most so long ago it came
+    age: Span,   // maximum age
     length: usize,
     data: [u8; LONGEST],
 }
 
 impl Latest {
-    /// Of ids with these timeouts.
+    /// Without frames yet; one timeout for each id.
     pub(super) fn new(timeouts: impl IntoIterator<Item = Span>) -> Self {
         let slot =
             |timeout| Slot { timeout, came: false, taken: Span::ZERO, age: Span::ZERO, length: 0, data: [0; LONGEST] };
@@ -47,7 +48,8 @@ impl Latest {
     pub(super) fn begin(&mut self, tick: &Tick) {
         let periods = i64::try_from(tick.skipped).unwrap_or(i64::MAX).saturating_add(1);
         let by_count = Span::from_nanos(tick.period.nanos().saturating_mul(periods));
-        // Where the grid moves, releases are further apart than periods say; where the clock is set back, they say less.
+        // If the grid moves, releases are further apart than their count says; if the clock is set back, they are closer. The larger figure
+        // is used.
         let passed = self.last.map_or(Span::ZERO, |last| (tick.release - last).max(by_count));
         self.last = Some(tick.release);
         self.since_empty += passed;
@@ -56,13 +58,13 @@ impl Latest {
         }
     }
 
-    /// Another socket was opened: what is in it may be of any age, until it was emptied once.
+    /// Another socket was opened: its frames may be of any age until it has been emptied once.
     pub(super) fn reopened(&mut self) {
         self.settled = false;
         self.slots.iter_mut().for_each(|slot| slot.came = false);
     }
 
-    /// A frame has come. Whether it counts: not, if nothing is known of its age.
+    /// A frame arrived. Returns whether it counts: not if its age is unknown.
     pub(super) fn take(&mut self, at: usize, bytes: &[u8]) -> bool {
         let (settled, age) = (self.settled, self.since_empty);
         let Some(slot) = self.slots.get_mut(at).filter(|_| settled) else { return false };
@@ -72,18 +74,18 @@ impl Latest {
         true
     }
 
-    /// Nothing is left in the socket.
+    /// The socket is empty.
     pub(super) fn emptied(&mut self) {
         (self.settled, self.since_empty) = (true, Span::ZERO);
     }
 
-    /// The data of the latest frame, unless none has come for longer than the timeout.
+    /// The data of the newest frame; `None` if none arrived within the timeout.
     pub(super) fn data(&self, at: usize) -> Option<&[u8]> {
         let slot = self.slots.get(at)?;
         slot.is_good().then(|| &slot.data[..slot.length])
     }
 
-    /// How old, at the release of the tick, the oldest of those can be that have data.
+    /// The maximum age, at the tick's release, of the frames that have data.
     pub(super) fn age(&self) -> Span {
         self.slots.iter().filter(|slot| slot.is_good()).map(|slot| slot.age).max().unwrap_or_default()
     }
@@ -106,7 +108,7 @@ mod tests {
         Tick { n: 0, release, started: release, lateness: Span::ZERO, skipped, credit: Span::ZERO, period: PERIOD }
     }
 
-    /// One id with this timeout, whose socket was emptied at a tick at 0.
+    /// One id with this timeout, whose socket was emptied by a tick at 0.
     fn emptied(timeout: i64) -> Latest {
         let mut latest = Latest::new([Span::from_nanos(timeout)]);
         latest.begin(&tick(0, 0));
@@ -129,11 +131,11 @@ mod tests {
         latest.begin(&tick(20, 0));
         latest.emptied();
         assert_eq!(said(&latest), (Some(vec![7, 8]), 20));
-        // Two ticks were skipped; one came meanwhile, and then a newer one.
+        // Two ticks were skipped; one frame came meanwhile, then a newer one.
         latest.begin(&tick(50, 2));
         assert!(latest.take(0, &[1]) && latest.take(0, &[2]));
         assert_eq!(said(&latest), (Some(vec![2]), 30));
-        // The socket was not emptied, so what is found at the next tick may have come before.
+        // The socket was not emptied, so a frame found by the next tick may have arrived before this one.
         latest.begin(&tick(60, 0));
         assert!(latest.take(0, &[3]));
         latest.emptied();

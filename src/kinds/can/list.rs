@@ -1,12 +1,12 @@
-//! CAN interfaces: which there are, for `hertzd devices`. Reads small files; may block; not for a hot thread.
+//! Lists CAN interfaces for `hertzd devices`. Reads small files; may block; not for a hot thread.
 
 use crate::kinds::device::{FoundDevice, file_names, first_line, quoted};
 use crate::site::Roots;
 
-/// What the kernel calls CAN in an interface's file `type`.
+/// The number for CAN in an interface's file `type`.
 const TYPE: &str = "280"; // ARPHRD_CAN
 
-/// The interfaces, each with a section that names it; ids and signals are still to be filled in.
+/// The interfaces, each with a sample section; ids and signals are left to fill in.
 pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
     let folder = roots.sys.join("class/net");
     let names = file_names(&folder).unwrap_or_default().into_iter();

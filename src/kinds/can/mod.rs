@@ -1,18 +1,18 @@
 //! The kind `can`: signals in the frames of a CAN bus, received or sent.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! | --- | --- |
 //! | `keys`, `table_keys`, `tables`, `settings` | from a section to settings to a task; pure |
 //! | `signal` | a number in the data of a frame; pure |
-//! | `latest` | the latest frame of each id, and how old it can be; pure |
-//! | `bus` | an interface that is open |
+//! | `latest` | the newest frame of each id, and its maximum age; pure |
+//! | `bus` | an open interface |
 //! | `receive`, `send` | the tasks |
-//! | `outgoing`, `held` | one frame that is sent, with its safe values; who sends it |
-//! | `desk` | what runs in place of a task that sends on the virtual clock and in a shadow run |
-//! | `list` | the interfaces that there are |
+//! | `outgoing` | one frame that is sent, with its safe values |
+//! | `desk` | replaces a sending task on the virtual clock and in a shadow run |
+//! | `list` | the interfaces of this machine |
 //!
-//! Time comes with the ticks. A tick allocates nothing and never waits: the sockets are asked, and what is not there is not there.
-//! Opening, and sending the safe values from other threads, may block.
+//! Time comes with the ticks. A tick allocates nothing and never waits: it takes what the sockets have, and no more. Opening, and sending
+//! the safe values from other threads, may block.
 
 mod bus;
 mod desk;

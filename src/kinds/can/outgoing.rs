@@ -1,4 +1,4 @@
-//! One frame that a task sends: what its signals put out, and how others than the task can make it safe. A tick allocates nothing.
+//! One frame that a task sends: the values of its signals, and how others than the task can make it safe. A tick allocates nothing.
 
 use super::settings::{SentFrame, SentSignal};
 use crate::kinds::output::law::{Law, Step, Wanted};
@@ -10,31 +10,31 @@ use crate::time::Span;
 use std::io;
 use std::sync::Arc;
 
-/// A frame between two ticks.
+/// The state of a frame between two ticks.
 pub(super) struct Outgoing {
     signals: Vec<Running>,
-    empty: Frame, // with the bits that no signal has
+    empty: Frame, // all zeros: the bits that belong to no signal
     safe: Frame,
-    sent: Option<Frame>, // what was sent last; `None`: that is not known, or it is lost
-    lost: bool,          // a frame was, and no word has come of a later one
+    sent: Option<Frame>, // the last frame sent; `None`: unknown, or lost
+    lost: bool,          // a frame was lost, and no later one has been confirmed
     guard: Arc<Guard>,
-    begun: bool,        // it has ticked
-    seen: Option<u64>,  // how often another thread has made it safe, if it has not recovered from that
-    follows: bool,      // it takes the id over from another task
-    is_same: bool,      // whose section says the same
-    _section: Arc<str>, // for the task that follows this one
+    begun: bool,        // has ticked
+    seen: Option<u64>,  // number of the last trip by another thread, until it has recovered from it
+    follows: bool,      // takes the id over from another task
+    is_same: bool,      // that task's section has the same text
+    _section: Arc<str>, // for the next task with this id
     finished: bool,
     held: Arc<Target>,
     owed: Arc<Owed>,
     outputs: Arc<LiveOutputs>,
 }
 
-/// A signal of it.
+/// A signal of the frame.
 struct Running {
     settings: SentSignal,
     law: Law,
-    raw: Option<i64>, // what is to be in the frame
-    wanted: Wanted,   // at this tick
+    raw: Option<i64>, // the number to put in the frame
+    wanted: Wanted,   // for this tick
 }
 
 /// Sends the safe values.
@@ -73,7 +73,8 @@ pub(super) fn safe_frame(frame: &SentFrame, fd: bool, bit_rate_switch: bool) -> 
 }
 
 impl Outgoing {
-    /// `task`: its name, how long it may go without a tick, and what its section says. `follows`: another task has the id, and is about to end.
+    /// `task`: its name, how long it may go without a tick, and its section's text. `follows`: another task has the id, and is about to
+    /// end.
     pub(super) fn new(
         site: &Site,
         frame: SentFrame,
@@ -85,7 +86,7 @@ impl Outgoing {
         let (empty, safe) = (empty_frame(&frame, fd, bit_rate_switch), safe_frame(&frame, fd, bit_rate_switch));
         let sent_ids = site.common::<Targets>();
         let before = sent_ids.join(target);
-        // One that has ended without its safe values is not gone on from.
+        // A frame does not continue from one that ended without its safe values.
         let follows = follows && before.is_some();
         let held = before.unwrap_or_else(|| sent_ids.add(target.clone()));
         let (section, is_same) = (task.2.clone(), held.is_of(task.2));
@@ -119,20 +120,20 @@ impl Outgoing {
         }
     }
 
-    /// Who makes it safe when the task does not.
+    /// The guard that makes it safe when the task does not.
     pub(super) fn guard(&self) -> &Arc<Guard> {
         &self.guard
     }
 
-    /// Has its safe values sent in the second step of a start or a reload, unless another task sends the id until the first tick.
-    /// `interface`: what is refused where they cannot be sent; `None`: the first tick that finds the interface sends them.
+    /// The second step of a start or reload: sends the safe values, unless another task sends the id until the first tick. `interface`: its
+    /// name, if the start is to be refused when they cannot be sent; `None`: the first tick that finds the interface sends them.
     pub(super) fn begins(&self, interface: Option<String>) -> Beginning {
         let (guard, follows, owed) = (Arc::downgrade(&self.guard), self.follows, self.owed.clone());
         Beginning::new(move || {
             let Some(guard) = guard.upgrade() else { return Ok(()) };
             let write = || match (follows, &interface) {
                 (true, _) => Ok(()),
-                // The others of the bus may come later than this: a tick sends them again, until word comes.
+                // Other bus nodes may start later than this: a tick repeats the frame until it is confirmed.
                 (false, Some(_)) => guard.write_first().or_else(|error| match error.kind() {
                     io::ErrorKind::TimedOut => Ok(()),
                     _ => Err(error),
@@ -149,7 +150,8 @@ impl Outgoing {
         .taking_over(follows)
     }
 
-    /// At the first tick: the safe values were sent, or the task still has to; or it continues from another one.
+    /// Called at the first tick. The safe values were sent at the start, or the task still has to send them; or it continues from another
+    /// task.
     fn take_up_start(&mut self) {
         if self.follows && self.is_same {
             for (place, Running { settings, law, .. }) in self.signals.iter_mut().enumerate() {
@@ -168,7 +170,7 @@ impl Outgoing {
         self.sent = Some(self.safe);
     }
 
-    /// One tick: decides what each signal outputs.
+    /// One tick: decides the value of each signal.
     pub(super) fn step(&mut self, passed: Span, reset: Option<bool>) {
         if !std::mem::replace(&mut self.begun, true) {
             self.take_up_start();
@@ -213,7 +215,7 @@ impl Outgoing {
         }
     }
 
-    /// With what each signal outputs.
+    /// The frame with the current values of all signals.
     fn frame(&self) -> Option<Frame> {
         let mut frame = self.empty;
         for Running { settings, raw, .. } in &self.signals {
@@ -222,42 +224,42 @@ impl Outgoing {
         Some(frame)
     }
 
-    /// What is to be sent at this tick, if anything is.
+    /// The frame to send at this tick, if any.
     pub(super) fn next(&self, always: bool) -> Option<Frame> {
         self.frame().filter(|frame| always || self.sent != Some(*frame))
     }
 
-    /// Nothing was to be sent: what is to be output was sent last.
+    /// Nothing had to be sent: the frame is the same as the last one sent.
     pub(super) fn stays(&mut self) {
         let Some(frame) = self.frame() else { return };
-        // Another thread may have sent the safe values since this tick began: the next one sees it.
+        // Another thread may have sent the safe values since this tick began; the next tick sees that.
         if self.guard.writing().is_some() || frame == self.safe {
             self.was_sent(&frame);
         }
     }
 
-    /// Begins to send this. Another thread may have sent the safe values since this tick began: then only these may be sent, and the next tick
+    /// Starts to send this frame. If another thread has sent the safe values since this tick began, only those may be sent; the next tick
     /// sees it.
     pub(super) fn may_send(&self, frame: &Frame) -> (bool, Option<Writing<'_>>) {
         let writing = self.guard.writing();
         (writing.is_some() || *frame == self.safe, writing)
     }
 
-    /// What was to be sent was not. If that was safe values, others learn of it.
+    /// The frame could not be sent. If it held safe values, the guard records the failure.
     pub(super) fn was_not_sent(&self, error: &io::Error) {
         if self.signals.iter().any(|running| running.wanted == Wanted::Safe) {
             self.guard.made_safe(Some(error));
         }
     }
 
-    /// The frame that was sent has left.
+    /// The frame was confirmed: it has left.
     pub(super) fn has_left(&mut self) {
         if std::mem::take(&mut self.lost) {
             self.guard.made_safe(None);
         }
     }
 
-    /// No word has come that it left. If it has safe values, others learn of it, until word comes of a later one.
+    /// The frame was not confirmed in time. If it held safe values, the guard records that until a later frame is confirmed.
     pub(super) fn was_lost(&mut self) {
         (self.lost, self.sent) = (true, None);
         if self.is_safe() {
@@ -265,12 +267,12 @@ impl Outgoing {
         }
     }
 
-    /// The interface is lost, and what was on its way with it: once it is back the frame is sent, whatever was sent before.
+    /// The interface is lost, with any frame under way: once it is back, the frame is sent again in any case.
     pub(super) fn forget_what_was_sent(&mut self) {
         self.sent = None;
     }
 
-    /// This was sent.
+    /// This frame was sent.
     pub(super) fn was_sent(&mut self, frame: &Frame) {
         self.sent = Some(*frame);
         if !self.lost {
@@ -285,24 +287,24 @@ impl Outgoing {
         }
     }
 
-    /// The values of its signals.
+    /// Fills in the values of its signals.
     pub(super) fn report(&self, values: &mut [f64]) {
         for Running { settings, law, .. } in &self.signals {
             values[settings.column] = law.applied();
         }
     }
 
-    /// Whether any of its signals is safe.
+    /// Whether any signal is safe.
     pub(super) fn is_safe(&self) -> bool {
         self.signals.iter().any(|running| running.law.is_safe())
     }
 
-    /// Whether all of its signals follow their inputs.
+    /// Whether all signals follow their inputs.
     pub(super) fn is_live(&self) -> bool {
         self.signals.iter().all(|running| running.law.follows())
     }
 
-    /// Whether no other task is to take it over.
+    /// Whether no other task will take the frame over.
     pub(super) fn is_last(&self) -> bool {
         self.guard.is_alone()
     }
@@ -312,7 +314,7 @@ impl Outgoing {
         &mut self.signals[place].settings
     }
 
-    /// Sends the safe values. If that fails, or no word comes for as long as there is patience, another thread continues with it.
+    /// Sends the safe values. If that fails, or no confirmation comes within `patience`, another thread keeps trying.
     pub(super) fn end(&mut self, patience: &mut Span) {
         self.finished = self.finished || self.guard.end_within(patience);
     }

@@ -1,5 +1,5 @@
-//! The task that receives. A tick allocates nothing, and makes one system call for up to 32 frames, at most 16 of them, and one more if there were
-//! too many to rule out that others were dropped. Time comes with the ticks.
+//! The receiving task. A tick allocates nothing. It makes one system call per 32 frames, at most 16 of them, and one more when it took so
+//! many frames that others may have been dropped. Time comes with the ticks.
 
 use super::bus::{Bus, BusSettings, Purpose, is_lost};
 use super::latest::Latest;
@@ -13,18 +13,18 @@ use crate::task::{Column, Task, Tick, TickError};
 use crate::time::Span;
 use std::io;
 
-/// System calls at a tick, at most.
+/// Maximum number of receive calls in one tick.
 const MOST_ROUNDS: usize = 16;
 
-/// The values beside those of the signals.
+/// The columns after those of the signals.
 pub(super) const COUNTS: [&str; 3] = ["frames", "error-frames", "dropped"];
 
 const FAILED: &str = "cannot receive from the interface";
 
-/// Signals that are received.
+/// A task that receives signals.
 pub(super) struct Receiver {
     bus: Reconnecting<Bus>,
-    ids: Box<[(Id, usize)]>, // sorted, with the place of each frame
+    ids: Box<[(Id, usize)]>, // sorted, with the index of each frame
     latest: Latest,
     signals: Vec<(usize, Signal)>,
     columns: Vec<Column>,
@@ -64,7 +64,7 @@ impl Receiver {
         Self { bus, ids: sorted.into(), latest, signals, columns, counts: Counts::default() }
     }
 
-    /// What `open` would find.
+    /// Previews `open`.
     pub(super) fn look(
         site: &Site,
         label: &Label,
@@ -84,7 +84,7 @@ fn open(settings: &BusSettings, ids: &[Id]) -> Result<Bus, Refusal> {
     Bus::open(settings, ids, Purpose::Receive)
 }
 
-/// Takes what has come.
+/// Takes all frames that have arrived.
 fn drain(bus: &mut Bus, ids: &[(Id, usize)], latest: &mut Latest, counts: &mut Counts) -> io::Result<()> {
     if std::mem::take(&mut bus.fresh) {
         latest.reopened();
@@ -110,7 +110,7 @@ fn drain(bus: &mut Bus, ids: &[(Id, usize)], latest: &mut Latest, counts: &mut C
                     break;
                 }
             }
-            // What came before is still there.
+            // Frames that arrived before the error are still in the socket.
             Err(error) if done.is_ok() => done = Err(error),
             Err(error) => return Err(error),
         }

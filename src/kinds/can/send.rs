@@ -1,5 +1,5 @@
-//! The task that sends. A tick allocates nothing, and makes two system calls for up to 32 frames: one that looks which have left, one that
-//! sends. Time comes with the ticks.
+//! The sending task. A tick allocates nothing, and makes two system calls per 32 frames: one to see which frames have left, one to send.
+//! Time comes with the ticks.
 
 use super::bus::{Bus, BusSettings, Purpose, is_lost};
 use super::outgoing::Outgoing;
@@ -13,16 +13,16 @@ use crate::task::{Column, Input, Task, Tick, TickError};
 use crate::time::Span;
 use std::io;
 
-/// The values beside those of the signals.
+/// The columns after those of the signals.
 pub(super) const COUNTS: [&str; 3] = ["is-safe", "sent", "write-errors"];
 
-/// After that a frame of which no word came is taken for lost.
+/// An unconfirmed frame counts as lost after this time.
 const LOST_AFTER: Span = Span::from_seconds(1);
 
-/// System calls at a tick that look which frames have left, at most: with them come those that others send with these ids.
+/// Maximum number of calls in one tick to see which frames have left: they also return frames that others send with these ids.
 const MOST_ROUNDS: usize = 16;
 
-/// How long the worker waits at the end of a task for word of its safe frames, of all that do not leave together: the other tasks wait as well.
+/// How long a worker waits at the end of a task for confirmation of its safe frames, in total: its other tasks wait as well.
 const PATIENCE: Span = Span::from_millis(20);
 
 const FAILED: &str = "cannot send to the interface";
@@ -33,15 +33,15 @@ const LOST: TickError = TickError::new(
     "a frame has not left within 1 s and counts as lost: the bus is off, or has no other node; it is sent again",
 );
 
-/// Frames that are sent.
+/// A task that sends frames.
 pub(super) struct Sender {
     bus: Reconnecting<Bus>,
-    ids: Box<[Id]>, // of the frames
+    ids: Box<[Id]>, // ids of the frames
     pub(super) frames: Vec<Outgoing>,
     columns: Vec<Column>,
     reset: Option<Input>,
     always: bool,
-    ready: Box<[(usize, Frame)]>, // those to be sent at a tick: room for all
+    ready: Box<[(usize, Frame)]>, // frames to send at this tick; room for all
     sent: f64,
     write_errors: f64,
     live: Live,
@@ -53,7 +53,7 @@ pub(super) fn columns(settings: &SendSettings) -> Vec<Column> {
     settings.columns.iter().cloned().chain(counts).collect()
 }
 
-/// What makes an id of an interface the target of one task.
+/// The target that an id on an interface stands for. Only one task has it.
 pub(super) fn target(interface: &str, id: Id) -> DeviceId {
     DeviceId::Named(format!("CAN id {id} on {interface}"))
 }
@@ -80,7 +80,7 @@ impl Sender {
         let bus = Reconnecting::open(site, label.clone(), missing, move || open(&bus, &ids))?;
         let interface = interface.clone();
         let sender = Self::new(site, bus, settings, label, &targets, &follows);
-        // What waits for its interface sends its safe values at the first tick that finds it.
+        // A task that waits for its interface sends its safe values at the first tick that finds it.
         let refused = (missing == Missing::Refuse).then_some(interface);
         let begins = |frame: &Outgoing| (frame.guard().clone(), frame.begins(refused.clone()));
         let brings: Vec<_> = sender.frames.iter().map(begins).collect();
@@ -131,7 +131,7 @@ impl Sender {
         }
     }
 
-    /// Sends what is ready.
+    /// Sends the frames that are ready.
     fn send(
         bus: &mut Bus,
         frames: &mut [Outgoing],
@@ -175,7 +175,7 @@ impl Sender {
     }
 }
 
-/// Tells frames that they were not sent. How many they are.
+/// Tells these frames that they were not sent. Returns their number.
 fn were_not_sent<'a>(frames: &[Outgoing], places: impl Iterator<Item = &'a usize>, error: &io::Error) -> f64 {
     places.fold(0.0, |count, at| {
         frames[*at].was_not_sent(error);
@@ -191,7 +191,7 @@ fn open(settings: &BusSettings, ids: &[Id]) -> Result<Bus, Refusal> {
     Bus::open(settings, ids, Purpose::Send)
 }
 
-/// Notes which frames have left, and which of the others are lost. How many those are.
+/// Notes which frames have left, and which of the others count as lost. Returns the number of lost ones.
 fn see_what_left(bus: &mut Bus, frames: &mut [Outgoing], ids: &[Id], passed: Span) -> io::Result<f64> {
     let under_way = &mut bus.under_way;
     for _ in 0..MOST_ROUNDS {
@@ -302,13 +302,13 @@ impl Task for Sender {
     }
 }
 
-/// Whether a task of this daemon sends frames with this id on this interface, or is being looked at.
+/// Whether a task of this daemon sends frames with this id on this interface, or is being previewed.
 pub(crate) fn sends(site: &Site, interface: &str, id: Id) -> bool {
     let mut in_use = Refusal::in_use("send", String::new(), [target(interface, id)]);
     site.find_holder(&mut in_use) == Some(Holder::Task)
 }
 
-/// What [`Sender::open`] would find; nothing is sent.
+/// Previews [`Sender::open`]; sends nothing.
 pub(super) fn look(
     site: &Site,
     label: &Label,

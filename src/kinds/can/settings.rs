@@ -1,4 +1,4 @@
-//! What a task of this kind receives or sends, as its section says. Plain values.
+//! What a task of this kind receives or sends, as its section defines it. Plain values.
 
 use super::bus::BusSettings;
 use super::signal::Signal;
@@ -8,11 +8,11 @@ use crate::task::{Column, Input};
 use crate::time::Span;
 use std::sync::Arc;
 
-/// Signals of frames that are received.
+/// The frames and signals to receive.
 #[derive(Clone, Debug)]
 pub(super) struct Received {
     pub(super) frames: Vec<(Id, Span)>, // each with its timeout
-    /// In the order in which they are written, each with the place of its frame.
+    /// In the order of the section, each with the index of its frame.
     pub(super) signals: Vec<(usize, Signal)>,
     pub(super) columns: Vec<Column>, // of the signals
 }
@@ -24,10 +24,10 @@ pub(super) struct ReceiveSettings {
     pub(super) received: Received,
 }
 
-/// Frames that are sent.
+/// The frames to send.
 #[derive(Clone, Debug)]
 pub(super) struct SendSettings {
-    pub(super) section: Arc<str>, // what it says but for the worker
+    pub(super) section: Arc<str>, // the section's text, without `worker`
     pub(super) bus: BusSettings,
     pub(super) bit_rate_switch: bool,
     pub(super) frames: Vec<SentFrame>,
@@ -38,7 +38,7 @@ pub(super) struct SendSettings {
     pub(super) first_after: Span,
 }
 
-/// A frame that is sent.
+/// A frame to send.
 #[derive(Clone, Debug)]
 pub(super) struct SentFrame {
     pub(super) id: Id,
@@ -46,7 +46,7 @@ pub(super) struct SentFrame {
     pub(super) signals: Vec<SentSignal>,
 }
 
-/// A signal of it.
+/// A signal of a sent frame.
 #[derive(Clone, Debug)]
 pub(super) struct SentSignal {
     pub(super) column: usize,

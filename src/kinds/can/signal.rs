@@ -1,6 +1,6 @@
-//! A number in the data of a frame: which bits it has, and what they mean. Pure; nothing here allocates but [`Signal::new`].
+//! A number in the data of a frame: its bits and their meaning. Pure; only [`Signal::new`] allocates.
 //!
-//! Bits are numbered as a DBC file does: bit 0 is the lowest of byte 0, bit 7 its highest, bit 8 the lowest of byte 1.
+//! Bits are numbered as in a DBC file: bit 0 is the lowest of byte 0, bit 7 its highest, bit 8 the lowest of byte 1.
 //!
 //! ```text
 //! little-endian (Intel), start bit 12, 8 bits: begins with its lowest bit and goes on to higher numbers
@@ -14,25 +14,25 @@
 
 use crate::sys::can::LONGEST;
 
-/// Numbers with as many bits are exact in floating point.
+/// Up to this many bits, a number is exact in floating point.
 pub(super) const WIDEST: u32 = 53;
 
-/// Which byte comes first.
+/// The byte order of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ByteOrder {
-    /// That with the lowest bits: Intel.
+    /// The byte with the lowest bits comes first: Intel.
     Little,
-    /// That with the highest bits: Motorola.
+    /// The byte with the highest bits comes first: Motorola.
     Big,
 }
 
-/// Some bits of one byte.
+/// The part of a signal in one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     byte: usize,
-    low: u32,   // its lowest bit there
+    low: u32,   // its lowest bit in the byte
     width: u32, // in bits
-    shift: u32, // its lowest bit in the number
+    shift: u32, // its lowest bit in the signal's number
 }
 
 impl Piece {
@@ -41,7 +41,7 @@ impl Piece {
     }
 }
 
-/// A number in a frame.
+/// A number in a frame, ready to read and write.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Signal {
     pieces: Vec<Piece>,
@@ -51,7 +51,7 @@ pub(super) struct Signal {
     offset: f64,
 }
 
-/// Where and what it is.
+/// The position and meaning of a signal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Layout {
     pub(super) start: usize,
@@ -63,7 +63,7 @@ pub(super) struct Layout {
 }
 
 impl Signal {
-    /// A number of 1 to [`WIDEST`] bits. `None`: it reaches past the last byte that a frame may have.
+    /// A signal of 1 to [`WIDEST`] bits. `None`: it reaches past the last byte that a frame can have.
     pub(super) fn new(layout: Layout) -> Option<Self> {
         let Layout { start, length, order, signed, scale, offset } = layout;
         let mut pieces = Vec::new();
@@ -86,12 +86,12 @@ impl Signal {
         (byte <= LONGEST).then_some(Self { pieces, length, signed, scale, offset })
     }
 
-    /// How many bytes a frame needs to have for it.
+    /// How many bytes a frame must have to hold it.
     pub(super) fn bytes(&self) -> usize {
         self.pieces.iter().map(|piece| piece.byte + 1).max().unwrap_or(0)
     }
 
-    /// The bits that it has, of each byte.
+    /// Its bits, as a mask for each byte.
     pub(super) fn bits(&self) -> [u8; LONGEST] {
         let mut bits = [0; LONGEST];
         for piece in &self.pieces {
@@ -100,7 +100,7 @@ impl Signal {
         bits
     }
 
-    /// The lowest and the highest number that its bits can say, as values; the lower one first.
+    /// The smallest and the largest value that its bits can hold, smaller one first.
     pub(super) fn range(&self) -> [f64; 2] {
         let [low, high] = self.raw_range().map(|raw| self.value_of(raw));
         [low.min(high), low.max(high)]
@@ -118,7 +118,7 @@ impl Signal {
         raw as f64 * self.scale + self.offset
     }
 
-    /// Its value in these data; `None`: they are too short for it.
+    /// Its value in these data; `None`: the data are too short.
     pub(super) fn read(&self, data: &[u8]) -> Option<f64> {
         let mut raw = 0_u64;
         for piece in &self.pieces {
@@ -129,14 +129,14 @@ impl Signal {
         Some(self.value_of(if self.signed { raw >> unused } else { (raw.cast_unsigned() >> unused).cast_signed() }))
     }
 
-    /// Whether its bits can say this value, rounded to the nearest.
+    /// Whether its bits can hold this value, rounded to the nearest.
     pub(super) fn fits(&self, value: f64) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "no more than 53 bits")]
         let [low, high] = self.raw_range().map(|raw| raw as f64);
         (low..=high).contains(&((value - self.offset) / self.scale).round())
     }
 
-    /// The whole number for a value, rounded to the nearest, within what its bits can say.
+    /// The raw number of a value, rounded to the nearest and clamped to what its bits can hold.
     pub(super) fn raw(&self, value: f64) -> i64 {
         let [low, high] = self.raw_range();
         #[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]
@@ -144,7 +144,7 @@ impl Signal {
         raw.clamp(low, high)
     }
 
-    /// Puts a whole number into data that are long enough for it, and leaves all other bits alone.
+    /// Writes a raw number into data that are long enough; all other bits stay unchanged.
     pub(super) fn write(&self, raw: i64, data: &mut [u8; LONGEST]) {
         for piece in &self.pieces {
             let bits = u8::try_from(raw.cast_unsigned() >> piece.shift & u64::from(piece.mask())).unwrap_or(0);
@@ -181,17 +181,17 @@ mod tests {
             (23, 32, Big, false, 0x5678_9abc),
             (32, 16, Little, true, i64::from(0xbc9a_u16.cast_signed())),
             (39, 16, Big, true, i64::from(0x9abc_u16.cast_signed())),
-            // As in the drawing: bits 12 to 19, and 11 to 8 with 23 to 20.
+            // As in the drawing: bits 12 to 19; bits 11 to 8 and 23 to 20.
             (12, 8, Little, false, 0x63),
             (11, 8, Big, false, 0x45),
-            // One bit, and the sign of few.
+            // Single bits, and the sign of narrow signals.
             (4, 1, Little, false, 1),
             (4, 1, Big, false, 1),
             (4, 1, Little, true, -1),
             (63, 4, Big, true, -1),
             (60, 4, Little, true, -1),
             (40, 4, Little, true, -4),
-            // The widest, from within a byte.
+            // The widest, starting within a byte.
             (3, 53, Little, false, (0xf0de_bc9a_7856_3412_u64 >> 3 & ((1 << 53) - 1)).cast_signed()),
             (4, 53, Big, false, (0x1234_5678_9abc_def0_u64 >> 8 & ((1 << 53) - 1)).cast_signed()),
         ] {
@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    /// What cantools 45.1, a reader of DBC files, finds in these data.
+    /// Results of cantools 45.1, a reader of DBC files, for these data.
     #[test]
     fn another_reader_finds_the_same() {
         let data = [0x8f, 0x1e, 0xa5, 0x5a, 0x3c, 0xc3, 0xf1, 0x07];

@@ -1,4 +1,4 @@
-//! The keys of the tables `receive` and `send`, one table for each signal. Pure.
+//! The keys of the tables `receive` and `send`, with one table per signal. Pure.
 
 use super::signal::{ByteOrder, WIDEST};
 use crate::config::{Key, Value, words};
@@ -6,7 +6,7 @@ use crate::sys::can::{LONGEST, MOST_IDS};
 
 pub(super) const ORDERS: [(&str, ByteOrder); 2] = [("little", ByteOrder::Little), ("big", ByteOrder::Big)];
 
-/// How many ids a task may have.
+/// Maximum number of ids in one task.
 pub(super) const MOST: usize = MOST_IDS;
 
 pub(super) const TIMEOUT_TEXT: &str =

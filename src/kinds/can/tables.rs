@@ -1,4 +1,4 @@
-//! The tables of signals, from text to settings. Pure.
+//! Turns the tables of signals from text into settings. Pure.
 
 use super::receive;
 use super::send;
@@ -15,31 +15,31 @@ use crate::task::Column;
 use crate::time::Span;
 use std::collections::BTreeSet;
 
-/// Lengths that frames of CAN FD may have.
+/// Lengths that a CAN FD frame can have.
 const FD_LENGTHS: [usize; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 24, 32, 48, 64];
 
-/// Bytes of the longest frame that is no CAN FD.
+/// Bytes of the longest classic CAN frame.
 const CLASSIC: usize = 8;
 
-/// What every signal has.
+/// What every signal has, received or sent.
 struct Common {
     id: Id,
     signal: Signal,
     column: Column,
 }
 
-/// The frames so far, each with what all its tables share, and the bits that are taken.
+/// The frames read so far, each with the setting its tables share and the bits already in use.
 struct Frames<T> {
     found: Vec<Frame<T>>,
     names: BTreeSet<String>,
     reserved: &'static [&'static str],
-    longest: usize, // bytes of a frame
+    longest: usize, // maximum bytes of a frame
 }
 
 struct Frame<T> {
     id: Id,
     shared: Option<T>,
-    taken: Vec<(String, [u8; LONGEST])>, // by signal
+    taken: Vec<(String, [u8; LONGEST])>, // the bits of each signal
 }
 
 impl<T: PartialEq + Copy> Frames<T> {
@@ -47,7 +47,7 @@ impl<T: PartialEq + Copy> Frames<T> {
         Self { found: Vec::new(), names: BTreeSet::new(), reserved, longest: if fd { LONGEST } else { CLASSIC } }
     }
 
-    /// The keys that every signal has; notes what does not go with the signals before.
+    /// Reads the keys that every signal has. Reports conflicts with earlier signals.
     fn read(&mut self, table: &mut Section<'_>, key: &Key, shared: Option<T>) -> Option<(usize, Common)> {
         let id = id(table);
         let (name, unit) = (table.text(&NAME), table.text(&UNIT));
@@ -108,7 +108,7 @@ fn id(table: &mut Section<'_>) -> Option<Id> {
     Some(Id { number, extended })
 }
 
-/// The tables of what is received.
+/// Reads the tables of received signals.
 pub(super) fn receive(section: &mut Section<'_>, fd: bool, timeout: Span) -> Option<Received> {
     let tables = section.tables(&RECEIVE);
     let count = tables.len();
@@ -127,7 +127,7 @@ pub(super) fn receive(section: &mut Section<'_>, fd: bool, timeout: Span) -> Opt
     (count > 0 && signals.len() == count).then_some(Received { frames, signals, columns })
 }
 
-/// The tables of what is sent.
+/// Reads the tables of sent signals.
 pub(super) fn send(
     section: &mut Section<'_>,
     fd: bool,
@@ -192,7 +192,7 @@ pub(super) fn send(
     (count > 0 && columns.len() == count).then_some((sent, columns))
 }
 
-/// Notes a length that a frame cannot have.
+/// Reports a length that a frame cannot have.
 fn refuse_length(table: &mut Section<'_>, length: Option<usize>, fd: bool) {
     let Some(length) = length else { return };
     if !fd && length > CLASSIC {

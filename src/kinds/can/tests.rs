@@ -1,4 +1,4 @@
-//! The tasks on a socket whose other end the test has. It is of no CAN interface, so no word comes of frames that have left.
+//! The tasks on a socket whose other end belongs to the test. It is not a CAN interface, so frames that have left are never confirmed.
 
 use super::bus::{Bus, BusSettings};
 use super::receive::Receiver;
@@ -37,7 +37,7 @@ fn columns(names: &[&str]) -> Vec<Column> {
     names.iter().map(|name| Column { name: (*name).into(), unit: String::new() }).collect()
 }
 
-/// An interface whose other end is returned.
+/// An interface, with the other end of its socket.
 fn bus(sent: usize) -> (Reconnecting<Bus>, Socket) {
     let (own, other) = Socket::pair();
     let mut bus = Some(Bus::new(own, sent));
@@ -49,7 +49,7 @@ fn frame(id: Id, bytes: &[u8]) -> Frame {
     Frame::new(id, false, false, bytes).unwrap()
 }
 
-/// Two signals of one id, and one of another, which times out after 25 ms.
+/// Two signals of one id, and one of another id that times out after 25 ms.
 fn receiver() -> (Receiver, Socket) {
     let (bus, other) = bus(0);
     let received = Received {
@@ -60,7 +60,7 @@ fn receiver() -> (Receiver, Socket) {
     (Receiver::new(bus, ReceiveSettings { bus: bus_settings(), received }), other)
 }
 
-/// What a tick gives, without NaN.
+/// The values of a tick, with `None` for NaN.
 fn told(task: &mut impl Task, tick: &Tick) -> (Result<(), TickError>, Vec<Option<f64>>) {
     let mut values = vec![f64::NAN; task.columns().len()];
     let done = task.tick(tick, &mut values);
@@ -73,7 +73,7 @@ fn the_latest_frame_of_each_id_counts() {
     let other_id = Id { number: 7, extended: true };
     let names: Vec<_> = receiver.columns().into_iter().map(|column| column.name).collect();
     assert_eq!(names, ["a", "b", "c", "frames", "error-frames", "dropped"]);
-    // What lies there before the first tick is of an unknown age.
+    // A frame that was in the socket before the first tick has an unknown age.
     other.send(&[frame(ID, &[1, 2])]).unwrap();
     let counts = |frames: f64| [Some(frames), Some(0.0), Some(0.0)];
     let with = |values: [Option<f64>; 3], frames| [values, counts(frames)].concat();
@@ -84,7 +84,7 @@ fn the_latest_frame_of_each_id_counts() {
     other.send(&[frame(Id { number: 7, extended: false }, &[9]), frame(ID, &[4])]).unwrap();
     assert_eq!(told(&mut receiver, &tick(2, 0)).1, with([Some(4.0), Some(2.5), None], 4.0), "too short for c");
     assert_eq!(receiver.age(), Span::from_millis(20), "of b");
-    // Two ticks are skipped: b has timed out.
+    // Two ticks were skipped: b has timed out.
     assert_eq!(told(&mut receiver, &tick(5, 2)).1, with([Some(4.0), None, None], 4.0));
     assert_eq!(receiver.age(), Span::from_millis(40), "of a");
 }
@@ -103,7 +103,7 @@ fn more_than_one_call_brings_is_taken_in_one_tick() {
     assert_eq!(receiver.age(), PERIOD, "all was taken");
 }
 
-/// A frame with two signals, of which one takes `input`, in steps of a half, and the other is always 3; safe are 10 and 20.
+/// A frame with two signals: one follows `input` in steps of 0.5, the other is always 3. Their safe values are 10 and 20.
 fn sender(input: Input, always: bool, test: &str) -> (Sender, Socket) {
     sender_at(&Site::default(), input, always, test)
 }
@@ -112,7 +112,7 @@ fn sender_at(site: &Site, input: Input, always: bool, test: &str) -> (Sender, So
     sender_with(site, input, (always, Recover::Auto(0.0), f64::INFINITY), test, false)
 }
 
-/// The same; `follows`: it takes over from the one before it of this test.
+/// Like `sender_at`, with more settings; `follows`: it takes over from the sender before it in this test.
 fn sender_with(
     site: &Site,
     input: Input,
@@ -179,7 +179,7 @@ fn one_frame_of_each_id_is_under_way() {
     assert!(done.unwrap_err().to_string().contains("has not left yet"));
     assert_eq!(values[2..], [0.0, 1.0, 1.0].map(Some), "one was sent, and one was not");
     assert!(came(&other).is_empty());
-    // After a second without a word it counts as lost.
+    // After a second without confirmation it counts as lost.
     let (done, values) = told(&mut sender, &tick(101, 99));
     assert!(done.unwrap_err().to_string().contains("counts as lost"));
     assert_eq!(values[3..], [2.0, 2.0].map(Some), "the next one was sent");
@@ -232,7 +232,7 @@ fn a_frame_that_does_not_change_counts_as_sent() {
     assert_eq!(still(&told(&mut sender, &tick(0, 0)).1), (Some(10.0), Some(0.0), Some(1.0)));
     sender.frames[0].signal(0).input = nothing;
     assert_eq!(still(&told(&mut sender, &tick(1, 0)).1), (Some(10.0), Some(1.0), Some(1.0)), "it is safe, and was so");
-    // A step of the slew is less than one that can be sent: it gets there all the same.
+    // One step of the slew is smaller than the resolution, but the value arrives nevertheless.
     sender.frames[0].signal(0).input = Input::number(11.0);
     let sent: Vec<_> = (2..12).map(|n| still(&told(&mut sender, &tick(n, 0)).1).0.unwrap()).collect();
     assert!(sent.windows(2).all(|two| two[0] < two[1]), "{sent:?}");
@@ -255,7 +255,7 @@ fn a_latched_signal_stays_safe_after_a_hand_over() {
     let nothing = || Input::value_of(ValueName { task: "x".into(), value: "y".into(), previous: None });
     let _first = next(Input::number(7.0), false);
     let (mut before, _other) = next(nothing(), true);
-    // Its first value is waited for during a second.
+    // It waits one second for its first value.
     for (n, skipped) in [(0, 0), (200, 199), (201, 0)] {
         _ = told(&mut before, &tick(n, skipped));
     }

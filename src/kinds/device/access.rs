@@ -1,4 +1,4 @@
-//! Device nodes: opening one, and what to do where that is refused. For opening only; allocates, and may block.
+//! Opens device nodes, and explains what to do when the system refuses. For opening only; allocates, and may block.
 
 use crate::program;
 use std::fs::{self, File, OpenOptions};
@@ -13,7 +13,7 @@ pub(crate) fn open(path: &Path) -> Result<File, String> {
     opened.map_err(|error| refusal(path, &error))
 }
 
-/// Why a node could not be opened, with the remedy where one is known.
+/// Why a node could not be opened, with the remedy if one is known.
 #[cfg_attr(not(any(feature = "i2c", feature = "gpio")), allow(dead_code, reason = "for kinds that open nodes"))]
 pub(crate) fn refusal(path: &Path, error: &io::Error) -> String {
     let remedy = match error.kind() {
@@ -23,7 +23,7 @@ pub(crate) fn refusal(path: &Path, error: &io::Error) -> String {
     format!("cannot open {}: {error}{remedy}", path.display())
 }
 
-/// How a user comes to be allowed to open a node that the system refuses to it.
+/// How a user gets permission to open a node that the system refuses.
 pub(crate) fn permission(path: &Path) -> String {
     match owner(path) {
         Some(Owner::Group(group)) => {
@@ -35,16 +35,16 @@ pub(crate) fn permission(path: &Path) -> String {
     }
 }
 
-/// Whom a file belongs to.
+/// Who may open a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// A group may open it, and is not that of root.
+    /// A group other than root's may open it.
     Group(String),
-    /// Root only.
+    /// Only root may.
     Root,
 }
 
-/// `None`: the file cannot be looked at.
+/// Who may open the file; `None`: its metadata cannot be read.
 pub(crate) fn owner(path: &Path) -> Option<Owner> {
     let facts = fs::metadata(path).ok()?;
     if facts.mode() & 0o060 == 0 || facts.gid() == 0 {
@@ -54,12 +54,12 @@ pub(crate) fn owner(path: &Path) -> Option<Owner> {
     Some(Owner::Group(group_name(&groups, facts.gid()).map_or_else(|| facts.gid().to_string(), str::to_owned)))
 }
 
-/// What lets a user into a group: in a shell, and in a unit.
+/// The lines that add a user to a group: for a shell, and for a unit.
 pub(crate) fn group_lines(group: &str, user: &str) -> [String; 2] {
     [format!("usermod -aG {group} {user}"), format!("SupplementaryGroups={group}")]
 }
 
-/// The rule of udev that gives nodes like this one to the service's group.
+/// The udev rule that gives nodes like this one to the service's group.
 pub(crate) fn rule(node: &Path) -> String {
     format!("KERNEL==\"{}\", GROUP=\"{}\", MODE=\"0660\"", pattern(node), program::name())
 }

@@ -1,17 +1,17 @@
-//! A device that this machine has, and the section of a configuration that would use it. Reads small files of `/sys` and
-//! `/proc`; may block; not for a hot thread.
+//! A device of this machine, with a configuration section that would use it. Reads small files in `/sys` and `/proc`; may block; not for a
+//! hot thread.
 
 use serde_json::Value;
 use std::io;
 use std::path::Path;
 
-/// One device.
+/// A device that was found.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FoundDevice {
-    pub(crate) class: &'static str,  // what the kernel calls such devices
-    pub(crate) name: String,         // what it is called
-    pub(crate) node: Option<String>, // its node in /dev, where the kind opens one
-    pub(crate) about: Vec<String>,   // facts to choose by: channels, lines, formats
+    pub(crate) class: &'static str,  // the kernel's name for such devices
+    pub(crate) name: String,         // its name
+    pub(crate) node: Option<String>, // its node in /dev, if the kind opens one
+    pub(crate) about: Vec<String>,   // facts for the choice: channels, lines, formats
     /// What is missing before the section can be used. Empty: it can be pasted and run.
     pub(crate) needs: Vec<String>,
     pub(crate) refused: Option<String>, // why this user cannot open the node, with the remedy
@@ -19,12 +19,12 @@ pub(crate) struct FoundDevice {
     pub(crate) kind: &'static str,
     pub(crate) rate: &'static str,
     pub(crate) keys: Vec<(&'static str, String, &'static str)>, // the kind's own keys: name, value in TOML, comment
-    /// Keys to choose instead or as well; commented out in any case.
+    /// Alternative or additional keys; always commented out.
     pub(crate) choices: Vec<(&'static str, String, &'static str)>,
 }
 
 impl FoundDevice {
-    /// The section for a configuration.
+    /// The text of the section.
     pub(crate) fn section(&self) -> String {
         let line = |key: &str, value: &str, comment: &str| match comment {
             "" => format!("{key} = {value}\n"),
@@ -37,13 +37,13 @@ impl FoundDevice {
     }
 }
 
-/// A text in TOML.
+/// The text as a TOML string.
 pub(crate) fn quoted(text: &str) -> String {
-    // A TOML string escapes as JSON does, and DEL as well.
+    // TOML strings use the escapes of JSON, and also escape DEL.
     Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
-/// A name for a task, made of this text.
+/// A task name derived from this text.
 pub(crate) fn task_name(text: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let words: Vec<_> = text.split(|c| !fits(c)).filter(|word| !word.is_empty()).collect();
@@ -51,7 +51,7 @@ pub(crate) fn task_name(text: &str) -> String {
     if name.is_empty() { "device".to_owned() } else { name }
 }
 
-/// The first line of a small file, without white space around it; `None` if there is none.
+/// The first line of a small file, trimmed; `None` if there is none.
 pub(crate) fn first_line(path: &Path) -> Option<String> {
     let text = std::fs::read(path).ok()?;
     let text = String::from_utf8_lossy(&text);
@@ -59,7 +59,7 @@ pub(crate) fn first_line(path: &Path) -> Option<String> {
     (!line.is_empty()).then(|| line.to_owned())
 }
 
-/// The files of a folder whose names are this prefix and a number, in the order of those numbers.
+/// The files in a folder named with this prefix and a number, ordered by number.
 pub(crate) fn numbered(folder: &Path, prefix: &str) -> io::Result<Vec<(u32, String)>> {
     let number = |name: String| Some((name.strip_prefix(prefix)?.parse().ok()?, name));
     let mut found: Vec<_> = file_names(folder)?.into_iter().filter_map(number).collect();
@@ -67,7 +67,7 @@ pub(crate) fn numbered(folder: &Path, prefix: &str) -> io::Result<Vec<(u32, Stri
     Ok(found)
 }
 
-/// The names of the files in a folder, in order.
+/// The names of the files in a folder, sorted.
 pub(crate) fn file_names(folder: &Path) -> io::Result<Vec<String>> {
     let entries = std::fs::read_dir(folder)?;
     let mut names: Vec<_> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();

@@ -1,5 +1,4 @@
-//! A look at a device before a start: what `hertzd check` does in place of opening it. Changes nothing; may block; reads no
-//! clock.
+//! Previews a device before a start: `hertzd check` does this in place of opening it. Changes nothing; may block; reads no clock.
 
 use super::reconnecting::Missing;
 use crate::config::Preview;
@@ -8,25 +7,25 @@ use crate::sys::user::{Access, access, service_user};
 use std::any::Any;
 use std::path::Path;
 
-/// What can be seen of a device that a start may open.
+/// What is known of a device that a start may open.
 #[derive(Debug, Default)]
 pub(crate) struct Sight {
-    /// What only one task can have.
+    /// The devices that only one task can have.
     pub(crate) devices: Vec<DeviceId>,
-    /// The key to blame where two tasks want that.
+    /// The key to blame if two tasks want them.
     pub(crate) key: &'static str,
-    /// A device that may be shared is kept open instead: a second task then finds what it would find at a start.
+    /// A device that may be shared, kept open so that a second task meets the same conditions as at a start.
     pub(crate) open: Option<Box<dyn Any + Send>>,
-    /// Why nothing more can be seen from here.
+    /// Why nothing more is visible from here.
     pub(crate) hidden: Option<String>,
-    /// That a running hertzd has it.
+    /// That a running hertzd has the device, as a sentence.
     pub(crate) taken: Option<String>,
-    /// What only a start finds out, as a clause that begins with "whether".
+    /// What only a start can find out, as a clause that begins with "whether".
     pub(crate) unknown: Option<String>,
 }
 
 impl Sight {
-    /// All is as wanted.
+    /// A device with nothing wrong.
     pub(crate) fn of(key: &'static str, devices: Vec<DeviceId>) -> Self {
         Self { devices, key, ..Self::default() }
     }
@@ -37,8 +36,8 @@ impl Sight {
     }
 }
 
-/// What to report of a file or node that this process may not open, but the service may; `None`: it may, or both may not, or there
-/// is none, which opening it shows.
+/// The report for a file or node that only the service may open, not this process. `None` in all other cases; opening it then shows a
+/// missing file or missing permission.
 pub(crate) fn hidden(path: &Path, write: bool) -> Option<Sight> {
     (access(path, write) == Access::ServiceOnly).then(|| {
         let path = path.display();
@@ -47,10 +46,10 @@ pub(crate) fn hidden(path: &Path, write: bool) -> Option<Sight> {
     })
 }
 
-/// What a look says of a task that may wait for its device.
+/// The preview for a task that may wait for its device.
 ///
 /// # Errors
-/// A start would be refused.
+/// The refusal that a start would give.
 pub(crate) fn preview(
     site: &Site,
     label: &Label,
@@ -90,7 +89,7 @@ mod tests {
         let refused = preview(&site, &label("b"), Missing::Wait, sight()).unwrap_err();
         let wanted = "toy is in use by task a; only one task at a time can have it";
         assert_eq!((refused.key, &*refused.message), ("device", wanted));
-        // One that is kept open may be shared. If it cannot, opening it again is refused.
+        // A device that is kept open may be shared. If it cannot be, the second attempt to open it is refused.
         let shared = || Ok(Sight { open: Some(Box::new(())), ..sight().unwrap() });
         preview(&site, &label("b"), Missing::Refuse, shared()).unwrap();
         let busy = Refusal::in_use("device", "toy", [DeviceId::Named("seen by this test".into())]);

@@ -1,5 +1,5 @@
-//! What the kinds that use a device share: a device that comes and goes, who may open it and who has it, a look at one
-//! beforehand, and one that gives nothing.
+//! What the kinds that use a device share: reopening a device that comes and goes, permissions and owners, previews, and detection of a
+//! device that delivers nothing.
 
 pub(crate) mod access;
 mod found;

@@ -1,8 +1,8 @@
-//! A device that may come and go: the hot thread uses it while it is there, and another thread reopens it after it has gone.
+//! A device that may come and go: the hot thread uses it while it is there, and another thread reopens it after a loss.
 //!
-//! The hot thread never opens or closes anything. It hands a lost device over with one store into a ring. The
-//! [keeper](crate::io::Keeper) polls all such rings, and has each lost device closed and reopened by a thread of the pool, so none
-//! delays another. The reopened device comes back over another ring at the next tick. No clock is read here.
+//! The hot thread never opens or closes anything. It hands a lost device over with one store into a ring. The [keeper](crate::io::Keeper)
+//! polls all such rings, and has each lost device closed and reopened by a pool thread, so that none delays another. The reopened device
+//! comes back through another ring at the next tick. No clock is read here.
 
 use super::reopen::CoolEnd;
 use crate::config::{Key, Section, Value, words};
@@ -12,20 +12,20 @@ use crate::task::TickError;
 use std::io;
 use tracing::debug;
 
-/// What to do where the device is not there at the start.
+/// What to do if the device is not there at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Missing {
     /// Refuse to start.
     #[default]
     Refuse,
-    /// Start all the same, and look for it.
+    /// Start anyway, and keep looking for it.
     Wait,
 }
 
 impl Missing {
     const CHOICES: [(&str, Self); 2] = [("refuse", Self::Refuse), ("wait", Self::Wait)];
 
-    /// The key of every kind that has a device.
+    /// The key shared by all kinds with a device.
     pub(crate) const KEY: Key = Key::new(
         "missing",
         Value::Choice(&words(&Self::CHOICES)),
@@ -34,25 +34,25 @@ impl Missing {
     )
     .default("\"refuse\"");
 
-    /// What the section says.
+    /// The choice in the section.
     pub(crate) fn of(section: &mut Section<'_>) -> Self {
         section.choice(&Self::KEY, &Self::CHOICES).unwrap_or_default()
     }
 }
 
-/// What the first attempt to open a device came to, where the task may start.
+/// The result of the first attempt to open a device, if the task may start.
 #[derive(Debug)]
 pub(crate) enum First<D> {
     /// It is open.
     Opened(D),
-    /// A task that is about to end has it, and will hand it over.
+    /// A task that is about to end has it and will hand it over.
     HandedOver(Claim),
     /// It is not there; the task waits for it.
     Missing,
 }
 
 impl<D: OpenDevice> First<D> {
-    /// Whether a task may start with this result of opening its device.
+    /// Decides whether a task may start with this result of opening its device.
     pub(crate) fn of(
         site: &Site,
         label: &Label,
@@ -69,12 +69,12 @@ impl<D: OpenDevice> First<D> {
             Some(Holder::Ending) => Ok(Self::HandedOver(site.claim(refusal.in_use, &label.task))),
             Some(Holder::Task) => Err(refusal),
             _ if missing == Missing::Refuse => Err(refusal),
-            _ => Ok(Self::Missing), // the thread that tries again logs why
+            _ => Ok(Self::Missing), // the thread that retries logs why
         }
     }
 }
 
-/// The hot end of a device that may come and go.
+/// The hot thread's end of a device that may come and go.
 #[derive(Debug)]
 pub(crate) struct Reconnecting<D> {
     device: Option<Claimed<D>>,
@@ -83,8 +83,7 @@ pub(crate) struct Reconnecting<D> {
 }
 
 impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
-    /// Opens the device, and reopens it whenever it has been lost. May block; not for a hot thread. `open` says why it
-    /// could not.
+    /// Opens the device, and reopens it after each loss. May block; not for a hot thread. `open` returns the reason if it fails.
     pub(crate) fn open<F>(site: &Site, label: Label, missing: Missing, mut open: F) -> Result<Self, Refusal>
     where
         F: FnMut() -> Result<D, Refusal> + Send + 'static,
@@ -93,7 +92,7 @@ impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
         Self::new(site, label, first, open)
     }
 
-    /// The same, for a task that had to look at the result of the first attempt itself.
+    /// Like [`open`](Self::open), for a task that has already handled the first attempt itself.
     pub(crate) fn new<F>(site: &Site, label: Label, first: First<D>, open: F) -> Result<Self, Refusal>
     where
         F: FnMut() -> Result<D, Refusal> + Send + 'static,
@@ -126,13 +125,13 @@ impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
     /// Gives the device up: another thread closes and reopens it. Wait-free.
     pub(crate) fn lose(&mut self) {
         if let Some(device) = self.device.take() {
-            // There is room: the next device only comes after this one has been taken out.
+            // There is room: the next device arrives only after this one has been taken out.
             self.device = self.lost.push(device).err().map(|rtrb::PushError::Full(device)| device);
         }
     }
 
-    /// Does `work` with the device, and gives the device up after an error that [means that it is gone](is_gone).
-    /// Wait-free, but for `work`.
+    /// Runs `work` with the device, and gives the device up after an error that [means that it is gone](is_gone). Wait-free, apart from
+    /// `work`.
     pub(crate) fn with<T>(
         &mut self,
         what: &'static str,
@@ -150,7 +149,7 @@ impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
 
 const GONE: TickError = TickError::away("the device is not available; trying to open it");
 
-/// Whether an error means that the device is no longer there, or that only reopening it can help.
+/// Whether the error means that the device is no longer there, or that only reopening it can help.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO | libc::EIO | libc::ESTALE | libc::EBADF))
 }
@@ -164,7 +163,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-    /// A device that is there as long as the flag says so; each one opened has the next number.
+    /// A device that is there while the flag is set; each one opened has the next number.
     struct Toy(u32);
 
     impl OpenDevice for Toy {}
@@ -213,7 +212,7 @@ mod tests {
         until(|| (Arc::strong_count(&there) == 1).then_some(()));
     }
 
-    /// Only one can be open at a time.
+    /// A device that can be open only once at a time.
     #[derive(Debug)]
     struct Alone(Arc<AtomicBool>);
 
@@ -288,11 +287,11 @@ mod tests {
         first.device().map(|_| ()).unwrap();
         first.lose();
         until(|| (!taken.load(Ordering::Relaxed)).then_some(()));
-        // It is back, and another task is faster than what opens it again for the first one.
+        // The device is back, and another task opens it before the first task's thread does.
         let is_back = Arc::new(AtomicBool::new(true));
         let refused = begin("b", &is_back).err().unwrap();
         assert_eq!(refused.message, "toy is in use by task a; only one task at a time can have it");
-        // One that has waited for it does not get it either.
+        // A task that has waited for it does not get it either.
         let late = Arc::new(AtomicBool::new(false));
         let mut second = begin("b", &late).unwrap();
         late.store(true, Ordering::Relaxed);

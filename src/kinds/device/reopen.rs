@@ -1,19 +1,19 @@
-//! The cool end of a device that may come and go: how it is closed when it is lost, and opened when it is there again. May block and allocate.
+//! The cool end of a device that may come and go: closes it when it is lost, and opens it when it is back. May block and allocate.
 
 use crate::io::{Gone, Outcome, Reopen};
 use crate::site::{Claim, Claimed, Claims, Label, OpenDevice, Refusal};
 use crate::time::Instant;
 use std::sync::Arc;
 
-/// The cool end of a `D`, which `open` opens.
+/// The cool end of a device `D` that `open` opens.
 pub(super) struct CoolEnd<D, F> {
     label: Label,
     claims: Arc<Claims>,
     lost: rtrb::Consumer<Claimed<D>>,
     found: rtrb::Producer<Claimed<D>>,
-    missing: bool,          // it was not there at the start
-    awaited: Option<Claim>, // another task is to hand it over
-    kept: Option<Claim>,    // it is closed, and stays this task's
+    missing: bool,          // not there at the start
+    awaited: Option<Claim>, // another task will hand it over
+    kept: Option<Claim>,    // claim of the closed device, which stays this task's
     open: F,
 }
 

@@ -1,28 +1,28 @@
-//! Devices that are open and deliver nothing: a loose cable behind them, or a stream that was never started. No system
-//! call fails, so only time tells. Arithmetic only.
+//! Detects devices that are open but deliver nothing: a loose cable behind them, or a stream that was never started. No system call fails,
+//! so only elapsed time shows it. Arithmetic only.
 
 use crate::time::{Instant, Span};
 
-/// No device counts as stalled before this.
+/// No device counts as stalled sooner than this.
 const LEAST: Span = Span::from_seconds(5);
 
 /// Missed intervals after which a device counts as stalled.
 const INTERVALS: f64 = 10.0;
 
-/// How long a device has delivered nothing.
+/// Measures how long a device has delivered nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::kinds) struct Stalled {
-    latest: Option<Instant>, // data, or the first look at the device
+    latest: Option<Instant>, // time of the last data, or of the first check
 }
 
 impl Stalled {
-    /// How long to wait for data that should come at this interval, in nanoseconds.
+    /// How long to wait for data. `interval`: the expected interval, in nanoseconds.
     #[expect(clippy::cast_possible_truncation, reason = "saturating")]
     pub(in crate::kinds) fn patience(interval: f64) -> Span {
         LEAST.max(Span::from_nanos((interval * INTERVALS) as i64))
     }
 
-    /// Notes whether data came; true: none has for longer than `patience`.
+    /// Records whether data came. Returns true if none came for longer than `patience`.
     pub(in crate::kinds) fn exceeds(&mut self, now: Instant, came: bool, patience: Span) -> bool {
         if came {
             self.latest = Some(now);
@@ -30,7 +30,7 @@ impl Stalled {
         now - *self.latest.get_or_insert(now) > patience
     }
 
-    /// The device is gone, which is an error of its own.
+    /// Starts over: the device is gone, which is reported separately.
     pub(in crate::kinds) fn reset(&mut self) {
         self.latest = None;
     }

@@ -18,7 +18,7 @@ const INPUTS: Key = Key::new(
 .required("name what the expressions take, such as { speed = \"motor.speed\" }");
 const EXPRESSION: Key =
     Key::new("expression", Value::Name, "What is computed at each tick, such as `\"max(left, right) - 2 * offset\"`.");
-/// Of the keys of one value, when they are in the task's table.
+/// Rules for the keys of a single value in the task's own table.
 const ONE_VALUE: &[Rule] = &[Rule::without(&["value"]).advice("write it in the tables of the values")];
 const NAME: Key = Key::new("name", Value::ValueName, "Name of the value in every output.");
 const UNIT: Key = Key::new("unit", Value::Text, "Unit of the value; empty for a plain number.").default("\"\"");
@@ -52,7 +52,7 @@ pub(in crate::kinds) fn kind() -> Kind {
     .also(json!({"properties": {"inputs": {"propertyNames": names}}}))
 }
 
-/// A value as it is written, ready to run.
+/// A value with its compiled expression.
 struct Computed {
     column: Column,
     steps: Vec<Step>,
@@ -115,7 +115,7 @@ fn several(section: &mut Section<'_>, inputs: &[&str], taken: &mut [bool]) -> Op
     (count > 0 && values.len() == count).then_some(values)
 }
 
-/// The keys of one value, of the task or of a table of its own.
+/// Reads the keys of one value, from the task's table or a table of its own.
 fn one(section: &mut Section<'_>, inputs: &[&str], taken: &mut [bool]) -> Option<Computed> {
     let (name, unit) = (section.text(&NAME.default("\"out\"")), section.text(&UNIT));
     let text = section.text(&EXPRESSION)?;

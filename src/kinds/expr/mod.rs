@@ -1,8 +1,8 @@
-//! The kind `expr`: values computed from those of other tasks. Its [`program`] is pure; this feeds it what a tick knows.
+//! The kind `expr`: values computed from those of other tasks. Its [`program`] is pure; this module supplies the inputs of each tick.
 //!
-//! Expressions are read before the start; a tick runs them without a system call and without allocating. The library that would
-//! fit best, exmex, knows no functions of three operands and no states, allocates from the 33rd operand on, and does not say where in
-//! a text it is wrong: so expressions are read here.
+//! Expressions are parsed before the start; a tick runs them without a system call and without allocating. The parser is our own because
+//! exmex, the closest library, has no functions of three operands and no state, allocates from the 33rd operand on, and does not report
+//! where in the text an error is.
 
 mod keys;
 mod parse;
@@ -17,10 +17,10 @@ pub(super) use keys::kind;
 use crate::task::{Column, Input, Task, Tick, TickError};
 use program::Program;
 
-/// Expressions that run.
+/// A running set of expressions.
 struct Expr {
     inputs: Vec<Input>,
-    taken: Box<[f64]>, // what they are at this tick
+    taken: Box<[f64]>, // input values at this tick
     values: Vec<(Column, Program)>,
 }
 

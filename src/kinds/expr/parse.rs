@@ -1,20 +1,20 @@
-//! From the text of an expression to the steps of its program, by precedence climbing. Parts without an input are computed here.
-//! Pure; a text of any length and depth is read or refused.
+//! Parses the text of an expression into the steps of its program, by precedence climbing. Folds parts without an input into constants.
+//! Pure; a text of any length and depth is parsed or refused.
 
 use super::program::{Op, Step};
 use super::tokens::{Token, Wrong, tokens};
 use crate::config::suggestion;
 
-/// What can be called.
+/// A function that an expression can call.
 #[derive(Clone, Copy)]
 enum Function {
     Of(Op),
-    /// Of two operands or more, one after the other.
+    /// Takes two or more operands, applied one after the other.
     Each(Op),
     Hysteresis,
 }
 
-/// Each with how it is called.
+/// The functions: name, meaning, usage.
 const FUNCTIONS: [(&str, Function, &str); 17] = [
     ("if", Function::Of(Op::If), "if(condition, value, other value)"),
     ("min", Function::Each(Op::Min), "min(a, b, ...)"),
@@ -35,18 +35,18 @@ const FUNCTIONS: [(&str, Function, &str); 17] = [
     ("round", Function::Of(Op::Round), "round(x)"),
 ];
 
-/// A number with a name.
+/// The only named constant.
 const PI: &str = "pi";
 
-/// Words that stand between or before operands.
+/// Words that act as operators.
 const WORDS: [&str; 3] = ["and", "or", "not"];
 
 const WANTED: &str = "a number, an input, a function or ( is wanted here";
 
-/// How deep brackets and signs may be nested: each level takes room on the stack of the thread that reads them.
+/// Maximum nesting depth of brackets and signs: each level uses stack of the parsing thread.
 const DEEPEST: usize = 100;
 
-/// How tightly operators bind; those that bind tighter come first.
+/// Precedence of the operators; a higher one binds tighter.
 const OR: u8 = 1;
 const AND: u8 = 2;
 const NOT: u8 = 3;
@@ -56,10 +56,10 @@ const PRODUCT: u8 = 6;
 const SIGN: u8 = 7;
 const POWER: u8 = 8;
 
-/// The steps of an expression whose inputs have these names; each input that it takes is marked in `taken`.
+/// The steps of an expression. `inputs`: the names of its inputs; each one used is marked in `taken`.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first error in the text.
 pub(super) fn parse(text: &str, inputs: &[&str], taken: &mut [bool]) -> Result<Vec<Step>, Wrong> {
     let tokens = tokens(text)?;
     let mut parser = Parser { tokens: &tokens, next: 0, inputs, taken, steps: Vec::new(), depth: 0 };
@@ -71,7 +71,7 @@ pub(super) fn parse(text: &str, inputs: &[&str], taken: &mut [bool]) -> Result<V
     }
 }
 
-/// The words that an input cannot be called, since they mean something else.
+/// Words that cannot be the name of an input, because they have a meaning.
 pub(super) fn reserved() -> impl Iterator<Item = &'static str> {
     WORDS.into_iter().chain([PI]).chain(FUNCTIONS.iter().map(|(name, ..)| *name))
 }
@@ -85,7 +85,7 @@ struct Parser<'a> {
     depth: usize,
 }
 
-/// A part of the expression that has been read: where its steps begin, and its value if no input changes it.
+/// A part of the expression already parsed: where its steps begin, and its value if no input affects it.
 #[derive(Clone, Copy)]
 struct Part {
     begin: usize,
@@ -93,7 +93,7 @@ struct Part {
 }
 
 impl<'a> Parser<'a> {
-    /// The next word; the last one is the end.
+    /// The next token; past the end, the last one, which is `End`.
     fn peek(&self) -> (usize, Token<'a>) {
         self.tokens[self.next.min(self.tokens.len() - 1)]
     }
@@ -104,7 +104,7 @@ impl<'a> Parser<'a> {
         taken
     }
 
-    /// As much as binds at least as tightly as `least`.
+    /// Parses as long as operators bind at least as tightly as `least`.
     fn expression(&mut self, least: u8) -> Result<Part, Wrong> {
         self.depth += 1;
         if self.depth > DEEPEST {
@@ -113,7 +113,7 @@ impl<'a> Parser<'a> {
         let mut left = self.operand(least)?;
         while let Some((op, tightness)) = infix(self.peek().1).filter(|(_, tightness)| *tightness >= least) {
             let (at, _) = self.take();
-            // Powers are read from the right, all others from the left.
+            // Powers associate to the right, all others to the left.
             let right = self.expression(if tightness == POWER { POWER } else { tightness + 1 })?;
             left = self.apply(op, &[left, right], at)?;
             let (at, next) = self.peek();
@@ -151,7 +151,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// An input, or the call of a function.
+    /// An input, or a function call.
     fn named(&mut self, at: usize, name: &'a str) -> Result<Part, Wrong> {
         let called = self.peek().1 == Token::Sign("(");
         let function = FUNCTIONS.iter().find(|(known, ..)| *known == name);
@@ -220,7 +220,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The bracket that closes the one at `open`.
+    /// Expects the bracket that closes the one at `open`.
     fn close(&mut self, open: usize) -> Result<(), Wrong> {
         match self.take() {
             (_, Token::Sign(")")) => Ok(()),
@@ -234,7 +234,7 @@ impl<'a> Parser<'a> {
         Part { begin: self.steps.len() - 1, number: Some(number) }
     }
 
-    /// What `op` makes of its operands, whose steps are the last ones; computed at once if no input changes it.
+    /// Applies `op` to its operands, whose steps come last; computes the result at once if no input affects it.
     fn apply(&mut self, op: Op, operands: &[Part], at: usize) -> Result<Part, Wrong> {
         if let (Op::Divide | Op::Remainder, Some(Part { number: Some(0.0), .. })) = (op, operands.last()) {
             return Err(Wrong::new(at, "this divides by zero"));
@@ -254,7 +254,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The operator between two operands that a word is, and how tightly it binds.
+/// The binary operator that a token stands for, and its precedence.
 fn infix(token: Token<'_>) -> Option<(Op, u8)> {
     let word = match token {
         Token::Sign(word) | Token::Name(word) => word,

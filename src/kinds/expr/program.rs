@@ -1,24 +1,23 @@
-//! An expression as a flat program over a stack of its own, which is made beforehand: running it allocates nothing, and a step
-//! for each number, input and operator is all that it takes. Pure.
+//! An expression as a flat program with its own preallocated stack. Running it allocates nothing, and takes one step for each number, input
+//! and operator. Pure.
 //!
-//! A result that is not finite is missing, `NaN`, from the step on that made it, so `min(1 / x, 5)` is missing at 0. All
-//! operands are computed at each run: the states of `hysteresis` are those of every tick, also in the branch of an `if` that is not
-//! taken.
+//! A result that is not finite becomes missing, `NaN`, at the step that produced it, so `min(1 / x, 5)` is missing at 0. All operands are
+//! computed in each run: the states of `hysteresis` are updated at every tick, even in a branch of `if` that is not taken.
 
-/// What a program does next.
+/// One step of a program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Step {
-    /// Puts a number on the stack.
+    /// Pushes a number.
     Number(f64),
-    /// Puts the input with this index on the stack.
+    /// Pushes the input with this index.
     Input(usize),
-    /// Replaces its operands by its result.
+    /// Replaces the operands with the result.
     Apply(Op),
-    /// The same, with a state of its own: the value, the low and the high threshold.
+    /// The same, with a state of its own. Operands: the value, the low and the high threshold.
     Hysteresis,
 }
 
-/// An operator or a function without a state.
+/// A stateless operator or function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Negate,
@@ -56,7 +55,7 @@ pub(super) enum Op {
 }
 
 impl Op {
-    /// How many operands it takes.
+    /// The number of operands.
     pub(super) const fn operands(self) -> usize {
         match self {
             Self::If | Self::Clamp => 3,
@@ -66,8 +65,8 @@ impl Op {
         }
     }
 
-    /// Its result; `NaN` where there is none. Of operands that are `NaN` there is none, but those that do not decide count for nothing:
-    /// the branch of `if` that is not taken, and what is right of an `and` or `or` whose left side decides.
+    /// The result; `NaN` if there is none. A `NaN` operand gives no result, unless it does not matter: the branch of `if` that is not
+    /// taken, and the right side of an `and` or `or` that the left side decides.
     pub(super) fn apply(self, operands: &[f64]) -> f64 {
         let result = match (self, operands) {
             (Self::If, [condition, yes, no]) if !condition.is_nan() => [*yes, *no][usize::from(*condition == 0.0)],
@@ -126,16 +125,16 @@ impl Op {
     }
 }
 
-/// An expression that runs.
+/// A runnable expression.
 #[derive(Debug)]
 pub(super) struct Program {
     steps: Box<[Step]>,
     stack: Box<[f64]>,
-    states: Box<[bool]>, // of each use of hysteresis, in their order
+    states: Box<[bool]>, // one per use of hysteresis, in order
 }
 
 impl Program {
-    /// The program of these steps, which leave one result.
+    /// A program of these steps, which must leave one result.
     pub(super) fn new(steps: &[Step]) -> Self {
         let (mut height, mut most, mut states) = (0_usize, 1, 0);
         for step in steps {
@@ -146,7 +145,7 @@ impl Program {
         Self { steps: steps.into(), stack: vec![f64::NAN; most].into(), states: vec![false; states].into() }
     }
 
-    /// Its result with these inputs; `NaN` where there is none.
+    /// The result for these inputs; `NaN` if there is none.
     pub(super) fn run(&mut self, inputs: &[f64]) -> f64 {
         let (mut height, mut states) = (0, self.states.iter_mut());
         for step in &self.steps {
@@ -175,7 +174,7 @@ impl Step {
     }
 }
 
-/// 1 from above the high threshold on until below the low one. Without a value it stays as it is.
+/// Becomes 1 above the high threshold and 0 below the low one; stays unchanged in between and without a value.
 fn hysteresis(state: &mut bool, operands: &[f64]) -> f64 {
     match operands {
         [x, low, high] if low <= high && !x.is_nan() => {

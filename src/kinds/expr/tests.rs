@@ -72,7 +72,7 @@ fn what_is_not_finite_is_missing() {
     ] {
         assert!(at(text, inputs).is_nan(), "{text} of {inputs:?}");
     }
-    // What does not decide counts for nothing.
+    // Operands that do not matter may be missing.
     for (text, wanted) in
         [("if(a != 0, 1 / a, 7)", 7.0), ("a != 0 and 1 / a > 2", 0.0), ("a == 0 or 1 / a > 2", 1.0), ("a * 3", 0.0)]
     {
@@ -99,7 +99,7 @@ fn each_hysteresis_has_its_own_state() {
         let found = program.run(&[a, 4.0, 7.0]);
         assert_eq!(found.to_bits(), wanted.to_bits(), "{a}: {found}");
     }
-    // A branch that is not taken continues as well.
+    // A branch that is not taken still updates its state.
     let mut program = self::program("if(b, hysteresis(a, 1, 2), -1)");
     let course = [[3.0, 0.0], [1.5, 1.0], [0.0, 0.0], [1.5, 1.0]];
     assert_eq!(course.map(|[a, b]| program.run(&[a, b, 0.0])), [-1.0, 1.0, -1.0, 0.0]);
@@ -156,7 +156,7 @@ fn a_text_of_any_length_and_depth_is_read_or_refused() {
         assert_eq!(wrong(&nested(50)), "", "{open}");
         assert!(wrong(&nested(100_000)).contains("nested more than 100 levels deep"), "{open}");
     }
-    // No text makes it panic.
+    // No text causes a panic.
     let mut numbers = Numbers(1);
     let words = ["a", "b", "1", "1e", ".", "+", "-", "(", ")", ",", "<", "=", "if", "not", "min", "and", " ", "µ", "0"];
     for _ in 0..20_000 {
@@ -176,7 +176,7 @@ fn parts_without_an_input_are_computed_beforehand() {
     assert_eq!(taken, [false, false, true]);
 }
 
-/// Numbers that look random, from a seed.
+/// Pseudo-random numbers from a seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -190,8 +190,7 @@ impl Numbers {
     }
 }
 
-/// An expression as a tree, which is computed by following its branches, with `None` for what is missing: nothing of this is
-/// shared with the program.
+/// An expression as a tree, evaluated along its branches, with `None` for missing values. It shares no code with the program.
 enum Tree {
     Number(f64),
     Input(usize),
@@ -241,7 +240,7 @@ impl Tree {
         Self::Node { word, branches, state: false }
     }
 
-    /// Its text, with no more brackets than it needs, and how tightly it binds.
+    /// Its text, with no more brackets than needed, and its precedence.
     fn text(&self) -> (String, u8) {
         let Self::Node { word, branches, .. } = self else {
             return match self {
@@ -256,7 +255,8 @@ impl Tree {
         };
         match INFIX.iter().find(|(sign, _)| sign == word) {
             Some((sign, tightness)) => {
-                // What binds as tightly may stand on the left; of powers on the right; of comparisons nowhere.
+                // An operand of the same precedence needs no brackets on the left; for powers, on the right; for comparisons, it always
+                // does.
                 let (left, right) = match tightness {
                     8 => (9, 7),
                     4 => (5, 5),
@@ -354,7 +354,7 @@ impl Tree {
         }
     }
 
-    /// Whether it is refused: a part without an input has no value, or an operand is one that can never do.
+    /// Whether the parser must refuse it: a constant part has no value, or an operand can never work.
     fn is_refused(&mut self) -> bool {
         let fixed = |tree: &mut Self| if tree.is_constant() { tree.value([None; 3]) } else { None };
         let constant = self.is_constant();

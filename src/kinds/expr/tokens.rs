@@ -1,6 +1,6 @@
-//! The words of an expression: numbers, names and signs, each with its place in the text. Pure.
+//! The tokens of an expression: numbers, names and signs, each with its position in the text. Pure.
 
-/// A word of an expression.
+/// A token of an expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Token<'a> {
     Number(f64),
@@ -9,10 +9,10 @@ pub(super) enum Token<'a> {
     End,
 }
 
-/// What is wrong with an expression.
+/// An error in an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
-    /// Which byte of the text it begins at; the length of the text: the end.
+    /// The byte where it begins; the length of the text stands for its end.
     pub(super) at: usize,
     pub(super) message: String,
 }
@@ -22,7 +22,7 @@ impl Wrong {
         Self { at, message: message.into() }
     }
 
-    /// The place in the text, and what is wrong there.
+    /// The position in the text, and the error there.
     pub(super) fn message(&self, text: &str) -> String {
         let Self { at, message } = self;
         match text.get(*at..).filter(|rest| !rest.is_empty()) {
@@ -37,13 +37,13 @@ impl Wrong {
     }
 }
 
-/// How many characters of the rest of a text are shown.
+/// Characters of the remaining text that a message shows.
 const SHOWN: usize = 16;
 
-/// Longer ones first.
+/// Longer signs come first.
 const SIGNS: [&str; 15] = ["<=", ">=", "==", "!=", "+", "-", "*", "/", "%", "^", "<", ">", "(", ")", ","];
 
-/// What is written so elsewhere, and what to write here.
+/// Notations of other languages, and what to write here.
 const ELSEWHERE: [(&str, &str); 8] = [
     ("**", "powers are written x ^ y"),
     ("&", "write and"),
@@ -55,10 +55,10 @@ const ELSEWHERE: [(&str, &str); 8] = [
     ("{", "write ( and )"),
 ];
 
-/// The words of `text`, with the bytes at which they begin, and the end of it.
+/// The tokens of `text` with their byte positions, followed by `End`.
 ///
 /// # Errors
-/// A character that begins none, or a number that is none.
+/// A character that begins no token, or an invalid number.
 pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token<'_>)>, Wrong> {
     let (mut tokens, mut at) = (Vec::new(), 0);
     loop {
@@ -89,7 +89,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token<'_>)>, Wrong> {
     }
 }
 
-/// Whether an expression can name an input so.
+/// Whether the text can name an input in an expression.
 pub(super) fn is_name(text: &str) -> bool {
     text.starts_with(begins_a_name) && text.chars().all(|c| begins_a_name(c) || c.is_ascii_digit())
 }
@@ -98,7 +98,7 @@ const fn begins_a_name(c: char) -> bool {
     c.is_ascii_alphabetic() || c == '_'
 }
 
-/// Of digits with a point and an exponent, as far as these belong to it.
+/// Length of the number at the start of the text: digits, a point and an exponent.
 fn number_length(text: &str) -> usize {
     let digits = |from: usize| from + text[from..].bytes().take_while(u8::is_ascii_digit).count();
     let whole = digits(0);

@@ -31,13 +31,13 @@ const TYPES: [(&str, Type); 8] = [
     ("integral", Type::Integral),
 ];
 
-/// The most ticks of a moving average: once in each window it adds up all of them in one tick.
+/// Maximum window of a moving average, in ticks: once per window, one tick adds up all of them.
 const MOST_AVERAGED: i64 = 10_000;
 
-/// The most ticks of a median, which moves half of them at each tick.
+/// Maximum window of a median, in ticks: each tick moves half of them.
 const MOST_SORTED: i64 = 255;
 
-/// The most skipped ticks that are made up for in one, in periods.
+/// Maximum time that one tick makes up for, in periods.
 const MOST_GAP: u64 = 1_000;
 
 const INPUT: Key = Key::new("input", Value::Input, "What is filtered.").required("name it, such as \"oven.temp1\"");
@@ -161,7 +161,7 @@ fn notch(section: &mut Section<'_>) -> Option<Shape> {
     Some(Shape::SecondOrder(SecondOrder::notch(frequency, q)))
 }
 
-/// A frequency as a fraction of the task's rate, which must be below one half.
+/// A frequency as a fraction of the task's rate; it must be below one half.
 fn below_half(section: &mut Section<'_>, key: &Key) -> Option<f64> {
     let (frequency, rate) = (section.rate(key)?, section.task_rate()?);
     // Exact: each factor is below 10^15.

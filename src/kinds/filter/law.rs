@@ -1,8 +1,8 @@
-//! The law of a filter: what it outputs at a tick, from numbers alone. Pure; nothing is allocated after construction.
+//! The law of a filter: its output at each tick, from numbers alone. Pure; nothing is allocated after construction.
 //!
-//! Between two ticks a value is held: each tick that was skipped, or had no value, counts as one with the value of the tick before.
-//! Nothing that is not finite enters the state. A filter begins in the steady state of its first value: as if it had always been that. One that
-//! continues from another begins in the state in which it outputs what that one did.
+//! A value is held between two ticks: each tick that was skipped, or had no value, counts as one with the previous tick's value. Non-finite
+//! values never enter the state. A filter starts in the steady state of its first value, as if its input had always been that. A filter
+//! that continues from another starts in the state that gives the other one's output.
 
 mod integral;
 mod median;
@@ -17,26 +17,26 @@ pub(super) use recursive::{FirstOrder, Response, SecondOrder};
 use super::super::elapsed::{Elapsed, Row};
 use super::super::slope::Slope;
 
-/// What a filter learns at a tick.
+/// The inputs of one tick.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
-    pub input: f64, // not finite: none
+    pub input: f64, // not finite: no value
     pub row: Row,
     pub elapsed: Elapsed,
     pub reset: bool,
 }
 
-/// What a filter does with its input.
+/// The kind of filter, with its state.
 #[derive(Clone, Debug)]
 pub(super) enum Shape {
     FirstOrder(FirstOrder),
     SecondOrder(SecondOrder),
     MovingAverage(MovingAverage),
     Median(Median),
-    /// The output follows the input by at most so much in a tick.
+    /// The output follows the input, by at most `change` per tick.
     SlewLimit {
         out: f64,
-        change: f64, // per tick; above zero
+        change: f64, // per tick; greater than zero
     },
     Derivative {
         slope: Slope,
@@ -45,12 +45,12 @@ pub(super) enum Shape {
     Integral(Integral),
 }
 
-/// A filter between two ticks.
+/// The state of a filter between two ticks.
 #[derive(Clone, Debug)]
 pub(super) struct Law {
     shape: Shape,
-    held: Option<f64>, // the latest input; `None`: it begins at the next one
-    from: Option<f64>, // there it continues from what another filter put out
+    held: Option<f64>, // the last input; `None`: the filter starts at the next one
+    from: Option<f64>, // if it starts there, it continues from this output of another filter
 }
 
 impl Law {
@@ -58,7 +58,7 @@ impl Law {
         Self { shape, held: None, from: None }
     }
 
-    /// Goes on from what another filter of this shape put out last.
+    /// Continues from the last output of another filter of this shape.
     pub(super) fn go_on_from(&mut self, out: f64) {
         match &mut self.shape {
             Shape::Integral(integral) => integral.go_on_from(out),
@@ -66,7 +66,7 @@ impl Law {
         }
     }
 
-    /// Whether what it outputs next depends on what was output before.
+    /// Whether the next output depends on earlier outputs.
     pub(super) fn remembers(&self) -> bool {
         self.held.is_some() || self.from.is_some() || matches!(self.shape, Shape::Integral(_))
     }
@@ -92,14 +92,14 @@ impl Law {
         if out.is_finite() {
             return out;
         }
-        // Too large for the arithmetic.
+        // The values are too large for floating point.
         self.held = None;
         f64::NAN
     }
 }
 
 impl Shape {
-    /// As if the input had always been this.
+    /// Sets the steady state for this input.
     fn settle(&mut self, input: f64) {
         match self {
             Self::FirstOrder(filter) => filter.settle(input),
@@ -112,7 +112,7 @@ impl Shape {
         }
     }
 
-    /// As if the input had always been what makes it put out this, and is now another one. A slope has no such state.
+    /// Sets the steady state that gives the output `out`, before the input changes to `input`. A slope has no such state.
     fn settle_at(&mut self, out: f64, input: f64) {
         match self {
             Self::FirstOrder(filter) => filter.settle(filter.level_for(out, input)),
@@ -122,7 +122,7 @@ impl Shape {
         }
     }
 
-    /// Ticks with this input that no one ran. Of a filter that does not use ticks this is nothing.
+    /// Makes up for ticks with this input that did not run. Does nothing for a filter that does not count ticks.
     fn hold(&mut self, input: f64, ticks: u64) {
         match self {
             Self::MovingAverage(window) if ticks >= window.ticks() => window.fill(input),
@@ -195,7 +195,7 @@ mod tests {
             let mut late = law.clone();
             let out = step(&mut law, 5.0, true);
             assert!((out - wanted).abs() < 1e-6, "{out} of {shown}");
-            // Without a value for too long it begins again.
+            // After too long without a value it starts over.
             step(&mut late, f64::NAN, false);
             assert_eq!(late.remembers(), shown.starts_with("Integral"), "{shown}");
         }

@@ -1,7 +1,7 @@
-//! The kind `filter`: one value made from another over time. Its [`law`] is pure; this feeds it what a tick knows.
+//! The kind `filter`: one value computed from another over time. Its [`law`] is pure; this module supplies the inputs of each tick.
 //!
-//! Time comes with the ticks and the rows. A tick makes no system call and allocates nothing. A filter's last output is kept where the
-//! one of its type finds it that follows it at a reload.
+//! Time comes with the ticks and the rows. A tick makes no system call and allocates nothing. The last output is kept where a successor of
+//! the same type finds it after a reload.
 
 mod keys;
 mod law;
@@ -14,7 +14,7 @@ use crate::site::Site;
 use crate::task::{Column, Input, Task, Tick, TickError};
 use law::{Law, Step};
 
-/// A filter that runs.
+/// A running filter.
 #[derive(Debug)]
 struct Filter {
     law: Law,
@@ -22,7 +22,7 @@ struct Filter {
     input: Input,
     reset: Input,
     rows: Rows,  // of the input
-    waited: u64, // ticks since the latest one that had a value
+    waited: u64, // ticks since the last one that had a value
     succession: Succession,
 }
 
@@ -31,7 +31,7 @@ impl Filter {
         Self { law, periods, input, reset, rows: Rows::default(), waited: 0, succession: Succession::default() }
     }
 
-    /// One that continues from what the filter of this type and name outputs until it takes over, if there is one.
+    /// Continues from the output of the filter of this type and name, if there is one, at the moment it takes over.
     fn going_on(self, site: &Site, word: &'static str, name: &str) -> Self {
         Self { succession: Succession::of(site, word, name), ..self }
     }
@@ -49,7 +49,7 @@ impl Task for Filter {
         let elapsed = self.periods.elapsed(tick, self.waited);
         let row = self.rows.look(&self.input, elapsed);
         let reset = self.reset.get();
-        // While it is not known whether to begin again, there is nothing to output.
+        // While `reset` is unknown, there is nothing to output.
         let input = if reset.is_finite() { self.input.get() } else { f64::NAN };
         let reset = reset.is_finite() && reset != 0.0;
         values[0] = self.law.step(&Step { input, row, elapsed, reset });
@@ -57,7 +57,7 @@ impl Task for Filter {
         if values[0].is_finite() || !self.law.remembers() {
             self.succession.puts_out(values[0]);
         } else if reset {
-            self.succession.puts_out(0.0); // without a value that shows it
+            self.succession.puts_out(0.0); // a reset while there is no value
         }
         Ok(())
     }

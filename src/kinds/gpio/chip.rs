@@ -1,4 +1,4 @@
-//! Opening a GPIO chip and asking it what it is; no line is requested. Allocates and may block.
+//! Opens a GPIO chip and queries its description; requests no line. Allocates and may block.
 
 use crate::kinds::device::access;
 use gpiocdev::chip::Chip;
@@ -34,10 +34,10 @@ pub(super) fn number(chip: &Chip) -> u64 {
 /// A chip's description of itself.
 pub(super) struct ChipFacts {
     pub(super) label: String,                   // may be empty
-    pub(super) lines: Vec<(u32, String, bool)>, // offset, name, which may be empty, and whether it is in use
+    pub(super) lines: Vec<(u32, String, bool)>, // offset, name (may be empty), whether it is in use
 }
 
-/// Asks a chip what it is; takes no line.
+/// Queries a chip's description; takes no line.
 pub(super) fn facts(path: &Path) -> Result<ChipFacts, String> {
     let chip = open(path)?;
     let infos = chip.line_info_iter().map_err(|error| format!("cannot list the lines: {error}"))?;

@@ -1,5 +1,5 @@
-//! A line that is written, and not read: found like those that are, and made an output in one step, so that it passes through no level
-//! but the one that is wanted. Finding and requesting one allocate and may block; setting its level does neither.
+//! A line that is written but not used as an input. It becomes an output in one step, so that it has no level but the wanted one. Finding
+//! and requesting a line allocate and may block; setting its level does neither.
 
 use super::chip::{self, label, number};
 use super::lines::{CONSUMER, find_lines, hidden_chip, in_use, io_error, taken, used_by_others};
@@ -14,27 +14,27 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-// The kernel's layouts, which the numbers of its requests are made of.
+// The kernel's layouts; their sizes are part of the ioctl numbers.
 const _: () = {
     assert!(size_of::<LineRequest>() == 592 && size_of::<LineConfig>() == 272 && size_of::<LineValues>() == 16);
 };
 
-/// A line that is there. Levels are those of the line itself: high or low.
+/// A line that was found. Levels are those of the line itself: high or low.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::kinds) struct DrivenLine {
     /// The chip's device file.
     pub(in crate::kinds) node: PathBuf,
-    /// What the chip is called, which stays the same when numbers change.
+    /// The chip's label, which stays the same when numbers change.
     pub(in crate::kinds) label: String,
-    /// Where the chip is in `/sys`.
+    /// The chip's path in `/sys`.
     pub(in crate::kinds) device: Option<PathBuf>,
-    /// Of the line, on its chip.
+    /// The line's offset on its chip.
     pub(in crate::kinds) offset: u32,
-    number: u64, // of the chip's node
+    number: u64, // number of the chip's node
 }
 
 impl DrivenLine {
-    /// Finds it; it is not requested.
+    /// Finds the line without requesting it.
     pub(in crate::kinds) fn find(wanted: Option<&str>, line: &LineId) -> Result<Self, Refusal> {
         let (chip, offsets) = find_lines(wanted, std::slice::from_ref(line)).map_err(of_one)?;
         let [offset] = offsets[..] else { return Err(Refusal::new("line", "several lines were found")) };
@@ -42,23 +42,23 @@ impl DrivenLine {
         Ok(Self { node: chip.path().into(), label, device: in_sys(chip.path()), offset, number: number(&chip) })
     }
 
-    /// What makes it one device, however it is named.
+    /// Its id, independent of how it was named.
     pub(in crate::kinds) fn id(&self) -> DeviceId {
         DeviceId::Line(self.number, self.offset)
     }
 
-    /// What is to be said in place of [`find`](Self::find)'s refusal where only the service may open the chip.
+    /// Replaces [`find`](Self::find)'s refusal if only the service may open the chip.
     pub(in crate::kinds) fn hidden(chip: Option<&str>) -> Option<Sight> {
         hidden_chip(chip)
     }
 
-    /// That a hertzd which runs has it; refused where another program or a driver has.
+    /// That a running hertzd has the line. Refused if another program or a driver has it.
     pub(in crate::kinds) fn taken(&self) -> Result<Option<String>, Refusal> {
         let chip = chip::open(&self.node).map_err(|message| Refusal::new("chip", message))?;
         taken(&chip, &[self.offset]).map_err(of_one)
     }
 
-    /// Requests it as it is: neither its direction nor its level changes. It is ours for as long as a copy of the descriptor is open.
+    /// Requests the line as it is: neither its direction nor its level changes. The line is ours while a copy of the descriptor is open.
     pub(in crate::kinds) fn request(&self) -> Result<File, Refusal> {
         let opened = access::open(&self.node).map_err(|message| Refusal::new("chip", message))?;
         request(&opened, self.offset, LineConfig::default()).map_err(|error| {
@@ -70,12 +70,12 @@ impl DrivenLine {
         })
     }
 
-    /// What a chip is called, if it may be asked.
+    /// The chip's label, if this process may read it.
     pub(in crate::kinds) fn label_of(node: &Path) -> Option<String> {
         Some(String::from(&get_chip_info(&access::open(node).ok()?).ok()?.label))
     }
 
-    /// Requests it as an output of this level from the first instant on, if the chip is still the one with this label.
+    /// Requests the line as an output with this level from the first instant, if the chip still has this label.
     pub(in crate::kinds) fn request_driven(node: &Path, label: &str, offset: u32, high: bool) -> io::Result<File> {
         let chip = access::open(node).map_err(io::Error::other)?;
         let found = String::from(&get_chip_info(&chip).map_err(io_error)?.label);
@@ -104,7 +104,7 @@ impl DrivenLine {
     }
 }
 
-/// Refusals of the keys of several lines, for the key of one.
+/// Adapts a refusal for several lines to the key for one line.
 fn of_one(refusal: Refusal) -> Refusal {
     Refusal { key: if refusal.key == "lines" { "line" } else { refusal.key }, ..refusal }
 }

@@ -1,5 +1,5 @@
-//! Edges from the kernel: counted, checked for gaps, and passed on as samples. Allocates only in [`Edges::new`]; the times
-//! are the kernel's.
+//! Edges from the kernel: counted, checked for gaps, and passed on as samples. Allocates only in [`Edges::new`]; timestamps come from the
+//! kernel.
 
 use super::lines::LineRequest;
 use crate::channels::{BlockSender, Head};
@@ -7,7 +7,7 @@ use crate::time::Instant;
 use gpiocdev_uapi::v2::LineEdgeEvent;
 use std::io;
 
-/// Edges taken by one read.
+/// Maximum number of edges taken by one read.
 pub(super) const BATCH: usize = 64;
 
 // The kernel's layout.
@@ -19,17 +19,17 @@ const WORDS: usize = size_of::<LineEdgeEvent>() / size_of::<u64>();
 /// Bytes of one sample: time, line, level.
 pub(super) const SAMPLE: usize = 24;
 
-/// Most reads of one tick: four times what the kernel can hold. Edges that arrive later wait for the next tick.
+/// Maximum number of reads in one tick: four times what the kernel can hold. Later edges wait for the next tick.
 const READS: usize = 4 * 1_024 / BATCH;
 
 /// GPIO_V2_LINE_EVENT_RISING_EDGE.
 const RISING: u32 = 1;
 
-/// The edges so far.
+/// The edges counted so far, and the buffers.
 pub(super) struct Edges {
     words: Box<[u64]>,
     samples: Box<[u8]>,
-    each: Box<[u64]>, // of each line, since the last report
+    each: Box<[u64]>, // per line, since the last report
     total: u64,
     lost: u64,
 }
@@ -45,7 +45,7 @@ impl Edges {
         }
     }
 
-    /// Takes all that are ready. Those taken before an error count.
+    /// Takes all edges that are ready. Edges taken before an error still count.
     pub(super) fn read(
         &mut self,
         lines: &mut LineRequest,
@@ -66,7 +66,8 @@ impl Edges {
         Ok(())
     }
 
-    /// Takes the edges in the first `words` of the buffer. `last`: the number of the edge before; the new last one is returned.
+    /// Takes the edges in the first `words` of the buffer. `last`: the number of the previous edge. Returns the number of the last one
+    /// taken.
     fn take(
         &mut self,
         words: usize,
@@ -83,7 +84,7 @@ impl Edges {
             last = edge.seqno;
             if gap > 0 {
                 self.lost += u64::from(gap);
-                // A gap: what follows is a block of its own.
+                // After a gap a new block begins.
                 offer(&mut blocks, block.take(), &self.samples[..filled]);
                 filled = 0;
             }
@@ -103,7 +104,7 @@ impl Edges {
         last
     }
 
-    /// Fills in the counts: of each line since the last report, then all and lost.
+    /// Fills in the counts: per line since the last report, then the total and the lost ones.
     #[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
     pub(super) fn report(&mut self, slots: &mut [f64]) {
         let counts = self.each.iter().copied().chain([self.total, self.lost]);
@@ -150,7 +151,7 @@ mod tests {
         seen.report(&mut slots);
         assert_eq!(slots, [2.0, 1.0, 3.0, 3.0]);
 
-        // The samples before the gap, and after it.
+        // The samples before and after the gap.
         let sample =
             |time: u64, line: f64, level: f64| [time.to_ne_bytes(), line.to_ne_bytes(), level.to_ne_bytes()].concat();
         let block = receiver.take().unwrap();

@@ -1,4 +1,4 @@
-//! Finds a chip and its lines, and requests them; then reads them. Opening allocates and may block; reading does neither.
+//! Finds a chip and its lines, requests them, and reads them. Opening allocates and may block; reading does neither.
 
 use super::chip::{errno, label, number, open};
 use super::list::chips;
@@ -23,7 +23,7 @@ pub(super) struct LineRequest {
     chip: u64, // number of its node
     offsets: Box<[u32]>,
     mask: u64,
-    pub(super) last: u32, // number of the last edge taken; the first has 1
+    pub(super) last: u32, // number of the last edge taken; numbers start at 1
 }
 
 impl OpenDevice for LineRequest {
@@ -47,7 +47,7 @@ impl LineRequest {
         }
         let request = request.request().map_err(|error| refused(&chip, &offsets, &error))?;
         let failed = |what: &str, error: io::Error| Refusal::new("lines", format!("cannot {what}: {error}"));
-        // The lines are ours for as long as one copy of the descriptor is open.
+        // The lines are ours while a copy of the descriptor is open.
         let file = request.as_fd().try_clone_to_owned();
         let file = File::from(file.map_err(|error| failed("copy the descriptor of the lines", error))?);
         set_nonblocking(&file).map_err(|error| failed("make reading the lines non-blocking", error))?;
@@ -57,15 +57,14 @@ impl LineRequest {
         Ok(lines)
     }
 
-    /// The level of each line, the first in the lowest bit. One system call.
+    /// The level of each line, the first one in the lowest bit. One system call.
     pub(super) fn levels(&self) -> io::Result<u64> {
         let mut values = LineValues { bits: 0, mask: self.mask };
         get_line_values(&self.file, &mut values).map_err(io_error)?;
         Ok(values.bits)
     }
 
-    /// Reads edges that are ready, and returns how many words of the buffer they fill. One system call.
-    /// EAGAIN: there is none.
+    /// Reads edges that are ready, and returns how many words of the buffer they fill. One system call. EAGAIN: none is ready.
     pub(super) fn read(&self, words: &mut [u64]) -> io::Result<usize> {
         gpiocdev_uapi::read_event(&self.file, words).map_err(io_error)
     }
@@ -76,7 +75,7 @@ impl LineRequest {
     }
 }
 
-/// What [`LineRequest::open`] would find; no line is requested.
+/// Previews [`LineRequest::open`]; requests no line.
 pub(super) fn look(wanted: &GpioSettings) -> Result<Sight, Refusal> {
     let (chip, offsets) = match find_lines(wanted.chip.as_deref(), &wanted.lines) {
         Ok(found) => found,
@@ -89,7 +88,7 @@ pub(super) fn look(wanted: &GpioSettings) -> Result<Sight, Refusal> {
     Ok(Sight { taken, ..sight })
 }
 
-/// What is to be said where only the service may open a chip that is meant.
+/// The report if only the service may open the chip in question.
 pub(super) fn hidden_chip(chip: Option<&str>) -> Option<Sight> {
     let nodes: Vec<_> = match chip {
         Some(chip) if is_node(chip) => vec![node(chip)],
@@ -98,7 +97,7 @@ pub(super) fn hidden_chip(chip: Option<&str>) -> Option<Sight> {
     nodes.iter().find_map(|node| hidden(node, true))
 }
 
-/// That a hertzd which runs has some of these lines; refused where others have.
+/// That a running hertzd has some of these lines. Refused if another program or a driver has any.
 pub(super) fn taken(chip: &Chip, offsets: &[u32]) -> Result<Option<String>, Refusal> {
     let used = in_use(chip, offsets);
     match used.iter().all(|info| info.consumer == CONSUMER) {
@@ -108,7 +107,7 @@ pub(super) fn taken(chip: &Chip, offsets: &[u32]) -> Result<Option<String>, Refu
     }
 }
 
-/// The chip and the lines that are wanted, each once.
+/// Finds the chip and the wanted lines. A line named twice is refused.
 pub(super) fn find_lines(chip: Option<&str>, lines: &[LineId]) -> Result<(Chip, Vec<u32>), Refusal> {
     let (chip, offsets) = match chip {
         Some(chip) => {
@@ -127,7 +126,7 @@ pub(super) fn find_lines(chip: Option<&str>, lines: &[LineId]) -> Result<(Chip, 
     }
 }
 
-/// What the kernel shows as the consumer of our lines.
+/// The consumer name that the kernel shows for our lines.
 pub(super) const CONSUMER: &str = "hertzd";
 
 pub(super) fn io_error(error: gpiocdev_uapi::Error) -> io::Error {
@@ -158,7 +157,7 @@ fn find(wanted: &str) -> Result<Chip, String> {
     }
 }
 
-/// Whether a chip is named by its device file, and that file.
+/// Whether a chip is named by its device file.
 fn is_node(wanted: &str) -> bool {
     wanted.contains('/') || node(wanted).exists()
 }
@@ -195,7 +194,7 @@ fn anywhere(lines: &[LineId]) -> Result<(Chip, Vec<u32>), String> {
     }
 }
 
-/// Opens each chip and passes it on with its label. Returns what they are called, and why others could not be opened.
+/// Opens each chip and passes it to `take` with its label. Returns the names of these chips, and why others could not be opened.
 fn each(mut take: impl FnMut(Chip, &str)) -> (Vec<String>, Vec<String>) {
     let (mut seen, mut refusals) = (Vec::new(), Vec::new());
     for (_, path) in chips(&Roots::under(Path::new("/"))) {
@@ -225,7 +224,7 @@ fn offset(chip: &Chip, line: &LineId) -> Result<u32, String> {
     only(&chip.name(), line, &offsets(chip, line)?)
 }
 
-/// The lines of a chip that one line of the configuration may mean: the kernel lets several have one name.
+/// The lines of a chip that one entry of the configuration may mean: the kernel allows several with the same name.
 fn offsets(chip: &Chip, line: &LineId) -> Result<Vec<u32>, String> {
     let cannot = |error| format!("cannot ask {}: {error}", chip.path().display());
     match line {
@@ -272,7 +271,7 @@ fn refused(chip: &Chip, offsets: &[u32], error: &gpiocdev::Error) -> Refusal {
     Refusal::new("lines", format!("{name} refuses {} {}: {detail}", plural(offsets.len(), "line"), lines.join(", ")))
 }
 
-/// Those of the lines that someone has.
+/// The lines that are in use.
 pub(super) fn in_use(chip: &Chip, offsets: &[u32]) -> Vec<Info> {
     let infos = offsets.iter().filter_map(|&offset| chip.line_info(offset).ok());
     infos.filter(|info| info.used).collect()

@@ -1,5 +1,5 @@
-//! GPIO chips: which there are, for tasks and for `hertzd devices`. Lines are only asked for their names: requesting one
-//! would change it. May block; not for a hot thread.
+//! Lists GPIO chips, for tasks and for `hertzd devices`. Only queries names of lines, because requesting a line would change it. May block;
+//! not for a hot thread.
 
 #[cfg(feature = "gpio")]
 use super::chip::{ChipFacts, facts};
@@ -9,20 +9,20 @@ use crate::site::Roots;
 use crate::sys::host::may_open;
 use std::path::{Path, PathBuf};
 
-/// Lines named in a section; all are listed above it.
+/// Lines named in a sample section; all are listed above it.
 const SHOWN: usize = 4;
 
-/// The name and the node of each chip, by number.
+/// The name and node of each chip, ordered by number.
 pub(super) fn chips(roots: &Roots) -> Vec<(String, PathBuf)> {
     let chips = numbered(&roots.sys.join("bus/gpio/devices"), "gpiochip").unwrap_or_default();
     chips.into_iter().map(|(_, name)| (name.clone(), roots.dev.join(name))).collect()
 }
 
-/// The chips, each with a section that names it; the lines are still to be chosen.
+/// The chips, each with a sample section; the lines are left to choose.
 pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
     let facts = |dev: &Path| if may_open(dev, false) { facts(dev) } else { Err(access::permission(dev)) };
     let found: Vec<_> = chips(roots).into_iter().map(|(name, dev)| (name, facts(&dev), dev)).collect();
-    // A label that another chip may have, or that is another chip's node, does not say which chip is meant.
+    // A label does not identify a chip if another chip may have it, or if it is another chip's node.
     let is_clear = |label: &str| {
         let others = found.iter().filter(|(_, facts, _)| facts.as_ref().map_or(true, |facts| facts.label == label));
         !label.is_empty() && !label.contains('/') && !roots.dev.join(label).exists() && others.count() == 1
@@ -39,7 +39,7 @@ pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
                 format!("{offset}: {}{}", quoted(name), if *used { ", in use" } else { "" })
             }),
         );
-        // Two lines may have one name, and not every name can be a value's.
+        // Two lines may have the same name, and not every name is valid for a value.
         let is_clear_line = |wanted: &str| {
             named().filter(|(_, name, _)| name == wanted).count() == 1 && refuse_value_name(wanted).is_none()
         };
@@ -67,7 +67,7 @@ pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
     found.iter().map(device).collect()
 }
 
-/// Without the kind, chips cannot be asked.
+/// Chips cannot be queried without this kind.
 #[cfg(not(feature = "gpio"))]
 struct ChipFacts {
     label: String,

@@ -1,8 +1,7 @@
 //! The kind `gpio`: levels of lines and edges since the last tick, through the character device (uAPI v2).
 //!
-//! The kernel stamps each edge with CLOCK_MONOTONIC and numbers it, so that none can be missed without being counted. A tick
-//! makes one system call for the levels and one for every 64 edges, and one more where they fill those exactly. It neither
-//! blocks nor allocates.
+//! The kernel stamps each edge with CLOCK_MONOTONIC and numbers it, so no edge is lost without being counted. A tick makes one system call
+//! for the levels, one per 64 edges, and one more if the edges fill those exactly. It neither blocks nor allocates.
 
 mod chip;
 mod driven;
@@ -34,7 +33,7 @@ struct Gpio {
     blocks: Option<BlockSender>,
 }
 
-/// Edges a second that the queue of a recording has room for, on average.
+/// Average rate of edges per second that the queue of a recording is sized for.
 const EDGES_PER_SECOND: f64 = 2_000.0;
 
 impl Gpio {
@@ -51,7 +50,7 @@ impl Gpio {
         Ok(Self { lines, names, edges, blocks })
     }
 
-    /// What `open` would find.
+    /// Previews `open`.
     fn look(
         site: &Site,
         label: &Label,
@@ -72,7 +71,7 @@ impl Task for Gpio {
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let Self { lines, edges, blocks, names } = self;
         let (levels, counts) = values.split_at_mut(names.len());
-        // What was read of the edges counts, even where the rest of the tick fails.
+        // Edges that were read count, even if the rest of the tick fails.
         let bits = lines.with("cannot read the lines", |lines| {
             if let Some(edges) = edges {
                 edges.read(lines, tick.n, blocks.as_mut())?;
@@ -95,7 +94,7 @@ fn all_columns(names: &[String], edges: bool) -> Vec<Column> {
     columns(names, edges).into_iter().map(column).collect()
 }
 
-/// The edges, as they are recorded.
+/// Shape of the recorded edges.
 #[expect(clippy::cast_precision_loss, reason = "a few bytes")]
 fn stream() -> Shape {
     Shape {
@@ -105,8 +104,8 @@ fn stream() -> Shape {
     }
 }
 
-/// The names of the values: the level of each line; then, where edges are asked for, the edges of each since the last tick,
-/// and of all since the start, and those lost.
+/// The names of the values: the level of each line; if edges are requested, also the edges of each line since the last tick, all edges
+/// since the start, and the lost ones.
 fn columns(names: &[String], edges: bool) -> Vec<String> {
     let mut columns = names.to_vec();
     if edges {

@@ -1,4 +1,4 @@
-//! What a task of the kind `gpio` wants. Plain data.
+//! The settings of a `gpio` task. Plain data.
 
 use crate::time::Span;
 use gpiocdev::line::{Bias, EdgeDetection};
@@ -20,7 +20,7 @@ impl fmt::Display for LineId {
     }
 }
 
-/// Which lines, and what is asked of them.
+/// The lines, and how to request them.
 #[derive(Clone, Debug)]
 pub(super) struct GpioSettings {
     pub(super) chip: Option<String>, // node, name or label of the chip; `None`: the one that has lines of these names

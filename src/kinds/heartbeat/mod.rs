@@ -1,7 +1,7 @@
-//! The kind `heartbeat`: switches a line at each tick while outputs are live, for a watchdog in hardware that acts when it stands still.
+//! The kind `heartbeat`: toggles a line at each tick while outputs are live. A hardware watchdog acts when the line stands still.
 //!
-//! Time comes with the ticks. A tick goes through a list of the outputs, which takes no lock; it allocates nothing, and makes one system
-//! call while they are live, else none.
+//! Time comes with the ticks. A tick walks a list of the outputs without taking a lock. It allocates nothing, and makes one system call
+//! while all outputs are live, else none.
 
 mod keys;
 mod watch;
@@ -16,15 +16,15 @@ use crate::task::{Column, Task, Tick, TickError};
 use std::sync::Arc;
 use watch::Watch;
 
-/// Outputs that one of these can watch; more of them are never live.
+/// Maximum number of outputs that one heartbeat can watch. Any output beyond that never counts as live.
 const MOST: usize = 1_024;
 
-/// A task that switches.
+/// A task that toggles.
 struct Heartbeat {
-    switched: Option<Switched>, // `None`: in a shadow run
+    switched: Option<Switched>, // `None` in a shadow run
     outputs: Arc<LiveOutputs>,
-    wanted: Option<Box<[Named]>>, // `None`: all that are open, or owe their safe values
-    watches: Box<[Watch]>,        // one for each output, by its place in the list
+    wanted: Option<Box<[Named]>>, // `None`: all that are open or owe their safe values
+    watches: Box<[Watch]>,        // one per output, by its index in the list
     is_on: bool,
 }
 
@@ -38,11 +38,11 @@ impl Heartbeat {
         Built::from(self).measures_nothing()
     }
 
-    /// How many outputs there are, and how many of them are live.
+    /// The number of outputs, and how many of them are live.
     fn count(&mut self, elapsed: f64) -> [usize; 2] {
         let mut counts = [0; 2];
         let mut count = |watch: Option<&mut Watch>, output: &Liveness| {
-            let ticks = output.ticks(); // before it is seen whether it followed
+            let ticks = output.ticks(); // read before `follows`
             let seen = (output.follows(), ticks, output.safe_after().seconds());
             let is_live = watch.is_some_and(|watch| watch.is_live(seen, elapsed));
             counts[0] += 1;

@@ -1,15 +1,15 @@
-//! When an output is live. Pure: time comes in as seconds.
+//! Decides whether an output is live. Pure: time comes in as seconds.
 
-/// What was seen of an output.
+/// The last observation of an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Watch {
     ticks: u64,
-    still: f64, // seconds since it was first seen with as many
+    still: f64, // seconds since this count was first seen
 }
 
 impl Watch {
-    /// Whether it is live, after that many seconds: whether it followed its input at its latest tick, how many there were, and after how long
-    /// without one it is not live.
+    /// Whether the output is live, `elapsed` seconds after the last call. The tuple: whether it followed its input at its last tick, its
+    /// number of ticks, and how many seconds without a tick it stays live.
     pub(super) fn is_live(&mut self, (follows, ticks, safe_after): (bool, u64, f64), elapsed: f64) -> bool {
         match ticks == self.ticks {
             true => self.still += elapsed,

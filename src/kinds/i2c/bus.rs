@@ -1,5 +1,5 @@
-//! Which bus: by its number, its node, or the name of its adapter, which does not change from boot to boot. For opening
-//! only; allocates, and may block.
+//! Identifies a bus: by its number, its node, or its adapter's name, which does not change from boot to boot. For opening only; allocates,
+//! and may block.
 
 use super::list::adapters;
 use crate::config::NumberOrName;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// A bus as the configuration names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Bus {
-    /// 1: `/dev/i2c-1`.
+    /// Number 1 is `/dev/i2c-1`.
     Number(u32),
     /// Its node.
     Path(PathBuf),
@@ -18,7 +18,7 @@ pub(super) enum Bus {
 }
 
 impl Bus {
-    /// What a key means.
+    /// Parses the value of a key.
     pub(super) fn named(bus: NumberOrName) -> Option<Self> {
         match bus {
             NumberOrName::Number(number) => u32::try_from(number).ok().map(Self::Number),
@@ -26,17 +26,17 @@ impl Bus {
         }
     }
 
-    /// What a text means.
+    /// Parses a text.
     pub(super) fn of(text: String) -> Self {
         match text.strip_prefix("i2c-").and_then(|number| number.parse().ok()) {
             Some(number) => Self::Number(number),
-            // The names of some adapters have a slash within.
+            // Some adapter names contain a slash, so only a leading one marks a path.
             None if text.starts_with('/') => Self::Path(text.into()),
             None => Self::Name(text),
         }
     }
 
-    /// Its node, in `dev`; names are looked up in `sys`.
+    /// Its node in `dev`; names are looked up in `sys`.
     pub(super) fn node(&self, sys: &Path, dev: &Path) -> Result<PathBuf, String> {
         let wanted = match self {
             Self::Number(number) => return Ok(dev.join(format!("i2c-{number}"))),

@@ -1,19 +1,19 @@
-//! I²C buses: which there are, for tasks and for `hertzd devices`. No bus is probed: to some chips a read is a command.
-//! Reads small files; may block; not for a hot thread.
+//! Lists I²C buses, for tasks and for `hertzd devices`. Does not probe a bus, because to some chips a read is a command. Reads small files;
+//! may block; not for a hot thread.
 
 use crate::kinds::device::{FoundDevice, access, file_names, first_line, numbered, quoted};
 use crate::site::Roots;
 use crate::sys::host::may_open;
 use std::path::Path;
 
-/// The number and the adapter's name of each bus, by number.
+/// The number and adapter name of each bus, ordered by number.
 pub(super) fn adapters(sys: &Path) -> Vec<(u32, String)> {
     let folder = sys.join("bus/i2c/devices");
     let named = |(number, bus): (u32, String)| (number, first_line(&folder.join(&bus).join("name")).unwrap_or(bus));
     numbered(&folder, "i2c-").unwrap_or_default().into_iter().map(named).collect()
 }
 
-/// The buses, each with a section that names it; a chip's address and registers are still to be filled in.
+/// The buses, each with a sample section; a chip's address and registers are left to fill in.
 pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
     let adapters = adapters(&roots.sys);
     let folder = roots.sys.join("bus/i2c/devices");
@@ -29,7 +29,7 @@ pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
                 false => format!("{address:#04x}: {chip}"),
             })
         };
-        // A name that another bus has, or that reads as a number or a path, does not say which bus is meant.
+        // A name does not identify a bus if another bus has it, or if it parses as a number or a path.
         let is_clear = adapters.iter().filter(|(_, other)| other == name).count() == 1
             && !name.starts_with('/')
             && name.strip_prefix("i2c-").is_none_or(|number| number.parse::<u32>().is_err());

@@ -1,8 +1,8 @@
 //! The kind `i2c`: registers of a chip on an I²C bus, read at every tick.
 //!
-//! A tick makes one system call to see that the bus is still there, and then one combined transfer for up to 21 pieces, or
-//! one SMBus transfer for each piece where the adapter can do no other. It blocks for as long as the bus takes, and
-//! allocates nothing: buffers are made when the chip is opened, off the hot thread. No clock is read.
+//! A tick makes one system call to check that the bus is still there. Then it makes one combined transfer for up to 21 pieces, or one SMBus
+//! transfer per piece if the adapter supports nothing else. It blocks for as long as the bus takes, and allocates nothing: buffers are made
+//! when the chip is opened, off the hot thread. No clock is read.
 
 mod bus;
 mod keys;
@@ -48,7 +48,7 @@ fn columns(values: &[Register]) -> Vec<Column> {
     values.iter().map(|value| Column { name: value.name.clone(), unit: value.unit.clone() }).collect()
 }
 
-/// A chip whose registers are read.
+/// A task that reads registers of a chip.
 struct I2c {
     chip: Reconnecting<Chip>,
     values: Vec<Register>,
@@ -61,7 +61,7 @@ impl I2c {
         Ok(Self { chip: Reconnecting::open(site, label, missing, open)?, values })
     }
 
-    /// What `open` would find.
+    /// Previews `open`.
     fn look(site: &Site, label: &Label, settings: &ChipSettings, missing: Missing) -> Result<Preview, BuildError> {
         let looked = Chip::look(settings).map_err(|message| Refusal::new("bus", message));
         Ok(Preview { columns: Some(columns(&settings.values)), ..preview(site, label, missing, looked)? })
@@ -81,7 +81,7 @@ impl Task for I2c {
             read
         });
         if unanswered {
-            // How some adapters report that no chip answers: it may have lost power, and then needs `init` again.
+            // Some adapters report in this way that no chip answers. It may have lost power, and then needs `init` again.
             self.chip.lose();
         }
         read?;
@@ -93,7 +93,7 @@ impl Task for I2c {
     }
 }
 
-/// An open chip: how to read it, and what was read.
+/// An open chip: how to read it, and the last reading.
 struct Chip {
     bus: Arc<File>,
     address: u8,
@@ -118,7 +118,7 @@ impl Chip {
         Ok(chip)
     }
 
-    /// What [`open`](Self::open) would find; nothing is sent over the bus.
+    /// Previews [`open`](Self::open); sends nothing over the bus.
     fn look(settings: &ChipSettings) -> Result<Sight, String> {
         let path = settings.node()?;
         if let Some(hidden) = hidden(&path, true) {
@@ -129,7 +129,7 @@ impl Chip {
         Ok(Sight::default().unknown(unknown))
     }
 
-    /// Opens the bus, and plans how the chip is read.
+    /// Opens the bus, and plans how to read the chip.
     fn choose(settings: &ChipSettings, path: &Path) -> Result<Self, String> {
         let shown = path.display();
         let bus = access::open(path).map_err(|reason| match path.exists() {
@@ -173,7 +173,7 @@ impl Chip {
     /// Reads all pieces into the buffer.
     fn read(&mut self) -> io::Result<()> {
         if self.bus.metadata()?.nlink() == 0 {
-            // The device file is gone: the adapter is being removed, which waits until the bus is closed here.
+            // The device file is gone: the adapter is being removed, which waits until this end closes the bus.
             return Err(io::Error::from_raw_os_error(libc::ESTALE));
         }
         match self.combined {

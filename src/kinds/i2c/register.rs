@@ -15,13 +15,13 @@ pub(super) struct Register {
 }
 
 impl Register {
-    /// The value at the start of these bytes; NaN if they are too few.
+    /// The value at the start of these bytes; NaN if there are too few.
     pub(super) fn value(&self, bytes: &[u8]) -> f64 {
         self.layout.decode(bytes, 0) * self.scale + self.offset
     }
 }
 
-/// What is read at every tick, and where each value is then found.
+/// What to read at every tick, and where each value then is.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ReadPlan {
     pub(super) pieces: Vec<Piece>,
@@ -30,10 +30,10 @@ pub(super) struct ReadPlan {
 }
 
 impl ReadPlan {
-    /// A plan for an adapter with these functions. With `auto_increment` the chip moves on to its next register after each
-    /// byte, so neighbours are read together, and long values may be read in parts.
+    /// A plan for an adapter with these functions. With `auto_increment` the chip advances to its next register after each byte, so
+    /// neighbours are read together, and long values may be read in parts.
     pub(super) fn new(values: &[Register], auto_increment: bool, functions: Functions) -> Result<Self, String> {
-        // Runs of bytes, by register: those that begin at the same one, or with auto-increment all that touch.
+        // Runs of bytes, ordered by register: values that begin at the same one, or with auto-increment all that touch.
         let mut sorted: Vec<_> =
             values.iter().map(|value| (usize::from(value.register), value.layout.bytes())).collect();
         sorted.sort_unstable();
@@ -61,7 +61,7 @@ impl ReadPlan {
     }
 }
 
-/// Adds the pieces that a run of bytes is read in.
+/// Adds the pieces in which a run of bytes is read.
 fn split(
     pieces: &mut Vec<Piece>,
     register: usize,
@@ -89,7 +89,7 @@ fn split(
                 "its adapter cannot read {length} bytes from register {register:#04x} on at once{hint}"
             ));
         }
-        // Registers past 0xff have no number: there the chip starts again.
+        // Registers beyond 0xff have no number: the chip wraps around.
         let start = u8::try_from(register + done)
             .map_err(|_| format!("{length} bytes from register {register:#04x} on reach past register 0xff"))?;
         pieces.push(Piece { register: start, length: taken, at: at + done });

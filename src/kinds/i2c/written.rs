@@ -1,5 +1,5 @@
-//! A register that is written, and not read but once. Finding and opening one allocate and may block; a write allocates nothing, and
-//! blocks for as long as the bus takes.
+//! A register that is written, and read back only where that is needed. Finding and opening one allocate and may block; a write allocates
+//! nothing, and blocks for as long as the bus takes.
 
 use super::bus::Bus;
 use super::register::Register;
@@ -16,19 +16,19 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A register of a chip on a bus that is there; whether the chip answers is not known.
+/// A register on a bus that exists; whether the chip answers is unknown.
 #[derive(Clone, Debug)]
 pub(in crate::kinds) struct WrittenRegister {
     /// The bus's device file.
     pub(in crate::kinds) node: PathBuf,
-    /// A file that names the bus's adapter, and what that holds.
+    /// A file that names the bus's adapter, and its content.
     pub(in crate::kinds) adapter: Option<(PathBuf, String)>,
     bus: u64, // number of its node
     settings: ChipSettings,
 }
 
 impl WrittenRegister {
-    /// Finds the bus; the chip is not asked.
+    /// Finds the bus; does not address the chip.
     pub(in crate::kinds) fn find(wanted: &RegisterSettings, sys: &Path) -> Result<Self, Refusal> {
         let refuse = |message: String| Refusal::new("bus", message);
         let bus = Bus::named(wanted.bus.clone()).ok_or_else(|| refuse("no bus has that number".into()))?;
@@ -49,36 +49,36 @@ impl WrittenRegister {
         })?;
         let number = node.metadata().map_or(0, |node| node.rdev());
         let name = sys.join("bus/i2c/devices").join(node.file_name().unwrap_or_default()).join("name");
-        // Without links: under the number of this bus there may be another adapter later, at another place.
+        // Resolved: the number of this bus may later belong to another adapter, in another place.
         let name = name.canonicalize().unwrap_or(name);
         let adapter = first_line(&name).map(|found| (name, found));
         Ok(Self { node, adapter, bus: number, settings })
     }
 
-    /// What messages call it.
+    /// The register's name in messages.
     pub(in crate::kinds) fn shown(&self) -> String {
         let (register, address) = (self.settings.values[0].register, self.settings.address);
         format!("register {register:#04x} of chip {address:#04x} on {}", self.node.display())
     }
 
-    /// What is to be said where only the service may open the bus.
+    /// The report if only the service may open the bus.
     pub(in crate::kinds) fn hidden(&self) -> Option<Sight> {
         hidden(&self.node, true)
     }
 
-    /// Each byte of the register, however the bus is named.
+    /// The ids of the register's bytes, independent of how the bus is named.
     pub(in crate::kinds) fn ids(&self) -> Vec<DeviceId> {
         let (first, bytes) = self.bytes();
         (first..first + bytes).map(|byte| DeviceId::Named(format!("i2c {:#x} {byte:#06x}", self.bus))).collect()
     }
 
-    /// The number of the register's first byte among those of the bus, and how many it has.
+    /// The index of the register's first byte among all bytes of the bus, and how many it has.
     pub(in crate::kinds) fn bytes(&self) -> (u32, u32) {
         let Register { register, layout, .. } = &self.settings.values[0];
         (first_of(self.settings.address, *register), u32::try_from(layout.bytes()).unwrap_or(8))
     }
 
-    /// Opens the bus, and chooses the chip; nothing is sent to it.
+    /// Opens the bus and selects the chip; sends nothing to it.
     pub(in crate::kinds) fn open(&self) -> Result<OpenRegister, Refusal> {
         let refuse = |message: String| Refusal::new("bus", message);
         let chip = Chip::choose(&self.settings, &self.node).map_err(refuse)?;
@@ -98,24 +98,24 @@ impl WrittenRegister {
         Ok(OpenRegister { chip, register, layout })
     }
 
-    /// Opens the bus alone.
+    /// Opens only the bus.
     pub(in crate::kinds) fn open_bus(&self) -> Result<File, Refusal> {
         access::open(&self.node).map_err(|message| Refusal::new("bus", message))
     }
 
-    /// Locks the register for as long as a copy of this descriptor of the bus is open.
+    /// Locks the register while a copy of this bus descriptor is open.
     pub(in crate::kinds) fn lock(&self, bus: &File) -> Result<Taken, Refusal> {
         let (first, count) = self.bytes();
         let refuse = |error| Refusal::new("bus", format!("cannot lock a part of {}: {error}", self.node.display()));
         take_register(bus, first, count).map_err(refuse)
     }
 
-    /// Whether the chip needs something to begin with.
+    /// Whether the chip has an `init` sequence.
     pub(in crate::kinds) fn has_init(&self) -> bool {
         !self.settings.init.is_empty()
     }
 
-    /// Sends the chip what it needs to begin with.
+    /// Sends the chip its `init` sequence.
     pub(in crate::kinds) fn init(&self) -> Result<(), Refusal> {
         if self.settings.init.is_empty() {
             return Ok(());
@@ -125,13 +125,13 @@ impl WrittenRegister {
         sent.map_err(|error| Refusal::new("init", open.chip.refused("write init to", &self.node.display(), &error)))
     }
 
-    /// The bytes of a write of this text: the register's number, and the value.
+    /// The bytes that write this text: the register's number, then the value.
     pub(in crate::kinds) fn encode(&self, text: &str) -> Option<Vec<u8>> {
         let Register { register, layout, .. } = self.settings.values[0];
         encoded(register, layout, text.as_bytes()).map(|(bytes, length)| bytes[..length].to_vec())
     }
 
-    /// The bytes of a write of what the register held: its number, and that.
+    /// The bytes that restore what the register held: its number, then `stored`.
     pub(in crate::kinds) fn write_of(&self, stored: &[u8]) -> Vec<u8> {
         [&[self.settings.values[0].register], stored].concat()
     }
@@ -141,7 +141,7 @@ impl WrittenRegister {
         self.settings.values[0].layout
     }
 
-    /// Which bits of the bytes that are written hold the value.
+    /// The bits of the written bytes that hold the value.
     pub(in crate::kinds) fn bits(&self) -> Vec<u8> {
         let SampleLayout { number, bits, shift, .. } = self.settings.values[0].layout;
         let word = if number == Number::Float { u64::MAX } else { (u64::MAX >> (64 - bits)) << shift };
@@ -162,13 +162,13 @@ impl WrittenRegister {
         self.settings.values[0].register
     }
 
-    /// The chip's address, and whether it is used although a driver of the kernel has it.
+    /// The chip's address, and whether to use it even if a kernel driver owns it.
     pub(in crate::kinds) fn address(&self) -> (u8, bool) {
         (self.settings.address, self.settings.force)
     }
 }
 
-/// The bytes of a write of a number's text, and how many they are.
+/// The bytes that write a number's text, and how many there are.
 fn encoded(register: u8, layout: SampleLayout, text: &[u8]) -> Option<([u8; 9], usize)> {
     let number: f64 = std::str::from_utf8(text).ok()?.trim().parse().ok()?;
     let (mut value, mut bytes) = ([0; 8], [register; 9]);
@@ -177,7 +177,7 @@ fn encoded(register: u8, layout: SampleLayout, text: &[u8]) -> Option<([u8; 9], 
     Some((bytes, 1 + length))
 }
 
-/// A register that can be written.
+/// A register that is open for writing.
 pub(in crate::kinds) struct OpenRegister {
     chip: Chip,
     register: u8,
@@ -185,7 +185,7 @@ pub(in crate::kinds) struct OpenRegister {
 }
 
 impl OpenRegister {
-    /// Writes the number that a text holds. One system call; allocates nothing.
+    /// Writes the number in a text. One system call; allocates nothing.
     pub(in crate::kinds) fn write(&self, text: &[u8]) -> io::Result<()> {
         let encoded = encoded(self.register, self.layout, text);
         let (bytes, length) = encoded.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
@@ -200,24 +200,24 @@ impl OpenRegister {
         self.chip.write(&bytes[..=stored.len()])
     }
 
-    /// What was read last, as the register stores it.
+    /// The last reading, as the register stores it.
     pub(in crate::kinds) fn stored(&self) -> &[u8] {
         &self.chip.buffer[..self.layout.bytes()]
     }
 
-    /// What it has open.
+    /// The open bus.
     pub(in crate::kinds) fn bus(&self) -> &Arc<File> {
         &self.chip.bus
     }
 
-    /// The number that the register holds.
+    /// Reads the number that the register holds.
     pub(in crate::kinds) fn read(&mut self) -> io::Result<String> {
         self.chip.read()?;
         Ok(self.layout.text(&self.chip.buffer))
     }
 
-    /// Writes the bytes of [`WrittenRegister::encode`] to a chip, by a process that finds nothing open. `is_free` is asked whether no one else has
-    /// the register, with what came of locking it.
+    /// Writes the bytes of [`WrittenRegister::encode`] to a chip, in a process that has nothing open. `is_free` gets a function that locks
+    /// the register, and returns an error if another process has it.
     pub(in crate::kinds) fn write_once(
         node: &Path,
         address: u8,
@@ -235,7 +235,7 @@ impl OpenRegister {
         }
     }
 
-    /// Reads that many bytes from a register on, by such a process.
+    /// Reads `length` bytes starting at `register`, in such a process.
     pub(in crate::kinds) fn read_once(
         node: &Path,
         address: u8,
@@ -253,7 +253,7 @@ impl OpenRegister {
     }
 }
 
-/// The number of a register's first byte among those of the bus.
+/// The index of a register's first byte among all bytes of the bus.
 fn first_of(address: u8, register: u8) -> u32 {
     u32::from(address) << 8 | u32::from(register)
 }

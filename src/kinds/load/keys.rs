@@ -72,7 +72,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         };
         Fault { effect, every, run: asked.unwrap_or(usual) }
     });
-    // What is not written is not known: simulate then uses the budget.
+    // An unwritten run time counts as unknown: simulate then uses the budget.
     let known = if section.has(&RUN) { run.clone() } else { Vec::new() };
     let mode = mode?;
     let burns = fault.is_some_and(|fault| matches!(fault.effect, Effect::LongRun | Effect::PageFaults));

@@ -1,7 +1,7 @@
 //! The kind `load`: burns or sleeps a scripted time and misbehaves on request, for trials and tests.
 //!
-//! Time comes from the [`Clock`] it is given. Run times are taken one after the other, as `hertzd simulate` takes them;
-//! whether a tick goes wrong depends on its index. Nothing is allocated after construction.
+//! Time comes from its [`Clock`]. Run times are used in order, as in `hertzd simulate`; whether a tick fails depends on its index. Nothing
+//! is allocated after construction.
 
 mod keys;
 mod settings;
@@ -17,16 +17,15 @@ use settings::{Effect, FRESH_PAGES, LoadSettings, Mode, PAGE_FAULT_TICKS};
 pub(crate) struct Load<C> {
     settings: LoadSettings,
     clock: C,
-    untouched: Box<[u8]>, // zeroed by the kernel on first touch; empty unless page faults were asked for
-    fresh: usize,         // start of the part never touched
+    untouched: Box<[u8]>, // zeroed by the kernel on first touch; empty unless page faults were requested
+    fresh: usize,         // start of the untouched part
     ran: usize,           // ticks without a fault
 }
 
 impl<C: Clock> Load<C> {
-    /// A load on `clock`. With [`Effect::PageFaults`] it sets 128 MiB of address space aside, of which only touched
-    /// pages take memory.
+    /// A load on `clock`. With [`Effect::PageFaults`] it reserves 128 MiB of address space, of which only touched pages take memory.
     pub(crate) fn new(mut settings: LoadSettings, clock: C) -> Self {
-        // Of a script that takes no time nothing is read.
+        // A script that takes no time is dropped, so that a tick reads no clock.
         if settings.run.iter().all(|run| *run <= Span::ZERO) {
             settings.run = Vec::new();
         }
@@ -44,7 +43,7 @@ impl<C: Clock> Load<C> {
         }
     }
 
-    /// Sleeps to the end even when interrupted: a task that waits for a device does not hear the worker's signals.
+    /// Sleeps to the end even when interrupted: a task that waits for a device does not react to the worker's signals.
     fn sleep(&self, until: Instant) {
         while self.clock.now() < until {
             self.clock.sleep_until(until);
@@ -99,10 +98,10 @@ impl<C: Clock + Send> Task for Load<C> {
     }
 }
 
-const PAGE: usize = 4096; // where pages are larger, several touches share a fault
+const PAGE: usize = 4096; // with larger pages, several touches share a fault
 
-/// From one tick's pages to the next one's: the size of a huge page, so that every tick has a fault of its own even
-/// where the kernel brings in huge ones.
+/// Distance between the pages of two ticks: the size of a huge page, so that every tick has a fault of its own even if the kernel maps huge
+/// pages.
 const STRIDE: usize = 2 << 20;
 
 #[cfg(test)]
@@ -114,7 +113,7 @@ mod tests {
     use std::fs;
     use std::num::NonZeroU64;
 
-    /// Each reading takes 1 µs. Sleeps end when asked to, but the first is interrupted half-way.
+    /// Each reading takes 1 µs. Sleeps end on time, except that the first is interrupted half-way.
     #[derive(Default)]
     struct HandWound {
         now: Cell<i64>,
@@ -160,7 +159,7 @@ mod tests {
     fn the_script_is_cycled_tick_by_tick() {
         let mut burning = load(&[18, 3], Mode::Burn, None);
         for (n, micros) in [(0, 18), (1, 3), (9, 18), (10, 3), (u64::MAX, 18)] {
-            assert_eq!(run(&mut burning, n), (Ok(()), micros + 1, 0), "tick {n}"); // the first reading takes 1 µs too
+            assert_eq!(run(&mut burning, n), (Ok(()), micros + 1, 0), "tick {n}"); // the first clock reading takes 1 µs too
         }
         let mut idle = Load::new(LoadSettings::default(), HandWound::default());
         assert_eq!(run(&mut idle, 5), (Ok(()), 0, 0), "it does not look at the clock");
@@ -213,7 +212,7 @@ mod tests {
         for n in 0..PAGE_FAULT_TICKS as u64 {
             assert_eq!(run(&mut faulting, n), (Ok(()), 21, 0));
         }
-        // One a tick is certain: huge pages may bring in the rest.
+        // One per tick is certain: huge pages may bring in the rest.
         assert!(minor_faults() - before >= PAGE_FAULT_TICKS as u64);
         assert!(run(&mut faulting, 64).0.is_err());
     }

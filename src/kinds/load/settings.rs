@@ -1,4 +1,4 @@
-//! What a task of the kind `load` does. Plain data.
+//! The settings of a `load` task. Plain data.
 
 use crate::time::Span;
 use std::num::NonZeroU64;
@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 /// What a load does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoadSettings {
-    /// How long the ticks run, one after the other, cycled. Empty: no time at all; below zero counts as zero.
+    /// How long the ticks run, one after the other, cycled. Empty: no time at all; negative counts as zero.
     pub run: Vec<Span>,
     pub mode: Mode,           // how the time is spent
     pub fault: Option<Fault>, // what goes wrong, if anything
@@ -18,7 +18,7 @@ pub(crate) enum Mode {
     /// On the processor.
     #[default]
     Burn,
-    /// Asleep, as a task does that waits for a device.
+    /// Asleep, like a task that waits for a device.
     Sleep,
 }
 
@@ -26,20 +26,20 @@ pub(crate) enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub effect: Effect,
-    /// In the last of each group of releases: in tick `n` when `n + 1` is a multiple. With 1 in every tick; with 100
-    /// first in tick 99. A fault whose release is skipped does not happen.
+    /// The fault comes in the last of each group of this many releases: in tick `n` when `n + 1` is a multiple. With 1, in every tick; with
+    /// 100, first in tick 99. A fault whose release is skipped does not happen.
     pub every: NonZeroU64,
     pub run: Span, // how long the faulting tick runs, in place of the scripted time
 }
 
-/// What goes wrong.
+/// The kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// The tick burns [`Fault::run`], whatever the mode.
     LongRun,
-    /// The tick touches [`FRESH_PAGES`] pages for the first time, and burns what is left of [`Fault::run`]. Each faults if
-    /// memory is locked on fault (`MLOCK_ONFAULT`); none does if all memory was locked at once; with transparent huge
-    /// pages one fault may bring in all of them. After [`PAGE_FAULT_TICKS`] such ticks there are none left, and they fail.
+    /// The tick touches [`FRESH_PAGES`] pages for the first time, and burns the rest of [`Fault::run`]. Each page faults if memory is
+    /// locked on fault (`MLOCK_ONFAULT`); none does if all memory was locked at once; with transparent huge pages, one fault may bring in
+    /// all of them. After [`PAGE_FAULT_TICKS`] such ticks no fresh page is left, and they fail.
     PageFaults,
     /// The tick sleeps [`Fault::run`], whatever the mode.
     Sleep,
@@ -47,8 +47,8 @@ pub(crate) enum Effect {
     Error,
     /// The tick runs [`Fault::run`] in the mode, then panics.
     Panic,
-    /// The tick never returns; [`Fault::run`] has no effect. It sleeps, so that the processor stays usable and the end
-    /// of the process ends it. On a virtual clock it never ends.
+    /// The tick never returns; [`Fault::run`] has no effect. It sleeps, so that the processor stays usable and the tick ends with the
+    /// process. On a virtual clock it never ends.
     Hang,
 }
 

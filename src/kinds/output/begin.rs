@@ -1,6 +1,6 @@
-//! The second step of a start or a reload: what is written to targets once every task is built, every target is taken and the plan of safe
-//! values is written. Until then nothing is, so a start or a reload that is refused leaves all targets as they were. May block; for the thread
-//! that builds tasks.
+//! The second step of a start or a reload: the first writes to targets. It runs once every task is built, every target is taken and the
+//! plan of safe values is written. Nothing is written before, so a start or reload that is refused leaves all targets as they were. May
+//! block; runs on the thread that builds tasks.
 
 use super::digits::{Digits, number};
 use super::fan;
@@ -13,44 +13,44 @@ use std::io;
 use std::sync::{Arc, Weak};
 use tracing::warn;
 
-/// What an output writes.
+/// The first write of an output.
 pub(super) struct First {
     pub(super) owed: Arc<Owed>,
     pub(super) target: Target,
     pub(super) held: Weak<Held>,
     pub(super) guard: Weak<Guard>,
-    /// It takes the target over from another output, which has set it up.
+    /// The target is taken over from another output, which has already set it up.
     pub(super) is_set_up: bool,
-    /// What a target that has to be set up is to hold from then on; `None`: what it holds.
+    /// Raw number that a target needing setup holds from then on; `None`: keep its current value.
     pub(super) level: Option<f64>,
-    /// A chip gets what it needs to begin with; it did when it was opened, if it had to be read then.
+    /// Send the chip's `init` now. False if the target had to be read when it was opened: `init` was sent then.
     pub(super) sends_init: bool,
-    /// The raw number of the safe value, if that is written; NaN: not known.
+    /// Raw number of the safe value, if it is written now; NaN: unknown.
     pub(super) safe: Option<f64>,
 }
 
 impl First {
-    /// Writes it; from then on the output may be made safe by others.
+    /// Sets the target up if needed and writes the safe value. From then on, others may make the output safe.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// The write that the kernel refused.
     pub(super) fn write(self) -> Result<(), Refusal> {
         let (Some(held), Some(guard)) = (self.held.upgrade(), self.guard.upgrade()) else { return Ok(()) };
         if !self.is_set_up {
             if self.sends_init {
                 self.target.init()?;
             }
-            // Nothing but a PWM channel is read: to some chips that is a command.
+            // Read PWM channels only: to some chips a read is a command.
             let read =
                 || if self.target.channel().is_some() { self.target.read(Some(held.taken())).ok() } else { None };
             let before = read();
             prepare(&self.target, &held, self.level).inspect_err(|_| {
                 if read() != before {
-                    guard.begins(); // as below
+                    guard.begins(); // same reason as below
                 }
             })?;
         }
-        // A regular file may take two system calls: a write that failed may have changed it.
+        // Writing a regular file may take two system calls, so a failed write may still have changed the file.
         let makes_safe = self.safe.is_some();
         let file = || {
             let is_file = makes_safe && self.target.regular_file().is_some();
@@ -67,7 +67,7 @@ impl First {
                 && settings.iter().all(|(setting, text)| is_given_back(setting, text.as_deref()))
         };
         if written.is_err() && !self.is_set_up && !is_as_before() {
-            guard.begins(); // the output makes it safe as it ends, or owes that
+            guard.begins(); // the output makes the target safe when it ends, or owes it
         }
         written.map_err(refuse)?;
         let Some(safe) = self.safe else { return Ok(()) };
@@ -86,13 +86,14 @@ impl First {
     }
 }
 
-/// Whether it is a fan that its chip has.
+/// Whether the content is that of a fan controlled by its chip.
 fn is_its_chips(content: Option<&Content>) -> bool {
     content.and_then(|content| content.enable.as_deref()).and_then(number).is_some_and(fan::gives_back)
 }
 
-/// What a fan that was taken from its chip holds in place of this, for as long as a driver may show what it saw before; `None`: this, or it is its
-/// chip's again, as was asked for. Some chips keep fewer steps than they take, so it is no failure.
+/// What a fan that was taken from its chip reads in place of `wanted`. `None`: it reads `wanted`, or its chip controls it again, as
+/// requested. Waits as long as a driver may still show an old reading. A difference is not a failure: some chips store fewer steps than
+/// they accept.
 fn holds_otherwise(target: &Target, held: &Held, wanted: f64) -> Option<String> {
     wrong_in_the_end(|| {
         let now = target.holds(held.taken()).filter(|now| !is_its_chips(Some(now)))?;
@@ -100,7 +101,7 @@ fn holds_otherwise(target: &Target, held: &Held, wanted: f64) -> Option<String> 
     })
 }
 
-/// Makes a target ready to be written: a PWM channel gets its period, a GPIO line becomes an output.
+/// Makes a target ready for writes: sets the period of a PWM channel, makes a GPIO line an output.
 fn prepare(target: &Target, held: &Held, level: Option<f64>) -> Result<(), Refusal> {
     if !held.is_ready() {
         target.put_in_force(level, held.watched().written())?;
@@ -111,7 +112,7 @@ fn prepare(target: &Target, held: &Held, level: Option<f64>) -> Result<(), Refus
     Ok(())
 }
 
-/// Has a target made ready that is only switched on and off, in the second step.
+/// The second step for a target that is only switched on and off: makes it ready.
 pub(super) fn begin_switch(target: Target, held: &Arc<Held>, off: f64) -> Beginning {
     let held = Arc::downgrade(held);
     Beginning::new(move || {

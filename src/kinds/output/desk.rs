@@ -1,20 +1,20 @@
-//! What runs in place of an output on the virtual clock: the same law, and nothing that is written to. Time comes with the ticks; a
-//! tick allocates nothing and makes no system call.
+//! Runs in place of an output on the virtual clock: the same law, with nothing to write to. Time comes with the ticks; a tick allocates
+//! nothing and makes no system call.
 
 use super::law::{Law, Wanted};
 use super::settings::{OutputSettings, Safe, Start};
 use super::task::{TOO_LARGE, columns, learned, shown};
 use crate::task::{Column, Task, Tick, TickError};
 
-/// An output without its target.
+/// A simulated output, without its target.
 pub(super) struct AtTheDesk {
     settings: OutputSettings,
     law: Law,
-    safe: f64, // in the unit of the input; NaN: what the target held before, which is not known here
+    safe: f64, // in the unit of the input; NaN: what the target held before, unknown here
 }
 
 impl AtTheDesk {
-    /// As after the start of an output whose target can be written.
+    /// The state of an output that has started with a writable target.
     pub(super) fn new(settings: OutputSettings) -> Self {
         let safe = if let Safe::Value(value) = settings.safe { value } else { f64::NAN };
         let law = match (settings.safe, settings.start) {

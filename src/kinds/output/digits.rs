@@ -1,26 +1,26 @@
-//! A number as the text that a target is given: written into memory of its own, so that a tick allocates nothing. Pure.
+//! Formats a number as the text a target takes, in a fixed buffer, so that a tick allocates nothing. Pure.
 
-/// No text of a number is longer, with its newline.
+/// Bytes of the longest number text, with its newline.
 pub(super) const LONGEST: usize = 32;
 
 /// How numbers are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Rounded to the nearest whole number: attributes of `/sys`, and registers.
+    /// Rounded to the nearest whole number: for `/sys` attributes and registers.
     Whole,
-    /// `1` for a line that is high, else `0`: what is above a half is on, which is low for a line that is active when low.
+    /// For GPIO lines: `1` if the line is high, else `0`. A value above 0.5 is on; on is low for an active-low line.
     #[cfg_attr(not(feature = "gpio"), allow(dead_code, reason = "for lines"))]
     Level { active_low: bool },
-    /// With as many digits as tell it from every other number.
+    /// With as many digits as needed to distinguish the number from every other.
     Any,
 }
 
-/// The number that a text holds, and nothing else.
+/// Parses a text that holds one finite number and nothing else.
 pub(super) fn number(text: &str) -> Option<f64> {
     (text.len() <= LONGEST).then(|| text.trim().parse().ok()).flatten().filter(|number: &f64| number.is_finite())
 }
 
-/// A number and a newline.
+/// The text of a number, with a newline.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Digits {
     text: [u8; LONGEST],
@@ -28,10 +28,10 @@ pub(super) struct Digits {
 }
 
 impl Digits {
-    /// No text at all.
+    /// An empty text.
     pub(super) const EMPTY: Self = Self { text: [b'\n'; LONGEST], length: 0 };
 
-    /// The text of a finite number. Past 2⁶³ a whole number is the largest of 64 bits.
+    /// The text of a finite number. A whole number outside the signed 64-bit range saturates.
     pub(super) fn of(number: f64, form: Form) -> Self {
         let mut digits = Self::EMPTY;
         match form {
@@ -40,7 +40,7 @@ impl Digits {
             Form::Level { active_low } => digits.push(if is_high(number, active_low) { b"1" } else { b"0" }),
             Form::Any => {
                 let mut buffer = zmij::Buffer::new();
-                // Adding zero makes a negative zero a positive one.
+                // Adding zero turns a negative zero into a positive one.
                 let text = buffer.format_finite(number + 0.0);
                 digits.push(text.strip_suffix(".0").unwrap_or(text).as_bytes());
             }
@@ -49,18 +49,18 @@ impl Digits {
         digits
     }
 
-    /// The number that the text of this one holds.
+    /// The number that reading the text back would give.
     pub(super) fn rounded(number: f64, form: Form) -> f64 {
         match form {
             #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "as the text is read")]
             Form::Whole => number.round() as i64 as f64,
             Form::Level { active_low } => f64::from(u8::from(is_high(number, active_low))),
-            // Adding zero makes a negative zero a positive one.
+            // Adding zero turns a negative zero into a positive one.
             Form::Any => number + 0.0,
         }
     }
 
-    /// With the newline.
+    /// The text, with its newline.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.text[..self.length]
     }
@@ -86,7 +86,7 @@ impl Digits {
     }
 }
 
-/// The number is that of the line itself: above a half, of what is on, is below it where low is on.
+/// Whether the line is high. `number` is the line's own level; active-low lines round 0.5 up, because exactly one half counts as off.
 fn is_high(number: f64, active_low: bool) -> bool {
     number > 0.5 || active_low && number >= 0.5
 }

@@ -1,4 +1,4 @@
-//! A target that is switched on and off, without an input or a safe state of its own: what the kind heartbeat has.
+//! A target that is only switched on and off, without an input or a safe state of its own, as the kind heartbeat has.
 
 use super::begin::begin_switch;
 use super::digits::Digits;
@@ -14,12 +14,12 @@ use crate::site::{Beginning, Claim, Holder, Label, Refusal, Site};
 use std::io;
 use std::sync::Arc;
 
-/// What a section names.
+/// A switched target, as its section names it.
 #[derive(Clone, Debug)]
 pub(in crate::kinds) struct Switch(Place);
 
 impl Switch {
-    /// By the keys that the kinds share.
+    /// Reads the keys that the kinds share.
     pub(in crate::kinds) fn of(section: &mut Section<'_>) -> Option<Self> {
         super::named::switch(section).map(Self)
     }
@@ -29,7 +29,7 @@ impl Switch {
         if on { raw.full + raw.zero } else { raw.zero }
     }
 
-    /// Opens it. In the second step it is switched off, unless another task hands it over: then it is as that has left it.
+    /// Opens the target. The second step switches it off, unless another task hands it over: then it stays as that task left it.
     pub(in crate::kinds) fn open(self, site: &Site, task: &str) -> Result<(Switched, Option<Beginning>), BuildError> {
         let (key, off) = (self.0.key(), self.number(false));
         let label = Label::new(self.0.to_string(), task);
@@ -63,7 +63,7 @@ impl Switch {
         Ok((Switched { writer, raw, texts, written, held, _claim: claim }, beginning))
     }
 
-    /// What that would find; nothing is changed.
+    /// Previews what opening would find; changes nothing.
     pub(in crate::kinds) fn look(&self, site: &Site, task: &str) -> Result<Preview, BuildError> {
         let label = Label::new(self.0.to_string(), task);
         let sight = match Target::find(&self.0, site.sys()) {
@@ -78,21 +78,21 @@ impl Switch {
     }
 }
 
-/// One that is open.
+/// A switched target that is open.
 pub(in crate::kinds) struct Switched {
     writer: Writer,
     raw: [f64; 2],      // off, on
-    texts: [Digits; 2], // the same
+    texts: [Digits; 2], // the same as text
     written: Arc<LastWritten>,
     held: Arc<Held>,
     _claim: Claim,
 }
 
 impl Switched {
-    /// Switches it. Allocates nothing; blocks for as long as its driver takes.
+    /// Switches the target. Allocates nothing; blocks for as long as its driver takes.
     pub(in crate::kinds) fn set(&mut self, on: bool) -> io::Result<()> {
         self.writer.write(&self.texts[usize::from(on)], &self.written)?;
-        self.held.put_out(self.raw[usize::from(on)], false); // an output that takes it over goes on from that
+        self.held.put_out(self.raw[usize::from(on)], false); // an output that takes the target over starts from this
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
-//! What `pwmN_enable` means for a fan, and how the two files make it safe. Pure: what is written goes through closures.
+//! What `pwmN_enable` means for a fan, and how its two files make it safe. Pure: writes go through closures.
 //!
-//! By the kernel's `Documentation/ABI/testing/sysfs-class-hwmon` 0 is full speed, at 1 the value is followed, and above that the chip decides.
-//! Chips differ: some take a value only while they follow it (in any other mode nct6775 says EBUSY, and adt7475 drops the value and says nothing), some
-//! show 0 for a fan that follows 255 (nct6775, it87), and some refuse a mode that they show.
+//! According to the kernel's `Documentation/ABI/testing/sysfs-class-hwmon`, 0 is full speed, 1 follows the value, and anything above leaves
+//! control to the chip. Chips differ: some accept a value only in mode 1 (in any other mode nct6775 returns EBUSY, and adt7475 silently
+//! drops the value), some show 0 for a fan that follows 255 (nct6775, it87), and some refuse a mode that they show themselves.
 
 use super::digits::number;
 use super::setting::in_force;
@@ -14,23 +14,24 @@ pub(super) const MANUAL: &str = "1\n";
 /// `pwmN` at full speed.
 pub(super) const FULL: &str = "255\n";
 
-/// Whether this text of `pwmN_enable` gives the fan back to its chip, or to full speed: then its value is not hertzd's.
+/// Whether this number in `pwmN_enable` gives the fan back to its chip or sets full speed. In both cases hertzd no longer controls the
+/// value.
 pub(super) fn gives_back(mode: f64) -> bool {
     mode.total_cmp(&1.0).is_ne()
 }
 
-/// Whether a mode that reads so is the one that was set. At full speed 0 and 1 are the same; `holds`: what `pwmN` reads.
+/// Whether the mode `read` means that the mode `set` is in force. At full speed 0 and 1 are the same; `holds` reads `pwmN`.
 pub(super) fn is_mode(set: f64, read: f64, holds: impl FnOnce() -> Option<f64>) -> bool {
     let is_full = || number(FULL).is_some_and(|full| holds().is_some_and(|holds| holds.total_cmp(&full).is_eq()));
     let is = |number: f64, wanted: f64| number.total_cmp(&wanted).is_eq();
     is(set, read) || (is(set, 1.0) && is(read, 0.0) || is(set, 0.0) && is(read, 1.0)) && is_full()
 }
 
-/// Writes the value and the mode: a fan that is given back has its value before that, while the chip takes one; one that is taken has it after that
-/// too. `value` writes a text to `pwmN`, `enable` one to `pwmN_enable`.
+/// Writes the value and the mode. A fan that is given back gets its value first, while the chip still accepts one. A fan that is taken gets
+/// its value before and after the mode. `value` writes a text to `pwmN`, `enable` writes one to `pwmN_enable`.
 ///
 /// # Errors
-/// What the kernel refused, unless the fan is as it should be without it.
+/// The write that the kernel refused, unless the fan is in the wanted state without it.
 pub(super) fn make_safe(
     text: &str,
     mode: &str,
@@ -40,10 +41,10 @@ pub(super) fn make_safe(
     let Some(given) = number(mode).filter(|mode| gives_back(*mode)) else {
         return in_force(|| value(text), || enable(mode));
     };
-    // A chip that has its fan may refuse a value.
+    // A chip that controls its fan may refuse a value.
     _ = value(text);
     match enable(mode) {
-        // Full speed, as well as such a chip lets it be said.
+        // The closest such a chip gets to full speed.
         Err(_) if given == 0.0 && enable(MANUAL).and_then(|()| value(FULL)).is_ok() => Ok(()),
         set => set,
     }
@@ -53,7 +54,7 @@ pub(super) fn make_safe(
 mod tests {
     use super::*;
 
-    /// A chip that takes a value only in mode 1, and only some modes. In another one it refuses a value, or drops it without a word.
+    /// A chip that accepts values only in mode 1, and only some modes. In other modes it refuses a value or drops it silently.
     struct Chip {
         drops: bool,
         modes: &'static [u8],

@@ -1,5 +1,5 @@
-//! Which targets the outputs of a daemon have, and what one that takes a target over from another has to know. A mutex guards the
-//! list: it is used where tasks are built, never at a tick.
+//! The targets of a daemon's outputs, and what an output must know when it takes a target over from another. A mutex guards the list: it is
+//! locked where tasks are built, never at a tick.
 
 use super::digits::Form;
 use super::identity::Identity;
@@ -14,24 +14,24 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-/// What the tasks of a daemon share that have one target one after the other.
+/// What tasks share that have the same target one after the other.
 #[derive(Debug)]
 pub(super) struct Held {
     identity: Mutex<Identity>,
     found: OnceLock<Content>,    // before hertzd wrote to it
-    original: OnceLock<Content>, // what is restored of that
-    polarity: OnceLock<f64>,     // which it had then, of a PWM channel
-    ready: AtomicBool,           // it was set up: it may be written
+    original: OnceLock<Content>, // the part of `found` that is restored
+    polarity: OnceLock<f64>,     // polarity at the start; PWM channels only
+    ready: AtomicBool,           // the target is set up and may be written
     users: AtomicUsize,          // two while one takes over from another
-    raw: AtomicU64,              // what was written last; NaN: not known
+    raw: AtomicU64,              // last number written; NaN: unknown
     is_safe: AtomicBool,
-    has_to_recover: AtomicBool, // the output that has it, as in its law
+    has_to_recover: AtomicBool, // whether the law of the current output has to recover
     watched: Arc<Watched>,
-    taken: File,                           // keeps other processes of hertzd out
-    beside: Mutex<Vec<File>>,              // the same for what belongs to it, until it is closed
-    passed_over: Mutex<Vec<PassedOver>>,   // locks of these that are still to be had
-    ends: Mutex<Vec<Arc<End>>>,            // of the outputs that have it
-    switched: OnceLock<Vec<PlannedWrite>>, // any writes to it, if a task has it that only switches it
+    taken: File,                           // keeps other hertzd processes out
+    beside: Mutex<Vec<File>>,              // likewise for the files that belong to it, until they are closed
+    passed_over: Mutex<Vec<PassedOver>>,   // locks on these files that are still to be acquired
+    ends: Mutex<Vec<Arc<End>>>,            // of the outputs that have the target
+    switched: OnceLock<Vec<PlannedWrite>>, // sample writes, if the target's task only switches it
     opening: Mutex<()>,
 }
 
@@ -39,9 +39,9 @@ pub(super) struct Held {
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) guard: Weak<Guard>,
-    pub(super) section: String, // what it says
-    pub(super) place: Place,    // what its section names
-    pub(super) sys: PathBuf,    // and where devices are found
+    pub(super) section: String, // text of its section
+    pub(super) place: Place,    // target named in its section
+    pub(super) sys: PathBuf,    // the tree where devices are found
     pub(super) numbers: (RawScale, Form),
     pub(super) files: OpenFiles, // the task's
     pub(super) safe: Option<SafeEnd>,
@@ -49,23 +49,23 @@ pub(super) struct End {
     pub(super) claim: Weak<Claim>,
 }
 
-/// What others have open, to make it safe.
+/// What other threads have open to make the target safe.
 #[derive(Debug)]
 pub(super) struct SafeEnd {
     pub(super) text: SafeText,
     pub(super) files: OpenFiles,
     pub(super) plan: Arc<Mutex<Vec<PlannedWrite>>>,
-    pub(super) makes: bool, // the file, where it is gone: its safe value is a number, and not what was there before
+    pub(super) makes: bool, // create the file if it is gone: the safe value is a number, not the earlier content
 }
 
 impl Leave for Held {
-    /// A task has it no more.
+    /// A task gives up the target.
     fn leave(&self) {
         self.users.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// The targets of the outputs of a daemon: used where tasks are built, never at a tick.
+/// The targets of a daemon's outputs. Used where tasks are built, never at a tick.
 #[derive(Debug, Default)]
 pub(crate) struct Targets(Mutex<Vec<Weak<Held>>>);
 
@@ -78,7 +78,7 @@ impl Targets {
         self.all().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Asks again for the locks that the outputs have passed over. May block. What is wrong where another hertzd has one.
+    /// Asks again for the locks that outputs went on without. May block. Returns the problem where another hertzd holds one.
     pub(crate) fn ask_for_locks(&self) -> Option<String> {
         let ask = |held: Arc<Held>| {
             let mut passed_over = held.passed_over();
@@ -89,13 +89,13 @@ impl Targets {
         (!troubles.is_empty()).then(|| troubles.join("; "))
     }
 
-    /// Writes to the targets that tasks only switch on and off: to all, or to those that were set up.
+    /// Writes to the targets that tasks only switch on and off: all of them, or only those already set up.
     pub(crate) fn switched(&self, are_ready: bool) -> Vec<PlannedWrite> {
         let is_had = |held: &&Arc<Held>| held.is_used() && (held.is_ready() || !are_ready);
         self.living().iter().filter(is_had).filter_map(|held| held.switched.get()).flatten().cloned().collect()
     }
 
-    /// One that no output has had so far.
+    /// Adds a target that no output has had so far.
     pub(super) fn add(&self, identity: Identity, taken: (Kept, Vec<Kept>)) -> Arc<Held> {
         let held = Arc::new(Held::new(identity, taken));
         let mut all = self.all();
@@ -104,11 +104,12 @@ impl Targets {
         held
     }
 
-    /// That of the task that has exactly this target now, and will end, or has ended without its safe value. The safe value of one that has a part
-    /// of it, or has it in another layout, is written after the reload, and would come over what its successor has written.
+    /// Joins exactly this target if a task still has it: one about to end, or one that ended without its safe value. A target that only
+    /// shares some bytes, or uses another layout, is refused: its safe value is written after the reload and would overwrite the
+    /// successor's value.
     ///
     /// # Errors
-    /// There is such a one: why it cannot be taken over, in a sentence.
+    /// Such an overlapping target exists; the sentence says why it cannot be taken over.
     pub(super) fn join(&self, wanted: &Identity) -> Result<Option<Arc<Held>>, String> {
         let all = self.all();
         let overlapping: Vec<_> = all.iter().filter_map(Weak::upgrade).filter(|held| held.is_used()).collect();
@@ -125,7 +126,7 @@ impl Targets {
         Ok(None)
     }
 
-    /// The tasks of one that has this target, and has still to open it again, since it was gone and is there now: two must not open it.
+    /// The tasks that have this target and still have to reopen it: it was gone and has come back. Two tasks must not both open it.
     pub(super) fn to_be_reopened(&self, wanted: &Identity, place: &Place, sys: &Path) -> Option<String> {
         let is_it = |held: &&Arc<Held>| {
             let own = held.identity();
@@ -137,7 +138,7 @@ impl Targets {
                 false => own.came_back_as(wanted, is_lost) || is_named_so(),
             }
         };
-        // What is only switched on and off is opened again by nobody.
+        // A target that is only switched on and off is not reopened by anyone.
         let is_reopened = |held: &&Arc<Held>| held.is_used() && !held.ends().is_empty();
         self.living().iter().filter(is_reopened).find(is_it).map(|held| held.tasks())
     }
@@ -169,17 +170,17 @@ impl Held {
         }
     }
 
-    /// Whether a task has it. One whose last task is about to leave it has none.
+    /// Whether a task has the target. False once the last one is about to leave it.
     fn is_used(&self) -> bool {
         self.users.load(Ordering::SeqCst) > 0
     }
 
-    /// While this lives nobody else opens it: a task that is to have it, or what looks for it.
+    /// While the guard lives, nothing else opens the target: neither a task that is to have it nor the thread that looks for it.
     pub(super) fn opening(&self) -> MutexGuard<'_, ()> {
         self.opening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tasks of the outputs that have it.
+    /// The tasks of the outputs that have the target.
     fn names(&self) -> String {
         let tasks = self.ends().into_iter().filter_map(|end| Some(end.guard.upgrade()?.task().to_owned()));
         tasks.collect::<Vec<_>>().join(", ")
@@ -209,7 +210,7 @@ impl Held {
         self.identity().ids
     }
 
-    /// It was opened again, and is this now.
+    /// The target was reopened and is this one now.
     pub(super) fn is_now(&self, identity: Identity, beside: Vec<Kept>, lock: Option<PassedOver>) {
         let (beside, locks): (Vec<_>, Vec<_>) = beside.into_iter().map(|kept| (kept.file, kept.lock)).unzip();
         *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = identity;
@@ -221,13 +222,13 @@ impl Held {
         self.passed_over.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes what belongs to it: it is gone.
+    /// Closes the files that belong to the target: it is gone.
     pub(super) fn close_beside(&self) {
         self.beside.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.passed_over().clear();
     }
 
-    /// An output has it. False: others had it before.
+    /// Adds the end of an output. Returns false if another output had the target before.
     pub(super) fn has_end(&self, end: End) -> bool {
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = ends.is_empty();
@@ -236,77 +237,77 @@ impl Held {
         is_first
     }
 
-    /// That of the output that has it now: the one that has begun last. One that a reload is still to begin may be refused.
+    /// The end of the current output: the last one that has begun. An output that a reload has yet to begin may still be refused.
     pub(super) fn end(&self) -> Option<Arc<End>> {
         let ends = self.ends();
         let has_begun = |end: &&Arc<End>| end.guard.upgrade().is_some_and(|guard| guard.has_begun());
         ends.iter().rev().find(has_begun).or(ends.last()).cloned()
     }
 
-    /// What the outputs have open that have it.
+    /// The ends of all outputs that have the target.
     pub(super) fn ends(&self) -> Vec<Arc<End>> {
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         ends.retain(|end| end.guard.strong_count() > 0);
         ends.clone()
     }
 
-    /// What keeps other processes of hertzd out; of a GPIO line, what sets its level.
+    /// The file that keeps other hertzd processes out; for a GPIO line, also the one that sets its level.
     pub(super) fn taken(&self) -> &File {
         &self.taken
     }
 
-    /// What the thread that watches over the target sees of it.
+    /// The part of the target's state that the guard thread sees.
     pub(super) fn watched(&self) -> Arc<Watched> {
         self.watched.clone()
     }
 
-    /// What the target held before hertzd wrote to it, whatever it was.
+    /// What the target held before hertzd wrote to it, a number or not.
     pub(super) fn found(&self) -> Option<&Content> {
         self.found.get()
     }
 
-    /// It was found to hold this, and nothing was written to it so far.
+    /// Records what the target was found to hold; nothing has been written to it yet.
     pub(super) fn finds(&self, content: Option<Content>) {
         if let Some(content) = content {
             _ = self.found.set(content);
         }
     }
 
-    /// What it goes back to by `"restore"`, if it held a number.
+    /// What `"restore"` returns the target to, if it held a number.
     pub(super) fn original(&self) -> Option<&Content> {
         self.original.get()
     }
 
-    /// Remembers what the target held, unless that was done.
+    /// Remembers what the target held, unless already recorded.
     pub(super) fn remember(&self, read: impl FnOnce() -> Option<Content>) {
         if let (None, Some(content)) = (self.original.get(), read()) {
             _ = self.original.set(content);
         }
     }
 
-    /// The polarity that it is to keep: the one that it was found with.
+    /// The polarity to keep: the one found at the start.
     pub(super) fn polarity(&self) -> Option<f64> {
         self.polarity.get().copied()
     }
 
-    /// It was found with this polarity.
+    /// Records the polarity found at the start.
     pub(super) fn keeps_polarity(&self, polarity: Option<f64>) {
         if let Some(polarity) = polarity {
             _ = self.polarity.set(polarity);
         }
     }
 
-    /// A task has it that only switches it on and off, by writes like these.
+    /// The target's task only switches it on and off, with writes like these.
     pub(super) fn is_switched(&self, writes: Vec<PlannedWrite>) {
         _ = self.switched.set(writes);
     }
 
-    /// The target was set up: from now on it may be written.
+    /// The target is set up and may be written from now on.
     pub(super) fn is_now_ready(&self) {
         self.ready.store(true, Ordering::SeqCst);
     }
 
-    /// Whether that was done.
+    /// Whether the target is set up.
     pub(super) fn is_ready(&self) -> bool {
         self.ready.load(Ordering::SeqCst)
     }
@@ -316,12 +317,12 @@ impl Held {
         self.is_safe.store(is_safe, Ordering::Relaxed);
     }
 
-    /// Whether the output that has it has to recover.
+    /// Records whether the current output has to recover.
     pub(super) fn set_to_recover(&self, has_to_recover: bool) {
         self.has_to_recover.store(has_to_recover, Ordering::Relaxed);
     }
 
-    /// As it said last.
+    /// The last value set by [`set_to_recover`](Self::set_to_recover).
     pub(super) fn has_to_recover(&self) -> bool {
         self.has_to_recover.load(Ordering::Relaxed)
     }
@@ -369,7 +370,7 @@ mod tests {
         low.watched().set_lost(false);
         let joined = targets.join(&of(0x10..0x13, "u24be")).unwrap().unwrap();
         assert!(Arc::ptr_eq(&joined, &low));
-        // No refusal has left anything behind.
+        // The refusals left nothing behind.
         [&low, &low, &high].into_iter().for_each(|held| held.leave());
         assert!(targets.join(&of(0x10..0x18, "u64be")).unwrap().is_none());
     }

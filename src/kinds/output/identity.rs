@@ -1,45 +1,45 @@
-//! What makes a target this one and no other. Pure.
+//! What identifies a target and distinguishes it from all others. Pure.
 
 use crate::kinds::layout::SampleLayout;
 use crate::site::DeviceId;
 use std::path::{Path, PathBuf};
 
-/// What makes a target this one: a takeover is of exactly the same.
+/// The identity of a target: a takeover requires exactly the same one.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
-    /// Every file and byte that is written, read back or relied upon.
+    /// Every file and byte that is written, read back or relied on.
     pub(super) ids: Vec<DeviceId>,
-    /// How a number is stored in these, if not as text: what was read or written in one layout is something else in another.
+    /// How the number is stored in these bytes, if not as text: bytes read or written in one layout mean something else in another.
     pub(super) layout: Option<SampleLayout>,
-    /// What messages call it.
+    /// The target's name in messages.
     pub(super) shown: String,
     pub(super) device: Device,
 }
 
-/// The device that a target is a part of, as far as it is known by something else than a number which the kernel gives to another one too.
+/// The device that a target belongs to, identified without its number: the kernel may give that number to another device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Device {
-    /// Where it is in `/sys`, and which part of it the target is. `None`: a regular file has no device.
+    /// The target's path in `/sys`, down to the part of the device. `None`: a regular file has no device.
     pub(super) path: Option<PathBuf>,
-    /// What it calls itself.
+    /// The device's own name.
     pub(super) name: Option<String>,
 }
 
 impl Device {
-    /// Whether it may be the other one, also where its number is another one. `in_place`: it has to be in the same place.
+    /// Whether both may be the same device, even under another number. `in_place`: it has to be in the same place.
     pub(super) fn may_be(&self, other: &Self, in_place: bool) -> bool {
         let is_there = || self.path.as_ref().zip(other.path.as_ref()).is_none_or(|(own, other)| same_place(own, other));
         self.name.as_ref().zip(other.name.as_ref()).is_none_or(|(own, other)| own == other) && (!in_place || is_there())
     }
 
-    /// What messages call it.
+    /// The device's name in messages.
     pub(super) fn shown(&self) -> String {
         let path = self.path.as_ref().map_or_else(|| "an unknown place".to_owned(), |path| path.display().to_string());
         self.name.as_ref().map_or_else(|| path.clone(), |name| format!("{name:?} at {path}"))
     }
 }
 
-/// Whether two paths of `/sys` lead to the same place, but for the numbers of devices.
+/// Whether two `/sys` paths lead to the same place, ignoring device numbers.
 pub(super) fn same_place(one: &Path, other: &Path) -> bool {
     let kind = |part: &std::path::Component<'_>| part.as_os_str().to_str().and_then(kind_of).map(str::to_owned);
     let (parts, others): (Vec<_>, Vec<_>) = (one.components().collect(), other.components().collect());
@@ -47,8 +47,8 @@ pub(super) fn same_place(one: &Path, other: &Path) -> bool {
     parts.len() == others.len() && parts.iter().zip(&others).all(is_same)
 }
 
-/// The name of a device's folder without the number that the kernel has given it: `hwmon3`, `iio:device0`, `gpiochip1`, and `0003:1B1C:0C10.0004` of a fan
-/// controller on USB. What is numbered by its place, such as `1-0048` or a function of a PCI card, is another device.
+/// The name of a device folder without the number the kernel assigned: `hwmon3`, `iio:device0`, `gpiochip1`, and `0003:1B1C:0C10.0004` of a
+/// USB fan controller. `None` for names numbered by place, such as `1-0048` or a PCI function: another number there is another device.
 pub(super) fn kind_of(name: &str) -> Option<&str> {
     let by_class = ["hwmon", "iio:device", "pwmchip", "gpiochip", "i2c-"].into_iter().find(|class| {
         name.strip_prefix(class)
@@ -57,7 +57,7 @@ pub(super) fn kind_of(name: &str) -> Option<&str> {
     by_class.or_else(|| Some(name.rsplit_once('.')?.0).filter(|kind| is_of_hid(kind)))
 }
 
-/// Whether it is the bus, the vendor and the product of a device like a keyboard: `0003:1B1C:0C10`.
+/// Whether the name is bus, vendor and product of a HID device: `0003:1B1C:0C10`.
 fn is_of_hid(name: &str) -> bool {
     name.split(':').count() == 3 && name.split(':').all(|part| part.len() == 4)
 }
@@ -75,8 +75,8 @@ impl Identity {
         self.ids.iter().any(|id| other.ids.contains(id))
     }
 
-    /// Whether it is the same by its name or its place, though not by what is open of it: it went away, and came back. It `is_lost`: that was seen.
-    /// Until then another one in its place, but for a number, may be a twin.
+    /// Whether `other` is the same target after it went away and came back: same by name or place, though not by the open files. `is_lost`:
+    /// the loss was noticed. Until then, a target in the same place except for its number may be a twin.
     pub(super) fn came_back_as(&self, other: &Self, is_lost: bool) -> bool {
         let (own, its) = (&self.device, &other.device);
         let in_place = || own.path.as_ref().zip(its.path.as_ref()).is_some_and(|(own, its)| same_place(own, its));

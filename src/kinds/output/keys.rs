@@ -115,7 +115,8 @@ const READBACK: Key = Key::new(
 )
 .otherwise("never");
 
-/// How long a reload may take from the last tick of an output to the first one of that which takes its target over, beside a period.
+/// How long, in addition to a period, a reload may take from the last tick of an output to the first tick of the one that takes over its
+/// target.
 pub(in crate::kinds) const TAKES_OVER_WITHIN: Span = Span::from_seconds(5);
 
 const KEYS: &[Key] = &[
@@ -182,7 +183,7 @@ fn at_the_desk(settings: OutputSettings) -> Built {
     Built::from(AtTheDesk::new(settings)).measures_nothing()
 }
 
-/// Refuses a time without a tick that each task has between two of them.
+/// Rejects a duration that passes between any two ticks of the task.
 pub(in crate::kinds) fn refuse_within_a_period(section: &mut Section<'_>, key: &Key, after: Option<Span>) {
     if let (Some(after), Some(period)) = (after, section.period())
         && after <= period
@@ -229,7 +230,7 @@ fn settings(section: &mut Section<'_>) -> Option<OutputSettings> {
     refuse_within_a_period(section, &SAFE_AFTER, safe_after);
     let safe_after =
         safe_after.unwrap_or_else(|| Span::from_nanos(period.nanos().saturating_mul(10)).max(Span::from_millis(100)));
-    // Its phase lies within its period, and a worker that is new may wait for a whole second of its clock, or for its bandwidth.
+    // The phase lies within the period, and a new worker may wait a whole second for its clock, or for its bandwidth.
     let first_after = Span::from_nanos(period.nanos().saturating_add(TAKES_OVER_WITHIN.nanos()));
     let law = law::Settings {
         limits: [low.max(natural[0]), high.min(natural[1])],

@@ -1,128 +1,130 @@
-//! What an output puts out at a tick, and when it is in its safe state. Pure: time comes in as seconds, values are in the unit of the
-//! input. Nothing that is not finite is ever put out.
+//! The law of an output: its value at each tick, and when it is in its safe state. Pure: time comes in as seconds, values are in the unit
+//! of the input. The law never outputs a non-finite value.
 
 use std::cmp::Ordering;
 
-/// What stays the same from tick to tick.
+/// Settings that stay the same from tick to tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::kinds) struct Settings {
     pub limits: [f64; 2],
-    pub slew: f64, // per second; infinite: none
-    /// The safe value; `None`: what was there before, or what is there.
+    pub slew: f64, // per second; infinite: no limit
+    /// The safe value; `None`: what the target held before, or holds now.
     pub safe: Option<f64>,
-    pub safe_slew: f64, // likewise
+    pub safe_slew: f64, // per second; infinite: at once
     pub on_stale: OnStale,
     pub recover: Recover,
-    /// How long it waits for the first value of an input before it counts as missing: seconds.
+    /// How long to wait for the first input value before the input counts as missing: seconds.
     pub patience: f64,
 }
 
-/// What it does while the input is stale, bad or missing.
+/// What the output does while its input is stale, bad or missing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::kinds) enum OnStale {
     Safe,
-    /// It keeps what it has put out, for so many seconds.
+    /// It keeps its last value for at most this many seconds.
     Hold(f64),
 }
 
 /// What ends the safe state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::kinds) enum Recover {
-    /// The input has been good for so many seconds.
+    /// The input has been good for this many seconds.
     Auto(f64),
     /// `reset` rises while the input is good.
     Latch,
 }
 
-/// What it learns at a tick.
+/// The inputs of one tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::kinds) struct Step {
-    /// NaN unless it is good.
+    /// NaN unless good.
     pub input: f64,
-    /// No value has come yet.
+    /// No value has arrived yet.
     pub is_missing: bool,
     /// Another thread has made the output safe since the last tick.
     pub tripped: bool,
-    /// `None`: not known, which is no fall.
+    /// `None`: unknown, which does not count as a fall.
     pub reset: Option<bool>,
-    /// Seconds since the release of its previous tick: skipped ones count.
+    /// Seconds since the release of the previous tick; skipped ticks are included.
     pub elapsed: f64,
 }
 
-/// What is to be put out.
+/// What to write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::kinds) enum Wanted {
-    /// Nothing: what is there stays.
+    /// Nothing: the target keeps its value.
     Nothing,
     /// This value.
     Value(f64),
-    /// This value, on the way to the safe one.
+    /// This value, on the ramp to the safe one.
     Ramp(f64),
-    /// The safe state, at once; until [`Law::is_safe`] was called.
+    /// The safe state, at once; repeated until [`Law::is_safe`] is true.
     Safe,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// Nothing was put out so far, or another task did, and the first good value is waited for: so many seconds.
+    /// Nothing written yet, or another task wrote last. Waits for the first good value; the number is the seconds waited so far.
     Beginning(f64),
-    /// It is safe since the start, until the first good value.
+    /// Safe since the start; waits for the first good value.
     Waiting,
-    /// It follows its input, which has not been good for so many seconds.
+    /// Follows its input. The number is the seconds since the input was last good.
     Live(f64),
-    /// Since the input was not good, or another thread made it safe. The input has been good for so many seconds since.
+    /// Safe because the input failed or another thread made it safe. The number is the seconds for which the input has been good again;
+    /// `None`: it is not good.
     Safe(Option<f64>),
 }
 
-/// An output between two ticks.
+/// The state of an output between two ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::kinds) struct Law {
     settings: Settings,
     state: State,
-    made_safe: bool, // what was written last is the safe value
+    made_safe: bool, // the last write was the safe value
     at_once: bool,   // no ramp
-    applied: f64,    // NaN: not known
-    reset: bool,     // when that was last known
+    applied: f64,    // NaN: unknown
+    reset: bool,     // last known level of `reset`
 }
 
 impl Law {
-    /// One that was made safe.
+    /// An output that was made safe.
     pub(in crate::kinds) fn safe(settings: Settings, applied: f64) -> Self {
         Self { settings, state: State::Waiting, made_safe: true, at_once: false, applied, reset: true }
     }
 
-    /// One that goes on from what is there.
+    /// An output that continues from what the target holds.
     pub(in crate::kinds) fn going_on(settings: Settings, applied: f64) -> Self {
         Self { state: State::Beginning(0.0), made_safe: false, ..Self::safe(settings, applied) }
     }
 
-    /// One that goes on from an output which was safe, by a safe value of its own.
+    /// An output that takes over from one that was safe; it writes its own safe value.
     pub(in crate::kinds) fn made_safe_by_another(settings: Settings, applied: f64) -> Self {
         Self { made_safe: false, ..Self::safe(settings, applied) }
     }
 
-    /// One that goes on from an output which has not recovered, by a safe value of its own. How long its input has been good counts anew.
+    /// An output that takes over from one that has not recovered; it writes its own safe value. The time its input has been good starts
+    /// again at zero.
     pub(in crate::kinds) fn unrecovered(settings: Settings, applied: f64) -> Self {
         Self { state: State::Safe(None), ..Self::made_safe_by_another(settings, applied) }
     }
 
-    /// Whether it is safe, or on the way there, and has to recover from that.
+    /// Whether the output is safe or on its way there, and has to recover first.
     pub(in crate::kinds) fn has_to_recover(&self) -> bool {
         matches!(self.state, State::Safe(_))
     }
 
-    /// What was put out last; NaN: not known.
+    /// The last value written; NaN: unknown.
     pub(in crate::kinds) fn applied(&self) -> f64 {
         self.applied
     }
 
-    /// Whether what was put out last is the safe value.
+    /// Whether the last value written is the safe value.
     pub(in crate::kinds) fn is_safe(&self) -> bool {
         self.made_safe && matches!(self.state, State::Safe(_) | State::Waiting)
     }
 
-    /// How what was put out last differs from what this input asks for: 1 if it is less, -1 if it is more, 0 if it is that; 2 where
-    /// no input changes it, since there is no good one, or it is not known what was put out. Exact: it is compared before any rounding.
+    /// How the last value written compares with this input: 1 if it is lower, -1 if it is higher, 0 if equal; 2 if the input is not good or
+    /// the last value is unknown. Exact: compared before any rounding.
     pub(in crate::kinds) fn held_back(&self, input: f64) -> f64 {
         match input.partial_cmp(&self.applied) {
             Some(Ordering::Greater) => 1.0,
@@ -132,22 +134,22 @@ impl Law {
         }
     }
 
-    /// Whether it follows its input, or keeps what it has put out for as long as it may.
+    /// Whether the output follows its input, or still holds its last value within the allowed time.
     pub(in crate::kinds) fn follows(&self) -> bool {
         matches!(self.state, State::Live(_))
     }
 
-    /// This value was put out.
+    /// Records that this value was written.
     pub(in crate::kinds) fn put_out(&mut self, value: f64) {
         self.applied = value;
     }
 
-    /// The safe value was, which reads as this; NaN: not known.
+    /// Records that the safe value was written, and its value; NaN: unknown.
     pub(in crate::kinds) fn put_out_safe(&mut self, value: f64) {
         (self.applied, self.made_safe) = (value, true);
     }
 
-    /// The safe value could not be written, maybe once more: what was put out last need not be there.
+    /// Records that the safe value could not be written, perhaps on a repeat: the target may not hold the last value.
     pub(in crate::kinds) fn put_out_no_safe(&mut self) {
         self.made_safe = false;
     }
@@ -207,7 +209,7 @@ impl Law {
     }
 }
 
-/// From a value as far towards another one as a step leads; from nowhere, there at once.
+/// Moves `from` towards `to` by at most `step`; if `from` is unknown, jumps to `to`.
 fn toward(from: f64, to: f64, step: f64) -> f64 {
     if from.is_finite() && (to - from).abs() > step { from + step.copysign(to - from) } else { to }
 }
@@ -227,7 +229,7 @@ mod tests {
     };
     const GONE: f64 = f64::NAN;
 
-    /// Ticks of one second each, of which every write succeeds: what was put out at each, `None` where nothing was.
+    /// Runs ticks of one second each, with all writes succeeding. Returns the value written at each; `None` where nothing was.
     fn run(law: &mut Law, inputs: &[f64]) -> Vec<Option<f64>> {
         let tick = |input: &f64| {
             tick(law, Step { input: *input, is_missing: false, tripped: false, reset: Some(false), elapsed: 1.0 })
@@ -265,7 +267,7 @@ mod tests {
         assert!(law.is_safe());
         assert_eq!(run(&mut law, &[GONE, 1.0, GONE, GONE]), [None, Some(1.0), Some(100.0), None], "beyond the limits");
         assert!(law.is_safe() && !law.follows());
-        // It begins to count again.
+        // The count starts again.
         assert_eq!(run(&mut law, &[2.0, 2.0, GONE, 2.0, 2.0, 3.0]), [None, None, None, None, None, Some(3.0)]);
         assert!(!law.is_safe() && law.follows());
     }
@@ -342,7 +344,7 @@ mod tests {
         law.put_out_safe(f64::NAN);
         assert_eq!(law.step(&stale), Wanted::Nothing);
         assert!(law.applied().is_nan());
-        // It was to be written once more, and that has failed.
+        // A repeated safe write has failed.
         for mut law in [law, Law::safe(SETTINGS, 100.0)] {
             law.put_out_no_safe();
             assert_eq!((law.step(&stale), law.is_safe()), (Wanted::Safe, false));

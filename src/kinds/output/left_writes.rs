@@ -1,21 +1,21 @@
-//! Writes of safe values that a process before this one has left: an output that has such a target needs to know what was there before hertzd
-//! wrote to it. A mutex guards the list: it is used where tasks are built, never at a tick. No clock is read.
+//! Writes of safe values left by an earlier process. An output with such a target needs to know what the target held before hertzd wrote to
+//! it. A mutex guards the list: it is locked where tasks are built, never at a tick. No clock is read.
 
 use crate::safety::PlannedWrite;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A write that a process before this one has left.
+/// A write left by an earlier process.
 #[derive(Clone, Debug)]
 pub(crate) struct LeftWrite {
     pub(crate) write: PlannedWrite,
-    /// It was made since, so its target was safe at that time.
+    /// The write has been made since, so its target was safe at that time.
     pub(crate) is_written: bool,
-    /// That process, which had the target.
+    /// The process that had the target.
     pub(crate) planner: u32,
 }
 
-/// Those that a daemon has found.
+/// The left writes that a daemon has found.
 #[derive(Debug, Default)]
 pub(crate) struct LeftWrites(Mutex<Vec<LeftWrite>>);
 
@@ -24,17 +24,17 @@ impl LeftWrites {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A process before this one has left these writes.
+    /// Adds writes left by an earlier process.
     pub(crate) fn leave_behind(&self, writes: Vec<LeftWrite>) {
         self.all().extend(writes);
     }
 
-    /// The process before this one that has left such a write.
+    /// The earlier process that left a matching write.
     pub(super) fn planner_of(&self, is_such: impl Fn(&PlannedWrite) -> bool) -> Option<u32> {
         self.all().iter().find(|left| is_such(&left.write)).map(|left| left.planner)
     }
 
-    /// This one is over: it was made, or its target has another output that makes it safe.
+    /// Drops this write: it was made, or another output now makes its target safe.
     pub(crate) fn forget_left(&self, write: &PlannedWrite) {
         let mut left = self.all();
         if let Some(at) = left.iter().position(|left| left.write.has_target_of(write)) {
@@ -42,12 +42,11 @@ impl LeftWrites {
         }
     }
 
-    /// Makes, each whole, the writes that a process before this one has left of other registers which share bytes with the one of `write`: some chips
-    /// keep each register as a whole, and take a write of its further bytes for one of another register. Before an output of `write` has read it, or
-    /// writes to it.
+    /// Makes, in full, the left writes of other registers that share bytes with `write`. Some chips keep each register as a whole and treat
+    /// a write to its later bytes as one to another register. Call it before an output of `write` reads or writes the register.
     ///
     /// # Errors
-    /// One could not be made: why, in a sentence.
+    /// One of them could not be made; the sentence says why.
     pub(super) fn make_overlapping(
         &self,
         write: &PlannedWrite,
@@ -69,13 +68,13 @@ impl LeftWrites {
         Ok(())
     }
 
-    /// Whether this one, which a process before this one has left, was made since.
+    /// Whether this left write has been made since.
     pub(crate) fn was_made(&self, write: &PlannedWrite) -> bool {
         self.all().iter().any(|left| left.is_written && left.write == *write)
     }
 
-    /// What a process before this one has left of targets like these, which tells what they held before hertzd wrote to them. `holds`: what each
-    /// holds now. One that was made safe and has changed since is left out: what it holds now counts.
+    /// The left writes for targets like these; each records what its target held before hertzd wrote to it. `holds`: what each target holds
+    /// now. A target that was made safe and has changed since is left out: its current content counts.
     pub(super) fn left_writes(&self, writes: &[PlannedWrite], holds: &[Option<f64>]) -> Vec<Option<PlannedWrite>> {
         let left = self.all();
         let of = |(write, holds): (&PlannedWrite, &Option<f64>)| {
@@ -86,8 +85,8 @@ impl LeftWrites {
         writes.iter().zip(holds).map(of).collect()
     }
 
-    /// The bytes that a register like this held before hertzd wrote to it, if a process before this one has left some of them, in whatever layout. `now`:
-    /// those that it holds now, which count where one that was made safe has changed since.
+    /// The bytes that this register held before hertzd wrote to it, if an earlier process left some of them, in any layout. `now`: its
+    /// current bytes, which count where a register made safe has changed since.
     pub(super) fn left_bytes(&self, write: &PlannedWrite, now: &[u8]) -> Option<Vec<u8>> {
         let (mut bytes, mut is_known) = (now.to_vec(), false);
         for LeftWrite { write: left, is_written, .. } in &*self.all() {

@@ -1,4 +1,4 @@
-//! PWM chips: which there are, for `hertzd devices`. Reads small files; may block; not for a hot thread.
+//! Lists PWM chips for `hertzd devices`. Reads small files; may block; not for a hot thread.
 
 use crate::kinds::device::{FoundDevice, first_line, numbered, quoted, task_name};
 use crate::kinds::output::target::pwm;
@@ -8,7 +8,7 @@ use crate::time::Span;
 use std::fs::File;
 use std::path::Path;
 
-/// The chips, each with a section for a channel; what it drives is still to be filled in.
+/// The PWM chips, each with a sample section for a channel; what the channel drives is left to fill in.
 pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
     let class = roots.sys.join("class/pwm");
     let chips: Vec<_> = numbered(&class, "pwmchip").unwrap_or_default().into_iter().map(|(_, name)| name).collect();
@@ -26,7 +26,7 @@ pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
             (0..channels).filter(|channel| of(*channel).is_dir()).map(|channel| exported(channel, &of(channel))),
         );
         let free = (0..channels).find(|channel| !of(*channel).is_dir()).unwrap_or(0);
-        // The name of the device stays when the number of the chip changes.
+        // The device name stays the same when the chip gets another number.
         let alone = parent.as_ref().filter(|_| parents.iter().filter(|other| *other == parent).count() == 1);
         let name = alone.unwrap_or(chip).clone();
         FoundDevice {

@@ -1,4 +1,4 @@
-//! A look at what an output would write to, and what would make it safe, before it is opened. May block and allocate; for cool threads.
+//! Previews an output's target and what would make it safe, before it is opened. May block and allocate; for cool threads.
 
 use super::digits::{Digits, Form};
 use super::port::SafeText;
@@ -13,7 +13,7 @@ use crate::kinds::device::{Missing, Sight, preview};
 use crate::site::{Label, Refusal, Site};
 use std::io;
 
-/// What [`open_output`](super::open::open_output) would find; nothing is changed.
+/// Previews what [`open_output`](super::open::open_output) would find; changes nothing.
 pub(super) fn look(site: &Site, settings: &OutputSettings, task: &str) -> Result<Preview, BuildError> {
     let (sight, safe) = match Target::find(&settings.place, site.sys()) {
         Err(refusal) => (hidden_place(&settings.place).ok_or(refusal)?, None),
@@ -46,7 +46,7 @@ pub(super) fn look(site: &Site, settings: &OutputSettings, task: &str) -> Result
     Ok(preview)
 }
 
-/// Whether the target can be read back, as far as that can be seen without taking it.
+/// Whether the target can be read back, as far as this is known without taking it.
 fn with_readback(sight: Sight, target: &Target) -> Result<Sight, Refusal> {
     if sight.hidden.is_some() {
         return Ok(sight);
@@ -61,7 +61,7 @@ fn with_readback(sight: Sight, target: &Target) -> Result<Sight, Refusal> {
     }
 }
 
-/// What is done to make the output safe, for people.
+/// Describes for people how the output is made safe.
 fn says(settings: &OutputSettings, path: &str, text: &SafeText, target: Option<&Target>) -> String {
     let is_line = target.is_some_and(|target| matches!(target.form, Form::Level { .. }));
     let raw = match text.value.trim() {

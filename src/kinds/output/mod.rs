@@ -1,30 +1,30 @@
 //! The kind `output`: writes one value to a device, or to any file, and leaves it in a safe state.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! | --- | --- |
 //! | `keys`, `named`, `settings` | from a section to settings |
-//! | `take`, `safe`, `open`, `begin` | from settings to a task: its target is taken; what makes it safe; what guards it; and what is written first |
-//! | `look` | the same beforehand; nothing is changed |
+//! | `take`, `safe`, `open`, `begin` | from settings to a task: take the target, determine its safe state, set up its guard, make the first writes |
+//! | `look` | a preview of the same; changes nothing |
 //! | `task` | the task |
-//! | `desk` | what runs in its place on the virtual clock |
-//! | `held`, `identity` | who has a target, and hands it over to an output that has exactly the same one |
-//! | `law` | what is put out at a tick, and when the output is safe; pure |
-//! | `place`, `target` | what it writes to: named, and found |
+//! | `desk` | its replacement on the virtual clock |
+//! | `held`, `identity` | which output has a target, and the handover to an output that has exactly the same one |
+//! | `law` | the value at each tick, and when the output is safe; pure |
+//! | `place`, `target` | the target: as named in the section, and as found |
 //! | `target/files`, `target/pwm`, `target/line`, `target/register` | a file, a PWM channel, a GPIO line, a register |
-//! | `target/means` | what these have in common |
-//! | `target/make`, `target/left` | a regular file that is not there; what an earlier process has left |
-//! | `setting`, `target/effect`, `fan` | files beside a target that give its value its effect, and what they say; the two of a fan |
-//! | `port`, `safe_writer` | the open ends of that: the task's, and the one that others make it safe with |
-//! | `digits`, `put`, `text` | from a number to text, from text into a file, and out of it |
-//! | `driven` | for the kind heartbeat: a target that is switched on and off, and has no safe value |
+//! | `target/means` | what these four have in common |
+//! | `target/make`, `target/left` | creating a missing regular file; what an earlier process left behind |
+//! | `setting`, `target/effect`, `fan` | files beside a target that decide what effect its value has; `fan`: the two files of a fan |
+//! | `port`, `safe_writer` | a target's open files: the task's, and those that others make it safe with |
+//! | `digits`, `put`, `text` | formats numbers as text, writes text to a file, reads it back |
+//! | `driven` | for the kind heartbeat: a target that is switched on and off and has no safe value |
 //! | `reopen` | a target that goes away and comes back |
-//! | `readback` | what the target holds, against what was written to it last |
-//! | `left_writes` | safe values that an earlier process has left |
-//! | `planned` | the safe value, as other threads and processes can write it, and read it back |
+//! | `readback` | compares what the target holds with what was last written |
+//! | `left_writes` | safe values left by an earlier process |
+//! | `planned` | the safe value, as other threads and processes write it and read it back |
 //!
-//! Time comes with the ticks. A tick allocates nothing and makes one system call where something is to be written; that blocks for as
-//! long as the file's driver takes, so put slow ones on a worker of their own. Opening, and writing the safe value from other
-//! threads, may block.
+//! Time comes with the ticks. A tick allocates nothing. A write takes one system call, up to three for a regular file, and more when settings
+//! have to be written too. It blocks for as long as the file's driver takes: put slow outputs on a worker of their own. Opening, and writing
+//! the safe value from other threads, may block.
 
 mod begin;
 mod desk;

@@ -1,4 +1,4 @@
-//! The keys that name what an output writes to: those of the kinds that read it. Pure: nothing is opened.
+//! The keys that name an output's target, shared by the kinds that read them. Pure: nothing is opened.
 
 use super::place::Place;
 use crate::config::{Key, NumberOrName, Rule, Section, Value, words};
@@ -141,7 +141,7 @@ pub(super) const INIT: Key = Key::new(
 )
 .rules(&[OF_BUS]);
 
-/// The keys of a target that is switched on and off.
+/// The keys that name a target that is switched on and off.
 pub(in crate::kinds) const SWITCH_KEYS: [Key; 4] = [
     Key::new("path", Value::Path, "The file to write: 1 and a newline, or 0. It is made if it is not there.")
         .required_unless(&["line"], "name the file to write, or a GPIO line")
@@ -155,7 +155,7 @@ pub(in crate::kinds) const SWITCH_KEYS: [Key; 4] = [
     ACTIVE_LOW,
 ];
 
-/// What a section names with these.
+/// The target that these keys name.
 pub(super) fn switch(section: &mut Section<'_>) -> Option<Place> {
     let (chip, active_low) = (section.text(&CHIP), section.boolean(&ACTIVE_LOW));
     match section.has(&LINE) {
@@ -172,7 +172,7 @@ fn line(section: &mut Section<'_>, chip: Option<String>, active_low: bool) -> Op
     Some(Place::Line { chip, line, active_low })
 }
 
-/// What a section names.
+/// The target that the section names.
 pub(super) fn place(section: &mut Section<'_>) -> Option<Place> {
     let (device, channel, period) = (section.text(&DEVICE), section.integer(&CHANNEL), section.duration(&PWM_PERIOD));
     let (chip, active_low, register) = (section.text(&CHIP), section.boolean(&ACTIVE_LOW), register(section));

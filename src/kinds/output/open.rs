@@ -1,5 +1,5 @@
-//! From settings to an output: what it begins with, and all that guards it; what is written at the start is for a second step. May block and
-//! allocate; for cool threads.
+//! Builds an output from its settings: its first state and everything that guards it. The first write belongs to the second step (`begin`).
+//! May block and allocate; for cool threads.
 
 use super::begin::First;
 use super::digits::Digits;
@@ -18,7 +18,7 @@ use std::io;
 use std::sync::Arc;
 use tracing::{debug, info, warn};
 
-/// Opens an output; nothing is written to its target before its beginning. `task` names its section.
+/// Opens an output. Nothing is written to its target before its beginning. `task` is the name of its section.
 pub(super) fn open_output(site: &Site, settings: OutputSettings, task: &str) -> Result<Built, BuildError> {
     let label = Label::new(settings.place.to_string(), task);
     let target = find_in_time(site, &settings, &label)?;
@@ -34,7 +34,7 @@ pub(super) fn open_output(site: &Site, settings: OutputSettings, task: &str) -> 
     assemble(site, settings, taken, safe, label)
 }
 
-/// An output of a target that it has, with all that guards it.
+/// Builds an output, and everything that guards it, from a target it has taken.
 fn assemble(
     site: &Site,
     settings: OutputSettings,
@@ -47,7 +47,7 @@ fn assemble(
     let safe_writer =
         safe.as_ref().map(|safe| target.safe_writer(held.taken(), safe.text.clone(), held.found())).transpose();
     let safe_writer = safe_writer.map_err(refuse)?;
-    // One that has ended without its safe value is not gone on from.
+    // An output does not continue from one that ended without its safe value.
     let follows = is_set_up && !held.watched().is_left();
     let is_same = held.end().is_some_and(|end| end.section == settings.section);
     let (law, first) = begins_with(&settings, &taken, safe.as_ref(), follows)?;
@@ -135,7 +135,7 @@ fn assemble(
     Ok(Built::from(output).measures_nothing().guarded_by(&guard).begins(begin))
 }
 
-/// The law that an output begins with; and the raw number of its safe value, where that is to be written first.
+/// The law an output begins with, and the raw number of its safe value if that has to be written first.
 fn begins_with(
     settings: &OutputSettings,
     Taken { target, held, now, is_set_up, .. }: &Taken,
@@ -146,7 +146,7 @@ fn begins_with(
     Ok(match (safe, settings.start) {
         (Some(safe), Start::Safe) if !follows => {
             let raw = settings.conversion.raw(safe.value);
-            // What is to be restored is there, unless a process before this one has left its own value.
+            // The target already holds the value to restore, unless an earlier process left its own.
             let is_there = now.is_some() && now.as_ref() == original;
             let makes_safe = *is_set_up || matches!(settings.safe, Safe::Value(_)) || !is_there;
             if !makes_safe {
@@ -155,14 +155,14 @@ fn begins_with(
             (Law::safe(terms, safe.value), makes_safe.then_some(raw))
         }
         _ if *is_set_up && !follows => (Law::going_on(terms, settings.conversion.back(held.raw())), None),
-        // What another task did last is known at the first tick.
+        // What another task wrote last is known only at the first tick.
         _ => {
             let there = match target.is_powered_down() {
-                true => settings.conversion.raw(0.0), // whatever its value is
+                true => settings.conversion.raw(0.0), // powered down: 0, whatever the value
                 false => target.there(now.as_ref().or(original))?,
             };
             if !is_set_up {
-                held.put_out(there, false); // for the task that follows, should this one write nothing
+                held.put_out(there, false); // for the next task, in case this one writes nothing
             }
             (Law::going_on(terms, settings.conversion.back(there)), None)
         }

@@ -1,4 +1,4 @@
-//! What an output's section names as its target, and what the target's raw numbers mean. Plain values; nothing is opened here.
+//! The target an output's section names, and what the target's raw numbers mean. Plain values; nothing is opened here.
 
 use crate::config::NumberOrName;
 use crate::kinds::register::RegisterSettings;
@@ -7,7 +7,7 @@ use crate::time::Span;
 use std::fmt;
 use std::path::PathBuf;
 
-/// What a section names.
+/// A target as its section names it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Place {
     /// A file by its path.
@@ -24,18 +24,18 @@ pub(super) enum Place {
     Register(RegisterSettings),
 }
 
-/// What the raw numbers of a target mean.
+/// The scale and range of a target's raw numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RawScale {
-    /// What 1 of its natural unit is, and what 0 is.
+    /// Raw numbers per natural unit, and the raw number at 0.
     pub(super) full: f64,
     pub(super) zero: f64,
-    /// What it takes, the lower end first; `None`: that is not known.
+    /// Accepted raw numbers, lower end first; `None`: unknown.
     pub(super) range: Option<[f64; 2]>,
 }
 
 impl RawScale {
-    /// Any number, as it is.
+    /// Any number, unscaled.
     const PLAIN: Self = Self { full: 1.0, zero: 0.0, range: None };
 
     fn from_zero_to(full: f64) -> Self {
@@ -44,7 +44,7 @@ impl RawScale {
 }
 
 impl Place {
-    /// What its raw numbers mean, as far as that is known before it is found.
+    /// The scale of its raw numbers, as far as it is known before the target is found.
     pub(super) fn raw(&self) -> RawScale {
         match self {
             Self::Hwmon(_, file) if is_pwm(file) => RawScale::from_zero_to(255.0),
@@ -57,7 +57,8 @@ impl Place {
         }
     }
 
-    /// Whether a number is a part of its name that the kernel may give to another device: by that it is the same only in the same place.
+    /// Whether the name contains a number that the kernel may give to another device. Such a name means the same device only in the same
+    /// place.
     pub(super) fn is_numbered(&self) -> bool {
         match self {
             Self::File(_) | Self::Pwm { .. } => true,
@@ -72,7 +73,7 @@ impl Place {
         }
     }
 
-    /// The key that names it.
+    /// The key that names the target.
     pub(super) fn key(&self) -> &'static str {
         match self {
             Self::File(_) => "path",
@@ -85,7 +86,7 @@ impl Place {
     }
 }
 
-/// What messages call it.
+/// The target's name in messages.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -115,7 +116,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Whether it is `pwmN`.
+/// Whether the file is `pwmN`.
 pub(super) fn is_pwm(file: &str) -> bool {
     file.strip_prefix("pwm")
         .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))

@@ -1,4 +1,4 @@
-//! The writes of a plan, made by a process that finds nothing open. May block.
+//! Makes the writes of a plan in a process that has nothing open. May block.
 
 mod check;
 mod fan;
@@ -25,16 +25,16 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
-/// What came of a write that was made.
+/// The result of a write that was made.
 #[derive(Debug)]
 pub(crate) struct MadeWrite {
-    /// Of a GPIO line, what keeps the level.
+    /// For a GPIO line: the open file that keeps its level.
     pub(crate) line: Option<File>,
-    /// A lock that did not keep it from being made.
+    /// A lock that was ignored to make the write.
     pub(crate) passed_over: Option<PassedOver>,
 }
 
-/// A lock that was passed over.
+/// A lock that was ignored.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PassedOver {
     shown: String,
@@ -51,7 +51,7 @@ impl PassedOver {
         format!("{shown} is locked by {}, which keeps nobody out", named(holder))
     }
 
-    /// What is said of these, with the names that are found in time.
+    /// Describes these locks, with the holders' names as far as they are found in time.
     pub(crate) fn say_all(locks: Vec<Self>) -> Vec<String> {
         let (shown, strangers): (Vec<_>, Vec<_>) = locks.into_iter().map(|lock| (lock.shown, lock.stranger)).unzip();
         shown.iter().zip(named_in_time(strangers)).map(|(shown, holder)| Self::says(shown, holder)).collect()
@@ -67,8 +67,8 @@ impl PassedOver {
 }
 
 impl PlannedWrite {
-    /// Whether it was to a regular file, which is not there any more. A device may come back, and still do what it did. So may a file system: while it
-    /// is not mounted, what is left of the path is an empty folder.
+    /// Whether the write was to a regular file that no longer exists. A device may come back and still do what it did. So may a file
+    /// system: while it is unmounted, an empty folder is all that is left of the path.
     pub(crate) fn is_gone_for_good(&self) -> bool {
         let is_missing =
             |path: &Path| path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
@@ -80,7 +80,7 @@ impl PlannedWrite {
         matches!(self, Self::File { path, cut: true, .. } if is_gone(path))
     }
 
-    /// Whether another process would make it, as far as that can be known without doing so.
+    /// Whether another process would make this write, as far as that is known without making it.
     ///
     /// # Errors
     /// Why it would not.
@@ -93,18 +93,19 @@ impl PlannedWrite {
         }
     }
 
-    /// Makes it for a task. Of a GPIO line it returns what keeps the level: once that is closed, it is up to the chip's driver what becomes of the
-    /// line. `planner`: where it is of a plan, the process that had the targets. If that was killed and has not ended, its locks keep nobody out.
+    /// Makes the write for a task. For a GPIO line, returns the file that keeps its level: once it is closed, the chip's driver decides
+    /// what becomes of the line. `planner`: for a write of a plan, the process that had the targets. If that process was killed but has not
+    /// ended yet, its locks are ignored.
     ///
     /// # Errors
-    /// The kernel refused it, what it names is another device now, or no output writes that.
+    /// The kernel refused the write, its name leads to another device now, or no output would write that.
     pub(crate) fn make_of(&self, task: &str, planner: Option<u32>) -> io::Result<Option<File>> {
         let made = self.make_unsaid(task, planner)?;
         made.passed_over.into_iter().for_each(|lock| lock.warn(task));
         Ok(made.line)
     }
 
-    /// The same; of a lock on its file nothing is said.
+    /// Like [`make_of`](Self::make_of), without logging an ignored lock.
     pub(crate) fn make_unsaid(&self, task: &str, planner: Option<u32>) -> io::Result<MadeWrite> {
         self.check()?;
         self.make_there(task, planner).map_err(|error| self.unless_known(error))
@@ -150,13 +151,13 @@ impl PlannedWrite {
 }
 
 impl PlannedWrite {
-    /// If it is a frame, its interface and its id.
+    /// The interface and id, if this is a frame.
     pub(crate) fn sends(&self) -> Option<(&str, Id)> {
         let Self::Can { interface, id, extended, .. } = self else { return None };
         Some((interface, Id { number: *id, extended: *extended }))
     }
 
-    /// That of a CAN bus.
+    /// The frame to send on a CAN bus.
     fn frame(&self) -> io::Result<Frame> {
         let Self::Can { id, extended, fd, bit_rate_switch, data, .. } = self else {
             return Err(io::Error::other("no frame"));
@@ -166,8 +167,8 @@ impl PlannedWrite {
     }
 }
 
-/// Refuses what a process has that lives: it writes its own values there, and would not see that this one has gone. `Some`: a lock that is passed
-/// over.
+/// Refuses a target that a live process has: that process writes its own values there and would not notice this write. `Some`: a lock that
+/// was ignored.
 fn is_free(file: &File, path: &Path, planner: Option<u32>) -> io::Result<Option<Option<Holder>>> {
     if is_shared(path) {
         return Ok(None);
@@ -175,13 +176,13 @@ fn is_free(file: &File, path: &Path, planner: Option<u32>) -> io::Result<Option<
     keep_others_out(file, &path.display(), planner).map_err(busy)
 }
 
-/// Whether a file is that of all channels of a converter, which no output has for itself.
+/// Whether the file belongs to all channels of a converter; no output has such a file for itself.
 fn is_shared(path: &Path) -> bool {
     let channel = path.file_name().and_then(|name| name.to_str()?.strip_suffix("_powerdown"));
     channel.is_some_and(|channel| channel.starts_with("out_") && !channel.ends_with(|it: char| it.is_ascii_digit()))
 }
 
-/// Whether a write was refused because a process that lives has the target.
+/// Whether a write was refused because a live process has the target.
 pub(crate) fn is_left_to_another(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ResourceBusy && error.raw_os_error().is_none()
 }
@@ -191,7 +192,8 @@ fn busy(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, text)
 }
 
-/// The same of a register that was asked for. Another output of this process is none that would not see it.
+/// Like `is_free`, for the result of asking for a register's lock. Another output of this process does notice the write, so it is no
+/// obstacle.
 #[cfg(feature = "i2c")]
 fn is_free_register(taken: lock::Taken, bus: &Path, task: &str) -> io::Result<()> {
     match taken {
@@ -206,25 +208,26 @@ fn is_free_register(taken: lock::Taken, bus: &Path, task: &str) -> io::Result<()
     }
 }
 
-/// Writes a number, and for a regular file (`cut`) what ends it: no reader finds it empty, or old digits behind the number.
+/// Writes a number. For a regular file (`cut`) it also ends the content, so that no reader finds it empty or with old digits behind the
+/// number.
 fn write(file: &File, text: &str, cut: bool) -> io::Result<()> {
     if !cut {
         return file.write_all_at(text.as_bytes(), 0);
     }
-    // Another program may have made it longer since it was opened: that is cut off as well.
+    // Another program may have made the file longer since it was opened; cut that off too.
     let rest = file.metadata()?.len().saturating_sub(text.len() as u64).min(LONGEST_CONTENT);
     let rest = "\n".repeat(usize::try_from(rest).unwrap_or_default());
     file.write_all_at((text.to_owned() + &rest).as_bytes(), 0)?;
     file.set_len(text.len() as u64)
 }
 
-/// Refuses what is another device now, by what a file beside it says.
+/// Refuses a path that leads to another device now, judged by a file beside it.
 pub(super) fn is_still(witness: Option<&(PathBuf, String)>, what: &str) -> io::Result<()> {
     let Some((beside, wanted)) = witness else { return Ok(()) };
     let unread =
         |error: io::Error| io::Error::new(error.kind(), format!("{} cannot be read: {error}", beside.display()));
     let found = text_beside(beside).map_err(unread)?;
-    // As it was read when the output was opened.
+    // Compared as it was read when the output was opened: first line, trimmed.
     let found = found.lines().next().unwrap_or_default().trim();
     if found == wanted.trim() {
         return Ok(());
@@ -233,7 +236,7 @@ pub(super) fn is_still(witness: Option<&(PathBuf, String)>, what: &str) -> io::R
     Err(io::Error::other(format!("{} says {found} now, and not {wanted:?}: it is another {what}", beside.display())))
 }
 
-/// Refuses a GPIO chip at another place than it had.
+/// Refuses a GPIO chip that is in another place than before.
 #[cfg(feature = "gpio")]
 fn is_at(chip: &Path, wanted: Option<&Path>) -> io::Result<()> {
     match (in_sys(chip), wanted) {
@@ -279,7 +282,7 @@ fn register(_: &Path, _: u8, _: bool, _: &[u8], _: (&str, Option<u32>)) -> io::R
     Err(io::Error::other("this hertzd was built without the feature i2c"))
 }
 
-/// What is written to what: `255 to /sys/…/pwm1`.
+/// The value and its target: `255 to /sys/…/pwm1`.
 impl fmt::Display for PlannedWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,5 +1,5 @@
-//! The open end of a target that its task writes with, and what is written. A write blocks for as long as the target's
-//! driver takes, and allocates nothing.
+//! A target's open files as its task writes them, and the texts that are written. A write blocks for as long as the target's driver takes,
+//! and allocates nothing.
 
 use super::digits::{Digits, LONGEST, number};
 use super::fan;
@@ -11,12 +11,12 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// What a text goes to.
+/// Where a text is written to.
 #[derive(Debug)]
 pub(super) enum Port {
-    /// A file of a driver.
+    /// A driver's attribute.
     Attribute(Arc<File>),
-    /// A file that holds the number and nothing behind it.
+    /// A regular file that holds the number and nothing after it.
     Regular(Arc<File>),
     /// A requested GPIO line: `1` is high.
     #[cfg(feature = "gpio")]
@@ -27,7 +27,7 @@ pub(super) enum Port {
 }
 
 impl Port {
-    /// What is open.
+    /// The open file.
     pub(super) fn file(&self) -> &Arc<File> {
         match self {
             Self::Attribute(file) | Self::Regular(file) => file,
@@ -38,7 +38,7 @@ impl Port {
         }
     }
 
-    /// Writes what makes it safe: a text, or what was stored.
+    /// Writes the safe state: a text, or a register's stored bytes.
     pub(super) fn put_safe(&self, text: &[u8], _stored: Option<&[u8]>, had: u64) -> io::Result<()> {
         match (self, _stored) {
             #[cfg(feature = "i2c")]
@@ -47,8 +47,8 @@ impl Port {
         }
     }
 
-    /// Writes a text. A regular file has at least the length `had`: what another task may write meanwhile; how long it is now, another program
-    /// may have changed.
+    /// Writes a text. `had`: a regular file is at least this long, because another task may still write to it. Another program may have
+    /// changed its length meanwhile, so that is read as well.
     fn put(&self, text: &[u8], had: u64) -> io::Result<()> {
         match self {
             Self::Attribute(file) => put::attribute(&**file, text),
@@ -61,24 +61,24 @@ impl Port {
     }
 }
 
-/// What a target's files hold.
+/// The content of a target's files.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Content {
     pub(super) value: String,
     pub(super) enable: Option<String>,
-    /// The bytes that the value is stored in, with those of their bits that do not belong to it; of a register alone.
+    /// A register's bytes, including bits that do not belong to the value; `None` for other targets.
     pub(super) stored: Option<Vec<u8>>,
-    /// The period that the value is a part of; of a PWM channel's duty alone.
+    /// The PWM period that the duty belongs to; `None` for other targets.
     pub(super) period: Option<String>,
 }
 
 impl Content {
-    /// Whether the value is one.
+    /// Whether the value is a number.
     pub(super) fn is_number(&self) -> bool {
         number(&self.value).is_some()
     }
 
-    /// What is written to have it back: a regular file gets the very text that it held, an attribute the number in it.
+    /// The texts that restore this content: a regular file gets its exact earlier text, an attribute its number.
     pub(super) fn to_restore(&self, is_regular: bool) -> Self {
         let line = |text: &String| format!("{}\n", text.trim());
         let value = if is_regular { self.value.clone() } else { line(&self.value) };
@@ -86,27 +86,27 @@ impl Content {
     }
 }
 
-/// What is written to them.
+/// The texts that make a target safe.
 #[derive(Clone, Debug)]
 pub(super) struct SafeText {
     pub(super) value: String,
     pub(super) enable: Option<String>,
-    /// Written in place of the value: what a register held, bit for bit.
+    /// Written in place of the value: a register's earlier content, bit for bit.
     pub(super) stored: Option<Vec<u8>>,
 }
 
-/// The hot end of a target.
+/// The task's open end of a target.
 #[derive(Debug)]
 pub(super) struct Writer {
     port: Port,
     settings: Vec<OpenSetting>,
     length: u64,       // of a regular file, at least
-    is_prepared: bool, // the settings were written before the first value, and safe writes leave them so
-    is_set: bool,      // they are as the task sets them
-    is_safe: bool,     // they are as its safe state sets them, and it was written last
+    is_prepared: bool, // the settings were written before the first value, and safe writes leave them unchanged
+    is_set: bool,      // the settings are as the task sets them
+    is_safe: bool,     // the last write was the safe state, and the settings are as it sets them
 }
 
-/// A file that has to be set for the value to have any effect.
+/// A file that must be set for the value to have any effect.
 #[derive(Debug)]
 pub(super) struct OpenSetting {
     pub(super) file: Arc<File>,
@@ -116,7 +116,7 @@ pub(super) struct OpenSetting {
 }
 
 impl SafeText {
-    /// The value alone.
+    /// The value alone, without settings.
     pub(super) fn of(digits: &Digits) -> Self {
         Self { value: String::from_utf8_lossy(digits.bytes()).into_owned(), enable: None, stored: None }
     }
@@ -124,23 +124,23 @@ impl SafeText {
 
 impl Writer {
     pub(super) fn new(port: Port, settings: Vec<OpenSetting>, is_prepared: bool) -> Self {
-        // Another task may still write to it, and nothing longer than this.
+        // Another task may still write to the file, but nothing longer than this.
         Self { port, settings, length: LONGEST as u64, is_prepared, is_set: is_prepared, is_safe: false }
     }
 
-    /// What it has open: the value's, and those of its settings.
+    /// The open files: the value's, and those of the settings.
     pub(super) fn files(&self) -> OpenFiles {
         (self.port.file().clone(), self.settings.iter().map(|setting| setting.file.clone()).collect())
     }
 
-    /// Writes a value: one system call; to a regular file one that asks how long it is, and one or two that write. And what makes it effective,
-    /// where that is to be set or has lapsed: that, and the value once more.
+    /// Writes a value in one system call. A regular file needs one more to get its length, and sometimes a second write. If the settings
+    /// are not yet set or have lapsed, writes them and then the value once more.
     pub(super) fn write(&mut self, digits: &Digits, last: &LastWritten) -> io::Result<()> {
         self.is_safe = false;
         self.put(digits.bytes().len(), last, |port, had| port.put(digits.bytes(), had))
     }
 
-    /// Writes the safe state; where it is written once more, and nothing has lapsed, its value alone.
+    /// Writes the safe state. When it is repeated and nothing has lapsed, only its value is written.
     pub(super) fn write_safe(&mut self, text: &SafeText, last: &LastWritten) -> io::Result<()> {
         if std::mem::take(&mut self.is_safe) && !last.has_lapsed() {
             self.port.put_safe(text.value.as_bytes(), text.stored.as_deref(), self.length)?;
@@ -148,7 +148,7 @@ impl Writer {
             return Ok(());
         }
         if let (Some(mode), [enable, ..]) = (&text.enable, &self.settings[..]) {
-            last.forget_settings(); // should this fail
+            last.forget_settings(); // in case this fails
             let value = |text: &str| self.port.put_safe(text.as_bytes(), None, self.length);
             fan::make_safe(&text.value, mode, value, |text| put::attribute(&*enable.file, text.as_bytes()))?;
             let mode = number(mode).unwrap_or(f64::NAN);
@@ -160,7 +160,7 @@ impl Writer {
         self.put(value.len(), last, |port, had| port.put_safe(value, text.stored.as_deref(), had))
     }
 
-    /// Writes a value of this length by `put`, and what makes it effective, where that is to be set or has lapsed.
+    /// Writes a value of this length with `put`. Also writes the settings if they are not yet set or have lapsed.
     fn put(&mut self, length: usize, last: &LastWritten, put: impl Fn(&Port, u64) -> io::Result<()>) -> io::Result<()> {
         let mut value = || {
             put(&self.port, self.length)?;
@@ -174,8 +174,8 @@ impl Writer {
         }
     }
 
-    /// Cuts off what follows the number that a regular file was given last: another program, which takes no lock, may have written between the
-    /// question for the file's length and the write. The next write does the same, so this is for the end, when nothing is written any more.
+    /// Cuts off anything after the number last written to a regular file. Another program, which takes no lock, may have written between
+    /// reading the file's length and the write. Every write does this too, so this is only for the end, when no write follows.
     pub(super) fn cut_tail(&self, last: &LastWritten) {
         let Port::Regular(file) = &self.port else { return };
         let mut bytes = [0; 2 * LONGEST];
@@ -188,7 +188,7 @@ impl Writer {
         }
     }
 
-    /// Another thread has written the safe state: how long a regular file is now is not known.
+    /// Another thread has written the safe state: the current length of a regular file is unknown.
     pub(super) fn was_made_safe(&mut self) {
         (self.is_set, self.is_safe, self.length) = (self.is_prepared, false, LONGEST as u64);
     }
@@ -197,14 +197,15 @@ impl Writer {
 /// Writes the settings.
 fn set(settings: &[OpenSetting], last: &LastWritten) -> io::Result<()> {
     let mut numbers = [f64::NAN; SETTINGS];
-    last.forget_settings(); // should one of these writes fail
+    last.forget_settings(); // in case one of these writes fails
     for (at, (setting, wrote)) in settings.iter().zip(&mut numbers).enumerate() {
         let put = || put::attribute(&*setting.file, setting.text.as_bytes());
         match (setting.sort, settings.get(at + 1)) {
-            // Some drivers change the polarity only of a channel that is off; the next setting switches it on. Whether it has changed is read.
+            // Some drivers change the polarity only while the channel is off; the next setting switches it on again. The readback shows
+            // whether it changed.
             (Sort::Polarity, Some(enable)) => {
                 _ = put().or_else(|error| match error.raw_os_error() {
-                    Some(libc::EBADF) => Err(error), // it may only be read
+                    Some(libc::EBADF) => Err(error), // the file is read-only
                     _ => put::attribute(&*enable.file, b"0\n").and_then(|()| put()),
                 });
             }
@@ -217,7 +218,7 @@ fn set(settings: &[OpenSetting], last: &LastWritten) -> io::Result<()> {
     Ok(())
 }
 
-/// Open files of a target: for the value, and for its settings.
+/// Open files of a target: the value's, and those of its settings.
 pub(super) type OpenFiles = (Arc<File>, Vec<Arc<File>>);
 
 #[cfg(test)]
@@ -232,7 +233,7 @@ mod tests {
         let last = LastWritten::default();
         let write = last.begin();
         last.end(&write, 1.0);
-        // 41.75 was written before the 1, and after the question for the length.
+        // 41.75 was written after the length was read and before the 1 was written.
         for (found, left) in [("1\n.75\n", "1\n"), ("1\n", "1\n"), ("2\n.75\n", "2\n.75\n"), ("1", "1"), ("", "")] {
             std::fs::write(file.path(), found).unwrap();
             writer.cut_tail(&last);
@@ -251,7 +252,7 @@ mod tests {
             setting(enable.reopen().unwrap(), "1", Sort::Number),
         ];
         set(&settings, &LastWritten::default()).unwrap();
-        // A newline would be left of what switches it off.
+        // Switching the channel off would have left a newline.
         assert_eq!(std::fs::read_to_string(enable.path()).unwrap(), "1");
     }
 }

@@ -1,15 +1,15 @@
-//! How a text comes into a file: an attribute of `/sys` takes it in one write, a regular file in one where it is as long as what it
-//! replaces, else in two. Blocks for as long as the file's driver or file system takes; allocates nothing.
+//! Writes a text to a file. A `/sys` attribute takes it in one write. A regular file takes one write if the length stays the same, else two
+//! system calls. Blocks for as long as the file's driver or file system takes; allocates nothing.
 //!
-//! What a reader finds in a regular file between the two is a number and newlines: a shorter text is written with newlines up to the
-//! end of the longer one, and cut off behind it; before a longer one the file is made longer by newlines.
+//! Between the two calls, a reader of a regular file finds a number and newlines. A shorter text is padded with newlines to the old length,
+//! then the file is cut. Before a longer text, the file is extended with newlines.
 
 use super::digits::LONGEST;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// What the system calls go to, so that a test sees each.
+/// The system calls, as a trait so that a test sees each one.
 pub(super) trait Calls {
     fn write(&mut self, text: &[u8], at: u64) -> io::Result<()>;
     fn cut(&mut self, length: u64) -> io::Result<()>;
@@ -37,8 +37,8 @@ pub(super) fn attribute(mut file: impl Calls, text: &[u8]) -> io::Result<()> {
     file.write(text, 0)
 }
 
-/// Replaces the content of a regular file, which is `had` bytes long. Neither text is longer than [`LONGEST`], or the reader finds the
-/// rest of the old one until it is cut off.
+/// Replaces the content of a regular file that is `had` bytes long. Neither text may be longer than [`LONGEST`], or a reader finds the rest
+/// of the old one until it is cut off.
 pub(super) fn regular(mut file: impl Calls, had: u64, text: &[u8]) -> io::Result<()> {
     const NEWLINES: [u8; LONGEST] = [b'\n'; LONGEST];
     let (length, within) = (text.len(), usize::try_from(had).unwrap_or(LONGEST).min(LONGEST));
@@ -55,7 +55,7 @@ pub(super) fn regular(mut file: impl Calls, had: u64, text: &[u8]) -> io::Result
 mod tests {
     use super::*;
 
-    /// A file in memory, and what a reader finds after each system call.
+    /// A file in memory that records what a reader finds after each system call.
     #[derive(Default)]
     struct Seen {
         content: Vec<u8>,

@@ -1,5 +1,5 @@
-//! Reads a target back, and compares what it holds with what was written to it last: its value, if that was asked for, and always what
-//! decides whether the value has any effect. May block for as long as the target's driver takes; for cool threads.
+//! Reads a target back and compares it with what was last written to it: its value, if requested, and always the settings that decide
+//! whether the value has any effect. May block for as long as the target's driver takes; for cool threads.
 
 use super::digits;
 use super::fan;
@@ -14,30 +14,30 @@ use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How often the settings of a target are read whose value is not.
+/// How often settings are read when the value is not read back.
 const SETTINGS_EVERY: Span = Span::from_seconds(1);
 
-/// How long a setting may read otherwise after it was written: many drivers look at their chip every second or two, and show what they saw then.
+/// How long after a write a setting may still read differently: many drivers poll their chip every second or two, and show the last poll.
 const SETTLES: Span = Span::from_seconds(3);
 
-/// The target of an output, as it is read back.
+/// An output's target, as it is read back.
 #[derive(Debug)]
 pub(super) struct Readback {
-    target: Mutex<Target>, // another one when it was opened again
-    taken: Option<File>,   // what a line is read by
+    target: Mutex<Target>, // replaced when the target is reopened
+    taken: Option<File>,   // the file through which a line is read
     written: Arc<LastWritten>,
     every: Span,
     reads_value: bool,
-    repairs: bool,                      // what differs is written again
-    set: Mutex<Option<(u64, Instant)>>, // since when the settings were seen to have been written that often
+    repairs: bool,                      // write again what differs
+    set: Mutex<Option<(u64, Instant)>>, // number of settings writes, and when that number was first seen
 }
 
 impl Readback {
-    /// Of a target that was taken, and that was given this last. `every`: how often its value is read, if it is; `repairs`: what differs is
-    /// written again. `None`: there is nothing to be read.
+    /// The readback of a taken target; `written` records its last write. `every`: how often the value is read, if at all; `repairs`: write
+    /// again what differs. Returns `None` if there is nothing to read.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The target cannot be read.
     pub(super) fn of(
         target: &Target,
         taken: &File,
@@ -57,12 +57,12 @@ impl Readback {
         Ok(Some(Arc::new(Self { target, taken, written, every, reads_value, repairs, set: Mutex::default() })))
     }
 
-    /// It was opened again, as this.
+    /// The target was reopened and is this one now.
     pub(super) fn is_now(&self, target: Target) {
         *self.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
     }
 
-    /// What it is read by, if that was taken.
+    /// The taken file through which the target is read, if there is one.
     pub(super) fn taken(&self) -> Option<&File> {
         self.taken.as_ref()
     }
@@ -71,12 +71,13 @@ impl Readback {
         self.target.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What is wrong with its settings, where this number was written to it last; `None`: nothing is known to be.
+    /// What is wrong with the settings, given the last number written; `None`: nothing known.
     fn settings(&self, target: &Target, number: f64) -> Option<Reading> {
         let (numbers, sets) = self.written.settings()?;
         let is_settled = self.has_settled(sets);
         target.settings().iter().zip(numbers).filter(|(_, set)| !set.is_nan()).find_map(|(setting, set)| {
-            // Some drivers let such a file only be written: whether it is in force cannot be seen then. So it is written every now and then.
+            // Some drivers make such a file write-only, so whether the setting is in force is invisible. With `repairs` it is written again
+            // every few seconds.
             if !is_readable(&setting.path) {
                 if self.repairs && is_settled && !fan::gives_back(set) {
                     self.written.lapse();
@@ -92,13 +93,13 @@ impl Readback {
         })
     }
 
-    /// Whether it is a fan that was given back to its chip.
+    /// Whether the target is a fan that was given back to its chip.
     fn is_given_back(&self, target: &Target) -> bool {
         let mode = self.written.settings().map(|(numbers, _)| numbers[0]).filter(|mode| !mode.is_nan());
         target.enable().is_some() && mode.is_some_and(fan::gives_back)
     }
 
-    /// Whether what was written that often was written long enough ago.
+    /// Whether the settings write with this number happened long enough ago.
     fn has_settled(&self, sets: u64) -> bool {
         let now = KernelClock::monotonic().now();
         let mut seen = self.set.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,12 +145,12 @@ impl Readback {
     }
 }
 
-/// Whether a setting that reads so is in force, where that was set, and this number written to its target last.
+/// Whether a setting that reads `read` is in force, given the number it was set to and the last number written to its target.
 fn is_in_force(target: &Target, setting: &Setting, set: f64, (read, number): (&str, f64)) -> bool {
     let Some(read) = setting.sort.number(read.lines().next().unwrap_or_default()) else { return false };
     let holds = || target.value(None).ok().as_deref().and_then(digits::number);
     match setting.sort {
-        // A fan at full speed that was told otherwise is not.
+        // A fan at full speed that was told another value is not in force.
         Sort::Mode if !fan::gives_back(set) => fan::is_mode(set, read, || holds().filter(|holds| same(*holds, number))),
         Sort::Mode => fan::is_mode(set, read, holds),
         Sort::Number | Sort::Power | Sort::Polarity => same(read, set),
@@ -160,7 +161,7 @@ fn same(a: f64, b: f64) -> bool {
     (a + 0.0).total_cmp(&(b + 0.0)).is_eq()
 }
 
-/// What was read, for a message: quoted, unless it is one of those that could have been.
+/// The text read, for a message: quoted unless it is a value this file usually holds.
 fn shown_text(text: &str, is_usual: impl Fn(&str) -> bool) -> String {
     let text = text.lines().next().unwrap_or_default().trim();
     let shown: String = text.chars().take(40).collect();
@@ -181,7 +182,7 @@ impl ReadBack for Readback {
         let target = self.target();
         let settings = self.settings(&target, number);
         let value = self.reads_value.then(|| target.value(self.taken.as_ref()));
-        // What was read may be either where a write came in between.
+        // If a write came in between, the reading may be the old or the new value.
         if self.written.quiet().is_none_or(|(_, now)| now != writes) {
             return Reading::Unsettled;
         }
@@ -190,7 +191,7 @@ impl ReadBack for Readback {
             (None, _) if self.is_given_back(&target) => Reading::GivenBack,
             (None, Some(_)) if number.is_nan() => Reading::Unsettled,
             (None, Some(value)) => compare(target.as_held(number), value),
-            // After a write that failed it is not known how they are set.
+            // After a failed write, the state of the settings is unknown.
             (None, None) if self.written.settings().is_some_and(|(numbers, _)| numbers[0].is_nan()) => {
                 Reading::Unsettled
             }
@@ -203,13 +204,13 @@ impl ReadBack for Readback {
     }
 }
 
-/// What is said where a target cannot be read.
+/// The refusal of a target that cannot be read.
 pub(super) fn cannot(target: &Target, error: &io::Error) -> Refusal {
     let shown = target.shown();
     Refusal::new("readback", format!("{shown} cannot be read: {error}; remove the key, or name a target that can"))
 }
 
-/// What came of reading this, where that number was written.
+/// Compares a reading with the number that was written.
 pub(super) fn compare(written: f64, read: io::Result<String>) -> Reading {
     match read {
         Err(error) => Reading::Unreadable(error.to_string()),

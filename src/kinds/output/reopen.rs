@@ -1,7 +1,8 @@
-//! A target that goes away and comes back: seen by other threads, which open it again. May block and allocate; no clock is read.
+//! Reopens a target that went away and came back, on other threads than the task's. May block and allocate; no clock is read.
 //!
-//! The hot thread takes no part in it. Who has a target open shares its descriptors with this: when it is gone they lead to nothing, and when
-//! it is back to the new one, each in one step. Until then nothing is written to it. Then its safe value is, and its task recovers from that.
+//! The hot thread takes no part. Everyone who has the target open shares its descriptors with this module. When the target is gone, they
+//! are redirected to nothing; when it is back, to the new one, each in one step. Nothing is written in between. Then the safe value is
+//! written, and the task recovers from it.
 
 use super::digits::number;
 use super::held::{End, Held};
@@ -23,10 +24,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
 use tracing::warn;
 
-/// How often it is looked whether a target is there.
+/// How often to check whether a target is there.
 const LOOK_EVERY: Span = Span::from_millis(100);
 
-/// How often targets of a daemon were opened again: whoever keeps a plan of their safe values has to look at it again.
+/// Counts how often targets of a daemon were reopened. Whoever keeps a plan of their safe values has to refresh it.
 #[derive(Debug, Default)]
 pub(crate) struct Reopened(AtomicU64);
 
@@ -36,14 +37,14 @@ impl Reopened {
     }
 }
 
-/// What is looked for.
+/// The target to look for.
 pub(super) struct Wanted {
     pub(super) place: Place,
     pub(super) sys: PathBuf,
     pub(super) label: Label,
 }
 
-/// Has a target opened again whenever it is gone, for as long as it is held.
+/// Reopens the target whenever it is gone, for as long as it is held.
 pub(super) fn reopens(site: &Site, held: &Arc<Held>, wanted: Wanted, target: &Target) -> Result<(), Refusal> {
     let refuse = |error: io::Error| Refusal::new("kind", format!("cannot watch {}: {error}", target.shown()));
     let keeper = site.common::<Keeper>();
@@ -60,11 +61,11 @@ pub(super) fn reopens(site: &Site, held: &Arc<Held>, wanted: Wanted, target: &Ta
     keeper.keep(Reopening::new(lost)).map_err(refuse)
 }
 
-/// What shows that a target is still the same.
+/// Identifies the open target, to detect a change.
 #[derive(Debug, PartialEq)]
 struct Seen {
     node: PathBuf,
-    file: (u64, u64), // its file system and inode: a node that is made again has another one
+    file: (u64, u64), // file system and inode: a recreated node has another one
 }
 
 impl Seen {
@@ -83,10 +84,10 @@ struct LostTarget {
     reopened: Arc<Reopened>,
     left: Arc<LeftWrites>,
     wanted: Wanted,
-    watch: Option<Watch>, // of a regular file
+    watch: Option<Watch>, // for a regular file
     seen: Seen,
-    nothing: File, // what descriptors lead to meanwhile: it cannot be written
-    next: Instant, // look at any other one
+    nothing: File, // where descriptors lead meanwhile; writes to it fail
+    next: Instant, // next check of a target that is not a regular file
 }
 
 impl Reopen for LostTarget {
@@ -96,7 +97,7 @@ impl Reopen for LostTarget {
 
     fn is_suspect(&mut self, now: Instant) -> bool {
         match &self.watch {
-            // Its file system may take its time, which is not to hold up devices.
+            // Its file system may be slow, and must not delay devices.
             Some(watch) => watch.is_due(now),
             None if now < self.next => false,
             None => {
@@ -111,7 +112,7 @@ impl Reopen for LostTarget {
         if !self.is_gone() {
             return None;
         }
-        // A reload may have given it another task since.
+        // A reload may have given the target another task since.
         let end = self.held.upgrade()?.end();
         if let Some((end, guard)) = end.and_then(|end| Some((end.clone(), end.guard.upgrade()?))) {
             self.wanted.label = Label::new(end.place.to_string(), guard.task());
@@ -123,7 +124,7 @@ impl Reopen for LostTarget {
         &self.wanted.label
     }
 
-    /// All that leads to what is gone: a driver's end may wait for that.
+    /// Closes everything that leads to the lost target: removal of its driver may wait for that.
     fn close(&mut self) {
         let Some(held) = self.held.upgrade() else { return };
         let _opening = held.opening();
@@ -140,7 +141,7 @@ impl Reopen for LostTarget {
     fn open(&mut self) -> Result<Outcome, Refusal> {
         let Some(held) = self.held.upgrade() else { return Ok(Outcome::Abandoned) };
         let opening = held.opening();
-        // By the section that is in force: a reload may have named it, or its safe state, in another way since.
+        // Uses the section in force: a reload may have changed its target name or safe state since.
         let current = held.end();
         if let Some(end) = &current {
             self.wanted.place.clone_from(&end.place);
@@ -174,7 +175,7 @@ impl Reopen for LostTarget {
         target.put_in_force(first, held.watched().written())?;
         target.set_up(&taken, first)?;
         let ends = held.ends();
-        // All of it is open before any of it is used.
+        // Everything is opened before any of it is used.
         let open = |end: &Arc<End>| Ok((end.clone(), OpenEnd::of(&target, &taken, end, held.found())?));
         let opened = ends.iter().map(open).collect::<io::Result<Vec<_>>>().map_err(refuse)?;
         replace(held.taken(), &taken).map_err(refuse)?;
@@ -186,10 +187,10 @@ impl Reopen for LostTarget {
         self.seen = seen;
         self.reopened.0.fetch_add(1, Ordering::SeqCst);
         held.watched().set_lost(false);
-        drop(opening); // a write may not return, and a reload is not to wait for that
+        drop(opening); // the safe write may never return, and a reload must not wait for it
         for guard in opened.iter().filter_map(|(end, _)| end.guard.upgrade()) {
             if let Err(error) = guard.find() {
-                // Its task and the guard thread go on with it.
+                // Its task and the guard thread keep trying.
                 warn!("{label} is there again, but its safe value could not be written: {error}");
             }
         }
@@ -198,7 +199,8 @@ impl Reopen for LostTarget {
 }
 
 impl LostTarget {
-    /// Whether what its path leads to is not what is open. Before it was set up nobody asks: to open it again is to write to it.
+    /// Whether the path leads to something else than the open target. Always false before the target was set up, because reopening includes
+    /// writing to it.
     fn is_gone(&self) -> bool {
         if self.held.upgrade().is_none_or(|held| !held.is_ready()) {
             return false;
@@ -213,7 +215,7 @@ impl LostTarget {
     }
 }
 
-/// The new files of an output.
+/// The new open files of an output.
 struct OpenEnd {
     files: OpenFiles,
     safe: Option<(OpenFiles, Vec<PlannedWrite>)>,
@@ -221,7 +223,7 @@ struct OpenEnd {
 }
 
 impl OpenEnd {
-    /// `found`: what the target held before hertzd wrote to it for the first time.
+    /// `found`: what the target held before hertzd first wrote to it.
     fn of(target: &Target, taken: &File, end: &End, found: Option<&Content>) -> io::Result<Self> {
         let safe = |text: &SafeText| {
             let writer = target.safe_writer(taken, text.clone(), found)?;
@@ -231,7 +233,7 @@ impl OpenEnd {
         Ok(Self { files: target.writer(taken)?.files(), safe, taken: taken.try_clone()? })
     }
 
-    /// Has the output go on with these.
+    /// Switches the output over to these files.
     fn replaces(&self, end: &End, target: &Target) -> io::Result<()> {
         let pair = |old: &OpenFiles, new: &OpenFiles| {
             replace(&old.0, &new.0)?;
@@ -251,7 +253,7 @@ impl OpenEnd {
 }
 
 impl End {
-    /// All of its files.
+    /// All open files of the output.
     fn files(&self) -> impl Iterator<Item = &File> {
         let all = [Some(&self.files), self.safe.as_ref().map(|safe| &safe.files)];
         let files = all.into_iter().flatten().flat_map(|(value, settings)| std::iter::once(value).chain(settings));

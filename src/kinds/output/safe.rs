@@ -1,4 +1,4 @@
-//! What makes an output safe, from the `safe` of its section to what its target is given. Nothing is opened here.
+//! Derives what makes an output safe: from `safe` in its section to the text for its target. Nothing is opened here.
 
 use super::digits::{Digits, Form, number};
 use super::fan;
@@ -7,16 +7,16 @@ use super::settings::{OutputSettings, Safe};
 use super::target::Target;
 use crate::site::Refusal;
 
-/// What makes it safe.
+/// An output's safe state.
 pub(super) struct SafeState {
     pub(super) text: SafeText,
-    pub(super) value: f64,       // in the unit of the input; NaN: that is not known
-    pub(super) number: f64,      // the raw one in the text
-    pub(super) gives_back: bool, // a fan to its chip, which sets the value from then on
+    pub(super) value: f64,       // in the unit of the input; NaN: unknown
+    pub(super) number: f64,      // the raw number in the text
+    pub(super) gives_back: bool, // gives a fan back to its chip, which then sets the value
 }
 
 impl SafeState {
-    /// `original`: what the target held before hertzd wrote to it. `None`: it holds what it has.
+    /// `original`: what the target held before hertzd wrote to it. Returns `None` with `"hold"`: the target keeps its content.
     pub(super) fn of(
         settings: &OutputSettings,
         target: &Target,

@@ -1,4 +1,4 @@
-//! The open end of a target that others than its task make it safe with. A write blocks for as long as the target's driver takes.
+//! The open files with which others than the task make a target safe. A write blocks for as long as the target's driver takes.
 
 use super::fan;
 use super::port::{OpenFiles, Port};
@@ -11,46 +11,47 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-/// The safe state of a target, by descriptors of its own: the kernel lets one write at a time through each.
+/// Writes a target's safe state through its own descriptors: the kernel allows one write at a time through each.
 #[derive(Debug)]
 pub(super) struct SafeWriter {
     pub(super) port: Port,
     pub(super) text: String,
-    /// What is written in its place, of a register.
+    /// Written in place of the text; registers only.
     pub(super) stored: Option<Vec<u8>>,
-    /// The number in it; NaN: there is none.
+    /// The number in the text; NaN: none.
     pub(super) number: f64,
-    /// What has to be set for it to have any effect.
+    /// Settings that the value needs to have any effect.
     pub(super) settings: Vec<SafeSetting>,
-    /// The same for another process; it changes when the target is opened again.
+    /// The same writes for another process; replaced when the target is reopened.
     pub(super) plan: Arc<Mutex<Vec<PlannedWrite>>>,
 }
 
-/// One of its settings.
+/// One setting of a safe state.
 #[derive(Debug)]
 pub(super) struct SafeSetting {
-    pub(super) file: Arc<File>, // to be read too
+    pub(super) file: Arc<File>, // open for reading too
     pub(super) name: String,
     pub(super) text: String,
     pub(super) sort: Sort,
-    pub(super) value: f64,              // of the target, raw
-    pub(super) is_replaced: AtomicBool, // its chip refused it, and runs at full speed by hand
+    pub(super) value: f64,              // raw value of the target
+    pub(super) is_replaced: AtomicBool, // the chip refused the mode; the fan was set to full speed in mode 1
 }
 
 impl SafeWriter {
-    /// What it has open.
+    /// The open files.
     pub(super) fn files(&self) -> OpenFiles {
         (self.port.file().clone(), self.settings.iter().map(|setting| setting.file.clone()).collect())
     }
 }
 
 impl SafeSetting {
-    /// Writes it.
+    /// Writes the setting.
     fn write(&self) -> io::Result<()> {
         self.write_text(&self.text)
     }
 
-    /// What it read before says nothing: the driver may not have looked since.
+    /// Writes a text and checks the readback if it changed. An unchanged reading proves nothing: the driver may not have polled its chip
+    /// since.
     fn write_text(&self, text: &str) -> io::Result<()> {
         self.is_replaced.store(text != self.text, Ordering::Relaxed);
         let before = line_of(&self.file);
@@ -88,7 +89,8 @@ fn line_of(file: &File) -> Option<String> {
     text.lines().next().map(str::to_owned)
 }
 
-/// Writes all of them, also if one fails. Some drivers change the polarity only of a channel that is off; the next setting switches it on.
+/// Writes all settings, even if one fails. Some drivers change the polarity only while the channel is off; the next setting switches it on
+/// again.
 fn write_all(settings: &[SafeSetting]) -> io::Result<()> {
     let write = |(at, setting): (usize, &SafeSetting)| match (setting.write(), settings.get(at + 1)) {
         (Err(_), Some(enable)) if setting.sort == Sort::Polarity => {
@@ -111,7 +113,7 @@ impl SafeWrite for SafeWriter {
         }
     }
 
-    /// Waits until its settings read as they were written.
+    /// Waits until the settings read as they were written.
     fn confirm(&self) -> io::Result<()> {
         let read = |setting: &SafeSetting| {
             let wrote = if setting.is_replaced.load(Ordering::Relaxed) { fan::MANUAL } else { &setting.text };
@@ -157,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_setting_that_does_not_stay_is_a_failure_without_a_number_and_full_speed_by_hand_is_none() {
-        // The kernel takes 33 there, and shows 00000021.
+        // The kernel accepts 33 here and shows 00000021.
         let enable = File::options().read(true).write(true).open("/proc/self/coredump_filter").unwrap();
         put::attribute(&enable, b"1\n").unwrap();
         let port = Port::Regular(Arc::new(tempfile::tempfile().unwrap()));
@@ -171,7 +173,7 @@ mod tests {
         }];
         let mut writer =
             SafeWriter { port, text: "255\n".into(), stored: None, number: 255.0, settings, plan: Arc::default() };
-        // It takes no 0 that is written so: full speed is set by hand.
+        // The file rejects "0.0", so full speed is set in mode 1.
         writer.settings[0].text = "0.0\n".into();
         writer.write_safe().and_then(|()| writer.confirm()).unwrap();
         assert_eq!(line_of(&writer.settings[0].file).unwrap(), "00000001");

@@ -1,12 +1,12 @@
-//! The files beside a target that decide what effect its value has: what they say, how a value is written together with them, and how a PWM
-//! channel keeps its polarity. Blocks only by what it is told to read and write.
+//! The files beside a target that decide what effect its value has: their content, how a value is written together with them, and how a PWM
+//! channel keeps its polarity. Blocks only in the closures it is given.
 
 use super::digits::number;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file beside a target that decides what effect the target's value has, and the number that it is to have.
+/// A file beside a target that decides what effect the target's value has, and the number to set there.
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
     pub(super) path: PathBuf,
@@ -14,20 +14,20 @@ pub(super) struct Setting {
     pub(super) sort: Sort,
 }
 
-/// What a setting says.
+/// The meaning of a setting's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
-    /// A number.
+    /// A plain number.
     Number,
-    /// That of `pwmN_enable`.
+    /// The mode in `pwmN_enable`.
     Mode,
-    /// That of a converter's `powerdown`. It is set together with the value.
+    /// The `powerdown` of a converter. Set together with the value.
     Power,
-    /// One of the [`POLARITIES`], by its place. It stays as it was found.
+    /// An index into [`POLARITIES`]. Kept as found at the start.
     Polarity,
 }
 
-/// What `polarity` of a PWM channel may say.
+/// The possible texts of a PWM channel's `polarity`.
 pub(super) const POLARITIES: [&str; 2] = ["normal", "inversed"];
 
 impl Sort {
@@ -49,12 +49,12 @@ impl Sort {
 }
 
 impl Setting {
-    /// Whether it is set together with the value.
+    /// Whether the setting is written together with the value.
     pub(super) fn is_set_with_value(&self) -> bool {
         matches!(self.sort, Sort::Mode | Sort::Power)
     }
 
-    /// Opens it to be written, and to be read where its driver allows that. A polarity that may not be written is at least read.
+    /// Opens the file for writing, and for reading if its driver allows that. A read-only polarity is opened for reading only.
     pub(super) fn open(&self) -> io::Result<File> {
         let open = |reads, writes| File::options().read(reads).write(writes).open(&self.path);
         open(true, true).or_else(|_| open(false, true)).or_else(|error| match self.sort {
@@ -63,17 +63,18 @@ impl Setting {
         })
     }
 
-    /// The text that sets it.
+    /// The text that sets it, with a newline.
     pub(super) fn text(&self) -> String {
         self.sort.text(self.number) + "\n"
     }
 }
 
-/// Writes a value, what gives it its effect, and the value once more, whatever came of it at first: until it is set to follow its value a device may
-/// refuse that (nct6775), keep it for later, or drop it without a word (adt7475). It comes first too, so that nothing follows an old one in between.
+/// Writes the value, then the settings, then the value again, whether the first write succeeded or not. Until a device is set to follow its
+/// value, it may refuse the value (nct6775), keep it for later, or drop it silently (adt7475). Writing it first ensures that the device
+/// never follows an old value in between.
 ///
 /// # Errors
-/// What the kernel refused, of what was set or else of the value.
+/// The settings write that the kernel refused, or else that of the value.
 pub(super) fn in_force(
     mut value: impl FnMut() -> io::Result<()>,
     set: impl FnOnce() -> io::Result<()>,
@@ -83,8 +84,8 @@ pub(super) fn in_force(
     set.and(value)
 }
 
-/// Gives a channel its polarity back, where another program has changed it. One that has it is not written: who may write the duty need not be
-/// allowed to write that. Some drivers change only that of a channel that is off.
+/// Restores a channel's polarity if another program changed it. A correct polarity is not written, because permission to write the duty
+/// does not imply permission to write the polarity. Some drivers change the polarity only while the channel is off.
 pub(super) fn keep_polarity(
     polarity: &Path,
     wanted: &str,

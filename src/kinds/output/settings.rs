@@ -1,4 +1,4 @@
-//! What an output does, as its section says. Plain values; no device is opened here.
+//! An output's behaviour, as its section defines it. Plain values; no device is opened here.
 
 use super::law::{self, Recover};
 use super::place::{Place, RawScale};
@@ -6,7 +6,7 @@ use crate::site::Refusal;
 use crate::task::Input;
 use crate::time::Span;
 
-/// What makes an output safe.
+/// The safe state of an output.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Safe {
     Value(f64),
@@ -21,13 +21,13 @@ pub(super) enum Start {
     Keep,
 }
 
-/// From the unit of the input to the raw number of the target.
+/// Converts from the unit of the input to the target's raw number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Conversion {
     pub(super) scale: f64,
     pub(super) offset: f64,
-    pub(super) full: f64, // what 1 of the target's natural unit is
-    pub(super) zero: f64, // and what 0 is
+    pub(super) full: f64, // raw numbers per natural unit
+    pub(super) zero: f64, // raw number at 0
 }
 
 impl Conversion {
@@ -35,9 +35,9 @@ impl Conversion {
         (value * self.scale + self.offset) * self.full + self.zero
     }
 
-    /// What a target takes, in the unit of the input: the lower end first.
+    /// The range the target accepts, in the unit of the input, lower end first.
     pub(super) fn natural(self, raw: &RawScale) -> [f64; 2] {
-        // Adding zero makes a negative zero a positive one.
+        // Adding zero turns a negative zero into a positive one.
         let ends = raw.range.map(|range| range.map(|end| self.back(end) + 0.0));
         ends.map_or([f64::NEG_INFINITY, f64::INFINITY], |[a, b]| [a.min(b), a.max(b)])
     }
@@ -47,10 +47,10 @@ impl Conversion {
     }
 }
 
-/// What an output does, as its section says.
+/// An output's behaviour, as its section defines it.
 #[derive(Clone, Debug)]
 pub(super) struct OutputSettings {
-    pub(super) section: String, // what it says but for the worker
+    pub(super) section: String, // the section's text, without `worker`
     pub(super) place: Place,
     pub(super) input: Input,
     pub(super) reset: Option<Input>,
@@ -59,13 +59,13 @@ pub(super) struct OutputSettings {
     pub(super) safe: Safe,
     pub(super) start: Start,
     pub(super) always: bool,
-    pub(super) readback: Option<Span>, // how often
+    pub(super) readback: Option<Span>, // interval
     pub(super) safe_after: Span,
-    pub(super) first_after: Span, // should it take its target over: its first tick, at the latest
+    pub(super) first_after: Span, // time limit for the first tick after a takeover
 }
 
 impl OutputSettings {
-    /// What ends its safe state once another thread has brought it about, in a clause.
+    /// What ends the safe state once another thread has caused it, as a clause.
     pub(super) fn recovery(&self) -> String {
         let then = match (self.law.recover, &self.reset) {
             (Recover::Auto(after), _) => {
@@ -79,7 +79,7 @@ impl OutputSettings {
         format!("its task ticks again, and {then}")
     }
 
-    /// What a target that has to be set up is to hold from then on; `None`: what it holds.
+    /// Raw number that a target needing setup holds from then on; `None`: keep its current value.
     pub(super) fn level(&self) -> Option<f64> {
         match (self.start, self.safe) {
             (Start::Safe, Safe::Value(value)) => Some(self.conversion.raw(value)),
@@ -96,7 +96,10 @@ impl OutputSettings {
         self.safe == Safe::Restore
     }
 
-    /// The same for a target of which only now is known what its raw numbers mean.
+    /// Adapts the settings to a target whose raw scale is known only now.
+    ///
+    /// # Errors
+    /// The safe value or the limits lie outside what the target accepts.
     pub(super) fn fitting(mut self, raw: &RawScale) -> Result<Self, Refusal> {
         self.conversion = Conversion { full: raw.full, zero: raw.zero, ..self.conversion };
         let [low, high] = self.conversion.natural(raw);

@@ -1,5 +1,5 @@
-//! Finds the target of an output and who has it, and takes it over from that, or takes it. Nothing is written but a regular file that is not there.
-//! May block and allocate; for cool threads.
+//! Finds an output's target and its current owner. Then takes the target over, or takes it if it is free. Writes nothing, except that it
+//! creates a missing regular file. May block and allocate; for cool threads.
 
 use super::held::{Held, Targets};
 use super::left_writes::LeftWrites;
@@ -13,12 +13,13 @@ use crate::sys::clock::pause;
 use crate::time::Span;
 use std::sync::Arc;
 
-/// How often, and after what time, it is looked whether a target was opened again: for longer than the longest wait between two attempts.
+/// How many times, and at what interval, to check whether a target was reopened. Together longer than the longest wait between two attempts
+/// to reopen.
 const LOOKS: u32 = 160;
 const BETWEEN_LOOKS: Span = Span::from_millis(25);
 
-/// Finds the target, and makes a regular file that is not there. One that was gone, and is there again, is opened again by the task first that
-/// has it: that is waited for.
+/// Finds the target, and creates a missing regular file. A target that was gone and has come back is reopened by its current task first;
+/// this waits for it.
 pub(super) fn find_in_time(site: &Site, settings: &OutputSettings, label: &Label) -> Result<Target, Refusal> {
     let (place, sys, targets) = (&settings.place, site.sys(), site.common::<Targets>());
     let first = if let Safe::Value(safe) = settings.safe { Some(settings.conversion.raw(safe)) } else { None };
@@ -50,20 +51,20 @@ fn away(target: &Target, task: &str) -> Refusal {
     Refusal::new(target.key, text)
 }
 
-/// A target that an output is to have.
+/// A target taken for an output.
 pub(super) struct Taken {
     pub(super) target: Target,
     pub(super) held: Arc<Held>,
-    pub(super) now: Option<Content>, // the number that it holds, if that was read
-    pub(super) is_set_up: bool,      // by another output, which hands it over
+    pub(super) now: Option<Content>, // its number, if it was read
+    pub(super) is_set_up: bool,      // set up by another output that hands it over
     pub(super) leaves: Leaves,
 }
 
-/// Leaves what is held, unless an output was made that will.
+/// Leaves the target when dropped, unless an output was built that will do so.
 pub(super) struct Leaves(Option<Arc<Held>>);
 
 impl Leaves {
-    /// An output was made.
+    /// An output was built: it leaves the target.
     pub(super) fn by_output(mut self) {
         self.0 = None;
     }
@@ -78,7 +79,8 @@ impl Drop for Leaves {
 }
 
 impl Taken {
-    /// Takes a target over from the task that has it and will end, or that has ended without its safe value; one that nobody has is taken as it is.
+    /// Takes a target over from its task, which is about to end or has ended without its safe value. A target that no task has is taken as
+    /// it is.
     pub(super) fn of(site: &Site, settings: &OutputSettings, target: Target, label: &Label) -> Result<Self, Refusal> {
         let mut in_use = Refusal::in_use(target.key, &label.device, &*target.ids);
         if let Some(Holder::Task) = site.find_holder(&mut in_use) {
@@ -94,7 +96,8 @@ impl Taken {
         Ok(Self { target, held, now, is_set_up, leaves })
     }
 
-    /// Refuses one that is handed over and is not as it was found: it may have been gone, and opened again, since. While nobody opens it.
+    /// Refuses a handed-over target that is no longer as it was found: it may have been lost and reopened since. Call it while nothing can
+    /// reopen the target.
     pub(super) fn is_as_found(&self) -> Result<(), Refusal> {
         let (target, held) = (&self.target, &self.held);
         match self.is_set_up {
@@ -109,8 +112,8 @@ impl Taken {
     }
 }
 
-/// Takes a target that no task of this process has: locks it, and remembers what it held before hertzd wrote to it. And what it holds now, if
-/// that was read.
+/// Takes a target that no task of this process has: locks it, and remembers what it held before hertzd wrote to it. Also returns its
+/// current content, if it was read.
 fn take_free(
     site: &Site,
     settings: &OutputSettings,
@@ -125,7 +128,7 @@ fn take_free(
     if is_read && target.has_init() {
         target.init()?;
     }
-    // What a PWM channel is restored to, and what a chip holds that waits for its `init`, is read when that is done.
+    // A PWM channel's original, and the content of a chip that waits for its `init`, are read once that is done.
     let mut now = None;
     if is_read || !target.has_init() {
         now = target.read(Some(held.taken())).ok();
@@ -145,7 +148,7 @@ fn take_free(
     Ok((target, held, now.filter(Content::is_number)))
 }
 
-/// Takes a target for a task. Nothing is written, and nothing is changed of what another has.
+/// Takes a target for a task. Writes nothing, and changes nothing that another process has.
 pub(super) fn take(site: &Site, target: &Target, task: &str) -> Result<Arc<Held>, Refusal> {
     target.loses_nothing()?;
     let taken = target.take(&site.common::<LeftWrites>(), task).map_err(|mut refusal| {

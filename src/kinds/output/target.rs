@@ -1,4 +1,4 @@
-//! What an output writes to: from what its section names to a target that is there, of any sort. May block and allocate.
+//! Finds the target, of any kind, that an output's section names. May block and allocate.
 
 mod effect;
 mod files;
@@ -38,20 +38,20 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-/// A target that is there.
+/// A target that was found.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    /// The key of a section that names it.
+    /// The key that names it in a section.
     pub(super) key: &'static str,
     pub(super) ids: Vec<DeviceId>,
-    /// What its raw numbers mean.
+    /// The scale of its raw numbers.
     pub(super) raw: RawScale,
-    /// How they are written.
+    /// How its numbers are written.
     pub(super) form: Form,
     means: Arc<dyn Means>,
 }
 
-/// It does what its sort does.
+/// Everything that depends on the kind of target.
 impl Deref for Target {
     type Target = dyn Means;
 
@@ -61,7 +61,7 @@ impl Deref for Target {
 }
 
 impl Target {
-    /// Finds it, and changes nothing. `None`: it is a regular file that is still to be made.
+    /// Finds the target and changes nothing. `None`: a regular file that has yet to be created.
     pub(super) fn find(place: &Place, sys: &Path) -> Result<Option<Self>, Refusal> {
         let (key, raw) = (place.key(), place.raw());
         let (ids, raw, form, means): Found = match place {
@@ -97,7 +97,7 @@ impl Target {
         Ok(Some(Self { key, ids, raw, form, means }))
     }
 
-    /// A PWM channel once its files are there; any other one as it is.
+    /// Exports a PWM channel, so that its files exist; any other target is returned unchanged.
     pub(super) fn exported(self) -> Result<Self, Refusal> {
         let Some(channel) = self.channel() else { return Ok(self) };
         channel.export()?;
@@ -105,7 +105,7 @@ impl Target {
         Ok(Self { key: self.key, ids, raw, form, means })
     }
 
-    /// The name of its `pwmN_enable`, if it has one.
+    /// The name of its `pwmN_enable`; empty if it has none.
     pub(super) fn enable_name(&self) -> String {
         let name = self.enable().and_then(Path::file_name);
         name.unwrap_or_default().to_string_lossy().into_owned()
@@ -116,12 +116,13 @@ impl Target {
         self.file().filter(|_| self.form == Form::Any)
     }
 
-    /// Refuses a regular file that holds anything but one number: it would be lost. Of one that this process has, that is over.
+    /// Refuses a regular file that holds anything but one number, which would be lost. Pointless once this process has the file: hertzd has
+    /// overwritten it by then.
     pub(super) fn loses_nothing(&self) -> Result<(), Refusal> {
         self.regular_file().map_or(Ok(()), holds_a_number)
     }
 
-    /// Refuses what only this process would make safe: should it be killed, nobody could.
+    /// Refuses a target that only this process could make safe: if this process were killed, no other could.
     pub(super) fn can_be_made_safe(&self) -> Result<(), Refusal> {
         self.any_writes().iter().try_for_each(PlannedWrite::can_be_made).map_err(|why| {
             let shown = self.shown();
@@ -132,23 +133,24 @@ impl Target {
         })
     }
 
-    /// Takes it for a task: no other process of hertzd has it until all copies of the files are closed that this returns, that of the value and those
-    /// beside it. Nothing is written.
+    /// Takes the target for a task: no other hertzd process can have it until all copies of the returned files are closed. They are the
+    /// value's file and those beside it. Nothing is written.
     pub(super) fn take(&self, left: &LeftWrites, task: &str) -> Result<(Kept, Vec<Kept>), Refusal> {
         Ok((self.means.take(left, self.key, task)?, self.take_beside(left, self.key, task)?))
     }
 
-    /// What must be equal where one output takes it over from another.
+    /// What must be equal for one output to take the target over from another.
     pub(super) fn identity(&self) -> Identity {
         Identity { ids: self.ids.clone(), layout: self.layout(), shown: self.shown(), device: self.device() }
     }
 
-    /// Makes a line ready to be written, once it was taken. `first`: what it is to hold from then on; `None`: what it holds.
+    /// Makes a taken target ready for writes. `first`: raw number it holds from then on; `None`: keep its current value.
     pub(super) fn set_up(&self, taken: &File, first: Option<f64>) -> Result<(), Refusal> {
         self.means.set_up(taken, first.map(|raw| Digits::of(raw, self.form).bytes() == b"1\n"))
     }
 
-    /// What it and `pwmN_enable` hold, once it was taken. A PWM channel that is to be switched on, and is off, holds 0, whatever its duty is.
+    /// Content of the target and of `pwmN_enable`. `taken`: the file, once it was taken. A PWM channel that is to be switched on, but is
+    /// still off, reads as 0, whatever its duty.
     pub(super) fn read(&self, taken: Option<&File>) -> io::Result<Content> {
         let enable = self.enable().map(read_text).transpose()?;
         let (mut value, stored) = self.stored(taken)?;
@@ -159,18 +161,19 @@ impl Target {
         Ok(Content { value, enable, stored, period })
     }
 
-    /// What it holds once it was taken, if that is a number.
+    /// Content of a taken target, if it is a number.
     pub(super) fn holds(&self, taken: &File) -> Option<Content> {
         self.read(Some(taken)).ok().filter(Content::is_number)
     }
 
-    /// The file of its period, if it is the duty of a PWM channel.
+    /// The file of the period, if the target is the duty of a PWM channel.
     fn period(&self) -> Option<PathBuf> {
         let duty = self.file().filter(|path| path.ends_with("duty_cycle") && self.form != Form::Any)?;
         Some(duty.with_file_name("period"))
     }
 
-    /// The raw number that it holds where it was `found` to hold this, or a PWM channel once it was put in force; NaN: not known.
+    /// The raw number that the target holds: the one in `found`, or for a PWM channel the duty that it keeps when it is set up. NaN:
+    /// unknown.
     pub(super) fn there(&self, found: Option<&Content>) -> Result<f64, Refusal> {
         #[expect(clippy::cast_precision_loss, reason = "a duty of 2^53 ns is 104 days")]
         match self.channel() {
@@ -179,13 +182,13 @@ impl Target {
         }
     }
 
-    /// What is written to make it safe: by the value alone, or by all that was there.
+    /// The text that makes the target safe: the value alone, or everything that was there.
     pub(super) fn safe_text(&self, content: &Content) -> SafeText {
         let enable = self.enable().map(|_| content.enable.clone().unwrap_or_else(|| fan::MANUAL.to_owned()));
         SafeText { value: content.value.clone(), enable, stored: content.stored.clone() }
     }
 
-    /// What the task writes with.
+    /// The task's writer.
     pub(super) fn writer(&self, taken: &File) -> io::Result<Writer> {
         let port = self.port(taken)?;
         let open = |setting: &Setting| {
@@ -196,17 +199,17 @@ impl Target {
         Ok(Writer::new(port, settings, self.is_prepared()))
     }
 
-    /// The numbers of that; NaN: there is none.
+    /// The numbers of the settings; NaN: none.
     pub(super) fn settings_numbers(&self) -> [f64; SETTINGS] {
         std::array::from_fn(|at| self.settings().get(at).map_or(f64::NAN, |setting| setting.number))
     }
 
-    /// What a PWM channel's polarity is to be.
+    /// The polarity setting of a PWM channel.
     pub(super) fn polarity(&self) -> Option<&Setting> {
         self.settings().iter().find(|setting| setting.sort == Sort::Polarity)
     }
 
-    /// The same target, whose polarity is to be this one.
+    /// The same target with this polarity to keep.
     pub(super) fn with_polarity(mut self, polarity: Option<f64>) -> Self {
         if let Some(means) = polarity.and_then(|polarity| self.means.with_polarity(polarity)) {
             self.means = means;
@@ -214,12 +217,12 @@ impl Target {
         self
     }
 
-    /// Whether that is set before its first value is written, and not with it.
+    /// Whether the settings are written before the first value, instead of together with it.
     pub(super) fn is_prepared(&self) -> bool {
         !self.settings().iter().any(Setting::is_set_with_value)
     }
 
-    /// What others make it safe with.
+    /// The writer with which others make the target safe.
     pub(super) fn safe_writer(&self, taken: &File, text: SafeText, found: Option<&Content>) -> io::Result<SafeWriter> {
         let plan = Arc::new(Mutex::new(self.plan(&text, found)));
         let number = number(&text.value).unwrap_or(f64::NAN);
@@ -235,13 +238,13 @@ impl Target {
         Ok(SafeWriter { port: self.port(taken)?, text, stored, number, settings, plan })
     }
 
-    /// Writes of any number, which show what a plan calls it.
+    /// Writes of arbitrary numbers, which show how a plan names the target.
     pub(super) fn any_writes(&self) -> Vec<PlannedWrite> {
         let enable = self.enable().map(|_| fan::MANUAL.to_owned());
         self.plan(&SafeText { value: "0\n".into(), enable, stored: None }, None)
     }
 
-    /// What can be seen of it without taking it.
+    /// What is known of the target without taking it.
     pub(super) fn look(&self) -> Result<Sight, Refusal> {
         self.loses_nothing()?;
         self.means.look(self.key, Sight::of(self.key, self.ids.clone()))
@@ -253,10 +256,10 @@ impl Target {
     }
 }
 
-/// What is found of a target.
+/// The parts of a target that was found.
 type Found = (Vec<DeviceId>, RawScale, Form, Arc<dyn Means>);
 
-/// A file beside the `name` of its device.
+/// A file beside its device's `name`.
 fn of_device(class: Class, wanted: &ByName, file: &str, raw: RawScale, sys: &Path) -> Result<Found, Refusal> {
     let is_raw = matches!(class, Class::Iio) && is_iio_raw(file);
     let device = find(class, sys, wanted)?;
@@ -280,7 +283,7 @@ fn left_out(place: &Place) -> Refusal {
     Refusal::new(place.key(), text)
 }
 
-/// What only the service may open, of a place that was not found.
+/// For a place that was not found: a part of it that only the service may open.
 pub(super) fn hidden_place(place: &Place) -> Option<Sight> {
     match place {
         #[cfg(feature = "gpio")]

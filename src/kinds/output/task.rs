@@ -1,4 +1,4 @@
-//! The task. A tick allocates nothing, and makes no system call but the write. Time comes with the ticks.
+//! The output's task. A tick allocates nothing, and makes no system calls but those of the write. Time comes with the ticks.
 
 use super::digits::{Digits, Form};
 use super::held::Held;
@@ -12,7 +12,7 @@ use crate::site::Claim;
 use crate::task::{Column, Input, Quality, Task, Tick, TickError};
 use std::sync::Arc;
 
-/// Seconds after which a safe write that failed is tried again, at a tick.
+/// Seconds until a failed safe write is tried again, at a tick.
 const RETRY: f64 = 0.1;
 
 const FAILED: &str = "cannot write the value";
@@ -21,7 +21,7 @@ const GONE: TickError = TickError::away("its target is gone; trying to open it a
 pub(super) const TOO_LARGE: TickError =
     TickError::new("the value is infinite: after `scale` and `offset` it is too large for a floating-point number");
 
-/// An output that runs.
+/// A running output.
 pub(super) struct Output {
     pub(super) law: Law,
     pub(super) terms: Settings,
@@ -32,14 +32,14 @@ pub(super) struct Output {
     pub(super) always: bool,
     pub(super) writer: Writer,
     pub(super) written: Digits,
-    pub(super) safe: Option<SafeState>, // `None`: it holds what it has
+    pub(super) safe: Option<SafeState>, // `None`: it has no safe state and keeps its value
     pub(super) guard: Arc<Guard>,
-    pub(super) seen: Option<u64>, // how often another thread has made it safe, while it has not recovered from that
-    pub(super) retry_in: f64,     // seconds until the safe value may be written again
+    pub(super) seen: Option<u64>, // number of the last trip by another thread, until it has recovered from it
+    pub(super) retry_in: f64,     // seconds until the next attempt at the safe value
     pub(super) write_errors: f64,
     pub(super) ticked: bool,
-    pub(super) follows: bool, // it takes the target over from another task
-    pub(super) is_same: bool, // whose section says the same
+    pub(super) follows: bool, // takes the target over from another task
+    pub(super) is_same: bool, // that task's section has the same text
     pub(super) alone: bool,   // no other task may still write to the target
     pub(super) finished: bool,
     pub(super) live: Live,
@@ -49,7 +49,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// At the first tick of an output that takes its target over: goes on from what the other one did last.
+    /// First tick of an output that takes its target over: continues from the other output's last state.
     fn take_over(&mut self) {
         let applied = self.conversion.back(self.held.raw());
         self.law = match self.held.is_safe() {
@@ -67,7 +67,7 @@ impl Output {
         let digits = Digits::of(raw, self.form);
         if self.always || digits.bytes() != self.written.bytes() {
             let Some(_writing) = self.guard.writing() else {
-                return Ok(()); // made safe since this tick began: the next one sees it
+                return Ok(()); // made safe since this tick began; the next tick sees it
             };
             self.written = Digits::EMPTY;
             let write = self.guard.written().begin();
@@ -84,8 +84,8 @@ impl Output {
         Ok(())
     }
 
-    /// Whether the task that had the target before writes no more since the last tick. Its worker may have been in its last write for long, so that
-    /// this came after what was written here: all of it is to be written once more.
+    /// Whether the target's previous task has stopped writing since the last tick. Its worker may have been stuck in its last write, which
+    /// then landed after this output's. So everything is written once more.
     fn is_alone_now(&mut self) -> bool {
         let was_alone = std::mem::replace(&mut self.alone, self.guard.is_alone());
         let is_new = self.alone && !was_alone;
@@ -95,14 +95,14 @@ impl Output {
         is_new
     }
 
-    /// Whether what was put out is to be written again at a tick that changes nothing.
+    /// Whether to repeat the last write at a tick that changes nothing.
     fn writes_again(&self) -> bool {
         let has_own_value = || self.safe.as_ref().is_some_and(|safe| !safe.gives_back);
         self.always
             && (self.guard.written().has_lapsed() || self.law.follows() || self.law.is_safe() && has_own_value())
     }
 
-    /// Writes what was put out once more, where no tick would: the target may not be as it was written.
+    /// Repeats the last write at a tick that would write nothing: the target may have changed.
     fn repair(&mut self, elapsed: f64) -> Result<(), TickError> {
         if self.law.is_safe() && self.safe.is_some() {
             return self.make_safe(elapsed);
@@ -124,7 +124,8 @@ impl Output {
             return Err(UNSAFE_YET);
         }
         let mut value = self.law.applied();
-        // At the end of the process it is another thread's to write it, and to try again: the process may end within a write of this one.
+        // At the end of the process, another thread writes the safe value and retries it, because the process may exit in the middle of a
+        // write from this thread.
         let is_others = self.guard.is_sealed() && self.guard.tripped().is_some();
         if let Some(safe) = &self.safe {
             value = safe.value;
@@ -147,7 +148,7 @@ impl Output {
         Ok(())
     }
 
-    /// Another thread has made it safe since the last tick, or keeps it safe.
+    /// Whether another thread has made the output safe since the last tick, or keeps it safe.
     fn sees_trip(&mut self) -> bool {
         let tripped = self.guard.tripped();
         let new = tripped.is_some() && tripped != self.seen;
@@ -205,7 +206,7 @@ impl Task for Output {
 
     fn disabled(&mut self) {
         self.live.ended();
-        // If it fails, another thread goes on with it.
+        // If it fails, another thread keeps trying.
         self.finished = self.guard.end();
         let safe = self.safe.as_ref().filter(|_| self.finished).map(|safe| safe.value);
         self.held.put_out(self.conversion.raw(safe.unwrap_or(self.law.applied())), self.finished);
@@ -220,7 +221,7 @@ impl Task for Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        // Where more is to be written, that cuts it off; and while it might be, no length is certain.
+        // Skipped if another write may follow, which cuts the file off itself; until then the length is uncertain.
         if self.guard.is_alone() && (self.finished || self.safe.is_none()) {
             self.writer.cut_tail(self.guard.written());
         }
@@ -234,7 +235,7 @@ pub(super) fn columns() -> Vec<Column> {
         .into()
 }
 
-/// What an output learns at a tick.
+/// The inputs of one tick.
 pub(super) fn learned(input: &Input, reset: Option<&Input>, tick: &Tick, tripped: bool) -> Step {
     let elapsed = seconds_since_last(tick);
     Step {
@@ -246,7 +247,7 @@ pub(super) fn learned(input: &Input, reset: Option<&Input>, tick: &Tick, tripped
     }
 }
 
-/// Its values, in the order of its columns. One that has no safe state keeps what it has, which nobody has called safe.
+/// The output's values, in the order of its columns. An output without a safe state never shows as safe.
 pub(super) fn shown(law: &Law, has_safe: bool, input: f64, write_errors: f64) -> [f64; 4] {
     let is_safe = has_safe && law.is_safe();
     [law.applied(), f64::from(u8::from(is_safe)), write_errors, law.held_back(input)]

@@ -1,4 +1,4 @@
-//! What a file holds that is to hold one number, whatever another program has put in its place. May block.
+//! Reads a file that should hold one number, whatever another program may have put in its place. May block.
 
 use crate::site::Refusal;
 use crate::sys::entry;
@@ -7,10 +7,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Refuses a file that holds anything but one number: it would be lost.
+/// Refuses a file that holds anything but one number, which would be lost.
 pub(super) fn holds_a_number(path: &Path) -> Result<(), Refusal> {
     let mut head = Vec::new();
-    // Without permission to read it, nobody knows.
+    // Without permission to read, the content is unknown.
     let file = entry::open(path, libc::O_RDONLY);
     let Ok(_) = file.and_then(|file| file.take(LONGEST_NUMBER + 1).read_to_end(&mut head)) else { return Ok(()) };
     let is_whole = head.len() as u64 <= LONGEST_NUMBER;
@@ -33,14 +33,14 @@ pub(super) fn holds_a_number(path: &Path) -> Result<(), Refusal> {
     ))
 }
 
-/// The text of a file that holds one number. Whatever another program has put in its place: no link is followed, nothing is waited for, and no
-/// more of it is read than a number has.
+/// The text of a file that holds one number. Guards against what another program may have put in its place: follows no link, waits for
+/// nothing, and reads no more than a number needs.
 pub(super) fn read_text(path: &Path) -> io::Result<String> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     text_in(OpenOptions::new().read(true).custom_flags(flags).open(path)?)
 }
 
-/// Whether an attribute has a right to be read at all: some may only be written.
+/// Whether an attribute has any read permission: some are write-only.
 pub(super) fn is_readable(path: &Path) -> bool {
     fs::metadata(path).map_or(true, |facts| facts.mode() & 0o444 != 0)
 }
@@ -58,5 +58,5 @@ pub(super) fn text_in(file: File) -> io::Result<String> {
     String::from_utf8(text).map_err(|_| io::Error::other("it holds bytes that are no text"))
 }
 
-/// The most that a file with one number has, with the white space around it. What is longer is something else, whatever it begins with.
+/// Maximum bytes of a file with one number, including white space. Anything longer is something else, whatever it begins with.
 const LONGEST_NUMBER: u64 = 512;

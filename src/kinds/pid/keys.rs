@@ -171,7 +171,8 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     Some(Blueprint::new(move |site| Ok(pid.going_on(site, &label).into())).looking(move |_| Ok(preview)).computing())
 }
 
-/// It needs them at some ticks only, and outputs nothing where one of those is bad: by hand it continues beside a dead sensor.
+/// The controller needs each of these at some ticks only, and outputs nothing if one it needs is bad. Manual mode therefore works beside a
+/// dead sensor.
 fn inputs(section: &mut Section<'_>) -> Option<Inputs> {
     let [input, setpoint, feed_forward, enable] =
         [&INPUT, &SETPOINT, &FEED_FORWARD, &ENABLE].map(|key| section.input(key).map(Input::spared));
@@ -242,7 +243,7 @@ fn anti_windup(section: &mut Section<'_>, gains: Gains) -> Option<AntiWindup> {
     }
 }
 
-/// Gains of mixed sign act against each other, and without any there is no controller.
+/// Gains of mixed sign counteract each other, and without any gain there is no controller.
 fn refuse_gains(section: &mut Section<'_>, Gains { kp, ki, kd }: Gains) {
     let gains = [(&KP, kp), (&KI, ki), (&KD, kd)];
     let first = gains.iter().find(|(_, gain)| *gain != 0.0);

@@ -1,9 +1,9 @@
-//! The law of a PID controller: what it outputs at a tick, from numbers alone. Pure: time comes in as seconds.
+//! The law of a PID controller: its output at a tick, computed from numbers alone. Pure: time is passed in as seconds.
 //!
-//! The integral is kept in the unit of the output, so that a change of gains does not make the output jump. The derivative is that
-//! of the measurement, over the releases of distinct rows. Nothing that is not finite enters the state. Where numbers are
-//! missing, the latest output is held for as long as they may come in time. After that, and where a sum would be too large, nothing is
-//! put out, and the law takes over again.
+//! The integral is kept in the unit of the output, so a change of gains does not make the output jump. The derivative is taken of the
+//! measurement, over the releases of distinct rows. Only finite numbers enter the state. If an input is missing, the last output is held as
+//! long as the input may still arrive in time. After that, and if a sum would overflow, nothing is output, and the law takes over again
+//! later.
 
 use super::super::elapsed::{Elapsed, Row};
 use super::super::slope::Slope;
@@ -16,61 +16,60 @@ pub(super) struct Gains {
     pub kd: f64, // seconds
 }
 
-/// Which way the output goes when the input rises.
+/// The direction of the output when the input rises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Down, as a heater's.
+    /// Down, as for a heater.
     Reverse,
-    /// Up, as a fan's.
+    /// Up, as for a fan.
     Direct,
 }
 
-/// What keeps the integral from growing while the output cannot follow.
+/// How the integral is kept from growing while the output cannot follow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum AntiWindup {
-    /// Of a step it takes no more than leads to the limit, and none beyond it; and nothing of one that leads away from what
-    /// the output applies meanwhile.
+    /// A step may move the integral to the limit but not beyond it. Steps away from what the output applies meanwhile are dropped.
     Conditional,
-    /// It follows what the output really did, within this many seconds.
+    /// The integral follows what was really applied, with this time constant in seconds.
     BackCalculation { tracking_time: f64 },
-    /// Nothing.
+    /// The integral grows freely.
     None,
 }
 
-/// What the integral begins with where the controller takes over.
+/// The integral's initial value when the controller takes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Takeover {
-    /// Whatever lets the output continue from what was applied last.
+    /// The value that continues the output from what was last applied.
     Bumpless,
-    /// What was applied last, where that is fed back, else zero. The proportional part acts at once.
+    /// The value last applied, if that is fed back, otherwise zero. The proportional part acts at once.
     Reset,
 }
 
-/// What stays the same from tick to tick.
+/// The parameters that stay the same from tick to tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Settings {
     pub gains: Gains,
     pub action: Action,
-    pub setpoint_weight: f64, // of the proportional part: 1 acts on the error, 0 on the input alone
-    pub deadband: f64,        // errors up to this count as none
+    pub setpoint_weight: f64, // share that the proportional part uses: 1 acts on the error, 0 on the input alone
+    pub deadband: f64,        // errors up to this size are ignored
     pub derivative_filter: f64, // time constant in seconds; 0: none
     pub limits: [f64; 2],
     pub anti_windup: AntiWindup,
-    /// `None`: it resets when it starts, and is bumpless from then on.
+    /// `None`: `Reset` at the start, `Bumpless` from then on.
     pub takeover: Option<Takeover>,
 }
 
-/// Who decides the output.
+/// What determines the output.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mode {
     Automatic,
-    /// A person: this value, within the limits.
+    /// A person sets the output to this value, within the limits.
     Manual(f64),
-    /// No one: it puts nothing out.
+    /// Disabled: there is no output.
     Off,
 }
 
-/// What it learns at a tick.
+/// The inputs of a tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Step {
     pub mode: Mode,
@@ -79,9 +78,9 @@ pub(super) struct Step {
     pub row: Row, // of the input
     pub setpoint: f64,
     pub feed_forward: f64,
-    /// What the output really did last, where that is fed back.
+    /// What was really applied last, if that is fed back.
     pub applied: Option<f64>,
-    /// What that says of how it differs from what was asked for.
+    /// How that differs from what was requested, according to the output task.
     pub held: Held,
 }
 
@@ -91,22 +90,22 @@ impl Step {
     }
 }
 
-/// How what the output applies differs from what it was asked for. Only the output knows: what it applies may be that of an earlier
-/// tick, and a difference may be one of rounding alone, which must not stop the integral.
+/// How the applied value differs from the requested one. Only the output task knows: the applied value may belong to an earlier tick, and a
+/// mere rounding difference must not stop the integral.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
-    /// Not at all, or that is not known.
+    /// No difference, or unknown.
     No,
-    /// It is less, so that more would change nothing.
+    /// The applied value is lower, so a higher request would change nothing.
     Below,
-    /// It is more.
+    /// The applied value is higher.
     Above,
-    /// Nothing that is asked for changes it.
+    /// No request changes it.
     Altogether,
 }
 
 impl Held {
-    /// What the value `held-back` of an output means.
+    /// Decodes the value `held-back` of an output.
     pub(super) fn of(value: f64) -> Self {
         match value {
             2.0 => Self::Altogether,
@@ -116,7 +115,7 @@ impl Held {
         }
     }
 
-    /// Whether a change of what is asked for leads further away from the output.
+    /// Whether a change of the request would move further away from the applied value.
     fn forbids(self, change: f64) -> bool {
         match self {
             Self::No => false,
@@ -127,7 +126,7 @@ impl Held {
     }
 }
 
-/// What it outputs, and how it came about.
+/// The output, and the parts it is made of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Output {
     pub out: f64,
@@ -136,13 +135,13 @@ pub(super) struct Output {
     pub i: f64,
     pub d: f64,
     pub ff: f64,
-    pub saturated: f64,     // 1: cut off at the upper limit, -1: at the lower one, otherwise 0
-    pub saturated_for: f64, // seconds since the tick at which that began
-    pub waits: bool,        // it is that of an earlier tick, since this one lacks a value
+    pub saturated: f64,     // 1: clamped to the upper limit, -1: to the lower one, otherwise 0
+    pub saturated_for: f64, // seconds since the tick at which the saturation began
+    pub waits: bool,        // held from an earlier tick, because this one lacks a value
 }
 
 impl Output {
-    /// Nothing is output, since something it needs is missing.
+    /// No output, because an input is missing.
     const NONE: Self = Self {
         out: f64::NAN,
         error: f64::NAN,
@@ -156,25 +155,25 @@ impl Output {
     };
 }
 
-/// What a controller that takes over follows.
+/// What precedes a takeover by the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Follows {
-    /// Nothing, for a while: it starts, was off, or lacked a value for too long.
+    /// No output for a while: the controller starts, was off, or lacked a value for too long.
     Pause,
-    /// A person, or another controller.
+    /// A person or another controller.
     Other,
 }
 
-/// A controller between two ticks.
+/// The state of a controller between two ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Law {
     settings: Settings,
     integral: f64,
     slope: Slope,                // of the measurement
-    out: Option<f64>,            // the latest one, in any mode
-    latest: Output,              // the latest automatic one
-    wanted: f64,                 // the same, before the limits
-    takes_over: Option<Follows>, // at the next automatic tick; `None`: it continues
+    out: Option<f64>,            // the last one, in any mode
+    latest: Output,              // the last automatic one
+    wanted: f64,                 // the last automatic output, before the limits
+    takes_over: Option<Follows>, // at the next automatic tick; `None`: the controller continues
     saturated: f64,
     saturated_for: f64,
 }
@@ -194,7 +193,7 @@ impl Law {
         }
     }
 
-    /// Goes on from another controller's last output, so that the output does not jump.
+    /// Continues from another controller's last output, so that the output does not jump.
     pub(super) fn go_on_from(&mut self, out: f64) {
         (self.out, self.takes_over) = (Some(out), Some(Follows::Other));
     }
@@ -221,7 +220,7 @@ impl Law {
         Output::NONE
     }
 
-    /// The next automatic tick takes over.
+    /// Makes the next automatic tick take over.
     fn interrupt(&mut self, by: Follows) {
         self.takes_over = Some(by);
         self.slope.restart();
@@ -266,7 +265,7 @@ impl Law {
         self.latest
     }
 
-    /// Sets the integral of an output whose other parts are `rest`. Returns the output.
+    /// Sets the integral for an output whose other parts add up to `rest`. Returns the output.
     fn take_over(&mut self, follows: Follows, rest: f64, applied: Option<f64>) -> f64 {
         let [low, high] = self.settings.limits;
         let resets = match self.settings.takeover {
@@ -277,7 +276,7 @@ impl Law {
         match from.map(|out| out.clamp(low, high)) {
             Some(out) if self.settings.gains.ki != 0.0 && !resets => {
                 self.integral = out - rest;
-                out // no rounding lies between
+                out // exact: the sum could round
             }
             Some(out) if self.settings.gains.ki != 0.0 => {
                 self.integral = out;
@@ -290,8 +289,8 @@ impl Law {
         }
     }
 
-    /// Adds `change` to the integral, as far as it may. Returns what the output would be with all of it, before the limits; of one that the
-    /// output does not follow, with none.
+    /// Adds as much of `change` to the integral as is allowed. Returns the output before the limits, as if all of it had been added. If the
+    /// output task holds back, none is added.
     fn integrate(&mut self, change: f64, rest: f64, step: &Step) -> f64 {
         let [low, high] = self.settings.limits;
         if let AntiWindup::BackCalculation { tracking_time } = self.settings.anti_windup {
@@ -309,7 +308,7 @@ impl Law {
         rest + whole
     }
 
-    /// Keeps for how long the output has been cut off at the same limit.
+    /// Tracks how long the output has been clamped to the same limit.
     fn saturate(&mut self, wanted: f64, elapsed: Elapsed) {
         let now = side(wanted, self.settings.limits);
         let goes_on = now != 0.0 && now == self.saturated;
@@ -318,12 +317,12 @@ impl Law {
     }
 }
 
-/// What of an error lies beyond the dead band.
+/// The part of an error beyond the dead band.
 fn beyond(error: f64, deadband: f64) -> f64 {
     if error.abs() <= deadband { 0.0 } else { error - deadband.copysign(error) }
 }
 
-/// At which limit a value is cut off: 1 at the upper one, -1 at the lower one, 0 at none.
+/// The limit to which a value is clamped: 1 for the upper, -1 for the lower, 0 for none.
 fn side(wanted: f64, [low, high]: [f64; 2]) -> f64 {
     if wanted > high {
         1.0

@@ -1,7 +1,7 @@
-//! The kind `pid`: a controller. Its [`law`] is pure; this feeds it what a tick knows.
+//! The kind `pid`: a controller. Its [`law`] is pure; this module feeds it the data of each tick.
 //!
-//! Time comes with the ticks and the rows. A tick makes no system call and allocates nothing. A controller's last output is kept
-//! where the one that follows it at a reload finds it.
+//! Time comes with the ticks and the rows. A tick makes no system call and allocates nothing. A controller's last output is stored where
+//! its successor finds it at a reload.
 
 mod keys;
 mod law;
@@ -19,7 +19,7 @@ use crate::task::{Column, Input, Task, Tick, TickError};
 use crate::time::Instant;
 use law::{Held, Law, Mode, Output, Settings, Step};
 
-/// What a controller takes.
+/// The inputs of a controller.
 #[derive(Clone, Debug)]
 struct Inputs {
     input: Input,
@@ -27,18 +27,18 @@ struct Inputs {
     feed_forward: Input,
     enable: Input,
     track: Option<Input>,
-    held: Option<Input>, // what the task that it tracks says of how that differs from what was asked for
+    held: Option<Input>, // how the tracked task's applied value differs from the requested one
     manual: Option<Input>,
 }
 
 impl Inputs {
-    /// The oldest measurement behind what it takes; if there is none, the row of its input.
+    /// The oldest measurement behind the inputs or, if there is none, the release of the input's row.
     fn measured(&self) -> Option<Instant> {
         let taken = [&self.input, &self.setpoint, &self.feed_forward];
         taken.into_iter().filter_map(Input::origin).min().or_else(|| self.input.release())
     }
 
-    /// What the output really did last. The `initial` of a link that has no row yet is for a first start only.
+    /// What was really applied last. The `initial` value of a link without a row counts only at a first start.
     fn applied(&self, goes_on: bool) -> Option<f64> {
         let track = self.track.as_ref()?;
         let is_initial = matches!(track.source(), InputSource::Value(_)) && track.release().is_none();
@@ -46,17 +46,17 @@ impl Inputs {
     }
 }
 
-/// A controller that runs.
+/// A running controller.
 struct Pid {
     law: Law,
     periods: Periods,
     inputs: Inputs,
     rows: Rows,                // of the input
-    waited: u64,               // ticks since the latest one that lacked nothing, whose output they hold
-    measured: Option<Instant>, // the oldest measurement behind that one
-    unit: String,              // of what it puts out
+    waited: u64,               // ticks since the last complete one, whose output is held
+    measured: Option<Instant>, // the oldest measurement behind that tick
+    unit: String,              // of the output
     succession: Succession,
-    goes_on: bool, // from what another controller put out
+    goes_on: bool, // continues another controller's output
 }
 
 impl Pid {
@@ -78,7 +78,7 @@ impl Pid {
         Self { unit, ..self }
     }
 
-    /// One that continues from what the controller of this name outputs until it takes over, if there is one.
+    /// Makes it continue from the last output of the controller with this name, if there is one.
     fn going_on(self, site: &Site, name: &str) -> Self {
         Self { succession: Succession::of(site, "pid", name), ..self }
     }

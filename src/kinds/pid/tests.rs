@@ -1,4 +1,4 @@
-//! A controller whose output is held back, in a loop with the law of the output itself.
+//! A controller whose output is held back, in a loop with the output's own law.
 
 use super::super::elapsed::{Elapsed, Row};
 use super::law::{Action, AntiWindup, Gains, Held, Law, Mode, Settings, Step};
@@ -26,22 +26,22 @@ fn learned(error: f64, applied: f64, held: Held) -> Step {
     Step { mode, elapsed: SECOND, input: -error, row, setpoint: 0.0, feed_forward: 0.0, applied: Some(applied), held }
 }
 
-/// An output that has put this out, and follows its input.
+/// An output that has just applied `applied` and follows its input.
 fn following(limits: [f64; 2], slew: f64, recover: output::Recover, applied: f64) -> output::Law {
     let (safe, safe_slew, on_stale) = (Some(-2.0), f64::INFINITY, output::OnStale::Safe);
     let settings = output::Settings { limits, slew, safe, safe_slew, on_stale, recover, patience: 0.0 };
     output::Law::going_on(settings, applied)
 }
 
-/// What becomes of what is asked for at one tick of an output.
+/// What happens to a request at one tick of an output.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Comes,
-    /// The output does not see it: it is too old for it.
+    /// The output does not see the request, because it is too old.
     Stale,
     /// The write fails.
     Fails,
-    /// Another thread has made the output safe.
+    /// Another thread has switched the output to its safe value.
     Tripped,
 }
 
@@ -58,7 +58,7 @@ fn tick(output: &mut output::Law, asked: f64, fate: Fate, reset: bool) -> Held {
     Held::of(output.held_back(input))
 }
 
-/// The integral after each of these ticks, from an output that holds 0 and follows at once, but for `fate`.
+/// The integral after each of these ticks, for an output that holds 0 and follows at once, except as `fate` says.
 fn integrals(mut output: output::Law, errors: &[f64], mut fate: impl FnMut(usize) -> (Fate, bool)) -> Vec<[f64; 3]> {
     let (mut controller, mut held) = (controller([-8.0, 8.0]), Held::No);
     let mut seen = Vec::new();
@@ -86,11 +86,11 @@ fn the_error_needs_only_the_input_and_the_setpoint() {
 #[test]
 fn the_integral_stands_while_the_output_is_safe_and_goes_on_with_it() {
     let mut errors = vec![0.0; 2];
-    errors.extend([1.0; 1_000]); // all of it at the safe value
+    errors.extend([1.0; 1_000]); // all of these at the safe value
     errors.extend([1.0; 2]);
     let output = following([-8.0, 8.0], f64::INFINITY, output::Recover::Latch, 0.0);
     let seen = integrals(output, &errors, |n| (if n == 2 { Fate::Tripped } else { Fate::Comes }, n == 1_001));
-    // Neither the tick at which that happens nor the following ones knew of it before: one step.
+    // At tick 2 the controller did not know of the trip yet, so it made one step, and none afterwards.
     let [at_first, at_last] = [2, 1_001].map(|n| seen[n][0]);
     assert_eq!((at_first, at_last), (0.25, 0.25), "{:?}", &seen[..6]);
     assert_eq!((seen[1_001][1], seen[1_001][2]), (0.75, -2.0), "held at the safe value");
@@ -134,7 +134,7 @@ proptest! {
         let seen = integrals(output, &errors, |n| (fates[n], resets[n]));
         for n in 1..seen.len() {
             let ([before, asked, _], [now, _, applied]) = (seen[n - 1], seen[n]);
-            // Held by the output, which answered to what was asked at the tick before.
+            // Held by the output, which reacted to the request of the previous tick.
             prop_assert!((now - before) * (asked - applied) <= 0.0, "tick {n}: {seen:?}");
             prop_assert!(now == before || !matches!(fates[n - 1], Fate::Stale), "tick {n}: {seen:?}");
         }
@@ -142,7 +142,7 @@ proptest! {
 
     #[test]
     fn an_output_that_follows_stops_nothing_however_it_rounds(errors in vec(-4.0..4.0, 1..60), steps in 1.0..300.0_f64) {
-        // What the target holds is rounded; what the output says of itself is not.
+        // The value in the target is rounded; the value that the output reports is not.
         let output = following([-8.0, 8.0], f64::INFINITY, output::Recover::Latch, 0.0);
         let told = integrals(output, &errors, |_| (Fate::Comes, false));
         let (mut alone, mut applied) = (controller([-8.0, 8.0]), 0.0);
@@ -155,7 +155,7 @@ proptest! {
 
     #[test]
     fn in_the_steady_state_a_target_that_rounds_is_at_the_step_next_to_what_is_wanted(wanted in -6.0..6.0_f64, steps in 1_u32..300) {
-        // A plant that equals the output, in whole steps, and the value that it is to have.
+        // A plant that equals the output, rounded to whole steps, and its wanted value.
         let steps = f64::from(steps);
         let mut output = following([-8.0, 8.0], f64::INFINITY, output::Recover::Latch, 0.0);
         let (mut controller, mut held) = (controller([-8.0, 8.0]), Held::No);

@@ -1,4 +1,4 @@
-//! From what a plugin says of its keys to keys of the configuration, with their rules. Pure.
+//! Turns a plugin's description of its keys into configuration keys with their rules. Pure.
 
 use crate::config::{Absent, Key, TASK_KEYS, Value, duration_written, refuse_value_name};
 use crate::sys::plugin::{Described, DescribedKey, KeyKind, kept};
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 /// The keys that a plugin describes, in its order.
 ///
 /// # Errors
-/// What it may not describe in this way.
+/// The part of the description that is not allowed.
 pub(super) fn keys(described: &Described, taken: &[Key]) -> Result<Vec<Key>, String> {
     let is_one_line = |text: &str| !text.chars().any(char::is_control);
     if !is_one_line(described.name) {
@@ -95,13 +95,13 @@ fn of(key: &DescribedKey) -> Result<Key, String> {
     Ok(Key { absent, ..Key::new(key.name, value, kept(&about(key))) })
 }
 
-/// The whole number; the one nearest to it that there is.
+/// The whole number, or the nearest one that fits.
 #[expect(clippy::cast_possible_truncation, reason = "saturates, which is what is wanted of an infinite limit")]
 fn whole(limit: f64) -> i64 {
     limit as i64
 }
 
-/// The shortest duration and the longest; no duration is below 0.
+/// The shortest and the longest duration; no duration is below 0.
 fn durations(range: [f64; 2]) -> [Span; 2] {
     range.map(|limit| Span::from_nanos(whole(limit).max(0)))
 }
@@ -117,10 +117,10 @@ fn hint(key: &DescribedKey, value: &Value) -> String {
     }
 }
 
-/// What it does, in which unit, and of a number in which range.
+/// What the key does, its unit, and the range of a number or a duration.
 fn about(key: &DescribedKey) -> String {
     let unit = if key.unit.is_empty() { String::new() } else { format!("In {}.", key.unit) };
-    // The schema has those of numbers as well, and cannot say those of durations, which are texts there.
+    // The schema also states the ranges of numbers. It cannot state those of durations, which are strings there.
     let range = match key.kind {
         KeyKind::Number => range(key.range).map_or_else(String::new, |range| format!("The number must be {range}.")),
         KeyKind::Duration => {
@@ -139,7 +139,7 @@ fn about(key: &DescribedKey) -> String {
     [key.help.trim(), &unit, &range].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// `from 0 to 1`; `None`: any number is good.
+/// `from 0 to 1`; `None` if any number is allowed.
 fn range([low, high]: [f64; 2]) -> Option<String> {
     match (low.is_finite(), high.is_finite()) {
         (true, true) => Some(format!("from {} to {}", limit(low), limit(high))),
@@ -149,7 +149,7 @@ fn range([low, high]: [f64; 2]) -> Option<String> {
     }
 }
 
-/// `0.5`, `1e300`: without rows of zeros.
+/// `0.5`, `1e300`: without long runs of zeros.
 fn limit(limit: f64) -> String {
     match limit.abs() {
         0.0 | 1e-5..1e15 => limit.to_string(),
@@ -157,14 +157,14 @@ fn limit(limit: f64) -> String {
     }
 }
 
-/// Why a number is refused.
+/// The reason why a number is refused; `None` if it is accepted.
 pub(super) fn refusal(key: &DescribedKey, number: f64) -> Option<String> {
     let [low, high] = key.range;
     let inside = (low..=high).contains(&number);
     range(key.range).filter(|_| !inside).map(|range| format!("must be {range}"))
 }
 
-/// What a JSON schema says beyond the keys: the ranges of numbers.
+/// What a JSON schema states in addition to the keys: the ranges of numbers.
 pub(super) fn ranges(described: &Described) -> Json {
     let mut properties = Map::new();
     for key in described.keys.iter().filter(|key| key.kind == KeyKind::Number) {

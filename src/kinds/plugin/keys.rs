@@ -1,6 +1,6 @@
-//! The keys of the kind `plugin`: its own, and those that a library describes; how a section becomes a task.
+//! The keys of the kind `plugin`: its own, and those that a library describes. Also how a section becomes a task.
 //!
-//! To know the keys the library is loaded: this may block, and runs the library's initialisers.
+//! Reading the keys loads the library, which may block and runs the library's initialisers.
 
 use super::{Plugin, columns, described};
 use crate::config::{Blueprint, BuildError, ClockKind, Key, Kind, Preview, Section, Value};
@@ -20,7 +20,7 @@ const LIBRARY: Key = Key::new(
 )
 .required("name it, such as \"./libexample.so\"");
 
-// What a run is for, as the header numbers it.
+// The purposes of a run, numbered as in the header.
 const RUN: u32 = 0;
 const SHADOW: u32 = 1;
 const DESK: u32 = 2;
@@ -33,10 +33,11 @@ pub(in crate::kinds) fn kind() -> Kind {
     Kind::new("plugin", about, KEYS, parse).with_more_keys()
 }
 
-/// The keys of tasks with the library that a section of a configuration in `folder` calls `written`, and what a schema says of them beyond that.
+/// The keys of tasks that use this library, and the additional constraints for a schema. `written` is the library as written in a
+/// configuration in `folder`.
 ///
 /// # Errors
-/// Why it is no plugin.
+/// The reason why the library is not a plugin.
 pub(crate) fn keys_of(folder: &Path, written: &str) -> Result<(Vec<Key>, Json), String> {
     let library = libraries::open(folder, Path::new(written)).map_err(why)?;
     let more = described::keys(library.described(), KEYS)?;
@@ -54,7 +55,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let written: Option<PathBuf> = section.path(&LIBRARY);
     let library = match written.as_deref().map(|written| libraries::open(section.folder(), written)) {
         Some(Ok(library)) => library,
-        // Perhaps it is only not here: that refuses a start, and not a look at what is written.
+        // The library may be missing on this machine only. That refuses a start, but not a check of the configuration.
         Some(Err(Refused::NotLoaded(reason))) => {
             section.refuse_beyond(KEYS, None);
             let message = format!("it cannot be loaded: {reason}");
@@ -146,7 +147,7 @@ fn build(library: Arc<Library>, start: &Start, inputs: Vec<Option<Input>>) -> Re
     Ok(Plugin::built(instance, inputs, &described))
 }
 
-/// What the section says of a key that is no input, noting what is wrong.
+/// The section's value for a key that is not an input. Reports problems.
 fn read(section: &mut Section<'_>, key: &Key, described: &DescribedKey) -> Setting {
     let read = match described.kind {
         KeyKind::Number => section.number(key).map(Setting::Number),

@@ -1,7 +1,7 @@
-//! The kind `plugin`: a task in a shared library of the user's own, by the C interface of `hertzd.h`.
+//! The kind `plugin`: a task in the user's own shared library, called through the C interface of `hertzd.h`.
 //!
-//! Loading, describing and creating happen before the start, and may block and allocate. A tick lays its inputs into a table that is there
-//! already, and calls the library: what is measured of it is measured of that code as of any task's. Time comes with the ticks.
+//! Loading, describing and creating happen before the start, and may block and allocate. A tick copies its inputs into a preallocated table
+//! and calls the library. hertzd measures that code like any other task. Time comes with the ticks.
 
 mod described;
 mod keys;
@@ -14,14 +14,14 @@ use crate::sys::plugin::{Instance, Moment, Sample};
 use crate::task::{Column, Input, Quality, Task, Tick, TickError};
 use crate::time::Span;
 
-/// What a tick returns when there is nothing new.
+/// The return value of a tick without a new value.
 const NO_VALUE: i32 = -1;
 
-/// A plugin that runs.
+/// A running plugin.
 struct Plugin {
     instance: Instance,
     inputs: Vec<Option<Input>>, // `None`: the section does not name it
-    samples: Box<[Sample]>,     // what they are at this tick
+    samples: Box<[Sample]>,     // their state at this tick
     columns: Vec<Column>,
     errors: Vec<&'static str>,
 }
@@ -36,7 +36,7 @@ impl Plugin {
             columns: columns(described),
             errors: described.errors.clone(),
         };
-        // What takes time is the code of the library.
+        // The library's code is where the time goes.
         Built { measures: described.measures, code, ..plugin.into() }
     }
 }

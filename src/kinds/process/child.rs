@@ -1,5 +1,5 @@
-//! A program that runs: its start with all that it is given, and its end. Used by the relay's thread alone, as long as which it lives. May block
-//! for as long as the file system of the program does.
+//! A running program: its start with everything it is given, and its end. Used only by the relay's thread, and the program ends with that
+//! thread. May block for as long as the program's file system does.
 
 use super::program::{environment, find};
 use super::settings::ProgramSettings;
@@ -12,30 +12,30 @@ use std::io::{self, PipeReader, Read};
 use std::os::fd::AsFd;
 use std::process::ExitStatus;
 
-/// Bytes of frames that may wait for a program, if the kernel allows as many.
+/// Bytes of frames that may wait for a program, if the kernel allows that many.
 const SOCKET_ROOM: i32 = 1 << 20;
 
-/// So much sooner than hertzd a program is killed when memory runs out.
+/// Added to hertzd's own OOM score adjustment, so that the kernel kills the program first when memory runs out.
 const OOM_SCORE: i32 = 300;
 
-/// Bytes that are read at a look of what a program prints.
+/// Limits for one look at the program's output: bytes per read, and reads.
 const READ_AT_ONCE: usize = 8_192;
 const READS: usize = 8;
 
-/// A program that was started.
+/// A started program.
 #[derive(Debug)]
 pub(super) struct Program {
     child: Child,
     pub(super) socket: Packets,
     printed: PipeReader,
-    cpus: Vec<usize>, // of this thread when it was last looked at, which it began with
+    cpus: Vec<usize>, // this thread's CPUs at the last look; at first the ones the program started with
 }
 
 impl Program {
-    /// Starts it. With it comes what the kernel refused, each a sentence with its remedy.
+    /// Starts the program. Also returns what the kernel refused, each as a sentence with its remedy.
     ///
     /// # Errors
-    /// Why it was not started, and what to do.
+    /// The reason why it was not started, and what to do.
     pub(super) fn start(settings: &ProgramSettings) -> Result<(Self, Vec<String>), String> {
         let environment = environment(settings);
         let path = find(settings, &environment)?;
@@ -85,13 +85,13 @@ impl Program {
         &mut self.child
     }
 
-    /// How it ended, once it has.
+    /// How the program ended, once it has.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.look()
     }
 
-    /// Keeps it, and all that it has started, off the CPUs of pinned workers: where this thread runs. What they have chosen themselves stays
-    /// as long as it is no such CPU.
+    /// Keeps the program, and everything that it has started, off the CPUs of pinned workers by moving it to this thread's CPUs. Other CPUs
+    /// that a thread chose for itself stay, as long as no worker's CPU is among them.
     ///
     /// # Errors
     /// The kernel's reason.
@@ -101,7 +101,7 @@ impl Program {
         self.child.keep_off(&thread::reserved(), &self.cpus, &before)
     }
 
-    /// Passes on what it has printed, of which a part may be left for the next look.
+    /// Passes on what the program has printed. A part may be left for the next look.
     pub(super) fn read(&mut self, mut take: impl FnMut(&[u8])) {
         let mut bytes = [0; READ_AT_ONCE];
         for _ in 0..READS {

@@ -1,5 +1,5 @@
-//! What crosses between the task and its relay: a row a tick to the relay, answers back, and counts. Neither side waits or allocates once it
-//! is made; no clock is read.
+//! The data that crosses between the task and its relay: a row per tick to the relay, answers back, and counts. After construction neither
+//! side waits or allocates; no clock is read.
 
 use super::frames::{Taken, TickHead, quality_of, quality_word};
 use crate::channels::{Latest, Queue, Row, RowReceiver, RowSender, Traffic, rows};
@@ -8,58 +8,58 @@ use crate::time::{Instant, NANOS_PER_SECOND, Span};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Ticks that a relay may be behind: of one second, but not fewer or more than this.
+/// The number of ticks that a relay may lag behind: one second's worth, within these limits.
 const LEAST_ROOM: i64 = 16;
 const MOST_ROOM: i64 = 4_096;
 
-/// Answers on their way: one tick has one at most, and each tick takes all.
+/// Room for answers on their way. A tick has at most one answer, and each tick takes all.
 const ANSWERS: usize = 8;
 
-/// Numbers of a row before those of the inputs: skipped releases, the start on the monotonic clock in seconds and nanoseconds.
+/// Numbers in a row before the inputs: skipped releases, and the start on the monotonic clock in seconds and nanoseconds.
 const HEAD: usize = 3;
 
-/// Numbers of an input: its value, its age in nanoseconds or NaN, its quality.
+/// Numbers per input: its value, its age in nanoseconds or NaN, its quality.
 const PER_INPUT: usize = 3;
 
-/// What both sides see.
+/// State that both sides see.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    /// The program is to end, for good.
+    /// The program must end for good.
     pub(super) stop: AtomicBool,
-    program: AtomicU64, // as `ProgramState`: one number, so that all of it is of one moment
-    /// Answers that came when the next tick had begun, and that the relay kept.
+    program: AtomicU64, // a `ProgramState`, packed into one number so that it is consistent
+    /// Answers that arrived after the next tick had begun, and that the relay kept back.
     pub(super) late: AtomicU64,
-    /// Frames that were no answers to a tick, and answers with an infinite value.
+    /// Frames that did not answer a tick, and answers with an infinite value.
     pub(super) errors: AtomicU64,
-    /// Ticks that the program was not sent while it ran, since it had not read enough, or had closed its socket.
+    /// Ticks not sent to the running program, because it had not read enough or had closed its socket.
     pub(super) dropped: AtomicU64,
-    counted: Latest<3>, // as `AnswerCounts`
+    counted: Latest<3>, // an `AnswerCounts`
 }
 
-/// How the program is. Zero at first.
+/// The state of the program. Zero at first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProgramState {
     /// How often it was started.
     pub(super) starts: u64,
-    /// It runs.
+    /// Whether it runs.
     pub(super) runs: bool,
-    /// Its first start waits until the program of the task that this one replaces has ended.
+    /// Whether its first start waits until the program of the replaced task has ended.
     pub(super) waits: bool,
 }
 
-/// Of the task, at its latest tick.
+/// The task's counts, as of its most recent tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AnswerCounts {
-    /// Ticks before it.
+    /// Number of earlier ticks.
     pub(super) asked: u64,
-    /// Of these, those that were answered in time.
+    /// How many of these were answered in time.
     pub(super) answered: u64,
-    /// And those that have no answer.
+    /// How many of these have no answer.
     pub(super) missing: u64,
 }
 
 impl Shared {
-    /// Changes how the program is. For the relay alone.
+    /// Changes the state of the program. Only the relay may call this.
     pub(super) fn change_program(&self, change: impl FnOnce(&mut ProgramState)) {
         let mut program = self.program();
         change(&mut program);
@@ -67,30 +67,30 @@ impl Shared {
         self.program.store(starts << 2 | u64::from(waits) << 1 | u64::from(runs), Ordering::Relaxed);
     }
 
-    /// How it is.
+    /// The state of the program.
     pub(super) fn program(&self) -> ProgramState {
         let program = self.program.load(Ordering::Relaxed);
         ProgramState { starts: program >> 2, runs: program & 1 != 0, waits: program & 2 != 0 }
     }
 
-    /// Shows what the task has counted. For the task alone.
+    /// Publishes the task's counts. Only the task may call this.
     pub(super) fn show(&self, AnswerCounts { asked, answered, missing }: AnswerCounts) {
         self.counted.store([asked, answered, missing]);
     }
 
-    /// What the task has counted.
+    /// The task's counts.
     pub(super) fn counted(&self) -> AnswerCounts {
         let [asked, answered, missing] = self.counted.read();
         AnswerCounts { asked, answered, missing }
     }
 
-    /// Counts one more.
+    /// Increments a counter.
     pub(super) fn count(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// The task's ends.
+/// The task's end.
 #[derive(Debug)]
 pub(super) struct HotEnds {
     rows: RowSender,
@@ -101,7 +101,7 @@ pub(super) struct HotEnds {
     pub(super) shared: Arc<Shared>,
 }
 
-/// The relay's ends.
+/// The relay's end.
 #[derive(Debug)]
 pub(super) struct CoolEnds {
     rows: RowReceiver,
@@ -110,7 +110,7 @@ pub(super) struct CoolEnds {
     pub(super) shared: Arc<Shared>,
 }
 
-/// Both, of a task with this period and that many inputs and values.
+/// Both ends, for a task with this period and this many inputs and values.
 pub(super) fn crossing(period: Span, inputs: usize, values: usize) -> (HotEnds, CoolEnds) {
     let room = (NANOS_PER_SECOND / period.nanos().max(1)).clamp(LEAST_ROOM, MOST_ROOM);
     let numbers = HEAD + PER_INPUT * inputs;
@@ -129,13 +129,13 @@ pub(super) fn crossing(period: Span, inputs: usize, values: usize) -> (HotEnds, 
 }
 
 impl HotEnds {
-    /// Takes the next answer: the tick that it is to, and its values.
+    /// Takes the next answer: the index of the tick it answers, and its values.
     pub(super) fn take(&mut self) -> Option<(u64, &[f64])> {
         let n = self.answers.take(&mut self.answer)?.n;
         Some((n, &self.answer))
     }
 
-    /// Hands over a tick that began at `now` on the monotonic clock. Without room it is dropped, which is counted.
+    /// Passes on a tick that began at `now` on the monotonic clock. Without room it is dropped and counted.
     pub(super) fn push(&mut self, tick: &Tick, now: Instant, inputs: impl Iterator<Item = Taken>) {
         let whole = i128::from(NANOS_PER_SECOND);
         #[expect(
@@ -161,7 +161,7 @@ impl HotEnds {
 }
 
 impl CoolEnds {
-    /// Takes the next tick, and its inputs.
+    /// Takes the next tick and its inputs.
     pub(super) fn take(&mut self) -> Option<(TickHead, impl Iterator<Item = Taken> + '_)> {
         let Row { n, release, lateness, .. } = self.rows.take(&mut self.row)?;
         let nanos = |instant: Instant| i64::try_from(instant.nanos()).unwrap_or(i64::MAX);
@@ -177,13 +177,13 @@ impl CoolEnds {
         Some((head, self.row[HEAD..].chunks_exact(PER_INPUT).map(input)))
     }
 
-    /// Hands over the answer to tick `n`.
+    /// Passes on the answer to tick `n`.
     pub(super) fn answer(&mut self, n: u64, values: &[f64]) {
         self.answers.offer(Row { n, release: Instant::ZERO, lateness: Span::ZERO, values });
     }
 }
 
-/// What a task takes at a tick that began at `now`, of one of its inputs.
+/// The state of one input at a tick that began at `now`.
 pub(super) fn taken(value: f64, quality: Quality, since: Option<Instant>, now: Instant) -> Taken {
     Taken { value, quality, age: since.map(|since| (now - since).nanos()) }
 }

@@ -1,5 +1,5 @@
-//! What goes back and forth between a task and its program: ticks, and answers, each of which is checked. Bounded at each look; neither side is
-//! waited for, and no clock is read.
+//! The traffic between a task and its program: ticks, and answers, each of which is checked. Each look does a bounded amount of work;
+//! neither side is waited for, and no clock is read.
 
 use super::crossing::{CoolEnds, Shared};
 use super::frames;
@@ -9,27 +9,27 @@ use crate::time::{Instant, Span};
 use std::collections::VecDeque;
 use std::io;
 
-/// Ticks and frames that are moved at one look, at most.
+/// The most ticks and frames that one look moves.
 const ROWS_AT_ONCE: usize = 256;
 const FRAMES_AT_ONCE: usize = 64;
 
-/// Ticks without an answer that are remembered: as many as can be late.
+/// How many unanswered ticks are remembered; only these can still be answered late.
 const REMEMBERED: usize = 4_096;
 
-/// The middle between both.
+/// The link between the task's relay and the program.
 #[derive(Debug)]
 pub(super) struct Exchange {
     ends: CoolEnds,
-    newest: Option<u64>,       // tick that the task has made
-    unanswered: VecDeque<u64>, // those that the program was sent, in their order
-    is_closed: bool,           // the socket, by the program
+    newest: Option<u64>,       // the most recent tick from the task
+    unanswered: VecDeque<u64>, // ticks sent to the program and not yet answered, in order
+    is_closed: bool,           // whether the program has closed the socket
     frame: Vec<u8>,
-    room: Vec<u8>, // for an answer, and a byte more
+    room: Vec<u8>, // room for an answer, plus one byte
     values: Vec<f64>,
 }
 
 impl Exchange {
-    /// Of a task with that many values.
+    /// An exchange for a task with this many values.
     pub(super) fn new(ends: CoolEnds, values: usize) -> Self {
         Self {
             ends,
@@ -42,33 +42,34 @@ impl Exchange {
         }
     }
 
-    /// A program has begun: it is told what it will get. It owes no answer to ticks that another one was sent.
+    /// Greets a program that has just started, with a description of what it will receive. It owes no answers to ticks that a previous
+    /// program was sent.
     pub(super) fn greet(&mut self, socket: &Packets, settings: &ProgramSettings) {
         let ProgramSettings { task, inputs, values, period, .. } = settings;
         let names: Vec<String> = values.iter().map(|column| column.name.clone()).collect();
         frames::hello(&mut self.frame, task, period.nanos(), inputs, &names);
-        // There is room: nothing else was sent.
+        // The socket has room: nothing else was sent.
         let _ = socket.send(&self.frame);
         self.unanswered.clear();
         self.is_closed = false;
     }
 
-    /// The program has closed its socket: nothing can be sent to it any more.
+    /// Whether the program has closed its socket, so that nothing more can be sent to it.
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// The program has not answered the newest tick, and can.
+    /// Whether the program has yet to answer the newest tick, and can.
     pub(super) fn is_owed(&self) -> bool {
         !self.is_closed && self.newest.is_some_and(|newest| self.unanswered.back() == Some(&newest))
     }
 
-    /// Takes what ticks there are, for no program.
+    /// Discards the pending ticks, because there is no program.
     pub(super) fn pass_over(&mut self) {
         self.send_ticks(None, |_| ());
     }
 
-    /// Tells the program of the ticks that have come; `came` hears of each release, on the monotonic clock.
+    /// Sends the pending ticks to the program. `came` is called with each release, on the monotonic clock.
     pub(super) fn send_ticks(&mut self, socket: Option<&Packets>, mut came: impl FnMut(Instant)) {
         for _ in 0..ROWS_AT_ONCE {
             let Some((head, inputs)) = self.ends.take() else { return };
@@ -97,7 +98,8 @@ impl Exchange {
         }
     }
 
-    /// Passes on the answers that have come; `wrong` hears of each error. Whether there may be more than one look takes.
+    /// Passes on the answers that have arrived. `wrong` is called with each error. Returns whether there may be more answers than one look
+    /// takes.
     pub(super) fn take_answers(&mut self, socket: &Packets, mut wrong: impl FnMut(&'static str)) -> bool {
         for _ in 0..FRAMES_AT_ONCE {
             let length = match socket.receive(&mut self.room) {
@@ -107,7 +109,7 @@ impl Exchange {
                     return false;
                 }
             };
-            // An empty frame and the end look alike, but for this.
+            // Without this check, an empty frame and the end of the stream look alike.
             if length == 0 && socket.wait(Span::ZERO) == Ready::Closed {
                 self.is_closed = true;
                 return false;
@@ -120,7 +122,7 @@ impl Exchange {
     }
 
     /// # Errors
-    /// What is wrong with it, or with a part of it; one error each.
+    /// What is wrong with the frame or with a part of it; at most one error per frame.
     fn take_frame(&mut self, length: usize) -> Result<(), &'static str> {
         let frame = self.room.get(..length).ok_or("a frame that is longer than an answer")?;
         let n = frames::answer(frame, &mut self.values)?;
@@ -128,7 +130,8 @@ impl Exchange {
             return Err("an answer to a tick that it was never sent, or has already answered");
         };
         self.unanswered.remove(at);
-        // With NaN a program says that it has no value, at first for instance: no error, but as bad as any that is missing.
+        // A program sends NaN when it has no value, for instance at first. That is not an error, but the value is bad, like any missing
+        // value.
         let mut finite = true;
         for value in self.values.iter_mut().filter(|value| value.is_infinite()) {
             (*value, finite) = (f64::NAN, false);

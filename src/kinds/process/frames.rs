@@ -1,28 +1,28 @@
-//! The frames between hertzd and a program: their layout, which docs/processes.md has as tables. Pure; of what is taken, every byte is checked.
+//! The frames between hertzd and a program. docs/processes.md has their layout as tables. Pure; every byte that is received is checked.
 //!
-//! All numbers are little-endian, and whole ones are 64 bits wide where they count nanoseconds. One message of the socket is one frame.
+//! All numbers are little-endian, and integers that count nanoseconds are 64 bits wide. One message of the socket is one frame.
 
 use crate::task::Quality;
 
-/// Of the layout. A frame of a higher one is not made by this hertzd.
+/// The version of the layout. This hertzd makes no frames of a higher version.
 pub(super) const VERSION: u32 = 1;
 
 const HELLO: u32 = 1;
 const TICK: u32 = 2;
 const ANSWER: u32 = 3;
 
-/// In place of an age that there is not.
+/// Marks an age that does not exist.
 const NO_AGE: i64 = i64::MIN;
 
 /// Bytes of an answer before its values.
 const ANSWER_HEAD: usize = 16;
 
-/// Bytes of an answer with that many values.
+/// Bytes of an answer with this many values.
 pub(super) const fn answer_length(values: usize) -> usize {
     ANSWER_HEAD + 8 * values
 }
 
-/// What a program is told first: what it will get, and what it is asked for.
+/// The first frame to a program: what it will receive, and what it must answer.
 pub(super) fn hello(frame: &mut Vec<u8>, task: &str, period_ns: i64, inputs: &[String], values: &[String]) {
     frame.clear();
     put_32(frame, HELLO);
@@ -36,14 +36,14 @@ pub(super) fn hello(frame: &mut Vec<u8>, task: &str, period_ns: i64, inputs: &[S
     }
 }
 
-/// A tick, as a program learns about it. Instants in nanoseconds.
+/// A tick, as the program sees it. Instants are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct TickHead {
     pub(super) n: u64,
     pub(super) release: i64,
     pub(super) started: i64,
     pub(super) skipped: u64,
-    /// When it ran, just after the start: on the monotonic clock.
+    /// When the tick ran, just after its start, on the monotonic clock.
     pub(super) monotonic: i64,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct TickHead {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Taken {
     pub(super) value: f64,
-    /// Of the oldest measurement behind it; `None`: there is none.
+    /// Age of the oldest measurement behind it, in nanoseconds; `None` if there is none.
     pub(super) age: Option<i64>,
     pub(super) quality: Quality,
 }
@@ -95,10 +95,10 @@ pub(super) const fn quality_of(word: u32) -> Quality {
     }
 }
 
-/// Lays the values of an answer into `values`, as many as there are slots. Returns the tick that it answers.
+/// Copies the values of an answer into `values`, which must have as many slots. Returns the index of the tick that it answers.
 ///
 /// # Errors
-/// What is wrong with the frame; then the values are as before.
+/// What is wrong with the frame; `values` is then unchanged.
 pub(super) fn answer(frame: &[u8], values: &mut [f64]) -> Result<u64, &'static str> {
     let word = |at: usize| frame.get(at..at + 4).and_then(|word| word.try_into().ok()).map(u32::from_le_bytes);
     match word(0) {

@@ -1,4 +1,4 @@
-//! The keys of the kind `process`, and how a section becomes a task. Pure: no program is looked for.
+//! The keys of the kind `process`, and how a section becomes a task. Pure: it does not look for the program.
 
 use super::settings::ProgramSettings;
 use super::{COUNTS, columns, look, start};
@@ -8,7 +8,7 @@ use crate::task::{Column, Input};
 use serde_json::json;
 use std::collections::BTreeSet;
 
-/// Inputs and values of a task, at most, each: a frame of them fits into a socket many times.
+/// The most inputs and the most values of a task. Many frames of that size fit into a socket.
 const MOST: usize = 512;
 
 const COMMAND: Key = Key::new(
@@ -95,10 +95,10 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     };
     let columns_of = columns(&settings);
     let blueprint = Blueprint::new(move |site| start(site, settings, inputs, shadow)).looking(preview);
-    Some(blueprint.with_columns(columns_of).holding(period)) // answers are one tick old when they enter
+    Some(blueprint.with_columns(columns_of).holding(period)) // answers are one tick old when they arrive
 }
 
-/// The program is told what each is worth, and decides itself what it does without it.
+/// The program is told the quality of each input and decides itself what to do without a good one.
 fn inputs(section: &mut Section<'_>) -> Option<Vec<(String, Input)>> {
     if !section.has(&INPUTS) {
         return Some(Vec::new());

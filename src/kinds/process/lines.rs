@@ -1,34 +1,35 @@
-//! What a program prints, line by line: of bounded length, and not more of them than a log can take. Time is an argument; nothing blocks.
+//! The output of a program, line by line: lines of bounded length, and no more of them than a log can take. Time is an argument; nothing
+//! blocks.
 
 use crate::escape::is_command;
 use crate::time::{Instant, Span};
 
-/// Bytes of a line that are kept.
+/// The most bytes kept of a line.
 const LONGEST: usize = 1_000;
 
-/// Lines a second, and at once.
+/// The most lines a second, and in one burst.
 const A_SECOND: i64 = 50;
 const AT_ONCE: i64 = 200;
 
-/// How often lines that are left out are reported.
+/// How often omitted lines are reported.
 const REPORT_EVERY: Span = Span::from_seconds(1);
 
-/// Puts lines together, and counts those that there are too many of.
+/// Assembles lines, and counts those beyond the limit.
 #[derive(Debug)]
 pub(super) struct Lines {
     begun: Vec<u8>,
-    cut: u64, // bytes of it that were left out
+    cut: u64, // bytes of the current line that were cut off
     allowed: i64,
-    since: Instant, // of the allowance
+    since: Instant, // when `allowed` was last topped up
     left_out: u64,
     reported: Option<Instant>,
 }
 
-/// What is to be logged.
+/// An entry for the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Line(String),
-    /// So many lines were not logged.
+    /// This many lines were not logged.
     LeftOut(u64),
 }
 
@@ -38,7 +39,7 @@ impl Lines {
         Self { begun, cut: 0, allowed: AT_ONCE, since: now, left_out: 0, reported: None }
     }
 
-    /// Takes what was printed.
+    /// Takes printed bytes.
     pub(super) fn take(&mut self, bytes: &[u8], now: Instant, said: &mut impl FnMut(Said)) {
         let mut parts = bytes.split(|byte| *byte == b'\n');
         let last = parts.next_back().unwrap_or_default();
@@ -49,7 +50,7 @@ impl Lines {
         self.add(last);
     }
 
-    /// The program has ended: what it began is a line.
+    /// The program has ended: an unfinished line counts as a line.
     pub(super) fn finish(&mut self, now: Instant, said: &mut impl FnMut(Said)) {
         if !self.begun.is_empty() {
             self.end(now, said);
@@ -59,7 +60,7 @@ impl Lines {
         }
     }
 
-    /// Reports, once a second, how many lines were left out.
+    /// Reports, at most once a second, how many lines were left out.
     pub(super) fn report(&mut self, now: Instant, said: &mut impl FnMut(Said)) {
         if self.left_out > 0 && self.reported.is_none_or(|reported| now - reported >= REPORT_EVERY) {
             self.reported = Some(now);
@@ -83,7 +84,7 @@ impl Lines {
         }
         if self.allowed > 0 {
             self.allowed -= 1;
-            // What a terminal takes for a command is not to reach one.
+            // Characters that a terminal would take as a command must not reach one.
             let is_plain = |c: char| !is_command(c) && !matches!(c, '\u{2028}' | '\u{2029}') || c == '\t';
             let plain = |c: char| if is_plain(c) { c } else { char::REPLACEMENT_CHARACTER };
             let text = self.begun.strip_suffix(b"\r").unwrap_or(&self.begun);

@@ -1,16 +1,17 @@
-//! The kind `process`: a program in any language, outside the real-time thread, that gets every tick and gives values back.
+//! The kind `process`: a program in any language, outside the real-time thread, that gets every tick and returns values.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! | --- | --- |
-//! | `keys`, `settings`, `program` | from a section to settings; which file the program is |
-//! | `crossing`, `frames` | what crosses between the task and its relay, and between the relay and the program |
-//! | `relay`, `exchange`, `pace` | the thread that moves them, how, and when it looks |
-//! | `relays` | all of these threads: which follows which |
-//! | `child`, `lines`, `throttle` | the program: started, restarted and ended; what it prints; its share of a CPU |
-//! | `tardiness` | ticks that it did not answer in time, and when they are too many |
+//! | `keys`, `settings`, `program` | from a section to settings; how the program's file is found |
+//! | `crossing`, `frames` | the data that crosses between the task and its relay, and between the relay and the program |
+//! | `relay`, `exchange`, `pace` | the thread that moves the data, how it does so, and when it looks |
+//! | `relays` | all of these threads, and which follows which |
+//! | `child`, `lines`, `throttle` | the program: its start, restart and end; its output; its share of a CPU |
+//! | `tardiness` | ticks that the program did not answer in time, and when they are too many |
 //!
-//! A tick makes no system call and wakes no one: it takes what has come from the relay, and leaves a row for it. Its own clock is that of the tick;
-//! it reads the monotonic one too, for the ages of its inputs. The answer to one tick enters at the next one that runs, neither earlier nor later.
+//! A tick makes no system call and wakes no one: it takes the answers that have arrived from the relay, and leaves a row for it. Its time
+//! is that of the tick. It also reads the monotonic clock, for the ages of its inputs. The answer to one tick takes effect at the next tick
+//! that runs, neither earlier nor later.
 
 mod child;
 mod crossing;
@@ -42,40 +43,40 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use tracing::warn;
 
-/// The values beside those of the program, after them.
+/// The values that every task of this kind has, after those of the program.
 pub(in crate::kinds) const COUNTS: [&str; 7] =
     ["answers", "late", "missing", "errors", "dropped", "restarts", "running"];
 
-/// How long the end of a program is waited for. It is killed before.
+/// How long to wait for the end of a program. It is killed before that.
 const ENDS_WITHIN: std::time::Duration = std::time::Duration::from_millis(900);
 
 const NOT_RUNNING: TickError = TickError::new("the program is not running");
 
-/// The hot end of a program.
+/// The task's side of a program.
 struct Process {
     columns: Vec<Column>,
     inputs: Vec<Input>,
-    are_values: bool, // not all inputs are numbers
+    are_values: bool, // whether any input is a value of a task, not a number
     ends: HotEnds,
-    held: Box<[f64]>, // what it answered last
+    held: Box<[f64]>, // its last answer
     asked: Option<Asked>,
-    origin: Option<Instant>, // of what is held
+    origin: Option<Instant>, // of the held answer
     counts: Counts,
-    over: Receiver<()>, // disconnected: the relay has ended
+    over: Receiver<()>, // disconnected once the relay has ended
 }
 
-/// The tick before: the next one takes its answer.
+/// The previous tick, whose answer the next one takes.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     n: u64,
-    origin: Instant, // the oldest of its release and what it took, on the monotonic clock
+    origin: Instant, // the oldest of its release and its inputs' origins, on the monotonic clock
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
-    asked: u64, // ticks but the latest
+    asked: u64, // all ticks but the most recent
     answered: u64,
-    late: u64, // of those that the relay took for timely
+    late: u64, // answers that the relay took for timely
     starts: u64,
 }
 
@@ -84,7 +85,7 @@ fn columns(settings: &ProgramSettings) -> Vec<Column> {
     settings.values.iter().cloned().chain(counts).collect()
 }
 
-/// What a start would find, without one.
+/// What a start would find, without starting anything.
 fn look(settings: &ProgramSettings) -> Result<Vec<String>, BuildError> {
     program::find(settings, &program::environment(settings)).map_err(refused)?;
     Ok(Vec::new())
@@ -94,7 +95,7 @@ fn refused(message: String) -> BuildError {
     BuildError { key: "command", message }
 }
 
-/// Starts the program, and the relay to it.
+/// Starts the program and its relay.
 fn start(site: &Site, settings: ProgramSettings, inputs: Vec<Input>, shadow: bool) -> Result<Built, BuildError> {
     let columns = columns(&settings);
     if shadow {
@@ -122,7 +123,7 @@ impl Process {
         Self { columns, inputs, are_values, ends, held, asked: None, origin: None, counts, over }
     }
 
-    /// Takes the answers that have come: one to the tick before, and late ones.
+    /// Takes the answers that have arrived: one to the previous tick, and late ones.
     fn take_answers(&mut self) {
         while let Some((n, values)) = self.ends.take() {
             match self.asked {
@@ -140,7 +141,7 @@ impl Process {
         let (counts, shared) = (&self.counts, &self.ends.shared);
         let late = counts.late + shared.late.load(Ordering::Relaxed);
         let missing = counts.asked.saturating_sub(counts.answered + late);
-        // For the relay, which says so when they are many.
+        // Published for the relay, which reports when too many are late.
         shared.show(AnswerCounts { asked: counts.asked, answered: counts.answered, missing });
         let dropped = self.ends.unsent() + shared.dropped.load(Ordering::Relaxed);
         let errors = shared.errors.load(Ordering::Relaxed);
@@ -164,7 +165,7 @@ impl Task for Process {
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let now = KernelClock::monotonic().now();
         let program = self.ends.shared.program();
-        // What the one before it said is not its own.
+        // An answer of the previous program does not count as this program's.
         if program.starts != self.counts.starts {
             self.held.fill(f64::NAN);
             self.counts.starts = program.starts;
@@ -185,7 +186,7 @@ impl Task for Process {
         self.ends.push(tick, now, inputs);
         self.asked = Some(Asked { n: tick.n, origin });
         self.counts.asked += 1;
-        // Until the one before it has ended, its first start is not due: nothing has failed.
+        // Nothing has failed while the first start waits for the end of the previous program.
         if program.runs || program.waits { Ok(()) } else { Err(NOT_RUNNING) }
     }
 
@@ -199,14 +200,14 @@ impl Task for Process {
 }
 
 impl Drop for Process {
-    /// Off the hot thread: the relay ends the program meanwhile.
+    /// Runs off the hot thread; meanwhile the relay ends the program.
     fn drop(&mut self) {
         self.ends.shared.stop.store(true, Ordering::Relaxed);
         let _ = self.over.recv_timeout(ENDS_WITHIN);
     }
 }
 
-/// In a shadow run.
+/// The stand-in during a shadow run.
 struct NotStarted {
     columns: Vec<Column>,
 }

@@ -1,12 +1,12 @@
-//! When the relay looks: shortly after each release of its task, whose grid it learns from the ticks that come. Arithmetic only.
+//! When the relay looks: shortly after each release of its task. It learns the grid from the ticks that arrive. Arithmetic only.
 
 use crate::time::{Instant, Span};
 
-/// After a release a look comes a sixteenth of a period later, but not sooner or later than this.
+/// A look comes a sixteenth of a period after a release, within these limits.
 const LEAST_OFFSET: Span = Span::from_micros(50);
 const MOST_OFFSET: Span = Span::from_micros(500);
 
-/// Without ticks it looks this often, at least.
+/// The longest time between two looks while no ticks arrive.
 pub(super) const LONGEST: Span = Span::from_millis(20);
 
 /// The pace of one relay.
@@ -14,7 +14,7 @@ pub(super) const LONGEST: Span = Span::from_millis(20);
 pub(super) struct Pace {
     period: Span,
     offset: Span,
-    latest: Option<Instant>, // the release of the latest tick that came, on the monotonic clock
+    latest: Option<Instant>, // release of the last tick that arrived, on the monotonic clock
 }
 
 impl Pace {
@@ -23,19 +23,19 @@ impl Pace {
         Self { period, offset, latest: None }
     }
 
-    /// A tick came.
+    /// Records that a tick arrived.
     pub(super) fn came(&mut self, release: Instant) {
         self.latest = Some(release);
     }
 
-    /// When to look next: after `now`, and [`LONGEST`] later at most.
+    /// When to look next: after `now`, by at most [`LONGEST`].
     pub(super) fn next(&self, now: Instant) -> Instant {
         let longest = now + LONGEST;
         let Some(latest) = self.latest else { return now + self.period.clamp(self.offset, LONGEST) };
         let due = latest + self.period + self.offset;
         match due {
             due if now < due => due,
-            // It has not come yet.
+            // The tick has not arrived yet.
             due if now < due + self.period => now + self.offset,
             _ => now + self.period.clamp(self.offset, LONGEST),
         }

@@ -1,4 +1,4 @@
-//! Which file a program is, and what it is started with. May block; no clock is read.
+//! Finds the file of a program, and prepares its environment. May block; no clock is read.
 
 use super::settings::ProgramSettings;
 use crate::sys::process::{SOCKET, may_run};
@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// What the service manager passes to this process, and to no other: `man systemd.exec`, `sd_notify` and `sd_listen_fds`.
+/// Variables that the service manager intends for this process only: `man systemd.exec`, `sd_notify` and `sd_listen_fds`.
 const NOT_HANDED_ON: [&str; 21] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_PID",
@@ -34,24 +34,24 @@ const NOT_HANDED_ON: [&str; 21] = [
     "MEMORY_PRESSURE_WRITE",
 ];
 
-/// Says to a program which descriptor its socket is.
+/// Tells a program the descriptor of its socket.
 const HERTZD_FD: &str = "HERTZD_FD";
 
-/// The environment that a program gets.
+/// The environment of a program.
 pub(super) fn environment(settings: &ProgramSettings) -> BTreeMap<OsString, OsString> {
     let own = env::vars_os().filter(|(name, _)| !NOT_HANDED_ON.iter().any(|other| name == other));
     let mut all: BTreeMap<OsString, OsString> = own.collect();
-    // A program's output is a pipe here: what it prints would come only when some kilobytes have.
+    // A program's output is a pipe here, so buffered output would appear only after some kilobytes.
     all.entry("PYTHONUNBUFFERED".into()).or_insert_with(|| "1".into());
     all.extend(settings.environment.iter().map(|(name, value)| (name.into(), value.into())));
     all.insert(HERTZD_FD.into(), SOCKET.to_string().into());
     all
 }
 
-/// The file of the program: as the path says, or found in the folders of PATH.
+/// The program's file: the given path, or the file found in the folders of PATH.
 ///
 /// # Errors
-/// Why there is none, and what to do.
+/// The reason why no file was found, and what to do.
 pub(super) fn find(settings: &ProgramSettings, environment: &BTreeMap<OsString, OsString>) -> Result<PathBuf, String> {
     let program = &settings.command[0];
     if let Some(folder) = &settings.folder
@@ -71,7 +71,7 @@ pub(super) fn find(settings: &ProgramSettings, environment: &BTreeMap<OsString, 
         match may_run(&path) {
             Ok(()) => return has_interpreter(path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            // Whether it is there cannot be known: PATH may be that of another user.
+            // Whether the file exists is unknown: PATH may be that of another user.
             Err(_) if path.symlink_metadata().is_err() => {
                 closed += &format!("; {} cannot be searched by this user", folder.display());
             }
@@ -86,9 +86,9 @@ pub(super) fn find(settings: &ProgramSettings, environment: &BTreeMap<OsString, 
     }))
 }
 
-/// The file again, unless it is a script and what is to read it is not there.
+/// Returns the path, unless the file is a script whose interpreter is missing.
 fn has_interpreter(path: PathBuf) -> Result<PathBuf, String> {
-    // The kernel looks no further either. What cannot be read may be run all the same.
+    // The kernel reads no further either. A file that cannot be read may still be executable.
     let mut first = Vec::new();
     let read = File::open(&path).and_then(|file| file.take(256).read_to_end(&mut first));
     let line = first.strip_prefix(b"#!").and_then(|rest| rest.split(|byte| *byte == b'\n').next());

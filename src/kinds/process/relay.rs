@@ -1,7 +1,8 @@
-//! The thread between a task and its program: it moves ticks to the program and answers back, restarts what ends, and logs what it prints.
+//! The thread between a task and its program: it moves ticks to the program and answers back, restarts a program that ends, and logs the
+//! program's output.
 //!
-//! It reads the monotonic clock, and sleeps on the task's own grid; no one wakes it but the program, by an answer that is waited for. It never waits for
-//! the program, and does a bounded amount of work at each look, whatever comes.
+//! It reads the monotonic clock and sleeps on the task's own grid. Only an answer that is due wakes it. It never waits for the program, and
+//! each look does a bounded amount of work, whatever arrives.
 
 mod ending;
 
@@ -25,13 +26,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 use tracing::{info, warn};
 
-/// Errors of one kind or another, and stops for a share of a CPU, are logged this often at most.
+/// Errors, and stops due to the CPU share, are each logged at most this often.
 const LOG_EVERY: Span = Span::from_seconds(10);
 
-/// A program is moved off the CPU of a worker that was pinned since, this often.
+/// How often a program is moved off the CPUs of newly pinned workers.
 const PLACE_EVERY: Span = Span::from_seconds(1);
 
-/// Its calls need little; what a stack may grow to counts as locked memory.
+/// The thread's calls need little stack, and all that a stack may grow to counts as locked memory.
 const STACK: usize = 256 << 10;
 
 /// One relay.
@@ -44,10 +45,10 @@ pub(super) struct Relay {
     program: Option<Program>,
     lines: Lines,
     throttle: Option<Throttle>,
-    throttled: Span,                 // that was logged
-    next_place: Instant,             // when it is looked whether it is off the CPUs of the workers
-    not_placed: bool,                // the kernel has refused that
-    closed: Option<(Instant, Step)>, // since when its socket is, by the program, and what was done about it
+    throttled: Span,                 // the part that was logged
+    next_place: Instant,             // when to check again that the program is off the workers' CPUs
+    not_placed: bool,                // the kernel has refused the move
+    closed: Option<(Instant, Step)>, // since when the program has closed its socket, and the last step taken
     tardiness: Tardiness,
     alive: Arc<Alive>,
     backoff: Backoff, // before the next start
@@ -56,7 +57,7 @@ pub(super) struct Relay {
     throttles: Reported,
 }
 
-/// What was done to a program that has closed its socket.
+/// The last step taken with a program that has closed its socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Seen,
@@ -64,7 +65,7 @@ enum Step {
     Killed,
 }
 
-/// What happens again and again, and is logged now and then.
+/// A recurring event that is logged only now and then.
 #[derive(Debug, Default)]
 struct Reported {
     at: Option<Instant>,
@@ -72,7 +73,7 @@ struct Reported {
 }
 
 impl Reported {
-    /// So many more; how many to report now, if any.
+    /// Counts further events. Returns the number to report now, if a report is due.
     fn more(&mut self, count: u64, now: Instant) -> Option<u64> {
         self.count += count;
         if self.at.is_some_and(|at| now - at < LOG_EVERY) {
@@ -84,17 +85,17 @@ impl Reported {
 }
 
 impl Relay {
-    /// Starts the thread, and the program unless another one of the same task is to end first. What is returned is disconnected, and gone, when the
-    /// thread has ended, and its program with it.
+    /// Starts the thread, and the program unless another program of the same task must end first. Once the thread and its program have
+    /// ended, the returned receiver is disconnected and the weak pointer is dead.
     ///
     /// # Errors
-    /// Why the program, or the thread, could not be started.
+    /// The reason why the program or the thread could not be started.
     pub(super) fn start(
         relays: &Relays,
         settings: ProgramSettings,
         ends: CoolEnds,
     ) -> Result<(Receiver<()>, Weak<Alive>), String> {
-        // Also of one that has to wait for another: what is wrong with it is not to be found when that one has ended.
+        // Checked even if the program must wait for another one: a fault must not surface only after the other has ended.
         program::find(&settings, &program::environment(&settings))?;
         let (over, is_over) = channel();
         let (began, has_begun) = channel();
@@ -106,7 +107,7 @@ impl Relay {
             if relay.follow(&before, began) {
                 relay.run();
             }
-            // In this order: the next one begins, then what waits for the end.
+            // The order matters: first the successor may begin, then whoever waits for the end continues.
             drop(relay);
             drop(alive);
             drop::<Sender<()>>(over);
@@ -115,7 +116,7 @@ impl Relay {
         spawned
             .and_then(|spawned| spawned)
             .map_err(|error| format!("cannot start the thread to the program: {error}"))?;
-        // Without an answer it has panicked, which is reported elsewhere.
+        // Without an answer the thread has panicked, which is reported elsewhere.
         has_begun.recv().unwrap_or(Ok(()))?;
         Ok((is_over, seen))
     }
@@ -144,8 +145,8 @@ impl Relay {
         }
     }
 
-    /// Waits for the programs of this task `before`, and starts its own. The first start is answered for, unless it has to wait. False: it was
-    /// refused, and there will be no task.
+    /// Waits for the earlier programs of this task, and starts its own. Reports the result of the first start, unless it has to wait.
+    /// Returns false if the start was refused, so that there will be no task.
     fn follow(&mut self, before: &[Weak<Alive>], began: Sender<Result<(), String>>) -> bool {
         let waits = || before.iter().any(|other| other.strong_count() > 0);
         if waits() {
@@ -226,7 +227,7 @@ impl Relay {
         }
     }
 
-    /// Moves ticks to the program and answers to the task. Whether there may be more answers than one look takes.
+    /// Moves ticks to the program and answers to the task. Returns whether there may be more answers than one look takes.
     fn move_frames(&mut self, now: Instant) -> bool {
         let Self { exchange, program, pace, .. } = self;
         exchange.send_ticks(program.as_ref().map(|program| &program.socket), |release| pace.came(release));
@@ -243,11 +244,11 @@ impl Relay {
         if let Some(wrong) = wrong {
             self.count_errors(wrong, errors, now);
         }
-        // One that sends nonsense is not to have this thread look each time.
+        // A program that sends nonsense must not make this thread look each time.
         flooded || errors > 0
     }
 
-    /// So many errors, of which this was the last.
+    /// Counts this many errors, the last of which was `wrong`.
     fn count_errors(&mut self, wrong: &'static str, errors: u64, now: Instant) {
         self.shared.errors.fetch_add(errors, Ordering::Relaxed);
         if let Some(count) = self.errors.more(errors, now) {
@@ -258,7 +259,7 @@ impl Relay {
         }
     }
 
-    /// What is done now and then. The wait before the next start, if the program has ended.
+    /// The periodic chores. If the program has ended, returns the wait before the next start.
     fn care(&mut self, now: Instant) -> Option<Span> {
         self.program.as_ref()?;
         self.keep_in_place(now);
@@ -281,7 +282,7 @@ impl Relay {
         Some(wait)
     }
 
-    /// Counts what was not answered in time, and says so when it is much, and when that is over.
+    /// Counts ticks not answered in time. Logs when they become too many, and when that is over.
     fn log_tardiness(&mut self, now: Instant) {
         let AnswerCounts { asked, answered, missing } = self.shared.counted();
         let said = self.tardiness.look(now, asked, answered);
@@ -314,7 +315,7 @@ impl Relay {
         }
     }
 
-    /// This thread is moved where a worker is pinned or gone, and when the CPUs change that hertzd may use. The program follows it.
+    /// This thread is moved when a worker is pinned or gone, and when the CPUs available to hertzd change. The program follows it.
     fn keep_in_place(&mut self, now: Instant) {
         let Some(program) = self.program.as_mut().filter(|_| now >= self.next_place) else { return };
         self.next_place = now + PLACE_EVERY;
@@ -337,7 +338,7 @@ impl Relay {
         lines.report(now, &mut said);
     }
 
-    /// All that an ended program has left.
+    /// Logs the remaining output of an ended program.
     fn log_rest(&mut self, now: Instant) {
         self.log_lines(now);
         let Self { lines, settings, .. } = self;
@@ -368,7 +369,7 @@ impl Relay {
         }
     }
 
-    /// Waits until the next look; for an answer only while one is owed.
+    /// Waits until the next look. Waits for an answer only while one is owed.
     fn rest(&self, now: Instant, next_care: Instant, flooded: bool) {
         let next = self.pace.next(now).min(next_care);
         let after = self.clock.now();
@@ -376,7 +377,7 @@ impl Relay {
             _ if flooded => pause(Span::from_millis(1)),
             Some(program) if self.exchange.is_owed() => {
                 if program.socket.wait(next - after) == Ready::Closed {
-                    // Frames may be left, and it would not wait any more.
+                    // Frames may be left; waiting would return at once.
                     pause((next - after).min(Span::from_millis(1)));
                 }
             }
@@ -395,7 +396,7 @@ fn log(task: &str, said: Said) {
 }
 
 impl Drop for Relay {
-    /// Also when it panics: the program ends with its thread.
+    /// Also runs on a panic: the program ends with its thread.
     fn drop(&mut self) {
         self.shared.change_program(|program| (program.runs, program.waits) = (false, false));
     }

@@ -1,22 +1,22 @@
-//! The relays that a daemon has: which of them belong to one task, so that one follows another. A lock is held
-//! while the list is gone through, never longer; hot threads know nothing of it.
+//! The relays of a daemon: which of them belong to the same task, so that one follows another. A lock is held only while the list is
+//! searched. Hot threads do not use it.
 
 use crate::channels::Latest;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The relays of a daemon, with the names of their tasks: one that follows another waits until that one's program has ended.
+/// The relays of a daemon, with the names of their tasks. A relay that follows another waits until the other's program has ended.
 #[derive(Debug, Default)]
 pub(super) struct Relays(Mutex<Vec<(String, Weak<Alive>)>>);
 
-/// There while a relay runs, and its program.
+/// Exists while a relay and its program run.
 #[derive(Debug, Default)]
 pub(super) struct Alive {
-    /// Ticks of the last seconds without an answer in time, and all of these seconds; 0: not more than may be.
+    /// Ticks of the last seconds without an answer in time, and all ticks of that time; both 0 while within the limit.
     pub(super) unanswered: Latest<2>,
 }
 
 impl Alive {
-    /// That the program answers too few of its ticks in time: a clause, without a full stop.
+    /// A clause, without a full stop, saying that the program answers too few of its ticks in time; `None` if that is not so.
     pub(super) fn trouble(&self, task: &str) -> Option<String> {
         let [unanswered, all] = self.unanswered.read();
         let clause = || {
@@ -29,7 +29,7 @@ impl Alive {
 }
 
 impl Relays {
-    /// Adds a relay of this task; the others of it come back.
+    /// Adds a relay of this task. Returns the earlier relays of the task.
     pub(super) fn join(&self, task: &str) -> (Arc<Alive>, Vec<Weak<Alive>>) {
         let alive = Arc::new(Alive::default());
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,29 +1,29 @@
-//! Ticks that a program did not answer in time, of the last ten seconds: when they are too many, and when that is over. Arithmetic only: `now`
-//! and what was counted are arguments.
+//! Counts the ticks of the last ten seconds that a program did not answer in time, and decides when they are too many and when that is
+//! over. Arithmetic only: `now` and the counts are arguments.
 
 use crate::time::{Instant, NANOS_PER_SECOND, Span};
 
-/// Seconds that are looked back, as for the releases that a task misses.
+/// The length of the window in seconds, the same as for missed releases of a task.
 const SECONDS: usize = 10;
 
-/// A program may take so long from its start to its first answer; then what it does not answer counts.
+/// How long a program may take from its start to its first answer. After that, unanswered ticks count.
 const FIRST_ANSWER: Span = Span::from_seconds(2);
 
-/// Less says little.
+/// The shortest observation that is judged.
 const LEAST: Span = Span::from_seconds(1);
 
-/// Too many are said this often, at most.
+/// The shortest time between two reports of too many.
 const SAY_EVERY: Span = Span::from_seconds(10);
 
 /// Ticks whose successor has begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ticks {
     pub(super) all: u64,
-    /// Of these, those without an answer in time.
+    /// How many of these have no answer in time.
     pub(super) unanswered: u64,
 }
 
-/// What is to be logged.
+/// An entry for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     TooMany,
@@ -33,31 +33,31 @@ pub(super) enum Said {
 /// The account of one program.
 #[derive(Debug)]
 pub(super) struct Tardiness {
-    most: f64, // the share that may go without
+    most: f64, // share of ticks that may stay unanswered
     began: Instant,
-    counts_since: Option<Instant>, // `None`: its first answer is waited for
+    counts_since: Option<Instant>, // `None`: waiting for its first answer
     before: (u64, u64),            // asked, answered
-    seconds: [Ticks; SECONDS],     // by the second modulo their number
+    seconds: [Ticks; SECONDS],     // a ring, by second modulo its length
     second: i128,
-    is_said: bool, // that they are too many, and not yet that it is over
+    is_said: bool, // too many was reported, but not yet that it is over
     said: Option<Instant>,
 }
 
 impl Tardiness {
-    /// Of a task of whose ticks this share may go without an answer in time.
+    /// An account that tolerates this share of ticks without an answer in time.
     pub(super) fn new(most: f64, now: Instant) -> Self {
         let seconds = [Ticks::default(); SECONDS];
         Self { most, began: now, counts_since: None, before: (0, 0), seconds, second: 0, is_said: false, said: None }
     }
 
-    /// A program has begun. Nothing is held against it that another one did; that many ticks were asked and answered before.
+    /// A program has begun. It is not blamed for its predecessor: `asked` and `answered` are the totals so far.
     pub(super) fn begin(&mut self, now: Instant, asked: u64, answered: u64) {
         (self.began, self.counts_since, self.before) = (now, None, (asked, answered));
         self.seconds.fill(Ticks::default());
         self.is_said = false;
     }
 
-    /// That many ticks were asked and answered by now; at least once a second.
+    /// Takes the totals of ticks asked and answered so far. Must be called at least once a second.
     pub(super) fn look(&mut self, now: Instant, asked: u64, answered: u64) -> Option<Said> {
         let before = std::mem::replace(&mut self.before, (asked, answered));
         let (all, good) = (asked.saturating_sub(before.0), answered.saturating_sub(before.1));
@@ -81,7 +81,7 @@ impl Tardiness {
         (!too_many && std::mem::take(&mut self.is_said)).then_some(Said::Over)
     }
 
-    /// Forgets the seconds that are too long ago.
+    /// Clears the seconds that have left the window.
     fn turn_to(&mut self, now: Instant) {
         let second = now.nanos().div_euclid(i128::from(NANOS_PER_SECOND));
         let passed = usize::try_from(second - self.second).unwrap_or(SECONDS).min(SECONDS);
@@ -89,7 +89,7 @@ impl Tardiness {
         self.second = second;
     }
 
-    /// Those of the last seconds.
+    /// The ticks of the last seconds.
     pub(super) fn lately(&self) -> Ticks {
         self.seconds.iter().fold(Ticks::default(), |sum, second| Ticks {
             all: sum.all + second.all,
@@ -97,7 +97,7 @@ impl Tardiness {
         })
     }
 
-    /// The same, if more of them than the share went without an answer in time.
+    /// The same, if the share of ticks without an answer in time is too high.
     #[expect(clippy::cast_precision_loss, reason = "a share needs no more")]
     pub(super) fn too_many(&self) -> Option<Ticks> {
         Some(self.lately()).filter(|ticks| ticks.unanswered as f64 > ticks.all as f64 * self.most)
@@ -116,7 +116,8 @@ mod tests {
         Instant::ZERO + Span::from_millis(millis)
     }
 
-    /// Looks every 20 ms at a task of 100 Hz from `from` to `to`, in milliseconds; what was said, and when. `answers`: every how many ticks.
+    /// Looks every 20 ms at a task of 100 Hz from `from` to `to`, in milliseconds. Every `answers`-th tick is answered. Returns the reports
+    /// and their times.
     fn looks(
         account: &mut Tardiness,
         (from, to): (i64, i64),
@@ -161,7 +162,7 @@ mod tests {
         let (mut account, mut counts) = (Tardiness::new(0.5, at(0)), (0, 0));
         account.begin(at(0), 0, 0);
         assert_eq!(looks(&mut account, (0, 4_000), &mut counts, 0).len(), 1);
-        counts.0 += 1_000; // while none ran
+        counts.0 += 1_000; // while no program ran
         account.begin(at(14_000), counts.0, counts.1);
         assert_eq!((account.too_many(), account.lately()), (None, Ticks::default()));
         assert_eq!(looks(&mut account, (14_000, 40_000), &mut counts, 2), [], "half of them are enough");

@@ -1,12 +1,12 @@
-//! A share of a CPU, kept by stopping a program that has used more, and letting it continue when it has not. Arithmetic only: `now` and what was
-//! used are arguments.
+//! Enforces a share of a CPU by stopping a program that has used more, and continuing it once it has not. Arithmetic only: `now` and the
+//! time used are arguments.
 
 use crate::time::{Instant, Span};
 
-/// What a program did not use is kept for that long.
+/// Unused processor time is saved for this long.
 const WINDOW: Span = Span::from_millis(100);
 
-/// What is to be done with the program.
+/// What to do with the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Hold,
@@ -20,18 +20,18 @@ pub(super) struct Throttle {
     credit: f64, // seconds; negative: it has used more than its share
     latest: (Instant, Span),
     is_held: bool,
-    /// How long it was held.
+    /// Total time for which it was held.
     pub(super) held: Span,
 }
 
 impl Throttle {
-    /// Of a program that begins at `now`, with this share of one CPU.
+    /// The account of a program that begins at `now`, with this share of one CPU.
     pub(super) fn new(share: f64, now: Instant) -> Self {
         let credit = share * WINDOW.seconds();
         Self { share, credit, latest: (now, Span::ZERO), is_held: false, held: Span::ZERO }
     }
 
-    /// It has used so much in all.
+    /// Takes the total processor time used so far.
     pub(super) fn look(&mut self, now: Instant, used: Span) -> Option<Order> {
         let (before, used_before) = std::mem::replace(&mut self.latest, (now, used));
         let elapsed = now - before;

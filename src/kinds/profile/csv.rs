@@ -1,4 +1,4 @@
-//! Values over time from a CSV file. Reading the file blocks; all else is pure.
+//! Values over time from a CSV file. Reading the file blocks; everything else is pure.
 
 use super::shape::Points;
 use crate::config::NumberOrName;
@@ -6,10 +6,10 @@ use crate::sys::entry;
 use std::io::Read;
 use std::path::Path;
 
-/// Larger files are refused: all of it is kept in memory, which is locked.
+/// Larger files are refused, because the whole file is kept in locked memory.
 const LARGEST: u64 = 64 << 20;
 
-/// What to take from a file.
+/// Which columns to read from a file.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     pub(super) time: NumberOrName,
@@ -19,7 +19,7 @@ pub(super) struct Wanted {
 /// Reads the points of a file.
 ///
 /// # Errors
-/// Why it cannot be read, or its first line that is wrong.
+/// The reason why it cannot be read, or its first wrong line.
 pub(super) fn read(path: &Path, wanted: &Wanted) -> Result<Points, String> {
     let shown = path.display();
     let failed = |reason: std::io::Error| format!("cannot read {shown}: {reason}");
@@ -68,7 +68,8 @@ fn points(text: &str, wanted: &Wanted) -> Result<Points, Wrong> {
             let index = |wanted| column(header, wanted).map_err(|reason| Wrong { line: Some(line), reason });
             let columns = (index(&wanted.time)?, index(&wanted.value)?);
             let named = [&wanted.time, &wanted.value].iter().any(|wanted| matches!(wanted, NumberOrName::Name(_)));
-            // Without names, a first line without any number in them is a header as well; with one it is a row, and a number in it mistyped.
+            // If columns are given by number, a first line without any number in them is also a header. With one number it is a row, and
+            // its other cell is a mistyped number.
             let is_word = |index: usize| cell(header, index).is_some_and(|cell| cell.parse::<f64>().is_err());
             if named || is_word(columns.0) && is_word(columns.1) {
                 rows.next();
@@ -127,7 +128,7 @@ fn cell(row: &str, index: usize) -> Option<&str> {
     cells(row).nth(index)
 }
 
-/// The cells of a row, without the quotes around them; a comma inside of quotes ends none.
+/// The cells of a row, without the quotes around them. A comma inside quotes does not end a cell.
 fn cells(row: &str) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     row.split(move |c: char| {
@@ -140,7 +141,7 @@ fn cells(row: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// To the nearest nanosecond; `None` before zero, and where 64 bits do not hold it.
+/// Rounds to the nearest nanosecond; `None` below zero, and if 64 bits are too few.
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked before")]
 fn nanos(seconds: f64) -> Option<i64> {
     (0.0..=9e9).contains(&seconds).then(|| (seconds * 1e9).round() as i64)

@@ -1,4 +1,4 @@
-//! The keys of the kind `profile`, and how a section becomes a setpoint. Pure, but for the file that the task reads when it is built.
+//! The keys of the kind `profile`, and how a section becomes a setpoint. Pure, except that building the task reads its file.
 
 use super::csv::{self, Wanted};
 use super::shape::{Course, Points, Shape, Wave};
@@ -174,7 +174,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     Some(Blueprint::new(build).looking(move |_| Ok(preview)).computing())
 }
 
-/// How long one round of a table takes.
+/// The length of one round of a table.
 fn round(points: &Points) -> Result<Span, &'static str> {
     match points.last() {
         Some((end, _)) if *end > 0 => Ok(Span::from_nanos(*end)),
@@ -205,7 +205,7 @@ fn course(section: &mut Section<'_>, form: Form, repeats: bool) -> Option<Course
             let shape = Shape::Chirp { wave: wave?, from: from?, to: to?, duration };
             Some(Course { shape, round: repeats.then_some(duration) })
         }
-        Form::Csv => None, // it needs one
+        Form::Csv => None, // it needs a file
     }
 }
 
@@ -214,7 +214,7 @@ fn wave(section: &mut Section<'_>) -> Option<Wave> {
     Some(Wave { offset: offset?, amplitude: amplitude? })
 }
 
-/// A frequency that the ticks of the task can show.
+/// A frequency that the task's ticks can represent.
 fn frequency(section: &mut Section<'_>, key: &Key) -> Option<Rate> {
     let frequency = section.rate(key)?;
     let rate = section.task_rate()?;

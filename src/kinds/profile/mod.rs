@@ -1,7 +1,7 @@
-//! The kind `profile`: a setpoint over time. Its [`shape`] is pure; this passes it the time since the first release.
+//! The kind `profile`: a setpoint over time. Its [`shape`] is pure; this module passes it the time since the first release.
 //!
-//! That is computed from the index of the tick and the exact rate, skipped ones included: no clock is read. A table of values is
-//! read when the task is built; a tick makes no system call and allocates nothing.
+//! That time is computed from the index of the tick and the exact rate, including skipped ticks; no clock is read. A table of values is
+//! read when the task is built. A tick makes no system call and allocates nothing.
 
 mod csv;
 mod keys;
@@ -16,7 +16,7 @@ use crate::pacing::Rate;
 use crate::task::{Column, Task, Tick, TickError};
 use shape::Course;
 
-/// A setpoint that runs.
+/// A running setpoint.
 struct Profile {
     course: Course,
     rate: Rate,

@@ -1,5 +1,5 @@
-//! The course of a setpoint: its value at a time since it began, from numbers alone. Pure: time comes in as nanoseconds. Nothing is
-//! allocated once a course is there.
+//! The course of a setpoint: its value at a time since it began, from numbers alone. Pure: time is passed in as nanoseconds. Nothing is
+//! allocated once a course exists.
 
 use crate::pacing::Rate;
 use crate::time::Span;
@@ -11,11 +11,11 @@ const NANOS: i128 = 1_000_000_000;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Course {
     pub(super) shape: Shape,
-    /// How long one round takes after which it begins again; `None`: what it has come to stays.
+    /// The length of one round, after which the course starts again; `None` if the final value stays.
     pub(super) round: Option<Span>, // above zero
 }
 
-/// What one round looks like.
+/// The shape of one round.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Shape {
     Constant(f64),
@@ -28,7 +28,7 @@ pub(super) enum Shape {
         wave: Wave,
         frequency: Rate,
     },
-    /// The frequency goes from the one to the other in a straight line.
+    /// The frequency changes linearly from `from` to `to`.
     Chirp {
         wave: Wave,
         from: Rate,
@@ -41,14 +41,14 @@ pub(super) enum Shape {
     },
 }
 
-/// How far and around what it swings.
+/// The centre and the amplitude of a wave.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Wave {
     pub(super) offset: f64,
     pub(super) amplitude: f64,
 }
 
-/// Values with the nanoseconds from which on they hold: at least one, and each later than the one before.
+/// Values, each with the time in nanoseconds from which it holds. At least one, with times strictly rising.
 pub(super) type Points = Box<[(i64, f64)]>;
 
 impl Course {
@@ -78,7 +78,7 @@ impl Wave {
     }
 }
 
-/// How much of its cycle a frequency has behind it: exact before the one division, however long it has been going on.
+/// The elapsed fraction of the current cycle. It is exact up to the one division, however long the wave has been running.
 #[expect(clippy::cast_precision_loss, reason = "the quotient is rounded, once")]
 fn part_of_cycle(nanos: i128, frequency: Rate) -> f64 {
     // den·10⁹ nanoseconds hold num cycles. Below 8.64·10²² times at most 10¹⁵, both products fit.
@@ -86,7 +86,7 @@ fn part_of_cycle(nanos: i128, frequency: Rate) -> f64 {
     (nanos.rem_euclid(whole) * i128::from(frequency.num()) % whole) as f64 / whole as f64
 }
 
-/// On the straight line from one value to another, `nanos` of `length` after its begin; at its ends exactly what they are.
+/// Linear interpolation between two values, `nanos` of `length` after the beginning. Exact at both ends.
 #[expect(clippy::cast_precision_loss, reason = "a share is wanted, rounded")]
 fn between(from: f64, to: f64, nanos: i128, length: i128) -> f64 {
     match nanos {

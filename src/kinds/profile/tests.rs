@@ -29,7 +29,7 @@ fn ramps_and_steps_stay_or_repeat() {
     assert_eq!(steps.at(10 * SECOND - 1), 1.0, "to the nanosecond");
     let lines = course(Shape::Points { points: points(), interpolates: true });
     assert_eq!([0, 5, 10, 11, 12, 99].map(|s| at(&lines, s)), [1.0, 3.0, 5.0, 2.0, -1.0, -1.0]);
-    // Before its first row.
+    // A time before the first row.
     let late =
         course(Shape::Points { points: vec![(1_000_000_000, 7.0), (2_000_000_000, 9.0)].into(), interpolates: true });
     assert_eq!(late.at(0), 7.0);
@@ -43,7 +43,7 @@ fn waves_are_exact_however_long_they_last() {
     let near = |found: f64, wanted: f64| assert!((found - wanted).abs() < 1e-12, "{found}, not {wanted}");
     for (seconds, wanted) in [(0, 10.0), (1, 12.0), (2, 10.0), (3, 8.0), (4, 10.0)] {
         near(quarter.at(seconds * SECOND), wanted);
-        // After whole cycles in 30,000 years it is the same, bit for bit.
+        // After whole cycles, 30,000 years later, it is the same, bit for bit.
         let later = quarter.at((seconds + 1_000_000_000_000) * SECOND);
         assert_eq!(later.to_bits(), quarter.at(seconds * SECOND).to_bits(), "{seconds}");
     }
@@ -57,7 +57,7 @@ fn waves_are_exact_however_long_they_last() {
         #[expect(clippy::cast_possible_truncation, reason = "a few seconds")]
         near(chirp.at((seconds * 1e9) as i128), wanted);
     }
-    // Its last value stays: 1 Hz to 2 Hz in 1.5 s end a quarter of a cycle after the second one.
+    // Its last value stays: 1 Hz to 2 Hz in 1.5 s end a quarter of a cycle after the second full one.
     let (to, duration) = (rate(2, 1), Span::from_millis(1_500));
     let chirp = course(Shape::Chirp { wave, from, to, duration });
     for nanos in [1_500_000_000, 1_700_000_000, 9 * SECOND] {

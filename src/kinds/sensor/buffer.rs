@@ -1,7 +1,7 @@
-//! Setting up the buffer of an IIO device: trigger, frequency, channels, clock, length; and how its samples are laid out.
+//! Sets up the buffer of an IIO device (trigger, frequency, channels, clock, length), and determines the layout of its samples.
 //!
-//! For cool threads: everything here may block. A file that already has the wanted content is not written, so a user with
-//! more rights can prepare the device.
+//! For cool threads: everything here may block. A file that already has the wanted content is not written, so a user with more rights can
+//! prepare the device.
 
 use super::find::{self, ByName, Candidate, Class};
 use super::iio::{self, file_error};
@@ -21,21 +21,21 @@ use std::path::{Path, PathBuf};
 pub(super) struct Element {
     pub(super) channel: String, // `in_accel_x`
     pub(super) layout: SampleLayout,
-    pub(super) start: usize, // where it begins in a sample
+    pub(super) start: usize, // its position in a sample
     pub(super) scale: f64,
     pub(super) offset: f64,
 }
 
-/// A device that fills its buffer, until this is dropped.
+/// A device that fills its buffer until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Buffer {
     pub(super) file: File,
     pub(super) elements: Vec<Element>,
-    /// Where the time is in a sample, how it is stored, and its offset to the monotonic clock in nanoseconds.
+    /// The position of the timestamp in a sample, its storage format, and its offset to the monotonic clock in nanoseconds.
     pub(super) timestamp: Option<(usize, SampleLayout, i64)>,
     pub(super) size: usize,      // bytes of a sample; above zero
-    pub(super) bytes: Box<[u8]>, // room for all that the kernel keeps
-    /// Nanoseconds from sample to sample, if known: not for a trigger that is fired from outside.
+    pub(super) bytes: Box<[u8]>, // room for everything that the kernel keeps
+    /// Nanoseconds between samples, if known; not for a trigger that is fired from outside.
     pub(super) period: Option<f64>,
     pub(super) fresh: bool, // no tick has read from it yet
     enable: PathBuf,
@@ -49,7 +49,7 @@ impl OpenDevice for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // A device that has gone is off.
+        // A device that is gone needs no switching off.
         let _ = write(&self.enable, "0");
     }
 }
@@ -65,7 +65,7 @@ impl Buffer {
         let (device, elements) = find_with_buffer(wanted, sys)?;
         let folder = &device.folder;
         let file = open_device(&dev.join(&device.node))?;
-        // An open device belongs to one program alone, so no other changes it now. It may have been left switched on.
+        // An open device belongs to one program alone, so no other program changes it now. It may have been left switched on.
         let enable = folder.join("buffer/enable");
         set(&enable, "0").map_err(at("buffered"))?;
         let Prepared { trigger, channels, frequency } = prepare(&device, &elements, settings, sys, set)?;
@@ -75,7 +75,7 @@ impl Buffer {
         }
         let clock_offset = set_clock(folder);
         let length = settings.length.next_power_of_two();
-        // Every sample can be read as soon as it comes.
+        // Makes every sample readable as soon as it arrives.
         let _ = set(&folder.join("buffer/watermark"), "1");
 
         let parts = in_order(&elements, channels).map_err(at("iio"))?;
@@ -89,7 +89,7 @@ impl Buffer {
             let (scale, offset) = iio::conversion(folder, &channel).map_err(at("iio"))?;
             found.push(Element { channel, layout, start, scale, offset });
         }
-        // Ones, so that every page is touched here.
+        // Filled with ones, so that every page is touched here.
         let bytes = vec![1; size.max(1) * length as usize].into_boxed_slice();
         let frequency = frequency.filter(|_| !trigger.as_deref().is_some_and(is_fired_from_outside));
         let period = frequency.filter(|frequency| *frequency > 0.0).map(|frequency| 1e9 / frequency);
@@ -107,17 +107,17 @@ impl Buffer {
     }
 }
 
-/// A function that makes an attribute have this text.
+/// A function that gives an attribute this text.
 type Set = fn(&Path, &str) -> Result<(), String>;
 
-/// What is set before the buffer is switched on.
+/// The settings made before the buffer is switched on.
 struct Prepared {
     trigger: Option<PathBuf>,
     channels: Vec<String>,
     frequency: Option<f64>, // in use, if known
 }
 
-/// Sets trigger, channels, frequency and length by `set`.
+/// Sets trigger, channels, frequency and length with `set`.
 fn prepare(
     device: &Candidate,
     elements: &Path,
@@ -139,7 +139,7 @@ fn at(key: &'static str) -> impl Fn(String) -> Refusal {
     move |message| Refusal::new(key, message)
 }
 
-/// The device, and the folder of its channels.
+/// Finds the device and the folder of its channels.
 fn find_with_buffer(wanted: &ByName, sys: &Path) -> Result<(Candidate, PathBuf), Refusal> {
     let device = find::find(Class::Iio, sys, wanted)?;
     let elements = device.folder.join("scan_elements");
@@ -150,8 +150,8 @@ fn find_with_buffer(wanted: &ByName, sys: &Path) -> Result<(Candidate, PathBuf),
     Ok((device, elements))
 }
 
-/// What [`Buffer::open`] would find, and the channels that would be captured. Neither opens the device, which belongs to one
-/// program alone, nor writes an attribute.
+/// What [`Buffer::open`] would find, and the channels that would be captured. Does not open the device, because an open device belongs to
+/// one program alone, and writes no attribute.
 pub(super) fn look(
     wanted: &ByName,
     settings: &BufferSettings,
@@ -190,7 +190,7 @@ pub(super) fn channels(device: &ByName, wanted: &[String], sys: &Path) -> Result
 
 const TIMESTAMP: &str = "in_timestamp";
 
-/// Each channel with its layout, in their order in a sample.
+/// Each channel with its layout, in sample order.
 fn in_order(elements: &Path, channels: Vec<String>) -> Result<Vec<(String, SampleLayout)>, String> {
     let mut parts = Vec::new();
     for channel in channels {
@@ -221,7 +221,7 @@ fn open_device(path: &Path) -> Result<File, Refusal> {
     })
 }
 
-/// Writes an attribute, unless it has that text already.
+/// Writes an attribute, unless it already has that text.
 fn set(path: &Path, wanted: &str) -> Result<(), String> {
     if first_line(path).is_some_and(|text| text == wanted) {
         return Ok(());
@@ -229,7 +229,7 @@ fn set(path: &Path, wanted: &str) -> Result<(), String> {
     write(path, wanted).map_err(|error| file_error(&format!("write {wanted} to"), path, &error))
 }
 
-/// Whether an attribute could be written, unless it has that text already.
+/// Checks that an attribute could be written, unless it already has that text.
 fn may_set(path: &Path, wanted: &str) -> Result<(), String> {
     if first_line(path).is_some_and(|text| text == wanted) {
         return Ok(());
@@ -243,11 +243,11 @@ fn may_set(path: &Path, wanted: &str) -> Result<(), String> {
 }
 
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    // One write, whole: that is how the kernel takes an attribute.
+    // A single write of the whole text, as the kernel requires for attributes.
     OpenOptions::new().write(true).truncate(true).open(path)?.write_all(text.as_bytes())
 }
 
-/// Name and folder of every trigger, in the order of their numbers.
+/// Name and folder of each trigger, ordered by number.
 pub(super) fn triggers(sys: &Path) -> Vec<(String, PathBuf)> {
     let devices = sys.join("bus/iio/devices");
     let folders =
@@ -260,12 +260,12 @@ fn names(triggers: &[(String, PathBuf)]) -> String {
     if names.is_empty() { "none; there is no trigger".into() } else { names.join(", ") }
 }
 
-/// Sets the trigger, and returns the folder of the one in use, if any.
+/// Sets the trigger. Returns the folder of the trigger in use, if any.
 fn set_trigger(device: &Candidate, settings: &BufferSettings, sys: &Path, set: Set) -> Result<Option<PathBuf>, String> {
     let current = device.folder.join("trigger/current_trigger");
     let triggers = triggers(sys);
     let folder = |name: &str| triggers.iter().find(|(known, _)| known == name).map(|(_, folder)| folder.clone());
-    // A driver's name for the trigger of its device.
+    // The name that drivers give to their device's own trigger.
     let number = device.node.trim_start_matches("iio:device");
     let own = format!("{}-dev{number}", device.name);
     let name = match (&settings.trigger, first_line(&current)) {
@@ -282,14 +282,14 @@ fn set_trigger(device: &Candidate, settings: &BufferSettings, sys: &Path, set: S
     Ok(folder(&name))
 }
 
-/// Whether a trigger fires when a program writes to its file or at another device's interrupt; by the names that the
-/// kernel's drivers give them.
+/// Whether a trigger fires when a program writes to its file, or at another device's interrupt. Recognised by the names that the kernel's
+/// drivers give to such triggers.
 fn is_fired_from_outside(trigger: &Path) -> bool {
     first_line(&trigger.join("name"))
         .is_some_and(|name| ["sysfstrig", "irqtrig"].iter().any(|kind| name.starts_with(kind)))
 }
 
-/// Sets the frequency, if one is wanted, and returns the one in use, if known.
+/// Sets the frequency, if one is wanted. Returns the frequency in use, if known.
 fn set_frequency(
     folder: &Path,
     trigger: Option<&Path>,
@@ -320,7 +320,7 @@ fn set_frequency(
 
 const FREQUENCY: &str = "sampling_frequency";
 
-/// Switches the wanted channels on and all others off, and returns those that are on, with the time if there is one.
+/// Switches the wanted channels on and all others off. Returns the channels that are on, including the timestamp if there is one.
 fn set_channels(elements: &Path, wanted: &[String], set: Set) -> Result<Vec<String>, String> {
     let mut there = listed(elements, wanted)?;
     let is_wanted = |channel: &String| channel == TIMESTAMP || wanted.is_empty() || wanted.contains(channel);
@@ -340,7 +340,8 @@ fn set_channels(elements: &Path, wanted: &[String], set: Set) -> Result<Vec<Stri
     Ok(there)
 }
 
-/// Makes timestamps those of the monotonic clock, or returns the offset that does, in nanoseconds.
+/// Switches the device's timestamps to the monotonic clock. If that fails, returns the offset that converts them, in nanoseconds; otherwise
+/// 0.
 fn set_clock(folder: &Path) -> i64 {
     let path = folder.join("current_timestamp_clock");
     let _ = set(&path, "monotonic");
@@ -355,7 +356,7 @@ fn set_clock(folder: &Path) -> i64 {
     i64::try_from(offset).unwrap_or(0)
 }
 
-/// The content of a channel's file: `in_accel_x_type`.
+/// Parses a channel's file, such as `in_accel_x_type`.
 fn read<T>(elements: &Path, channel: &str, what: &str, parse: fn(&str) -> Option<T>) -> Result<T, String> {
     let path = elements.join(format!("{channel}_{what}"));
     let text = std::fs::read_to_string(&path).map_err(|error| file_error("read", &path, &error))?;

@@ -1,7 +1,7 @@
-//! All samples of an IIO device's buffer: every tick takes those that came since the tick before.
+//! All samples of an IIO device's buffer: every tick takes the samples that arrived since the previous tick.
 //!
-//! A tick reads without waiting into memory that was set aside, and allocates nothing. It reads the monotonic clock only for
-//! samples that carry no time.
+//! A tick reads without waiting into preallocated memory, and allocates nothing. It reads the monotonic clock only for samples without a
+//! timestamp.
 
 use super::buffer::{self, Buffer};
 use super::dating::{Dates, Dating};
@@ -21,10 +21,10 @@ use std::mem;
 use std::path::Path;
 use tracing::warn;
 
-/// Reads of one tick: a second one only if the first found the buffer full.
+/// Reads per tick. The second one is made only if the first found the buffer full.
 const ROUNDS: usize = 2;
 
-/// Most samples of a block: memory for several blocks is set aside and locked.
+/// The most samples in a block: memory for several blocks is allocated and locked.
 const LARGEST: usize = 4_096;
 
 const STALLED: TickError = TickError::new("the device gives no samples");
@@ -32,7 +32,7 @@ const STALLED: TickError = TickError::new("the device gives no samples");
 /// Samples per second if unknown.
 const USUAL: f64 = 1_000.0;
 
-/// A sensor that takes all samples.
+/// A sensor that takes all samples of a buffer.
 #[derive(Debug)]
 pub(super) struct Buffered {
     channels: Vec<Column>,
@@ -41,14 +41,14 @@ pub(super) struct Buffered {
     stalled: Stalled,
 }
 
-/// What has been read so far.
+/// The totals of what has been read so far.
 #[derive(Debug, Default)]
 struct Totals {
     samples: u64,     // since the start of the task, like the next two
     overflows: u64,   // reads that found the kernel's buffer full
-    missing: u64,     // by their times
-    gaps: Gaps,       // of samples that carry a time
-    dating: Dating,   // of those that do not
+    missing: u64,     // samples missing according to the timestamps
+    gaps: Gaps,       // for samples with a timestamp
+    dating: Dating,   // for samples without one
     sums: Box<[f64]>, // of this tick, by column
     blocks: Option<(BlockSender, Vec<u8>)>,
 }
@@ -103,7 +103,7 @@ impl Buffered {
         let bytes_per_second = frequency * size as f64;
         let (format, largest) = (Format::Samples(channels.clone()), length.min(LARGEST) * size);
         let blocks = site.stream(Shape { format, largest, bytes_per_second }).map(|blocks| {
-            // Ones, so that every page is touched here.
+            // Filled with ones, so that every page is touched here.
             let mut block = vec![1; largest];
             block.clear();
             (blocks, block)
@@ -135,7 +135,7 @@ impl Buffered {
     }
 }
 
-/// The channels of a device that is not there yet, and how many values each has.
+/// The channels of a device that is not present yet, and the number of values in each.
 fn usual(settings: &BufferSettings) -> Vec<(String, usize)> {
     settings.channels.iter().map(|channel| (channel.clone(), iio::usual_count(channel))).collect()
 }
@@ -153,12 +153,12 @@ fn reopen(wanted: &ByName, settings: &BufferSettings, sys: &Path, dev: &Path, co
     Ok(buffer)
 }
 
-/// Equal to one part in 10,000: what a driver says of its frequency is rounded.
+/// Equal to one part in 10,000: drivers round the frequency that they report.
 fn is_near(asked: f64, granted: f64) -> bool {
     (asked - granted).abs() <= asked / 10_000.0
 }
 
-/// A column for each value of each channel.
+/// One column for each value of each channel.
 fn columns<'a>(channels: impl Iterator<Item = (&'a str, usize)>) -> Vec<Column> {
     let mut columns = Vec::new();
     for (channel, count) in channels {
@@ -169,7 +169,7 @@ fn columns<'a>(channels: impl Iterator<Item = (&'a str, usize)>) -> Vec<Column> 
     columns
 }
 
-/// All columns of a task with these of its channels.
+/// All columns of a task with these channels.
 fn with_counts(channels: &[Column]) -> Vec<Column> {
     let counts = ["samples", "overflows", "gaps"];
     let counts = counts.map(|name| Column { name: name.into(), unit: String::new() });
@@ -192,7 +192,7 @@ impl Task for Buffered {
             for _ in 0..ROUNDS {
                 let read = fill(buffer)?;
                 if fresh && read == buffer.bytes.len() {
-                    // It filled up before the first tick: these samples are old, with a gap after them.
+                    // The buffer filled up before the first tick: these samples are old, with a gap after them.
                     return discard(buffer);
                 }
                 totals.take(buffer, read, tick.n);
@@ -204,7 +204,7 @@ impl Task for Buffered {
             Ok(())
         });
         if done.is_err() {
-            // The time while a device is away is no gap.
+            // The time while a device is away does not count as a gap.
             (totals.gaps, totals.dating) = (Gaps::default(), Dating::default());
             stalled.reset();
         }
@@ -226,7 +226,7 @@ impl Task for Buffered {
     }
 }
 
-/// Drops the samples that are there.
+/// Drops the samples that are available.
 fn discard(buffer: &mut Buffer) -> io::Result<()> {
     for _ in 0..ROUNDS {
         if fill(buffer)? < buffer.bytes.len() {
@@ -236,7 +236,7 @@ fn discard(buffer: &mut Buffer) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads the samples that are there, without waiting, and returns the number of bytes.
+/// Reads the available samples without waiting. Returns the number of bytes.
 fn fill(buffer: &mut Buffer) -> io::Result<usize> {
     loop {
         match buffer.file.read(&mut buffer.bytes) {
@@ -265,7 +265,7 @@ impl Totals {
         }
     }
 
-    /// Takes some of them as one block. `dated`: the time of a sample of the block that carries none.
+    /// Takes some of the samples as one block. `dated`: the time of a sample in the block that has no timestamp.
     fn take_block(&mut self, buffer: &Buffer, read: &[u8], n: u64, dated: impl Fn(usize) -> Option<i64>) {
         let mut head = None;
         if let Some((_, block)) = &mut self.blocks {
@@ -303,7 +303,7 @@ fn values(buffer: &Buffer, sample: &[u8]) -> impl Iterator<Item = f64> {
     })
 }
 
-/// The time that a sample carries, on the monotonic clock.
+/// The timestamp of a sample, on the monotonic clock.
 fn timestamp(buffer: &Buffer, sample: &[u8]) -> Option<i64> {
     let (start, layout, offset) = buffer.timestamp?;
     Some(layout.integer(sample.get(start..)?, 0)? + offset)

@@ -1,7 +1,7 @@
-//! Times of samples that carry none, from the period and from when they were read. Arithmetic only.
+//! Dates samples without timestamps, from the period and the time of the read. Arithmetic only.
 //!
-//! A sample follows the one before by a period, and is never later than its read. Between the newest sample and the read
-//! lies less than a period, if none is missing:
+//! A sample follows the previous one by a period, and is never later than its read. If none is missing, less than a period lies between the
+//! newest sample and the read:
 //!
 //! ```text
 //! samples  |    |    |    |    .    .    |    |
@@ -9,9 +9,9 @@
 //! dated    1    2    3    4              5    6        4 by count; then two are missing
 //! ```
 //!
-//! A full buffer keeps the oldest samples: what should have come after them by the time of the read was dropped.
+//! A full buffer keeps the oldest samples. Those that should have followed by the time of the read were dropped.
 
-/// How much slower the device's clock may be than ours.
+/// How much slower the device's clock may run than ours, as a fraction.
 const DRIFT: f64 = 0.05;
 
 /// Dates samples, all times in nanoseconds.
@@ -19,11 +19,11 @@ const DRIFT: f64 = 0.05;
 pub(super) struct Dating {
     last: Option<i64>, // time of the last sample
     excess: f64,       // periods by which the last read seemed to lack samples, which the next one may bring
-    slack: f64,        // periods, up to 1, that a slow clock may have lost in the samples since a read lacked some
-    dropped: u64,      // samples that the kernel dropped after the last read's, up to that read
+    slack: f64,        // periods, up to 1, that a slow clock may have lost since a read last lacked samples
+    dropped: u64,      // samples that the kernel dropped between the last read's samples and that read
 }
 
-/// What is known of the samples of one read.
+/// The times of the samples of one read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Dates {
     start: i64,
@@ -32,7 +32,7 @@ pub(super) struct Dates {
 }
 
 impl Dates {
-    /// All at the same time.
+    /// All samples at the same time.
     pub(super) fn at(now: i64) -> Self {
         Self { start: now, step: 0.0, missing: 0 }
     }
@@ -51,7 +51,7 @@ impl Default for Dating {
 }
 
 impl Dating {
-    /// Dates `count` samples that were read at `now`; above zero. `capacity`: what the kernel's buffer holds.
+    /// Dates `count` samples (above zero) that were read at `now`. `capacity`: samples that the kernel's buffer holds.
     #[expect(clippy::cast_precision_loss, reason = "steps are far below 2^53 ns, or it does not matter by how much")]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at least zero, and saturating")]
     pub(super) fn date(&mut self, count: usize, capacity: usize, now: i64, period: f64) -> Dates {
@@ -60,12 +60,12 @@ impl Dating {
         let Some(last) = self.last.replace(now) else {
             return Dates { start: now.saturating_sub(length as i64), step: period, missing: 0 };
         };
-        // Samples that should have come by now and did not, beyond the one that may come at any moment.
+        // Samples that should have arrived by now, except the one that may arrive at any moment.
         let lack = now.saturating_sub(last) as f64 / period - count as f64 - 1.0;
         let drift = DRIFT * count as f64;
         let excess = if is_full || lack < 0.5 + drift + self.slack { 0.0 } else { lack };
         self.slack = (self.slack + drift - lack.max(0.0)).clamp(0.0, 1.0);
-        // What is late comes with the next read, unless it is more than the buffer holds.
+        // Late samples come with the next read, unless they are more than the buffer holds.
         let missing = if excess > capacity as f64 { excess } else { excess.min(self.excess) }.round();
         self.excess = if missing > 0.0 { 0.0 } else { excess };
         let start = last.saturating_add((missing * period) as i64);
@@ -86,7 +86,7 @@ mod tests {
 
     const PERIOD: i64 = 100;
 
-    /// Reads of this many samples at these times: the time of the newest of each, and what is missing in all.
+    /// Makes reads of this many samples at these times. Returns the time of the newest sample of each read, and the total missing.
     fn dated(reads: &[(usize, i64)]) -> (Vec<i64>, u64) {
         let (mut dating, mut missing, mut last) = (Dating::default(), 0, i64::MIN);
         let newest = reads.iter().map(|&(count, now)| {
@@ -112,8 +112,8 @@ mod tests {
         assert_eq!(Dates::at(7).of(3), 7);
     }
 
-    /// 10,000 reads, two nominal periods apart, of a device with another clock; it drops ten of every 200 samples if it
-    /// `drops`. What is missing by the dates, and in truth.
+    /// 10,000 reads, two nominal periods apart, of a device with another clock; it drops ten of every 200 samples if it `drops`. Returns
+    /// the missing samples according to the dates, and the true number.
     fn missing_of(actual: f64, drops: bool) -> (u64, u64) {
         let (mut dating, mut missing, mut made, mut dropped) = (Dating::default(), 0, 0_u64, 0);
         for now in (1..10_000).map(|read| read * 2 * PERIOD) {
@@ -150,14 +150,14 @@ mod tests {
     fn gaps_are_counted_and_late_samples_are_not() {
         for (reads, newest, missing) in [
             (&[(1, 1_000), (2, 1_250), (3, 1_580)][..], &[1_000, 1_200, 1_500][..], 0),
-            // Read late, or come late: the next read brings what was missing.
+            // Read late, or arrived late: the next read brings what was missing.
             (&[(1, 1_000), (1, 1_399), (4, 1_601)], &[1_000, 1_100, 1_501], 0),
             // Three never came.
             (&[(1, 1_000), (1, 1_500), (1, 1_600)], &[1_000, 1_100, 1_500], 3),
-            // The buffer was full, and what it dropped is known at once.
+            // The buffer was full, and the number of dropped samples is known at once.
             (&[(1, 1_000), (8, 2_450), (1, 2_550)], &[1_000, 1_800, 2_500], 6),
             (&[(1, 1_000), (8, 2_450), (8, 3_850), (1, 3_950)], &[1_000, 1_800, 3_200, 3_900], 12),
-            // A pause longer than what the buffer holds.
+            // A pause longer than the buffer can bridge.
             (&[(1, 1_000), (1, 9_050)], &[1_000, 9_000], 79),
             // A clock that is slower or faster than ours.
             (&[(1, 1_000), (6, 1_725), (6, 2_328), (6, 2_931)], &[1_000, 1_625, 2_228, 2_831], 0),

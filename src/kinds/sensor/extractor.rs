@@ -1,22 +1,22 @@
-//! All values of a text file, found in one pass over its lines. Building allocates; a pass does not, and reads no clock.
+//! Finds all values of a text file in one pass over its lines. Building allocates; a pass does not, and reads no clock.
 //!
-//! Lines and fields are looked up in sorted lists of those wanted, so a pass costs what the file is long, however many
-//! values come from it. Nothing is remembered between passes: a line that has moved is found like any other.
+//! Lines and fields are looked up in sorted lists of the wanted ones, so the cost of a pass depends on the length of the file, not on the
+//! number of values. Nothing is remembered between passes: a line that has moved is found like any other.
 
 use super::locator::{FieldSelector, LineSelector, ValueLocator};
 use super::number::Number;
 use std::ops::Range;
 
-/// Why there is no number.
+/// The reason why there is no number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ExtractError {
-    /// The file has this many lines.
+    /// The file has only this many lines.
     NoLine(usize),
-    /// The line, by its bytes.
+    /// The line has no such field; its byte range.
     NoField(Range<usize>),
-    /// The field, by its bytes.
+    /// The field is not a number; its byte range.
     NotANumber(Range<usize>),
-    /// What was read of the file does not decide it.
+    /// The part of the file that was read does not contain it.
     TooFar,
 }
 
@@ -28,11 +28,11 @@ pub(super) struct Extractor {
     prefixes: Box<[Prefix]>,         // sorted
     results: Box<[Option<Result<Number, ExtractError>>]>, // by value; none: not decided yet
     undecided: usize,                // of `results`
-    lines: usize,                    // passed
+    lines: usize,                    // lines passed
     position: usize,                 // of the next line
     next_numbered: usize,
     #[cfg(test)]
-    steps: usize, // lines, prefixes and fields looked at
+    steps: usize, // lines, prefixes and fields examined
 }
 
 /// The values wanted from one line.
@@ -40,14 +40,14 @@ pub(super) struct Extractor {
 struct WantedLine {
     numbered: Vec<(usize, usize)>,  // field, value; sorted
     named: Vec<(Box<[u8]>, usize)>, // name, value; sorted
-    passed: bool,                   // the line has been found, and all of it seen
+    passed: bool,                   // the line has been found and seen in full
 }
 
 #[derive(Debug)]
 struct Prefix {
     text: Box<[u8]>,
     line: usize,            // index in `wanted`
-    shorter: Option<usize>, // the longest other prefix that this one starts with
+    shorter: Option<usize>, // the longest other prefix that is a prefix of this one
 }
 
 impl Extractor {
@@ -103,8 +103,8 @@ impl Extractor {
         (self.undecided, self.lines, self.position, self.next_numbered) = (self.results.len(), 0, 0, 0);
     }
 
-    /// Goes on with the pass: `data` is what was read of the file so far, all of it when it has `ended`. True: every value
-    /// is decided, and there is no need to read on.
+    /// Continues the pass. `data` is everything read of the file so far; `ended` says that it is the whole file. Returns true if every
+    /// value is decided, so that no more need be read.
     pub(super) fn scan(&mut self, data: &[u8], ended: bool) -> bool {
         while self.undecided > 0 && self.position < data.len() {
             let rest = &data[self.position..];
@@ -113,7 +113,7 @@ impl Extractor {
             let is_whole = end.is_some() || ended;
             self.pass_line(line, is_whole);
             if !is_whole {
-                // Passed again when there is more of it.
+                // The line is passed again when more of it has been read.
                 return self.undecided == 0;
             }
             self.position += line.len();
@@ -122,7 +122,7 @@ impl Extractor {
         ended || self.undecided == 0
     }
 
-    /// What a finished pass has found, by value. `ended`: it has seen the whole file.
+    /// The results of a finished pass, by value. `ended`: the pass has seen the whole file.
     pub(super) fn results(&self, ended: bool) -> impl Iterator<Item = Result<Number, ExtractError>> {
         let none = move || Err(if ended { ExtractError::NoLine(self.lines) } else { ExtractError::TooFar });
         self.results.iter().map(move |result| result.clone().unwrap_or_else(none))
@@ -137,7 +137,7 @@ impl Extractor {
             self.take(wanted, line, line, is_whole);
         }
         let text = line.trim_ascii_start();
-        // Of the prefixes that are not behind the line, the last one; any that the line starts with is among its shorter ones.
+        // The last prefix that does not sort after the line. Every prefix that the line starts with is this one or among its shorter ones.
         let mut next = self.prefixes.partition_point(|prefix| *prefix.text <= *text).checked_sub(1);
         while let Some(index) = next {
             self.count();
@@ -151,7 +151,7 @@ impl Extractor {
         }
     }
 
-    /// Takes the values wanted from a line, whose fields are these.
+    /// Takes the values wanted from a line with these fields.
     fn take(&mut self, index: usize, line: &[u8], fields: &[u8], is_whole: bool) {
         let (start, origin) = (self.position, line.as_ptr().addr());
         let range = |part: &[u8]| {
@@ -169,7 +169,7 @@ impl Extractor {
         };
         let read = |text: &[u8]| Number::parse(text).ok_or_else(|| ExtractError::NotANumber(range(text)));
         let mut next = 0;
-        // Each piece still has the separator that ended it, if one did.
+        // Each piece still ends with its separator, if it has one.
         let pieces = fields.split_inclusive(|&byte| separates(byte)).filter(|piece| !separates(piece[0]));
         for (number, piece) in (1..).zip(pieces) {
             if next == wanted.numbered.len() && wanted.named.is_empty() {
@@ -219,7 +219,7 @@ fn sort_key(line: &LineSelector) -> (usize, Option<&[u8]>) {
     }
 }
 
-/// What follows a prefix in a line, if the line starts with it.
+/// The rest of a line after a prefix, if the line starts with it.
 fn after<'a>(line: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let rest = line.strip_prefix(prefix)?;
     let ends = |byte: &u8| separates(*byte) || *byte == b'=';
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(one(b"1\n", true), Err(ExtractError::NoLine(1)));
     }
 
-    /// Lines, prefixes and fields that one pass looks at for `values` values, one on each line.
+    /// Lines, prefixes and fields that one pass examines for `values` values, one on each line.
     fn steps(values: usize, locate: impl Fn(usize) -> ValueLocator) -> usize {
         let data: String = (0..values).map(|index| format!("nr_{index} {index}\n")).collect();
         let locators: Vec<_> = (0..values).rev().map(locate).collect();
@@ -354,7 +354,7 @@ mod tests {
     fn many_values_cost_one_pass() {
         for values in [192, 4_000] {
             assert_eq!(steps(values, |index| at(line(index + 1), 2)), 2 * values + values);
-            // `nr_1` is looked at for `nr_10` too: prefixes that begin one another, five at the most here.
+            // `nr_1` is also examined for `nr_10`: prefixes of one another, at most five here.
             assert!(steps(values, |index| at(prefix(&format!("nr_{index}")), 1)) <= 7 * values);
         }
         let fields: String = (0..4_000).map(|index| format!("f{index}={index} ")).collect();

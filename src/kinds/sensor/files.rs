@@ -1,6 +1,6 @@
-//! The files of a sensor, held open: each is read once a tick, from its start, into memory that was set aside.
+//! The files of a sensor, held open. Each is read once a tick, from its start, into preallocated memory.
 //!
-//! Opening allocates and may block. Reading does not allocate; it blocks for as long as the file's driver takes.
+//! Opening allocates and may block. Reading does not allocate, but blocks for as long as the file's driver takes.
 
 use super::extractor::{ExtractError, Extractor};
 use super::follow::{self, Followed};
@@ -15,12 +15,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use tracing::debug;
 
-/// How far into a file a number may be.
+/// The largest distance of a number from the start of its file, in bytes.
 pub(super) const LARGEST: usize = 64 * 1024;
 
 const PAGE: usize = 4_096;
 
-/// All files of a sensor, and the memory that one after the other is read into.
+/// All files of a sensor, and the memory into which they are read one after the other.
 #[derive(Debug)]
 pub(super) struct Files {
     files: Vec<OpenFile>,
@@ -34,35 +34,35 @@ struct OpenFile {
     fault: Option<Fault>,
     columns: Vec<usize>,
     extractor: Extractor,
-    first_read: usize, // bytes asked for at first; the rest only if they do not decide
+    first_read: usize, // bytes requested first; the rest only if these do not decide all values
 }
 
-/// The file in which the chip says whether the value of another file is to be trusted.
+/// The file in which the chip reports whether the value of another file can be trusted.
 #[derive(Debug)]
 struct Fault {
     file: File,
-    broken: TickError, // what is said if it is not
+    broken: TickError, // the error if it cannot
 }
 
-/// What is wanted of one file.
+/// The values wanted from one file.
 pub(super) struct WantedFile<'a> {
     pub(super) path: PathBuf,
-    pub(super) fault: Option<PathBuf>, // says whether the values are to be trusted, if there is such a file
-    pub(super) values: Vec<(usize, &'a ValueLocator)>, // index of the column of each value, and where the value is
+    pub(super) fault: Option<PathBuf>, // tells whether the values can be trusted, if this file exists
+    pub(super) values: Vec<(usize, &'a ValueLocator)>, // per value: the index of its column, and its location
 }
 
-/// Why a file cannot be used: at `line` or `field` of one of its values, or as a whole.
+/// The reason why a file cannot be used, at `line` or `field` of one of its values, or as a whole.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unusable {
-    pub(super) column: Option<usize>, // index of the column that is to blame
-    pub(super) key: &'static str,     // the key that is to blame; `path` for the file as a whole
+    pub(super) column: Option<usize>, // index of the column at fault
+    pub(super) key: &'static str,     // the key at fault; `path` for the file as a whole
     pub(super) message: String,
 }
 
 impl Files {
-    /// Opens the files and reads each. With `strict` every number must be there already.
+    /// Opens the files and reads each. With `strict` every number must already be present.
     pub(super) fn open(keeper: &Keeper, wanted: &[WantedFile<'_>], strict: bool) -> Result<Self, Unusable> {
-        // Ones, so that every page is touched here.
+        // Filled with ones, so that every page is touched here.
         let mut open = Self { files: Vec::with_capacity(wanted.len()), buffer: vec![1; LARGEST].into() };
         let mut followers = Vec::new();
         for WantedFile { path, fault, values } in wanted {
@@ -98,8 +98,8 @@ impl Files {
         Ok(open)
     }
 
-    /// Reads all files, and calls `found` with each number and the index of its column. The first error is returned after
-    /// all has been tried, and says whether only opening the file again can help.
+    /// Reads all files, and calls `found` with each number and the index of its column. Tries all files, then returns the first error and
+    /// whether only reopening can help.
     pub(super) fn read(&mut self, mut found: impl FnMut(usize, Number)) -> Result<(), (TickError, bool)> {
         let (mut first, mut lost) = (Ok(()), false);
         for file in &mut self.files {
@@ -118,7 +118,7 @@ impl OpenFile {
             return Err((DELETED, true));
         }
         let filled = self.fill(buffer);
-        // After it: a sensor that breaks between the two is seen.
+        // Checked after the read, so that a sensor that breaks between the two is noticed.
         self.fault.as_ref().map_or(Ok(()), Fault::look)?;
         let (_, ended) =
             filled.map_err(|error| (TickError::from_io("cannot read the file", &error), is_gone(&error)))?;
@@ -132,8 +132,7 @@ impl OpenFile {
         first
     }
 
-    /// Reads as much as is needed: how many bytes, and whether that is the whole file. The kernel may hand out a file in
-    /// pieces.
+    /// Reads as much as is needed. Returns the number of bytes, and whether that is the whole file. The kernel may return a file in pieces.
     fn fill(&mut self, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
         let (mut filled, mut ended, mut end) = (0, false, self.first_read);
         self.extractor.begin();
@@ -155,7 +154,7 @@ impl OpenFile {
 }
 
 impl Fault {
-    /// `None`: there is no such file.
+    /// `None`: the file does not exist.
     fn open(path: &Path) -> io::Result<Option<Self>> {
         match follow::open(path) {
             Ok(file) => Ok(Some(Self { file, broken: hwmon::broken(path) })),
@@ -164,7 +163,7 @@ impl Fault {
         }
     }
 
-    /// The error says whether only opening it again can help.
+    /// Checks the file. An error comes with a flag that says whether only reopening can help.
     fn look(&self) -> Result<(), (TickError, bool)> {
         let mut text = [0; 16];
         loop {
@@ -182,7 +181,7 @@ const UNKNOWN: &str = "cannot read the file _fault beside the value's";
 
 const DELETED: TickError = TickError::new("the file was deleted");
 
-/// Whether a read's error says that this file will not come back: its device or process has gone.
+/// Whether a read error means that this file will not come back, because its device or process is gone.
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ESRCH | libc::ESTALE | libc::EBADF))
 }
@@ -204,7 +203,7 @@ fn brief(error: &ExtractError) -> TickError {
     })
 }
 
-/// The key to blame, and why.
+/// The key at fault, and the reason.
 fn explained(error: &ExtractError, path: &Path, locator: &ValueLocator, data: &[u8]) -> (&'static str, String) {
     let path = path.display();
     let field = match &locator.field {
@@ -226,7 +225,7 @@ fn explained(error: &ExtractError, path: &Path, locator: &ValueLocator, data: &[
     }
 }
 
-/// What was found, short enough for one line of a log.
+/// A quote of the text found, short enough for one line of a log.
 fn quoted(found: &[u8]) -> String {
     let text = String::from_utf8_lossy(found);
     let text = text.trim();

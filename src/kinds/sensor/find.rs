@@ -1,5 +1,5 @@
-//! Devices of `/sys` by their names: the numbers in `hwmon3` and `iio:device0` change from boot to boot, and when a device
-//! comes back. Reads small files; may block; not for a hot thread.
+//! Finds devices in `/sys` by name. The numbers in `hwmon3` and `iio:device0` change from boot to boot, and when a device comes back. Reads
+//! small files; may block; not for a hot thread.
 
 use crate::kinds::device::{first_line, numbered};
 use crate::site::Refusal;
@@ -7,13 +7,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use tracing::debug;
 
-/// Which device is meant.
+/// Names a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ByName {
-    /// The content of its file `name` or, for IIO, `label`.
+    /// The content of its file `name` or, for IIO, of `label`.
     pub(crate) name: String,
-    /// Which of several with that name: the kernel's name of its parent device (`0-0048`, `PCI0`), or its own (`hwmon3`)
-    /// if it has none.
+    /// Selects one of several devices with that name: the kernel's name of its parent device (`0-0048`, `PCI0`), or its own (`hwmon3`) if
+    /// it has no parent.
     pub(crate) device: Option<String>,
 }
 
@@ -25,7 +25,7 @@ pub(in crate::kinds) enum Class {
 }
 
 impl Class {
-    /// The key that names one.
+    /// The configuration key that names a device of this class.
     pub(super) fn key(self) -> &'static str {
         match self {
             Self::Hwmon => "hwmon",
@@ -33,7 +33,7 @@ impl Class {
         }
     }
 
-    /// What messages call it; where the kernel lists its devices, under `/sys`, and how their names begin.
+    /// The class's name in messages, its folder of devices under `/sys`, and the prefix of their names.
     fn facts(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Hwmon => ("hwmon", "class/hwmon", "hwmon"),
@@ -42,14 +42,14 @@ impl Class {
     }
 }
 
-/// A device that is there.
+/// A device that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::kinds) struct Candidate {
     pub(in crate::kinds) folder: PathBuf,
     pub(in crate::kinds) node: String, // its own: `hwmon3`
     pub(in crate::kinds) name: String,
     pub(in crate::kinds) label: Option<String>,
-    pub(in crate::kinds) device: String, // the name of its parent device; its own if it has none
+    pub(in crate::kinds) device: String, // the name of its parent device, or its own if it has none
 }
 
 /// All devices of the class, in the order of their numbers.
@@ -58,7 +58,7 @@ pub(super) fn all(class: Class, sys: &Path) -> io::Result<Vec<Candidate>> {
     let mut found = Vec::new();
     for (_, node) in numbered(&sys.join(devices), prefix)? {
         let folder = sys.join(devices).join(&node);
-        // It may go in between.
+        // The device may disappear in between.
         let Some(name) = first_line(&folder.join("name")) else {
             continue;
         };
@@ -121,7 +121,7 @@ pub(in crate::kinds) fn find(class: Class, sys: &Path, wanted: &ByName) -> Resul
 fn parent(class: Class, folder: &Path) -> Option<String> {
     let parent = match class {
         Class::Hwmon => folder.join("device").canonicalize().ok()?,
-        // One folder up in the tree of all devices; its top is no device.
+        // One folder up in the tree of all devices. The top of the tree is not a device.
         Class::Iio => folder.canonicalize().ok()?.parent()?.to_path_buf(),
     };
     let name = parent.file_name()?.to_string_lossy().into_owned();

@@ -1,10 +1,10 @@
-//! Files that are replaced while they are read: programs publish a value by renaming a new file over the old one, or by
-//! pointing a symlink elsewhere.
+//! Files that are replaced while they are read: programs publish a value by renaming a new file over the old one, or by pointing a symlink
+//! elsewhere.
 //!
-//! The [keeper](crate::io::Keeper) notices that, and a thread of the pool opens the replacement and puts it into a wait-free slot, in place
-//! of one that no tick has taken yet; the file that a tick no longer needs comes back over a ring, to be closed. So each
-//! tick reads the latest file that was opened. A path that leads nowhere for a second is reported. Files of `/proc` and
-//! `/sys` are not followed: their reads fail by themselves.
+//! The [keeper](crate::io::Keeper) notices that. A thread of the pool opens the replacement and puts it into a wait-free slot, where it
+//! displaces a file that no tick has taken yet. A file that a tick no longer needs comes back over a ring, to be closed. So each tick reads
+//! the file that was opened last. A path that leads nowhere for a second is reported. Files in `/proc` and `/sys` are not followed: their
+//! reads fail by themselves.
 
 use crate::io::{Keeper, Kept, Watch};
 use crate::sys::clock::KernelClock;
@@ -19,16 +19,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Time between two looks where the kernel reports no changes, and where another look is to follow soon.
+/// The time between two looks if the kernel reports no changes, and until an extra look.
 const OFTEN: Span = Span::from_millis(25);
 
-/// For so long nothing is at the path before its file counts as deleted.
+/// How long a path must lead nowhere before its file counts as deleted.
 const DELETED_AFTER: Span = Span::from_seconds(1);
 
-/// Files that the hot end may return between two looks: for the one that waited at the first, and the one it puts in.
+/// Files that the hot end may return between two looks: the one that was waiting at the first look, and the one put in then.
 const RETURNED: usize = 2;
 
-/// The hot end: takes the latest file.
+/// The hot end: takes the newest file.
 #[derive(Debug)]
 pub(super) struct Followed {
     next: Arc<FdSlot>,
@@ -37,14 +37,14 @@ pub(super) struct Followed {
 }
 
 impl Followed {
-    /// Puts the latest file in place of `file`. False: there is none at the path any more. Wait-free.
+    /// Replaces `file` with the newest file. Returns false if the path no longer has a file. Wait-free.
     pub(super) fn update(&mut self, file: &mut File) -> bool {
-        // First: where it says that there is a file again, that one is there.
+        // Read first: if it says that the file exists again, the file is already in the slot.
         let deleted = self.deleted.load(Ordering::Acquire);
         if !self.old.is_full()
             && let Some(next) = self.next.swap(None)
         {
-            // There is room: only this side fills it.
+            // There is room, because only this side fills the ring.
             let _ = self.old.push(mem::replace(file, next.into()));
         }
         !deleted
@@ -59,16 +59,16 @@ pub(super) struct Follower {
     next: Arc<FdSlot>,
     old: rtrb::Consumer<File>,
     deleted: Arc<AtomicBool>,
-    missing: Option<Instant>, // there was no file since then
+    missing: Option<Instant>, // since when there is no file
     watch: Watch,
 }
 
-/// Opens a file to be read. Does not wait for the other end should the path be a pipe. Root follows only root's links.
+/// Opens a file for reading. If the path is a pipe, does not wait for its other end. Root follows only root's links.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     entry::open(path, libc::O_RDONLY)
 }
 
-/// Both ends for a file that was opened at this path; `None` when it cannot be replaced.
+/// Both ends for a file that was opened at this path; `None` if the file cannot be replaced.
 pub(super) fn follow(keeper: &Keeper, file: &File, path: &Path) -> io::Result<Option<(Followed, Follower)>> {
     if ["/proc", "/sys"].iter().any(|kernel| path.starts_with(kernel)) {
         return Ok(None);
@@ -82,7 +82,7 @@ pub(super) fn follow(keeper: &Keeper, file: &File, path: &Path) -> io::Result<Op
     Ok(Some((followed, Follower { path: path.into(), identity, next, old, deleted, missing: None, watch })))
 }
 
-/// Has the files of a task followed, until the hot ends are dropped.
+/// Follows the files of a task until the hot ends are dropped.
 pub(super) fn start(keeper: &Keeper, followers: Vec<Follower>) -> io::Result<()> {
     if followers.is_empty() { Ok(()) } else { keeper.keep(Followers(followers)) }
 }
@@ -112,7 +112,7 @@ impl Follower {
         self.missing = found.is_err().then(|| self.missing.unwrap_or(now));
         self.deleted.store(self.missing.is_some_and(|since| now - since >= DELETED_AFTER), Ordering::Release);
         let replacement = found.ok().flatten();
-        // The file before is to be closed, or one may come.
+        // Another look is needed to close the previous file, or because a file may appear.
         if replacement.is_some() || self.missing.is_some() {
             self.watch.again(now);
         }
@@ -121,7 +121,7 @@ impl Follower {
         }
     }
 
-    /// The file at the path, if it is another one.
+    /// The file at the path, if it is a different one.
     fn replacement(&mut self) -> io::Result<Option<File>> {
         if identity(&fs::metadata(&self.path)?) == self.identity {
             return Ok(None);

@@ -1,7 +1,7 @@
-//! Missing samples, by the times of those that came. Arithmetic only.
+//! Finds missing samples from the timestamps of the others. Arithmetic only.
 //!
-//! A full buffer drops samples silently, so only times show it. A late sample has a long step before it and a short one
-//! after it; a long step without a short one is a gap:
+//! A full buffer drops samples silently, so only timestamps reveal it. A late sample has a long step before it and a short one after it; a
+//! long step without a short one is a gap:
 //!
 //! ```text
 //! samples  |    |    |        ||    |    |         |    |
@@ -13,11 +13,11 @@
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Gaps {
     last: Option<i64>,
-    over: f64, // periods by which the last step was too long, until the next one is known
+    over: f64, // excess of the last step in periods, until the next one is known
 }
 
 impl Gaps {
-    /// How many more samples are known to be missing now that this one has come. `at`: its time; both in nanoseconds.
+    /// How many more samples are known to be missing now that a sample has arrived. `at` is its time; `at` and `period` are in nanoseconds.
     #[expect(clippy::cast_precision_loss, reason = "steps are far below 2^53 ns, or it does not matter by how much")]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at least zero, and saturating")]
     pub(super) fn missing_before(&mut self, at: i64, period: f64) -> u64 {

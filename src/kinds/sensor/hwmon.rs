@@ -1,4 +1,4 @@
-//! What the names of hwmon's files say about their numbers: the kernel's `Documentation/hwmon/sysfs-interface.rst` and
+//! The meaning of numbers in hwmon files, by file name, according to the kernel's `Documentation/hwmon/sysfs-interface.rst` and
 //! `Documentation/ABI/testing/sysfs-class-hwmon`. Reads small files of `/sys`; not for a hot thread.
 
 use crate::kinds::device::{file_names, first_line};
@@ -6,8 +6,8 @@ use crate::task::TickError;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Kind and attributes, what a number in such a file is multiplied by, and the unit then. N is any number. What is not
-/// listed is a flag, a choice or a count: `temp1_alarm`, `temp1_type`, `fan1_div`.
+/// Kind and attributes of a file, the factor for its number, and the resulting unit. N is any number. Files not listed hold a flag, a
+/// choice or a count: `temp1_alarm`, `temp1_type`, `fan1_div`.
 const ATTRIBUTES: &[(&str, &str, f64, &str)] = &[
     ("inN", "input average lowest highest min max lcrit crit rated_min rated_max", 0.001, "V"),
     ("cpuN", "vid", 0.001, "V"),
@@ -40,10 +40,10 @@ const ATTRIBUTES: &[(&str, &str, f64, &str)] = &[
     ("update", "interval", 0.001, "s"),
 ];
 
-/// `pwmN` goes from 0 to 255.
+/// `pwmN` ranges from 0 to 255.
 const FULL_SPEED: f64 = 100.0 / 255.0;
 
-/// What the number in a file of this name is multiplied by, and the unit then.
+/// The factor for the number in a file of this name, and the resulting unit.
 pub(super) fn scale_and_unit(file: &str) -> (f64, &'static str) {
     let mut name = String::new();
     for character in file.chars().map(|c| if c.is_ascii_digit() { 'N' } else { c }) {
@@ -56,8 +56,8 @@ pub(super) fn scale_and_unit(file: &str) -> (f64, &'static str) {
     ATTRIBUTES.iter().find(is_it).map_or((1.0, ""), |(_, _, scale, unit)| (*scale, *unit))
 }
 
-/// Where the chip says that what is in a file of this name is not to be trusted: `temp1_fault` for `temp1_input`. Not every
-/// chip does. `fan1_fault` says that the fan has failed, and to read it ends the fault in some chips: it is left alone.
+/// The file in which the chip reports that the value in this file cannot be trusted: `temp1_fault` for `temp1_input`. Not every chip has
+/// one. `fan1_fault` is not used: it says that the fan has failed, and reading it clears the fault on some chips.
 pub(super) fn fault_of(path: &Path) -> Option<PathBuf> {
     let channel = path.file_name()?.to_str()?.strip_suffix("_input").filter(|channel| channel.starts_with("temp"))?;
     Some(path.with_file_name(format!("{channel}_fault")))
@@ -75,7 +75,7 @@ macro_rules! broken {
     };
 }
 
-/// What a tick says of such a file: text that is there beforehand.
+/// The errors for these files, prepared in advance so that a tick allocates nothing.
 const BROKEN: &[(&str, TickError)] = broken!(
     "temp1" "temp2" "temp3" "temp4" "temp5" "temp6" "temp7" "temp8" "temp9" "temp10" "temp11" "temp12"
 );
@@ -90,13 +90,13 @@ pub(super) fn broken(fault: &Path) -> TickError {
     known.map_or(ONE_IS_BROKEN, |(_, error)| *error)
 }
 
-/// What a value from a file of this name is called: `temp1` for `temp1_input`.
+/// The default name of a value from a file of this name: `temp1` for `temp1_input`.
 pub(super) fn stem(file: &str) -> &str {
     file.strip_suffix("_input").unwrap_or(file)
 }
 
-/// All files that hold a measured value, in the order of their kinds and numbers, each with a name: its label, unless
-/// that is the label or the stem of another one, else its stem.
+/// All files with a measured value, ordered by kind and number, each with a name. The name is the label, unless another file has the same
+/// label or that stem; otherwise it is the stem.
 pub(super) fn inputs(folder: &Path) -> io::Result<Vec<(String, String)>> {
     let mut files = file_names(folder)?;
     files.retain(|file| file.ends_with("_input"));

@@ -1,5 +1,5 @@
-//! Channels of an IIO device: names, scales, offsets and units by the kernel's `Documentation/ABI/testing/sysfs-bus-iio`.
-//! Reads small files of `/sys`; not for a hot thread.
+//! Channels of an IIO device: names, scales, offsets and units according to the kernel's `Documentation/ABI/testing/sysfs-bus-iio`. Reads
+//! small files of `/sys`; not for a hot thread.
 
 use super::number::Number;
 use crate::kinds::device::file_names;
@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Types of channels, what their scaled values are multiplied by, the unit then.
+/// Channel types, the factor for their scaled values, and the resulting unit.
 const UNITS: &[(&str, f64, &str)] = &[
     ("accel gravity", 1.0, "m/s²"),
     ("anglvel", 1.0, "rad/s"),
@@ -32,7 +32,7 @@ const UNITS: &[(&str, f64, &str)] = &[
     ("massconcentration", 1.0, "µg/m³"),
 ];
 
-/// What the scaled value of a channel (`in_accel_x`) is multiplied by, and the unit then.
+/// The factor for the scaled value of a channel (`in_accel_x`), and the resulting unit.
 pub(super) fn unit(channel: &str) -> (f64, &'static str) {
     let is_it = |known: &&(&str, f64, &str)| known.0.split(' ').any(|one| one == kind(channel));
     UNITS.iter().find(is_it).map_or((1.0, ""), |(_, factor, unit)| (*factor, *unit))
@@ -49,8 +49,8 @@ pub(super) fn value_name(file: &str) -> &str {
     channel(file).strip_prefix("in_").unwrap_or(channel(file))
 }
 
-/// Names of the `count` values of a channel: for a quaternion `_x`, `_y`, `_z` and `_w`, in the order of the ABI; else
-/// `_0`, `_1` and so on.
+/// Names of the `count` values of a channel: for a quaternion `_x`, `_y`, `_z` and `_w`, in the order of the ABI; otherwise `_0`, `_1` and
+/// so on.
 pub(super) fn component_names(name: &str, count: usize) -> impl Iterator<Item = String> {
     (0..count).map(move |index| match QUATERNION.get(index) {
         _ if count == 1 => name.to_owned(),
@@ -65,7 +65,7 @@ fn is_quaternion(name: &str) -> bool {
     name.ends_with("rot_quaternion")
 }
 
-/// How many values a channel has, by its name.
+/// The number of values that a channel has, judged by its name.
 pub(super) fn usual_count(channel: &str) -> usize {
     if is_quaternion(channel) { QUATERNION.len() } else { 1 }
 }
@@ -75,17 +75,17 @@ pub(in crate::kinds) fn channel(file: &str) -> &str {
     file.strip_suffix("_raw").or_else(|| file.strip_suffix("_input")).unwrap_or(file)
 }
 
-/// Whether the channel's offset and scale still apply to a file's number.
+/// Whether the channel's offset and scale must still be applied to a file's number.
 pub(in crate::kinds) fn is_raw(file: &str) -> bool {
     file.ends_with("_raw")
 }
 
-/// Whether a file holds the value of a channel: raw, or scaled by the driver.
+/// Whether a file holds the value of a channel, either raw or scaled by the driver.
 pub(super) fn is_value(file: &str) -> bool {
     file.starts_with("in_") && channel(file) != file
 }
 
-/// All files that hold a channel's value, sorted, with the names of the values. The raw file wins if a channel has both.
+/// All files with a channel's value, sorted, with the names of the values. The raw file wins if a channel has both.
 pub(super) fn inputs(folder: &Path) -> io::Result<Vec<(String, String)>> {
     let mut files = file_names(folder)?;
     files.retain(|file| is_value(file));
@@ -95,8 +95,8 @@ pub(super) fn inputs(folder: &Path) -> io::Result<Vec<(String, String)>> {
     Ok(files.into_iter().map(named).collect())
 }
 
-/// Scale and offset of a channel in hertzd's unit: `raw * scale + offset`. By the files of its device, `(raw + offset) *
-/// scale`, each of which may be shared by its type or by all; 0 and 1 if missing.
+/// Scale and offset of a channel in hertzd's unit: `raw * scale + offset`. The device's files define `(raw + offset) * scale`. Each of the
+/// two may be shared by the channel's type or by all channels; missing files mean offset 0 and scale 1.
 pub(in crate::kinds) fn conversion(folder: &Path, channel: &str) -> Result<(f64, f64), String> {
     let (factor, _) = unit(channel);
     let scale = attribute(folder, channel, "scale")?.unwrap_or(1.0);
@@ -120,7 +120,7 @@ fn attribute(folder: &Path, channel: &str, what: &str) -> Result<Option<f64>, St
     Ok(None)
 }
 
-/// The files an attribute of a channel may be in: its own first, then shared ones.
+/// The files that may hold an attribute of a channel: its own first, then shared ones.
 pub(super) fn names(channel: &str, what: &str) -> Vec<String> {
     let (kind, way) = (kind(channel), if channel.starts_with("out_") { "out" } else { "in" });
     let mut names = vec![format!("{channel}_{what}")];
@@ -131,7 +131,7 @@ pub(super) fn names(channel: &str, what: &str) -> Vec<String> {
     names
 }
 
-/// The message for an error of a file of the device, with its remedy.
+/// The message for an error of a device's file, with the remedy.
 pub(super) fn file_error(doing: &str, path: &Path, error: &io::Error) -> String {
     let remedy = match error.kind() {
         io::ErrorKind::PermissionDenied => {

@@ -49,7 +49,7 @@ const IIO: Key = Key::new(
 const WITH_DEVICE: Rule = Rule::with(&["hwmon", "iio"]);
 const POLLED: Rule = Rule::when_off("buffered").advice("the values are the channels; remove it");
 const BUFFER_ONLY: &[Rule] = &[Rule::when_on("buffered")];
-/// Of the keys of one value, when they are in the task's table.
+/// Rules for the keys of a single value when they stand in the task's table.
 const ONE_VALUE: [Rule; 3] = [
     POLLED,
     Rule::without(&["value"]).advice("write it in the tables of the values"),
@@ -193,7 +193,7 @@ const VALUE_KEYS: &[Key] = &[
     UNIT,
 ];
 
-/// What cannot be in the name of a field.
+/// Characters that a field's name cannot contain.
 const ENDS_A_NAME: &[char] = &[' ', '\t', '\n', ':', '='];
 
 fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
@@ -270,7 +270,7 @@ fn listed_values(section: &mut Section<'_>, of_a_device: bool) -> Option<Vec<Val
     (count > 0 && values.len() == count).then_some(values)
 }
 
-/// The keys of one value; the file is empty when it is not written.
+/// Reads the keys of one value. The file is empty if it is not given.
 fn value(section: &mut Section<'_>, of_a_device: bool) -> Option<ValueSettings> {
     let key = if of_a_device { FILE } else { PATH };
     let file = section.path(&key);
@@ -288,7 +288,7 @@ fn value(section: &mut Section<'_>, of_a_device: bool) -> Option<ValueSettings> 
     let (scale, offset) = (section.number(&SCALE), section.number(&OFFSET));
     let (per_second, name, unit) = (section.boolean(&PER_SECOND), section.text(&NAME), section.text(&UNIT));
     if file.is_none() && section.has(&key) {
-        return None; // noted
+        return None; // already reported
     }
     let (locator, per_second) = (ValueLocator { line: line?, field: field? }, per_second?);
     Some(ValueSettings { file: file.unwrap_or_default(), locator, scale, offset, per_second, name, unit })

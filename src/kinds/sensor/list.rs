@@ -1,5 +1,4 @@
-//! Devices of the classes hwmon and IIO, for `hertzd devices`; found by the same code as for a task. May block; not for a
-//! hot thread.
+//! Lists hwmon and IIO devices for `hertzd devices`, with the same code that finds them for a task. May block; not for a hot thread.
 
 use super::buffer::triggers;
 use super::find::{self, ByName, Candidate, Class};
@@ -18,7 +17,7 @@ pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
 
 type Keys = Vec<(&'static str, String, &'static str)>;
 
-/// The keys by which a task finds this device and no other.
+/// The keys with which a task finds this device and no other.
 fn keys(class: Class, one: &Candidate, roots: &Roots) -> Keys {
     let names = one.label.iter().chain([&one.name]);
     let devices = [None, Some(&one.device), Some(&one.node)];
@@ -30,7 +29,7 @@ fn keys(class: Class, one: &Candidate, roots: &Roots) -> Keys {
     [(class.key(), quoted(&by.name), "")].into_iter().chain(device).collect()
 }
 
-/// `None`: it measures nothing.
+/// `None` if the device measures nothing.
 fn hwmon_device(one: &Candidate, keys: Keys) -> Option<FoundDevice> {
     let inputs = hwmon::inputs(&one.folder).ok().filter(|inputs| !inputs.is_empty())?;
     let mut about = Vec::new();

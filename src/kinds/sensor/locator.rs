@@ -1,17 +1,17 @@
-//! Where a number is in a text file. Plain values.
+//! The position of a number in a text file. Plain values.
 
-/// How a line is found.
+/// Selects a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LineSelector {
     /// By its number, from 1.
     Number(usize),
-    /// The first line that starts with this text, leading white space aside. The text must end where a field or a name
-    /// ends: `cpu1` does not find `cpu10`, `FOO` finds `FOO=1`.
+    /// The first line that starts with this text, ignoring leading white space. The text must end where a field or a name ends: `cpu1` does
+    /// not find `cpu10`, `FOO` finds `FOO=1`.
     Prefix(String),
 }
 
-/// How a field of a line is found. Fields are separated by white space and colons; several of these count as one. In a
-/// line found by its prefix, fields count from there: field 1 of `MemAvailable:` is the number itself.
+/// Selects a field of a line. Fields are separated by white space and colons; several of these count as one. In a line found by its prefix,
+/// fields count from the end of the prefix: field 1 of `MemAvailable:` is the number itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FieldSelector {
     /// By its number, from 1.
@@ -20,7 +20,7 @@ pub(crate) enum FieldSelector {
     Name(String),
 }
 
-/// Where a number is.
+/// The position of a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ValueLocator {
     /// The line.

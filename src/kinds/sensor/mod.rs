@@ -1,19 +1,19 @@
-//! The kind `sensor`: values polled from files of `/proc` and `/sys` and from hwmon and IIO devices found by their names,
-//! and all samples of an IIO device's buffer.
+//! The kind `sensor`: values polled from files of `/proc` and `/sys` and from hwmon and IIO devices found by name, and all samples of an
+//! IIO device's buffer.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! | --- | --- |
 //! | `keys`, `settings`, `open` | from a section to settings to a task |
-//! | `polled`, `plan` | the task that polls files; which files and columns it has |
+//! | `polled`, `plan` | the task that polls files, and its files and columns |
 //! | `files`, `follow` | open files, each read once a tick; files that are replaced |
-//! | `locator`, `extractor`, `number` | where values are in a text file, and how one pass finds them all; rates of counters |
+//! | `locator`, `extractor`, `number` | positions of values in a text file, and how one pass finds them all; rates of counters |
 //! | `find`, `hwmon`, `iio` | devices of `/sys` by name; scales and units by the names of their files |
 //! | `buffered`, `buffer` | the task that takes all samples of an IIO buffer; setting the buffer up |
-//! | `gaps`, `dating` | how many samples are missing; times of those that carry none |
+//! | `gaps`, `dating` | counting missing samples; dating samples without timestamps |
 //!
-//! A tick allocates nothing and opens nothing. A read blocks for as long as the file's driver takes: milliseconds for a
-//! sensor on a bus, so put that on a worker of its own. Another thread reopens a lost device by its name. Time comes with
-//! the tick, except for samples without a timestamp.
+//! A tick allocates nothing and opens nothing. A read blocks for as long as the file's driver takes: milliseconds for a sensor on a bus, so
+//! put such a sensor on a worker of its own. Another thread reopens a lost device by its name. Time comes with the tick, except for samples
+//! without a timestamp.
 
 mod buffer;
 mod buffered;

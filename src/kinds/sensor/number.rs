@@ -2,7 +2,7 @@
 
 use crate::time::Instant;
 
-/// A number as it was written: counters need all 64 bits, which a floating-point number does not hold.
+/// A number as it was written. Counters need all 64 bits, which a floating-point number cannot hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Number {
     Integer(u64),
@@ -11,8 +11,8 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// Reads a decimal number, with a fraction or an exponent, or a hexadecimal integer as in `0x1f`; either may have a
-    /// sign. `None` for anything else, infinity and NaN included.
+    /// Parses a decimal number, with a fraction or an exponent, or a hexadecimal integer such as `0x1f`; either may have a sign. `None` for
+    /// anything else, including infinity and NaN.
     pub(super) fn parse(field: &[u8]) -> Option<Self> {
         let text = str::from_utf8(field).ok()?;
         let (negative, unsigned) = match text.strip_prefix('-') {
@@ -41,10 +41,10 @@ impl Number {
         }
     }
 
-    /// How far a counter has come since it was at `before`; `None` when it was reset in between.
+    /// How far a counter has advanced from `before`; `None` if it was reset in between.
     ///
-    /// An integer that decreased has wrapped at 2^32, or at 2^64 if it was larger before, when that makes the step
-    /// shorter than an eighth of this range. Any other decrease is a reset.
+    /// A decreased integer has wrapped at 2^32, or at 2^64 if the previous value was larger than that. It counts as a wrap only if the
+    /// resulting step is shorter than an eighth of the range. Any other decrease is a reset.
     #[expect(clippy::cast_precision_loss, reason = "a step that long is known to 16 digits")]
     fn since(self, before: Self) -> Option<f64> {
         match (before, self) {
@@ -59,14 +59,14 @@ impl Number {
     }
 }
 
-/// A counter whose rate is wanted.
+/// A counter that is reported as a rate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counter {
     last: Option<(Number, Instant)>,
 }
 
 impl Counter {
-    /// The mean rate per second since the last reading; `None` at the first, after a reset, and when no time has passed.
+    /// The mean rate per second since the last reading. `None` at the first reading, after a reset, and if no time has passed.
     pub(super) fn rate(&mut self, now: Number, at: Instant) -> Option<f64> {
         let (before, then) = self.last.replace((now, at))?;
         let seconds = (at - then).seconds();

@@ -15,7 +15,7 @@ pub(super) fn open(site: &mut Site, settings: SensorSettings, task: &str) -> Res
     })
 }
 
-/// What [`open`] would find; nothing is changed.
+/// What [`open`] would find. Changes nothing.
 pub(super) fn look(site: &Site, settings: SensorSettings, task: &str) -> Result<Preview, BuildError> {
     let label = Label::new(settings.device(), task);
     match settings.source {

@@ -1,4 +1,4 @@
-//! Which files and columns a polled sensor has, and how to open them. May block and allocate; reads no clock.
+//! The files and columns of a polled sensor, and how to open them. May block and allocate; reads no clock.
 
 use super::files::{Files, Unusable, WantedFile};
 use super::find::{self, Class};
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tracing::info;
 
-/// What is to be read. Made once: the columns do not change when a device comes back.
+/// The values to read. Made once: the columns do not change when a device comes back.
 #[derive(Clone, Debug)]
 pub(super) struct ReadPlan {
     class: Option<Class>,
@@ -22,10 +22,10 @@ pub(super) struct ReadPlan {
     sys: PathBuf,
     pub(super) columns: Vec<Column>,
     recipes: Vec<Recipe>, // one for each column
-    single: bool,         // one value, whose keys are in the task's own table
+    single: bool,         // a single value, with its keys in the task's own table
 }
 
-/// How a value is read; the conversion of an IIO channel is only known when its device is there.
+/// How to read a value. The conversion of an IIO channel is known only while its device is present.
 #[derive(Clone, Debug)]
 struct Recipe {
     file: PathBuf,
@@ -38,11 +38,11 @@ struct Recipe {
 #[derive(Clone, Copy, Debug)]
 enum Scaling {
     Fixed(f64),
-    /// By the channel's own files.
+    /// Defined by the channel's own files.
     Channel,
 }
 
-/// Open files, and how a number of each column becomes its value: `number * scale + offset`.
+/// Open files, and the conversion of each column's number to its value: `number * scale + offset`.
 #[derive(Debug)]
 pub(super) struct OpenSensor {
     pub(super) files: Files,
@@ -50,7 +50,7 @@ pub(super) struct OpenSensor {
 }
 
 impl ReadPlan {
-    /// The values that are written, by what their files are called; nothing is looked at.
+    /// A plan of the configured values, judged by the names of their files. Reads nothing.
     fn written(settings: SensorSettings, sys: &Path) -> Self {
         let class = match settings.source {
             Source::Files => None,
@@ -64,7 +64,7 @@ impl ReadPlan {
         plan
     }
 
-    /// The unit of a value by what is written, else by the kernel's naming rules; nothing is looked at.
+    /// The unit of a value from the configuration, or else from the kernel's naming rules. Reads nothing.
     pub(super) fn unit(settings: &SensorSettings, value: &str) -> String {
         let plan = Self::written(settings.clone(), Path::new(""));
         let written = plan.columns.iter().find(|column| column.name == value).map(|column| column.unit.clone());
@@ -89,7 +89,7 @@ impl ReadPlan {
         Ok(plan)
     }
 
-    /// Every measured value of the device.
+    /// Adds every measured value of the device.
     fn take_all(&mut self) -> Result<(), Refusal> {
         let Some(class) = self.class else {
             return Err(Refusal::new("path", "name a file to poll"));
@@ -111,7 +111,7 @@ impl ReadPlan {
             };
             let fields = content.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
             let count = fields.clone().take_while(|field| Number::parse(field).is_some()).count();
-            // Only channels of IIO hold several numbers, such as a quaternion's.
+            // Only IIO channels hold several numbers, such as a quaternion's.
             let count = if class == Class::Iio && count == fields.count() { count.max(1) } else { 1 };
             for (index, name) in iio::component_names(&name, count).enumerate() {
                 let locator = ValueLocator { field: FieldSelector::Number(index + 1), ..ValueLocator::default() };
@@ -126,7 +126,7 @@ impl ReadPlan {
         Ok(())
     }
 
-    /// The folder of the device, as it is now.
+    /// The current folder of the device.
     fn folder(&self) -> Result<PathBuf, Refusal> {
         let wanted = match &self.settings.source {
             Source::Files => return Ok(PathBuf::new()),
@@ -135,7 +135,7 @@ impl ReadPlan {
         Ok(find::find(self.class.unwrap_or(Class::Hwmon), &self.sys, wanted)?.folder)
     }
 
-    /// Opens all files, each once. With `strict` each number must be there already.
+    /// Opens each file once. With `strict` every number must already be present.
     pub(super) fn open(&self, keeper: &Keeper, strict: bool) -> Result<OpenSensor, Refusal> {
         let folder = self.folder()?;
         let mut conversions = Vec::with_capacity(self.recipes.len());
@@ -163,7 +163,7 @@ impl ReadPlan {
         Ok(OpenSensor { files, conversions })
     }
 
-    /// Reads all files once, as [`open`](Self::open) does. Opening some other thing than a file may have an effect, so that is
+    /// Reads all files once, as [`open`](Self::open) does. Opening anything other than a regular file may have side effects, so that is
     /// left to a start.
     pub(super) fn look(&self, keeper: &Keeper, strict: bool) -> Result<Sight, Refusal> {
         let folder = self.folder()?;
@@ -178,12 +178,12 @@ impl ReadPlan {
         }
     }
 
-    /// Which columns are rates of counters.
+    /// Tells for each column whether it is the rate of a counter.
     pub(super) fn rates(&self) -> impl Iterator<Item = bool> {
         self.recipes.iter().map(|recipe| recipe.per_second)
     }
 
-    /// A fault of one value, at the key that says it.
+    /// Reports a fault of one value at the key responsible for it.
     fn blame(&self, Unusable { column, key, message }: Unusable) -> Refusal {
         if self.settings.listed {
             let name = column.and_then(|column| self.columns.get(column)).map(|column| &column.name);
@@ -201,7 +201,7 @@ impl ReadPlan {
         Refusal::new(key, message)
     }
 
-    /// A column for this value. Where neither scale nor unit is given, the file's name says both.
+    /// Adds a column for this value. If neither scale nor unit is given, both follow from the file's name.
     fn add(&mut self, value: &ValueSettings) {
         let file = value.file.to_string_lossy();
         let fixed = |(scale, unit)| (Scaling::Fixed(scale), unit);

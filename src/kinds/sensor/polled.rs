@@ -21,7 +21,7 @@ const TOO_LARGE: TickError =
 pub(super) struct Polled {
     columns: Vec<Column>,
     device: Reconnecting<OpenSensor>,
-    counters: Box<[Option<Counter>]>, // of the columns that are rates
+    counters: Box<[Option<Counter>]>, // for columns that are rates
 }
 
 impl Polled {
@@ -65,7 +65,7 @@ impl Task for Polled {
         read.map_err(|(error, lost)| {
             if lost {
                 self.device.lose();
-                // Whatever comes back may count from zero.
+                // A device that comes back may count from zero.
                 counters.iter_mut().flatten().for_each(|counter| *counter = Counter::default());
             }
             error

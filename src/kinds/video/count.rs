@@ -1,8 +1,7 @@
-//! What a task has seen of its camera: every number of the driver's sequence is a frame, or counted as missing.
+//! The frames that a task has seen of its camera. Every number of the driver's sequence counts as a frame or as missing.
 //!
-//! Arithmetic only. The driver counts in 32 bits, from 0 at each start of the stream; here one count continues for as long
-//! as the task does:
-//!
+//! Arithmetic only. The driver counts in 32 bits, from 0 at each start of the stream. Here a single count continues for as long as the task
+//! does:
 //! ```text
 //! driver   5  6  9 10  lost, reopened   0  1
 //! index    0  1  4  5                      7  8
@@ -11,16 +10,16 @@
 
 use crate::sys::video::Frame;
 
-/// Counts of one task, over all openings of its device.
+/// Counts of one task, across all openings of its device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Count {
-    pub(super) frames: u64, // frames that the driver delivered, including damaged and passed-over ones
-    /// Missing numbers. An interruption counts as one, since the real number is unknown.
+    pub(super) frames: u64, // frames delivered by the driver, including damaged and passed-over ones
+    /// Missing sequence numbers. An interruption counts as one, because the real number is unknown.
     pub(super) gaps: u64,
     pub(super) damaged: u64,     // frames that the driver reports as damaged
-    pub(super) passed_over: u64, // frames that were skipped for a newer one
+    pub(super) passed_over: u64, // frames skipped in favour of a newer one
     latest: Option<u64>,
-    driver: Option<u32>, // its number of the latest frame; none: its count restarts
+    driver: Option<u32>, // its number of the last frame; none: its count restarts
 }
 
 impl Count {
@@ -29,12 +28,12 @@ impl Count {
         self.driver = None;
     }
 
-    /// Counts a frame, and returns its index.
+    /// Counts a frame. Returns its index.
     pub(super) fn count(&mut self, frame: &Frame) -> u64 {
         let missing = match (self.latest, self.driver) {
             (None, _) => 0,
             (Some(_), None) => 1,
-            // One that is not ahead, by half of all numbers, means that the driver counts from 0 again.
+            // A number that is not ahead (by up to half of all numbers) means that the driver counts from 0 again.
             (Some(_), Some(driver)) => match frame.sequence.wrapping_sub(driver).wrapping_sub(1) {
                 ahead @ 0..0x8000_0000 => ahead.into(),
                 _ => 1,
@@ -48,7 +47,7 @@ impl Count {
         index
     }
 
-    /// Index of the latest frame.
+    /// Index of the last frame.
     pub(super) fn latest(&self) -> Option<u64> {
         self.latest
     }
@@ -82,7 +81,7 @@ mod tests {
         let mut count = Count::default();
         assert_eq!(indices(&mut count, &[u32::MAX - 1, u32::MAX, 0, 2]), [0, 1, 2, 4]);
         assert_eq!((count.frames, count.gaps), (4, 1));
-        // Half of all numbers ahead is a gap; more is behind.
+        // Half of all numbers ahead is a gap; more than half is behind.
         let mut count = Count::default();
         assert_eq!(indices(&mut count, &[0, 0x8000_0000, 1]), [0, 0x8000_0000, 0x8000_0002]);
         assert_eq!(count.gaps, 0x8000_0000);

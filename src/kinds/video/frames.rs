@@ -1,6 +1,6 @@
-//! What a tick does with its camera: it takes every frame that is ready, and hands the buffers back.
+//! What a tick does with its camera: it takes every frame that is ready, and returns the buffers.
 //!
-//! Time is an argument, and it reaches the device through [`FrameSource`] only. Nothing here allocates or waits.
+//! Time is an argument, and the device is reached only through [`FrameSource`]. Nothing here allocates or waits.
 
 use super::count::Count;
 use super::luma::brightness;
@@ -18,7 +18,7 @@ pub(super) struct TickTime {
     pub(super) release: Instant, // its release, on the monotonic clock
 }
 
-/// The frames that a task has taken so far, and where they go.
+/// The frames that a task has taken so far, and their destination.
 #[derive(Debug)]
 pub(super) struct FrameReader {
     take: FrameChoice,
@@ -27,7 +27,7 @@ pub(super) struct FrameReader {
 }
 
 impl FrameReader {
-    /// `blocks`: where the frames go.
+    /// `blocks` is the destination of the frames.
     pub(super) fn new(take: FrameChoice, blocks: Option<BlockSender>) -> Self {
         Self { take, count: Count::default(), blocks }
     }
@@ -37,7 +37,7 @@ impl FrameReader {
         self.count.frames
     }
 
-    /// The values, in the order in which [`values`](Self::values) fills them in.
+    /// The columns, in the order in which [`values`](Self::values) fills them.
     pub(super) fn columns(&self) -> Vec<Column> {
         let mut columns = vec![
             ("frames", ""),
@@ -54,8 +54,8 @@ impl FrameReader {
         columns.into_iter().map(|(name, unit)| Column { name: name.into(), unit: unit.into() }).collect()
     }
 
-    /// The device has just been opened: frames from before this tick are returned unseen, and counting begins with the
-    /// next one.
+    /// Called when the device has just been opened: frames from before this tick are returned unseen, and counting begins with the next
+    /// one.
     pub(super) fn begin(&mut self, camera: &mut impl FrameSource) -> io::Result<()> {
         self.count.interrupt();
         for _ in 0..camera.buffers() {
@@ -67,15 +67,15 @@ impl FrameReader {
         Ok(())
     }
 
-    /// Takes all frames that are ready, at most as many as there are buffers, and fills in the values.
-    /// Frames taken before an error are counted and passed on all the same.
+    /// Takes all frames that are ready, but at most as many as there are buffers, and fills in the values. Frames taken before an error are
+    /// still counted and passed on.
     pub(super) fn take(
         &mut self,
         camera: &mut impl FrameSource,
         moment: TickTime,
         values: &mut [f64],
     ) -> io::Result<()> {
-        // A frame is kept until a newer one comes.
+        // A frame is kept until a newer one arrives.
         let mut newest: Option<(Frame, u64)> = None;
         let mut ended = Ok(());
         for _ in 0..camera.buffers() {
@@ -108,7 +108,7 @@ impl FrameReader {
             self.pass_on(camera, &frame, index, moment);
             light = brightness(camera.format(), camera.bytes(&frame));
             age = frame.at.map_or(f64::NAN, |at| milliseconds(moment.release - at));
-            // No buffer has to be returned to a device that is given up.
+            // A device that is given up does not need its buffers back.
             if ended.is_ok() {
                 ended = camera.queue(frame.buffer);
             }

@@ -64,10 +64,10 @@ macro_rules! side {
 use serde_json::json;
 use side;
 
-/// Bytes of a frame of a camera that is not there yet: 7680x4320 in any format.
+/// The most bytes per frame of a camera that is not present yet: enough for 7680x4320 in any format.
 const LARGEST_EXPECTED: u32 = 128 << 20;
 
-/// Formats that are met most often, for suggestions.
+/// The most common formats, for suggestions.
 const KNOWN: &[&str] = &[
     "YUYV", "YVYU", "UYVY", "VYUY", "GREY", "NV12", "NV21", "NV16", "YU12", "YV12", "RGB3", "BGR3", "MJPG", "JPEG",
     "H264",
@@ -117,7 +117,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let missing = Missing::of(section);
     let (width, height) = size?;
     let period = section.period()?;
-    // A camera that is there refuses sizes that it does not have; for one that is not, memory is set aside in advance.
+    // A camera that is present refuses sizes it does not have. For an absent camera, memory is allocated in advance.
     if missing == Missing::Wait && format.is_some_and(|format| layout(format, width, height).1 > LARGEST_EXPECTED) {
         section.problem(
             &SIZE,
@@ -142,7 +142,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     Some(Blueprint::new(build).looking(move |site| look(site, looked, &of)).with_columns(columns))
 }
 
-/// V4L2's code for a format, filled up with spaces; else what was probably meant.
+/// V4L2's code for a format, padded with spaces. The error is the format that was probably meant.
 fn four_cc(text: &str) -> Result<[u8; 4], Option<&'static str>> {
     let upper = text.to_ascii_uppercase();
     let near = || KNOWN.iter().copied().find(|known| *known == upper || upper == "MJPEG" && *known == "MJPG");

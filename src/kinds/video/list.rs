@@ -1,21 +1,21 @@
-//! Cameras: which there are, for tasks and for `hertzd devices`. They are asked what they can do, and nothing is set. May
-//! block; not for a hot thread.
+//! Lists cameras, for tasks and for `hertzd devices`. Cameras are asked for their capabilities; nothing is set. May block; not for a hot
+//! thread.
 
 use crate::kinds::device::{FoundDevice, access, file_names, first_line, numbered, quoted, task_name};
 use crate::site::Roots;
 use crate::sys::host::may_open;
 use std::path::{Path, PathBuf};
 
-/// A video node of this machine; it need not be one that captures.
+/// A video node of this machine. It does not necessarily capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Camera {
     /// Its path: `/dev/video0`.
     pub path: PathBuf,
-    /// What its driver calls it.
+    /// The driver's name for it.
     pub name: String,
 }
 
-/// The video nodes, in the order of their numbers.
+/// The video nodes, ordered by number.
 pub(super) fn cameras(roots: &Roots) -> Vec<Camera> {
     let folder = roots.sys.join("class/video4linux");
     let camera = |(_, node): (u32, String)| {
@@ -34,13 +34,13 @@ struct Facts {
 }
 
 impl Default for Facts {
-    /// For a camera that cannot be asked: what most have.
+    /// For a camera that cannot be asked: a format and size that most cameras have.
     fn default() -> Self {
         Self { about: Vec::new(), needs: Vec::new(), format: "YUYV".into(), size: (640, 480) }
     }
 }
 
-/// The cameras, each with a section that finds it and that it can do.
+/// The cameras, each with a section that finds it and uses a mode that it supports.
 pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
     let asked = |camera: Camera| {
         let facts = match may_open(&camera.path, true) {
@@ -48,14 +48,14 @@ pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
             false if camera.path.exists() => Err(access::permission(&camera.path)),
             false => Err("its node is not there".to_owned()),
         };
-        // What does not capture is an output, a converter or the like.
+        // A node that does not capture is an output, a converter or the like.
         Some((camera, facts.transpose()?))
     };
     let found: Vec<_> = cameras(roots).into_iter().filter_map(asked).collect();
     let device = |(Camera { path, name }, facts): &(Camera, Result<Facts, String>)| {
         let usual = Facts::default();
         let Facts { about, needs, format, size } = facts.as_ref().unwrap_or(&usual);
-        // A name stays the same when numbers change, but must be in no other camera's name.
+        // A name stays the same when numbers change, but must not occur in another camera's name.
         let contains = |other: &str| other.to_lowercase().contains(&name.to_lowercase());
         let is_clear = found.iter().filter(|(other, _)| contains(&other.name)).count() == 1 && !name.starts_with('/');
         let device = if is_clear { name.clone() } else { stable_path(path, roots).display().to_string() };
@@ -81,7 +81,7 @@ pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
     found.iter().map(device).collect()
 }
 
-/// A link to the node that stays the same when numbers change, or else the node.
+/// A link to the node that stays the same when numbers change; the node itself if there is none.
 fn stable_path(node: &Path, roots: &Roots) -> PathBuf {
     let folders = ["v4l/by-id", "v4l/by-path"].map(|folder| roots.dev.join(folder));
     let mut links = folders
@@ -91,7 +91,7 @@ fn stable_path(node: &Path, roots: &Roots) -> PathBuf {
     links.find(|link| target.is_some() && link.canonicalize().ok() == target).unwrap_or_else(|| node.to_owned())
 }
 
-/// Asks a camera what it can do. `None`: it does not capture.
+/// Asks a camera for its capabilities. `None` if it does not capture.
 #[cfg(feature = "video")]
 fn facts(path: &Path) -> Result<Option<Facts>, String> {
     use crate::sys::video::{Device, Sizes};
@@ -119,7 +119,7 @@ fn facts(path: &Path) -> Result<Option<Facts>, String> {
         let sizes = if sizes.is_empty() { "any size".to_owned() } else { sizes.join(", ") };
         facts.about.push(format!("{} ({description}): {sizes}", String::from_utf8_lossy(code).trim_end()));
     }
-    // The usual format, or else the first that can be written in a configuration; in the size nearest to the usual one.
+    // The usual format, or else the first that can be written in a configuration, in the size nearest to the usual one.
     let codes = || formats.iter().map(|(code, _)| *code).filter(|code| code.trim_ascii_end().is_ascii());
     let usual = codes().find(|code| code == facts.format.as_bytes());
     let granted = usual.or_else(|| codes().next()).and_then(|code| {

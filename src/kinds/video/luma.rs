@@ -1,14 +1,14 @@
-//! How bright a frame is: the mean of its luma, unconverted. Arithmetic only.
+//! The brightness of a frame: the mean of its luma, unconverted. Arithmetic only.
 
 use crate::sys::video::PixelFormat;
 
-/// About how many samples of luma are read, however large the frame is.
+/// The approximate number of luma samples that are read, however large the frame is.
 const SAMPLES: usize = 16 * 1024;
 
-/// Bytes that a compressed frame is given room for, however small it is: two for each pixel of 1920x1080.
+/// The least room for a compressed frame, however small it is: two bytes per pixel of 1920x1080.
 const LEAST_COMPRESSED: u32 = 2 * 1_920 * 1_080;
 
-/// Which byte of a pixel in the first plane is luma, and how many bytes such a pixel has.
+/// Which byte of a pixel in the first plane is luma, and the number of bytes per pixel.
 fn luma_byte(four_cc: [u8; 4]) -> Option<(usize, usize)> {
     match &four_cc {
         b"YUYV" | b"YVYU" => Some((0, 2)),
@@ -18,8 +18,8 @@ fn luma_byte(four_cc: [u8; 4]) -> Option<(usize, usize)> {
     }
 }
 
-/// The mean luma of a frame, 0 to 255; `NaN` if the format is unknown or no row is complete. Of a large frame, evenly spaced
-/// rows are read, about 16,000 samples or one row, which takes a few microseconds.
+/// The mean luma of a frame, 0 to 255; `NaN` if the format is unknown or no row is complete. In a large frame only evenly spaced rows are
+/// read: about 16,000 samples or one row, which takes a few microseconds.
 #[expect(clippy::cast_precision_loss, reason = "sums of some thousand bytes")]
 pub(super) fn brightness(format: &PixelFormat, bytes: &[u8]) -> f64 {
     let Some((byte, pixel)) = luma_byte(format.four_cc) else {
@@ -41,9 +41,9 @@ pub(super) fn brightness(format: &PixelFormat, bytes: &[u8]) -> f64 {
     sum as f64 / samples as f64 // no sample: NaN
 }
 
-/// Bytes from one row of the first plane to the next, and of a whole frame, where a driver adds nothing to them. For a
-/// format that is not known, which are those that compress: no rows, and room for what drivers say of it. Some say the
-/// same of a small frame as of the largest one.
+/// Bytes from one row of the first plane to the next, and bytes of a whole frame, if the driver adds no padding. An unknown format counts
+/// as compressed: a stride of 0, and room for the size that drivers report. Some drivers report the same size for a small frame as for the
+/// largest.
 pub(super) fn layout(four_cc: [u8; 4], width: u32, height: u32) -> (u32, u32) {
     let pixels = width.saturating_mul(height);
     match &four_cc {
@@ -85,13 +85,13 @@ mod tests {
         assert_eq!(brightness(&format(b"GREY", 2, 2, 4), &padded[..5]), 8.0);
         assert!(brightness(&format(b"GREY", 2, 2, 4), &[]).is_nan());
         assert!(brightness(&format(b"GREY", 0, 0, 0), &padded).is_nan());
-        // A driver that says too little of its rows is not believed.
+        // A driver that reports too short a stride is not believed.
         assert_eq!(brightness(&format(b"GREY", 4, 2, 1), &[1, 1, 1, 1, 3, 3, 3, 3]), 2.0);
     }
 
     #[test]
     fn of_a_large_frame_some_rows_are_read() {
-        // A slope from top to bottom: its mean is that of a few rows as well.
+        // A gradient from top to bottom: a few rows have the same mean.
         let (width, height) = (1_920, 1_080);
         let bytes: Vec<u8> =
             (0..height).flat_map(|row| vec![u8::try_from(row * 256 / height).unwrap(); width]).collect();

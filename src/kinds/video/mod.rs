@@ -1,11 +1,11 @@
 //! The kind `video`: frames of a camera, taken on the tick.
 //!
-//! The camera fills buffers by its own clock, so a tick may find no frame, or several; it never waits for one. Every number
-//! of the driver's sequence is counted once, as a frame or as a gap.
+//! The camera fills buffers on its own clock, so a tick may find no frame, or several; it never waits for one. Every number of the driver's
+//! sequence is counted once, as a frame or as a gap.
 //!
-//! Other threads open, set up, map and close (see [`device`](super::device)). A tick makes one system call for each frame
-//! taken, one for each returned, and one that finds no more; it allocates nothing. The kernel's time stamps are compared
-//! with the monotonic clock, also if the worker uses another.
+//! Other threads open, set up, map and close the device (see [`device`](super::device)). A tick makes one system call for each frame taken,
+//! one for each returned, and one that finds no more; it allocates nothing. The kernel's timestamps are compared with the monotonic clock,
+//! even if the worker uses another clock.
 
 mod count;
 mod frames;
@@ -44,14 +44,13 @@ pub(crate) struct Video {
 const STALLED: TickError = TickError::new("the camera is open and delivers no frames");
 
 impl Video {
-    /// Finds the camera, sets it up and starts its stream, now and whenever it has been lost. `task` names the task in
-    /// the log.
+    /// Finds the camera, sets it up and starts its stream, now and whenever it has been lost. `task` is the task's name in the log.
     pub(crate) fn open(site: &mut Site, settings: VideoSettings, task: &str) -> Result<Self, BuildError> {
         let label = Label::new(format!("camera {}", settings.device), task);
         let (take, missing, usual) = (settings.take, settings.missing, usual(&settings));
         let mut opener = Opener { settings, label: label.clone(), warned: String::new(), rate_compared: false };
         let opened = opener.open(None);
-        // Waiting for the device does not mend anything else.
+        // Waiting for the device fixes no other problem.
         if let Err(refusal) = &opened
             && refusal.key != "device"
         {
@@ -77,7 +76,7 @@ fn look(site: &Site, settings: VideoSettings, task: &str) -> Result<Preview, Bui
     let (take, missing, usual) = (settings.take, settings.missing, usual(&settings));
     let opener = Opener { settings, label: label.clone(), warned: String::new(), rate_compared: false };
     let looked = opener.look();
-    // Waiting for the device does not mend anything else.
+    // Waiting for the device fixes no other problem.
     if let Err(refusal) = &looked
         && refusal.key != "device"
     {
@@ -89,7 +88,7 @@ fn look(site: &Site, settings: VideoSettings, task: &str) -> Result<Preview, Bui
     Ok(Preview { columns, stream: Some(expected.shape()), ..preview })
 }
 
-/// What a camera most likely delivers, for one that is not there yet.
+/// What a camera most likely delivers, for a camera that is not present yet.
 fn usual(settings: &VideoSettings) -> Expected {
     let (stride, largest) = luma::layout(settings.format, settings.width, settings.height);
     let (four_cc, width, height) = (settings.format, settings.width, settings.height);
@@ -98,7 +97,7 @@ fn usual(settings: &VideoSettings) -> Expected {
 }
 
 impl Expected {
-    /// The frames, as they are recorded.
+    /// The shape of the frames for the recorder.
     fn shape(&self) -> Shape {
         let PixelFormat { four_cc, width, height, stride, largest, .. } = self.format;
         let rate = self.rate.map_or(30.0, |(frames, seconds)| f64::from(frames) / f64::from(seconds));
@@ -161,7 +160,7 @@ mod tests {
         let mut values = [f64::NAN; 6];
         let gone = video.tick(&tick, &mut values).unwrap_err();
         assert_eq!(gone.to_string(), "the device is not available; trying to open it");
-        // What it will deliver is known already.
+        // The shape is already known.
         let shape = site.take_stream().unwrap().shape;
         let image = ImageFormat { width: 640, height: 480, stride: 1_280, four_cc: *b"YUYV" };
         assert_eq!((shape.format, shape.largest), (Format::Image(image), 614_400));

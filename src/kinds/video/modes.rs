@@ -1,4 +1,4 @@
-//! What cameras there are, and what they can. Opens devices, and may block; not for a hot thread.
+//! The available cameras and their modes. Opens devices, and may block; not for a hot thread.
 
 use super::list::{self, Camera};
 use crate::site::Roots;
@@ -11,18 +11,17 @@ use std::{fmt, io};
 pub(crate) struct CameraMode {
     /// V4L2's four characters.
     pub format: [u8; 4],
-    /// What the driver calls the format.
+    /// The driver's name for the format.
     pub description: String,
     /// Width and height of the smallest frames, in pixels.
     pub smallest: (u32, u32),
     /// Width and height of the largest frames; equal to the smallest for a single size.
     pub largest: (u32, u32),
-    /// Frames per second as fractions; empty if the driver does not say. Where sizes are a range, those of the
-    /// largest.
+    /// Frames per second as fractions; empty if the driver does not report them. For a range of sizes, the rates of the largest.
     pub rates: Vec<(u32, u32)>,
 }
 
-/// The video nodes of this machine, in the order of their numbers.
+/// The video nodes of this machine, ordered by number.
 fn cameras() -> Vec<Camera> {
     list::cameras(&Roots::under(Path::new("/")))
 }
@@ -35,7 +34,7 @@ pub(super) fn find(device: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// The nodes that a device given in this way may be.
+/// The nodes that this device description may refer to.
 pub(super) fn nodes(device: &str) -> Vec<PathBuf> {
     let named = |camera: &Camera| camera.name.to_lowercase().contains(&device.to_lowercase());
     match device.starts_with('/') {
@@ -44,12 +43,12 @@ pub(super) fn nodes(device: &str) -> Vec<PathBuf> {
     }
 }
 
-/// Whether it can be opened and captures.
+/// Whether the device can be opened and captures.
 fn captures(path: &Path) -> io::Result<bool> {
     Device::open(path)?.capability().map(|capability| capability.captures)
 }
 
-/// The only one of `all` with such a name that captures.
+/// The only camera in `all` with such a name that captures.
 fn only(name: &str, all: Vec<Camera>, captures: impl Fn(&Path) -> io::Result<bool>) -> Result<PathBuf, String> {
     let there = named_all(&all);
     let wanted = name.to_lowercase();
@@ -74,7 +73,7 @@ fn only(name: &str, all: Vec<Camera>, captures: impl Fn(&Path) -> io::Result<boo
     }
 }
 
-/// Why a device could not be opened, and what to do about it.
+/// The reason why a device could not be opened, and the remedy.
 pub(super) fn cannot_open(path: &Path, error: &io::Error) -> String {
     let remedy = match error.kind() {
         io::ErrorKind::NotFound => named_all(&cameras()),
@@ -120,13 +119,13 @@ pub(super) fn formats(modes: &[CameraMode]) -> String {
     named.join(", ")
 }
 
-/// `320x180, 640x480`: the sizes in a format.
+/// `320x180, 640x480`: the sizes available in a format.
 pub(super) fn sizes(modes: &[CameraMode], format: [u8; 4]) -> String {
     let of_it = modes.iter().filter(|mode| mode.format == format);
     of_it.map(|mode| size_text(mode.smallest, mode.largest)).collect::<Vec<_>>().join(", ")
 }
 
-/// The characters of a format, without the spaces that fill it up.
+/// The characters of a format, without the padding spaces.
 pub(super) fn four_cc(code: [u8; 4]) -> String {
     String::from_utf8_lossy(&code).trim_end().to_owned()
 }

@@ -1,4 +1,4 @@
-//! Opening a camera as its task wants it: finds it, sets it up, compares what the driver granted, and starts the stream.
+//! Opens a camera for its task: finds it, sets it up, compares the result with the settings, and starts the stream.
 //!
 //! Runs before the start, and on a cool thread after the device has been lost. May block and allocate.
 
@@ -11,12 +11,12 @@ use std::io;
 use std::path::Path;
 use tracing::warn;
 
-/// A camera that streams.
+/// A streaming camera.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) stream: CaptureStream,
-    pub(super) begins: bool,  // no tick has seen it yet
-    rate: Option<(u32, u32)>, // frames per second, as far as the driver says
+    pub(super) begins: bool,  // no tick has used it yet
+    rate: Option<(u32, u32)>, // frames per second, if the driver reports them
     id: Option<DeviceId>,
 }
 
@@ -32,11 +32,11 @@ impl Opened {
     }
 }
 
-/// What is known of a camera before its first tick, and has to stay so.
+/// What is known of a camera before its first tick, and must stay the same.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected {
     pub(super) format: PixelFormat,
-    pub(super) rate: Option<(u32, u32)>, // frames per second, as far as the driver says
+    pub(super) rate: Option<(u32, u32)>, // frames per second, if the driver reports them
 }
 
 /// Opens cameras for one task.
@@ -44,12 +44,12 @@ pub(super) struct Expected {
 pub(super) struct Opener {
     pub(super) settings: VideoSettings,
     pub(super) label: Label,
-    pub(super) warned: String, // the latest warning about the frame rate, so that it is not repeated each time
-    pub(super) rate_compared: bool, // whether its rate was compared with the task's, which is done once
+    pub(super) warned: String, // the last warning about the frame rate, so that it is not repeated each time
+    pub(super) rate_compared: bool, // whether its rate was compared with the task's; done once
 }
 
 impl Opener {
-    /// Opens the camera and starts its stream; its frames must be as `expected`, where anything is.
+    /// Opens the camera and starts its stream. Its frames must be as `expected`, if that is given.
     pub(super) fn open(&mut self, expected: Option<&Expected>) -> Result<Opened, Refusal> {
         let settings = &self.settings;
         let path = &find(&settings.device).map_err(|message| Refusal::new("device", message))?;
@@ -90,7 +90,7 @@ impl Opener {
         Ok(Opened { stream, begins: true, rate, id })
     }
 
-    /// What [`open`](Self::open) would find; the camera's settings stay as they are.
+    /// What [`open`](Self::open) would find. The camera's settings are not changed.
     pub(super) fn look(&self) -> Result<(Sight, Option<Expected>), Refusal> {
         let expected = match self.preview() {
             Ok(expected) => expected,
@@ -105,7 +105,7 @@ impl Opener {
         Ok((Sight::of("device", device).unknown(unknown), Some(expected)))
     }
 
-    /// What to expect of a camera that streams to another task now; nothing of it is changed.
+    /// What to expect of a camera that currently streams to another task. Changes nothing.
     pub(super) fn preview(&self) -> Result<Expected, Refusal> {
         let settings = &self.settings;
         let path = find(&settings.device).map_err(|message| Refusal::new("device", message))?;
@@ -114,7 +114,7 @@ impl Opener {
         Ok(Expected { format: self.fitting(&path, &device, granted)?, rate: device.rate().ok().flatten() })
     }
 
-    /// The format that was granted, if it is the one asked for; else the key to blame, and what the camera has.
+    /// The granted format, if it is the requested one. The error names the key at fault and what the camera has.
     fn fitting(&self, path: &Path, device: &Device, granted: io::Result<PixelFormat>) -> Result<PixelFormat, Refusal> {
         let VideoSettings { format, width, height, .. } = self.settings;
         let has = || modes_text(device, format);
@@ -152,14 +152,14 @@ fn open(path: &Path) -> Result<Device, Refusal> {
     Err(Refusal::new("device", message))
 }
 
-/// Whether frames of this format are as expected: with the same rows, if those were known, and no larger than there is
-/// room for, if the size was known.
+/// Whether frames of this format are as expected: with the same stride, if it was known, and no larger than the reserved room, if the size
+/// was known.
 fn fits(format: &PixelFormat, expected: &PixelFormat) -> bool {
     let rows = expected.stride == 0 || format.stride == expected.stride;
     rows && (expected.largest == 0 || format.largest <= expected.largest)
 }
 
-/// What a camera has beside what was asked for.
+/// Describes the modes that a camera offers instead.
 fn modes_text(device: &Device, format: [u8; 4]) -> String {
     let modes = match of_device(device) {
         Ok(modes) => modes,
@@ -172,7 +172,7 @@ fn modes_text(device: &Device, format: [u8; 4]) -> String {
     }
 }
 
-/// Asks for the rate, if one is wanted, and warns where another is granted. Returns the rate, if the driver says it.
+/// Requests the rate, if one is wanted, and warns if another is granted. Returns the rate, if the driver reports it.
 fn set_rate(device: &Device, settings: &VideoSettings, label: &Label, warned: &mut String) -> Option<(u32, u32)> {
     let Some(wanted) = settings.frame_rate else {
         return device.rate().ok().flatten();

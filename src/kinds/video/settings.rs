@@ -1,4 +1,4 @@
-//! What a task of the kind `video` wants of its camera. Plain data.
+//! The settings of a task of the kind `video`. Plain data.
 
 use crate::kinds::device::Missing;
 use crate::time::Span;
@@ -6,31 +6,31 @@ use crate::time::Span;
 /// Which frames a tick takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum FrameChoice {
-    /// All that are ready, in order.
+    /// All frames that are ready, in order.
     #[default]
     Every,
-    /// The newest one; those before it are handed back at once.
+    /// The newest frame; earlier ones are returned at once.
     Latest,
 }
 
-/// Which camera, and how its frames are wanted.
+/// The camera, and the requested form of its frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VideoSettings {
-    /// Its path, from the root; or a part of its name that only one camera has, upper or lower case.
+    /// The absolute path, or a part of the name that only one camera has, in upper or lower case.
     pub device: String,
-    pub format: [u8; 4], // V4L2's four characters, filled up with spaces
+    pub format: [u8; 4], // V4L2's four characters, padded with spaces
     pub width: u32,      // in pixels
     pub height: u32,     // in pixels
-    /// Frames per second to ask for, as a fraction without zeros; `None`: as the camera is set.
+    /// Frames per second to request, as a fraction without zeros; `None`: leave the camera's setting.
     pub frame_rate: Option<(u32, u32)>,
-    pub take: FrameChoice, // which frames a tick works on
-    pub buffers: u32,      // buffers to ask for, 2 to 32
-    pub missing: Missing,  // what to do when it is not there at the start
+    pub take: FrameChoice, // which frames a tick takes
+    pub buffers: u32,      // number of buffers to request, 2 to 32
+    pub missing: Missing,  // what to do if the camera is missing at the start
     pub period: Span,      // the task's; above zero
 }
 
 impl VideoSettings {
-    /// What it means for the task that the camera delivers this many frames per second; `None`: it is the task's rate.
+    /// The consequence for the task if the camera delivers this many frames per second; `None` if that equals the task's rate.
     pub(super) fn rate_mismatch(&self, (frames, seconds): (u32, u32)) -> Option<String> {
         let per_tick = f64::from(frames) / f64::from(seconds) * self.period.seconds();
         if (per_tick - 1.0).abs() <= 1e-4 {
@@ -49,7 +49,7 @@ impl VideoSettings {
     }
 }
 
-/// Every frame of 640x480 in YUYV, four buffers. The device is missing.
+/// Every frame of 640x480 in YUYV, with four buffers. The device is not given.
 impl Default for VideoSettings {
     fn default() -> Self {
         Self {

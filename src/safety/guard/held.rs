@@ -1,39 +1,39 @@
-//! A target that another thread than the task holds at its safe value, as it is said and asked. No clock is read.
+//! A target that another thread than its task holds at its safe value: setters and queries of that hold. No clock is read.
 
 use super::Guard;
 use super::holding::{HeldFor, Terms};
 use crate::time::{Instant, Span};
 
 impl Guard {
-    /// It is made safe from now on, for this reason.
+    /// The output will be made safe, for this reason.
     pub(crate) fn is_to_be_held(&self, why: HeldFor) {
         self.holding.is_for(why);
     }
 
-    /// It has its safe value, if it had not.
+    /// The safe value is written; the hold starts now, unless it already has.
     pub(crate) fn is_held_now(&self, now: Instant) {
         self.holding.begins(now);
     }
 
-    /// Ends that, if its task has recovered.
+    /// Ends the hold, if the task has recovered.
     pub(crate) fn end_hold(&self) {
         if self.tripped().is_none() {
             self.holding.ends();
         }
     }
 
-    /// For how long its target has been held by another thread than its task, and why; `None`: it is not.
+    /// How long the target has been held by another thread than its task, and why; `None`: it is not held.
     pub(crate) fn held(&self, now: Instant) -> Option<(Span, HeldFor)> {
         let (since, why) = self.holding.get()?;
         self.tripped().map(|_| ((now - since).max(Span::ZERO), why))
     }
 
-    /// What ends such a hold, and what is in force until then.
+    /// Sets what ends such a hold, and the value in force until then.
     pub(crate) fn recovers(&self, terms: Terms) {
         _ = self.terms.set(terms);
     }
 
-    /// What ends it, in a clause.
+    /// What ends the hold, as a clause.
     pub(crate) fn ends(&self) -> &str {
         match self.terms.get() {
             _ if self.is_sealed() => "hertzd ends",
@@ -42,12 +42,12 @@ impl Guard {
         }
     }
 
-    /// The value that is in force until then, in the unit of the input; `None`: it is not known, or its target may not hold it.
+    /// The value in force until then, in the unit of the input; `None`: unknown, or the target may not hold it.
     pub(crate) fn safe_value(&self) -> Option<f64> {
         self.terms.get().map(|terms| terms.applied).filter(|applied| applied.is_finite())
     }
 
-    /// Whether the latest safe write has succeeded, and its target is there.
+    /// Whether the last safe write succeeded and the target is there.
     pub(crate) fn holds_safe_value(&self) -> bool {
         !self.keeps_what_it_has() && !self.is_lost() && !self.watched.is_hanging() && self.watched.errno() == 0
     }

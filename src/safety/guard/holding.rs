@@ -1,5 +1,5 @@
-//! That another thread than the task keeps a target at its safe value: since when, and why. For those who ask; wait-free for who says it, which is the
-//! thread of safe values. No clock is read.
+//! Records since when and why another thread than the task keeps a target at its safe value. Wait-free for the writer, which is the thread
+//! of safe values. No clock is read.
 
 use crate::atomic::{AtomicI64, Ordering};
 use crate::time::Instant;
@@ -9,14 +9,14 @@ use crate::time::Instant;
 pub(crate) enum HeldFor {
     /// Its task does not tick.
     Still,
-    /// All safe values were asked for.
+    /// All safe values were requested.
     Order,
-    /// Its task could not write it when it was disabled, or ended.
+    /// Its task could not write it when it was disabled or ended.
     Owed,
 }
 
-/// What the thread of safe values says of one output, in one number: a quarter of it is since when, in nanoseconds on the monotonic clock, and less
-/// than 0 if it is not held; the rest is why.
+/// One output's hold in one number, set by the thread of safe values. The number divided by 4 is the start in nanoseconds on the monotonic
+/// clock, negative if the output is not held; the lowest two bits are the reason.
 #[derive(Debug)]
 pub(super) struct Holding(AtomicI64);
 
@@ -29,14 +29,14 @@ impl Default for Holding {
 }
 
 impl Holding {
-    /// It is to be for this reason, unless it is already.
+    /// Sets the reason for the next hold, unless the hold has started.
     pub(super) fn is_for(&self, why: HeldFor) {
         if self.number() < 0 {
             self.0.store(NOT_HELD + why as i64, Ordering::Relaxed);
         }
     }
 
-    /// It is from now on, unless it was already.
+    /// Starts the hold now, unless it has started.
     pub(super) fn begins(&self, now: Instant) {
         let number = self.number();
         if number < 0 {
@@ -51,7 +51,7 @@ impl Holding {
         }
     }
 
-    /// Since when it is, and why.
+    /// Start and reason of the hold.
     pub(super) fn get(&self) -> Option<(Instant, HeldFor)> {
         let number = Some(self.number()).filter(|number| *number >= 0)?;
         let why = match number & 3 {
@@ -67,12 +67,12 @@ impl Holding {
     }
 }
 
-/// What ends that, and what is in force until then.
+/// What ends a hold, and the value in force until then.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
-    /// What ends it, in a clause.
+    /// What ends the hold, as a clause.
     pub(crate) ends: String,
-    /// The safe value in the unit of the input; NaN: not known.
+    /// The safe value in the unit of the input; NaN: unknown.
     pub(crate) applied: f64,
 }
 

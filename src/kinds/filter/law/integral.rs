@@ -5,27 +5,27 @@
 pub(in super::super) struct Integral {
     period: f64, // seconds
     sum: f64,
-    lost: f64, // what the sum is too large by, so that small values count beside a large sum
-    held: f64, // since the tick before
+    lost: f64, // excess of the sum, compensated so that small values count beside a large sum
+    held: f64, // value since the last tick
 }
 
 impl Integral {
-    /// With this time between two ticks.
+    /// An integral with this many seconds between two ticks.
     pub(in super::super) fn new(period: f64) -> Self {
         Self { period, sum: 0.0, lost: 0.0, held: 0.0 }
     }
 
-    /// Goes on from this sum.
+    /// Continues from this sum.
     pub(super) fn go_on_from(&mut self, sum: f64) {
         (self.sum, self.lost, self.held) = (sum, 0.0, 0.0);
     }
 
-    /// What was held before does not count: for how long, no one knows.
+    /// The held value no longer counts, because it is unknown how long it lasted.
     pub(super) fn pause(&mut self) {
         self.held = 0.0;
     }
 
-    /// So many periods have passed.
+    /// This many periods have passed.
     pub(super) fn hold(&mut self, periods: u64) {
         #[expect(clippy::cast_precision_loss, reason = "at most max-gap")]
         let change = self.held * (periods as f64 * self.period) - self.lost;
@@ -34,14 +34,14 @@ impl Integral {
         self.sum = sum;
     }
 
-    /// One more period has passed, and from now on this value is held. Returns the integral up to now.
+    /// One more period has passed, and this value is held from now on. Returns the integral up to now.
     pub(super) fn step(&mut self, input: f64) -> f64 {
         self.hold(1);
         self.held = input;
         self.sum
     }
 
-    /// Begins again at zero.
+    /// Starts again at zero.
     pub(super) fn reset(&mut self) {
         self.go_on_from(0.0);
     }

@@ -1,6 +1,6 @@
-//! The median of the latest values. Pure; its only allocation is its construction.
+//! The median of the last values. Pure; allocates only at construction.
 
-/// The latest values, by age and by size.
+/// The last values, by age and by size.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Median {
     ring: Box<[f64]>,
@@ -9,7 +9,7 @@ pub(in super::super) struct Median {
 }
 
 impl Median {
-    /// Of this many values, an odd number.
+    /// A window of this many values, an odd number.
     pub(in super::super) fn new(ticks: usize) -> Self {
         let zeros = vec![0.0; ticks].into_boxed_slice();
         Self { ring: zeros.clone(), oldest: 0, sorted: zeros }
@@ -19,7 +19,7 @@ impl Median {
         self.ring.len() as u64
     }
 
-    /// As if each value had been this one.
+    /// As if every value had been this one.
     pub(super) fn fill(&mut self, value: f64) {
         self.ring.fill(value);
         self.sorted.fill(value);
@@ -30,7 +30,7 @@ impl Median {
         let oldest = std::mem::replace(&mut self.ring[self.oldest], value);
         self.oldest = (self.oldest + 1) % self.ring.len();
         let (from, to) = (self.position(oldest), self.position(value));
-        // The values between the two places move by one.
+        // The values between the two positions move by one.
         let to = if to > from {
             self.sorted.copy_within(from + 1..to, from);
             to - 1
@@ -42,7 +42,7 @@ impl Median {
         self.sorted[self.sorted.len() / 2]
     }
 
-    /// The first place of the values that are not below this one.
+    /// The position of the first value that is not smaller than this one.
     fn position(&self, value: f64) -> usize {
         self.sorted.partition_point(|sorted| sorted.total_cmp(&value).is_lt())
     }

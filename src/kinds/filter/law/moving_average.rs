@@ -1,19 +1,18 @@
-//! The mean of the latest values. Pure; its only allocation is its construction.
+//! The mean of the last values. Pure; allocates only at construction.
 //!
-//! A running sum from which old values are subtracted would keep their rounding errors: after 10¹⁷ has passed through, a sum of ones is
-//! wrong. So nothing is subtracted. Values are added up as they come, and once in each window the sums from each of them to the
-//! latest one are made.
+//! A running sum that subtracts old values would keep their rounding errors: after 10¹⁷ has passed through, a sum of ones is wrong. So
+//! nothing is subtracted. New values are added up as they come. Once per window, the sums from each value to the newest one are computed.
 
-/// The latest values.
+/// The last values.
 #[derive(Clone, Debug)]
 pub(in super::super) struct MovingAverage {
-    sums: Box<[f64]>, // from `at` on: of the values from here to the end of the window before
-    at: usize,        // how many values of this window there are
-    sum: f64,         // of these
+    sums: Box<[f64]>, // from `at` on: sums from each value to the end of the previous window
+    at: usize,        // number of values in this window
+    sum: f64,         // of the values in this window
 }
 
 impl MovingAverage {
-    /// Of this many values; at least one.
+    /// A window of this many values; at least one.
     pub(in super::super) fn new(ticks: usize) -> Self {
         Self { sums: vec![0.0; ticks].into_boxed_slice(), at: 0, sum: 0.0 }
     }
@@ -22,7 +21,7 @@ impl MovingAverage {
         self.sums.len() as u64
     }
 
-    /// As if each value had been this one.
+    /// As if every value had been this one.
     pub(super) fn fill(&mut self, value: f64) {
         self.sums.fill(value);
         self.at = self.sums.len();
@@ -42,7 +41,7 @@ impl MovingAverage {
         (before + self.sum) / ticks
     }
 
-    /// The values become sums from each to the latest, and the next window begins.
+    /// Turns the values into sums from each to the newest, and starts the next window.
     fn turn(&mut self) {
         let mut sum = 0.0;
         for value in self.sums.iter_mut().rev() {

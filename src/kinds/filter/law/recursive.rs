@@ -1,12 +1,12 @@
-//! Filters of first and second order: low-pass and high-pass as Butterworth's, and the notch. Pure.
+//! Filters of first and second order: Butterworth low-pass and high-pass, and the notch. Pure.
 //!
-//! They are the analogue ones by the bilinear transform, with the cutoff exactly where it is asked for. They are computed as integrators by
-//! the trapezoidal rule rather than from the coefficients of the transfer function. Both are the same filter, but where the
-//! cutoff is far below the rate, those coefficients differ from 1 and 2 in their last digits only.
+//! They are the analogue filters under the bilinear transform, with an exact cutoff. They are computed as integrators by the trapezoidal
+//! rule, not from the coefficients of the transfer function. Both forms are the same filter, but if the cutoff is far below the rate, those
+//! coefficients differ from 1 and 2 only in their last digits.
 
 use std::f64::consts::{PI, SQRT_2};
 
-/// What a filter lets pass.
+/// What a filter passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Response {
     LowPass,
@@ -15,7 +15,8 @@ pub(in super::super) enum Response {
 }
 
 impl Response {
-    /// The level that was passed so far, where from this input on `out` is to be output: a high-pass outputs how far the input is from it.
+    /// The level to settle at so that the next output, for `input`, is `out`. The output of a high-pass is the distance of the input from
+    /// that level.
     fn level_for(self, out: f64, input: f64) -> f64 {
         match self {
             Self::LowPass | Self::Notch => out,
@@ -28,12 +29,12 @@ impl Response {
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct FirstOrder {
     response: Response,
-    share: f64, // of the way to the input that half a tick goes
+    share: f64, // fraction of the way to the input covered in half a tick
     low: f64,   // the integrator
 }
 
 impl FirstOrder {
-    /// With the cutoff as a fraction of the rate, below one half; low-pass or high-pass.
+    /// A low-pass or high-pass with the cutoff as a fraction of the rate, below one half.
     pub(in super::super) fn new(response: Response, cutoff: f64) -> Self {
         let gain = (PI * cutoff).tan();
         Self { response, share: gain / (1.0 + gain), low: 0.0 }
@@ -61,17 +62,17 @@ pub(in super::super) struct SecondOrder {
     response: Response,
     damping: f64,
     gains: [f64; 3],
-    band: f64, // the integrators
+    band: f64, // the integrators: this and `low`
     low: f64,
 }
 
 impl SecondOrder {
-    /// Butterworth's, with the cutoff as a fraction of the rate, below one half.
+    /// A Butterworth filter with the cutoff as a fraction of the rate, below one half.
     pub(in super::super) fn butterworth(response: Response, cutoff: f64) -> Self {
         Self::new(response, (PI * cutoff).tan(), SQRT_2)
     }
 
-    /// A notch at a fraction of the rate, below one half. Frequencies that are damped by 3 dB lie `frequency / q` apart, after the transform.
+    /// A notch at a fraction of the rate, below one half. The frequencies damped by 3 dB are `frequency / q` apart, after the transform.
     pub(in super::super) fn notch(frequency: f64, q: f64) -> Self {
         let damping = 2.0 * (PI * frequency / q).tan() / (2.0 * PI * frequency).sin();
         Self::new(Response::Notch, (PI * frequency).tan(), damping)

@@ -1,5 +1,5 @@
-//! Whether a write of a plan is one that an output could make. A plan is a file: what stands in it may have been written by anything that has
-//! the rights of its owner. Pure, but for what an opened target is.
+//! Checks whether a write of a plan is one that an output could make. A plan is a file: anything with its owner's rights may have written
+//! its content. Pure, except for checks on opened targets.
 
 use super::super::digits::number;
 use super::super::setting::POLARITIES;
@@ -13,23 +13,23 @@ use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path};
 
-/// Bytes of a regular file that holds a number and nothing else, and of what stands beside a device.
+/// Maximum bytes of a regular file that holds only a number, and of the part read from a file beside a device.
 pub(super) const LONGEST_CONTENT: u64 = 512;
 
-/// Bytes of a text that a message shows.
+/// Maximum characters of a text that a message shows.
 const LONGEST_SHOWN: usize = 40;
 
-/// The most bytes of a register with its number, lines of a chip, and characters of the name of an interface.
+/// Limits: bytes of a register with its number, lines of a chip, characters of an interface name.
 const REGISTER: std::ops::RangeInclusive<usize> = 2..=9;
 const LINES: u32 = 1 << 16;
 const INTERFACE: usize = 15;
 
-/// The character devices of I²C buses: <https://docs.kernel.org/admin-guide/devices.html>.
+/// Major number of I²C bus character devices: <https://docs.kernel.org/admin-guide/devices.html>.
 const I2C_MAJOR: libc::c_uint = 89;
 
 impl PlannedWrite {
-    /// Refuses what no output writes: a text that is no number, a path that no output resolves to, a device elsewhere than in `/dev`, numbers that
-    /// the target cannot have.
+    /// Refuses a write that no output makes: a text that is not a number, an unresolved path, a device outside `/dev`, or numbers that the
+    /// target cannot have.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -38,7 +38,7 @@ impl PlannedWrite {
         self.wrong().map_or(Ok(()), refuse)
     }
 
-    /// What is wrong with it.
+    /// What is wrong with the write; `None`: nothing.
     pub(super) fn wrong(&self) -> Option<String> {
         match self {
             Self::File { path, text, cut, .. } => wrong_path(path).or_else(|| {
@@ -67,12 +67,12 @@ impl PlannedWrite {
         }
     }
 
-    /// The number that it writes, if it is one of a file.
+    /// The number it writes, if it writes one to a file.
     pub(in super::super) fn number(&self) -> Option<f64> {
         if let Self::File { text, .. } = self { number(text) } else { None }
     }
 
-    /// Whether this writes to the same bytes, files or lines as the other one, and to no others.
+    /// Whether both write to exactly the same bytes, files or lines.
     pub(crate) fn has_target_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::File { path, .. }, Self::File { path: theirs, .. }) => path == theirs && self.is_on_device_of(other),
@@ -87,7 +87,7 @@ impl PlannedWrite {
         }
     }
 
-    /// Which bytes of a register's value the other one writes too.
+    /// The bytes of this register's value that the other write covers too.
     pub(in super::super) fn shared_with(&self, other: &Self) -> Range<usize> {
         let (Self::Register { address, bytes, .. }, Self::Register { address: its_address, bytes: its_bytes, .. }) =
             (self, other)
@@ -104,37 +104,37 @@ impl PlannedWrite {
         its_begin.max(begin) - begin..its_end.min(end).saturating_sub(begin)
     }
 
-    /// Whether it writes some of the bytes of a register that the other one writes, and the two are not the same register.
+    /// Whether both write some of the same register bytes without being the same register.
     pub(in super::super) fn overlaps(&self, other: &Self) -> bool {
         !self.has_target_of(other) && !self.shared_with(other).is_empty()
     }
 
-    /// Whether the output of the other one has its target, or a part of that.
+    /// Whether the other write's output has this target or a part of it.
     pub(crate) fn is_had_by(&self, other: &Self) -> bool {
         self.has_target_of(other) || self.overlaps(other)
     }
 }
 
-/// Whether this is a number as an output writes it: with a newline, or with whatever white space a file had around it that is restored.
+/// Whether the text is a number as an output writes it: with a newline, or with the white space of a restored file around it.
 fn is_written(text: &str) -> bool {
     let digits = text.trim_matches(|it: char| it.is_ascii_whitespace());
     text.len() as u64 <= LONGEST_CONTENT && !digits.contains(char::is_whitespace) && number(digits).is_some()
 }
 
-/// A text of a plan, for a message.
+/// A text from a plan, shortened and quoted for a message.
 pub(super) fn shown(text: &str) -> String {
     let short: String = text.chars().take(LONGEST_SHOWN).collect();
     let more = if short.len() < text.len() { " and more" } else { "" };
     format!("{short:?}{more}")
 }
 
-/// Names a text that is no number so that it cannot be taken for one.
+/// A text for a message; one that is not a number is quoted so that it cannot pass for one.
 pub(super) fn shown_text(text: &str) -> String {
     let is_known = is_written(text) || POLARITIES.contains(&text.trim());
     if is_known { text.trim().to_owned() } else { shown(text) }
 }
 
-/// An output resolves its path: it is absolute, and goes straight there.
+/// Outputs resolve their paths: a valid one is absolute and has no `.` or `..`.
 fn wrong_path(path: &Path) -> Option<String> {
     let is_straight = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     (!path.is_absolute() || !is_straight).then(|| format!("{} is no path that was resolved", path.display()))
@@ -144,14 +144,14 @@ fn wrong_device(node: &Path) -> Option<String> {
     wrong_path(node).or_else(|| (!node.starts_with("/dev")).then(|| format!("{} is not in /dev", node.display())))
 }
 
-/// By the kernel's rule.
+/// Whether the kernel accepts the name for an interface.
 fn is_interface(name: &str) -> bool {
     (1..=INTERFACE).contains(&name.len())
         && ![".", ".."].contains(&name)
         && !name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control())
 }
 
-/// Opens the file of a write: a regular file that holds a number, or an attribute of a driver.
+/// Opens the file of a write: a regular file that holds a number, or a driver's attribute.
 pub(super) fn open_file(path: &Path, cut: bool) -> io::Result<File> {
     let mode = if cut { Mode::ReadWrite } else { Mode::Write };
     let Opened { file, folders } = match without_links(path, mode) {
@@ -172,20 +172,20 @@ pub(super) fn open_file(path: &Path, cut: bool) -> io::Result<File> {
     }
 }
 
-/// Whether it holds a number, or nothing. What cannot be read may.
+/// Whether the file holds only numbers or nothing. An unreadable file passes.
 fn holds_a_number(mut file: &File) -> bool {
     let mut content = Vec::new();
     if io::Seek::rewind(&mut file).and_then(|()| file.take(LONGEST_CONTENT).read_to_end(&mut content)).is_err() {
         return true;
     }
     let _ = io::Seek::rewind(&mut file);
-    // It was an output's already. Where that was killed at a write, the end of a longer number may stand behind, on a line of its own.
+    // An output has written this file before. If it was killed during a write, the end of a longer number may follow on a line of its own.
     let text = String::from_utf8_lossy(&content);
     let mut lines = text.lines().map(|line| line.trim_matches(|it: char| it.is_whitespace() || it == '\0'));
     lines.all(|line| line.is_empty() || line.parse::<f64>().is_ok())
 }
 
-/// Refuses a device file that is another sort of device: a write to that could mean anything.
+/// Refuses a device file of another kind: a write to it could mean anything.
 pub(super) fn is_device(node: &Path, sort: &str) -> io::Result<()> {
     let refuse = || Err(io::Error::other(format!("{} is no {sort}; it is left alone", node.display())));
     let facts = std::fs::symlink_metadata(node)?;
@@ -198,18 +198,18 @@ pub(super) fn is_device(node: &Path, sort: &str) -> io::Result<()> {
     }
     match std::fs::read_link(format!("/sys/dev/char/{major}:{minor}/subsystem")) {
         Ok(subsystem) if subsystem.file_name().is_some_and(|name| name != "gpio") => refuse(),
-        _ => Ok(()), // the chip is asked for its label
+        _ => Ok(()), // the chip's label is checked later
     }
 }
 
-/// What messages call the devices of registers and lines.
+/// Names of these devices in messages.
 pub(super) const BUS: &str = "I\u{b2}C bus";
 pub(super) const CHIP: &str = "GPIO chip";
 
-/// The first bytes of a file that stands beside a device, in which its name is.
+/// The first bytes of the file beside a device that holds its name.
 pub(super) fn beside(path: &Path) -> io::Result<String> {
     use std::os::unix::fs::OpenOptionsExt;
-    // Links lead to the folder of a device in /sys. What is read decides, and only one text does.
+    // Paths in /sys contain links to device folders, so only a link at the end is refused. The content decides, and only one text matches.
     let mut options = File::options();
     let file = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY).open(path)?;
     if !file.metadata()?.is_file() {

@@ -1,4 +1,4 @@
-//! What the writes of a plan mean for a fan, of which one is its value and another one its mode; and for the polarity of a PWM channel. May block.
+//! What the writes of a plan mean for a fan, where one is its value and another its mode; and for the polarity of a PWM channel. May block.
 
 use super::super::digits::number;
 use super::super::fan;
@@ -8,13 +8,14 @@ use super::is_still;
 use crate::safety::PlannedWrite;
 use std::path::{Path, PathBuf};
 
-/// The mode that belongs to a fan's value.
+/// The mode file that belongs to a fan's value.
 fn mode_of(value: &Path) -> PathBuf {
     value.with_file_name(format!("{}_enable", value.file_name().unwrap_or_default().to_string_lossy()))
 }
 
-/// The writes of an output that are made once more when all were made, in that order: those that failed, and behind them the value, with which
-/// `writes` begins, where others give it its effect: see [`in_force`](super::super::setting::in_force). The value of a fan that is given back only if it failed.
+/// The writes to repeat, in order, once all writes of an output were made: first those that failed, then the value, which is `writes[0]`.
+/// The value is repeated if other writes give it its effect: see [`in_force`](super::super::setting::in_force). The value of a fan given
+/// back to its chip is repeated only if it failed.
 pub(crate) fn once_more<'a>(failed: Vec<&'a PlannedWrite>, writes: &'a [PlannedWrite]) -> Vec<&'a PlannedWrite> {
     let Some((value, others)) = writes.split_first() else { return failed };
     let is_set = !others.is_empty() && !others.iter().any(|other| other.gives_back(value));
@@ -23,8 +24,8 @@ pub(crate) fn once_more<'a>(failed: Vec<&'a PlannedWrite>, writes: &'a [PlannedW
 }
 
 impl PlannedWrite {
-    /// Whether it is the value of a fan that is with its chip again, as one of `writes` asks for: such a chip may refuse the value, and sets
-    /// another one by itself.
+    /// Whether this is the value of a fan that its chip controls again, as one of `writes` asks. Such a chip may refuse the value, and sets
+    /// its own.
     pub(crate) fn is_left_to_its_chip(&self, writes: &[Self]) -> bool {
         let Self::File { path: value, .. } = self else { return false };
         let by_chip = |write: &Self| match write {
@@ -41,13 +42,13 @@ impl PlannedWrite {
         writes.iter().any(by_chip)
     }
 
-    /// Whether it gives a fan back to its chip that has this value.
+    /// Whether this write gives the fan with this value back to its chip.
     fn gives_back(&self, value: &Self) -> bool {
         let (Self::File { path, text, .. }, Self::File { path: value, .. }) = (self, value) else { return false };
         *path == mode_of(value) && number(text).is_some_and(fan::gives_back)
     }
 
-    /// Whether it is the mode of a fan that is in force, where it reads so.
+    /// Whether this is a fan's mode and `read` shows that it is in force.
     pub(super) fn is_mode_in_force(&self, read: &str) -> bool {
         let Self::File { path: mode, text, .. } = self else { return false };
         let name = mode.file_name().unwrap_or_default().to_string_lossy();
@@ -56,7 +57,7 @@ impl PlannedWrite {
         number(text).zip(number(read)).is_some_and(|(set, read)| fan::is_mode(set, read, holds))
     }
 
-    /// What comes in place of a fan's mode that says full speed, which its chip may show and not take: full speed by hand.
+    /// Replaces a fan mode for full speed, which its chip may show but not accept: mode 1 and the value for full speed.
     pub(crate) fn at_full_speed(&self, writes: &[Self]) -> Option<[Self; 2]> {
         let Self::File { path: mode, text, .. } = self else { return None };
         if number(text).is_none_or(|mode| mode != 0.0) {
@@ -73,7 +74,7 @@ impl PlannedWrite {
         writes.iter().find(is_value).map(|value| [with(self, fan::MANUAL), with(value, fan::FULL)])
     }
 
-    /// The polarity that a PWM channel is to have, if it is that.
+    /// The polarity to set and its file, if this is a write of a PWM channel's polarity.
     pub(super) fn polarity(&self) -> Option<(&Path, &str)> {
         let Self::File { path, text, cut: false, .. } = self else { return None };
         let is_one = path.ends_with("polarity") && POLARITIES.iter().any(|word| text.strip_suffix('\n') == Some(word));

@@ -1,4 +1,5 @@
-//! Where the device of a planned write is now: the kernel gives devices new numbers when they come again, and their old ones to others. May block.
+//! Finds where the device of a planned write is now: the kernel renumbers devices when they come back, and gives old numbers to others. May
+//! block.
 
 use super::super::identity::kind_of;
 #[cfg(feature = "gpio")]
@@ -11,12 +12,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The most devices of one kind in one place. Where there are more, none is found.
+/// Maximum number of devices of one kind in one place. With more, none is found.
 const MOST: usize = 256;
 
 impl PlannedWrite {
-    /// The same where its device is now, which the place and the name of that say, and not its number: the chip of `hwmon3` may have become `hwmon7`,
-    /// and `hwmon3` another one. As it was, if its device is not there, or may be one of several.
+    /// The same write where its device is now, found by place and name instead of number: the chip of `hwmon3` may now be `hwmon7`, and
+    /// `hwmon3` another chip. Unchanged if the device is missing or may be one of several.
     pub(crate) fn followed(self) -> Self {
         self.followed_by(Self::is_there)
     }
@@ -26,7 +27,8 @@ impl PlannedWrite {
         if let [one] = &now[..] { one.clone() } else { self }
     }
 
-    /// Whether both are to the same device, and not to two that had the same number one after the other. What is not known of a device may be equal.
+    /// Whether both writes are to the same device, not to two that had the same number one after the other. Unknown properties of a device
+    /// count as equal.
     pub(super) fn is_on_device_of(&self, other: &Self) -> bool {
         let named = |own: &Option<(PathBuf, String)>, its: &Option<(PathBuf, String)>| {
             let is_same = |((own, text), (its, its_text)): (&(PathBuf, String), &(PathBuf, String))| {
@@ -50,7 +52,7 @@ impl PlannedWrite {
         }
     }
 
-    /// Why it was not made; and where its device may be one of several, that they cannot be told apart.
+    /// The error of a failed write. If its device may be one of several, the error adds that they cannot be told apart.
     pub(super) fn unless_known(&self, error: io::Error) -> io::Error {
         match &self.may_be(Self::is_there)[..] {
             several @ [_, _, ..] => {
@@ -62,19 +64,19 @@ impl PlannedWrite {
         }
     }
 
-    /// Where it may be now. Devices of the same name at the same place, such as the banks of one GPIO controller, come and go together: one that has its
-    /// number is taken for it, any other one only while there is no second.
+    /// Where the device may be now. Devices of the same name in the same place, such as the banks of one GPIO controller, come and go
+    /// together. The device with the old number is taken as a match; any other only if it is the only one.
     fn may_be(&self, is_there: impl Fn(&Self) -> bool) -> Vec<Self> {
         if is_there(self) {
             return vec![self.clone()];
         }
         let all: Vec<_> = self.place().map(places).unwrap_or_default().iter().map(|place| self.at(place)).collect();
         let named: Vec<_> = all.iter().filter(|write| is_there(write)).cloned().collect();
-        // Another name is compared, and reported, when it is written.
+        // A different name is compared, and reported, at the write.
         if named.is_empty() && all.len() == 1 { all } else { named }
     }
 
-    /// What shows in `/sys` where its device is, with the device's number.
+    /// The path in `/sys` that shows where the device is, including the device's number.
     fn place(&self) -> Option<&Path> {
         match self {
             Self::File { path, witness: Some(_), cut: false, .. } => Some(path),
@@ -84,7 +86,7 @@ impl PlannedWrite {
         }
     }
 
-    /// The same with its device at another place.
+    /// The same write with its device in another place.
     fn at(&self, place: &Path) -> Self {
         let mut now = self.clone();
         match &mut now {
@@ -109,7 +111,7 @@ impl PlannedWrite {
         now
     }
 
-    /// Whether its device is there, by the name of that. One of which nothing is known is where it was.
+    /// Whether the device is there, judged by its name. A device of which nothing is known counts as there.
     fn is_there(&self) -> bool {
         match self {
             Self::File { path, witness, cut: false, .. } => {
@@ -131,7 +133,7 @@ impl PlannedWrite {
     }
 }
 
-/// Whether a GPIO chip is this one.
+/// Whether this is the GPIO chip with this label and device.
 #[cfg(feature = "gpio")]
 fn is_chip(chip: &Path, label: &str, device: &Path) -> bool {
     let is_it = is_device(chip, CHIP).is_ok() && in_sys(chip).as_deref() == Some(device);
@@ -143,7 +145,7 @@ fn is_chip(_: &Path, _: &str, _: &Path) -> bool {
     true
 }
 
-/// What there is at this place, whatever numbers its devices have.
+/// All existing paths to this place, whatever numbers the devices have.
 fn places(path: &Path) -> Vec<PathBuf> {
     let mut all = vec![PathBuf::new()];
     for part in path.components() {
@@ -191,7 +193,7 @@ mod tests {
             ("1-0018/hwmon/hwmon7/pwm1", "1-0018/hwmon/hwmon7/pwm1"),
             ("usb1/0003:1E71:170E.0004/hwmon/hwmon3/pwm1", "usb1/0003:1E71:170E.000A/hwmon/hwmon5/pwm1"),
             ("1-0048/iio:device0/pwm1", "1-0048/iio:device2/pwm1"),
-            // A chip at another place is another one, and so is another file.
+            // A chip in another place is another chip, and another file is another target.
             ("1-0019/hwmon/hwmon3/pwm1", "1-0019/hwmon/hwmon3/pwm1"),
             ("1-0018/hwmon/hwmon3/pwm2", "1-0018/hwmon/hwmon3/pwm2"),
         ] {
@@ -206,7 +208,7 @@ mod tests {
         assert!(other.contains("it is another device"), "{other}");
     }
 
-    /// Chips of a tree, which hold their names.
+    /// A device tree in which each chip's `name` file holds its name.
     fn chips(all: &[(&str, &str)]) -> tempfile::TempDir {
         let sys = tempfile::tempdir().unwrap();
         for (chip, name) in all {

@@ -1,4 +1,4 @@
-//! Reads back what a write of a plan has led to, by raw numbers. May block for as long as the target's driver takes.
+//! Reads back the result of a planned write and compares raw numbers. May block for as long as the target's driver takes.
 
 use super::super::digits::number;
 use super::super::readback::compare;
@@ -10,7 +10,7 @@ use std::io;
 use std::path::Path;
 
 impl PlannedWrite {
-    /// What its target held before hertzd wrote to it, if that could be read.
+    /// What the target held before hertzd wrote to it, if that could be read; a line as `high` or `low`.
     pub(crate) fn original(&self) -> Option<&str> {
         match self {
             Self::File { original, .. } | Self::Register { original, .. } => original.as_deref().map(str::trim_end),
@@ -19,7 +19,7 @@ impl PlannedWrite {
         }
     }
 
-    /// The same as a text that the target takes.
+    /// Like `original`, as the text that the target takes.
     pub(in super::super) fn raw_original(&self) -> Option<&str> {
         match self {
             Self::File { original, .. } | Self::Register { original, .. } | Self::Line { original, .. } => {
@@ -29,20 +29,20 @@ impl PlannedWrite {
         }
     }
 
-    /// The bytes that a register held before, if the plan has them.
+    /// The bytes a register held before, if the plan has them.
     pub(in super::super) fn held(&self) -> Option<Vec<u8>> {
         let Self::Register { held, bytes, .. } = self else { return None };
         Some(held.clone()).filter(|held| held.len() + 1 == bytes.len())
     }
 
-    /// Which bits of a byte of a register's value hold that.
+    /// The bits of a byte that hold the register's value.
     pub(in super::super) fn bits_of(&self, byte: usize) -> u8 {
         let Self::Register { bits, .. } = self else { return 0xff };
         bits.get(byte).copied().unwrap_or(0xff)
     }
 
-    /// What is wrong with its target, in a clause, after it was made: it reads otherwise, or cannot be read although it could be at first.
-    /// `None`: it holds what was written, or is not to be read. `line`: the GPIO line, requested; nobody can read it without.
+    /// What is wrong with the target after the write, as a clause: it reads something else, or became unreadable. `None`: it holds what was
+    /// written, or is not to be read. `line`: the requested GPIO line, without which it cannot be read.
     pub(crate) fn amiss(&self, line: Option<&File>) -> Option<String> {
         let failed = |target: &str, error: &io::Error| format!("{target} cannot be read back: {error}");
         match self {
@@ -60,7 +60,7 @@ impl PlannedWrite {
                 match compare(number(text)?, read) {
                     Reading::Agrees(_) | Reading::GivenBack | Reading::Unsettled | Reading::NotInForce(_) => None,
                     Reading::Differs { written, read } => Some(differs(&target, &read, &written.to_string())),
-                    // What is there to be written only could not be read before either.
+                    // A target that can only be written was unreadable before, too.
                     Reading::Unreadable(why) => original.is_some().then(|| failed(&target, &io::Error::other(why))),
                 }
             }
@@ -72,7 +72,7 @@ impl PlannedWrite {
                     Err(error) => Some(failed(&target, &error)),
                 }
             }
-            // A chip that did not answer a read at first is written only; to others a read may be a command.
+            // A chip that did not answer the first read is only written; to some chips a read is a command.
             Self::Register { bus, address, force, bytes, original: Some(_), .. } => {
                 let (&register, written) = bytes.split_first()?;
                 let target = format!("register {register:#04x} of chip {address:#04x} on {}", bus.display());

@@ -7,13 +7,13 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Files as those of a device, beside which its name is.
+/// Creates files like those of a device.
 fn tree(folder: &Path, files: &[(&str, &str)]) {
     fs::create_dir_all(folder).unwrap();
     files.iter().for_each(|(file, text)| fs::write(folder.join(file), text).unwrap());
 }
 
-/// The target of an output without `readback`, whose settings were written long ago.
+/// The target of an output without `readback`, and its parts.
 fn settings_of(place: &Place, sys: &Path, repairs: bool) -> (Target, Arc<LastWritten>, Arc<Readback>) {
     let target = Target::find(place, sys).unwrap().unwrap();
     let ((Kept { file: taken, .. }, _), last) =

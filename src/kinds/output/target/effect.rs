@@ -1,5 +1,5 @@
-//! What the settings of a target say, how they are set before its first value, and how they are given back: whether its value is in force, and
-//! whether anybody can see that. May block.
+//! The settings of a target: how they are set before the first value and given back, whether the value is in force, and whether that is
+//! visible at all. May block.
 
 use super::super::digits::number;
 use super::super::put;
@@ -14,26 +14,26 @@ use std::io;
 use std::path::Path;
 
 impl Target {
-    /// Whether it is a PWM channel that is to be switched on, and is off.
+    /// Whether the target is a PWM channel that is to be switched on, but is off.
     pub(in super::super) fn is_off(&self) -> bool {
         self.channel().is_some_and(|channel| channel.is_on().is_ok_and(|is_on| !is_on))
     }
 
-    /// Whether it is a converter's channel that puts nothing out, whatever its value is.
+    /// Whether the target is a converter channel that outputs nothing, whatever its value.
     pub(in super::super) fn is_powered_down(&self) -> bool {
         let setting = self.settings().iter().find(|setting| setting.sort == Sort::Power);
         setting.is_some_and(|it| read_text(&it.path).is_ok_and(|text| number(&text) != Some(it.number)))
     }
 
-    /// Those that are set together with the value, and what they say now; `None`: they may only be written.
+    /// The settings written together with the value, and their current text; `None`: write-only.
     pub(in super::super) fn set_with_value(&self) -> Vec<(&Setting, Option<String>)> {
         let settings = self.settings().iter().filter(|setting| setting.is_set_with_value());
         let now = |path: &Path| if is_readable(path) { read_text(path).ok() } else { None };
         settings.map(|setting| (setting, now(&setting.path))).collect()
     }
 
-    /// Gives its value its effect before the first one is written, once it was taken: it keeps its polarity, and a PWM channel gets its period and is
-    /// switched on. `first`: what it is to hold from then on; `None`: what it holds.
+    /// Puts the value of a taken target in force before its first write: keeps the polarity, and gives a PWM channel its period and
+    /// switches it on. `first`: raw number it holds from then on; `None`: keep its current value.
     pub(in super::super) fn put_in_force(&self, first: Option<f64>, written: &LastWritten) -> Result<(), Refusal> {
         if let Some(polarity) = self.polarity() {
             let shown = polarity.path.display();
@@ -51,19 +51,19 @@ impl Target {
         Ok(())
     }
 
-    /// Refuses what would change that where another output has put it in force.
+    /// Refuses a change to what another output has put in force.
     pub(in super::super) fn stays_in_force(&self) -> Result<(), Refusal> {
         self.channel().map_or(Ok(()), Channel::keeps_period)
     }
 
-    /// What a channel whose polarity is inversed does with its duty: by the kernel's ABI that is the active time, and active is low then.
+    /// Describes how an inversed channel uses its duty: in the kernel's ABI the duty is the active time, and active is low then.
     pub(in super::super) fn inversed(&self) -> Option<&'static str> {
         let is_inversed = self.polarity().is_some_and(|polarity| polarity.number > 0.0);
         is_inversed
             .then_some("its polarity is inversed: the line is low for the duty, and high for the rest of the period")
     }
 
-    /// What is to be known where nobody can see whether its value has any effect, as on a machine whose fans Dell's firmware has.
+    /// A warning if it is invisible whether the value has any effect, as where Dell's firmware controls the fans.
     pub(in super::super) fn unseen(&self, repairs: bool) -> Option<String> {
         let unseen =
             self.settings().iter().find(|setting| setting.is_set_with_value() && !is_readable(&setting.path))?;
@@ -78,8 +78,8 @@ impl Target {
     }
 }
 
-/// Writes back what a setting said `before` its device refused the value, where that is known: a fan stays its chip's, and a converter's channel
-/// powered down. Whether it says that in the end: a driver may show for a while what it saw before.
+/// Writes back the text that a setting held `before` its device refused the value, if known: a fan stays with its chip, a converter channel
+/// stays powered down. Returns whether the setting reads so in the end; a driver may show an old reading for a while.
 pub(in super::super) fn is_given_back(setting: &Setting, before: Option<&str>) -> bool {
     let Some(before) = before.map(str::trim) else { return false };
     let write = || put::attribute(&setting.open()?, format!("{before}\n").as_bytes());

@@ -1,4 +1,4 @@
-//! Targets that are files: attributes of `/sys`, and regular files. May block and allocate.
+//! Targets that are files: `/sys` attributes and regular files. May block and allocate.
 
 use super::super::digits::number;
 use super::super::fan::gives_back;
@@ -24,20 +24,20 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A file, and what stands beside it.
+/// A file, and those beside it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Files {
-    pub(super) path: PathBuf,                      // as the kernel names it: no symbolic link
-    pub(super) is_regular: bool, // it is no attribute of a driver: it holds any number, and nothing behind it
-    pub(super) enable: Option<PathBuf>, // `pwmN_enable`
-    pub(super) settings: Vec<Setting>, // what gives the value its effect: that file; of a PWM channel `period`, `polarity` and `enable`; of a converter `powerdown`
-    pub(super) beside: Vec<PathBuf>,   // what else decides what the value does, and belongs to nobody else
+    pub(super) path: PathBuf,                      // the kernel's path, without symbolic links
+    pub(super) is_regular: bool,                   // not a driver's attribute: holds any number, and nothing after it
+    pub(super) enable: Option<PathBuf>,            // `pwmN_enable`
+    pub(super) settings: Vec<Setting>, // what gives the value its effect: `enable`; `period`, `polarity`, `enable` (PWM); `powerdown` (converter)
+    pub(super) beside: Vec<PathBuf>,   // other files that decide what the value does, and belong to this target alone
     pub(super) witness: Option<(PathBuf, String)>, // shows that the path still leads to this device
-    pub(super) channel: Option<Channel>, // of a PWM chip, which is to be switched on
+    pub(super) channel: Option<Channel>, // PWM channel that is to be switched on
 }
 
 impl Files {
-    /// A file that is there, by its real path, and what makes it one device.
+    /// The target at a resolved path, and the ids of its device.
     pub(super) fn at(path: PathBuf, key: &'static str, sys: &Path) -> Result<(Vec<DeviceId>, Self), Refusal> {
         let refuse = |why: String| Refusal::new(key, why);
         let facts = fs::metadata(&path).map_err(|error| refuse(format!("cannot find {}: {error}", path.display())))?;
@@ -61,7 +61,7 @@ impl Files {
         Self { path, is_regular: true, ..Self::default() }
     }
 
-    /// An attribute. A fan is the same target whether it is named by its path or by its device: what belongs to it is known by the files.
+    /// An attribute. A fan is the same target whether it is named by path or by device: its other files are found from its path.
     fn of_driver(path: PathBuf) -> Self {
         let enable = path.file_name().and_then(|name| name.to_str()).filter(|name| is_pwm(name));
         let enable = enable.map(|name| path.with_file_name(format!("{name}_enable")));
@@ -78,7 +78,7 @@ impl Files {
         Self { path, enable, settings, beside, witness, ..Self::default() }
     }
 
-    /// Of a channel of a PWM chip, which need not be there yet.
+    /// A channel of a PWM chip, whose files may not exist yet.
     pub(super) fn of_channel(channel: Channel, period: f64) -> Self {
         let (path, file) = (channel.duty.clone(), |name: &&str| channel.duty.with_file_name(name));
         let number = |name, number| Some(Setting { path: file(&name), number, sort: Sort::Number });
@@ -88,12 +88,12 @@ impl Files {
         Self { path, settings, beside, channel: Some(channel), ..Self::default() }
     }
 
-    /// Each file that is written, read back or relied upon, as far as it is there; the one for the value comes first.
+    /// Every file that is written, read back or relied on, existing or not; the value's file comes first.
     fn all(&self) -> impl Iterator<Item = &PathBuf> {
         std::iter::once(&self.path).chain(&self.enable).chain(&self.beside)
     }
 
-    /// What makes it one target.
+    /// The ids that identify the target.
     pub(super) fn ids(&self) -> Vec<DeviceId> {
         self.all().filter_map(|file| Some(DeviceId::of(&fs::metadata(file).ok()?))).collect()
     }
@@ -102,9 +102,9 @@ impl Files {
         if !self.is_regular {
             return OpenOptions::new().write(true).open(&self.path);
         }
-        // Something else may have taken the place of the file that was looked at: it is neither followed nor waited for.
+        // Another file may have taken its place since it was checked: do not follow a link, and do not wait for a pipe.
         let entry = Entry::find(&self.path)?;
-        // What is read is what another program has left at the end.
+        // Reading is for what another program leaves after the number.
         let file = entry.open(libc::O_RDWR).or_else(|_| entry.open(libc::O_WRONLY))?;
         let facts = file.metadata()?;
         match facts.is_file() && !may_be_planted(&facts, &entry.folder().metadata()?, effective_user()) {
@@ -124,21 +124,21 @@ impl Files {
     }
 }
 
-/// Whether `pwmN_enable` is one that nobody can set, and says that the fan follows its value: nothing is to be set then, nor given back.
+/// Whether `pwmN_enable` is read-only and says that the fan follows its value: then it is neither set nor given back.
 fn follows_always(enable: &Path) -> bool {
     let is_fixed = fs::metadata(enable).is_ok_and(|facts| facts.mode() & 0o222 == 0);
     is_fixed && read_text(enable).ok().and_then(|text| number(&text)).is_some_and(|mode| !gives_back(mode))
 }
 
-/// The polarity of a PWM channel, as it is now. The duty is the time in which the line is active: it decides what that is.
+/// The current polarity of a PWM channel. It decides what the duty does, because the duty is the time in which the line is active.
 fn polarity_beside(duty_cycle: &Path) -> Option<Setting> {
     let path = duty_cycle.with_file_name("polarity");
     let number = Sort::Polarity.number(&read_text(&path).ok()?)?;
     Some(Setting { path, number, sort: Sort::Polarity })
 }
 
-/// What must be 0 for a channel of a converter to put anything out: many take values while they are powered down. And whether it is that of all
-/// channels: their outputs share it.
+/// The file that must be 0 for a converter channel to output anything: many accept values while powered down. The flag: whether all
+/// channels share this file.
 fn power_beside(raw: &Path) -> Option<(Setting, bool)> {
     let channel = raw.file_name()?.to_str()?.strip_suffix("_raw").filter(|channel| channel.starts_with("out_"))?;
     let of = |channel: &str| raw.with_file_name(format!("{channel}_powerdown"));
@@ -147,7 +147,7 @@ fn power_beside(raw: &Path) -> Option<(Setting, bool)> {
     Some((Setting { path, number: 0.0, sort: Sort::Power }, is_shared))
 }
 
-/// Locks a file of a target of a task against other processes of hertzd.
+/// Locks a file of a task's target against other hertzd processes.
 fn keep_out(file: File, path: &Path, left: &LeftWrites, (key, task): (&'static str, &str)) -> Result<Kept, Refusal> {
     let shown = path.display().to_string();
     let planner = left.planner_of(|left| matches!(left, PlannedWrite::File { path: its, .. } if its == path));
@@ -157,7 +157,7 @@ fn keep_out(file: File, path: &Path, left: &LeftWrites, (key, task): (&'static s
     Ok(Kept { file, lock })
 }
 
-/// Whether a file without symbolic links is a driver's, below the root of such files or where the kernel has them.
+/// Whether a path without symbolic links is a driver's file: below `sys`, or in the kernel's own trees.
 fn is_attribute(path: &Path, sys: &Path) -> bool {
     let is_below = |root: &Path| path.starts_with(root);
     is_below(Path::new("/sys")) || is_below(Path::new("/proc")) || sys.canonicalize().is_ok_and(|sys| is_below(&sys))
@@ -185,7 +185,7 @@ impl Means for Files {
     fn take_beside(&self, left: &LeftWrites, key: &'static str, task: &str) -> Result<Vec<Kept>, Refusal> {
         let mut taken = Vec::new();
         for path in self.all().skip(1) {
-            // One that may not be written is locked by nobody who writes it.
+            // A process that cannot write the file takes no lock on it either.
             let Ok(file) = File::options().write(true).open(path) else { continue };
             taken.push(keep_out(file, path, left, (key, task))?);
         }
@@ -217,7 +217,7 @@ impl Means for Files {
         let enable = self.enable.as_ref().zip(text.enable.as_ref());
         let enable = enable.map(|(path, text)| file(path, text, false, enable_found));
         let value = file(&self.path, &text.value, self.is_regular, found.map(|found| &*found.value));
-        // What a channel needs besides, which no other program may have left as it was.
+        // The other settings that a channel needs; another program may have changed them.
         let prepared = self.settings.iter().filter(|_| self.enable.is_none());
         let period_found = found.and_then(|found| found.period.as_deref());
         let prepared = prepared.map(|setting| {
@@ -274,11 +274,11 @@ impl Means for Files {
     }
 }
 
-/// What the raw numbers of a channel mean, in hertzd's unit: by the kernel's ABI, (raw + offset) * scale is mV, or mA.
+/// The scale of a channel's raw numbers in hertzd's unit: in the kernel's ABI, (raw + offset) * scale is mV or mA.
 pub(super) fn iio_raw(folder: &Path, file: &str) -> Result<RawScale, Refusal> {
     let channel = iio_channel(file);
     let (scale, offset) = iio_conversion(folder, channel).map_err(|why| Refusal::new("file", why))?;
-    // "[lowest step highest]"
+    // Format: "[lowest step highest]"
     let range = first_line(&folder.join(format!("{file}_available"))).and_then(|line| {
         let numbers = line.trim().strip_prefix('[')?.strip_suffix(']')?.split_whitespace();
         let numbers: Vec<f64> = numbers.map(str::parse).collect::<Result<_, _>>().ok()?;
@@ -287,7 +287,7 @@ pub(super) fn iio_raw(folder: &Path, file: &str) -> Result<RawScale, Refusal> {
     Ok(RawScale { full: 1.0 / scale, zero: -offset / scale, range })
 }
 
-/// Whether a file could be made here.
+/// Whether a file could be created here.
 pub(super) fn is_makeable(path: &Path) -> bool {
     !path.starts_with("/sys")
         && !path.starts_with("/proc")
@@ -361,7 +361,7 @@ mod tests {
         let (Kept { file: taken, .. }, _beside) = target.take(&LeftWrites::default(), "fan").unwrap();
         let (mut writer, last) = (target.writer(&taken).unwrap(), LastWritten::default());
         last.set(target.settings_numbers());
-        // By another thread.
+        // Written by another thread.
         last.was_set(None);
         writer.was_made_safe();
         put("enable", "0");

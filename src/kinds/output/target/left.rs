@@ -1,4 +1,4 @@
-//! What a process before this one has left of a target: what is written before it is read, and what it held before hertzd wrote to it. May block.
+//! What an earlier process left of a target: writes to make before it is read, and what it held before hertzd wrote to it. May block.
 
 use super::super::digits::number;
 use super::super::left_writes::{LeftWrite, LeftWrites};
@@ -8,18 +8,18 @@ use crate::safety::PlannedWrite;
 use crate::site::Refusal;
 
 impl Target {
-    /// Writes for a task what a process before this one has left of registers that have some of its bytes, and others.
+    /// Makes, for a task, left writes of registers that share some but not all bytes with this one.
     pub(in super::super) fn settle_overlapping(&self, left: &LeftWrites, task: &str) -> Result<(), Refusal> {
         let make = |left: &LeftWrite| left.write.make_of(task, Some(left.planner)).map(drop);
         let refuse = |why: String| Refusal::new(self.key, format!("{} cannot be taken: {why}", self.shown()));
         self.any_writes().iter().try_for_each(|own| left.make_overlapping(own, make)).map_err(refuse)
     }
 
-    /// What it held before hertzd wrote to it for the first time, if a process before this one has left it without its safe value. `now`: what it
-    /// holds now.
+    /// What the target held before hertzd first wrote to it, if an earlier process left it without its safe value. `now`: its present
+    /// content.
     pub(in super::super) fn left_original(&self, left: &LeftWrites, now: Option<&Content>) -> Option<Content> {
         let planned = self.any_writes();
-        // Of a register whose bytes are known each byte counts for itself.
+        // If a register's bytes are known, each byte is decided separately.
         if let Some(now) = now.and_then(|now| now.stored.as_ref()) {
             let stored = left.left_bytes(planned.first()?, now)?;
             let value = self.text_of(&stored)?;
@@ -47,8 +47,8 @@ impl Target {
         })
     }
 
-    /// The same share of the period that a PWM channel has now, of a duty from before an output that a process before this one has left gave it
-    /// another period.
+    /// Scales the original duty to the current period of a PWM channel, if an output of an earlier process gave the channel another period.
+    /// Keeps the same share of the period.
     fn left_duty(&self, left: &LeftWrites, duty: &str, period: &str) -> Option<String> {
         let text = period.to_owned();
         let write = PlannedWrite::File { path: self.period()?, witness: None, text, cut: false, original: None };

@@ -14,7 +14,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Finds a line by what a section names.
+/// Finds the line that a section names.
 pub(super) fn find(chip: Option<&str>, line: &NumberOrName) -> Result<DrivenLine, Refusal> {
     let id = match line {
         NumberOrName::Number(offset) => LineId::Offset(u32::try_from(*offset).unwrap_or(u32::MAX)),

@@ -1,4 +1,4 @@
-//! A target that is a regular file which is not there: what can be seen of it, and how it is made. May block.
+//! A target that is a missing regular file: what is known of it, and how it is created. May block.
 
 use super::super::digits::{Digits, Form};
 use super::super::place::Place;
@@ -13,7 +13,8 @@ use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 
 impl Target {
-    /// Finds it; a file that is not there is made where it is to hold this number from the start. `None`: it is not there, or was deleted at once.
+    /// Finds the target; creates a missing file if `first` gives the number it holds from the start. `None`: it is missing, or was deleted
+    /// at once.
     pub(in super::super) fn find_or_make(
         place: &Place,
         sys: &Path,
@@ -29,7 +30,7 @@ impl Target {
     }
 }
 
-/// What can be seen of a file that is still to be made, and its path.
+/// What is known of a file that has yet to be created, and its path.
 pub(in super::super) fn unmade(place: &Place) -> Option<(Sight, &Path)> {
     let Place::File(path) = place else { return None };
     let folder = folder_of(path).canonicalize().unwrap_or_default();
@@ -37,16 +38,16 @@ pub(in super::super) fn unmade(place: &Place) -> Option<(Sight, &Path)> {
     Some((Sight::of(place.key(), vec![id]).unknown("whether the file can be made"), path))
 }
 
-/// Makes a regular file that holds this from the start.
+/// Creates a regular file that holds this text from the start.
 fn make(place: &Place, text: &Digits) -> Result<(), Refusal> {
     let Place::File(path) = place else { return Ok(()) };
     let making = || {
         let entry = Entry::find(path)?;
-        // Nobody finds it empty. What has that name already, a link perhaps, is not written to.
+        // No reader finds it empty. An existing entry of that name, perhaps a link, is not written to.
         let new = entry.draft();
         let written = new.make_anew().and_then(|mut file| {
             file.write_all(text.bytes())?;
-            // What root makes in the folder of the service is the service's.
+            // A file that root creates in the service's folder gets the folder's owner.
             let folder = Some(entry.folder().metadata()?).filter(|_| effective_user() == 0);
             folder.map_or(Ok(()), |folder| fchown(&file, Some(folder.uid()), Some(folder.gid())))
         });

@@ -1,5 +1,5 @@
-//! What the sorts of target have in common: files, GPIO lines and registers are each taken, read and opened in a way of their own. May
-//! block and allocate.
+//! The interface common to all kinds of target: files, GPIO lines and registers are each taken, read and opened in their own way. May block
+//! and allocate.
 
 use super::super::identity::Device;
 use super::super::left_writes::LeftWrites;
@@ -20,131 +20,133 @@ use std::path::Path;
 use std::sync::Arc;
 use tracing::{debug, error, info, warn};
 
-/// How often a lock is asked for that another process has: one that only looks has it for an instant.
+/// How many times to ask for a lock that another process holds. A process that only probes holds it for an instant.
 const LOCK_TRIES: u32 = 20;
 
-/// What is said where another process has it.
+/// Part of the message when another process has the target.
 pub(super) const ONE_ONLY: &str = "only one output at a time can have it";
 
-/// What sorts of target differ in.
+/// The operations that differ between kinds of target.
 pub(in super::super) trait Means: fmt::Debug + Send + Sync {
-    /// What messages call it.
+    /// The target's name in messages.
     fn shown(&self) -> String;
 
-    /// What it is a part of.
+    /// The device that the target belongs to.
     fn device(&self) -> Device;
 
-    /// Takes it for a task: no other process of hertzd has it until all copies of the file are closed that this returns. Nothing is written.
-    /// `left`: what processes before this one have left.
+    /// Takes the target for a task: no other hertzd process can have it until all copies of the returned file are closed. Nothing is
+    /// written. `left`: what earlier processes left behind.
     fn take(&self, left: &LeftWrites, key: &'static str, task: &str) -> Result<Kept, Refusal>;
 
-    /// Takes the other files that belong to it in the same way: two outputs that write one of them drive one device.
+    /// Takes the other files that belong to the target in the same way: two outputs that write one of these files drive one device.
     fn take_beside(&self, _left: &LeftWrites, _key: &'static str, _task: &str) -> Result<Vec<Kept>, Refusal> {
         Ok(Vec::new())
     }
 
-    /// How a number is stored in its bytes, if that is no text.
+    /// How a number is stored in the target's bytes, if not as text.
     fn layout(&self) -> Option<SampleLayout> {
         None
     }
 
-    /// Whether a chip needs something to begin with.
+    /// Whether the target is on a chip with an `init` sequence.
     fn has_init(&self) -> bool {
         false
     }
 
-    /// Sends a chip what it needs to begin with, once it was taken.
+    /// Sends the chip its `init` sequence, once the target is taken.
     fn init(&self) -> Result<(), Refusal> {
         Ok(())
     }
 
-    /// Makes it ready to be written, once it was `taken`. `high`: whether a line is to be high from then on; `None`: as it is.
+    /// Makes a taken target ready for writes. `high`: level of a line from then on; `None`: keep its current level.
     fn set_up(&self, _taken: &File, _high: Option<bool>) -> Result<(), Refusal> {
         Ok(())
     }
 
-    /// The text of the number that it holds. `None`: it was not taken, and is only looked at.
+    /// The text of the number the target holds. `taken`: `None` if the target was not taken and is only previewed.
     fn value(&self, taken: Option<&File>) -> io::Result<String>;
 
-    /// The same, with the bytes that it is stored in where a text does not hold all of them.
+    /// Like [`value`](Self::value), with the stored bytes where a text does not hold all of them.
     fn stored(&self, taken: Option<&File>) -> io::Result<(String, Option<Vec<u8>>)> {
         Ok((self.value(taken)?, None))
     }
 
-    /// The text of the number that is stored so, if it is no text itself.
+    /// The text of the number in these stored bytes; `None` for targets that store text.
     fn text_of(&self, _stored: &[u8]) -> Option<String> {
         None
     }
 
-    /// Whether only what taking it has returned can read it.
+    /// Whether the target can be read only through the file that taking it returned.
     fn is_read_by_what_was_taken(&self) -> bool {
         false
     }
 
-    /// What it holds after this raw number was written to it.
+    /// The raw number that the target holds after this one was written to it.
     fn as_held(&self, number: f64) -> f64 {
         number
     }
 
-    /// Opens it to be written, once it was `taken`.
+    /// Opens a taken target for writing.
     fn port(&self, taken: &File) -> io::Result<Port>;
 
-    /// A file that is there for as long as it is: itself, or the device file that leads to it.
+    /// A file that exists as long as the target does: the target itself, or the device file that leads to it.
     fn node(&self) -> &Path;
 
-    /// What another process would have to write. `found`: what it held before hertzd wrote to it.
+    /// The writes another process would have to make. `found`: what the target held before hertzd wrote to it.
     fn plan(&self, text: &SafeText, found: Option<&Content>) -> Vec<PlannedWrite>;
 
-    /// What can be seen of it without taking it, beyond `sight`.
+    /// Adds to `sight` what is known of the target without taking it.
     fn look(&self, key: &'static str, sight: Sight) -> Result<Sight, Refusal>;
 
-    /// Its file, if it is one: what that holds can be looked at without taking it.
+    /// The target's file, if it is one: its content can be read without taking it.
     fn file(&self) -> Option<&Path> {
         None
     }
 
-    /// `pwmN_enable`, if it has one.
+    /// Its `pwmN_enable`, if it has one.
     fn enable(&self) -> Option<&Path> {
         None
     }
 
-    /// What has to be set for its value to have any effect, in the order in which that is written.
+    /// The settings that the value needs to have any effect, in the order in which they are written.
     fn settings(&self) -> &[Setting] {
         &[]
     }
 
-    /// Itself, as a channel of a PWM chip that is to be switched on.
+    /// The target as a PWM channel that is to be switched on, if it is one.
     fn channel(&self) -> Option<&Channel> {
         None
     }
 
-    /// The same target that is to have this polarity, if it has one.
+    /// The same target with this polarity to keep, if it has a polarity.
     fn with_polarity(&self, _polarity: f64) -> Option<Arc<dyn Means>> {
         None
     }
 }
 
-/// A file of a target that others are kept from.
+/// A file of a target, locked against others.
 #[derive(Debug)]
 pub(in super::super) struct Kept {
     pub(in super::super) file: File,
-    /// Its lock, if that was passed over.
+    /// Its lock, if hertzd went on without it.
     pub(in super::super) lock: Option<PassedOver>,
 }
 
-/// A lock that could not be had, because of who keeps nobody out. It is asked for again: a hertzd that starts once it is free would find nobody.
+/// A lock that hertzd went on without, because its holder does not keep anyone from the target. hertzd keeps asking for it: otherwise a
+/// hertzd that starts once the lock is free would see no owner.
 #[derive(Debug)]
 pub(in super::super) struct PassedOver {
     file: File, // a copy
     registers: Option<(u32, u32)>,
     shown: String,
-    task: String,         // or tasks
-    planner: Option<u32>, // had it before, as a plan says
-    peer: Option<String>, // another hertzd had it at the last question
+    task: String,         // one or several
+    planner: Option<u32>, // the earlier owner named in a plan
+    peer: Option<String>, // another hertzd that held the lock when last asked
 }
 
 impl PassedOver {
-    /// `registers`: the first, and how many; of a file the one byte that stands for it. Says that `task` goes on without it, as `holder` has it.
+    /// `registers`: the first, and how many; `None` for a file, whose one lock byte stands for all of it. Warns that `task` continues
+    /// without the lock, which `holder` has.
     pub(in super::super) fn of(
         file: &File,
         registers: Option<(u32, u32)>,
@@ -164,7 +166,7 @@ impl PassedOver {
         Some(Self { file: file.try_clone().ok()?, registers, shown, task, planner, peer: None })
     }
 
-    /// Asks for it. `tasks`: who has the target now, if that is known. Whether it is still not held.
+    /// Asks for the lock. `tasks`: the target's current tasks, if known. Returns whether the lock is still missing.
     pub(in super::super) fn is_still(&mut self, tasks: String) -> bool {
         if !tasks.is_empty() {
             self.task = tasks;
@@ -195,7 +197,7 @@ impl PassedOver {
         }
     }
 
-    /// What is wrong: another hertzd has the target too.
+    /// The problem, if another hertzd has the target too.
     pub(in super::super) fn trouble(&self) -> Option<String> {
         self.peer.as_ref().map(|peer| not_alone(&self.task, &self.shown, peer))
     }
@@ -207,13 +209,13 @@ fn not_alone(task: &str, shown: &str, peer: &str) -> String {
     )
 }
 
-/// Keeps other processes of hertzd from a target, by a file of it that is open to write. Asks again, for a limited time, while another one
-/// has it. `shown` is the target. `planner`: the process that had it, where it was planned by one.
+/// Locks a target against other hertzd processes, through one of its files that is open for writing. Asks repeatedly, for a limited time,
+/// while another one has it. `shown`: the target's name. `planner`: the process that planned a write to it and had it before.
 ///
-/// `Some`: its lock is passed over, and who has that, if that was looked for.
+/// Returns `Some` if a lock is ignored, with its holder if one was found.
 ///
 /// # Errors
-/// Who has it, in a clause, or why that cannot be asked.
+/// Who has the target, as a clause, or why it cannot be locked.
 pub(in super::super) fn keep_others_out(
     file: &File,
     shown: &dyn fmt::Display,
@@ -221,12 +223,12 @@ pub(in super::super) fn keep_others_out(
 ) -> Result<Option<Option<Holder>>, String> {
     let take = || lock::take(file).map(|taken| taken.once_had_by(planner));
     let taken = in_time(take).map_err(|error| format!("cannot be locked: {error}"))?;
-    // Another hertzd that a stranger has kept from its lock has none to be seen.
+    // Another hertzd that a foreign lock holder kept from locking is found by its open file.
     let writer = || lock::writer(file);
     not_a_peer(taken, shown, writer)
 }
 
-/// The same for a lock that was asked for; `writer` finds another hertzd that has the target without one.
+/// Like [`keep_others_out`], for the result of a lock request. `writer` finds another hertzd that has the target without a lock.
 pub(in super::super) fn not_a_peer(
     taken: Taken,
     shown: &dyn fmt::Display,
@@ -245,12 +247,12 @@ pub(in super::super) fn not_a_peer(
     Ok(None)
 }
 
-/// What messages call a holder that may not be seen.
+/// The name of a lock holder in messages, which may be unknown.
 pub(in super::super) fn named(holder: Option<Holder>) -> String {
     holder.map_or_else(|| "another process".to_owned(), |holder| holder.to_string())
 }
 
-/// Asks for a lock until another hertzd has it no more, for a limited time.
+/// Asks for a lock until no other hertzd holds it, for a limited time.
 pub(in super::super) fn in_time<E>(mut ask: impl FnMut() -> Result<Taken, E>) -> Result<Taken, E> {
     for _ in 1..LOCK_TRIES {
         match ask()? {

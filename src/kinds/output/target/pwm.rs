@@ -1,5 +1,5 @@
-//! A channel of a PWM chip: found by the name of its chip or of the device that the chip belongs to, and set up. Reads and writes small
-//! files of `/sys`; may block; not for a hot thread. The kernel's `Documentation/ABI/testing/sysfs-class-pwm`.
+//! A channel of a PWM chip: found by the chip's name or by that of its parent device, and set up. Reads and writes small files in `/sys`;
+//! may block; not for a hot thread. Source: the kernel's `Documentation/ABI/testing/sysfs-class-pwm`.
 
 use super::super::text::read_text;
 use crate::kinds::device::{first_line, numbered};
@@ -10,31 +10,31 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How long the files of a channel are waited for, once it is exported: udev gives them to their group, for which a small board that boots takes
-/// seconds.
+/// How long to wait for the files of an exported channel: udev gives them to their group, which takes seconds on a small board that is
+/// booting.
 const LOOKS: u32 = 1000;
 const BETWEEN: Span = Span::from_millis(10);
 
-/// The files of a channel, beside `duty_cycle`, that decide what its duty does.
+/// The files beside `duty_cycle` that decide what the duty does.
 pub(super) const BESIDE_DUTY: [&str; 3] = ["period", "enable", "polarity"];
 
-/// A channel, with the period that it is to have.
+/// A channel, with its wanted period.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Channel {
-    pub(super) chip: PathBuf, // the folder
+    pub(super) chip: PathBuf, // its folder
     pub(super) number: u32,
     pub(super) period: Span,
-    pub(super) duty: PathBuf, // `duty_cycle`, which need not be there yet
+    pub(super) duty: PathBuf, // `duty_cycle`, which may not exist yet
 }
 
 impl Channel {
-    /// By the name of its chip.
+    /// Finds the channel by the name of its chip.
     pub(super) fn find(chip: &str, number: u32, period: Span, sys: &Path) -> Result<Self, Refusal> {
         let chip = find(chip, number, sys)?;
         Ok(Self { duty: folder_of(&chip, number).join("duty_cycle"), chip, number, period })
     }
 
-    /// What it is whether its files are there or not.
+    /// Its id, whether its files exist or not.
     pub(super) fn id(&self) -> DeviceId {
         DeviceId::Named(format!("{} channel {}", self.chip.display(), self.number))
     }
@@ -43,7 +43,7 @@ impl Channel {
         self.duty.with_file_name(name)
     }
 
-    /// Makes sure that its files are there: exports it. That changes nothing that another process sees.
+    /// Exports the channel, so that its files exist. Changes nothing that another process sees.
     pub(super) fn export(&self) -> Result<(), Refusal> {
         let (folder, channel) = (self.duty.parent().unwrap_or(&self.duty), self.number);
         if !folder.exists() {
@@ -65,7 +65,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Refuses another period than it has: an output that is in force writes its duty in parts of that.
+    /// Refuses to change the period: the current output writes its duty in units of it.
     pub(super) fn keeps_period(&self) -> Result<(), Refusal> {
         let has = first_line(&self.file("period")).and_then(|line| line.trim().parse().ok()).map(Span::from_nanos);
         match has.filter(|has| *has != self.period) {
@@ -79,12 +79,12 @@ impl Channel {
         }
     }
 
-    /// Whether it is switched on: one that is off puts nothing out, whatever its duty is.
+    /// Whether the channel is on: while off it outputs nothing, whatever its duty.
     pub(super) fn is_on(&self) -> Result<bool, Refusal> {
         Ok(read(&self.file("enable"))? == 1)
     }
 
-    /// The duty that keeps its share of the period when it gets its own one; where it is off, 0. Nothing is written.
+    /// The duty that keeps its share of the period once the wanted period is set; 0 if the channel is off. Writes nothing.
     pub(super) fn kept_duty(&self) -> Result<u64, Refusal> {
         if !self.is_on()? {
             return Ok(0);
@@ -97,8 +97,8 @@ impl Channel {
         self.period.nanos().unsigned_abs()
     }
 
-    /// Sets it up once it is exported and locked: its period, and switches it on. `duty` is that of the period which it has from then on; `None`: it
-    /// keeps its share of the period. Where one of these writes fails, it and those before it are taken back.
+    /// Sets up an exported and locked channel: writes its period and switches it on. `duty`: in units of the new period; `None`: keep the
+    /// share of the period. If a write fails, it and the earlier ones are undone.
     pub(super) fn set_up(&self, duty: Option<u64>) -> Result<(), Refusal> {
         let write = |name: &str, number: u64| {
             let file = self.file(name);
@@ -108,7 +108,7 @@ impl Channel {
         let duty = duty.map_or_else(|| self.kept_duty(), Ok)?;
         let period = self.nanos();
         let is_on = self.is_on()?;
-        // The duty must never be longer than the period, nor in between a larger part of it than before and after.
+        // At no time may the duty exceed the period, or be a larger share of it than both before and after.
         let mut writes = [("duty_cycle", had_duty, duty), ("period", had_period, period)];
         if period > had_period {
             writes.reverse();
@@ -119,7 +119,7 @@ impl Channel {
         for (at, (name, _, number)) in writes.iter().enumerate() {
             write(name, *number).inspect_err(|_| {
                 for (name, had, _) in writes[..=at].iter().rev() {
-                    _ = write(name, *had); // whoever asks sees whether it holds what it held
+                    _ = write(name, *had); // the caller checks whether the old values are back
                 }
             })?;
         }
@@ -137,13 +137,13 @@ fn read(file: &Path) -> Result<u64, Refusal> {
     Ok(text.trim().parse().unwrap_or(0))
 }
 
-/// The duty that is of one period what this one is of the period that the channel had.
+/// Scales a duty from the period the channel had to the new one.
 pub(super) fn share(had_duty: u64, had_period: u64, period: u64) -> u64 {
     let share = u128::from(had_duty) * u128::from(period) / u128::from(had_period.max(1));
     u64::try_from(share).unwrap_or(period).min(period)
 }
 
-/// The folder of the chip, without symbolic links.
+/// The chip's folder, without symbolic links.
 fn find(wanted: &str, channel: u32, sys: &Path) -> Result<PathBuf, Refusal> {
     let class = sys.join("class/pwm");
     let refuse = |key, text: String| Err(Refusal::new(key, text));
@@ -182,8 +182,8 @@ fn find(wanted: &str, channel: u32, sys: &Path) -> Result<PathBuf, Refusal> {
     Ok(folder)
 }
 
-/// The folder of a channel: `pwmM`, or `pwm-N:M` of chip N where BeagleBoard's kernels have made that one. Before the channel is exported there
-/// is neither, and it is the kernel's own name.
+/// The folder of a channel: `pwmM`, or `pwm-N:M` of chip N on BeagleBoard's kernels. Before the channel is exported neither exists; then it
+/// is the mainline name, `pwmM`.
 pub(in super::super) fn folder_of(chip: &Path, channel: u32) -> PathBuf {
     let usual = chip.join(format!("pwm{channel}"));
     let number = chip.file_name().and_then(|name| name.to_str()?.strip_prefix("pwmchip"));

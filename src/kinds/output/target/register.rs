@@ -30,7 +30,7 @@ impl Means for WrittenRegister {
         let own = self.plan(&SafeText { value: "0\n".into(), enable: None, stored: None }, None);
         let planner = left.planner_of(|left| own.iter().any(|own| own.is_had_by(left)));
         let taken = in_time(|| self.lock(&bus).map(|taken| taken.once_had_by(planner)))?;
-        // Every hertzd that has another register has the bus open too.
+        // Every hertzd with another register on this bus has it open too, so an open file proves nothing.
         let holder = not_a_peer(taken, &shown, || None)
             .map_err(|why| Refusal::new(key, format!("{shown} {why}; {ONE_ONLY}")))?;
         let lock = holder.and_then(|holder| PassedOver::of(&bus, Some(self.bytes()), (task, shown), (holder, planner)));
@@ -50,7 +50,7 @@ impl Means for WrittenRegister {
     }
 
     fn stored(&self, taken: Option<&File>) -> io::Result<(String, Option<Vec<u8>>)> {
-        // To some chips a read is a command: a look does without.
+        // To some chips a read is a command, so a preview does not read.
         taken.ok_or(io::ErrorKind::Unsupported)?;
         let mut open = self.open().map_err(|refusal| io::Error::other(refusal.message))?;
         let number = open.read()?;

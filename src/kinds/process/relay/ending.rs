@@ -1,24 +1,25 @@
-//! How a relay ends its program: at the end of its task, and where the program has closed its socket. It reads the monotonic clock, and sleeps a
-//! few milliseconds at a time.
+//! How a relay ends its program: at the end of its task, and when the program has closed its socket. It reads the monotonic clock, and
+//! sleeps a few milliseconds at a time.
 
 use super::{Relay, Step, log};
 use crate::sys::clock::pause;
 use crate::time::{Clock, Instant, Span};
 use tracing::{info, warn};
 
-/// How long a program may take to end once its socket says so; then once it is asked to by SIGTERM. Then it is killed.
+/// How long a program may take to end after its socket is finished, and then after SIGTERM. After that it is killed.
 const ENDS_WITHIN: Span = Span::from_millis(300);
 const ASKED_WITHIN: Span = Span::from_millis(200);
 
 impl Relay {
-    /// One that has closed its socket can do nothing for its task any more: it is ended, and started again as one that has ended by itself.
+    /// Ends a program that has closed its socket, because it can do nothing more for its task. It is then restarted like one that has ended
+    /// by itself.
     pub(super) fn end_without_socket(&mut self, now: Instant) {
         if !self.exchange.is_closed() {
             return;
         }
         let (since, step) = *self.closed.get_or_insert((now, Step::Seen));
         let Some(program) = &mut self.program else { return };
-        // It may just be ending.
+        // The program may be about to end by itself.
         if program.ended().is_some() {
             return;
         }
@@ -38,7 +39,7 @@ impl Relay {
         }
     }
 
-    /// Ends the program: by the end of what it reads, then by SIGTERM, then by SIGKILL, which all of its group gets.
+    /// Ends the program: first by finishing its socket, then with SIGTERM, then with SIGKILL to its whole group.
     pub(super) fn end(&mut self) {
         self.shared.change_program(|program| program.runs = false);
         let Some(mut program) = self.program.take() else { return };

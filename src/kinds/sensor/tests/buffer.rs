@@ -1,4 +1,4 @@
-//! Buffers of IIO devices, on a made-up `/sys`.
+//! Buffers of IIO devices, in a simulated `/sys`.
 
 use super::*;
 use crate::channels::{Format, Stream};
@@ -6,7 +6,7 @@ use crate::sys::clock::KernelClock;
 use crate::time::Clock;
 use std::io::Write;
 
-/// An IIO device with a buffer and a trigger; its node is a file that samples are put behind.
+/// An IIO device with a buffer and a trigger. Its node is a file to which samples are appended.
 fn buffered_device(number: u32) -> (Sys, PathBuf, PathBuf) {
     let sys = Sys::new();
     let folder = sys.iio(
@@ -61,7 +61,7 @@ fn from_the_buffer(change: impl FnOnce(&mut BufferSettings)) -> SensorSettings {
     SensorSettings { source: Source::Buffer(wanted, buffer), values: Vec::new(), ..SensorSettings::file("") }
 }
 
-/// A sample of `in_voltage0`, `in_accel_x` and the time.
+/// A sample of `in_voltage0`, `in_accel_x` and the timestamp.
 fn sample(voltage: u16, accel: i16, at: i64) -> Vec<u8> {
     let mut bytes = voltage.to_le_bytes().to_vec();
     bytes.extend((accel << 4).to_be_bytes());
@@ -127,7 +127,7 @@ fn every_sample_is_taken_once() {
     let values = [words[1], words[2], words[4], words[5]].map(f64::from_ne_bytes);
     assert_eq!((words.len(), times, values), (6, [1_000, 1_000 + period], [0.030, -1.0, 0.034, -2.0]));
 
-    // Two are missing before these; and eight fill the kernel's buffer.
+    // Two are missing before these, and eight fill the kernel's buffer.
     let more: Vec<_> = (4..14).map(|index| sample(0, 0, 1_000 + index * period)).collect();
     put(&node, &more);
     let (values, _) = tick_at(&mut *sensor, Instant::ZERO);
@@ -248,7 +248,7 @@ fn samples_without_a_time_are_dated_by_the_period() {
     let period = 10_000_000;
     let (index, times, gaps) = read(3);
     assert!(index == 0 && gaps == 0.0 && times.windows(2).all(|pair| pair[1] - pair[0] == period), "{times:?}");
-    // Eight fill the kernel's buffer; what would have come in the time after that is missing.
+    // Eight fill the kernel's buffer; samples that would have followed are missing.
     let (_, full, _) = read(8);
     let clock = KernelClock::monotonic();
     clock.sleep_until(clock.now() + Span::from_millis(200));

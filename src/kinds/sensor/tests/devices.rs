@@ -1,4 +1,4 @@
-//! Devices of hwmon and IIO that are polled, on a made-up `/sys`.
+//! Polled hwmon and IIO devices, in a simulated `/sys`.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Text files that are polled.
+//! Polled text files.
 
 use super::super::files::LARGEST;
 use super::super::open::open as open_here;

@@ -1,4 +1,4 @@
-//! Sensors as tasks, on real files of `/proc` and on a made-up `/sys`.
+//! Sensors as tasks, on real files of `/proc` and in a simulated `/sys`.
 
 mod buffer;
 mod devices;
@@ -43,7 +43,7 @@ fn until(sensor: &mut dyn Task, wanted: impl Fn(&[f64], &Result<(), TickError>) 
     }
 }
 
-/// A tree as `/sys` is: devices in one folder, and links to them from their classes.
+/// A tree like `/sys`: devices in one folder, and links to them from their classes.
 struct Sys(tempfile::TempDir);
 
 impl Sys {
@@ -77,12 +77,12 @@ impl Sys {
         folder
     }
 
-    /// Looks first: that changes nothing, and finds what opening finds.
+    /// Looks first, and checks that this changes nothing and finds what opening finds.
     fn open(&self, settings: SensorSettings) -> Result<Box<dyn Task>, BuildError> {
         self.open_recorded(settings).map(|(task, _)| task)
     }
 
-    /// The same with its blocks.
+    /// The same, with its blocks.
     fn open_recorded(&self, settings: SensorSettings) -> Result<(Box<dyn Task>, Option<Stream>), BuildError> {
         let dev = self.root().join("dev");
         let sys = self.root().to_owned();
@@ -104,7 +104,7 @@ impl Sys {
         opened
     }
 
-    /// Every file with its content.
+    /// Every file and its content.
     fn content(&self) -> Vec<(PathBuf, Vec<u8>)> {
         fn add(folder: &Path, all: &mut Vec<(PathBuf, Vec<u8>)>) {
             for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {

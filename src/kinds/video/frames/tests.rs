@@ -1,4 +1,4 @@
-//! A camera by script: what it has ready at each tick, and what went wrong.
+//! A scripted camera: the frames ready at each tick, and the failures.
 
 use super::*;
 use crate::channels::{BlockReceiver, Format, ImageFormat, Queue, Shape, blocks};
@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 
 const GONE: i32 = libc::ENODEV;
 
-/// What a scripted camera does when it is asked for a frame.
+/// The reaction of a scripted camera to a request for a frame.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Has(u32), // a frame of this number
+    Has(u32), // a frame with this number
     Damaged(u32),
     Empty,      // the next tick continues after this
     Fails(i32), // errno
@@ -98,7 +98,7 @@ fn connected(take: FrameChoice) -> (FrameReader, BlockReceiver) {
     (FrameReader::new(take, Some(sender)), receiver)
 }
 
-/// Tick, index and first byte of every block there is.
+/// Tick, index and first byte of every available block.
 fn taken(receiver: &mut BlockReceiver) -> Vec<(u64, u64, u8)> {
     std::iter::from_fn(|| receiver.take().map(|block| (block.head.n, block.head.index, block.bytes[0]))).collect()
 }
@@ -122,7 +122,7 @@ fn of_those_ready_the_latest_is_taken() {
     let (mut frames, mut receiver) = connected(FrameChoice::Latest);
     let mut camera = Scripted::new(&[Has(0), Has(1), Has(2), Empty, Has(3), Damaged(4), Empty]);
     assert_eq!(tick(&mut frames, &mut camera, 2).unwrap(), [3.0, 0.0, 0.0, 2.0, 2.0, 7.0, 2.0]);
-    // A damaged one is no better than the one before it.
+    // A damaged frame is not better than the one before it.
     assert_eq!(tick(&mut frames, &mut camera, 3).unwrap(), [5.0, 0.0, 1.0, 4.0, 3.0, 7.0, 2.0]);
     assert_eq!(taken(&mut receiver), [(2, 2, 2), (3, 3, 3)]);
     assert_eq!(frames.columns()[6].name, "passed-over");
@@ -154,7 +154,7 @@ fn what_was_taken_before_a_failure_counts() {
         let mut camera = Scripted::new(&[Has(0), Empty, Has(1), Fails(GONE)]);
         assert!(tick(&mut frames, &mut camera, 0).is_ok());
         assert_eq!(tick(&mut frames, &mut camera, 1), Err(Some(GONE)));
-        // It is reopened: frames from before the tick are not seen, and a number is left out.
+        // The camera is reopened: frames from before the tick are not seen, and one index is left out.
         let mut camera = Scripted::new(&[Has(0), Has(1), Empty, Has(2), Empty, Has(3)]);
         frames.begin(&mut camera).unwrap();
         assert_eq!(tick(&mut frames, &mut camera, 2).unwrap()[..6], [3.0, 1.0, 0.0, 3.0, 2.0, 7.0], "{take:?}");
@@ -169,7 +169,7 @@ fn a_buffer_that_cannot_be_handed_back_is_a_failure() {
     let mut camera = Scripted::new(&[Has(0), Has(1), Empty]);
     camera.queue_fails = true;
     assert_eq!(tick(&mut frames, &mut camera, 0), Err(Some(GONE)));
-    // The second one was held when handing back the first failed.
+    // The second frame was held when returning the first failed.
     assert_eq!(taken(&mut receiver), [(0, 0, 0), (0, 1, 1)]);
     let mut camera = Scripted::new(&[Has(0), Empty]);
     camera.queue_fails = true;
