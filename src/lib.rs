@@ -1,14 +1,14 @@
-//! hertzd runs tasks at exact rates on a pinned real-time Linux thread, and says how late every tick was.
+//! hertzd runs tasks at exact rates on a pinned real-time Linux thread and reports how late every tick was.
 //!
 //! It is a program, `hertzd`, and a library for three uses:
 //!
-//! - **A daemon with your own kinds of task.** Implement [`Task`], add it to [`Kinds`], and pass those to [`App`], which has
-//!   all of hertzd's commands.
+//! - **A daemon with your own kinds of task.** Implement [`Task`], add it to [`Kinds`], and pass the kinds to [`App`], which provides all
+//!   of hertzd's commands.
 //! - **A loop that keeps its own clock**, such as a game's: [`pacing::FixedStep`].
 //! - **The arithmetic alone**: [`pacing::Rate`], [`pacing::Account`], [`pacing::Schedule`].
 //!
-//! The last two are all that is left with `default-features = false`: [`time`] and [`pacing`], without any dependency, for any
-//! operating system and for wasm. The daemon, which needs Linux, is the feature `daemon`.
+//! The last two need only [`time`] and [`pacing`]. Build with `default-features = false` to get just these two modules, without
+//! dependencies, for any operating system and for wasm. The daemon needs Linux and the feature `daemon`.
 //!
 //! # A daemon with its own task
 //!
@@ -66,35 +66,35 @@
 //!         SIGHUP  └─────────────────┘     never waits, never allocates        └────────────────────────┘
 //! ```
 //!
-//! The rooms (top-level modules) in the order of that flow. Those with a link are public; `docs/architecture.md` says which may
+//! The rooms (top-level modules) in the order of that flow. Rooms shown as links are public. `docs/architecture.md` lists which room may
 //! use which.
 //!
 //! | room | contents |
 //! | --- | --- |
-//! | `atomic` | the atomics of what threads share without a lock |
+//! | `atomic` | atomics for data that threads share without a lock |
 //! | [`time`] | instants and spans in integer nanoseconds; the trait `Clock`, through which all code reads time |
-//! | [`pacing`] | when a tick is due and what debt is forgiven; arithmetic only |
+//! | [`pacing`] | when a tick is due and how much debt is forgiven; arithmetic only |
 //! | `channels` | everything that crosses from a hot thread to another: tick records, rows of values, blocks of samples, sound and pictures |
-//! | `program` | what the program is called, and how its texts name it |
+//! | `program` | the program's name, and how its messages use it |
 //! | [`task`] | the contract of a task: [`Task`] and [`Tick`] |
 //! | `sys` | the kernel: clocks, threads, signals, memory, devices; the only room with `unsafe` |
-//! | [`config`] | from TOML files to valid values, or every problem with its line |
+//! | [`config`] | from TOML files to valid values, or to every problem with its line |
 //! | `kinds` | what tasks do: `sensor`, `i2c`, `gpio`, `audio`, `video`, `pid`, `filter`, `profile`, `expr`, `alarm`, `output`, `heartbeat`, `can`, `process`, `load` |
 //! | `site` | what a task may ask of the daemon while it is built, and what it brings: [`Site`] and [`Built`] |
-//! | `io` | work that may block, on threads of its own |
-//! | `safety` | targets with a safe value: who writes it when the task does not |
+//! | `io` | work that may block, on its own threads |
+//! | `safety` | targets with a safe value, and who writes it when the task does not |
 //! | `worker` | the hot thread: its set-up, its loop, and the exchange of its tasks on a reload |
-//! | `snapshot` | the summary and the snapshot of a daemon, as JSON has them, and whether all is well by them |
+//! | `snapshot` | the summary and the snapshot of a daemon in their JSON form, and the verdict whether all is well |
 //! | `metrics` | from tick records to histograms, causes and events |
 //! | `recording` | CSV, WAV and MCAP files |
-//! | `flight` | the flight recorder's file: the latest ticks in a ring |
+//! | `flight` | the flight recorder's file: the most recent ticks in a ring |
 //! | `log` | events as text, JSON or journal entries |
 //! | `measure` | how punctual this machine is: sleeps, the worker's loop, holes, costs; for `hertzd measure` |
 //! | `views` | the summary as a table; ticks as a Perfetto trace |
 //! | `report` | a run from any source as one page of HTML |
 //! | `doctor` | from facts about the machine to what keeps the configured tasks from being on time |
 //! | `top` | the live view: snapshots and keys in, lines of text out |
-//! | `escape` | text from outside, made fit for a terminal |
+//! | `escape` | text from outside, made safe for a terminal |
 //! | `daemon` | start, supervision, reload, status socket, stop; the same on the virtual clock for `simulate` |
 //! | `sim` | the virtual clock, and the scripted task that replaces a real one |
 //! | [`cli`] | the command line; the only code that talks to a terminal |
@@ -108,7 +108,7 @@ compile_error!(
     "a static program loads no libraries, so it has neither plugins nor audio: build it with --no-default-features --features static"
 );
 
-// Unit tests include files of integration tests, which name the crate so.
+// Unit tests include files of integration tests, which refer to the crate by this name.
 #[cfg(test)]
 extern crate self as hertzd;
 
@@ -193,22 +193,22 @@ pub use sys::arena::Arena;
 #[cfg(feature = "daemon")]
 pub use task::{Column, Task, Tick, TickError};
 
-/// What the tests and benches of this crate use beside the public API. Any release may change it.
+/// Items that this crate's tests and benches use in addition to the public API. Any release may change them.
 #[cfg(feature = "daemon")]
 #[doc(hidden)]
 pub mod internals {
-    // A daemon of kinds of a test's own, or one whose memory is counted.
+    // A daemon with a test's own kinds, or one whose memory is counted.
     pub use crate::daemon::{Embedded, EmbeddedRun};
     pub use crate::snapshot::Summary;
-    // The hot loop alone, which benches measure.
+    // The hot loop alone, for benches.
     pub use crate::channels::{EvidenceSource, TickRecord, TickSink, ticks};
     pub use crate::pacing::{sleep::Sleeps, tail::Tail};
     pub use crate::sim::{NeverPreempted, SimClock};
     pub use crate::worker::{Control, Runner, Slot, TaskSet, ThreadEvidence};
-    // The clocks that hertzd's own times are on.
+    // The clocks behind hertzd's own timestamps.
     pub use crate::sys::clock::{KernelClock, thread_cpu_time};
     pub use crate::time::clock::Clock;
-    // Calls of the kernel that the standard library does not have.
+    // Kernel calls that the standard library lacks.
     pub use crate::sys::lock::lock_as_hertzd;
     pub use crate::sys::thread::{pin, set_deadline, set_fifo};
 }

@@ -1,7 +1,7 @@
-//! The virtual clock: it advances when something waits on it, with oversleeps on demand. The worker's loop runs on it
-//! unchanged, in `hertzd simulate` and in tests, an hour in a second.
+//! The virtual clock: it advances when something waits on it, with oversleeps on demand. `hertzd simulate` and the tests run the worker's
+//! unchanged loop on it, an hour in a second.
 //!
-//! No real clock is read. Nothing blocks, but for clocks that advance in one order: each waits for its turn.
+//! No real clock is read. Nothing blocks, except that clocks which advance in one order wait for their turns.
 
 mod turns;
 
@@ -12,16 +12,16 @@ use crate::task::{Task, Tick, TickError};
 use crate::time::{Clock, Instant, Span, Wake};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// What was recorded, in the order of time: each span with the nanoseconds from the beginning of the recording to it.
+/// Recorded spans in time order. Each comes with its time in nanoseconds since the recording began.
 pub(crate) type Recorded = Vec<(i128, Span)>;
 
-/// The one that was in force at `at`: the latest at or before it, or the first.
+/// The span in force at `at`: the last one at or before it, or else the first.
 fn in_force(recorded: &Recorded, at: i128) -> Span {
     let after = recorded.partition_point(|(since, _)| *since <= at);
     recorded.get(after.saturating_sub(1)).map_or(Span::ZERO, |(_, span)| *span)
 }
 
-/// The one that is nearest to `at`; of two, the earlier.
+/// The span nearest to `at`; of two equally near, the earlier.
 fn nearest(recorded: &Recorded, at: i128) -> Span {
     let after = recorded.partition_point(|(since, _)| *since < at);
     let around = recorded.get(after.saturating_sub(1)..).unwrap_or_default().iter().take(2);
@@ -31,9 +31,9 @@ fn nearest(recorded: &Recorded, at: i128) -> Span {
 /// How late sleeps end.
 #[derive(Clone, Debug)]
 pub(crate) enum Oversleeps {
-    /// By the next of these, cycled; if there are none, on time.
+    /// Late by the next of these spans, cycled. If the list is empty, sleeps end on time.
     Cycled(Vec<Span>),
-    /// As the recorded sleep did that was to end nearest to it, counted from [`Instant::ZERO`].
+    /// Late by as much as the recorded sleep that was due nearest to this one. Recorded times count from [`Instant::ZERO`].
     Recorded(Recorded),
 }
 
@@ -55,29 +55,29 @@ struct Shared {
 }
 
 impl SimClock {
-    /// A clock that shows `now`. Each sleep ends late by the next of `oversleeps`, repeated in a cycle; if there are none,
-    /// sleeps end on time.
+    /// A clock that shows `now`. Each sleep ends late by the next of `oversleeps`, repeated in a cycle. If the list is empty, sleeps end on
+    /// time.
     pub fn new(now: Instant, oversleeps: Vec<Span>) -> Self {
         Self::playing(now, Oversleeps::Cycled(oversleeps))
     }
 
-    /// A clock that shows `now`, whose sleeps end as late as `oversleeps` says.
+    /// A clock that shows `now` and whose sleeps end late as given by `oversleeps`.
     pub(crate) fn playing(now: Instant, oversleeps: Oversleeps) -> Self {
         let state = Mutex::new(State { now, oversleeps, sleeps: 0 });
         Self(Arc::new(Shared { state, place: OnceLock::new() }))
     }
 
-    /// Lets these clocks advance in one order of time, each on a thread of its own. A thread waits for its turn whenever its clock
-    /// advances, at the beginning with [`leaving`](Self::leaving), and until what that returns is dropped.
+    /// Makes these clocks advance in one order of time, each on its own thread. A thread waits for its turn whenever its clock advances. It
+    /// first waits in [`leaving`](Self::leaving), and takes part until the value returned there is dropped.
     pub(crate) fn in_one_order(clocks: &[Self]) {
         let places = turns::places(clocks.iter().map(Self::now).collect());
         for (clock, place) in clocks.iter().zip(places) {
-            // A clock has one place for good.
+            // The first place that a clock gets is final.
             let _ = clock.0.place.set(place);
         }
     }
 
-    /// Waits for the clock's first turn. The others wait for this one until the result is dropped.
+    /// Waits for the clock's first turn. The other clocks wait for this one until the result is dropped.
     pub(crate) fn leaving(&self) -> Option<Leaving> {
         let leaving = self.0.place.get().map(turns::Place::leaving);
         self.advanced(self.now());
@@ -136,7 +136,7 @@ impl Clock for SimClock {
     }
 }
 
-/// The evidence of a thread on the virtual clock: whenever it is awake it has the processor.
+/// The evidence of a thread on the virtual clock: whenever it is awake, it has the processor.
 #[derive(Clone, Copy, Debug)]
 pub struct NeverPreempted;
 
@@ -151,9 +151,9 @@ impl EvidenceSource for NeverPreempted {
 /// How long ticks take.
 #[derive(Clone, Debug)]
 pub(crate) enum Runs {
-    /// The next of these, cycled; if there are none, no time.
+    /// The next of these spans, cycled. If the list is empty, ticks take no time.
     Cycled(Vec<Span>),
-    /// As long as the recorded tick that was in force, counted from the release of tick 0, the instant beside them.
+    /// As long as the recorded tick in force. Its time counts from the given instant, the release of tick 0.
     Recorded(Instant, Recorded),
 }
 
@@ -166,18 +166,18 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// A task whose ticks take the times in `run`, repeated in a cycle; if it is empty, no time.
+    /// A task whose ticks take the times in `run`, repeated in a cycle. If the list is empty, ticks take no time.
     #[cfg(test)]
     pub(crate) fn new(clock: SimClock, run: Vec<Span>) -> Self {
         Self::playing(clock, Runs::Cycled(run))
     }
 
-    /// A task whose ticks take as long as `runs` says.
+    /// A task whose ticks take as long as given by `runs`.
     pub(crate) fn playing(clock: SimClock, runs: Runs) -> Self {
         Self { clock, runs, ticks: 0 }
     }
 
-    /// What its clock shows.
+    /// The time on the task's clock.
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
     }

@@ -1,7 +1,7 @@
 //! The contract of a task: what it must do at a tick, and what it learns about the tick.
 //!
-//! Tasks are built on another thread; only [`Task::tick`] runs on the hot thread, the real-time thread of a worker. Time
-//! comes in as values. Nothing here blocks or allocates.
+//! Tasks are built on another thread. Only [`Task::tick`] runs on the hot thread, the real-time thread of a worker. Time is passed in;
+//! nothing here blocks or allocates.
 
 pub use crate::channels::{
     AudioFormat, BlockSender, Column, Format, Head, ImageFormat, Input, Quality, SampleFormat, Shape, TickError,
@@ -11,8 +11,8 @@ use crate::time::{Instant, Span};
 
 /// Code that runs at a rate.
 ///
-/// An implementation must be ready to run once it is built: it opens, allocates and starts everything before its first
-/// tick. [`Kinds::with`](crate::Kinds::with) adds one to the kinds that a configuration may name.
+/// An implementation must be ready to run once it is built: it opens, allocates and starts everything before its first tick.
+/// [`Kinds::with`](crate::Kinds::with) adds an implementation to the kinds that a configuration may name.
 ///
 /// ```
 /// use hertzd::time::{Instant, Span};
@@ -39,22 +39,23 @@ pub trait Task: Send {
         Vec::new()
     }
 
-    /// How long before the release of the latest tick the oldest of its measurements was made, at most: zero where a tick measures itself.
-    /// Called on the hot thread after each tick without an error, if other tasks take its values.
+    /// The age of the oldest measurement of the most recent tick, relative to that tick's release: an upper bound. Zero if a tick measures
+    /// during its own run. Called on the hot thread after each tick that returned no error, if other tasks read this task's values.
     fn age(&self) -> Span {
         Span::ZERO
     }
 
-    /// The oldest measurement behind the values of the latest tick, on the monotonic clock, of a task whose values are of an earlier tick: then the
-    /// inputs of the latest one say nothing about it. `None`: they are of that tick. Called as [`age`](Self::age) is.
+    /// The instant of the oldest measurement behind the most recent tick's values, on the monotonic clock. Override this if the values stem
+    /// from an earlier tick, because the inputs of the most recent tick then say nothing about them. `None`: the values stem from the most
+    /// recent tick. Called when [`age`](Self::age) is.
     fn origin(&self) -> Option<Instant> {
         None
     }
 
-    /// One tick. Called on the hot thread, never two at once on one worker.
+    /// One tick. Called on the hot thread; ticks of one worker never overlap.
     ///
-    /// `values` has one slot for each of [`columns`](Self::columns), `NaN` on entry. A slot that is left `NaN` means that
-    /// this tick has no such value.
+    /// `values` has one slot for each of [`columns`](Self::columns), `NaN` on entry. A slot left at `NaN` means that this tick has no such
+    /// value.
     ///
     /// An implementation must not allocate, lock, log, or block for longer than its budget.
     ///
@@ -62,37 +63,37 @@ pub trait Task: Send {
     /// An error is counted and logged; the next tick runs as usual, unless `on-error` says otherwise.
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError>;
 
-    /// It was disabled: it will not tick again, but still exists. Called once, on the hot thread, after a fault.
+    /// The task was disabled: it will not tick again, but still exists. Called once, on the hot thread, after a fault.
     fn disabled(&mut self) {}
 
-    /// Its worker has made its last tick: another task may take over, or the run ends. Called once, on the worker's thread, and not if
-    /// the task is dropped before the worker ends.
+    /// The worker has run its last tick: another task may take over, or the run ends. Called once, on the worker's thread, but not if the
+    /// task is dropped before the worker ends.
     fn ended(&mut self) {}
 }
 
-/// Where the code of this task's tick is, so that a worker can load it before the release. An address, which no one reads from.
+/// The address of this task's tick code, so that a worker can prefetch it before the release. Nothing dereferences it.
 pub(crate) fn code_of<T: Task>() -> usize {
     let tick: fn(&mut T, &Tick, &mut [f64]) -> Result<(), TickError> = T::tick;
     (tick as *const ()).addr()
 }
 
-/// What a task learns about the tick that it runs. Instants are on the worker's clock.
+/// What a task learns about its current tick. Instants are on the worker's clock.
 ///
-/// A test of a task makes one from [`Tick::default`], which is all zeros, and sets what it needs.
+/// A task's test can start from [`Tick::default`], which is all zeros, and set only the fields it needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tick {
-    /// Index of the tick, counted in releases. Skipped ones count, so a task that draws frame `n` stays in step.
+    /// Index of the tick, counted in releases. Skipped releases count, so a task that draws frame `n` stays in step.
     pub n: u64,
-    /// When the tick was meant to start.
+    /// The instant at which the tick was meant to start.
     pub release: Instant,
-    /// When it started.
+    /// The instant at which it started.
     pub started: Instant,
     /// `started − release`.
     pub lateness: Span,
     /// Releases given up since the task's previous tick.
     pub skipped: u64,
-    /// Time that was left until the next release when the previous tick finished; negative for debt. Zero at the first tick.
+    /// Time left until the next release when the previous tick finished; negative for debt. Zero at the first tick.
     pub credit: Span,
     /// One period, rounded up to a whole nanosecond.
     pub period: Span,

@@ -1,12 +1,12 @@
-//! An alarm, between its task on a hot thread and those who report it: its changes in a ring, and how it is in a sequence lock. A tick makes no
-//! system call and allocates nothing for it, and waits for no one. No clock is read.
+//! An alarm, between its task on a hot thread and the threads that report it: a ring of changes, and the current state in a sequence lock.
+//! A tick makes no system call, allocates nothing and never waits for the alarm. No clock is read.
 
 use super::Latest;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-/// How many changes wait to be reported, at most; more are counted.
+/// The most changes that can wait to be reported; further ones are only counted.
 const ROOM: usize = 256;
 
 /// How far a value is out of its range.
@@ -17,26 +17,26 @@ pub(crate) enum Level {
     Normal,
     High,
     HiHi,
-    /// The condition holds, where the alarm has one in place of limits.
+    /// The condition holds, for an alarm that has a condition instead of limits.
     On,
-    /// There is no good value.
+    /// No good value is available.
     Bad,
 }
 
 impl Level {
     const ALL: [Self; 7] = [Self::LoLo, Self::Low, Self::Normal, Self::High, Self::HiHi, Self::On, Self::Bad];
 
-    /// As a byte, for an atomic.
+    /// The level as a byte, for an atomic.
     const fn to_byte(self) -> u8 {
         self as u8
     }
 
-    /// The level of such a byte.
+    /// The level encoded by a byte.
     fn of_byte(byte: u8) -> Self {
         Self::ALL.get(usize::from(byte)).copied().unwrap_or(Self::Normal)
     }
 
-    /// What a configuration calls its limit, and an entry of the log the level.
+    /// The name of the limit in a configuration, and of the level in the log.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::LoLo => "lolo",
@@ -49,7 +49,8 @@ impl Level {
         }
     }
 
-    /// As a value of the task: 0 for none, 1 and 2 above, -1 and -2 below the range; 1 for a condition that holds, 3 for no good value.
+    /// The level as a value of the task: 0 in range, 1 and 2 above it, -1 and -2 below it. 1 also if the condition holds, 3 without a good
+    /// value.
     pub(crate) const fn number(self) -> f64 {
         match self {
             Self::LoLo => -2.0,
@@ -94,16 +95,16 @@ impl Severity {
 /// A change of an alarm's level, to be reported.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct AlarmChange {
-    /// The tick; `None`: a reload has ended the alarm.
+    /// The tick; `None`: a reload ended the alarm.
     pub(crate) n: Option<u64>,
     pub(crate) severity: Severity,
     pub(crate) was: Level,
     pub(crate) is: Level,
-    /// NaN: there was no good value.
+    /// NaN if there was no good value.
     pub(crate) value: f64,
 }
 
-/// An alarm, as others than its own task see it.
+/// An alarm, as seen by code other than its own task.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     /// Its task.
@@ -111,11 +112,11 @@ pub(crate) struct Alarm {
     sender: Sender<AlarmChange>,
     changes: Receiver<AlarmChange>,
     lost: AtomicU64,
-    shown: Latest<2>, // as `Shown`; while one task takes over from another both may store one, and the next tick sets it right
+    shown: Latest<2>, // a `Shown`. While one task takes over from another, both may store one; the next tick corrects it
     replaced: AtomicBool, // another alarm has its name
 }
 
-/// What an alarm shows of its latest tick.
+/// The state of an alarm after its most recent tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Shown {
     pub(crate) level: Level,
@@ -126,11 +127,11 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// Without this bit it has not ticked yet.
+    /// Clear until the first tick.
     const HAS_TICKED: u64 = 1 << 8;
     const IS_LATCHED: u64 = 1 << 9;
 
-    /// The value comes first: a worker that is preempted between both has not ticked yet, the first time.
+    /// The value comes first. If the worker is preempted between both stores of the first tick, the alarm appears not to have ticked yet.
     fn to_numbers(self) -> [u64; 2] {
         let latched = if self.is_latched { Self::IS_LATCHED } else { 0 };
         let bytes =
@@ -151,19 +152,19 @@ impl Shown {
 }
 
 impl Alarm {
-    /// That of a task which has not ticked.
+    /// The alarm of a task that has not ticked.
     pub(crate) fn new(task: &str) -> Arc<Self> {
         let (sender, changes) = bounded(ROOM);
         let (lost, shown, replaced) = Default::default();
         Arc::new(Self { task: task.to_owned(), sender, changes, lost, shown, replaced })
     }
 
-    /// As of its latest tick; `None`: it has not ticked.
+    /// The state after its most recent tick; `None` before the first one.
     pub(crate) fn shown(&self) -> Option<Shown> {
         Shown::of_numbers(self.shown.read())
     }
 
-    /// What has just come of a tick. To be called before the change is [reported](Self::report), if there is one.
+    /// Publishes the state after a tick. Call this before a change is [reported](Self::report).
     pub(crate) fn show(&self, shown: Shown) {
         self.shown.store(shown.to_numbers());
     }
@@ -175,24 +176,24 @@ impl Alarm {
         }
     }
 
-    /// Another alarm has its name from now on.
+    /// Another alarm has taken its name.
     pub(crate) fn supersede(&self) {
-        self.replaced.store(true, Ordering::Release); // who sees it sees the changes that were reported before
+        self.replaced.store(true, Ordering::Release); // whoever sees this also sees the changes reported before it
     }
 
     /// Whether no task will change it any more.
     pub(crate) fn is_over(self: &Arc<Self>) -> bool {
         let is_over = Arc::strong_count(self) == 1 || self.replaced.load(Ordering::Relaxed);
-        fence(Ordering::Acquire); // a task that is gone, or has been replaced, has made its changes before
+        fence(Ordering::Acquire); // a task that is gone or replaced made its changes before this
         is_over
     }
 
-    /// The changes that have not been taken, and how many were lost for want of room.
+    /// The changes not yet taken, and the number of changes lost because the ring was full.
     pub(crate) fn take(&self) -> (impl Iterator<Item = AlarmChange>, u64) {
         (self.changes.try_iter(), self.lost.swap(0, Ordering::Relaxed))
     }
 
-    /// The end that a reload has brought it, if it was active then.
+    /// The change to report when a reload ends the alarm; `None` if it was not active.
     pub(crate) fn end(&self) -> Option<AlarmChange> {
         let Shown { level: was, severity, value, .. } = self.shown()?;
         (was != Level::Normal).then_some(AlarmChange { n: None, severity, was, is: Level::Normal, value })

@@ -10,12 +10,12 @@ use std::sync::Arc;
 /// The position of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Index of the tick that read it.
+    /// Index of the tick that read the block.
     pub n: u64,
-    /// When its first sample was taken, on the monotonic clock, even if the worker uses another one.
+    /// When its first sample was taken, on the monotonic clock, even if the worker uses another clock.
     pub at: Instant,
-    /// Position in the stream, counted by the device from the start of the run: of the first frame of sound, of the first
-    /// sample, or of the picture. If it does not continue the block before, something is missing between them.
+    /// Position in the stream, counted by the device from the start of the run: of the first frame of sound, of the first sample, or of the
+    /// picture. If it does not continue the previous block, something is missing between them.
     pub index: u64,
 }
 
@@ -28,7 +28,7 @@ pub struct Block<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Bytes before those of the block: index of the tick, time, position, length.
+/// Bytes before a block's contents: index of the tick, time, position, length.
 const HEAD: usize = 4 * size_of::<u64>();
 
 /// The hot end of a task's queue of blocks.
@@ -43,21 +43,21 @@ pub struct BlockSender {
 #[derive(Debug)]
 pub struct BlockReceiver {
     queue: Receiver<u8>,
-    head: Option<[u64; 4]>, // of a block whose bytes are not there yet; only of a FIFO
+    head: Option<[u64; 4]>, // of a block whose bytes have not arrived yet; only for a FIFO
     buffer: Vec<u8>,
     traffic: Arc<Traffic>,
 }
 
-/// The blocks that a task produces beside its values.
+/// The blocks that a task produces in addition to its values.
 #[derive(Debug)]
 pub struct Stream {
-    /// What they hold.
+    /// The contents of the blocks.
     pub shape: Shape,
-    /// Where they come out; `None`: nothing records them.
+    /// The receiver of the blocks; `None` if nothing records them.
     pub blocks: Option<BlockReceiver>,
 }
 
-/// A queue for the blocks of a stream of this shape. A block larger than 128 MiB counts as dropped on 32 bits.
+/// A queue for the blocks of a stream of this shape. On 32 bits, a block larger than 128 MiB counts as dropped.
 pub(crate) fn blocks(queue: Queue, shape: &Shape) -> (BlockSender, BlockReceiver) {
     let traffic = Arc::new(Traffic::default());
     let largest = size::largest_block(shape);
@@ -69,10 +69,10 @@ pub(crate) fn blocks(queue: Queue, shape: &Shape) -> (BlockSender, BlockReceiver
 }
 
 impl BlockSender {
-    /// Sends a block, whole or not at all: `pieces` one after the other. A block without room, one that is replaced, or one
-    /// that is larger than the [`Shape`] allows is counted as dropped. Wait-free; costs a copy of the bytes.
+    /// Sends a block as a whole or not at all; its contents are `pieces`, one after the other. Counted as dropped: a block without room, a
+    /// replaced block, and a block larger than the [`Shape`] allows. Wait-free; costs a copy of the bytes.
     ///
-    /// Returns whether it was accepted.
+    /// Returns whether the block was accepted.
     pub fn offer(&mut self, head: Head, pieces: &[&[u8]]) -> bool {
         let length: usize = pieces.iter().map(|piece| piece.len()).sum();
         if length > self.largest {
@@ -84,7 +84,7 @@ impl BlockSender {
             Sender::Fifo(producer) => {
                 let room = producer.slots() >= HEAD + length;
                 if room {
-                    // The reader takes nothing until a block is complete. There is room, so these cannot fail.
+                    // The reader takes nothing until a block is complete. The room was checked, so these pushes cannot fail.
                     for word in head {
                         let _ = producer.push_entire_slice(&word.to_ne_bytes());
                     }
@@ -146,7 +146,7 @@ fn read_head(consumer: &mut rtrb::Consumer<u8>) -> Option<[u64; 4]> {
     Some(head)
 }
 
-/// The bytes of all pieces as words, the last one padded with zeros. Whole words are copied at once: a picture has a hundred
+/// The bytes of all pieces as words, the last one padded with zeros. Whole words are copied at once, because a picture has a hundred
 /// thousand of them, and this is the hot thread.
 fn words(pieces: &[&[u8]]) -> impl Iterator<Item = u64> {
     let mut pieces = pieces.iter().copied();
@@ -156,7 +156,7 @@ fn words(pieces: &[&[u8]]) -> impl Iterator<Item = u64> {
             rest = after;
             return Some(u64::from_ne_bytes(*word));
         }
-        // A word that spans pieces, or the last one.
+        // A word that spans pieces, or the last word.
         let (mut word, mut filled) = ([0; size_of::<u64>()], 0);
         while filled < word.len() {
             if rest.is_empty() {

@@ -1,28 +1,28 @@
-//! What is kept of a value over many ticks: the last, the smallest, the largest. Arithmetic only.
+//! The extremes of a value over many ticks: the last, the smallest, the largest. Arithmetic only.
 
 use super::word;
 use crate::time::Instant;
 
-/// What is kept of a value.
+/// The extremes of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Extremes {
-    pub(crate) n: u64,      // the tick that had the last
-    pub(crate) at: Instant, // its start, on the clock of its releases
+    pub(crate) n: u64,      // the tick of the last value
+    pub(crate) at: Instant, // that tick's start, on the clock of its releases
     pub(crate) last: f64,
     pub(crate) min: f64,
     pub(crate) max: f64,
 }
 
-/// Words that it has.
+/// Number of words in the encoded form.
 pub(super) const WORDS: usize = 5;
 
 impl Extremes {
-    /// Those of one value; `None`: the tick had none.
+    /// The extremes of one value; `None` if the tick had none.
     pub(crate) fn of(n: u64, at: Instant, value: f64) -> Option<Self> {
         (!value.is_nan()).then_some(Self { n, at, last: value, min: value, max: value })
     }
 
-    /// Adds what other ticks had, later or earlier ones.
+    /// Merges in the extremes of other ticks, later or earlier ones.
     pub(crate) fn add(seen: &mut Option<Self>, more: Option<Self>) {
         let Some(more) = more else { return };
         *seen = Some(match *seen {
@@ -34,14 +34,14 @@ impl Extremes {
         });
     }
 
-    /// As words, for a mailbox.
+    /// Encodes the extremes as words, for a mailbox.
     pub(super) fn words(seen: Option<Self>) -> [u64; WORDS] {
         let Self { n, at, last, min, max } =
             seen.unwrap_or(Self { n: 0, at: Instant::ZERO, last: f64::NAN, min: f64::NAN, max: f64::NAN });
         [n, word(at.nanos()), last.to_bits(), min.to_bits(), max.to_bits()]
     }
 
-    /// From the next words; `None`: there was no value.
+    /// Decodes the next words; `None` if there was no value.
     pub(super) fn next(words: &mut impl Iterator<Item = u64>) -> Option<Self> {
         let (n, at) = (words.next()?, Instant::from_nanos(words.next()?.cast_signed().into()));
         let mut value = || words.next().map(f64::from_bits);

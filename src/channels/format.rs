@@ -10,7 +10,7 @@ pub struct Column {
     pub unit: String,
 }
 
-/// What a task's blocks hold.
+/// The contents of a task's blocks.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Format {
     /// Sound: whole frames, channels interleaved.
@@ -25,7 +25,7 @@ pub enum Format {
 /// The format of sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AudioFormat {
-    /// Frames per second, as the device says; above zero.
+    /// Frames per second, as reported by the device; above zero.
     pub rate: u32,
     /// Channels in a frame; above zero.
     pub channels: u16,
@@ -72,9 +72,9 @@ pub struct ImageFormat {
 /// The stream of blocks that a task produces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
-    /// What the blocks hold.
+    /// The contents of the blocks.
     pub format: Format,
-    /// Most bytes that a block may have.
+    /// The largest size of a block, in bytes.
     pub largest: usize,
     /// Bytes per second at the nominal rate.
     pub bytes_per_second: f64,

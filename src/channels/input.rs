@@ -1,34 +1,34 @@
-//! What a task takes its values by: a number, or a cell in which it finds the latest value of another task, with its age and its
-//! quality. Cells are written by the task's own worker just before its tick. No clock is read; only the constructors allocate.
+//! A task's input: a number, or a cell that holds the newest value of another task, with its age and quality. The task's own worker writes
+//! the cells just before its tick. No clock is read; only the constructors allocate.
 
 use crate::time::{Instant, Span};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// In place of the origin of a row that has none.
+/// The stored origin of a row without one.
 pub(super) const NO_ORIGIN: i64 = i64::MAX;
 
-/// What a value is worth.
+/// The quality of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quality {
-    /// It was read, and everything that it was computed from as well.
+    /// The value was read, and so was everything that it was computed from.
     Good,
-    /// It was not: an error, a number that is not finite, one outside its valid range, or one computed from such.
+    /// An error, a number that is not finite, one outside its valid range, or one computed from such a value.
     Bad,
-    /// It was good, and its origin is too long ago.
+    /// The value was good, but its origin is too long ago.
     Stale,
-    /// No row has come yet.
+    /// No row has arrived yet.
     Missing,
 }
 
-/// A value that a task takes: a number, or a value of another task, of which it sees the latest row at each tick.
+/// An input of a task: a number, or a value of another task. At each tick the input shows that task's newest row.
 #[derive(Clone, Debug)]
 pub struct Input {
     source: InputSource,
     cell: Arc<Cell>,
 }
 
-/// Where an input comes from.
+/// The source of an input.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum InputSource {
     /// Always this number.
@@ -44,30 +44,30 @@ pub(crate) struct ValueName {
     pub task: String,
     /// The value.
     pub value: String,
-    /// The row of its tick before is meant, and this number until there is one: the link that closes a cycle.
+    /// `Some`: the link closes a cycle. It reads the row of the previous tick, and this number until a row exists.
     pub previous: Option<f64>,
 }
 
-/// What a task reads: written by its own worker only, just before its tick.
+/// The data that a task reads. Only the task's own worker writes it, just before a tick.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Cell {
     value: AtomicU64,
     release: AtomicI64, // of the row; MIN: none
-    origin: AtomicI64,  // MAX: none, as of a number
-    looked: AtomicI64,  // when the task's tick began at which it was laid here
+    origin: AtomicI64,  // MAX: none, as for a number
+    looked: AtomicI64,  // start of the tick at which this was written
     quality: AtomicU64,
     spared: AtomicBool, // set before the first tick
     last: OnceLock<Last>,
 }
 
-/// What the task at the other end of a link that closes a cycle has output last; NaN: nothing yet. Written at its ticks, it outlives both tasks:
-/// an input that continues from another one has the same.
+/// The last output of the task at the other end of a link that closes a cycle; NaN before the first one. It is written at that task's ticks
+/// and outlives both tasks: an input that continues another one shares it.
 #[derive(Clone, Debug)]
 pub(super) struct Last(Arc<AtomicU64>);
 
 impl Last {
-    /// This was output. What is no finite number replaces nothing: who takes it by such a link sees what was before.
+    /// Stores an output. A value that is not finite replaces nothing, so a reader of such a link sees the previous value.
     pub(super) fn put(&self, value: f64) {
         if value.is_finite() {
             self.0.store(value.to_bits(), Ordering::Relaxed);
@@ -86,30 +86,30 @@ impl Default for Last {
 }
 
 impl Cell {
-    /// Its task outputs nothing where it would need this and it is not good.
+    /// Whether the task copes with a bad value here. It outputs nothing at ticks that need a good one.
     pub(super) fn is_spared(&self) -> bool {
         self.spared.load(Ordering::Relaxed)
     }
 
-    /// The last output, if it closes a cycle.
+    /// The last output, if the input closes a cycle.
     pub(super) fn last(&self) -> &Last {
         self.last.get_or_init(Last::default)
     }
 
-    /// Before the first row of a link that closes a cycle: the last output before a reload, if there was one, in place of the first number. It
-    /// has no release, so that whoever looks for that sees that no row has come.
+    /// Used before the first row of a link that closes a cycle. The last output before a reload, if any, replaces the initial number. It
+    /// has no release, which shows that no row has arrived.
     pub(super) fn lay_last(&self) {
         if let Some(last) = self.last.get().and_then(Last::get) {
             self.value.store(last.to_bits(), Ordering::Relaxed);
         }
     }
 
-    /// Whether a row has come since the task began.
+    /// Whether a row has arrived since the task began.
     pub(super) fn has_come(&self) -> bool {
         instant(self.release.load(Ordering::Relaxed), i64::MIN).is_some()
     }
 
-    /// Replaces what the task reads, at the start `now` of its tick; times in nanoseconds.
+    /// Replaces the data that the task reads. `now` is the start of its tick; times are in nanoseconds.
     pub(super) fn lay(&self, value: u64, release: i64, origin: i64, quality: Quality, now: i64) {
         self.looked.store(now, Ordering::Relaxed);
         self.value.store(value, Ordering::Relaxed);
@@ -120,12 +120,12 @@ impl Cell {
 }
 
 impl Input {
-    /// Always this number.
+    /// An input that is always this number.
     pub(crate) fn number(number: f64) -> Self {
         Self::new(InputSource::Number(number), number, Quality::Good)
     }
 
-    /// A value of another task.
+    /// An input that reads a value of another task.
     pub(crate) fn value_of(name: ValueName) -> Self {
         let (first, quality) = name.previous.map_or((f64::NAN, Quality::Missing), |first| (first, Quality::Good));
         Self::new(InputSource::Value(name), first, quality)
@@ -144,8 +144,8 @@ impl Input {
         Self { source, cell: Arc::new(cell) }
     }
 
-    /// Says that the task itself outputs nothing at a tick at which it would need this and it is not good. At others it does without, and what
-    /// it outputs is not bad for it. To be called while the task is built.
+    /// Declares that the task copes with a bad value here. At a tick that needs a good one, it outputs nothing. At other ticks it does
+    /// without, and its outputs are not bad because of it. Call this while the task is built.
     #[must_use]
     #[doc(hidden)]
     pub fn spared(self) -> Self {
@@ -153,15 +153,15 @@ impl Input {
         self
     }
 
-    /// Where it closes a cycle, it begins with what the task at the other end outputs last before this one begins, and not with its first number.
-    /// `before`: that of the task in whose place this one's comes. To be called before it is linked.
+    /// Makes an input that closes a cycle begin with the other task's last output before this task begins, instead of its initial number.
+    /// `before` is the same input of the task that this one replaces. Call this before the link is made.
     pub(crate) fn goes_on_from(&self, before: &Self) {
         if matches!(&self.source, InputSource::Value(name) if name.previous.is_some()) && self.source == before.source {
-            let _ = self.cell.last.set(before.cell.last().clone()); // of the same input it is set
+            let _ = self.cell.last.set(before.cell.last().clone()); // already set if it is the same input
         }
     }
 
-    /// Where it comes from.
+    /// The source of the input.
     pub(crate) fn source(&self) -> &InputSource {
         &self.source
     }
@@ -178,30 +178,30 @@ impl Input {
         }
     }
 
-    /// Whether it is above 0; `None` unless its quality is good.
+    /// Whether the value is above 0; `None` unless its quality is good.
     pub(crate) fn is_on(&self) -> Option<bool> {
         (self.quality() == Quality::Good).then(|| self.get() > 0.0)
     }
 
-    /// What it is worth at this tick.
+    /// The quality of the value at this tick.
     pub fn quality(&self) -> Quality {
         Quality::of_word(self.cell.quality.load(Ordering::Relaxed))
     }
 
-    /// The release of the tick that its row is of; `None` for a number, and before the first row.
+    /// The release of the tick that produced the row; `None` for a number, and before the first row.
     pub(crate) fn release(&self) -> Option<Instant> {
         instant(self.cell.release.load(Ordering::Relaxed), i64::MIN)
     }
 
-    /// How old it is at the start of the task's tick: since the release of the oldest tick of a sensor behind it or, if there is no sensor, of the
-    /// tick that its row is of. `None` for a number, and before the first row.
+    /// The age of the value at the start of the task's tick. It counts from the release of the oldest sensor tick behind the value or,
+    /// without a sensor, from the release of the row's tick. `None` for a number, and before the first row.
     pub fn age(&self) -> Option<Span> {
         let since = self.origin().or_else(|| self.release())?;
         Some(Instant::from_nanos(self.cell.looked.load(Ordering::Relaxed).into()) - since)
     }
 
-    /// The release of the oldest tick of a sensor behind it; `None` for a number, for a value by `previous`,
-    /// which counts for nothing that is made of it, and before the first row.
+    /// The release of the oldest sensor tick behind the value. `None` for a number and before the first row. Also `None` for a value by
+    /// `previous`, which does not affect the age of what is computed from it.
     pub fn origin(&self) -> Option<Instant> {
         instant(self.cell.origin.load(Ordering::Relaxed), NO_ORIGIN)
     }
@@ -222,7 +222,7 @@ impl Quality {
     }
 }
 
-/// The instant, unless it stands for none.
+/// The instant, unless `nanos` is the marker `none`.
 pub(super) fn instant(nanos: i64, none: i64) -> Option<Instant> {
     (nanos != none).then(|| Instant::from_nanos(nanos.into()))
 }

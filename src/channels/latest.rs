@@ -1,23 +1,23 @@
-//! What one thread writes and others read as of one moment, while neither waits: a sequence lock, and numbers in one.
+//! A consistent snapshot from one writer thread to others, without waiting: a sequence lock, and an array of numbers guarded by one.
 //!
-//! The order of its fences is that of Boehm, "Can seqlocks get along with programming language memory models?" (2012). No clock is read, and
+//! The order of the fences follows Boehm, "Can seqlocks get along with programming language memory models?" (2012). No clock is read, and
 //! nothing allocates.
 
 use crate::atomic::{AtomicU64, Ordering, fence};
 use std::array;
 
-/// How often a reader tries to read between two updates; an update takes nanoseconds, unless its thread is preempted.
+/// Attempts of a reader to read between two updates. An update takes nanoseconds, unless its thread is preempted.
 const ATTEMPTS: usize = 1_000;
 
-/// Whether what it guards is of one moment. One thread writes.
+/// Tells whether the guarded data is consistent. Only one thread may write.
 #[derive(Debug, Default)]
 pub(super) struct SequenceLock {
-    begun: AtomicU64, // updates; ahead of `ended` during one
+    begun: AtomicU64, // number of updates; ahead of `ended` during an update
     ended: AtomicU64,
 }
 
 impl SequenceLock {
-    /// Makes an update of these stores.
+    /// Makes these stores one update.
     pub(super) fn update(&self, stores: impl FnOnce()) {
         let update = self.ended.load(Ordering::Relaxed).wrapping_add(1);
         self.begun.store(update, Ordering::Relaxed);
@@ -26,7 +26,7 @@ impl SequenceLock {
         self.ended.store(update, Ordering::Release);
     }
 
-    /// What these loads see; `None`: it is being updated.
+    /// The result of these loads; `None` during an update.
     pub(super) fn try_read<T>(&self, loads: impl FnOnce() -> T) -> Option<T> {
         let ended = self.ended.load(Ordering::Acquire);
         let seen = loads();
@@ -35,12 +35,12 @@ impl SequenceLock {
     }
 }
 
-/// What `try_read` sees between two updates; `None`: one lasts, as the thread that writes is preempted in the middle of it.
+/// Retries `try_read` until it succeeds. `None` if an update lasts because the writer is preempted in the middle of it.
 pub(super) fn soon<T>(try_read: impl Fn() -> Option<T>) -> Option<T> {
     (0..ATTEMPTS).find_map(|_| try_read())
 }
 
-/// The latest numbers that one thread has stored.
+/// The numbers that one thread last stored.
 #[derive(Debug)]
 pub(crate) struct Latest<const N: usize> {
     lock: SequenceLock,
@@ -48,15 +48,15 @@ pub(crate) struct Latest<const N: usize> {
 }
 
 impl<const N: usize> Default for Latest<N> {
-    /// All are zero until the first ones are stored.
+    /// All are zero until the first store.
     fn default() -> Self {
         Self { lock: SequenceLock::default(), numbers: array::from_fn(|_| AtomicU64::default()) }
     }
 }
 
 impl<const N: usize> Latest<N> {
-    /// These are the latest ones from now on. One thread may do this. If another does so at the same time, as at the hand-over of an alarm, what is
-    /// read may be of either until the next call.
+    /// Stores the numbers. Only one thread may do this. If two do so at the same time, as when an alarm is handed over, a reader may see a
+    /// mix of both until the next call.
     pub(crate) fn store(&self, latest: [u64; N]) {
         self.lock.update(|| {
             for (number, latest) in self.numbers.iter().zip(latest) {
@@ -65,12 +65,12 @@ impl<const N: usize> Latest<N> {
         });
     }
 
-    /// The latest ones: all of one call of [`store`](Self::store), unless its thread is preempted in the middle of it.
+    /// The current numbers, all from one call of [`store`](Self::store), unless the writer is preempted in the middle of it.
     pub(crate) fn read(&self) -> [u64; N] {
         soon(|| self.try_read()).unwrap_or_else(|| self.loads())
     }
 
-    /// The same; `None`: they are being stored.
+    /// The same; `None` during a store.
     pub(crate) fn try_read(&self) -> Option<[u64; N]> {
         self.lock.try_read(|| self.loads())
     }

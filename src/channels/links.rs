@@ -1,8 +1,8 @@
-//! Values on their way from one task to another: the latest whole row of the one that makes them, with its origin and quality.
+//! Values on their way from one task to another: the producer's newest whole row, with its origin and quality.
 //!
-//! Each pair of tasks has a mailbox, so neither side ever waits and no row is torn, on one worker or on two. A worker takes
-//! what has come just before a task's tick and lays it into the cells that the task reads its inputs from. No clock is read;
-//! only [`link`] allocates.
+//! Each pair of tasks has a mailbox, so neither side ever waits and no row is torn, whether on one worker or on two. Just before a task's
+//! tick, its worker receives the newest rows and copies them into the cells behind the task's inputs. No clock is read; only [`link`]
+//! allocates.
 
 use super::input::{Cell, Input, InputSource, Last, NO_ORIGIN, Quality, instant};
 use super::mailbox::{self, mailbox};
@@ -10,32 +10,32 @@ use super::word;
 use crate::time::{Instant, Span};
 use std::sync::Arc;
 
-/// Words of a row before its values: index, release, origin, whose tick that was.
+/// Words of a row before its values: index, release, origin, and the task that measured at the origin.
 const HEAD: usize = 4;
 
-/// Values whose quality is in one word.
+/// Number of values whose quality fits in one word.
 const PER_WORD: usize = 64;
 
-/// The end of a link at the task that makes the values.
+/// The producer's end of a link.
 #[derive(Debug)]
 pub(crate) struct LinkSender {
     words: mailbox::Sender,
-    row: Box<[u64]>, // the latest one
+    row: Box<[u64]>, // the newest row
     has_row: bool,
     closing: Box<[(usize, Last)]>, // values that close a cycle
 }
 
-/// The end of a link at the task that takes them.
+/// The consumer's end of a link.
 #[derive(Debug)]
 pub(crate) struct LinkReceiver {
     words: mailbox::Receiver,
     taps: Vec<Tap>,
-    row: Box<[u64]>, // the latest one
+    row: Box<[u64]>, // the newest row
     has_row: bool,
     max_age: Span,
 }
 
-/// Which value an input is.
+/// The column that an input reads.
 #[derive(Debug)]
 struct Tap {
     column: usize,
@@ -43,11 +43,11 @@ struct Tap {
     closes_cycle: bool,
 }
 
-/// A link from a task with this many values to the `inputs` of another: which value each one is. What is older than `max_age` is
+/// A link from a task with `columns` values to the `inputs` of another, each with the column that it reads. Values older than `max_age` are
 /// stale.
 ///
 /// # Panics
-/// If an input names a value that there is not.
+/// If an input names a column that does not exist.
 pub(crate) fn link<'a>(
     columns: usize,
     inputs: impl IntoIterator<Item = (usize, &'a Input)>,
@@ -67,16 +67,16 @@ pub(crate) fn link<'a>(
     (sender, LinkReceiver { words: receiver, taps, row, has_row: false, max_age })
 }
 
-/// What is common to the values of one tick. Instants are on the monotonic clock, so that they mean the same on all workers.
+/// The data common to all values of one tick. Instants are on the monotonic clock, so they mean the same on all workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowHead {
     pub n: u64,
     pub release: Instant,
-    /// The oldest measurement behind it; `None`: there is none, as behind a setpoint.
+    /// The oldest measurement behind it; `None` if there is none, as for a setpoint.
     pub origin: Option<Origin>,
 }
 
-/// A measurement, as what is computed from it remembers it.
+/// A measurement, as recorded in values computed from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Origin {
     /// The release of its tick, on the monotonic clock.
@@ -86,7 +86,7 @@ pub(crate) struct Origin {
 }
 
 impl LinkSender {
-    /// Replaces the row that lies there. `is_good` says which values are. Wait-free.
+    /// Replaces the row in the mailbox. `is_good` tells which values are good. Wait-free.
     pub(crate) fn post(&mut self, head: RowHead, values: &[f64], is_good: impl Fn(usize, f64) -> bool) {
         for (column, last) in &self.closing {
             last.put(values[*column]);
@@ -105,8 +105,8 @@ impl LinkSender {
         self.words.post(self.row.iter().copied());
     }
 
-    /// Goes on with the latest row of `old`, a link of the same task, until there is another one: for a task that continues while one that takes
-    /// its values begins. Allocates nothing.
+    /// Continues with the newest row of `old`, a link of the same task, until the task makes another row. Used when a task continues while
+    /// one of its consumers begins. Allocates nothing.
     pub(crate) fn adopt(&mut self, old: &Self) {
         if self.has_row || !old.has_row || self.row.len() != old.row.len() {
             return;
@@ -118,11 +118,11 @@ impl LinkSender {
 }
 
 impl LinkReceiver {
-    /// Lays the latest row into the inputs, as they are at `now`. Returns the oldest origin of its inputs, if they have one, and
-    /// whether all of them are good. Wait-free.
+    /// Copies the newest row into the inputs, as seen at `now`. Returns the oldest origin of the inputs, if any has one, and whether all
+    /// inputs are good. Wait-free.
     ///
-    /// An input that closes a cycle shows a past value, however old it is and whatever it was made of: else the first bad value would
-    /// go round for ever, and so would the first origin. So it has none, also where a task looks for itself.
+    /// An input that closes a cycle shows a past value, however old it is and whatever it was computed from. Otherwise the first bad value
+    /// would circulate forever, and so would the first origin. So the input has no origin, even when the task itself asks for it.
     pub(crate) fn refresh(&mut self, now: Instant) -> (Option<Origin>, bool) {
         self.receive();
         if !self.has_row {
@@ -133,7 +133,7 @@ impl LinkReceiver {
         let (bad, values) = rest.split_at(self.columns().div_ceil(PER_WORD));
         let (release, origin) = (nanos_of(head[1]), nanos_of(head[2]));
         let now_ns = (now - Instant::ZERO).nanos();
-        // A row without a measurement behind it ages as well: whoever made it may have ended.
+        // A row without a measurement behind it ages as well: its producer may have ended.
         let stale = now - Instant::from_nanos(origin.min(release).into()) > self.max_age;
         let (mut all_good, mut oldest) = (true, None);
         for tap @ Tap { column, cell, closes_cycle } in &self.taps {
@@ -154,7 +154,7 @@ impl LinkReceiver {
             let done_without = quality != Quality::Good && tap.cell.is_spared();
             if !closes_cycle && !done_without {
                 all_good &= quality == Quality::Good;
-                let task = u32::try_from(head[3]).unwrap_or(u32::MAX); // it was one
+                let task = u32::try_from(head[3]).unwrap_or(u32::MAX); // the word holds a u32
                 oldest = instant(origin, NO_ORIGIN).map(|at| Origin { at, task });
             }
             let origin = if *closes_cycle { NO_ORIGIN } else { origin };
@@ -163,8 +163,8 @@ impl LinkReceiver {
         (oldest, all_good)
     }
 
-    /// Goes on with what `old` had for the same inputs, until a row comes: for a task that continues while what it takes from does not.
-    /// Allocates nothing.
+    /// Continues with the values that `old` had for the same inputs, until a row arrives. Used when a task continues while one of its
+    /// producers does not. Allocates nothing.
     pub(crate) fn adopt(&mut self, old: &mut Self) {
         old.receive();
         let old = &*old;
@@ -191,7 +191,7 @@ impl LinkReceiver {
         self.has_row = true;
     }
 
-    /// Takes the latest row, if one has come.
+    /// Receives the newest row, if one has arrived.
     fn receive(&mut self) {
         if let Some(words) = self.words.take() {
             self.row.iter_mut().zip(words).for_each(|(kept, word)| *kept = word);
@@ -199,7 +199,7 @@ impl LinkReceiver {
         }
     }
 
-    /// How many values a row has.
+    /// Number of values in a row.
     fn columns(&self) -> usize {
         // room = HEAD + ceil(columns / 64) + columns
         let rest = self.row.len() - HEAD;
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(receiver.refresh(at(130)), (Some(of(30)), false));
         assert_eq!((one.get(), one.quality(), two.quality()), (1.5, Quality::Good, Quality::Bad));
         assert_eq!((one.release(), one.origin()), (Some(at(40)), Some(at(30))));
-        // No newer row: it grows old all the same.
+        // Without a newer row, the value still ages.
         assert_eq!(receiver.refresh(at(131)), (Some(of(30)), false));
         assert!(one.quality() == Quality::Stale && one.get().is_nan());
         values[69] = 2.0;
@@ -286,7 +286,7 @@ mod tests {
         assert!(spared.quality() == Quality::Bad && spared.get().is_nan());
         sender.post(head(20), &[f64::NAN, 1.0], |_, value| value.is_finite());
         assert_eq!(receiver.refresh(at(30)), (Some(of(20)), false));
-        // What it does without does not age what it outputs.
+        // An input that the task can do without does not age its outputs.
         let (mut sender, mut alone) = link(1, [(0, &spared)], Span::from_nanos(100));
         sender.post(head(10), &[1.0], |_, _| true);
         assert_eq!(alone.refresh(at(110)), (Some(of(10)), true));
@@ -348,7 +348,7 @@ mod tests {
         let head = RowHead { n: 0, release: at(5), origin: None };
         let (first, second, third, other) = (of(0.0), of(0.0), of(0.0), of(3.0));
         let (mut sender, _) = link(1, [(0, &first)], Span::ZERO);
-        // It is linked before the task before it has ended, and again by a second reload before its own first tick.
+        // It is linked before the previous task has ended, and again by a second reload before its own first tick.
         second.goes_on_from(&first);
         let (_, mut of_second) = link(1, [(0, &second)], Span::ZERO);
         third.goes_on_from(&second);

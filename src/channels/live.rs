@@ -1,13 +1,13 @@
-//! Counts of a task that can be read while it runs: plain atomics, which its worker stores before it sends the tick's record.
+//! Counts of a task that can be read while it runs: plain atomics. The worker stores them before it sends the tick's record.
 //!
-//! So whoever drains the records and then reads the counts never knows of a tick that is not counted. No clock is read,
+//! A reader that first drains the records and then reads the counts therefore never sees a tick that is not counted. No clock is read;
 //! nothing waits or allocates.
 
 use super::latest::{SequenceLock, soon};
 use crate::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use crate::time::Instant;
 
-/// What a worker counts of a task, from which all else follows: `snapshot::Counts` has met, missed and due as well.
+/// A worker's counts for a task. All other counts follow from them: `snapshot::Counts` adds met, missed and due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Ticks run.
@@ -20,12 +20,11 @@ pub struct Counts {
     pub over_budget: u64,
     /// Ticks that returned an error or panicked.
     pub errors: u64,
-    /// The task was ended before the run was.
+    /// The task was ended before the run ended.
     pub disabled: bool,
 }
 
-/// Counts of a task that runs, and the release that comes next. The hot thread is the only writer, so each update is a plain
-/// store.
+/// Counts of a running task, and its next release. The hot thread is the only writer, so each update is a plain store.
 #[derive(Debug)]
 pub struct LiveCounts {
     each_tick: EachTick,
@@ -34,30 +33,30 @@ pub struct LiveCounts {
     over_budget: AtomicU64,
     errors: AtomicU64,
     disabled: AtomicBool,
-    end: AtomicI64, // as `next` of each tick: releases at or after this do not exist; i64::MAX: all do
+    end: AtomicI64, // in the unit of `next`: releases at or after this do not exist; i64::MAX: no end
     passed: AtomicU64,
 }
 
-/// What a usual tick writes.
+/// The fields that an ordinary tick writes.
 #[derive(Debug)]
 struct EachTick {
-    lock: SequenceLock, // of all that is here
+    lock: SequenceLock, // guards all of `LiveCounts`
     ran: AtomicU64,
-    next: AtomicI64, // nanoseconds of the clock that releases lie on; i64::MAX: no release is left
+    next: AtomicI64, // nanoseconds on the clock of releases; i64::MAX: no release is left
 }
 
-/// What [`LiveCounts`] showed at one moment.
+/// A snapshot of [`LiveCounts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Live {
     /// The counts.
     pub counts: Counts,
-    /// The first release that is not counted: that of the running tick, or of the next one; `None`: none is left, or the task
+    /// The first release that is not counted yet: that of the running tick, or else of the next one. `None` if none is left, or the task
     /// has not begun.
     pub next: Option<Instant>,
-    /// Releases at or after this do not exist; `None`: all do.
+    /// Releases at or after this do not exist; `None` if there is no end.
     pub end: Option<Instant>,
-    /// Of a task that was ended: releases that came up since, before the latest step of its clock. They are not counted, and
-    /// lie before `next`.
+    /// For a task that was ended: releases that came up afterwards, before the last step of its clock. They are not counted, and lie before
+    /// `next`.
     pub passed: u64,
 }
 
@@ -81,13 +80,13 @@ impl Default for LiveCounts {
 }
 
 impl LiveCounts {
-    /// The task begins: its first release, and its end.
+    /// The task begins; publishes its first release and its end.
     pub(crate) fn begins(&self, next: Option<Instant>, end: Instant) {
         self.end.store(low(end), Ordering::Relaxed);
         self.store(&Counts::default(), next);
     }
 
-    /// Shows these counts from now on. A dozen stores.
+    /// Publishes these counts. A dozen stores.
     pub(crate) fn store(&self, counts: &Counts, next: Option<Instant>) {
         self.each_tick.lock.update(|| {
             self.shows(counts, next);
@@ -95,7 +94,7 @@ impl LiveCounts {
         });
     }
 
-    /// It `ran` that many ticks, and nothing else has changed. Four stores.
+    /// Publishes that the task `ran` this many ticks; nothing else has changed. Four stores.
     pub(crate) fn ran(&self, ran: u64, next: Option<Instant>) {
         self.each_tick.lock.update(|| {
             self.each_tick.ran.store(ran, Ordering::Relaxed);
@@ -103,12 +102,12 @@ impl LiveCounts {
         });
     }
 
-    /// What [`ran`](Self::ran) writes, for those who load it ahead.
+    /// The memory written by [`ran`](Self::ran), for prefetching.
     pub(crate) fn written_each_tick(&self) -> &impl Sized {
         &self.each_tick
     }
 
-    /// The clock was stepped: where the grid is since. Of a task that was ended this many releases have `passed` since then.
+    /// The clock was stepped: publishes the new position of the grid. For a task that was ended, `passed` releases have come up since then.
     pub(crate) fn step(&self, counts: &Counts, next: Option<Instant>, end: Instant, passed: u64) {
         self.each_tick.lock.update(|| {
             self.shows(counts, next);
@@ -131,12 +130,12 @@ impl LiveCounts {
         self.each_tick.next.store(next.map_or(i64::MAX, low), Ordering::Relaxed);
     }
 
-    /// The latest counts: all of one moment, unless the hot thread is preempted in the middle of an update.
+    /// The current counts, consistent unless the hot thread is preempted in the middle of an update.
     pub fn read(&self) -> Live {
         soon(|| self.try_read()).unwrap_or_else(|| self.loads())
     }
 
-    /// The latest counts; `None`: they are being updated.
+    /// The current counts; `None` during an update.
     pub(crate) fn try_read(&self) -> Option<Live> {
         self.each_tick.lock.try_read(|| self.loads())
     }
@@ -163,7 +162,7 @@ impl LiveCounts {
     }
 }
 
-/// Nanoseconds in 64 bits, saturating: a real clock gets there after 292 years.
+/// Nanoseconds in 64 bits, saturating. A real clock reaches the limit after 292 years.
 fn low(instant: Instant) -> i64 {
     i64::try_from(instant.nanos()).unwrap_or(if instant.nanos() < 0 { i64::MIN } else { i64::MAX })
 }

@@ -1,18 +1,18 @@
-//! A mailbox for the latest item, as 64-bit words: a new one replaces one that was not taken, and neither side waits.
+//! A mailbox for the newest item, as 64-bit words. A new item replaces one that was not taken, and neither side waits.
 //!
-//! It is a triple buffer: the writer owns one copy, the reader owns one, and the third is between them and is exchanged in one
-//! atomic step. A side fills its own copy with relaxed stores, and the exchange publishes them.
+//! It is a triple buffer: the writer owns one copy, the reader owns one, and the third lies between them and is exchanged in one atomic
+//! step. A side fills its own copy with relaxed stores, and the exchange publishes them.
 
 use crate::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
-/// Bit of the exchange byte: the copy between has not been taken.
+/// Bit of the exchange byte: the copy in between has not been taken.
 const FRESH: u8 = 4;
 
 #[derive(Debug)]
 struct Shared {
     copies: [Copy; 3],
-    between: AtomicU8, // index of the copy between the two, and FRESH
+    between: AtomicU8, // index of the copy in between, and FRESH
 }
 
 #[derive(Debug)]
@@ -42,8 +42,7 @@ pub(super) fn mailbox(room: usize) -> (Sender, Receiver) {
 }
 
 impl Sender {
-    /// Replaces the item in the mailbox by these words, cut off at its room. Returns whether the old item was lost, not yet
-    /// taken.
+    /// Replaces the item in the mailbox with these words, truncated to its room. Returns whether the old item was lost before it was taken.
     pub(super) fn post(&mut self, words: impl Iterator<Item = u64>) -> bool {
         let copy = &self.shared.copies[usize::from(self.mine)];
         let mut length = 0;
@@ -59,7 +58,7 @@ impl Sender {
 }
 
 impl Receiver {
-    /// Takes the item, unless it was taken before.
+    /// Takes the item, unless it was already taken.
     pub(super) fn take(&mut self) -> Option<impl Iterator<Item = u64>> {
         if self.shared.between.load(Ordering::Relaxed) & FRESH == 0 {
             return None;

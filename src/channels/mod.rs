@@ -1,8 +1,8 @@
 //! Everything that crosses from a hot thread (a worker's real-time thread) to a cool one: a record per tick, a row of values
 //! per tick, and blocks of samples, sound or pictures.
 //!
-//! Neither side ever waits for the other. When there is no room, the hot side counts the loss and continues; the cool side polls
-//! and is never woken. No clock is read here, and only the constructors allocate.
+//! Neither side ever waits for the other. Without room, the hot side counts the loss and continues; the cool side polls and is never woken.
+//! No clock is read here, and only the constructors allocate.
 
 pub(crate) mod alarm;
 mod block;
@@ -41,14 +41,13 @@ pub use tick::{TickSink, ticks};
 use crate::atomic::{AtomicU64, Ordering};
 use crate::time::Span;
 
-/// What happens to items that arrive faster than the recorder takes them. The names are those of the presentation modes of
-/// graphics interfaces.
+/// What happens to items that arrive faster than the recorder takes them. The names follow the presentation modes of graphics APIs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Queue {
-    /// Keeps all, in order. When the queue is full, the newest is dropped and counted.
+    /// Keeps all items, in order. When the queue is full, the newest is dropped and counted.
     #[default]
     Fifo,
-    /// Keeps only the latest. One that is replaced before it is taken counts as dropped.
+    /// Keeps only the newest item. An item that is replaced before it is taken counts as dropped.
     Mailbox,
 }
 
@@ -66,11 +65,11 @@ impl Traffic {
         increment(if taken { &self.sent } else { &self.dropped });
     }
 
-    /// Counts one item of a mailbox, and the one before it as dropped if it was replaced.
+    /// Counts one item of a mailbox, and the previous one as dropped if it was replaced.
     pub(crate) fn count_posted(&self, replaced: bool) {
         if replaced {
             increment(&self.replaced);
-            // Who sees it as dropped sees that it was replaced, and takes it for no loss.
+            // Whoever sees the item as dropped also sees that it was replaced, and does not take it for a loss.
             self.dropped.store(self.dropped.load(Ordering::Relaxed) + 1, Ordering::Release);
         }
         increment(&self.sent);
@@ -86,13 +85,13 @@ impl Traffic {
         self.dropped.load(Ordering::Acquire)
     }
 
-    /// The ones that were replaced in a mailbox: at least as many as were seen to be dropped so before.
+    /// The items that were replaced in a mailbox: at least as many as a previous read of `dropped` included.
     pub fn replaced(&self) -> u64 {
         self.replaced.load(Ordering::Relaxed)
     }
 }
 
-/// Adds one. There is one writer, so a load and a store are enough, and cheaper than a locked addition.
+/// Adds one. With a single writer a load and a store are enough, and cheaper than a locked addition.
 fn increment(count: &AtomicU64) {
     count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }

@@ -1,27 +1,26 @@
-//! A tick's record on its way: a part that every tick has, and before it parts that few have.
+//! A tick's record in transit: one part that every tick has, preceded by parts that few ticks have.
 //!
-//! A part and its place in the channel together are one line of the processor's caches, so that a usual tick writes one line in
-//! place of four. Whoever reads them later keeps them as they are: a whole record is four lines. No clock is read; nothing waits or
-//! allocates.
+//! A part and its slot's bookkeeping together fill one cache line, so an ordinary tick writes one line instead of four. Consumers that
+//! store records for later keep the parts, because a whole record takes four lines. No clock is read; nothing waits or allocates.
 
 use super::Evidence;
 use super::record::{IdleWake, InputAge, Outcome, Sent, TickRecord};
 use crate::time::{Instant, Span};
 
-/// What one place of the channel holds.
+/// The contents of one slot of the channel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part {
     /// The end of a record: its times, the number of its task, and flags.
     Tick(Times, u32, u8),
     /// The end of an idle wake-up: asked, woke, ended, and flags.
     IdleWake([i64; 3], u8),
-    /// Of the record that ends next.
+    /// Belongs to the record that ends next.
     Skips(Skips),
-    /// Of the record that ends next.
+    /// Belongs to the record that ends next.
     Outcome(Outcome),
-    /// Of the record that ends next.
+    /// Belongs to the record that ends next.
     Age(InputAge),
-    /// Of the record that ends next.
+    /// Belongs to the record that ends next.
     Evidence(Evidence),
 }
 
@@ -64,9 +63,9 @@ pub(super) struct Rare {
     evidence: Option<Evidence>,
 }
 
-/// Puts together what was sent from its parts, which come in order.
+/// Reassembles what was sent from its parts, which arrive in order.
 #[derive(Debug, Default)]
-pub(crate) struct Assembly(Option<Rare>); // of what ends next
+pub(crate) struct Assembly(Option<Rare>); // parts of the next record so far
 
 fn nanos(at: Instant) -> i64 {
     (at - Instant::ZERO).nanos()
@@ -76,7 +75,7 @@ fn flag(set: bool, flag: u8) -> u8 {
     if set { flag } else { 0 }
 }
 
-/// Takes an idle wake-up apart.
+/// Splits an idle wake-up into parts.
 pub(super) fn wake_apart(wake: &IdleWake) -> (Rare, Part) {
     let IdleWake { sleep, ended, after_loss, evidence } = *wake;
     let (asked, woke) = sleep.unwrap_or((ended, ended));
@@ -85,7 +84,7 @@ pub(super) fn wake_apart(wake: &IdleWake) -> (Rare, Part) {
     (Rare { evidence, ..Rare::default() }, end)
 }
 
-/// Takes a record apart; most have nothing rare.
+/// Splits a record into parts; most have no rare ones.
 #[inline]
 pub(super) fn apart(record: &TickRecord) -> (Option<Rare>, Part) {
     let TickRecord { release, n, woke, oversleep, lateness, response, missed, stepped, jumped, dropped, .. } = *record;
@@ -104,7 +103,7 @@ pub(super) fn apart(record: &TickRecord) -> (Option<Rare>, Part) {
 }
 
 impl Assembly {
-    /// Takes in a part. The whole, if this is the end of it.
+    /// Adds a part. Returns the whole once its last part has been added.
     #[inline]
     pub(crate) fn add(&mut self, part: &Part) -> Option<Sent> {
         match (part, &self.0) {
@@ -136,7 +135,7 @@ impl Assembly {
 }
 
 impl Rare {
-    /// Those that there are.
+    /// The parts that are present.
     pub(super) fn parts(self) -> impl Iterator<Item = Part> {
         let skips = (self.skips != Skips::default()).then_some(Part::Skips(self.skips));
         let outcome = self.outcome.map(Part::Outcome);

@@ -1,4 +1,4 @@
-//! What a tick's record says. No clock is read; nothing allocates.
+//! The contents of a tick's record. No clock is read; nothing allocates.
 
 use super::Evidence;
 use crate::time::{Instant, Span};
@@ -20,12 +20,12 @@ pub struct TickError {
 }
 
 impl TickError {
-    /// A failure without an error number of the system.
+    /// A failure without an errno.
     pub const fn new(what: &'static str) -> Self {
         Self { what, errno: 0, away: false }
     }
 
-    /// The device is not there; another thread waits for it.
+    /// The device is absent; another thread waits for it.
     pub(crate) const fn away(what: &'static str) -> Self {
         Self { what, errno: 0, away: true }
     }
@@ -63,10 +63,10 @@ pub enum Outcome {
     Ended(TickError),
     /// The task panicked.
     Panicked {
-        /// It has been disabled by that.
+        /// The panic disabled the task.
         ended: bool,
     },
-    /// The task reached its `overrun-limit`, which ended it; with the error, if the tick failed as well.
+    /// The task exceeded its `overrun-limit`, which ended it. Carries the error if the tick failed as well.
     Limited(Option<TickError>),
 }
 
@@ -82,39 +82,39 @@ impl Outcome {
     }
 }
 
-/// The worker goes back to sleep, though no tick says why releases were given up: its wake-up came too late for any, or the
-/// ticks that it ran were of other tasks and in time. Instants are on the worker's clock.
+/// The worker goes back to sleep although no tick reports why releases were given up. Either its wake-up came too late for any tick, or its
+/// ticks were of other tasks and on time. Instants are on the worker's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleWake {
-    /// When its latest sleep was to end, and when it did; `None`: a tick came after that.
+    /// When its last sleep was due to end, and when it ended; `None` if a tick has run since then.
     pub sleep: Option<(Instant, Instant)>,
-    /// When the worker had decided to run nothing.
+    /// When the worker decided to run nothing.
     pub ended: Instant,
     /// As in [`TickRecord::after_loss`].
     pub after_loss: bool,
-    /// What happened to the thread; `None`: the worker takes no evidence.
+    /// What happened to the thread; `None` if the worker takes no evidence.
     pub evidence: Option<Evidence>,
 }
 
-/// What a worker did: a tick, or less.
+/// What a worker reports: a tick, or an idle wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// It ran a tick.
     Tick(TickRecord),
-    /// It gave up releases, and ran none of their task.
+    /// It gave up releases of a task and ran none of that task's ticks.
     IdleWake(IdleWake),
 }
 
-/// How old what a tick took was when it had finished.
+/// The age of a tick's inputs when the tick had finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InputAge {
-    /// Since the release of the oldest measurement behind it.
+    /// Time since the release of the oldest measurement behind the inputs.
     pub age: Span,
-    /// The number of the task whose measurement that was.
+    /// The number of the task that made this measurement.
     pub measured_by: u32,
 }
 
-/// One tick, as the hot thread saw it. Instants are on the worker's clock.
+/// One tick, as seen by the hot thread. Instants are on the worker's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TickRecord {
     /// When the tick was meant to start.
@@ -123,7 +123,7 @@ pub struct TickRecord {
     pub n: u64,
     /// When the worker's last sleep ended, relative to the release; below zero with a spin tail.
     pub woke: Span,
-    /// How late that sleep ended, if this is the first tick after it.
+    /// How late that sleep ended; only in the first tick after it.
     pub oversleep: Option<Span>,
     /// Started − release.
     pub lateness: Span,
@@ -131,34 +131,33 @@ pub struct TickRecord {
     pub response: Span,
     /// Releases given up before this tick, because something else delayed the worker.
     pub missed: u64,
-    /// The largest step of the clock that releases lie on since the task's previous tick; zero: there was none.
+    /// The largest step of the clock of releases since the task's previous tick; zero if there was none.
     pub stepped: Span,
-    /// How late such steps made this release, or the oldest that was given up before it.
+    /// How much lateness such steps added to this release, or to the oldest one given up before it.
     pub jumped: Span,
-    /// Releases given up when this tick had finished.
+    /// Releases given up when this tick finished.
     pub dropped: u64,
-    /// Number of the task, unique in the process, also over reloads.
+    /// Number of the task, unique in the process, even across reloads.
     pub task: u32,
-    /// Its response exceeded its deadline.
+    /// Whether its response exceeded its deadline.
     pub overrun: bool,
-    /// Its run exceeded its budget.
+    /// Whether its run exceeded its budget.
     pub over_budget: bool,
-    /// With this overrun the task reached its `overrun-limit`.
+    /// Whether this overrun exceeded the task's `overrun-limit`.
     pub over_limit: bool,
-    /// Records of the same worker right before this one were dropped: what the worker did meanwhile is not known.
+    /// The records just before this one, of the same worker, were dropped: what the worker did in that time is unknown.
     pub after_loss: bool,
     /// How it ended.
     pub outcome: Outcome,
-    /// Where a chain of tasks that take values from each other ends with this one, or has a limit of latency here: how old the oldest measurement behind what it took was
-    /// when the tick had finished. `None`: no chain ends here, or no measurement has come yet.
+    /// The age of the oldest measurement behind the inputs when the tick finished. Present if a chain of tasks ends with this task, or if
+    /// its latency has a limit. `None` otherwise, or if no measurement has arrived yet.
     pub age: Option<InputAge>,
-    /// What happened to the thread, where a release was missed and the worker takes evidence; with `evidence = "tick"`, of
-    /// every tick.
+    /// What happened to the thread, if a release was missed and the worker takes evidence; with `evidence = "tick"`, for every tick.
     pub evidence: Option<Evidence>,
 }
 
 impl TickRecord {
-    /// Tick 0 of task 0, released at the zero of its clock: it took no time, and nothing happened.
+    /// Tick 0 of task 0, released at the zero of its clock. It took no time, and nothing happened.
     pub const EMPTY: Self = Self {
         release: Instant::ZERO,
         n: 0,
@@ -195,7 +194,7 @@ impl TickRecord {
         self.release + self.response
     }
 
-    /// All given-up releases that this tick reports.
+    /// All given-up releases reported by this tick.
     pub const fn skipped(&self) -> u64 {
         self.missed + self.dropped
     }

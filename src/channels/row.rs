@@ -17,7 +17,7 @@ pub struct Row<'a> {
     pub release: Instant,
     /// Started − release.
     pub lateness: Span,
-    /// One slot for each of the task's columns; `NaN` where the tick had no value.
+    /// One slot for each of the task's columns; `NaN` if the tick had no such value.
     pub values: &'a [f64],
 }
 
@@ -32,7 +32,7 @@ pub struct RowSender {
     unseen: Box<Unseen>,
 }
 
-/// Of the rows that found no room, the extremes of each value.
+/// The extremes of each value over the rows that found no room.
 #[derive(Debug)]
 struct Unseen {
     columns: Box<[Option<Extremes>]>, // empty for a mailbox
@@ -57,7 +57,7 @@ pub(crate) struct RowReceiver {
     unseen: mailbox::Receiver,
 }
 
-/// A queue for rows of `columns` values; a FIFO has room for `room` of them, at least one, and for fewer where that many cannot be had.
+/// A queue for rows of `columns` values. A FIFO has room for `room` rows, at least one, but fewer if that many do not fit in memory.
 pub(crate) fn rows(queue: Queue, room: usize, columns: usize) -> (RowSender, RowReceiver) {
     let traffic = Arc::new(Traffic::default());
     let (words, receiver) = channel(queue, size::words_of_rows(room, HEAD + columns), HEAD + columns);
@@ -68,7 +68,7 @@ pub(crate) fn rows(queue: Queue, room: usize, columns: usize) -> (RowSender, Row
 }
 
 impl RowSender {
-    /// Sends a row, whole or not at all. A row without room, or one that is replaced, is counted as dropped; of one without room the
+    /// Sends a row as a whole or not at all. A row without room, or one that is replaced, counts as dropped. Of rows without room, the
     /// last, smallest and largest values are kept. Wait-free.
     pub fn offer(&mut self, row: Row<'_>) {
         let head = [row.n, word(row.release.nanos()), word(row.lateness.nanos().into())];
@@ -88,7 +88,7 @@ impl RowSender {
 }
 
 impl RowReceiver {
-    /// Takes the next row, if any. `values` is cleared and filled with its values.
+    /// Takes the next row, if any. Clears `values` and fills it with the row's values.
     pub(crate) fn take<'a>(&mut self, values: &'a mut Vec<f64>) -> Option<Row<'a>> {
         match &mut self.words {
             Receiver::Fifo(consumer) => row(consumer.read_chunk(HEAD + self.columns).ok()?.into_iter(), values),
@@ -96,7 +96,7 @@ impl RowReceiver {
         }
     }
 
-    /// Hands out what the values had in all rows so far that found no room, by their columns, unless that was taken before.
+    /// Calls `take` with the extremes of each column over all rows so far that found no room, unless they were already taken.
     pub(crate) fn take_unseen(&mut self, mut take: impl FnMut(usize, Option<Extremes>)) {
         if let Some(mut words) = self.unseen.take() {
             (0..self.columns).for_each(|column| take(column, Extremes::next(&mut words)));

@@ -1,66 +1,67 @@
-//! How much each queue between threads holds. What is full is counted by its sender, never waited for.
+//! The sizes of the queues between threads. When a queue is full, its sender counts the loss and never waits.
 //!
-//! Pure; numbers of the configuration are passed in. A few queues that only one kind of task has are beside it: changes of alarms in
-//! `kinds/alarm`, what goes to a program and comes back in `kinds/process/crossing.rs`.
+//! Pure functions; numbers from the configuration are arguments. Queues that only one kind of task has are defined with that kind: changes
+//! of alarms in `kinds/alarm`, data to and from a program in `kinds/process/crossing.rs`.
 
 use super::Shape;
 
-/// With tasks that join at a reload, a worker may tick faster than when its channel was made.
+/// The smallest channel. Tasks that join at a reload can make a worker tick faster than when its channel was made.
 const FEWEST_RECORDS: usize = 1_024;
 
-/// The most ticks between the metrics thread and the recorder: more than come while a disk hesitates for a second.
+/// The most ticks between the metrics thread and the recorder: more than arrive while a disk stalls for a second.
 pub(crate) const TICKS_TO_RECORD: usize = 1 << 18;
 
-/// Bytes that may wait for the disk at most on the way to the flight recorder's file.
+/// The most bytes that can wait for the disk on the way to the flight recorder's file.
 pub(crate) const FLIGHT_BYTES: u64 = 1 << 20;
 
 /// How many panics of a worker's tasks can wait for the metrics thread.
 pub(crate) const PANICS: usize = 64;
 
-/// Most words of a queue of rows, unless one row needs more: 256 MiB on 32 bits, where more cannot be allocated, and no limit on 64.
+/// The most words of a queue of rows, unless one row needs more. On 32 bits: 256 MiB, because more cannot be allocated. On 64 bits there is
+/// no limit.
 const MOST_WORDS: usize = isize::MAX.unsigned_abs() / 64;
 
-/// Most bytes that one queue of blocks reserves, unless four blocks need more: they are locked in memory.
+/// The most bytes that a queue of blocks reserves, unless four blocks need more. They are locked in memory.
 const LARGEST_QUEUE: usize = 64 << 20;
 
-/// Most bytes of a block: 128 MiB on 32 bits, where four of them take an eighth of all addresses, and no limit on 64.
+/// The most bytes of a block. On 32 bits: 128 MiB, because four of them take an eighth of all addresses. On 64 bits there is no limit.
 const LARGEST_BLOCK: usize = isize::MAX.unsigned_abs() / 16;
 
-/// Records that a worker's channel should hold which ticks `hertz` times a second: half a second of them. With few ticks it stays small, so
-/// that it stays in the processor's caches.
+/// Records that the channel of a worker with `hertz` ticks a second should hold: half a second of them. With few ticks it stays small
+/// enough for the processor's caches.
 pub(crate) fn records(hertz: f64) -> usize {
     room(hertz, 0.5, FEWEST_RECORDS)
 }
 
-/// The same for these tasks in parts of records, and at least a tick of each task at once that missed something. `tasks`: how often each ticks in a
-/// second, and whether it takes values; a tick usually has this many parts, and this many if it has missed something.
+/// The same in parts of records, for these tasks: room for half a second, and for at least one tick of every task that missed something,
+/// all at once. `tasks`: ticks per second, and whether the task reads values. `usually` and `missing`: parts of an ordinary tick, and of a
+/// tick that missed something.
 pub(crate) fn parts(tasks: impl Iterator<Item = (f64, bool)>, usually: usize, missing: usize) -> usize {
-    // Where a task takes values a chain may end, and then its ticks have a part more.
+    // A chain may end at a task that reads values; its ticks then have one more part.
     let parts = |(hertz, takes): (f64, bool)| if takes { (2, 2.0 * hertz) } else { (1, hertz) };
     let add = |(count, hertz), (parts, more): (usize, f64)| (count + parts, hertz + more);
     let (count, hertz) = tasks.map(parts).fold((0, 0.0), add);
     (usually * records(hertz)).max(missing * count)
 }
 
-/// Rows that the queue of a task's values should hold which ticks `hertz` times a second: 4 s of them.
+/// Rows that the queue of a task with `hertz` ticks a second should hold: 4 s of them.
 pub(crate) fn rows(hertz: f64) -> usize {
     room(hertz, 4.0, 256)
 }
 
-/// The capacity of a ring that takes `hertz` items a second and is emptied many times a second: those of `seconds`, within
-/// limits.
+/// The capacity of a ring that receives `hertz` items a second and is emptied many times a second: the items of `seconds`, within limits.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
 fn room(hertz: f64, seconds: f64, least: usize) -> usize {
     ((hertz * seconds) as usize).max(least).min(1 << 18)
 }
 
-/// Words for `room` rows of `words` words each: as many of them as [`MOST_WORDS`] has, and one at least.
+/// Words for `room` rows of `words` words each: as many whole rows as [`MOST_WORDS`] allows, but at least one.
 pub(super) fn words_of_rows(room: usize, words: usize) -> usize {
     room.min(MOST_WORDS / words).max(1) * words
 }
 
-/// Bytes that a queue of blocks should hold, each with that many bytes before it: two seconds of the stream within [`LARGEST_QUEUE`], and four blocks at
-/// least.
+/// Bytes that a queue of blocks should hold, with `head` bytes before each block: two seconds of the stream within [`LARGEST_QUEUE`], but
+/// at least four blocks.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
 pub(super) fn bytes_of_blocks(shape: &Shape, head: usize) -> usize {
     let worth = (shape.bytes_per_second * 2.0).clamp(4_096.0, LARGEST_QUEUE as f64) as usize;
@@ -80,7 +81,7 @@ mod tests {
     #[test]
     fn a_queue_has_room_for_whole_rows_and_no_more_than_can_be_had() {
         assert_eq!((words_of_rows(0, 3), words_of_rows(1, 5), words_of_rows(7, 5)), (3, 5, 35));
-        // The largest room that a task has, with more values than any has: on 32 bits not all.
+        // The largest room of any task, with more values than any task has: on 32 bits not all of it.
         for (room, words) in [(1 << 18, 1 << 14), (usize::MAX, 5), (usize::MAX, MOST_WORDS), (2, usize::MAX)] {
             let all = words_of_rows(room, words);
             assert!(all.is_multiple_of(words) && (all <= MOST_WORDS || all == words), "{room} {words}: {all}");

@@ -1,4 +1,4 @@
-//! The record of a tick, which crosses from a hot thread to the metrics thread over a bounded channel.
+//! The channel of tick records from a hot thread to the metrics thread; it is bounded.
 //!
 //! No clock is read; only [`ticks`] allocates; neither side ever waits.
 
@@ -9,16 +9,16 @@ use crossbeam_channel::{Receiver, Sender};
 use std::hint::black_box;
 use std::sync::Arc;
 
-/// Takes records on the hot thread. An implementation must not wait, nor (outside of tests) allocate.
+/// Receives records on the hot thread. An implementation must not wait, nor (outside of tests) allocate.
 pub trait TickSink {
     /// Takes `record`, or counts it as dropped.
     fn offer(&mut self, record: TickRecord);
 
-    /// Takes a wake-up after which no tick ran. It says why releases were given up, and is not counted. What keeps only ticks
-    /// ignores it.
+    /// Receives a wake-up after which no tick ran. It explains given-up releases and is not counted. A sink that keeps only ticks ignores
+    /// it.
     fn woke_idle(&mut self, _wake: IdleWake) {}
 
-    /// A record comes soon: loads what taking it touches into the processor's caches, where that can be done.
+    /// A record comes soon: prefetches the memory that taking it touches, if possible.
     fn warm(&self) {}
 }
 
@@ -27,8 +27,8 @@ pub trait TickSink {
 pub struct TickSender {
     parts: Sender<Part>,
     room: usize,
-    free: usize, // of it, at least: the receiver may have made more
-    lost: bool,  // what came before the next record
+    free: usize, // free parts, at least: the receiver may have freed more
+    lost: bool,  // what came before the next record was dropped
     traffic: Arc<Traffic>,
 }
 
@@ -40,12 +40,11 @@ pub struct TickReceiver {
     traffic: Arc<Traffic>,
 }
 
-/// A channel that holds up to `capacity` records (at least 4). One with evidence, with releases that were given up, or of a tick
-/// that failed or with which a chain ends takes the room of two, or of up to five if all four apply; an idle wake-up takes that of one,
-/// or of two.
+/// A channel that holds up to `capacity` records (at least 4). Four things add one part each to a record: evidence, given-up releases, a
+/// failed tick, and the end of a chain. So a record takes the room of one to five, and an idle wake-up the room of one or two.
 pub fn ticks(capacity: usize) -> (TickSender, TickReceiver) {
     let room = capacity.max(4);
-    // One more: the channel never gets full.
+    // One more than the room, so that the channel never gets full.
     let (sender, receiver) = crossbeam_channel::bounded(room + 1);
     let traffic = Arc::new(Traffic::default());
     let begun = Assembly::default();
@@ -74,7 +73,7 @@ impl TickSink for TickSender {
     }
 
     fn warm(&self) {
-        // Both ends' positions; the place itself lies inside crossbeam.
+        // Touches the positions of both ends; the slot itself lies inside crossbeam.
         black_box(self.parts.len());
         black_box(self.traffic.sent());
     }
@@ -87,14 +86,14 @@ impl TickSender {
             && rare.parts().chain([end]).all(|part| self.parts.try_send(part).is_ok())
     }
 
-    /// Whether this many parts can be sent, which are then taken for sent.
+    /// Whether there is room for this many parts. If so, they count as sent.
     fn has_room_for(&mut self, parts: usize) -> bool {
-        // The channel must never be near full when `try_send` is called. When the next slot is one that the receiver
-        // has claimed but not yet released, crossbeam spins until it is; a FIFO thread that has preempted the receiver
-        // on its own CPU then spins until real-time throttling ends it, a second at a time (crossbeam#997;
-        // tests/alone/channel_guard.rs shows it). With one sender and one receiver at most one slot is in that state.
+        // The channel must never be near full when `try_send` is called. If the next slot is claimed by the receiver but not yet released,
+        // crossbeam spins until it is. A FIFO thread that has preempted the receiver on its own CPU then spins until real-time throttling
+        // ends it, a second at a time (crossbeam#997; tests/alone/channel_guard.rs shows it). With one sender and one receiver, at most one
+        // slot is in that state.
         if self.free < parts {
-            // Where the receiver is lies in a cache line that it writes at each step: it is read only when it matters.
+            // The receiver's position lies in a cache line that it writes at each step, so it is read only when needed.
             self.free = self.room.saturating_sub(self.parts.len());
         }
         let free = self.free >= parts;
@@ -106,7 +105,7 @@ impl TickSender {
 }
 
 impl TickReceiver {
-    /// Takes the next record of a tick, if any, and passes over idle wake-ups. Never blocks, as [`receive`](Self::receive).
+    /// Takes the next tick record, if any, and skips idle wake-ups. Never blocks, like [`receive`](Self::receive).
     pub fn take(&mut self) -> Option<TickRecord> {
         loop {
             if let Sent::Tick(record) = self.receive()? {
@@ -115,7 +114,7 @@ impl TickReceiver {
         }
     }
 
-    /// Takes what was sent next, if anything. Never blocks: the hot thread would have to wake a receiver that waits.
+    /// Takes the next thing sent, if any. Never blocks: the hot thread would have to wake a waiting receiver.
     pub fn receive(&mut self) -> Option<Sent> {
         loop {
             let part = self.receive_part()?;
@@ -125,13 +124,12 @@ impl TickReceiver {
         }
     }
 
-    /// Takes the part that was sent next, for an [`Assembly`] elsewhere; this must be the only way that parts are taken. Never
-    /// blocks.
+    /// Takes the next part, for an [`Assembly`] elsewhere. If used, it must be the only way to take parts. Never blocks.
     pub(crate) fn receive_part(&mut self) -> Option<Part> {
         self.parts.try_recv().ok()
     }
 
-    /// How many records wait, at most.
+    /// The number of waiting records, at most.
     pub(crate) fn waiting(&self) -> usize {
         self.parts.len()
     }
@@ -162,7 +160,7 @@ mod tests {
         for n in 0..20 {
             sender.offer(TickRecord { n, ..record });
         }
-        // Each has a second part, for the releases that were given up.
+        // Each record has a second part, for the given-up releases.
         assert_eq!((receiver.traffic().sent(), receiver.traffic().dropped()), (4, 16));
         let taken: Vec<_> = std::iter::from_fn(|| receiver.take()).collect();
         assert_eq!(taken, [0, 1, 2, 3].map(|n| TickRecord { n, ..record }));

@@ -23,15 +23,15 @@ pub struct LeakyBucket {
 }
 
 impl LeakyBucket {
-    /// An empty bucket for `limit` overruns; with 0 every overrun overflows it. A `leak` of zero or less counts as one
+    /// An empty bucket that holds `limit` overruns. With a limit of 0 every overrun overflows it. A `leak` of zero or less counts as one
     /// nanosecond.
     pub fn new(limit: u32, leak: Span) -> Self {
         Self { limit, leak: leak.nanos().max(1), level: 0, since: Instant::ZERO }
     }
 
-    /// Adds the overrun of a tick that finished at `now`. Returns whether the bucket overflowed; then it is empty again.
+    /// Adds the overrun of a tick that finished at `now`. Returns whether the bucket overflowed; an overflow empties it.
     ///
-    /// If `now` is before an earlier one (the clock was stepped back), nothing has leaked, and the leak continues from `now`.
+    /// If `now` is earlier than a previous one (the clock was stepped back), nothing leaks, and the leak continues from `now`.
     pub fn overrun(&mut self, now: Instant) -> bool {
         self.drain(now);
         if self.level >= self.limit {
@@ -50,7 +50,7 @@ impl LeakyBucket {
             self.since = now;
         } else {
             self.level -= leaked;
-            // The part of a leak that has passed counts towards the next.
+            // A partly elapsed leak interval counts towards the next one.
             self.since = now.min(self.since + Span::from_nanos(i64::from(leaked) * self.leak));
         }
     }
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(level(&mut LeakyBucket::new(1, Span::ZERO), at(0)), 0);
     }
 
-    /// The same, a nanosecond after the other.
+    /// The reference model: the same bucket, simulated nanosecond by nanosecond.
     fn model(limit: u32, leak: i64, gaps: &[i64]) -> Vec<bool> {
         let (mut level, mut passed, mut overflows) = (0, 0, Vec::new());
         for gap in gaps {

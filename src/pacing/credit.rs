@@ -1,4 +1,4 @@
-//! The account of one task: its next release, its debt, and how much of that the policy forgives.
+//! The account of one task: its next release, its debt, and how much debt the policy forgives.
 //!
 //! The five usual loops for a fixed rate are one loop on a grid of absolute releases. Its credit is `r(next) − now`,
 //! oversleeps included, and the loops differ only in how much debt they forgive after a tick (`docs/pacing.md` draws each of
@@ -16,24 +16,24 @@
 use super::grid::{Grid, OnGrid};
 use crate::time::{Instant, Span};
 
-/// What happens to debt after a tick: how many of the releases that came up during it are kept.
+/// What happens to debt after a tick: how many of the releases that passed during the tick are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overrun {
-    /// None is kept: rest until the next release. A release exactly at the finish is on time and runs.
+    /// No release is kept: rest until the next one. A release exactly at the finish is on time and runs.
     Drop,
-    /// The latest one is kept: the current, partly used slot runs at once.
+    /// The most recent release is kept: the current, partly used slot runs at once.
     KeepWorking,
-    /// The latest `max` are kept and run back to back.
+    /// The most recent `max` releases are kept and run back to back.
     CatchUp {
         /// Releases kept; at least 1.
         max: u32,
     },
-    /// All are kept that are at most `max_debt` old.
+    /// All releases at most `max_debt` old are kept.
     Credit {
         /// The greatest age of a release that is kept.
         max_debt: Span,
     },
-    /// There is no debt: the grid moves, and the next release is one period after this start.
+    /// There is no debt: the grid moves, and the next release is one period after this tick's start.
     Delay,
 }
 
@@ -54,7 +54,7 @@ pub struct Account {
     overrun: Overrun,
     next: u64,
     release: Instant, // of tick `next`; under `delay` not on the grid
-    second: OnGrid,   // the tick after it; under `delay` not used
+    second: OnGrid,   // the tick after `next`; not used under `delay`
     end: Instant,     // releases at or after this do not exist
     ran: u64,
     skipped: u64,
@@ -75,7 +75,7 @@ impl Account {
         self.second = self.grid.at(next.saturating_add(1));
     }
 
-    /// Moves to the next tick of the grid, without a division.
+    /// Moves to the next tick of the grid without a division.
     fn move_on(&mut self) {
         self.next = self.next.saturating_add(1);
         self.release = self.second.release(&self.grid);
@@ -112,7 +112,7 @@ impl Account {
         self.grid.period()
     }
 
-    /// From the release of the next tick up to this instant, which is not included, [`admit`](Self::admit) gives up nothing.
+    /// The end of the interval (exclusive), starting at the next tick's release, in which [`admit`](Self::admit) gives up nothing.
     pub(crate) fn admitted_until(&self) -> Instant {
         match self.overrun {
             Overrun::Drop | Overrun::KeepWorking | Overrun::CatchUp { .. } => self.second.release(&self.grid),
@@ -121,8 +121,8 @@ impl Account {
         }
     }
 
-    /// Forgives, just before a tick starts, debt that came up while *something else* delayed the worker: another task, an
-    /// oversleep, a stall. Returns the number of releases given up.
+    /// Called just before a tick starts: forgives debt from time in which *something else* delayed the worker (another task, an oversleep,
+    /// a stall). Returns the number of releases given up.
     ///
     /// Here `drop` keeps the current slot, as `keep-working` does, because the task did not cause this debt.
     pub(crate) fn admit(&mut self, now: Instant) -> u64 {
@@ -136,9 +136,9 @@ impl Account {
         self.give_up_to(kept)
     }
 
-    /// Records the tick that ran from `started` to `finished`, and forgives debt as the policy says.
+    /// Records the tick that ran from `started` to `finished`, and forgives debt according to the policy.
     ///
-    /// A `finished` before `started` (the clock was stepped back) forgives nothing and is harmless.
+    /// If `finished` is before `started` (the clock was stepped back), nothing is forgiven and no harm is done.
     pub fn settle(&mut self, started: Instant, finished: Instant) -> Settled {
         self.ran += 1;
         if self.overrun == Overrun::Delay {
@@ -148,7 +148,7 @@ impl Account {
         }
         self.move_on();
         let credit = self.release - finished;
-        // No division if it is on time, or if the policy keeps the release that it is late for.
+        // No division if the task is on time, or if the policy keeps a release that is this late.
         let kept = match self.overrun {
             Overrun::Drop => finished <= self.release,
             _ => finished < self.admitted_until(),
@@ -157,12 +157,12 @@ impl Account {
         Settled { credit, skipped }
     }
 
-    /// The clock was stepped by `by`, and shows `now` since.
+    /// The clock was stepped by `by` and now shows `now`.
     ///
-    /// Put forward, it leaves the grid as it is: the releases that it jumped over are debt. Put back, it leaves the grid as it
-    /// is unless the next tick would then be more than a period further away than before, and more than two periods away:
-    /// in that case the tick, with its index, moves to an earlier instant of the same grid, and the end moves with it. So a
-    /// task never waits for a time that it has already had. Under `delay` the grid moves with the clock.
+    /// A step forward leaves the grid alone: the releases that it jumped over are debt. A step back also leaves the grid alone, unless the
+    /// wait for the next tick would grow by more than a period and exceed two periods. In that case the tick keeps its index but moves to
+    /// an earlier instant of the same grid, and the end moves with it, so a task never waits for time to pass twice. Under `delay` the grid
+    /// moves with the clock.
     pub(crate) fn step(&mut self, by: Span, now: Instant) {
         let endless = self.end == Instant::MAX;
         if self.overrun == Overrun::Delay {
@@ -181,8 +181,8 @@ impl Account {
         self.move_to(self.next);
     }
 
-    /// Ends the task at `now`: gives up every release that has not run and whose slot has passed. Returns their number. A
-    /// release whose slot has not passed could still have run on time: it is neither run nor given up.
+    /// Ends the task at `now`: gives up every release that has not run and whose slot has passed. Returns how many. A release whose slot
+    /// has not passed could still have run on time, so it counts neither as run nor as given up.
     pub(crate) fn close(&mut self, now: Instant) -> u64 {
         let ended = if now < self.end { now - self.period() } else { now };
         if self.overrun == Overrun::Delay {
@@ -198,7 +198,7 @@ impl Account {
         self.give_up_to(self.grid.first_from(ended.plus_nanos(1)))
     }
 
-    /// The release of the oldest of the last `count` that were given up.
+    /// The release of the oldest of the last `count` releases that were given up.
     pub(super) fn oldest_of_last(&self, count: u64) -> Instant {
         match self.overrun {
             Overrun::Delay => self.release.plus_nanos(-i128::from(self.period().nanos()) * i128::from(count)),
@@ -206,7 +206,7 @@ impl Account {
         }
     }
 
-    /// The first release that the policy keeps at `now`, counted as if the grid had no end.
+    /// The first release that the policy keeps at `now`, ignoring the end of the grid.
     fn kept(&self, now: Instant) -> u64 {
         match self.overrun {
             Overrun::Drop => self.grid.first_from(now),
@@ -217,14 +217,14 @@ impl Account {
         }
     }
 
-    /// The first of the latest `count` releases at or before `now`.
+    /// The first of the most recent `count` releases at or before `now`.
     fn latest(&self, now: Instant, count: u32) -> u64 {
         self.grid.first_from(now.plus_nanos(1)).saturating_sub(u64::from(count))
     }
 
     fn give_up_to(&mut self, kept: u64) -> u64 {
-        // A run that ends at `end` is the beginning of a longer run: releases past the end are not counted, but a policy that
-        // has moved past it does not come back for the last slot either.
+        // A run that ends at `end` must look like the beginning of a longer run. Releases past the end are not counted, and a policy that
+        // has moved past the end does not come back for the last slot.
         if kept <= self.next || self.release >= self.end {
             return 0;
         }
@@ -235,10 +235,10 @@ impl Account {
         given_up
     }
 
-    /// Checks what always holds; for tests.
+    /// Checks the invariants; for tests.
     ///
     /// # Panics
-    /// If it does not.
+    /// If an invariant is broken.
     #[cfg(test)]
     pub(crate) fn invariants_hold(&self, now: Instant) {
         if self.overrun == Overrun::Delay || self.release >= self.end {
@@ -264,12 +264,12 @@ mod tests {
         Instant::ZERO + Span::from_millis(millis)
     }
 
-    /// At 10 Hz from 0 on.
+    /// A task at 10 Hz, starting at 0.
     fn account(overrun: Overrun, end: Instant) -> Account {
         Account::new(Grid::starting_at(Instant::ZERO, Rate::new(10, 1).unwrap()), overrun, 0, end)
     }
 
-    /// What is next after tick 0 ran from 0 to `finished`, and its settlement.
+    /// Runs tick 0 from 0 to `finished`. Returns the next tick and the settlement.
     fn after(overrun: Overrun, finished: i64) -> (Option<(u64, Instant)>, Settled) {
         let mut account = account(overrun, Instant::MAX);
         let settled = account.settle(at(0), at(finished));

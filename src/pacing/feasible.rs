@@ -1,7 +1,7 @@
 //! Whether a worker's tasks can meet all their deadlines: the exact test for non-preemptive earliest deadline first.
 //!
-//! Time comes in as rates and spans. All arithmetic is in integers, except for the displayed utilisation. A call allocates a
-//! few words per task and checks up to two million deadlines, so call it before the start.
+//! Time is passed in as rates and spans. All arithmetic is in integers, except for the displayed utilisation. A call allocates a few words
+//! per task and checks up to two million deadlines, so run it before the start, not in the loop.
 
 use super::Rate;
 use super::utilisation::{Utilisation, reduced};
@@ -9,13 +9,13 @@ use crate::time::{NANOS_PER_SECOND, Span};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Most deadlines to check before the answer is [`Verdict::Unknown`]; that takes a fraction of a second.
+/// The most deadlines checked before the answer is [`Verdict::Unknown`]. Checking that many takes a fraction of a second.
 const MAX_POINTS: usize = 2_000_000;
 
 /// What one task demands from its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// How often it is released.
+    /// How often the task is released.
     pub rate: Rate,
     /// Latest finish, relative to the release; may be longer than a period. Negative counts as zero.
     pub deadline: Span,
@@ -23,12 +23,12 @@ pub struct Demand {
     pub budget: Span,
 }
 
-/// Work on the same processor that comes first: a worker of the same or a higher priority.
+/// Work on the same processor that takes precedence: a worker of the same or a higher priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interference {
-    /// How often it comes up, at most.
+    /// The highest rate at which the work is released.
     pub(crate) rate: Rate,
-    /// Processor time of each, above zero.
+    /// Processor time per release, above zero.
     pub(crate) cost: Span,
 }
 
@@ -39,19 +39,19 @@ pub enum Verdict {
     Holds {
         /// The demanded share of the processor; in `0.0..=1.0` up to rounding.
         utilisation: f64,
-        /// Index of the task with the least slack, the first of several; `None` without tasks.
+        /// Index of the task with the least slack, or the first of several; `None` without tasks.
         tightest: Option<usize>,
-        /// Time left before that task's deadline in the worst case, rounded down to a nanosecond. If the busy period has
-        /// millions of deadlines, of those that were checked. At least zero; [`Span::MAX`] without tasks.
+        /// Time left before that task's deadline in the worst case, rounded down to a nanosecond. At least zero; [`Span::MAX`] without
+        /// tasks. If the busy period has millions of deadlines, this covers only the deadlines that were checked.
         slack: Span,
     },
     /// Some phases miss a deadline, although the processor is fast enough on average.
     Fails {
         /// The demanded share of the processor; in `0.0..=1.0` up to rounding.
         utilisation: f64,
-        /// Index of the task whose deadline is missed, the first of several.
+        /// Index of the task whose deadline is missed, or the first of several.
         task: usize,
-        /// The shortest interval, ending at that deadline, that is too short for its work.
+        /// Length of the shortest interval that is too short for its work; it ends at the missed deadline.
         at: Span,
         /// How much of the work does not fit; above zero.
         excess: Span,
@@ -61,9 +61,9 @@ pub enum Verdict {
         /// The demanded share of the processor; above 1.0 up to rounding.
         utilisation: f64,
     },
-    /// It is not known whether all deadlines are met.
+    /// The check could not decide whether all deadlines are met.
     Unknown {
-        /// Why not, as a clause.
+        /// The reason, as a clause.
         reason: &'static str,
     },
 }
@@ -107,15 +107,15 @@ pub fn feasible(demands: &[Demand]) -> Verdict {
     feasible_beside(demands, &[])
 }
 
-/// The same for a worker that other work interrupts and holds up. An interval that ends at the deadline `t` must then have
-/// room for it as well: all work is done at the first instant `e ≤ t` with
+/// The same for a worker that other work interrupts and delays. An interval that ends at deadline `t` must have room for that work too: all
+/// work must be done at the first instant `e ≤ t` with
 ///
 /// ```text
 ///     work that must be done by t (as above)  +  Σ ⌈e/Tₖ⌉·Cₖ  =  e         k: the work that comes first
 /// ```
 ///
-/// The test is exact for the worst phases if that work can interrupt a tick (a higher priority), and safe if it can only
-/// delay its start (the same priority).
+/// The test is exact for the worst phases if that work can interrupt a tick (a higher priority). If it can only delay the tick's start (the
+/// same priority), the test is on the safe side.
 pub(crate) fn feasible_beside(demands: &[Demand], above: &[Interference]) -> Verdict {
     let utilisation = demands.iter().map(|demand| demand.rate.hertz() * budget(demand).seconds()).sum();
     let exact = Utilisation::of(demands.iter().map(share).chain(above.iter().map(|one| share_of(one.rate, one.cost))));
@@ -123,7 +123,7 @@ pub(crate) fn feasible_beside(demands: &[Demand], above: &[Interference]) -> Ver
         return Verdict::Overloaded { utilisation };
     }
     let busy = busy_period(demands, above);
-    // Deadlines past either bound cannot be missed. Those within the busy period still matter for the slack.
+    // A deadline past either bound cannot be missed, but deadlines within the busy period still matter for the slack.
     let safe = busy.into_iter().chain(demand_bound(&exact, demands, above)).min();
     let walk = walk(demands, above, busy.or(safe).unwrap_or(i128::MAX));
     if let Some((task, at, excess)) = walk.fails {
@@ -132,7 +132,7 @@ pub(crate) fn feasible_beside(demands: &[Demand], above: &[Interference]) -> Ver
     if safe.is_none_or(|safe| walk.checked < safe) {
         return Verdict::Unknown { reason: "there are too many deadlines to check before the processor is idle" };
     }
-    // Ticks released in the busy period with a deadline after it: all work is finished at its end.
+    // Ticks released in the busy period whose deadline lies after it: all work is finished at the end of the period.
     let after = busy.into_iter().flat_map(|busy| {
         let left = walk.next.iter().map(|&Reverse(next)| next);
         let left = left.filter(move |&(at, task, n)| at >= busy && demands[task].rate.offset(n) < busy.max(1));
@@ -153,13 +153,13 @@ struct Walk {
     least: Option<(i128, usize)>,
     /// The first missed deadline: its task, its instant, and the work that does not fit.
     fails: Option<(usize, i128, i128)>,
-    /// For each task its next deadline, itself, and the index of that tick.
+    /// For each task: its next deadline, the task's index, and the index of that tick.
     next: BinaryHeap<Reverse<(i128, usize, u64)>>,
 }
 
-/// Checks every absolute deadline before `bound`, in order, as far as [`MAX_POINTS`] allow.
+/// Checks every absolute deadline before `bound`, in order, until [`MAX_POINTS`] is exhausted.
 fn walk(demands: &[Demand], above: &[Interference], bound: i128) -> Walk {
-    // The longest budget among the tasks with a deadline after t: by falling deadline, the running maximum.
+    // For any t, the longest budget among the tasks with a deadline after t: sort by falling deadline, keep the running maximum.
     let mut blockers: Vec<(i128, i128)> =
         demands.iter().map(|demand| (deadline(demand), i128::from(budget(demand).nanos()))).collect();
     blockers.sort_unstable_by_key(|&(deadline, _)| Reverse(deadline));
@@ -192,7 +192,7 @@ fn walk(demands: &[Demand], above: &[Interference], bound: i128) -> Walk {
             blockers.pop();
         }
         let blocked = blockers.last().map_or(0, |&(_, budget)| (budget - 1).max(0));
-        // The work only grows from deadline to deadline, and so does the instant at which all of it is done.
+        // The work only grows from deadline to deadline, and so does the instant at which it is all done.
         let Some(done) = finish(demanded + blocked, finished, above, at, &mut points) else {
             walk.checked = at;
             return walk;
@@ -209,10 +209,10 @@ fn walk(demands: &[Demand], above: &[Interference], bound: i128) -> Walk {
     walk
 }
 
-/// When `work` and all that comes first until then is done, at `from` or later; some instant past `latest` if it is later than
-/// that. `None` if that takes too long to find.
+/// The instant at which `work`, plus all higher-precedence work until then, is done; not before `from`. If it would be after `latest`,
+/// returns some instant after `latest`. `None` if the search takes too long.
 fn finish(work: i128, from: i128, above: &[Interference], latest: i128, points: &mut usize) -> Option<i128> {
-    // What comes first is there at the very beginning, even when there is no work.
+    // Higher-precedence work exists from the very beginning, even when there is no other work.
     let mut end = from.max(work).max(i128::from(!above.is_empty()));
     while *points <= MAX_POINTS {
         let done = work.saturating_add(interference(above, end));
@@ -225,16 +225,16 @@ fn finish(work: i128, from: i128, above: &[Interference], latest: i128, points: 
     None
 }
 
-/// Processor time of the work that comes up before `end` and comes first.
+/// Processor time of the higher-precedence work released before `end`.
 fn interference(above: &[Interference], end: i128) -> i128 {
     let each = above.iter().map(|one| i128::from(one.rate.ticks_before(end)).saturating_mul(one.cost.nanos().into()));
     each.fold(0, i128::saturating_add)
 }
 
-/// How long the processor stays busy when all tasks are released together; `None` if that takes too long to find.
+/// How long the processor stays busy when all tasks are released together; `None` if the search takes too long.
 ///
-/// The smallest `L` with `Σ ⌈L/Tᵢ⌉·Cᵢ = L`, from below. Deadlines from `L` on need no check: even after a blocker, the busy
-/// period in which they could be missed has ended by then.
+/// The smallest `L` with `Σ ⌈L/Tᵢ⌉·Cᵢ = L`, found from below. Deadlines from `L` on need no check: even after a blocker, the busy period in
+/// which they could be missed has ended by then.
 fn busy_period(demands: &[Demand], above: &[Interference]) -> Option<i128> {
     let mut length: i128 = demands.iter().map(|demand| i128::from(budget(demand).nanos())).sum();
     length += above.iter().map(|one| i128::from(one.cost.nanos())).sum::<i128>();
@@ -250,9 +250,9 @@ fn busy_period(demands: &[Demand], above: &[Interference]) -> Option<i128> {
     None
 }
 
-/// The instant from which demand cannot exceed time, because `demand(t) ≤ U·t + Σ max(0, Tᵢ − Dᵢ)·Uᵢ + Σ Cₖ` and nothing
-/// blocks past the longest deadline; `None` if the utilisation is too close to 1. If `T` is not a whole number of nanoseconds,
-/// releases rounded down can be up to 1 ns closer together.
+/// The instant after which demand cannot exceed time, because `demand(t) ≤ U·t + Σ max(0, Tᵢ − Dᵢ)·Uᵢ + Σ Cₖ` and nothing blocks past the
+/// longest deadline. `None` if the utilisation is too close to 1. If `T` is not a whole number of nanoseconds, releases rounded down can be
+/// up to 1 ns closer together.
 fn demand_bound(utilisation: &Utilisation, demands: &[Demand], above: &[Interference]) -> Option<i128> {
     let past_blocking = demands.iter().map(deadline).max().map_or(0, |longest| longest + 1);
     let ahead = demands.iter().map(|demand| {

@@ -1,23 +1,22 @@
 //! Fixed steps on the caller's clock: how many updates are due, and whether to render.
 //!
-//! For a game or a simulation with its own loop and clock. Time is an argument; nothing blocks, and nothing allocates after
-//! construction. Always true: updates + discarded + pending is the number of updates that were due, the interpolation factor
-//! is in `0.0..=1.0`, and no frame is rendered twice.
+//! For a game or a simulation with its own loop and clock. Time is an argument; nothing blocks, and nothing allocates after construction.
+//! Invariants: updates + discarded + pending equals the number of updates that were due, the interpolation factor is in `0.0..=1.0`, and no
+//! frame is rendered twice.
 
 use super::Rate;
 use crate::time::{Instant, Span};
 use std::num::NonZeroU32;
 
-/// What happens to the updates that are due beyond [`FixedStep::max_updates`].
+/// What happens to due updates beyond [`FixedStep::max_updates`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Excess {
     /// All are kept for later calls: the simulation catches up with the clock, however long that takes.
     #[default]
     Keep,
-    /// At most this many are kept for later calls, so that a spike of any length ends after this many updates; the rest is
-    /// given up.
+    /// At most this many are kept for later calls; the rest is given up. A spike of any length is therefore over after this many updates.
     KeepUpTo(NonZeroU32),
-    /// None is kept: they are given up and counted. The simulation falls behind the clock, but cannot enter a death spiral.
+    /// All are given up and counted. The simulation falls behind the clock, but cannot enter a death spiral.
     Discard,
 }
 
@@ -25,7 +24,7 @@ pub enum Excess {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Frame {
-    /// Updates to run now, each of length [`dt`](Self::dt).
+    /// Updates to run now; each advances the simulation by [`dt`](Self::dt).
     pub updates: u64,
     /// Updates given up by this call.
     pub discarded: u64,
@@ -34,17 +33,17 @@ pub struct Frame {
     /// The time that one update simulates: one period of the rate, rounded up to a whole nanosecond. The rounding does not
     /// affect when updates are due.
     pub dt: Span,
-    /// Whether to render, after the updates.
+    /// Whether to render after the updates.
     pub render: bool,
     /// Where between the last two states to render: 0.0 is the one before the last update, 1.0 the one after it. In
     /// `0.0..=1.0`; at 1.0 while updates are pending.
     pub interpolation: f64,
 }
 
-/// A stepper of fixed updates for the caller's own loop: time goes in, the due work comes out.
+/// A stepper of fixed updates for the caller's own loop: the caller passes the time and gets the due work.
 ///
-/// Update `k` (from 1) is due [`Rate::offset`]`(k)` after the first call; computed from the index, steps of 1/60 s do not
-/// drift. Frames produce time, updates consume it, and the remainder is the interpolation factor:
+/// Update `k` (from 1) is due [`Rate::offset`]`(k)` after the first call. It is computed from the index, so steps of 1/60 s do not drift.
+/// Frames produce time, updates consume it, and the remainder is the interpolation factor:
 ///
 /// ```text
 /// updates due   |         1         2         3         4         5
@@ -56,14 +55,14 @@ pub struct Frame {
 ///
 /// - The first call renders the initial state and asks for no update.
 /// - While time stands still nothing is rendered, but kept updates still run.
-/// - Time that goes back counts as standing still until it has passed its latest reading. After a step of the clock, call
+/// - If the clock goes back, time stands still until the clock passes its highest reading so far. After a step of the clock, call
 ///   [`resume`](Self::resume).
-/// - No call asks for more than [`max_updates`](Self::max_updates). If an update costs more than it simulates, an unlimited
-///   stepper asks for 1, 2, 4, 8, … and the application seems to freeze; a limited one only runs slowly. A limit of N
-///   catches up as long as a turn of the loop takes less time than N updates simulate.
+/// - No call asks for more than [`max_updates`](Self::max_updates). If an update costs more than it simulates, an unlimited stepper asks
+///   for 1, 2, 4, 8, … and the application seems to freeze; a limited one only runs slowly. With a limit of N, the simulation catches up as
+///   long as a turn of the loop takes less time than N updates simulate.
 ///
-/// Not the right choice for a task of hertzd: a worker sleeps until the release, and [`Overrun`](super::Overrun) says what
-/// happens to debt. Nor if every frame is one update (vertical sync at the rate of the simulation).
+/// Not the right choice for a hertzd task: a worker sleeps until the release, and [`Overrun`](super::Overrun) says what happens to debt.
+/// Also not for a loop in which every frame is one update (vertical sync at the rate of the simulation).
 ///
 /// ```
 /// use hertzd::pacing::{FixedStep, Rate};
@@ -95,7 +94,7 @@ pub struct FixedStep {
     snaps: Box<[Snap]>,
     tolerance: i128,
 
-    latest: Option<Instant>, // the latest reading so far
+    latest: Option<Instant>, // the highest clock reading so far
     elapsed: i128,           // time produced by the frames, in ns, after snapping
     drift: i128,             // `elapsed` minus the clock
     settled: u64,            // updates run or given up
@@ -113,7 +112,7 @@ impl FixedStep {
     /// The default limit of updates per call.
     const MAX_UPDATES: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
-    /// A stepper of `rate` updates per second, at most four of them per call, with the excess kept.
+    /// A stepper of `rate` updates per second. A call returns at most four updates; the excess is kept.
     pub fn new(rate: Rate) -> Self {
         Self {
             rate,
@@ -141,7 +140,7 @@ impl FixedStep {
         Self { limit: u64::from(limit.get()), ..self }
     }
 
-    /// Lets one call ask for every due update. Only for a simulation that is far faster than the clock.
+    /// Lets one call ask for every due update. Use it only for a simulation that is far faster than the clock.
     #[must_use]
     pub fn unlimited(self) -> Self {
         Self { limit: u64::MAX, ..self }
@@ -153,12 +152,12 @@ impl FixedStep {
         Self { excess, ..self }
     }
 
-    /// Replaces a frame time within `tolerance` of one period of a rate in `rates` by exactly that period (of several the
-    /// nearest, then the first), so that vertical sync with noisy readings gives the same number of updates every frame.
+    /// Snaps a frame time within `tolerance` of one period of a rate in `rates` to exactly that period, so that vertical sync with noisy
+    /// readings gives the same number of updates every frame. The nearest rate wins, then the first in the list.
     ///
-    /// Rates rather than lengths, because 1/60 s is not a whole number of nanoseconds. Simulated time may
-    /// [drift](Self::drift) from the clock by up to `tolerance` per frame. Time that stands still is never snapped. An empty
-    /// slice or a negative tolerance turns snapping off.
+    /// It takes rates, not lengths, because 1/60 s is not a whole number of nanoseconds. Simulated time may [drift](Self::drift) from the
+    /// clock by up to `tolerance` per frame. Time that stands still is never snapped. An empty slice or a negative tolerance turns snapping
+    /// off.
     #[must_use]
     pub fn snap(self, rates: &[Rate], tolerance: Span) -> Self {
         let snaps = rates.iter().map(|&rate| Snap { rate, frames: 0 }).collect();
@@ -167,13 +166,13 @@ impl FixedStep {
 
     /// Renders at most once in each period of `rate`, counted on a grid from the first call.
     ///
-    /// A cap close to the rate of the loop beats against it: then use none, or [snap](Self::snap) as well.
+    /// A cap close to the rate of the loop beats against it. In that case use no cap, or [snap](Self::snap) as well.
     #[must_use]
     pub fn render_rate(self, rate: Rate) -> Self {
         Self { render_rate: Some(rate), ..self }
     }
 
-    /// Takes the time and returns the work for now. Costs a few divisions, however long ago the last call was.
+    /// Takes the current time and returns the work due now. Costs a few divisions, however long ago the last call was.
     pub fn advance(&mut self, now: Instant) -> Frame {
         let frame_time = self.latest.map_or(0, |latest| now.nanos().saturating_sub(latest.nanos()));
         self.latest = self.latest.max(Some(now));
@@ -206,15 +205,15 @@ impl FixedStep {
         Frame { updates, discarded, pending, dt, render, interpolation: self.interpolation() }
     }
 
-    /// Continues from `now` as if no time had passed since the last call: after a pause, a loaded level, or a step of the
-    /// clock. Resets the drift and keeps pending updates. Does nothing before the first call.
+    /// Continues from `now` as if no time had passed since the last call. Use it after a pause, a level load, or a step of the clock.
+    /// Resets the drift and keeps pending updates. Does nothing before the first call.
     pub fn resume(&mut self, now: Instant) {
         self.latest = self.latest.map(|_| now);
         self.drift = 0;
     }
 
-    /// Time from the last call until the next update is due, for a loop that sleeps when idle; zero while updates are pending
-    /// and before the first call.
+    /// Time from the last call until the next update is due, for a loop that sleeps when idle. Zero while updates are pending and before
+    /// the first call.
     pub fn wait(&self) -> Span {
         match self.latest {
             Some(_) => Span::from_wide(self.rate.offset(self.settled.saturating_add(1)) - self.elapsed).max(Span::ZERO),
@@ -222,7 +221,7 @@ impl FixedStep {
         }
     }
 
-    /// How far snapping has moved simulated time ahead of the clock; negative if behind.
+    /// How far snapping has moved simulated time ahead of the clock; negative if it is behind.
     pub fn drift(&self) -> Span {
         Span::from_wide(self.drift)
     }

@@ -1,7 +1,7 @@
-//! The grid of one task: the exact instant of each release, and which release comes next at an instant.
+//! The grid of one task: the exact instant of each release, and the next release at or after a given instant.
 //!
-//! Exact for ever: an instant is computed from the index of its tick, or from the one before it without a rounding error of its
-//! own ([`Step`]). Time is an argument; nothing blocks or allocates.
+//! The grid never accumulates error. An instant is computed from the tick's index, or from the previous tick with an exact remainder
+//! ([`Step`]). Time is an argument; nothing blocks or allocates.
 
 use super::rate::{Position, Rate, Step};
 use crate::time::{Instant, Span};
@@ -10,9 +10,9 @@ use crate::time::{Instant, Span};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     rate: Rate,
-    step: Step, // of the rate
+    step: Step, // one period of `rate`
     origin: Instant,
-    shift: i128, // from the index of a tick to its position on the grid from `origin`
+    shift: i128, // added to a tick's index, gives its position on the grid from `origin`
 }
 
 impl Grid {
@@ -21,8 +21,8 @@ impl Grid {
         Self { rate, step: rate.step(), origin, shift: 0 }
     }
 
-    /// The grid through `zero`, with tick 0 at its first release at or after `start`: the same on every machine whose clock
-    /// shows the same time.
+    /// The grid through `zero`, with tick 0 at its first release at or after `start`. It is the same on every machine whose clock shows the
+    /// same time.
     pub(crate) fn aligned(zero: Instant, start: Instant, rate: Rate) -> Self {
         Self::starting_at(zero, rate).entered(0, start)
     }
@@ -32,13 +32,13 @@ impl Grid {
         self.at(n).release(self)
     }
 
-    /// Where tick `n` is.
+    /// The position of tick `n`.
     pub(super) fn at(&self, n: u64) -> OnGrid {
         let position = clamped(self.shift + i128::from(n));
         OnGrid { position, offset: self.rate.position(position) }
     }
 
-    /// Where the tick after it is. Without a division, but at the limits of the numbers.
+    /// The position of the tick after `at`. Needs no division except where the numbers saturate.
     pub(super) fn after(&self, at: OnGrid) -> OnGrid {
         let position = at.position.saturating_add(1);
         let offset = self.step.after(at.offset).filter(|_| position > at.position);
@@ -50,7 +50,7 @@ impl Grid {
         clamped(self.position_from(at) - self.shift)
     }
 
-    /// The same instants, with tick `n` at the first of them at or after `start`.
+    /// The same grid, renumbered so that tick `n` is its first release at or after `start`.
     pub(super) fn entered(self, n: u64, start: Instant) -> Self {
         Self { shift: self.position_from(start) - i128::from(n), ..self }
     }

@@ -1,7 +1,7 @@
-//! The margin of `auto`: as much as the budget pays for, up to the 99.9th percentile of recent oversleeps, or what a target needs.
+//! The margin of `spin = "auto"`: the 99.9th percentile of recent oversleeps, or what a target needs, as far as the budget pays for it.
 //!
-//! It is reviewed up to ten times a second of the worker's time, between two ticks. A margin's cost is computed from the same histograms as
-//! the margin itself: the mean time awake before the release, times the sleeps in a second. Time is a value; nothing blocks or
+//! It is reviewed up to ten times a second on the worker's own time, between two ticks. A margin's cost comes from the same histograms as
+//! the margin itself: the mean time awake before the release, times the sleeps per second. Time is an argument; nothing blocks or
 //! allocates.
 
 use super::budget::Budget;
@@ -12,53 +12,53 @@ use crate::time::{Instant, Span};
 /// The margin before the first sleep.
 const FIRST_MARGIN: Span = Span::from_micros(60);
 
-/// The longest margin: if the kernel is later than this, a spin tail is the wrong remedy.
+/// The longest margin. If the kernel wakes the worker later than this, a spin tail is the wrong remedy.
 const LONGEST_MARGIN: Span = Span::from_micros(500);
 
-/// Added to the oversleep: the time from the wake-up to the last reading before the release.
+/// Added to the oversleep: the time from the wake-up to the last clock reading before the release.
 const WAKE_TO_READING: Span = Span::from_micros(2);
 
-/// Time between two reviews, at least; while there are few new sleeps, ten times as long. The first ones come sooner: until
-/// then only the rehearsal is known.
+/// The shortest time between two reviews, and the time used instead while there are few new sleeps. The first reviews come sooner, because
+/// until then only the rehearsal is known.
 const REVIEW_EVERY: Span = Span::from_millis(100);
 const REVIEW_LATER: Span = Span::from_seconds(1);
 const REVIEW_FIRST: Span = Span::from_millis(10);
 
-/// New sleeps that are enough for a review. One takes some 10,000 instructions.
+/// The number of new sleeps that justifies a review. A review costs some 10,000 instructions.
 const REVIEWED: u32 = 64;
 const REVIEWED_FIRST: u32 = 16;
 
-/// The percentiles that are tried, in thousandths; the first is also the most that is ever covered.
+/// The percentiles that are tried, in thousandths. The first one is also the most that a margin ever covers.
 const LEVELS: [u32; 16] = [999, 998, 997, 995, 992, 990, 985, 980, 970, 950, 930, 900, 850, 800, 700, 500];
 
-/// A margin is to cost this part of the budget at most: the rest is for sleeps that end earlier than the recent ones did.
+/// The largest part of the budget that a margin may cost. The rest covers sleeps that end earlier than recent ones did.
 const WITHIN: f64 = 0.95;
 
-/// A margin stays unless the new one differs by more than this part of it: not every change of the machine moves it.
+/// A margin changes only if the new one differs by more than 1/16, so that noise does not move it.
 const STEADY: i64 = 16;
 
-/// With fewer spins it is too early to say how many were interrupted.
+/// The fewest spins from which the interrupted fraction is judged.
 const ENOUGH_SPINS: u32 = 16;
 
-/// The least part of the budget that is used where spins are interrupted.
+/// The smallest part of the budget that is used when spins are interrupted.
 const LEAST_RESTRAINT: f64 = 1.0 / 16.0;
 
-/// The margins of each class of sleeps, and what they follow from.
+/// The margins of each class of sleeps, and the data they are computed from.
 #[derive(Clone, Debug)]
 pub(super) struct Margins {
     pub(super) oversleeps: Oversleeps,
     target: Option<Target>,
-    level: usize, // the first that the budget pays for
-    towards: f64, // how much of the way to the level before, in 0..=1
+    level: usize, // index into `LEVELS`: the first that the budget pays for
+    towards: f64, // how far towards the previous, more expensive level, in 0..=1
     margins: [Span; CLASSES],
     medians: [Span; CLASSES],
-    per_second: [f64; CLASSES], // sleeps
+    per_second: [f64; CLASSES], // sleeps per second
     reviewed: Option<Instant>,
-    after: Span, // the next review comes
-    enough: u32, // sleeps for it
+    after: Span, // least time until the next review
+    enough: u32, // new sleeps that justify it
     spins: u32,
     interrupted: u32,
-    restraint: f64, // the part of the budget that is used
+    restraint: f64, // the fraction of the budget in use
     short: bool,    // the target is out of reach
 }
 
@@ -87,12 +87,12 @@ impl Margins {
         (self.margins[class], self.medians[class])
     }
 
-    /// Whether the target is out of reach: the budget does not pay for its margin, or the longest margin is shorter.
+    /// Whether the target is out of reach: the budget does not pay for its margin, or it needs more than the longest margin.
     pub(super) const fn falls_short(&self) -> bool {
         self.short
     }
 
-    /// Takes in a spin, which was interrupted or not.
+    /// Records a spin and whether it was interrupted.
     pub(super) fn spun(&mut self, interrupted: bool) {
         self.spins += 1;
         self.interrupted += u32::from(interrupted);
@@ -103,13 +103,13 @@ impl Margins {
         self.reviewed = self.reviewed.map(|reviewed| reviewed + by);
     }
 
-    /// What was measured before the first tick applies at once.
+    /// Applies what was measured before the first tick at once, without waiting for a review.
     pub(super) fn rehearsed(&mut self) {
         (0..CLASSES).for_each(|class| _ = self.oversleeps.take_new(class));
         self.set();
     }
 
-    /// Reviews the margins, if it is time to.
+    /// Reviews the margins if a review is due.
     pub(super) fn review(&mut self, now: Instant, budget: &Budget) {
         let elapsed = now - *self.reviewed.get_or_insert(now);
         let least = if self.oversleeps.new_ones() < self.enough { REVIEW_LATER } else { self.after };
@@ -139,14 +139,14 @@ impl Margins {
             dearer = Some(std::mem::replace(&mut cost, self.cost(self.level)));
         }
         if let Some(dearer) = dearer.filter(|_| cost < affordable) {
-            // Costs grow ever faster with the margin, so this part of the way costs no more than this part of the difference.
+            // Costs grow ever faster with the margin, so going this fraction of the way costs at most this fraction of the difference.
             self.towards = (affordable - cost) / (dearer - cost);
         }
         self.set();
     }
 
-    /// Where spins are interrupted, by other threads or by the host, spinning takes time from others and reaches nothing: less of the
-    /// budget is used. It comes back slowly.
+    /// If other threads or the host interrupt spins, spinning takes time from others and achieves nothing, so less of the budget is used.
+    /// The used part grows back slowly.
     fn restrain(&mut self) {
         if self.spins < ENOUGH_SPINS {
             return;
@@ -158,14 +158,15 @@ impl Margins {
         (self.spins, self.interrupted) = (0, 0);
     }
 
-    /// The level to be at if the budget allows it: a target is aimed at from half-way to certainty, or it would be on its edge.
+    /// The level to use if the budget allows it. With a target, the level lies half-way between the target and certainty, not on the
+    /// target's edge.
     fn first_level(&self) -> usize {
         let Some(Target { thousandths, .. }) = self.target else { return 0 };
         let aimed = thousandths + (1_000 - thousandths) / 2;
         LEVELS.iter().rposition(|level| *level >= aimed).unwrap_or(0)
     }
 
-    /// The share of a processor that all sleeps together would be spent awake, at a level.
+    /// The share of a processor that all sleeps together would spend awake at this level.
     fn cost(&self, level: usize) -> f64 {
         let of_class = |class: usize| {
             let rate = self.per_second[class];
@@ -176,13 +177,13 @@ impl Margins {
         (0..CLASSES).map(of_class).sum()
     }
 
-    /// Whether sleeps of a class that there are end later than the longest margin covers, at a level.
+    /// Whether any active class of sleeps needs more than the longest margin at this level.
     fn too_late(&self, level: usize) -> bool {
         let of_class = |class: usize| self.oversleeps.of(class).filter(|_| self.per_second[class] > 0.0);
         (0..CLASSES).filter_map(of_class).any(|recent| self.covering(recent.quantile(LEVELS[level])) > LONGEST_MARGIN)
     }
 
-    /// The margin that covers oversleeps up to `late`, as far as the longest one does.
+    /// The margin that covers oversleeps up to `late`, limited to the longest margin.
     fn margin(&self, late: Span) -> Span {
         self.covering(late).max(Span::ZERO).min(LONGEST_MARGIN)
     }
@@ -196,7 +197,7 @@ impl Margins {
         for class in 0..CLASSES {
             let Some(recent) = self.oversleeps.of(class) else { continue };
             let [late, next] = [self.level, self.level.saturating_sub(1)].map(|level| recent.quantile(LEVELS[level]));
-            // Up to an oversleep that there was: to spin for more than that reaches nothing.
+            // Use only an oversleep that was observed: spinning for longer achieves nothing.
             let late = late.max(recent.greatest_up_to(late + share(next - late, self.towards)));
             let margin = self.margin(late);
             let before = self.margins[class];

@@ -1,5 +1,4 @@
-//! When tasks run: arithmetic only. No clock, no thread, no system call; time comes in as a value, and nothing is allocated
-//! after construction.
+//! When tasks run: arithmetic only. No clock, no thread, no system call. Time is an argument, and nothing is allocated after construction.
 //!
 //! | type | what it decides |
 //! | --- | --- |

@@ -1,26 +1,26 @@
-//! How late wake-ups were: small histograms that fade, by the length of the sleep.
+//! How late wake-ups were: small fading histograms, one per class of sleep length.
 //!
-//! The longer a processor was idle the later it wakes up, so sleeps of different lengths have histograms of their own. Nothing here
-//! reads a clock, blocks or allocates.
+//! The longer a processor was idle, the later it wakes up, so sleeps of different lengths have separate histograms. Nothing here reads a
+//! clock, blocks or allocates.
 
 use crate::time::Span;
 
-/// Sleeps are told apart by these lengths.
+/// Upper bounds (exclusive) of the sleep-length classes; the last class has none.
 const LENGTHS: [Span; CLASSES - 1] =
     [Span::from_micros(300), Span::from_millis(3), Span::from_millis(30), Span::from_millis(300)];
 
-/// Classes of sleeps by their length.
+/// Number of sleep-length classes.
 pub(super) const CLASSES: usize = 5;
 
-/// With fewer sleeps a class says nothing of percentiles.
+/// A class with fewer sleeps is too small for percentiles.
 const ENOUGH: u32 = 16;
 
-/// The class of a sleep.
+/// The class of a sleep of this length.
 pub(super) fn class(length: Span) -> usize {
     LENGTHS.iter().position(|longest| length < *longest).unwrap_or(CLASSES - 1)
 }
 
-/// How late wake-ups from sleeps of each class were.
+/// The lateness of wake-ups, for each class of sleeps.
 #[derive(Clone, Debug)]
 pub(super) struct Oversleeps([Recent; CLASSES]);
 
@@ -33,32 +33,32 @@ impl Oversleeps {
         self.0[class].add(late);
     }
 
-    /// What is known of a class: its own sleeps, or, as long as these are few, those of the nearest class that has more.
-    /// `None`: nothing is known.
+    /// The data for a class: its own sleeps or, while these are too few, the sleeps of the nearest class with enough. `None` if no class
+    /// has enough.
     pub(super) fn of(&self, class: usize) -> Option<&Recent> {
         let enough = |class: &usize| self.0[*class].total >= ENOUGH;
         (0..CLASSES).filter(enough).min_by_key(|other| other.abs_diff(class)).map(|class| &self.0[class])
     }
 
-    /// Sleeps of all classes that have not been taken.
+    /// New sleeps in all classes since the last [`take_new`](Self::take_new).
     pub(super) fn new_ones(&self) -> u32 {
         self.0.iter().map(|recent| recent.new).sum()
     }
 
-    /// Sleeps of a class since this was last asked.
+    /// New sleeps of a class since the last call for it.
     pub(super) fn take_new(&mut self, class: usize) -> u32 {
         std::mem::take(&mut self.0[class].new)
     }
 }
 
-/// Buckets an eighth of a power of two wide, from 256 ns to 1 ms; values outside count at the edge.
+/// Buckets an eighth of a power of two wide, from 256 ns to 1 ms. Values outside count in the first or the last bucket.
 const BUCKETS: usize = 12 * 8;
 const FIRST_BUCKET: u32 = 8;
 
-/// At this total all counts are halved, so that old values fade. The 99.9th percentile then rests on four sleeps at least.
+/// When the total reaches this, all counts are halved, so that old values fade. The 99.9th percentile then rests on at least four sleeps.
 const FADE_AT: u32 = 8_192;
 
-/// How late recent wake-ups were.
+/// The lateness of recent wake-ups.
 #[derive(Clone, Debug)]
 pub(super) struct Recent {
     counts: [u16; BUCKETS],
@@ -84,7 +84,7 @@ impl Recent {
         }
     }
 
-    /// The upper edge of the bucket that holds this many thousandths of the sleeps.
+    /// The upper edge of the bucket that contains this quantile, in thousandths of the sleeps.
     pub(super) fn quantile(&self, thousandths: u32) -> Span {
         let rank = (self.total * thousandths).div_ceil(1_000);
         let mut seen = 0;
@@ -95,14 +95,15 @@ impl Recent {
         self.counts.iter().position(holds).map_or(Span::ZERO, upper_edge)
     }
 
-    /// The upper edge of the last bucket up to `most` that holds any; zero: there is none.
+    /// The upper edge of the highest non-empty bucket whose edge is at most `most`; zero if there is none.
     pub(super) fn greatest_up_to(&self, most: Span) -> Span {
         let edges =
             self.counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(bucket, _)| upper_edge(bucket));
         edges.take_while(|edge| *edge <= most).last().unwrap_or(Span::ZERO)
     }
 
-    /// How long a wake-up comes before the release on average, in nanoseconds, if the sleep ends this long before it.
+    /// The mean time between wake-up and release, in nanoseconds, if sleeps are set to end `margin` before the release. A wake-up after the
+    /// release counts as zero.
     #[expect(clippy::cast_precision_loss, reason = "an average, of which the first digits matter")]
     pub(super) fn mean_awake(&self, margin: Span) -> f64 {
         let mut sum = 0;
@@ -117,7 +118,7 @@ impl Recent {
     }
 }
 
-/// Eighths of powers of two: the exponent and the three bits below the leading one.
+/// The bucket of an oversleep, in eighths of powers of two: the exponent and the three bits below the leading one.
 fn bucket(late: Span) -> usize {
     let nanos = u64::try_from(late.nanos()).unwrap_or(0).max(1 << FIRST_BUCKET);
     let exponent = nanos.ilog2();
@@ -177,7 +178,7 @@ mod tests {
         let mut recent = Recent::new();
         (0..3).for_each(|_| recent.add(Span::from_micros(10)));
         recent.add(Span::from_micros(400));
-        // Three of four wake up 40 µs early, within the width of a bucket.
+        // Three of four wake up 40 µs early, give or take a bucket's width.
         let mean = recent.mean_awake(Span::from_micros(50));
         assert!((29_000.0..31_000.0).contains(&mean), "{mean}");
         assert!(recent.mean_awake(Span::from_micros(5)) < 1.0);

@@ -1,17 +1,18 @@
-//! Tasks in the order of an instant: a priority queue that costs next to nothing where instants mostly come in order.
+//! A priority queue ordered by instants that costs next to nothing when entries mostly arrive in order.
 //!
-//! Tasks of one rate overtake each other only after a delay. So each entry that is not before the last one of a plain
-//! sequence is appended to that, in place of the last one if only that is in the way, and only the others go into a heap: one step
-//! is constant in the best case and log(tasks) in the worst. Time is a value; nothing blocks, and nothing allocates after construction.
+//! Tasks of one rate overtake each other only after a delay. So an entry that sorts after the last one of a plain sequence is appended
+//! there. If only the last one is in the way, it moves to a heap and the entry takes its place. All other entries go into the heap. An
+//! operation is constant-time in the best case and log(tasks) in the worst. Time is an argument; nothing blocks, and nothing allocates
+//! after construction.
 
 use crate::time::Instant;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// An instant, what decides between equal ones, and the position of a task: else the one that was declared first.
+/// An instant, a tie-breaker, and the position of a task. Of otherwise equal entries, the task declared first wins.
 pub(super) type Entry<Tie> = (Instant, Tie, usize);
 
-/// Entries, the least first.
+/// Entries, sorted: the least comes first.
 #[derive(Clone, Debug)]
 pub(super) struct Queue<Tie> {
     sequence: VecDeque<Entry<Tie>>, // ascending
@@ -32,7 +33,7 @@ impl<Tie: Copy + Ord> Queue<Tie> {
                 self.others.push(Reverse(entry));
                 return;
             }
-            // Only the last one is in the way: a task that is due long after all others would keep them out of the sequence.
+            // Only the last one is in the way. A task due long after all others would otherwise keep them out of the sequence.
             self.others.extend(self.sequence.pop_back().map(Reverse));
         }
         self.sequence.push_back(entry);
@@ -46,13 +47,13 @@ impl<Tie: Copy + Ord> Queue<Tie> {
         }
     }
 
-    /// The task that is probably taken out after that many others. Constant time, so where entries did not come in order, a guess.
+    /// A guess, in constant time, at the task that comes out after `others` more entries. It is exact only if entries arrived in order.
     pub(super) fn peek(&self, others: usize) -> Option<usize> {
         self.sequence.get(others).map(|(.., task)| *task)
     }
 
-    /// Takes the least entry out.
-    #[inline] // or a tick takes 60 instructions more
+    /// Removes the least entry.
+    #[inline] // otherwise a tick takes 60 instructions more
     pub(super) fn pop(&mut self) -> Option<Entry<Tie>> {
         match (self.sequence.front(), self.others.peek()) {
             (Some(first), Some(Reverse(other))) if other < first => self.pop_other(),

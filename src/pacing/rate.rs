@@ -1,8 +1,8 @@
-//! An exact rate, and from it the release of any tick, computed from the tick's index alone.
+//! An exact rate. The release of any tick is computed from the tick's index alone.
 //!
-//! At 30000/1001 Hz a period is not a whole number of nanoseconds, and a sum of rounded periods drifts. Here the release of
-//! tick `n` is `floor(n·den·10⁹/num)` nanoseconds after the first, in 128-bit integers, as exact after a century as in the
-//! first second. Nothing blocks or allocates.
+//! At 30000/1001 Hz a period is not a whole number of nanoseconds, and a sum of rounded periods drifts. Here the release of tick `n` is
+//! `floor(n·den·10⁹/num)` nanoseconds after the first, in 128-bit integers. It is as exact after a century as in the first second. Nothing
+//! blocks or allocates.
 
 use super::utilisation::reduced;
 use crate::time::Span;
@@ -71,7 +71,7 @@ impl Rate {
         self.position(n).nanos
     }
 
-    /// The [`offset`](Self::offset) of tick `n`, with what the next one follows from.
+    /// The [`offset`](Self::offset) of tick `n`, with the remainder from which the next position follows.
     pub(super) fn position(self, n: u64) -> Position {
         let product = (u128::from(n) * u128::from(self.den)).checked_mul(NANOS);
         let num = u128::from(self.num);
@@ -80,14 +80,14 @@ impl Rate {
         Position { nanos: i128::try_from(wide / num).unwrap_or(i128::MAX), rest }
     }
 
-    /// From one tick to the next.
+    /// The step from one tick to the next.
     pub(super) fn step(self) -> Step {
         let (scale, num) = (u128::from(self.den) * NANOS, u128::from(self.num));
         let narrow = |nanos: u128| u64::try_from(nanos).unwrap_or(u64::MAX);
         Step { whole: narrow(scale / num), rest: narrow(scale % num), num: self.num }
     }
 
-    /// How many ticks have an [`offset`](Self::offset) below `nanos`; also the first index at or after it.
+    /// How many ticks have an [`offset`](Self::offset) below `nanos`. This is also the index of the first tick at or after it.
     #[doc(hidden)]
     pub fn ticks_before(self, nanos: i128) -> u64 {
         // floor(n·P) < t  <=>  n·P < t  (t whole)  <=>  n < t/P, so the count is ceil(t/P).
@@ -102,16 +102,15 @@ impl Rate {
         u64::try_from(count).unwrap_or(u64::MAX)
     }
 
-    /// The shortest time above zero that is a whole number of nanoseconds and a whole number of periods: shifted by it, the
-    /// grid of releases lies on itself, rounding included.
+    /// The shortest positive time that is both a whole number of nanoseconds and a whole number of periods. Shifted by this time, the grid
+    /// of releases maps onto itself, rounding included.
     pub(crate) fn repeats_after(self) -> u128 {
-        // num and den have no factor in common.
+        // num and den are coprime.
         reduced(u128::from(self.den) * NANOS, self.num.into()).0
     }
 }
 
-/// The shortest time by which the grids of all these rates can be shifted so that each lies on itself; `None` if there is no
-/// rate, or that is more than 292 years.
+/// The shortest time that maps the grids of all these rates onto themselves; `None` without rates, or if it is longer than 292 years.
 pub(crate) fn hyperperiod(mut rates: impl Iterator<Item = Rate>) -> Option<i128> {
     let least_common_multiple = |length: u128, rate: Rate| {
         let other = rate.repeats_after();
@@ -122,12 +121,12 @@ pub(crate) fn hyperperiod(mut rates: impl Iterator<Item = Rate>) -> Option<i128>
     i128::try_from(length).ok().filter(|length| *length > 1)
 }
 
-/// The offset of a tick, and exactly how much was rounded off.
+/// The offset of a tick, and the exact remainder of its division.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position {
     /// `floor(n·den·10⁹/num)`.
     pub(super) nanos: i128,
-    rest: Option<u64>, // of that division, in 0..num; `None`: the offset is saturated
+    rest: Option<u64>, // remainder of that division, in 0..num; `None`: the offset is saturated
 }
 
 /// One period, exactly: `whole + rest/num` nanoseconds.
@@ -139,8 +138,8 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// The position of the tick after `position`, without a division. What the division of tick `n` left over is carried
-    /// along, so the result is that of another division: nothing is rounded twice, and no error accumulates.
+    /// The position of the tick after `position`, without a division. The division's remainder is carried along, so the result equals that
+    /// of a division: nothing is rounded twice, and no error accumulates.
     ///
     /// `None` where positions saturate.
     pub(super) fn after(self, position: Position) -> Option<Position> {

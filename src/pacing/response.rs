@@ -1,8 +1,9 @@
-//! The worst response of each task when every tick takes its longest run: the schedule itself, tick by tick.
+//! The worst response of each task when every tick takes its longest run, found by playing the schedule tick by tick.
 //!
-//! Workers of one CPU interrupt each other by their priority. A worker runs what is due by earliest deadline, a producer before those that take its values, then by the latest
-//! run that is longest ago, then in the order of declaration, and each tick to its end. Every release runs: what a policy would skip is late here. Time comes in as rates and
-//! spans; all arithmetic is in integers. A call allocates a few words per task.
+//! Workers on one CPU interrupt each other by priority. A worker runs each tick to its end. Among due tasks it picks the earliest deadline,
+//! then producers before their consumers, then the task whose last run is longest ago, then the order of declaration. Every release runs: a
+//! release that a policy would skip is late here. Time is passed in as rates and spans; all arithmetic is in integers. A call allocates a
+//! few words per task.
 
 use super::rate::hyperperiod;
 use super::{Rate, Turn};
@@ -10,7 +11,7 @@ use crate::time::Span;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What a task takes from its CPU.
+/// The load of one task on its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Load {
     pub(crate) rate: Rate,
@@ -23,23 +24,23 @@ pub(crate) struct Load {
 /// The worst responses of the tasks of one CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Responses {
-    /// Of each worker, those of its tasks; zero for a task without a tick in the time that was looked at.
+    /// Per worker, the responses of its tasks; zero for a task without a tick in the simulated time.
     pub(crate) worst: Vec<Vec<Span>>,
-    /// The time from the start that was looked at, if that is not all: what comes later may be worse.
+    /// The simulated time from the start, if it does not cover the whole schedule: later responses may be worse. `None`: all is covered.
     pub(crate) only: Option<Span>,
 }
 
-/// A tick that is due: its deadline, the place of its task, when that ran, the task, its release.
+/// A tick that is due: its deadline, its task's place, when that task last ran, the task, its release.
 type Ready = (i128, u64, u64, usize, i128);
 
 /// Releases and ticks of one worker.
 struct Worker {
-    room: usize, // for ticks that are ready: one run can outlast any number of releases
-    wakes: i128, // when it has woken up for what is ready
-    ended: i128, // when its latest tick did: it sleeps since then, if nothing is ready
+    room: usize, // for ready ticks: one run can outlast any number of releases
+    wakes: i128, // when it wakes up for the ready ticks
+    ended: i128, // when its last tick ended; it sleeps from then on if nothing is ready
     waiting: BinaryHeap<Reverse<(i128, usize, u64)>>, // release, task, tick
     ready: BinaryHeap<Reverse<Ready>>,
-    ran: Vec<u64>,                        // of each task: how many ticks had run when its latest one had
+    ran: Vec<u64>,                        // per task: the total of ticks run when its last one ended
     running: Option<(usize, i128, i128)>, // task, release, time left
 }
 
@@ -57,7 +58,7 @@ impl Worker {
         }
     }
 
-    /// Makes what was released by `now` ready. A worker that slept wakes up this `late`.
+    /// Marks everything released by `now` as ready. A worker that slept wakes up `late` nanoseconds after the release.
     fn release(&mut self, loads: &[Load], now: i128, late: i128) {
         while let Some(&Reverse((release, task, n))) = self.waiting.peek() {
             if release > now || self.ready.len() >= self.room {
@@ -82,7 +83,7 @@ impl Worker {
         self.running.is_some() || (!self.ready.is_empty() && self.wakes <= now)
     }
 
-    /// When it next asks for the CPU of its own accord, or may.
+    /// The next instant at which it may need the CPU on its own account.
     fn next(&self, now: i128) -> i128 {
         let wakes = if !self.ready.is_empty() && self.wakes > now { self.wakes } else { i128::MAX };
         let release = if self.ready.len() < self.room { self.next_release() } else { i128::MAX };
@@ -90,9 +91,8 @@ impl Worker {
     }
 }
 
-/// The worst responses of workers on one CPU, those that come first in front, if each of their sleeps ends this `late`; at most
-/// `ticks` ticks are looked at. A schedule that can hold repeats itself after the longest phase and one hyperperiod; another one
-/// is looked at.
+/// The worst responses of workers on one CPU, in order of precedence, if each of their sleeps ends this `late`. At most `ticks` ticks are
+/// simulated. A feasible schedule repeats itself after the longest phase and one hyperperiod. The simulation covers one more hyperperiod.
 pub(crate) fn responses(workers: &[Vec<Load>], late: Span, ticks: usize) -> Responses {
     let late = i128::from(late.nanos());
     let loads = || workers.iter().flatten();
@@ -140,30 +140,30 @@ pub(crate) fn responses(workers: &[Vec<Load>], late: Span, ticks: usize) -> Resp
     Responses { worst, only: Some(Span::from_wide(now)) }
 }
 
-/// How long two tasks wait for each other at the worst, if there were no others.
+/// How long two tasks wait for each other in the worst case, if there were no other tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Between {
-    /// The first for the second, and the second for the first.
+    /// How long the first waits for the second, and the second for the first.
     pub(crate) waits: [Span; 2],
-    /// Time that is left between the end of a tick of one and the release of the other, at the least; negative: ticks meet.
+    /// The least time between the end of one task's tick and the other's release; negative if ticks collide.
     pub(crate) gap: Span,
 }
 
-/// What two tasks of one CPU do to each other. With `interrupts`, the first interrupts the second; else they are of one worker.
+/// How two tasks on one CPU affect each other. With `interrupts`, the first interrupts the second; otherwise both belong to one worker.
 ///
-/// The distances between their releases are all those that differ from the phases' by whole multiples of the greatest common
-/// divisor of the periods, which is a fraction of nanoseconds.
+/// The possible distances between their releases are the phase difference plus any multiple of the greatest common divisor of the periods.
+/// The divisor may be a fraction of nanoseconds.
 pub(crate) fn between(first: &Load, second: &Load, interrupts: bool) -> Between {
     let (unit, common) = common_divisor(first.rate, second.rate);
     let scaled = |span: Span| i128::from(span.nanos()).saturating_mul(unit);
-    // From a release of the second to the next of the first, and on to the next of the second.
+    // From a release of the second to the next release of the first, and from there to the next release of the second.
     let after = (scaled(first.phase) - scaled(second.phase)).rem_euclid(common);
     let before = common - after;
     let (run_first, run_second) = (scaled(first.run), scaled(second.run));
     let span = |scaled: i128| Span::from_wide(scaled.div_euclid(unit));
     let gap = span((after - run_second).min(before - run_first));
     let met = |run: i128, distance: i128| span((run - distance).max(0));
-    // Released together, the one with the earlier deadline runs first.
+    // If released together, the task with the earlier deadline runs first.
     let tie = after == 0;
     let waits = match interrupts {
         true if tie || after < run_second => [Span::ZERO, first.run],
@@ -175,12 +175,12 @@ pub(crate) fn between(first: &Load, second: &Load, interrupts: bool) -> Between 
     Between { waits, gap: if tie { gap.min(-Span::from_nanos(1)) } else { gap } }
 }
 
-/// The greatest common divisor of two periods, and the fraction of a nanosecond that it is counted in.
+/// The greatest common divisor of two periods, as `(unit, divisor)`. The divisor counts in units of 1/`unit` nanosecond.
 pub(crate) fn common_divisor(first: Rate, second: Rate) -> (i128, i128) {
     let parts = |rate: Rate| {
         let whole = i128::try_from(rate.repeats_after()).unwrap_or(i128::MAX);
         let (num, den) = (i128::from(rate.num()), i128::from(rate.den()));
-        (whole, whole.saturating_mul(num) / (den * 1_000_000_000)) // whole nanoseconds, and how many periods they are
+        (whole, whole.saturating_mul(num) / (den * 1_000_000_000)) // whole nanoseconds, and the number of periods in them
     };
     let ((first, first_parts), (second, second_parts)) = (parts(first), parts(second));
     let unit = first_parts.saturating_mul(second_parts);
@@ -216,17 +216,17 @@ mod tests {
 
     #[test]
     fn a_worker_runs_by_deadline_and_lets_no_tick_be_interrupted() {
-        // Released together: 1 kHz first, then 100 Hz, which holds up the second tick at 1 kHz.
+        // Released together: 1 kHz first, then 100 Hz, which delays the second tick at 1 kHz.
         let (fast, slow) = (load(1_000, 0, 1_000, 200), load(100, 0, 10_000, 1_500));
         assert_eq!(worst(&[vec![fast, slow]]), [[900, 1_700]]);
-        // A worker of its own interrupts it twice: 200 before, 200 after a millisecond.
+        // With a worker of its own, the fast task interrupts the slow one twice: 200 before, 200 after a millisecond.
         assert_eq!(worst(&[vec![fast], vec![slow]]), [[200], [1_900]]);
-        // On phases that keep two tasks apart no one waits.
+        // With phases that keep two tasks apart, neither waits.
         let (short, apart) = (load(1_000, 0, 1_000, 200), load(100, 300, 10_000, 600));
         assert_eq!(worst(&[vec![short, apart]]), [[200, 600]]);
     }
 
-    /// With sleeps that end 50 µs late.
+    /// Worst responses in microseconds, with sleeps that end 50 µs late.
     fn worst_late(workers: &[Vec<Load>]) -> Vec<Vec<i64>> {
         let responses = responses(workers, Span::from_micros(50), 1_000_000);
         assert_eq!(responses.only, None);
@@ -239,9 +239,9 @@ mod tests {
         assert_eq!(worst_late(&[vec![fast]]), [[250]]);
         // Asleep before 0 and before 300 µs.
         assert_eq!(worst_late(&[vec![fast, slow]]), [[250, 650]]);
-        // Awake at 200 µs, as the tick before ends at 250: released then, nothing sleeps.
+        // Awake at 200 µs, because the previous tick ends at 250: a release at that moment ends no sleep.
         assert_eq!(worst_late(&[vec![fast, Load { phase: Span::from_micros(200), ..slow }]]), [[250, 650]]);
-        // It runs from 350 µs until the other worker wakes up at 1,050, and its last 50 µs from 1,250 on.
+        // It runs from 350 µs until the other worker wakes up at 1,050. Its last 50 µs run from 1,250 on.
         let long = Load { run: Span::from_micros(750), ..slow };
         assert_eq!(worst_late(&[vec![fast], vec![long]]), [[250], [1_000]]);
     }
@@ -269,7 +269,8 @@ mod tests {
         }
     }
 
-    /// The same, microsecond by microsecond: periods of whole microseconds that divide a millisecond, on phases below that.
+    /// The reference model, stepped microsecond by microsecond. Periods are whole microseconds that divide a millisecond; phases are
+    /// shorter.
     fn stepped(workers: &[Vec<Load>], late: i64) -> Vec<Vec<i64>> {
         let mut asleep_until = vec![-1; workers.len()]; // -1: it has not slept
         let mut ended = vec![-1; workers.len()];

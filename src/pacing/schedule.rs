@@ -1,8 +1,9 @@
 //! Many rates on one thread: which task runs next, or how long to rest.
 //!
-//! Of the tasks that are due, the one with the earliest deadline runs; of several, one that had to give up a release while it waited,
-//! then a producer before those that take its values, then the one whose latest run is longest ago, so that overload starves none, else the
-//! one declared first. Tasks are never interrupted. A step costs at most log(tasks). Time is an argument; nothing blocks, and nothing allocates after construction.
+//! Of the due tasks, the one with the earliest deadline runs. Ties go first to a task that had to give up a release while it waited, then
+//! to producers before their consumers, then to the task whose last run is longest ago (so that overload starves no task), then to the one
+//! declared first. Tasks are never interrupted. A step costs at most log(tasks). Time is an argument; nothing blocks, and nothing allocates
+//! after construction.
 
 #[cfg(test)]
 mod tests;
@@ -19,15 +20,15 @@ pub struct Due {
     pub task: usize,
     /// Index of the tick.
     pub n: u64,
-    /// When it was meant to start; at or before `now`.
+    /// The instant it was meant to start; at or before `now`.
     pub release: Instant,
     /// Releases given up since the task's previous tick: those given up when that tick finished, plus `missed`.
     pub skipped: u64,
     /// Releases given up just now, because something else delayed the worker.
     pub missed: u64,
-    /// The largest step of the clock since the task's previous tick; zero: there was none.
+    /// The largest step of the clock since the task's previous tick; zero if there was none.
     pub stepped: Span,
-    /// How late steps of the clock made this release, or the oldest that was given up since the previous tick.
+    /// How much lateness clock steps added to this release, or to the oldest release given up since the previous tick.
     pub jumped: Span,
     /// Credit when the task's previous tick finished; negative for debt.
     pub credit: Span,
@@ -44,12 +45,12 @@ pub enum Next {
     Finished,
 }
 
-/// A tick that will be due; see [`Schedule::prepare`].
+/// A tick prepared before its release; see [`Schedule::prepare`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Prepared {
-    /// What [`Schedule::next`] would return.
+    /// The result that [`Schedule::next`] would return.
     pub due: Due,
-    /// From `due.release` up to this instant, which is not included.
+    /// The end (exclusive) of the interval, starting at `due.release`, in which that result holds.
     pub until: Instant,
 }
 
@@ -59,43 +60,42 @@ pub(crate) struct Prepared {
 pub struct GivenUp {
     /// Position of the task in the order of declaration.
     pub task: usize,
-    /// Their number.
+    /// How many releases were given up.
     pub count: u64,
     /// How late the oldest of them was when it was given up; the others follow one period apart.
     pub oldest: Span,
     /// When they were given up.
     pub at: Instant,
-    /// How late steps of the clock made the oldest of them.
+    /// How much lateness clock steps added to the oldest of them.
     pub jumped: Span,
-    /// The task was ended before, so they were not late.
+    /// The task had been ended before, so these releases were not late.
     pub disabled: bool,
 }
 
 #[derive(Clone, Debug)]
-#[repr(align(64))] // it touches no more lines of the processor's caches than it fills
+#[repr(align(64))] // an entry spans no more cache lines than it fills
 struct Entry {
     account: Account,
-    credit: Span,  // when the previous tick had finished
+    credit: Span,  // when the previous tick finished
     skipped: u64,  // by the previous tick
-    missed: u64,   // since, and not yet reported
-    stepped: Span, // since: the largest step of the clock
-    jumped: Span,  // how late such steps have made the next release
+    missed: u64,   // since then, and not yet reported
+    stepped: Span, // since then: the largest step of the clock
+    jumped: Span,  // lateness that such steps added to the next release
     disabled: bool,
 }
 
-/// When a task has its turn among those of its worker.
+/// The precedence of a task on its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     own: Span,   // the deadline, relative to the release
-    ahead: Span, // the deadline that counts while the task keeps up: also that of those that take its values
-    place: u64,  // among equal deadlines, while it keeps up: a producer comes before those that take its values
+    ahead: Span, // the deadline used while the task keeps up: the earliest of its own and its consumers'
+    place: u64,  // among equal deadlines, while it keeps up: producers come before consumers
 }
 
-/// How many bits count the ticks that had run when the latest one of a task had: enough for decades at a million a second. The bits above
-/// are its place.
+/// Bits for the number of ticks that had run when a task last ran: enough for decades at a million a second. The bits above hold its place.
 const TURNS: u32 = 50;
 
-/// The place, among equal deadlines, of a task which gives no values to others. Zero is that of one which waits too long.
+/// The place, among equal deadlines, of a task without consumers. Zero is the place of a task that waited too long.
 const LAST: u64 = u64::MAX << TURNS;
 
 impl From<Span> for Turn {
@@ -105,7 +105,7 @@ impl From<Span> for Turn {
 }
 
 impl Turn {
-    /// The same for a task whose values one with the turn `other` takes.
+    /// The same turn for a task whose values are read by a task with turn `other`.
     #[must_use]
     pub(crate) fn before(self, other: Self) -> Self {
         let (ahead, place) = other.key();
@@ -119,33 +119,32 @@ impl Turn {
         self.own
     }
 
-    /// By this it is decided between tasks that are released together and keep up: the least comes first.
+    /// The sort key for tasks that keep up and are released together: the least runs first.
     pub(crate) fn key(self) -> (Span, u64) {
         (self.ahead, self.place)
     }
 
-    /// What counts for a task whose latest tick ended before the release of the next. So many ticks of all tasks `ran` by then.
+    /// The standing of a task whose last tick ended before its next release. `ran` counts the ticks of all tasks by then.
     fn keeps_up(self, ran: u64) -> Standing {
         Standing { deadline: self.ahead, place: self.place | ran }
     }
 
-    /// The same where it ended after that: the next tick is not released together with others.
+    /// The standing of a task whose last tick ended after its next release, so the next tick is not released together with others.
     fn is_late(self, ran: u64) -> Standing {
         Standing { deadline: self.own, place: LAST | ran }
     }
 
-    /// The same of a task that was due while something else ran until it had to give up a release.
+    /// The standing of a task that had to give up a release because something else ran while it was due.
     fn waits(self, ran: u64) -> Standing {
         Standing { deadline: self.own, place: ran }
     }
 }
 
-/// What decides which of the tasks that are due is next: the earliest deadline, and of equal ones the place, then the latest run that is
-/// longest ago.
+/// Decides which due task runs next: the earliest deadline, then the place, then the last run that is longest ago.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Standing {
     deadline: Span, // relative to the release
-    place: u64,     // and below it, how many ticks of all tasks had run when its latest one had
+    place: u64,     // the low bits count the ticks of all tasks when its last one had run
 }
 
 impl Standing {
@@ -159,16 +158,16 @@ impl Standing {
 pub struct Schedule {
     entries: Vec<Entry>,
     turns: Vec<Turn>,            // of the entries
-    standings: Vec<Standing>,    // likewise: all of those that are due are looked at before any of them runs
+    standings: Vec<Standing>,    // one per entry; kept apart because all due tasks are compared before any of them runs
     runs: u64,                   // ticks that have run
     waiting: Queue<()>,          // by release
-    ready: Queue<u64>,           // by absolute deadline, then by place and the latest run
-    idle_until: Option<Instant>, // the last end of a disabled task
-    gave_up: bool,               // since that was asked
+    ready: Queue<u64>,           // by absolute deadline, then by place and last run
+    idle_until: Option<Instant>, // the latest end of a disabled task
+    gave_up: bool,               // since the last call of `gave_up`
 }
 
 impl Schedule {
-    /// A schedule of `tasks`, in the order of declaration: each an account and its deadline, relative to the release.
+    /// A schedule of `tasks` in the order of declaration. Each is an account and a deadline relative to the release.
     pub fn new(tasks: impl IntoIterator<Item = (Account, impl Into<Turn>)>) -> Self {
         let tasks: Vec<_> = tasks.into_iter().collect();
         let mut schedule = Self::with_room_for(tasks.len());
@@ -203,8 +202,8 @@ impl Schedule {
         );
     }
 
-    /// Adds the task at `position` of another schedule after the others, with this turn from now on. Its phase, index and counts
-    /// continue. Not while one of its ticks is running.
+    /// Adds the task at `position` of another schedule after the others, with a new turn. Its phase, index and counts continue. Must not be
+    /// called while one of its ticks is running.
     pub(crate) fn adopt(&mut self, other: &Self, position: usize, turn: Turn) {
         let (before, standing) = (other.turns[position], other.standings[position]);
         let ran = standing.ran();
@@ -224,7 +223,7 @@ impl Schedule {
         self.wait(self.entries.len() - 1);
     }
 
-    /// Sorts a task in by its next release.
+    /// Queues a task for its next release.
     fn wait(&mut self, task: usize) {
         let Entry { account, disabled, .. } = &self.entries[task];
         match account.next() {
@@ -234,14 +233,14 @@ impl Schedule {
         }
     }
 
-    /// The task is due since `release`.
+    /// Marks the task as due since `release`.
     fn ready(&mut self, task: usize, release: Instant) {
         let Standing { deadline, place } = self.standings[task];
         self.ready.push((release + deadline, place, task));
     }
 
-    /// The clock was stepped by `by`, and shows `now` since; see [`Account::step`]. Not while a tick is running. Debt from
-    /// before the step is forgiven as if the next tick came at that moment.
+    /// The clock was stepped by `by` and now shows `now`; see [`Account::step`]. Must not be called while a tick is running. Debt from
+    /// before the step is forgiven as if the next tick started at that moment.
     pub(crate) fn step(&mut self, by: Span, now: Instant) {
         self.waiting.clear();
         self.ready.clear();
@@ -261,15 +260,15 @@ impl Schedule {
         }
     }
 
-    /// The next release that has not come up; `None` if no release is left or a tick is due already.
+    /// The next release still to come; `None` if no release is left or a tick is already due.
     pub(crate) fn next_release(&self) -> Option<Instant> {
         self.waiting.first().filter(|_| self.ready.is_empty()).map(|(release, ..)| release)
     }
 
     /// What to do at `now`.
     ///
-    /// A tick is returned once: run it and call [`settle`](Self::settle). A call that is early, repeated, or has a `now` that went back returns
-    /// how long to rest, and changes nothing.
+    /// A tick is returned once: run it and call [`settle`](Self::settle). A call that is early or repeated, or whose `now` went back,
+    /// returns how long to rest and changes nothing.
     pub fn next(&mut self, now: Instant) -> Next {
         while let Some((release, (), task)) = self.waiting.first() {
             if release > now {
@@ -287,7 +286,7 @@ impl Schedule {
                 continue;
             };
             if missed > 0 {
-                // It has moved to a later release: another task may now have the earlier deadline.
+                // The task has moved to a later release, so another task may now have the earlier deadline.
                 let ran = self.standings[task].ran();
                 self.standings[task] = self.turns[task].waits(ran);
                 self.ready(task, release);
@@ -312,19 +311,19 @@ impl Schedule {
         }
     }
 
-    /// The task that will probably run after that many others, if that many are due: for those who have something to load ahead.
+    /// The task that will probably run after `others` more due tasks; `None` if fewer are due. Used to prefetch.
     pub(crate) fn coming(&self, others: usize) -> Option<usize> {
         self.ready.peek(others)
     }
 
-    /// Whether [`next`](Self::next) gave up releases of any task since this was asked.
+    /// Whether [`next`](Self::next) gave up releases of any task since the last call of this method.
     pub(crate) fn gave_up(&mut self) -> bool {
         std::mem::take(&mut self.gave_up)
     }
 
-    /// Decides ahead of time what is due at `release`, the instant up to which [`next`](Self::next) said to rest: the
-    /// tick that a call at any instant from then up to [`Prepared::until`] would return. Like such a call it returns the tick once.
-    /// `None`: no tick is due then.
+    /// Decides in advance what is due at `release`, the instant up to which [`next`](Self::next) said to rest. The result is the tick that
+    /// `next` would return at any instant from `release` up to [`Prepared::until`]. As with `next`, a tick is returned once. `None` if no
+    /// tick is due then.
     pub(crate) fn prepare(&mut self, release: Instant) -> Option<Prepared> {
         let Next::Run(due) = self.next(release) else { return None };
         // Another task that is released while this one waits may have an earlier deadline.
@@ -333,7 +332,7 @@ impl Schedule {
         Some(Prepared { due, until })
     }
 
-    /// Takes a tick of `task` back that was returned and has not begun. The next call decides as if it had not been returned.
+    /// Takes back a tick of `task` that was returned but has not begun. The next call decides as if it had not been returned.
     pub(crate) fn hand_back(&mut self, task: usize) {
         if let Some((_, release)) = self.entries[task].account.next() {
             self.waiting.push((release, (), task));
@@ -370,9 +369,9 @@ impl Schedule {
         settled
     }
 
-    /// Ends every task at `now`: gives up releases that have not run and whose slot has passed; later ones do not exist.
+    /// Ends every task at `now`: gives up releases that have not run and whose slot has passed. Later releases do not exist.
     ///
-    /// Calls `given_up` for those that no tick has reported.
+    /// Calls `given_up` for the releases that no tick has reported.
     pub fn close(&mut self, now: Instant, mut given_up: impl FnMut(GivenUp)) {
         self.waiting.clear();
         self.ready.clear();
@@ -387,7 +386,7 @@ impl Schedule {
         }
     }
 
-    /// All that is kept of the task at `position`, for those who load it ahead.
+    /// The stored state of the task at `position`, for prefetching.
     pub(crate) fn kept_of(&self, position: usize) -> &impl Sized {
         &self.entries[position]
     }

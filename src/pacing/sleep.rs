@@ -1,8 +1,8 @@
 //! How far to sleep and how long to spin: the margin that keeps the kernel's oversleep away from the tasks.
 //!
-//! A wake-up is 10 to 50 µs late. With a spin tail the worker sleeps until a margin before the release, and spins for the
-//! rest. `auto` learns the margin from measured oversleeps (`margin.rs`) and never spends more than its share of the processor
-//! (`budget.rs`). Time is an argument; nothing blocks or allocates.
+//! A wake-up is 10 to 50 µs late. With a spin tail the worker sleeps until a margin before the release and spins for the rest. `auto`
+//! learns the margin from measured oversleeps (`margin.rs`) and never spends more than its share of the processor (`budget.rs`). Time is an
+//! argument; nothing blocks or allocates.
 //!
 //! ```text
 //!            requested    woke          release
@@ -20,10 +20,10 @@ use crate::time::{Instant, Span};
 /// A spin that ended later than this was interrupted.
 const INTERRUPTED: Span = Span::from_micros(10);
 
-/// What to do until a release.
+/// How to wait for a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestPlan {
-    /// Sleep until this instant; `None`: there is no time for a sleep.
+    /// Sleep until this instant; `None` if there is no time for a sleep.
     pub sleep_until: Option<Instant>,
     /// Then spin until the release.
     pub spin: bool,
@@ -36,12 +36,12 @@ pub struct Sleeps {
     auto: Option<Box<Auto>>,
 }
 
-/// What `auto` knows.
+/// The state behind `auto`.
 #[derive(Clone, Debug)]
 struct Auto {
     margins: Margins,
     budget: Budget,
-    class: usize, // of the sleep that was planned last
+    class: usize, // of the last planned sleep
 }
 
 impl Sleeps {
@@ -56,7 +56,7 @@ impl Sleeps {
         Self { tail, auto }
     }
 
-    /// What to do at `now` until `release`.
+    /// How to wait from `now` until `release`.
     pub fn plan(&mut self, now: Instant, release: Instant) -> RestPlan {
         let to_release = RestPlan { sleep_until: Some(release), spin: false };
         let left = release - now;
@@ -73,20 +73,20 @@ impl Sleeps {
         }
     }
 
-    /// Takes in the sleep that was planned last: it was requested until `asked` and ended at `woke`.
+    /// Records the last planned sleep: it was requested until `asked` and ended at `woke`.
     pub fn learn(&mut self, asked: Instant, woke: Instant) {
         if let Some(auto) = &mut self.auto {
             auto.margins.oversleeps.add(auto.class, woke - asked);
         }
     }
 
-    /// The length of the sleeps that are to be tried before the first release, each taken in by [`rehearse`](Self::rehearse);
-    /// `None`: nothing is learned.
+    /// The length of the trial sleeps before the first release, each recorded with [`rehearse`](Self::rehearse). `None` if this tail does
+    /// not learn.
     pub fn rehearsal(&self) -> Option<Span> {
         self.auto.as_ref().map(|_| Span::from_micros(150))
     }
 
-    /// Takes in a sleep of the [`rehearsal`](Self::rehearsal). Its margin applies at once.
+    /// Records a sleep of the [`rehearsal`](Self::rehearsal). Its margin applies at once.
     pub fn rehearse(&mut self, asked: Instant, woke: Instant) {
         if let Some(auto) = &mut self.auto {
             auto.budget.at(woke);
@@ -95,7 +95,7 @@ impl Sleeps {
         }
     }
 
-    /// The clock was stepped by `by`: that is no time in which spinning could be saved for.
+    /// The clock was stepped by `by`. The step does not count as time in which budget is saved.
     pub fn step(&mut self, by: Span) {
         if let Some(auto) = &mut self.auto {
             auto.budget.step(by);
@@ -103,9 +103,9 @@ impl Sleeps {
         }
     }
 
-    /// Takes in a spin of this length, from the wake-up on, which ended `late` after the release; below zero: something else was
-    /// to be done before. Returns how much of it was spent spinning: where it ended far too late, something else had the
-    /// processor, and that time is not on the account.
+    /// Records a spin of length `spun`, from the wake-up on, that ended `late` after the release. `late` is negative if the spin was cut
+    /// short for other work. Returns the part charged as spinning. If the spin ended far too late, something else had the processor, and
+    /// that time is not charged.
     pub fn spent(&mut self, spun: Span, late: Span) -> Span {
         let taken = (late - INTERRUPTED).max(Span::ZERO);
         let spent = (spun - taken).max(Span::ZERO);
@@ -116,15 +116,14 @@ impl Sleeps {
         spent
     }
 
-    /// The target is not reached: it costs more than the share of the processor that may be spent, or wake-ups are later than any
-    /// tail covers.
+    /// The target is out of reach: it costs more than the allowed share of the processor, or wake-ups are later than any tail covers.
     pub fn falls_short(&self) -> bool {
         self.auto.as_ref().is_some_and(|auto| auto.margins.falls_short())
     }
 }
 
 impl Auto {
-    /// The margin for a release that is `left` away, and whether spinning all of that time can be paid.
+    /// The margin for a release that is `left` away, and whether the budget pays for spinning all that time.
     fn margin(&mut self, now: Instant, left: Span) -> (Span, bool) {
         let saved = self.budget.at(now);
         self.margins.review(now, &self.budget);
@@ -167,8 +166,8 @@ mod tests {
     struct Ran {
         sleeps: Sleeps,
         share: f64,      // spent spinning
-        most: f64,       // of any ten seconds
-        late: Vec<Span>, // each tick of the second half
+        most: f64,       // the largest share in any ten seconds
+        late: Vec<Span>, // lateness of each tick of the second half
     }
 
     impl Ran {
@@ -179,7 +178,7 @@ mod tests {
         }
     }
 
-    /// Runs a tail at `period` with oversleeps of `late`, and spins that end `overspun` late, for this many ticks.
+    /// Runs `tail` for this many ticks at `period`. Sleeps end late by `late`, spins by `overspun`.
     #[expect(clippy::cast_precision_loss, reason = "a share is a ratio")]
     fn ran(tail: Tail, period: Span, ticks: i64, late: impl Fn(i64) -> Span, overspun: impl Fn(i64) -> Span) -> Ran {
         const WINDOW: Span = Span::from_seconds(10);
@@ -214,7 +213,7 @@ mod tests {
         Ran { sleeps, share: spun.nanos() as f64 / (now - Instant::ZERO).nanos() as f64, most, late: lateness }
     }
 
-    /// An oversleep of 15 to 20 µs, but five times in a hundred of more, evenly up to 120 µs.
+    /// An oversleep of 15 to 20 µs in 95 % of ticks. In the other 5 % it is spread evenly up to 120 µs.
     fn usual(tick: i64) -> Span {
         let mixed = (tick.wrapping_mul(0x9e37_79b9) >> 7).rem_euclid(1_000);
         micros(if mixed < 50 { 120 - 2 * mixed } else { 15 + mixed % 5 })
@@ -227,7 +226,7 @@ mod tests {
         let rich = ran(auto(0.2), micros(1_000), 60_000, usual, ON_TIME);
         assert_eq!(rich.late(995), Span::ZERO);
         assert!(rich.share > 0.06 && rich.share < 0.12, "no more than the 99.9th percentile: {}", rich.share);
-        // 5 % pay for 50 µs awake, less what is held back: a margin of some 60 µs.
+        // 5 % pay for 50 µs awake, minus the reserve: a margin of some 60 µs.
         let modest = ran(auto(0.05), micros(1_000), 60_000, usual, ON_TIME);
         assert_eq!(modest.late(965), Span::ZERO);
         assert!(modest.share > 0.03 && modest.share <= 0.05, "{}", modest.share);
@@ -239,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_tail_that_was_rehearsed_with_shorter_sleeps_is_right_after_a_few() {
-        // The rehearsal's sleeps are 150 µs long, from which this machine wakes up sooner than from a millisecond.
+        // The rehearsal's sleeps take 150 µs. This machine wakes up from them sooner than from a millisecond.
         let mut sleeps = Sleeps::new(auto(0.05));
         sleeps.plan(Instant::ZERO, Instant::ZERO + micros(6_000));
         (0..20).for_each(|_| sleeps.rehearse(Instant::ZERO, Instant::ZERO + micros(15)));
@@ -270,7 +269,7 @@ mod tests {
     fn auto_never_spends_more_than_its_share_of_any_ten_seconds() {
         for (period, late) in [(1_000, 400), (100, 60), (20, 15), (5, 30), (2, 1)] {
             for cpu_max in [0.01, 0.05, 0.5] {
-                // Late by `late` once in twenty, and the first minute quieter than the rest.
+                // Every twentieth sleep is late by `late`, but none in the first 3,000 ticks.
                 let late = |tick| micros(if tick % 20 == 0 && tick > 3_000 { late } else { 1 });
                 let ticks = 40_000_000 / period;
                 let ran = ran(auto(cpu_max), micros(period), ticks.min(400_000), late, ON_TIME);
@@ -281,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_spin_that_something_else_cut_in_two_costs_no_more_than_what_was_spun() {
-        // A stop of ten seconds within a tail, once.
+        // A single stop of ten seconds within a tail.
         let stopped = |tick| Span::from_seconds(if tick == 5_000 { 10 } else { 0 });
         let ran = ran(auto(0.05), micros(1_000), 40_000, usual, stopped);
         assert!(ran.late(900) == Span::ZERO && ran.most <= 0.05, "{} {}", ran.late(900), ran.most);
@@ -298,10 +297,10 @@ mod tests {
         let short = ran(target(999, 0.02), micros(1_000), 60_000, usual, ON_TIME);
         assert!(short.sleeps.falls_short() && short.most <= 0.02);
         assert!(!all.sleeps.falls_short());
-        // Later than any tail is long, more often than the target allows.
+        // Later than the longest tail, and more often than the target allows.
         let far = |tick| if tick % 50 == 0 { micros(2_000) } else { usual(tick) };
         assert!(ran(target(990, 0.6), micros(10_000), 20_000, far, ON_TIME).sleeps.falls_short());
-        // Interrupted spins are another matter: more processor time would not help.
+        // Interrupted spins do not count here: more processor time would not help.
         let often = |tick| if tick % 3 == 0 { micros(700) } else { Span::ZERO };
         assert!(!ran(target(900, 0.2), micros(1_000), 60_000, usual, often).sleeps.falls_short());
     }

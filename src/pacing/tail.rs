@@ -1,10 +1,10 @@
-//! The spin tails that can be asked for, and what they cost at most. Arithmetic on values.
+//! The available spin tails and their maximum cost. Pure arithmetic.
 
 use crate::time::Span;
 use std::fmt;
 
-/// With less time left than this, spinning is cheaper and more exact than a sleep: `clock_nanosleep` costs 4 to 5 µs even if
-/// its instant has passed, and is 12 µs late at the median.
+/// If less time than this is left, spinning is cheaper and more exact than a sleep. `clock_nanosleep` costs 4 to 5 µs even if its instant
+/// has passed, and is 12 µs late at the median.
 pub(super) const TOO_SHORT_TO_SLEEP: Span = Span::from_micros(10);
 
 /// The requested spin tail.
@@ -12,23 +12,23 @@ pub(super) const TOO_SHORT_TO_SLEEP: Span = Span::from_micros(10);
 pub enum Tail {
     /// Sleep until the release itself.
     Off,
-    /// Always this long.
+    /// A margin of fixed length.
     Fixed(Span),
-    /// As long as the measured oversleeps require, within `cpu_max` of the processor.
+    /// Spin as long as the measured oversleeps require, within `cpu_max` of the processor.
     Auto {
         /// Largest share of one processor spent spinning, in 0..=1.
         cpu_max: f64,
-        /// No longer than this needs; `None`: as long as the share pays for, up to the 99.9th percentile.
+        /// Spin no longer than this target needs. `None`: as long as the share pays for, up to the 99.9th percentile.
         target: Option<Target>,
     },
 }
 
-/// A lateness to be reached as cheaply as possible.
+/// A lateness to reach as cheaply as possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The percentile of the lateness, in thousandths; in 500..=999.
     pub thousandths: u32,
-    /// It shall be below this; above zero.
+    /// Required upper bound (exclusive) of the lateness at that percentile; above zero.
     pub below: Span,
 }
 
@@ -45,8 +45,8 @@ impl fmt::Display for Target {
 }
 
 impl Tail {
-    /// The most processor time that a tail takes for each of `hertz` releases a second: the margin, and what is left before it
-    /// if that is too short for a sleep. With `auto`, on average.
+    /// The processor time that a tail takes per release at `hertz` releases a second, at most: the margin, plus the time before it if that
+    /// is too short for a sleep. With `auto`, on average.
     pub(crate) fn cost(self, hertz: f64) -> Span {
         match self {
             Self::Off => Span::ZERO,

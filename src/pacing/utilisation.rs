@@ -1,4 +1,4 @@
-//! Sums of fractions, exact as long as they fit, then between two bounds. No clock, no allocation.
+//! Sums of fractions: exact as long as they fit, otherwise between two bounds. No clock, no allocation.
 
 /// A utilisation in units of 2⁻⁶⁰: at least `least` and at most `most`.
 pub(super) struct Utilisation {
@@ -9,7 +9,7 @@ pub(super) struct Utilisation {
 impl Utilisation {
     pub(super) const ONE: u128 = 1 << 60;
 
-    /// The utilisation that these shares add up to, each a fraction.
+    /// The sum of these shares, each given as a fraction.
     pub(super) fn of(shares: impl Iterator<Item = (u128, u128)>) -> Self {
         // The exact sum if its denominator fits, otherwise the sum of the rounded shares.
         let mut exact = Some((0_u128, 1_u128));
@@ -22,14 +22,14 @@ impl Utilisation {
         }
         match exact {
             Some((num, den)) if num == den => Self { least: Self::ONE, most: Self::ONE },
-            // Above one, even if by less than one unit.
+            // More than one, even if by less than one unit.
             Some((num, den)) if num > den => Self { least: rounded.least.max(Self::ONE + 1), ..rounded },
             Some(_) => Self { most: rounded.most.min(Self::ONE - 1), ..rounded },
             None => rounded,
         }
     }
 
-    /// That of one fraction.
+    /// The utilisation of one fraction.
     pub(super) fn one(num: u128, den: u128) -> Self {
         match num.checked_mul(Self::ONE) {
             Some(scaled) => Self { least: scaled / den, most: scaled.div_ceil(den) },

@@ -1,16 +1,16 @@
-//! Several virtual clocks in one order of time: the code on each of them runs only while no other one is behind it.
+//! Several virtual clocks in one order of time: the code on a clock runs only while no other clock is behind it.
 //!
-//! Each clock belongs to one thread. A thread whose clock has advanced waits until its time is the earliest; of equal times the
-//! clock with the lowest number goes first. So one thread runs at a time, always in the same order, however the threads are
-//! scheduled. No real clock is read.
+//! Each clock belongs to one thread. A thread whose clock has advanced waits until its time is the earliest; at equal times the clock with
+//! the lowest number goes first. So one thread runs at a time, and the order is the same however the system schedules the threads. No real
+//! clock is read.
 
 use crate::time::Instant;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What the clocks share.
+/// State shared by the clocks.
 #[derive(Debug)]
 struct Shared {
-    times: Mutex<Vec<Instant>>, // MAX: ended
+    times: Mutex<Vec<Instant>>, // `MAX`: the clock has left
     turns: Vec<Condvar>,
 }
 
@@ -21,11 +21,11 @@ pub(super) struct Place {
     number: usize,
 }
 
-/// Takes a clock out of the order when it is dropped, so that no other one waits for it.
+/// Removes a clock from the order when dropped, so that no other clock waits for it.
 #[derive(Debug)]
 pub(crate) struct Leaving(Place);
 
-/// The places of clocks that show these times.
+/// The places of clocks that show the given times.
 pub(super) fn places(times: Vec<Instant>) -> Vec<Place> {
     let turns = times.iter().map(|_| Condvar::new()).collect();
     let count = times.len();
@@ -34,7 +34,7 @@ pub(super) fn places(times: Vec<Instant>) -> Vec<Place> {
 }
 
 impl Place {
-    /// Says that the clock shows `now`, and waits for its turn.
+    /// Reports that the clock shows `now`, and waits for its turn.
     pub(super) fn reached(&self, now: Instant) {
         let mut times = self.times();
         times[self.number] = now;
@@ -65,7 +65,7 @@ impl Drop for Leaving {
     }
 }
 
-/// The one whose turn it is.
+/// The number of the clock whose turn it is.
 fn first(times: &[Instant]) -> usize {
     times.iter().enumerate().min_by_key(|(number, time)| (**time, *number)).map_or(0, |(number, _)| number)
 }

@@ -22,7 +22,7 @@ pub trait Clock {
     /// Sleeps until `at`, or until the thread is interrupted.
     fn sleep_until(&self, at: Instant) -> Wake;
 
-    /// Stays awake until `at`, and returns the first reading that is not before it.
+    /// Stays awake until `at`. Returns the first reading at or after it.
     fn spin_until(&self, at: Instant) -> Instant {
         loop {
             let now = self.now();

@@ -22,8 +22,8 @@ pub(crate) const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
 /// A point in time: nanoseconds since the zero of the clock it was read from.
 ///
-/// 128 bits wide: the release of tick 10¹² at 30 Hz is a thousand years ahead, and 64 bits of nanoseconds end after 292
-/// years. Arithmetic saturates.
+/// 128 bits wide, because the release of tick 10¹² at 30 Hz is a thousand years ahead, and 64 bits of nanoseconds end after 292 years.
+/// Arithmetic saturates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(i128);
 
@@ -171,13 +171,13 @@ impl fmt::Display for Span {
     }
 }
 
-/// How long ago something was noticed, for people: `3.20 s`, or `a moment`. What is noticed by polling cannot be dated better
-/// than that, and may be newer than the look that shows its age.
+/// How long ago something was noticed, for people: `3.20 s`, or `a moment`. Polling cannot date an event more precisely, and the event may
+/// even be newer than the poll that shows its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Age(pub(crate) Span);
 
 impl Age {
-    /// Less than this is a moment: the cool threads poll several times within it.
+    /// A shorter age is a moment: the cool threads poll several times in that time.
     const MOMENT: Span = Span::from_millis(100);
 }
 

@@ -1,13 +1,12 @@
-//! The clock that releases lie on: the monotonic clock plus an offset that changes only between two ticks.
+//! The clock on which releases lie: the monotonic clock plus an offset that changes only between two ticks.
 //!
-//! The kernel steers CLOCK_TAI and CLOCK_REALTIME as it steers CLOCK_MONOTONIC; they differ by an offset that is constant but
-//! for steps. So the worker reads, sleeps and spins on the monotonic clock alone, and a step can neither prolong a spin tail
-//! or a sleep nor falsify a duration. A cool thread measures the offset and hands it over in
-//! [`Control`](super::Control). Nothing here allocates.
+//! The kernel steers CLOCK_TAI and CLOCK_REALTIME as it steers CLOCK_MONOTONIC, so their offset is constant except for steps. The worker
+//! therefore reads, sleeps and spins on the monotonic clock alone. A step can neither prolong a spin tail or a sleep nor falsify a
+//! duration. A cool thread measures the offset and passes it in through [`Control`](super::Control). Nothing here allocates.
 
 use crate::time::{Clock, Instant, Span, Wake};
 
-/// A monotonic clock, shifted. It is stepped only by [`adopt`](Self::adopt).
+/// A shifted monotonic clock. Only [`adopt`](Self::adopt) steps it.
 #[derive(Debug)]
 pub(super) struct ReleaseClock<C> {
     monotonic: C,
@@ -19,12 +18,12 @@ impl<C: Clock> ReleaseClock<C> {
         Self { monotonic, offset }
     }
 
-    /// What the monotonic clock showed at `at`.
+    /// The monotonic reading that corresponds to `at`.
     pub(super) fn monotonic(&self, at: Instant) -> Instant {
         at - self.offset
     }
 
-    /// Uses another offset from now on. Returns by how much that steps the clock; `None`: not at all.
+    /// Switches to another offset. Returns the resulting step of the clock; `None` if the offset is unchanged.
     pub(super) fn adopt(&mut self, offset: Span) -> Option<Span> {
         let by = offset - std::mem::replace(&mut self.offset, offset);
         (by != Span::ZERO).then_some(by)

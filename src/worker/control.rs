@@ -1,40 +1,41 @@
-//! Requests to a running worker, and what it shows of itself: plain atomics, written without waiting.
+//! Requests to a running worker, and the state that it publishes: plain atomics, written without waiting.
 
 use crate::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use crate::time::{Instant, Span};
 
-/// Requests to a running worker, and what it shows of itself.
+/// Requests to a running worker, and the state that it publishes.
 ///
-/// The hot thread is the only writer of what it shows, so each update is a plain store. Main is, until the thread has begun.
+/// The hot thread is the only writer of the published state, so each update is a plain store. Until the thread has begun, main is the
+/// writer.
 #[derive(Debug, Default)]
 pub struct Control {
     asked: Asked,
     shown: Shown,
 }
 
-/// What main asks for: read before each tick and seldom written, so its cache line stays with the processor of the worker.
+/// Requests from main: read before each tick and seldom written, so the cache line stays with the worker's processor.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Asked {
     stop: AtomicBool,
     exchange: AtomicBool,
-    offset: AtomicI64,  // from the monotonic clock to the one that releases lie on: nanoseconds
-    adopted: AtomicI64, // the offset that the worker uses
-    failed: AtomicU64,  // number of the task plus one; 0: none
+    offset: AtomicI64,  // from the monotonic clock to the clock of releases, in nanoseconds
+    adopted: AtomicI64, // the offset in use by the worker
+    failed: AtomicU64,  // number of the task that ended the run, plus one; 0: none
 }
 
-/// What the worker shows: written several times a tick.
+/// Published by the worker: written several times a tick.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Shown {
     ticks: AtomicU64,
     running: AtomicU64, // number of the running task plus one; 0: none
     tick: AtomicU64,
-    since: AtomicU64, // of the running tick: nanoseconds of the monotonic clock
-    until: AtomicU64, // while it rests: the release it waits for, likewise
+    since: AtomicU64, // start of the running tick, in nanoseconds of the monotonic clock
+    until: AtomicU64, // while resting: the release waited for, in the same unit
     wakes: AtomicU64,
     spun: AtomicU64,   // nanoseconds
-    short: AtomicBool, // the target of the spin tail costs more than it may
+    short: AtomicBool, // the target of the spin tail costs more than allowed
 }
 
 /// What a worker is doing. Instants are on the monotonic clock.
@@ -42,42 +43,42 @@ struct Shown {
 pub struct Doing {
     /// Ticks finished so far.
     pub ticks: u64,
-    /// What now.
+    /// The current activity.
     pub now: Activity,
 }
 
-/// What a worker is doing now.
+/// A worker's current activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
-    /// It waits for a release, or is between two ticks.
+    /// The worker waits for a release, or is between two ticks.
     Rests {
-        /// The release it waits for, or waited for last.
+        /// The release it waits for, or last waited for.
         until: Instant,
     },
-    /// It runs a tick.
+    /// The worker runs a tick.
     Runs {
         /// Number of the task.
         task: u32,
         /// Index of the tick.
         n: u64,
-        /// When it began.
+        /// When the tick began.
         since: Instant,
     },
 }
 
 impl Control {
-    /// Asks the worker to end before its next tick. A worker that sleeps must be interrupted as well.
+    /// Asks the worker to end before its next tick. A sleeping worker must also be interrupted.
     pub fn stop(&self) {
         self.asked.stop.store(true, Ordering::Release);
     }
 
-    /// The number of the task that ended the run, as its configuration asks.
+    /// The number of the task that ended the run because its configuration says so; `None` if no task did.
     pub fn failed(&self) -> Option<u32> {
         u32::try_from(self.asked.failed.load(Ordering::Relaxed).checked_sub(1)?).ok()
     }
 
-    /// What the worker is doing. The parts are read one after the other: a tick that ends meanwhile may show with the index
-    /// of the next one, a tick that lasts shows exactly.
+    /// What the worker is doing. The parts are read one after the other. A tick that ends during the read may show the index of the next
+    /// tick; a tick that keeps running shows exactly.
     pub fn doing(&self) -> Doing {
         let instant = |nanos: &AtomicU64| Instant::from_nanos(nanos.load(Ordering::Relaxed).into());
         let running = self.shown.running.load(Ordering::Acquire);
@@ -95,13 +96,13 @@ impl Control {
         (self.shown.wakes.load(Ordering::Relaxed), Span::from_wide(self.shown.spun.load(Ordering::Relaxed).into()))
     }
 
-    /// Hands over the offset from the monotonic clock to the one that releases lie on. The worker takes it before it begins,
-    /// and between two ticks; one that sleeps must be interrupted as well.
+    /// Sets the offset from the monotonic clock to the clock of releases. The worker adopts it before it begins, and between two ticks. A
+    /// sleeping worker must also be interrupted.
     pub fn set_offset(&self, offset: Span) {
         self.asked.offset.store(offset.nanos(), Ordering::Relaxed);
     }
 
-    /// Whether the worker uses the offset that was handed over last.
+    /// Whether the worker uses the offset that was set last.
     pub(super) fn has_adopted(&self) -> bool {
         self.asked.adopted.load(Ordering::Relaxed) == self.asked.offset.load(Ordering::Relaxed)
     }
@@ -127,7 +128,7 @@ impl Control {
         self.shown.spun.store(spun.nanos().unsigned_abs(), Ordering::Relaxed);
     }
 
-    /// Whether it is asked to stop, to exchange its tasks, or to follow a step.
+    /// Whether the worker is asked to stop, to exchange its tasks, or to follow a step.
     pub(super) fn asks_for_something(&self) -> bool {
         self.stopping() || self.asked.exchange.load(Ordering::Relaxed) || !self.has_adopted()
     }
@@ -137,12 +138,12 @@ impl Control {
     }
 
     pub(super) fn fail(&self, task: u32) {
-        self.asked.failed.store(u64::from(task) + 1, Ordering::Relaxed); // seen by those who see the stop
+        self.asked.failed.store(u64::from(task) + 1, Ordering::Relaxed); // visible to whoever sees the stop
         self.stop();
     }
 
-    /// Asks for an exchange of task sets. The flag is raised after the set was sent, so that the hot thread never looks into
-    /// the channel while the set is still being put there.
+    /// Asks for an exchange of task sets. The flag is raised after the set was sent, so the hot thread never looks into the channel while
+    /// the set is still being put there.
     pub(super) fn ask_for_exchange(&self) {
         self.asked.exchange.store(true, Ordering::Release);
     }
@@ -151,7 +152,7 @@ impl Control {
         self.asked.exchange.load(Ordering::Relaxed) && self.asked.exchange.swap(false, Ordering::Acquire)
     }
 
-    /// Tick `n` comes next: what [`begins`](Self::begins) writes is in this processor's cache then.
+    /// Tick `n` comes next: brings the line that [`begins`](Self::begins) writes into this processor's cache.
     pub(super) fn prepares(&self, n: u64) {
         self.shown.tick.store(n, Ordering::Relaxed);
     }
@@ -172,7 +173,7 @@ impl Control {
     }
 }
 
-/// Nanoseconds in 64 bits, saturating: a real clock gets there after 584 years.
+/// Nanoseconds in 64 bits, saturating. A real clock reaches the limit after 584 years.
 fn low(instant: Instant) -> u64 {
     u64::try_from(instant.nanos().max(0)).unwrap_or(u64::MAX)
 }

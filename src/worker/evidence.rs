@@ -1,25 +1,24 @@
 //! The evidence of a worker's thread, from the kernel.
 //!
-//! For the hot thread: nothing here allocates or waits but the constructor. Reads the thread's processor time; other time is
-//! an argument.
+//! For the hot thread: only the constructor allocates or waits. Reads the thread's processor time; other times are arguments.
 //!
-//! A mark, which every wake-up has, costs one system call of about 0.4 µs. It counts switches and faults exactly. Its processor
-//! time is the one at the kernel's last look, from which the exact one is estimated; evidence, which only a missed release
-//! has, reads that exactly.
+//! Each sleep sets a mark, which costs one system call of about 0.4 µs. A mark counts switches and faults exactly. Its processor time is
+//! the value at the kernel's last update, from which the exact value is estimated. Only a missed release takes evidence, which reads the
+//! exact processor time.
 
 use crate::channels::{Evidence, EvidenceSource};
 use crate::sys::clock::thread_cpu_time;
 use crate::sys::usage::{self, RunQueue, Usage};
 use crate::time::Span;
 
-/// What a sleep and a wake-up cost of the thread's own processor time, at most: usually 5 to 30 µs.
+/// The most processor time of its own that a thread spends on a sleep and a wake-up; usually 5 to 30 µs.
 const SLEEP_COST: Span = Span::from_micros(50);
 
-/// The evidence of the thread that made it, which alone may call it.
+/// The evidence of the thread that created it. Only that thread may call it.
 #[derive(Debug)]
 pub struct ThreadEvidence {
     counted: Usage,
-    cpu: Span, // at the mark: exact after evidence, else as near as it is known
+    cpu: Span, // at the mark: exact after evidence, otherwise the best estimate
     run_queue: Option<RunQueue>,
 }
 
@@ -54,13 +53,13 @@ impl EvidenceSource for ThreadEvidence {
     }
 }
 
-/// The processor time used at a mark: `before` at the mark before, `looked` when the kernel last looked, and the thread was
-/// `awake` in between.
+/// The processor time used at a mark. `before` is the time at the previous mark, `looked` the time at the kernel's last update, and the
+/// thread was `awake` in between.
 fn used_at_mark(before: Span, looked: Span, awake: Span, slept: bool) -> Span {
     let most = match slept {
-        // The kernel looked when the thread woke up, if not later: it has used at most all the time awake since then.
+        // The kernel updated the time at the wake-up or later, so at most the whole time awake has been used since then.
         true => (before + awake + SLEEP_COST).min(looked + awake),
-        // It may have looked before the mark, which says nothing of the time since.
+        // The kernel's last update may be older than the previous mark, so it says nothing about the time since.
         false => before + awake,
     };
     most.max(looked)
@@ -75,7 +74,7 @@ mod tests {
     use crate::time::Clock;
     use std::hint::black_box;
 
-    /// Does `work`, and takes the evidence of it.
+    /// Does `work` and takes its evidence.
     fn evidence_of(slept: bool, work: impl FnOnce()) -> Evidence {
         let clock = KernelClock::monotonic();
         let mut usage = ThreadEvidence::of_this_thread();
@@ -89,7 +88,8 @@ mod tests {
         clock.spin_until(clock.now() + span);
     }
 
-    /// Asserts that a piece of evidence is so; under emulation one of fifty, as QEMU may make a thread wait at any time, for a lock of its own.
+    /// Asserts that `holds` is true. Under emulation one of fifty attempts is enough, because QEMU may make a thread wait for QEMU's own
+    /// locks at any time.
     fn assert_holds(take: impl Fn() -> Evidence, holds: impl Fn(&Evidence) -> bool) {
         let attempts = if is_emulated() { 50 } else { 1 };
         let mut all = Vec::new();
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn time_on_the_processor_is_told_from_time_asleep() {
         let (work, rest) = (|| spin(Span::from_millis(5)), || pause(Span::from_millis(5)));
-        // What it was not on the processor it waited for it: no sleep is counted.
+        // Time off the processor was spent waiting for it: no sleep is counted.
         assert_holds(
             || evidence_of(false, work),
             |worked| {
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn page_faults_are_counted() {
-        // An allocation may get memory that was touched before; this maps new pages, 640 KiB in all.
+        // An allocation may get memory that was already touched, so this maps new pages, 640 KiB in all.
         let faults = evidence_of(false, || {
             black_box(fault_cost());
         });
@@ -138,7 +138,7 @@ mod tests {
             let exact = thread_cpu_time();
             let awake = clock.now() - woke;
             usage.mark(awake, true);
-            // Never before what the kernel knew, and never later than all of the time awake after that.
+            // Never less than the kernel knew, and never more than that plus all of the time awake.
             assert!(usage.cpu >= usage.counted.cpu && usage.cpu <= usage.counted.cpu + awake, "{usage:?}");
             assert!(usage.counted.cpu <= exact + Span::from_micros(50), "{usage:?} {exact}");
         }
@@ -151,7 +151,7 @@ mod tests {
         let (mut used, mut known) = (0, Span::ZERO);
         for n in 0..1_000 {
             used += cost;
-            // A timer tick every fourth time, in which the kernel looks as well.
+            // Every fourth time, a timer tick makes the kernel update the time as well.
             let looked = used + if n % 4 == 3 { 600 } else { 0 };
             used += awake;
             known = used_at_mark(known, micros(looked), micros(awake), true);

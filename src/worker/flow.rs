@@ -1,5 +1,5 @@
-//! The values that a task takes from others and gives to others: what a worker does with them just before and just after its
-//! tick. Instants are values; nothing here waits or allocates.
+//! The values that a task reads from other tasks and provides to them. A worker passes them on just before and just after the task's tick.
+//! Instants are arguments; nothing here waits or allocates.
 
 use crate::channels::{InputAge, LinkReceiver, LinkSender, Origin, RowHead};
 use crate::time::{Instant, Span};
@@ -7,28 +7,28 @@ use crate::time::{Instant, Span};
 /// The links of one task.
 #[derive(Debug, Default)]
 pub struct Flow {
-    /// From the tasks whose values it takes.
+    /// From the tasks whose values it reads.
     pub(crate) incoming: Vec<LinkReceiver>,
-    /// To the tasks that take its values.
+    /// To the tasks that read its values.
     pub(crate) outgoing: Vec<LinkSender>,
-    /// The range outside which each of its values is bad; empty: any number is good.
+    /// The valid range of each of its values; a value outside is bad. Empty: any number is good.
     pub(crate) valid: Vec<[f64; 2]>,
-    /// How long before the release of its latest tick what it measured was made.
+    /// The age of its oldest measurement at the release of its most recent tick.
     pub(super) age: Span,
-    /// The oldest measurement behind its values, if it says so itself: they are of an earlier tick.
+    /// The oldest measurement behind its values, if the task reports one: its values are from an earlier tick.
     pub(super) origin: Option<Instant>,
-    /// Whether its values are measurements, if it takes none: then their age counts from its own release.
+    /// Whether its values are measurements if it has no inputs. Their age then counts from its own release.
     pub(crate) measures: bool,
-    /// The age of what it takes is measured. A chain ends here: it takes values, and acts on them or gives none onward, but for the next
-    /// tick of a cycle; or its latency has a limit.
+    /// Whether the age of its inputs is measured. That is the case at the end of a chain: the task reads values and acts on them, or passes
+    /// none on except to the next tick of a loop. It is also the case if its latency has a limit.
     pub(crate) is_measured: bool,
-    behind: Option<Origin>,   // the oldest origin of what it took
-    measured_by: Option<u32>, // the task of the latest such origin
-    good: bool,               // all that it took
+    behind: Option<Origin>,   // the oldest origin of its inputs
+    measured_by: Option<u32>, // the task behind the most recent such origin
+    good: bool,               // whether all its inputs are good
 }
 
 impl Flow {
-    /// Takes what has come for a tick that starts at `now`, on the monotonic clock.
+    /// Reads the newest inputs for a tick that starts at `now`, on the monotonic clock.
     pub(super) fn take(&mut self, now: Instant) {
         (self.behind, self.good) = (None, true);
         for link in &mut self.incoming {
@@ -41,7 +41,7 @@ impl Flow {
         }
     }
 
-    /// Goes on with what `old` had taken and given: the task continues, and those that it takes from or gives to may not.
+    /// Continues with the inputs and outputs of `old`. The task itself continues; its producers and consumers may not.
     pub(super) fn adopt(&mut self, old: &mut Self) {
         for link in &mut self.outgoing {
             old.outgoing.iter().for_each(|old| link.adopt(old));
@@ -52,13 +52,13 @@ impl Flow {
         (self.behind, self.good) = (old.behind, old.good);
     }
 
-    /// Where it is measured: how old the oldest measurement behind what it took is when its tick has `finished`, on the monotonic clock.
+    /// If measured: the age of its oldest input at the time its tick `finished`, on the monotonic clock.
     pub(super) fn age(&self, finished: Instant) -> Option<InputAge> {
         let age = |Origin { at, task }| InputAge { age: finished - at, measured_by: task };
         self.behind.filter(|_| self.is_measured).map(age)
     }
 
-    /// Gives away what tick `n` of the task with this number has made; `well`: it reported no error.
+    /// Publishes the values of tick `n` of the task with this number. `well`: the tick reported no error.
     pub(super) fn give(&mut self, (task, n): (u32, u64), release: Instant, values: &[f64], well: bool) {
         let own = (self.measures && self.incoming.is_empty())
             .then_some(Origin { at: release - self.age.max(Span::ZERO), task });
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn origin_and_quality_are_handed_on_along_a_chain() {
-        // Two sensors, a controller that takes both, and an output that takes the controller's value.
+        // Two sensors, a controller that reads both, and an output that reads the controller's value.
         let (fast, slow, out) = (of("fast", "x"), of("slow", "x"), of("controller", "out"));
         let max_age = Span::from_nanos(1_000);
         let ((to_fast, from_fast), (to_slow, from_slow)) =

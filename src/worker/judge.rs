@@ -6,7 +6,7 @@ use crate::config::{LimitAction, OnError};
 use crate::task::TickError;
 use crate::time::{Instant, Span};
 
-/// How a tick came back.
+/// How a tick returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Returned {
     Well,
@@ -14,7 +14,7 @@ pub(super) enum Returned {
     Panicked,
 }
 
-/// What follows from a tick.
+/// The consequences of a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) outcome: Outcome,
@@ -22,18 +22,18 @@ pub(super) struct Verdict {
     pub(super) overrun: bool,
     /// It ran longer than its budget.
     pub(super) over_budget: bool,
-    /// With this overrun the task reached its limit of repeated ones.
+    /// With this overrun, the task exceeded its limit of repeated overruns.
     pub(super) over_limit: bool,
     /// The whole run ends.
     pub(super) exits: bool,
 }
 
-/// Judges a tick of the task in `slot`, which returned `returned` at `finished`, `run` after its start and `response` after
-/// its release. An overrun fills the bucket of the task's limit.
+/// Judges a tick of the task in `slot`. The tick returned `returned` at `finished`, `run` after its start and `response` after its release.
+/// An overrun adds to the task's overrun bucket.
 pub(super) fn judge(slot: &mut Slot, returned: Returned, run: Span, response: Span, finished: Instant) -> Verdict {
     let overrun = response > slot.deadline;
     let over_budget = slot.budget.is_some_and(|budget| run > budget);
-    // Without an overrun the limit is not looked at: it is seldom in the processor's caches.
+    // Without an overrun the limit is not read: it is seldom in the processor's caches.
     let limit = if overrun { slot.limit.as_mut() } else { None };
     let at_limit = limit.and_then(|(bucket, action)| bucket.overrun(finished).then_some(*action));
     let limited = at_limit.is_some_and(|action| action != LimitAction::Warn);
@@ -57,7 +57,7 @@ mod tests {
     use crate::pacing::LeakyBucket;
     use crate::sim::{Scripted, SimClock};
 
-    /// The verdict on a tick that took 2 ms, of a task with these terms.
+    /// The verdict on a tick of 2 ms, for a task with these settings.
     fn verdict(returned: Returned, on_error: OnError, on_panic: OnError, limit: Option<LimitAction>) -> Verdict {
         let task = Box::new(Scripted::new(SimClock::new(Instant::ZERO, Vec::new()), Vec::new()));
         let deadline = Span::from_millis(if limit.is_some() { 1 } else { 9 });

@@ -1,8 +1,8 @@
 //! The hot thread: one pinned, high-priority OS thread that runs its tasks one after the other.
 //!
-//! It starts in steps, so that everything else exists before it turns real-time: [`Worker::spawn`] makes the thread,
-//! [`Worker::set_up`] lets it ask the kernel for its CPUs and its priority, [`Worker::start`] hands it its tasks, whose
-//! epoch is chosen then. Only the last step enters the hot loop.
+//! It starts in steps, so that everything else exists before the thread turns real-time. [`Worker::spawn`] makes the thread.
+//! [`Worker::set_up`] lets the thread ask the kernel for its CPUs and its priority. [`Worker::start`] passes it its tasks, whose epoch is
+//! chosen at that point. Only the last step enters the hot loop.
 
 mod clock;
 mod control;
@@ -45,20 +45,20 @@ use std::thread::JoinHandle;
 /// Everything a worker needs to know before it can be started.
 #[derive(Debug)]
 pub(crate) struct Assignment {
-    /// Its name; the thread's name is made from it.
+    /// The worker's name; the thread's name is derived from it.
     pub name: String,
-    /// The CPUs to pin it to; empty: not pinned.
+    /// The CPUs to pin it to; empty if it is not pinned.
     pub cpus: Vec<usize>,
-    /// The CPUs of one with the policy `deadline`, which the kernel grants only a thread that may run anywhere; empty: those of the thread
-    /// that makes it.
+    /// The CPUs of a worker with the policy `deadline`, which the kernel grants only to a thread that may run anywhere. Empty: the CPUs of
+    /// the thread that creates it.
     pub anywhere: Vec<usize>,
-    /// How the kernel is asked to schedule it.
+    /// The scheduling policy to request from the kernel.
     pub scheduling: Scheduling,
     /// When it takes evidence.
     pub evidence: TakeEvidence,
     /// Its spin tail.
     pub tail: Tail,
-    /// Where its records go.
+    /// Destination of its tick records.
     pub ticks: TickSender,
 }
 
@@ -68,21 +68,21 @@ pub(crate) struct Finished {
     pub report: Report,
     /// Processor time used by the loop.
     pub cpu: Span,
-    /// Its tasks, and those that it has not taken. Dropping them closes files, which may block.
+    /// Its task set, and the exchange with any set not yet taken. Dropping them closes files, which may block.
     _tasks: (Box<TaskSet>, Option<Exchange>),
 }
 
 /// How a worker's thread ended.
 pub(crate) enum WorkerEnd {
-    /// It came to its end.
+    /// The run came to its end.
     Finished(Finished),
-    /// It was never started.
+    /// The worker was never started.
     Unused,
-    /// A fault of its own ended it.
+    /// A fault in the worker itself ended it.
     Died,
 }
 
-/// A worker's thread, from outside. Nothing here blocks but [`set_up`](Self::set_up).
+/// A worker's thread, seen from outside. Nothing here blocks except [`set_up`](Self::set_up).
 #[derive(Debug)]
 pub(crate) struct Worker {
     control: Arc<Control>,
@@ -97,10 +97,11 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Makes the thread, which then waits; and where the panics of its tasks arrive. When it has ended it sends on `done`.
+    /// Makes the thread, which then waits for orders. Also returns the receiver of its tasks' panics. The thread sends on `done` when it
+    /// ends.
     ///
     /// # Errors
-    /// The system's reason why there is no thread.
+    /// The system's reason why the thread could not be made.
     pub(crate) fn spawn(assignment: Assignment, done: Sender<()>) -> io::Result<(Self, Receiver<Panic>)> {
         let (order, take_order) = orders::channel();
         let (tell_granted, granted) = bounded(2);
@@ -117,7 +118,7 @@ impl Worker {
             let Assignment { cpus, anywhere, scheduling, evidence, tail, ticks, .. } = assignment;
             let _done = SendOnDrop(done);
             if matches!(scheduling, Scheduling::Deadline { .. }) && !anywhere.is_empty() {
-                // If it is refused, so is the policy, which is reported.
+                // If pinning is refused, the policy is refused too, and that is reported.
                 let _ = thread::pin(&anywhere);
             }
             let _ = tell_born.send((thread::id(), panic::capture(size::PANICS)));
@@ -148,28 +149,28 @@ impl Worker {
         Ok((Self { control, thread, id, granted, orders, started: false, incoming, outgoing, finished }, panics))
     }
 
-    /// The kernel's number of its thread.
+    /// The kernel's id of the thread.
     pub(crate) fn id(&self) -> ThreadId {
         self.id
     }
 
-    /// Lets it set itself up and, last, promote itself; waits for what it was granted. Threads that are about to end will give
-    /// back the bandwidth `freed`: a deadline policy that fits only then is granted later, by [`promote`](Self::promote).
+    /// Lets the thread set itself up and, as the last step, promote itself; waits for the result. Threads that are about to end will give
+    /// back the bandwidth `freed`. A deadline policy that fits only then is granted later, by [`promote`](Self::promote).
     ///
     /// # Errors
-    /// When the thread has ended.
+    /// If the thread has ended.
     pub(crate) fn set_up(&self, freed: Bandwidth) -> io::Result<Granted> {
         self.order(Order::SetUp(freed));
         self.granted.recv().map_err(|_| io::Error::other("the worker's thread ended during its set-up"))
     }
 
-    /// The threads that were about to end have ended: lets it promote itself. The kernel may give their bandwidth back a
-    /// period later, so it tries for `patience`; poll [`promoted`](Self::promoted).
+    /// Lets the thread promote itself, now that the threads that were about to end have ended. The kernel may give their bandwidth back a
+    /// period later, so the thread tries for `patience`. Poll [`promoted`](Self::promoted).
     pub(crate) fn promote(&self, patience: Span) {
         self.order(Order::Promote(patience));
     }
 
-    /// What it was granted after [`promote`](Self::promote); `None`: it still tries, or has ended.
+    /// The result of [`promote`](Self::promote); `None` while the thread still tries, or if it has ended.
     pub(crate) fn promoted(&self) -> Option<Granted> {
         self.granted.try_recv().ok()
     }
@@ -180,24 +181,24 @@ impl Worker {
         }
     }
 
-    /// Lets it run. It should be in its loop at `begin`, on the monotonic clock: it shows that as the instant it waits for
-    /// until it has had processor time to show more.
+    /// Starts the loop, which should be running at `begin`, on the monotonic clock. Until the thread gets processor time to publish more,
+    /// it appears to wait for `begin`.
     pub(crate) fn start(&mut self, set: TaskSet, begin: Instant) {
         if let Some(orders) = self.orders.take() {
             self.control.rests(begin);
-            // A thread that has ended shows as died.
+            // A thread that has ended is reported as died.
             orders.send(Order::Start(Box::new(set)));
             self.started = true;
         }
     }
 
-    /// Hands over how far the clock of its releases is ahead of the monotonic one: before it starts, and after each step.
+    /// Sets how far the clock of its releases is ahead of the monotonic clock. Call this before the start and after each step.
     pub(crate) fn set_offset(&self, offset: Span) {
         self.control.set_offset(offset);
         self.wake();
     }
 
-    /// Whether it sleeps without knowing of the latest step. Interrupts it then: repeat this until it knows.
+    /// Whether the worker sleeps unaware of the most recent step. If so, interrupts it; repeat until it is aware.
     pub(crate) fn sleeps_over_a_step(&self) -> bool {
         let oblivious = self.started && !self.control.has_adopted() && !self.is_finished();
         if oblivious {
@@ -206,15 +207,15 @@ impl Worker {
         oblivious && matches!(self.doing().now, Activity::Rests { .. })
     }
 
-    /// Hands it a new set, to be taken between two ticks. One at a time: poll [`exchanged`](Self::exchanged) until the old
-    /// one is back.
+    /// Passes a new set to the worker, which takes it between two ticks. One at a time: poll [`exchanged`](Self::exchanged) until the old
+    /// set is back.
     pub(crate) fn exchange(&self, set: TaskSet) {
         let _ = self.incoming.try_send(Box::new(set));
         self.control.ask_for_exchange();
         self.wake();
     }
 
-    /// The old set, once the new one has been taken. Interrupts a worker that sleeps.
+    /// Returns the old set once the new one has been taken. Interrupts a sleeping worker.
     pub(crate) fn exchanged(&self) -> Option<Box<TaskSet>> {
         let old = self.outgoing.try_recv().ok();
         if old.is_none() {
@@ -223,7 +224,7 @@ impl Worker {
         old
     }
 
-    /// What it is doing.
+    /// What the worker is doing.
     pub(crate) fn doing(&self) -> Doing {
         self.control.doing()
     }
@@ -233,7 +234,7 @@ impl Worker {
         self.control.rested()
     }
 
-    /// Whether the target of its spin tail costs more than it may.
+    /// Whether the target of its spin tail costs more than allowed.
     pub(crate) fn falls_short(&self) -> bool {
         self.control.falls_short()
     }
@@ -243,10 +244,10 @@ impl Worker {
         self.thread.is_finished()
     }
 
-    /// How it ended; `None`: it has not. Its result is handed out once.
+    /// How the worker ended; `None` while it runs. The result is returned only once.
     pub(crate) fn take_end(&self) -> Option<WorkerEnd> {
         let over = self.thread.is_finished();
-        // In this order: a thread sends its result before it ends.
+        // The order matters: a thread sends its result before it ends.
         match self.finished.try_recv() {
             Ok(finished) => Some(WorkerEnd::Finished(finished)),
             Err(_) if !over => None,
@@ -255,28 +256,28 @@ impl Worker {
         }
     }
 
-    /// Asks it to end before its next tick. Repeat it until the thread has ended: a request that comes just before the
-    /// thread falls asleep does not wake it.
+    /// Asks the worker to end before its next tick. Repeat until the thread has ended: a request that comes just before the thread falls
+    /// asleep does not wake it.
     pub(crate) fn stop(&mut self) {
-        self.orders = None; // ends a thread that has not been started
+        self.orders = None; // ends a thread that was never started
         self.control.stop();
         self.wake();
     }
 
-    /// Ends its sleep, if it is asleep. Never during a tick: that would interrupt the task's own system calls.
+    /// Interrupts its sleep, if it sleeps. Never interrupts a tick: that would disturb the task's own system calls.
     fn wake(&self) {
         if matches!(self.doing().now, Activity::Rests { .. }) && !self.thread.is_finished() {
             thread::interrupt(self.id);
         }
     }
 
-    /// The number of the task that ended it, as its configuration asks.
+    /// The number of the task that ended the worker because its configuration says so.
     pub(crate) fn failed(&self) -> Option<u32> {
         self.control.failed()
     }
 }
 
-/// Sends when it is dropped, so that the end of a thread is noticed in any case.
+/// Sends on drop, so that the end of the thread is noticed in every case.
 struct SendOnDrop(Sender<()>);
 
 impl Drop for SendOnDrop {

@@ -1,7 +1,7 @@
-//! The orders that a worker's thread gets before it enters the hot loop.
+//! The orders to a worker's thread before it enters the hot loop.
 //!
-//! It waits parked, and not in the channel: channels yield before they sleep, and a thread with the policy `deadline` that
-//! yields has given up its processor time until its next period. Only the thread itself waits here.
+//! The thread waits parked, not in the channel. Channels yield before they sleep, and a thread with the policy `deadline` that yields gives
+//! up its processor time until its next period. Only the thread itself waits here.
 
 use super::set::TaskSet;
 use crate::sys::thread::Bandwidth;
@@ -11,33 +11,33 @@ use std::thread::{Thread, park};
 
 /// One order.
 pub(super) enum Order {
-    /// Ask the kernel for everything. Threads that are about to end give this back.
+    /// Ask the kernel for everything. Threads that are about to end will give back this bandwidth.
     SetUp(Bandwidth),
-    /// They have: ask again for what was refused, for this long.
+    /// Those threads have ended: retry what was refused, for this long.
     Promote(Span),
-    /// Run.
+    /// Run these tasks.
     Start(Box<TaskSet>),
 }
 
-/// The sender of orders. Dropped, it ends a thread that has not started.
+/// The sender of orders. Dropping it ends a thread that has not started.
 #[derive(Debug)]
 pub(super) struct Orders {
     sender: Option<Sender<Order>>,
     thread: Thread,
 }
 
-/// The channel; [`Orders::to`] makes its sending end.
+/// The channel; [`Orders::to`] wraps its sending end.
 pub(super) fn channel() -> (Sender<Order>, Receiver<Order>) {
     unbounded()
 }
 
 impl Orders {
-    /// Orders to this thread, which takes them by [`next`].
+    /// Orders to this thread, which receives them with [`next`].
     pub(super) fn to(thread: Thread, sender: Sender<Order>) -> Self {
         Self { sender: Some(sender), thread }
     }
 
-    /// A thread that has ended takes none, which shows elsewhere.
+    /// Sends an order. A thread that has ended receives none, which is noticed elsewhere.
     pub(super) fn send(&self, order: Order) {
         let _ = self.sender.as_ref().map(|sender| sender.send(order));
         self.thread.unpark();
@@ -51,7 +51,7 @@ impl Drop for Orders {
     }
 }
 
-/// Waits for the next order; `None`: there will be none.
+/// Waits for the next order; `None` if no more will come.
 pub(super) fn next(orders: &Receiver<Order>) -> Option<Order> {
     loop {
         match orders.try_recv() {

@@ -1,7 +1,7 @@
 //! The text of a task's panic, carried from the hot thread to the cool ones.
 //!
-//! By default a panicking thread writes its message to stderr. A worker must not: a reader of stderr that stalls would
-//! stall the worker. A panic allocates all the same, each time.
+//! By default a panicking thread writes its message to stderr. A worker must not, because a stalled reader of stderr would stall the
+//! worker. Each panic still allocates.
 
 use crate::sys::thread::helper;
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -15,9 +15,9 @@ pub(crate) struct Panic {
     pub task: u32,
     /// Index of the tick.
     pub n: u64,
-    /// Its message and where in the source it happened.
+    /// The panic message and its location in the source.
     pub text: String,
-    /// The task has been disabled by it.
+    /// The panic disabled the task.
     pub ended: bool,
 }
 
@@ -25,7 +25,7 @@ thread_local! {
     static OUTBOX: RefCell<Option<Sender<Panic>>> = const { RefCell::new(None) };
 }
 
-/// From now on panics on this thread go to the returned receiver, which has room for this many, and not to stderr.
+/// Redirects panics of the calling thread from stderr to the returned receiver, which has room for `room` panics.
 pub(crate) fn capture(room: usize) -> Receiver<Panic> {
     helper::capture();
     let (panics, receiver) = bounded(room);
@@ -33,7 +33,7 @@ pub(crate) fn capture(room: usize) -> Receiver<Panic> {
     receiver
 }
 
-/// Hands over the panic that was just caught; `ended`: its task has been disabled by it.
+/// Passes on the panic that was just caught. `ended`: it disabled its task.
 pub(super) fn pass_on(task: u32, n: u64, payload: Box<dyn Any + Send>, ended: bool) {
     let text = helper::latest_panic(payload);
     OUTBOX.with_borrow(|outbox| {

@@ -1,13 +1,13 @@
-//! The hot loop: wait for the next release, run what is due, hand over a record.
+//! The hot loop: wait for the next release, run what is due, pass on a record.
 //!
-//! What can be done before a release is done before it: the next tick is decided and made ready before the sleep, what it
-//! touches is warmed before the spin, and the reading that ends the wait is the tick's `started`. If the wait ended later
-//! than the decision holds, the tick is handed back and decided again, so the order is that of deciding at the start.
+//! As much as possible is done before a release. The next tick is chosen and prepared before the sleep, its memory is warmed before the
+//! spin, and the reading that ends the wait is the tick's `started`. If the wait ends too late for the choice to hold, the tick is handed
+//! back and chosen again, so the order is the same as if it were chosen at the start.
 //!
-//! Time comes from the monotonic [`Clock`] that the loop is generic over, so that the same lines run on the kernel's clock and
-//! on the virtual one; releases lie on a clock that is an offset ahead of it. From the first tick to the last the loop does
-//! not allocate, lock or log, and makes no system calls other than the sleep and those of its [`EvidenceSource`]. A task's
-//! panic is the one exception. The report after the last tick may allocate.
+//! Time comes from the monotonic [`Clock`] over which the loop is generic, so the same lines run on the kernel's clock and on the virtual
+//! one. Releases lie on a clock that is an offset ahead of it. From the first tick to the last, the loop does not allocate, lock or log.
+//! Its only system calls are the sleep and those of its [`EvidenceSource`]. A task's panic is the one exception. The report after the last
+//! tick may allocate.
 
 mod rest;
 
@@ -28,17 +28,17 @@ use std::sync::Arc;
 /// The result of a worker's run.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// One for each task, in the order of declaration, with its number.
+    /// The number and counts of each task, in the order of declaration.
     pub tasks: Vec<(u32, Counts)>,
     /// Releases that no record reports, with the number of their task.
     pub given_up: Vec<(u32, GivenUp)>,
     /// Sleeps made.
     pub wakes: u64,
-    /// Time spent in spin tails, without that of interruptions which made one end late.
+    /// Time spent in spin tails, without interruptions that made a spin end late.
     pub spun: Span,
-    /// The target of the spin tail cost more than it may, at the end.
+    /// At the end, the target of the spin tail cost more than allowed.
     pub fell_short: bool,
-    /// From the first look at the clock to the last.
+    /// From the first clock reading to the last.
     pub elapsed: Span,
 }
 
@@ -50,20 +50,20 @@ pub struct Runner<C, S> {
     exchange: Option<Exchange>,
     sink: S,
     control: Arc<Control>,
-    known: Option<Instant>, // the latest reading, if next to nothing was done since
+    known: Option<Instant>, // the last clock reading, if almost nothing was done since
     woke: Instant,
     oversleep: Option<Span>,
     wakes: u64,
     spun: Span,
-    tail: Option<(Span, Span)>, // spun before the tick that runs and how late, and not counted yet
+    tail: Option<(Span, Span)>, // not yet counted: length of the spin before the running tick, and how late it ended
     witness: Option<Witness>,
 }
 
-/// A tick that lacks nothing but its start.
+/// A prepared tick; only its start is missing.
 struct Ready {
     due: Due,
     tick: Tick,
-    until: Instant, // the decision for it holds
+    until: Instant, // the choice of this tick holds until then
 }
 
 impl<C: Clock, S: TickSink> Runner<C, S> {
@@ -90,20 +90,20 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         }
     }
 
-    /// Lets it take evidence from `source` of each missed release, or, if `each_tick`, of each tick.
+    /// Takes evidence from `source` for each missed release or, if `each_tick`, for each tick.
     #[must_use]
     pub fn with_evidence(self, source: Box<dyn EvidenceSource>, each_tick: bool) -> Self {
         Self { witness: Some(Witness::new(source, each_tick, self.woke)), ..self }
     }
 
-    /// Lets the set be exchanged while the loop runs.
+    /// Allows an exchange of the set while the loop runs.
     #[must_use]
     pub fn exchanging(self, exchange: Exchange) -> Self {
         Self { exchange: Some(exchange), ..self }
     }
 
-    /// Runs until no release is left or a stop is asked for. Returns its tasks as well, and with the exchange those that it
-    /// has not taken, to be dropped where closing a file may take its time.
+    /// Runs until no release is left or a stop is requested. Also returns the tasks and the exchange, with any set it has not taken. Drop
+    /// them on a thread that may block, because closing a file may take time.
     pub fn run(mut self) -> (Report, S, (Box<TaskSet>, Option<Exchange>)) {
         let began = self.clock.monotonic(self.clock.now());
         loop {
@@ -117,7 +117,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
                 }
                 self.known = None;
             }
-            // Where one tick follows another, the end of the one is the start of the other.
+            // If ticks follow one another directly, the end of one is the start of the next.
             let now = self.known.take().unwrap_or_else(|| self.clock.now());
             match self.set.schedule.next(now) {
                 Next::Run(due) => {
@@ -147,7 +147,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         (report, sink, (set, exchange))
     }
 
-    /// Gets everything ready for a tick. The decision for it holds `until` then.
+    /// Prepares a tick. The choice of this tick holds until `until`.
     fn make_ready(&mut self, due: Due, until: Instant) -> Ready {
         let slot = slot(&mut self.set.slots, due.task);
         slot.values.fill(f64::NAN);
@@ -157,14 +157,14 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         Ready { due, until, tick: Tick { n, release, started: release, lateness: Span::ZERO, skipped, credit, period } }
     }
 
-    #[inline(never)] // its code has one address, which is loaded ahead
+    #[inline(never)] // its code has one address, which is prefetched
     fn tick(&mut self, ready: &mut Ready, started: Instant) {
         let Due { task, n, release, missed, stepped, jumped, .. } = ready.due;
         let set = &mut *self.set;
         let running = slot(&mut set.slots, task);
         self.control.begins(running.id, n, self.clock.monotonic(started));
         let lateness = started - release;
-        // In place: a copy would wait until the stores before it have been made, also those that miss the caches.
+        // Written in place: a copy would wait for the preceding stores, including those that miss the caches.
         (ready.tick.started, ready.tick.lateness) = (started, lateness);
         if let Some(flow) = &mut running.flow {
             flow.take(self.clock.monotonic(started));
@@ -186,12 +186,12 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             judge(slot, returned, finished - started, response, self.clock.monotonic(finished));
         let disabled = outcome.ends_task();
         if let Err(payload) = result {
-            self.known = None; // this takes its time
+            self.known = None; // passing it on takes time
             panic::pass_on(slot.id, n, payload, disabled);
         }
         if disabled {
             self.known = None;
-            // After a panic it may be in any state.
+            // After a panic the task may be in any state.
             let _ = catch_unwind(AssertUnwindSafe(|| slot.task.disabled()));
         }
         let settled = match disabled {
@@ -202,13 +202,13 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             self.control.fail(slot.id);
         }
         let well = !outcome.is_error();
-        // A failed tick may have set some of its values; after a panic none can be trusted.
+        // A failed tick may have set some of its values. After a panic, no value can be trusted.
         if let (true, Some(rows)) = (returned != Returned::Panicked, &mut slot.rows) {
             rows.offer(Row { n, release, lateness, values: &slot.values });
         }
         if let Some(flow) = &mut slot.flow {
             if well {
-                // One that panics at this does not know.
+                // If the task panics here, the age is unknown.
                 (flow.age, flow.origin) = catch_unwind(AssertUnwindSafe(|| (slot.task.age(), slot.task.origin())))
                     .unwrap_or((Span::MAX, None));
             }
@@ -248,22 +248,22 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             overrun,
             over_budget,
             over_limit,
-            after_loss: false, // the sink knows
+            after_loss: false, // set by the sink
             outcome,
             age,
             evidence,
         });
     }
 
-    /// Takes evidence at `now`, if something was `missed` or it is taken of each tick.
+    /// Takes evidence at `now`, if something was `missed` or every tick takes it.
     fn evidence(&mut self, now: Instant, missed: bool) -> Option<Evidence> {
         let evidence = self.witness.as_mut()?.take(now, missed);
-        self.known = self.known.filter(|_| evidence.is_none()); // it took its time
+        self.known = self.known.filter(|_| evidence.is_none()); // taking evidence takes time
         evidence
     }
 
-    /// There is no tick to run at `now`: reports what no tick reports, a sleep that ended too late for any, or that releases
-    /// were given up since the latest evidence. Returns the time after that.
+    /// No tick runs at `now`. Reports what no tick reports: a sleep that ended too late for any tick, or releases given up since the last
+    /// evidence. Returns the time afterwards.
     fn idle(&mut self, now: Instant) -> Instant {
         let gave_up = self.set.schedule.gave_up();
         let sleep = self.oversleep.take().map(|oversleep| (self.woke - oversleep, self.woke));
@@ -275,7 +275,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         self.clock.now()
     }
 
-    /// Counts the latest spin tail, once the tick that it was for has run.
+    /// Counts the last spin tail, once its tick has run.
     fn count_tail(&mut self) {
         if let Some((spun, late)) = self.tail.take() {
             self.spun += self.sleeps.spent(spun, late);
@@ -283,7 +283,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         self.control.count_tails(self.spun, self.sleeps.falls_short());
     }
 
-    /// Between two ticks: takes over a step of the clock that releases lie on.
+    /// Between two ticks: follows a step of the clock of releases.
     fn follow_steps(&mut self) {
         let offset = self.control.offset();
         let Some(by) = self.clock.adopt(offset) else { return };
@@ -297,7 +297,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         }
     }
 
-    /// Between two ticks: takes the new set, and hands the old one back.
+    /// Between two ticks: takes the new set and sends the old one back.
     fn exchange(&mut self) {
         let Some(exchange) = &self.exchange else { return };
         let Ok(mut set) = exchange.incoming.try_recv() else {
@@ -305,7 +305,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         };
         set.take_over(&mut self.set, self.clock.now());
         std::mem::swap(&mut self.set, &mut set);
-        // There is room: one set is under way at a time, and its sender polls for this one.
+        // The channel has room: only one set is on its way at a time, and its sender polls for the old one.
         let _ = exchange.outgoing.try_send(set);
     }
 }

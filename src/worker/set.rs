@@ -1,8 +1,8 @@
 //! A worker's tasks, and the exchange of one set of them for another while the worker runs.
 //!
-//! The new set is made on a cool thread, with room for everything. Between two ticks the hot thread moves the accounts of
-//! the tasks that stay into it and starts the others at that instant. It allocates nothing and reads no clock. The old set
-//! goes back to a thread that may free memory and close files.
+//! A cool thread makes the new set, with room for everything. Between two ticks the hot thread moves the accounts of the remaining tasks
+//! into it and starts the new tasks at that instant. It allocates nothing and reads no clock. The old set goes back to a thread that may
+//! free memory and close files.
 
 use super::flow::Flow;
 use super::slot::Slot;
@@ -12,27 +12,27 @@ use crate::sys::cache::warm;
 use crate::time::{Instant, Span};
 use crossbeam_channel::{Receiver, Sender};
 
-/// How many ticks before its own a task's state is loaded: what is reached through a pointer, and what holds that.
+/// How many ticks ahead a task's state is prefetched: first its entry and slot (5), then the memory behind their pointers (2).
 const WARMED_AHEAD: [usize; 2] = [2, 5];
 
-/// What decides when a task is released.
+/// The parameters that determine when a task is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Where the grid of its releases begins: the worker's epoch and the task's phase.
+    /// The start of its grid of releases: the worker's epoch plus the task's phase.
     pub zero: Instant,
     /// Ticks per second.
     pub rate: Rate,
     /// What happens to debt.
     pub overrun: Overrun,
-    /// When it has its turn.
+    /// The task's precedence on its worker.
     pub turn: Turn,
     /// Releases at or after this do not exist.
     pub end: Instant,
 }
 
 impl Pace {
-    /// The account of a task whose tick 0 is the first release on its grid at `now` or later: a task that joins keeps
-    /// its phase to the others.
+    /// An account whose tick 0 is the first release on the task's grid at `now` or later, so that a task that joins keeps its phase
+    /// relative to the others.
     fn joining(&self, now: Instant) -> Account {
         Account::new(Grid::aligned(self.zero, now, self.rate), self.overrun, 0, self.end)
     }
@@ -42,11 +42,11 @@ impl Pace {
 pub enum NextTask {
     /// A task of the old set: phase, index, counts and state continue.
     Kept {
-        /// Its position there.
+        /// Its position in the old set.
         position: usize,
-        /// When it has its turn, from now on.
+        /// Its new precedence.
         turn: Turn,
-        /// What it takes and gives from now on, if that is not what it was.
+        /// Its new links, if they have changed.
         flow: Option<Box<Flow>>,
     },
     /// A task that begins now.
@@ -57,15 +57,15 @@ pub enum NextTask {
 pub struct TaskSet {
     pub(super) schedule: Schedule,
     pub(super) slots: Vec<Option<Box<Slot>>>,
-    pub(super) counts: Vec<Counts>, // `ran` as of the tick that last changed any of the others
+    pub(super) counts: Vec<Counts>, // `ran` is as of the tick that last changed one of the other counts
     next: Vec<NextTask>,
     #[expect(clippy::vec_box, reason = "the hot thread frees no memory, not even that of a box")]
-    old_flows: Vec<Box<Flow>>, // of tasks that went on: they are dropped with this set, elsewhere
+    old_flows: Vec<Box<Flow>>, // of tasks that continue; dropped with this set, on another thread
     ended: Instant, // when another set took over
 }
 
 impl TaskSet {
-    /// The set a worker starts with: slots in the order of the schedule's accounts.
+    /// A worker's first set: slots in the order of the schedule's accounts.
     pub fn starting(schedule: Schedule, slots: Vec<Slot>) -> Self {
         let counts = vec![Counts::default(); slots.len()];
         let show = |(account, slot): (&Account, &Slot)| show_beginning(slot, account);
@@ -74,7 +74,7 @@ impl TaskSet {
         Self { schedule, slots, counts, next: Vec::new(), old_flows: Vec::new(), ended: Instant::ZERO }
     }
 
-    /// A set to be exchanged for a running one.
+    /// A set to exchange for a running one.
     pub fn to_exchange(next: Vec<NextTask>) -> Self {
         Self {
             schedule: Schedule::with_room_for(next.len()),
@@ -86,7 +86,7 @@ impl TaskSet {
         }
     }
 
-    /// Takes over from `old` at `now`, between two ticks. What is left in `old` is what was not kept.
+    /// Takes over from `old` at `now`, between two ticks. Tasks that are not kept stay in `old`.
     pub(super) fn take_over(&mut self, old: &mut Self, now: Instant) {
         old.ended = now;
         for task in &mut self.next {
@@ -112,8 +112,8 @@ impl TaskSet {
         }
     }
 
-    /// Loads what the ticks that follow at once touch into the processor's caches, while the thread does something else: what
-    /// is kept of a task first, and what is reached from there when that has come.
+    /// Prefetches memory of the next ticks while the thread does something else: first a task's entry and slot, later the memory behind
+    /// their pointers.
     pub(super) fn warm_following(&self) {
         let [reached, kept] = WARMED_AHEAD.map(|others| self.schedule.coming(others));
         if let Some(task) = reached {
@@ -124,17 +124,17 @@ impl TaskSet {
         }
     }
 
-    /// Loads what is kept of a task.
+    /// Prefetches a task's schedule entry and slot.
     pub(super) fn warm_kept(&self, task: usize) {
         warm(self.schedule.kept_of(task));
         if let Some(slot) = &self.slots[task] {
-            // One line each; the rest is for what goes wrong.
+            // One line each; the rest is needed only when something goes wrong.
             warm(&slot.id);
             warm(&slot.values);
         }
     }
 
-    /// Loads what is reached from there through pointers.
+    /// Prefetches the memory behind a task's pointers.
     pub(super) fn warm_reached(&self, task: usize) {
         if let Some(slot) = &self.slots[task] {
             warm(&*slot.task);
@@ -143,14 +143,14 @@ impl TaskSet {
         }
     }
 
-    /// Shows where the grids are after a step of the clock. Until then each task shows the release that was to come next before.
+    /// Publishes the position of the grids after a step of the clock. Until then each task shows its previous next release.
     pub(super) fn show_step(&mut self) {
         let Self { schedule, slots, counts, .. } = self;
         for (position, account) in schedule.accounts().enumerate() {
             let Some(slot) = &slots[position] else { continue };
             let counts = &mut counts[position];
             counts.ran = account.ran();
-            // No tick reports what came up since it was ended.
+            // No tick reports releases that came up after the task was disabled.
             let passed = if counts.disabled { account.skipped() - counts.skipped } else { 0 };
             if !counts.disabled {
                 counts.skipped = account.skipped();
@@ -164,7 +164,7 @@ impl TaskSet {
         self.close(self.ended)
     }
 
-    /// Gives up what is left at `now`; the final counts of the tasks that are in it.
+    /// Gives up the remaining releases at `now`. Returns the final counts of the tasks in the set.
     pub(super) fn close(&mut self, now: Instant) -> Ended {
         let Self { schedule, slots, counts, .. } = self;
         let id = |position: usize| slots[position].as_ref().map(|slot| slot.id);
@@ -184,9 +184,9 @@ impl TaskSet {
 /// The hot end of the exchange of task sets.
 #[derive(Debug)]
 pub struct Exchange {
-    /// Where the new set is, once [`Control`] says so.
+    /// Delivers the new set, once [`Control`] announces it.
     pub incoming: Receiver<Box<TaskSet>>,
-    /// Where the old one goes.
+    /// Takes the old set.
     pub outgoing: Sender<Box<TaskSet>>,
 }
 
@@ -194,7 +194,7 @@ fn show_beginning(slot: &Slot, account: &Account) {
     slot.live.begins(account.next().map(|(_, release)| release), account.end());
 }
 
-/// The final counts of tasks, by their numbers.
+/// The final counts of tasks, with their numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Ended {
     /// In the order of the set.

@@ -1,7 +1,7 @@
-//! What a worker's thread asks of the kernel before it runs: its CPUs, its policy, exact timers, a stack that is there.
+//! What a worker's thread requests from the kernel before it runs: its CPUs, its policy, exact timers, and a stack in memory.
 //!
-//! A refusal ends nothing: it is reported with its reason and its remedy, and what was granted is read back from the
-//! kernel. Reads no clock. Runs once, before the hot loop, and may allocate.
+//! A refusal ends nothing. It is reported with its reason and its remedy, and the state actually granted is read back from the kernel.
+//! Reads no clock. Runs once, before the hot loop, and may allocate.
 
 use crate::config::Scheduling;
 use crate::sys::clock::pause;
@@ -11,26 +11,26 @@ use crate::time::Span;
 use std::fmt;
 use std::io;
 
-/// How much of its stack a worker touches beforehand, and so keeps in memory: several times what the kinds of hertzd use. Its
-/// threads have 2 MiB.
+/// How much of its stack a worker touches in advance, to keep it in memory: several times what hertzd's kinds use. Worker threads have
+/// stacks of 2 MiB.
 const STACK_READY: usize = 128 * 1024;
 
-/// How often a bandwidth is asked for that is to be given back.
+/// The interval between attempts to get bandwidth that other threads are about to give back.
 const TRY_EVERY: Span = Span::from_millis(5);
 
-/// The kernel counts no shorter runtime.
+/// The shortest runtime that the kernel accepts.
 const LEAST_RUNTIME: Span = Span::from_nanos(1_024);
 
 /// Something the kernel refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// What was asked for.
+    /// The request.
     pub what: String,
     /// The kernel's reason.
     pub reason: String,
-    /// Its number, where it has one.
+    /// The reason's errno, if it has one.
     pub errno: Option<i32>,
-    /// What it means for the run.
+    /// The consequence for the run.
     pub meaning: String,
     /// What to do.
     pub remedy: String,
@@ -45,14 +45,14 @@ impl Refusal {
         remedy: impl Into<String>,
     ) -> Self {
         let errno = reason.raw_os_error();
-        // "Operation not permitted", without the number behind it.
+        // "Operation not permitted", without the error number.
         let reason = reason.to_string();
         let reason = reason.split(" (os error").next().unwrap_or_default().to_owned();
         Self { what: what.into(), reason, errno, meaning: meaning.into(), remedy: remedy.into() }
     }
 }
 
-/// On one line: what, why, what it means, and what to do.
+/// On one line: the request, the reason, the consequence and the remedy.
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} refused ({}): {}; {}", self.what, self.reason, self.meaning, self.remedy)
@@ -62,22 +62,22 @@ impl fmt::Display for Refusal {
 /// What the kernel granted a worker's thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Granted {
-    /// The policy the kernel says it has.
+    /// The policy reported by the kernel.
     pub policy: &'static str,
-    /// The priority the kernel says it has; 0 where the policy has none.
+    /// The priority reported by the kernel; 0 if the policy has none.
     pub priority: u8,
-    /// The CPUs it may run on.
+    /// The CPUs on which it may run.
     pub cpus: Vec<usize>,
-    /// The policy that was asked for was not granted.
+    /// The requested policy was not granted.
     pub not_realtime: bool,
     /// Everything that was refused.
     pub refused: Vec<Refusal>,
-    /// What is missing of its deadline policy until threads that end have given back their bandwidth; zero: nothing.
+    /// The part of its deadline policy that waits until ending threads give back their bandwidth; zero if none.
     pub awaited: Bandwidth,
 }
 
-/// Sets up the calling thread; the policy comes last, so that nothing of the set-up runs in real time. Threads that are about
-/// to end will give back the bandwidth `freed`.
+/// Sets up the calling thread. The policy comes last, so that no part of the set-up runs in real time. Threads that are about to end will
+/// give back the bandwidth `freed`.
 pub(crate) fn set_up(cpus: &[usize], scheduling: Scheduling, freed: Bandwidth) -> Granted {
     let mut refused = Vec::new();
     if !cpus.is_empty()
@@ -100,7 +100,7 @@ pub(crate) fn set_up(cpus: &[usize], scheduling: Scheduling, freed: Bandwidth) -
     let (promoted, awaited) = match (promote(scheduling), scheduling) {
         (Err(reason), Scheduling::Deadline { runtime, period }) if is_busy(&reason) => {
             let wanted = Bandwidth::of(runtime, period);
-            // What will not be given back is reserved now, so that later nothing is left that can be refused.
+            // Reserve now what will not be given back, so that nothing can be refused later.
             let rest = wanted.without(freed);
             match freed > Bandwidth::default() && reserve(rest.runtime(period), period).is_ok() {
                 true => (Ok(()), wanted.without(rest)),
@@ -109,13 +109,13 @@ pub(crate) fn set_up(cpus: &[usize], scheduling: Scheduling, freed: Bandwidth) -
         }
         (promoted, _) => (promoted, Bandwidth::default()),
     };
-    // First, because it matters most.
+    // First in the list, because it matters most.
     refused.splice(0..0, promoted.as_ref().err().map(|reason| refusal(scheduling, reason)));
     Granted { refused, awaited, ..granted(promoted.is_err()) }
 }
 
-/// Promotes the calling thread as far as [`set_up`] did not. Tries for `patience`, unless the worker `is_stopping`: the kernel
-/// gives the bandwidth of a thread that has ended back within a period.
+/// Promotes the calling thread as far as [`set_up`] did not. Retries for `patience`, unless the worker `is_stopping`, because the kernel
+/// gives back the bandwidth of an ended thread only within a period.
 pub(super) fn promote_later(scheduling: Scheduling, patience: Span, is_stopping: impl Fn() -> bool) -> Granted {
     let mut waited = Span::ZERO;
     loop {
@@ -127,24 +127,24 @@ pub(super) fn promote_later(scheduling: Scheduling, patience: Span, is_stopping:
         }
         let refused = promoted.as_ref().err().map(|reason| refusal(scheduling, reason));
         if promoted.is_err() {
-            // What was reserved is too little to run with: the kernel would stop the thread in each period.
+            // The reservation is too small to run with: the kernel would stop the thread in each period.
             let _ = thread::demote(thread::id());
         }
         return Granted { refused: refused.into_iter().collect(), ..granted(promoted.is_err()) };
     }
 }
 
-/// The kernel has promised too much of its CPUs already.
+/// Whether the kernel has already promised too much of its CPUs.
 fn is_busy(reason: &io::Error) -> bool {
     reason.raw_os_error() == Some(libc::EBUSY)
 }
 
-/// Reserves this runtime for the calling thread, if there is any.
+/// Reserves this runtime for the calling thread; zero reserves nothing.
 fn reserve(runtime: Span, period: Span) -> io::Result<()> {
     if runtime == Span::ZERO { Ok(()) } else { thread::set_deadline(runtime.max(LEAST_RUNTIME), period, period) }
 }
 
-/// What the kernel says it has granted the calling thread.
+/// The settings of the calling thread, as reported by the kernel.
 fn granted(not_realtime: bool) -> Granted {
     let scheduled = thread::scheduling();
     let (policy, priority) = scheduled.map_or(("unknown", 0), |scheduled| (scheduled.policy, scheduled.priority));
@@ -152,7 +152,7 @@ fn granted(not_realtime: bool) -> Granted {
     Granted { policy, priority, cpus, not_realtime, refused: Vec::new(), awaited: Bandwidth::default() }
 }
 
-/// The kernel silently leaves out CPUs that are not available, as long as one is left.
+/// Checks that all CPUs were granted: the kernel silently drops CPUs that are not available, as long as one is left.
 fn pinned_to_all(cpus: &[usize]) -> io::Result<()> {
     let granted = thread::affinity()?;
     match cpus.iter().all(|cpu| granted.contains(cpu)) {
@@ -170,7 +170,7 @@ fn promote(scheduling: Scheduling) -> io::Result<()> {
     }
 }
 
-/// The refusal of this policy.
+/// Describes the refusal of this policy.
 fn refusal(scheduling: Scheduling, reason: &io::Error) -> Refusal {
     let (what, privilege) = match scheduling {
         Scheduling::Fifo { priority } => (format!("fifo priority {priority}"), Privilege::Priority(priority)),

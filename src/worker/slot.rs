@@ -1,4 +1,4 @@
-//! One task on a worker: the task with its limits. Plain values.
+//! One task on a worker, with its limits. Plain values.
 
 use super::flow::Flow;
 use crate::channels::{LiveCounts, RowSender};
@@ -9,40 +9,40 @@ use crate::time::Span;
 use std::sync::Arc;
 
 /// A task on a worker.
-#[repr(C, align(64))] // what every tick touches comes first: one line of the processor's caches, and another one for values
+#[repr(C, align(64))] // fields that every tick touches come first: one cache line, and a second one for values
 pub struct Slot {
-    /// Its number; no two tasks of a process have the same.
+    /// The task's number, unique in the process.
     pub id: u32,
-    /// What follows an error.
+    /// What happens after an error.
     pub on_error: OnError,
-    /// What follows a panic.
+    /// What happens after a panic.
     pub on_panic: OnError,
     /// The task.
     pub task: Box<dyn Task>,
-    /// Its counts, for those who look while it runs.
+    /// Its published counts, for readers on other threads.
     pub live: Arc<LiveCounts>,
     /// Latest allowed finish, relative to the release.
     pub deadline: Span,
     /// One period, rounded up.
     pub period: Span,
-    /// Longest allowed run, if there is one.
+    /// Longest allowed run; `None` if there is no limit.
     pub budget: Option<Span>,
-    /// One for each of the task's columns.
+    /// One value per column of the task.
     pub values: Box<[f64]>,
-    /// Where rows of values go; `None`: nowhere.
+    /// Destination of its rows of values; `None` if nothing reads them.
     pub rows: Option<RowSender>,
-    /// The values that it takes from other tasks and gives to them; `None`: neither.
+    /// The values that it exchanges with other tasks; `None` if it exchanges none.
     pub flow: Option<Box<Flow>>,
-    /// How many overruns are too many, and what follows them.
+    /// How many overruns are too many, and what happens then.
     pub limit: Option<(LeakyBucket, LimitAction)>,
-    /// Where the code of its tick is; zero: not known.
+    /// Address of its tick's code; zero if unknown.
     pub code: usize,
 }
 
 const _: () = assert!(std::mem::offset_of!(Slot, limit) <= 2 * 64, "what every tick touches is two lines");
 
 impl Slot {
-    /// Takes and gives by `flow` from now on. Returns what it did before, of which that continues: to be dropped elsewhere.
+    /// Switches to the links in `flow`, which continues the old ones. Returns the old links, to be dropped on another thread.
     pub(super) fn link(&mut self, mut flow: Box<Flow>) -> Option<Box<Flow>> {
         if let Some(old) = &mut self.flow {
             flow.adopt(old);
@@ -50,7 +50,7 @@ impl Slot {
         self.flow.replace(flow)
     }
 
-    /// A task without limits, values and recording. It continues after an error, but not after a panic.
+    /// A task without limits, values or recording. It continues after an error, but not after a panic.
     pub fn of(id: u32, task: Box<dyn Task>, deadline: Span, period: Span) -> Self {
         Self {
             id,

@@ -1,11 +1,11 @@
-//! When the hot loop takes evidence, and of how long.
+//! When the hot loop takes evidence, and for which stretch of time.
 //!
 //! For the hot thread: nothing here allocates or waits. Time is an argument.
 
 use crate::channels::{Evidence, EvidenceSource};
 use crate::time::{Instant, Span};
 
-/// Where the evidence comes from, and since when it counts.
+/// The source of the evidence, and the start of the stretch it covers.
 pub(super) struct Witness {
     source: Box<dyn EvidenceSource>,
     each_tick: bool,
@@ -14,12 +14,12 @@ pub(super) struct Witness {
 }
 
 impl Witness {
-    /// Takes evidence of what is missed from `now` on, or of each tick.
+    /// Takes evidence of anything missed from `now` on, or of each tick.
     pub(super) fn new(source: Box<dyn EvidenceSource>, each_tick: bool, now: Instant) -> Self {
         Self { source, each_tick, since: now, slept: false }
     }
 
-    /// What was done until now is no evidence of what happens to ticks. The thread then says when it [`woke`](Self::woke).
+    /// Discards what happened so far: it says nothing about the ticks. The thread must then call [`woke`](Self::woke).
     pub(super) fn start_over(&mut self) {
         let _ = self.source.take(Span::ZERO, true, false);
     }
@@ -30,7 +30,7 @@ impl Witness {
         (self.since, self.slept) = (now, true);
     }
 
-    /// Its sleep ended at `now`.
+    /// The thread's sleep ended at `now`.
     pub(super) fn woke(&mut self, now: Instant) {
         self.since = now;
     }
@@ -40,7 +40,7 @@ impl Witness {
         self.since = self.since + by;
     }
 
-    /// Takes evidence at `now`, if something was `missed` or it is taken of each tick. System calls, which take their time.
+    /// Takes evidence at `now`, if something was `missed` or every tick takes it. Makes system calls, which take time.
     pub(super) fn take(&mut self, now: Instant, missed: bool) -> Option<Evidence> {
         (missed || self.each_tick).then(|| {
             let awake = now - std::mem::replace(&mut self.since, now);

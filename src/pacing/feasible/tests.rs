@@ -1,4 +1,4 @@
-//! The test of deadlines against known cases, and against every schedule of small tasks.
+//! Tests of the deadline check, against known cases and against every schedule of small tasks.
 
 use super::*;
 use proptest::prelude::*;
@@ -54,13 +54,13 @@ fn a_fully_used_processor_can_hold() {
     let third = task(3, 3, 1);
     assert_eq!(holds(&[third; 3]), (Some(0), 0));
     assert_eq!(fails(&[task(3, 2, 1); 3]), (0, 2_000, 1_000));
-    // Two thirds of a nanosecond a period short of full, then more than that over.
+    // First, two thirds of a nanosecond per period short of full; then more than that over it.
     let ntsc = Rate::new(30_000, 1_001).unwrap();
     let one = Demand { rate: ntsc, deadline: ntsc.period(), budget: Span::from_nanos(ntsc.period().nanos() / 3) };
     assert!(matches!(feasible(&[one; 3]), Verdict::Holds { .. }));
     let over = Demand { budget: one.budget + Span::from_nanos(1), ..one };
     assert!(matches!(feasible(&[over; 3]), Verdict::Overloaded { .. }));
-    // Full, with deadlines below the period: only the busy period bounds the check.
+    // Full utilisation with deadlines below the period: only the busy period bounds the check.
     assert_eq!(fails(&[task(2, 2, 1), task(6, 5, 3)]), (0, 2_000, 1_999));
     assert_eq!(holds(&[task(4, 4, 2), task(4, 3, 1), task(4, 4, 1)]), (Some(0), 0));
 }
@@ -74,7 +74,7 @@ fn many_tasks_are_quick() {
 
 #[test]
 fn what_cannot_be_counted_out_is_unknown() {
-    // Nine seconds of catching up after a slow tick, at a million deadlines a second.
+    // Catching up after one slow tick takes nine seconds, at a million deadlines a second.
     let fast = Demand {
         rate: Rate::new(1_000_000, 1).unwrap(),
         deadline: Span::from_seconds(1),
@@ -90,7 +90,7 @@ fn what_cannot_be_counted_out_is_unknown() {
     assert!(matches!(feasible(&[fast, slow]), Verdict::Holds { .. }));
 }
 
-/// The first deadline missed, if any, when the tasks start at `phases` (ns) and run until `until`.
+/// The first missed deadline, if any, when the tasks start at `phases` (ns) and run until `until`.
 fn simulate(demands: &[Demand], phases: &[i128], until: i128) -> Option<(usize, i128)> {
     let mut index = vec![0; demands.len()];
     let mut now = 0;
@@ -116,7 +116,7 @@ fn simulate(demands: &[Demand], phases: &[i128], until: i128) -> Option<(usize, 
 fn small_task() -> impl Strategy<Value = Demand> {
     let period = prop_oneof![(1..7_i64).prop_map(|micros| micros * 1_000), Just(3_333), Just(1_500)];
     (period, 1..10_i64, 1..1_500_i64, 1..4_i64).prop_map(|(period, deadline, fine, budget)| Demand {
-        // 300 kHz stands in for 3333 ns: a period that is no whole number.
+        // 300 kHz stands in for 3333 ns: its period is not a whole number of nanoseconds.
         rate: if period == 3_333 {
             Rate::new(300_000, 1).unwrap()
         } else {
@@ -133,13 +133,13 @@ proptest! {
     #[test]
     fn it_agrees_with_every_schedule_tried(demands in prop::collection::vec(small_task(), 1..4)) {
         match feasible(&demands) {
-            // All phases on a grid of 1 µs, each also 1 ns later: then any tick can have just begun.
+            // All phases on a grid of 1 µs, each also 1 ns later, so that any tick can have just begun.
             Verdict::Holds { tightest, slack, .. } => {
                 prop_assert!(tightest.is_some() && slack >= Span::ZERO);
                 let choices: Vec<i128> =
                     demands.iter().map(|demand| demand.rate.offset(1) / 1_000 * 2 + 2).collect();
                 let all: i128 = choices.iter().product();
-                // No tick ends later than the slack says; all deadlines moved alike, the order stays.
+                // No tick ends later than the slack allows. All deadlines move alike, so the order stays.
                 let sooner: Vec<_> =
                     demands.iter().map(|&demand| Demand { deadline: demand.deadline - slack, ..demand }).collect();
                 for combination in 0..all {
@@ -153,7 +153,7 @@ proptest! {
                     prop_assert!(missed.is_none(), "{:?} at {:?}", missed, phases);
                 }
             }
-            // The worst case itself: the blocker starts 1 ns before all that must be done by `at`.
+            // The worst case itself: the blocker starts 1 ns before everything that must be done by `at`.
             Verdict::Fails { at, .. } => {
                 let at = i128::from(at.nanos());
                 let blocker = (0..demands.len())
@@ -202,7 +202,7 @@ fn work_that_comes_first_takes_its_time() {
     assert!(matches!(feasible_beside(&[task(10, 10, 1)], &[above(5, 6)]), Verdict::Overloaded { .. }));
 }
 
-/// The first deadline missed when `above` interrupts the tasks at once, ns by ns in steps of `STEP`.
+/// The first missed deadline when `above` interrupts the tasks at once, simulated in steps of `STEP` ns.
 fn simulate_beside(demands: &[Demand], above: &[Interference], phases: &[i128], until: i128) -> Option<usize> {
     const STEP: i128 = 500;
     let mut index = vec![0_u64; demands.len()];
@@ -267,7 +267,7 @@ proptest! {
                 prop_assert!(missed.is_none(), "{:?} at {:?}", missed, phases(combination));
             }
         }
-        // Without others it is the plain test.
+        // Without other work, the result equals the plain test's.
         prop_assert_eq!(format!("{:?}", feasible(&demands)), format!("{:?}", feasible_beside(&demands, &[])));
     }
 }

@@ -41,7 +41,7 @@ fn overload_starves_none_of_those_with_equal_deadlines() {
         [1_000, 1_000, 1_000].map(|hertz| (account(hertz, Overrun::KeepWorking, Instant::MAX), Span::from_millis(1)));
     let mut schedule = Schedule::new(tasks);
     let mut order = Vec::new();
-    // Each tick takes two periods, so that all of them are due again after each.
+    // Each tick takes two periods, so all tasks are due again after each tick.
     for now in (0..18).step_by(2) {
         let (task, _) = run(&mut schedule, now);
         schedule.settle(task, at(now), at(now + 2));
@@ -75,7 +75,7 @@ fn a_task_that_moves_on_is_sorted_anew() {
 #[test]
 fn what_no_tick_reports_is_told_at_the_close() {
     let mut schedule = Schedule::new([(account(10, Overrun::KeepWorking, at(500)), Span::from_millis(100))]);
-    // A stall over the end: every release is given up, none is left to run.
+    // A stall past the end: every release is given up, and none is left to run.
     assert_eq!(schedule.next(at(2_000)), Next::Finished);
     let mut told = Vec::new();
     schedule.close(at(2_000), |given_up| told.push(given_up));
@@ -124,10 +124,10 @@ fn a_disabled_task_goes_on_being_due() {
     assert_eq!((account.ran(), account.skipped()), (1, 9));
 }
 
-/// A task: its period and its run in milliseconds, and which of those before it take its values.
+/// A task: its period and run in milliseconds, and the earlier tasks that read its values.
 type Linked = (i64, i64, Vec<usize>);
 
-/// What ran in this time, each with its release, its start and its end in milliseconds.
+/// The ticks that ran in this time, each with its task, release, start and end in milliseconds.
 fn play(tasks: &[Linked], millis: i64) -> Vec<(usize, i64, i64, i64)> {
     let mut turns: Vec<Turn> = Vec::new();
     for (period, _, feeds) in tasks {
@@ -167,12 +167,12 @@ fn waited(tasks: &[Linked], millis: i64) -> Vec<i64> {
 #[test]
 fn overload_starves_no_task_of_a_chain_and_none_beside_it() {
     let chains: [&[Linked]; 4] = [
-        // A chain of three whose first value goes to another task as well; last what is not linked.
+        // A chain of three whose first value also goes to another task, then an unlinked task.
         &[(10, 1, vec![]), (10, 4, vec![0]), (10, 2, vec![]), (10, 6, vec![1, 2])],
         &[(10, 1, vec![]), (10, 1, vec![0]), (10, 9, vec![1]), (10, 1, vec![])],
-        // Its first task takes longer than its period.
+        // The chain's first task takes longer than its period.
         &[(10, 1, vec![]), (10, 4, vec![0]), (10, 12, vec![1]), (10, 1, vec![])],
-        // So does one that has the deadline of a faster task.
+        // The same for a task that inherits the deadline of a faster one.
         &[(10, 1, vec![]), (50, 60, vec![0]), (50, 1, vec![])],
     ];
     for tasks in chains {

@@ -1,7 +1,7 @@
-//! The wait for a release: the sleep, what is made ready meanwhile, and the spin tail.
+//! The wait for a release: the sleep, the preparations around it, and the spin tail.
 //!
-//! For the hot thread: nothing here allocates, locks or logs, and the sleep and the evidence of it are the only system calls. Time
-//! comes from the loop's clock.
+//! For the hot thread: nothing here allocates, locks or logs. The only system calls are the sleep and its evidence. Time comes from the
+//! loop's clock.
 
 use super::{Ready, Runner, slot};
 use crate::channels::TickSink;
@@ -10,16 +10,16 @@ use crate::sys::cache::warm_code;
 use crate::time::{Clock, Instant, Span, Wake};
 use std::ptr;
 
-/// How long it spins without looking whether it is asked for something.
+/// The longest spin without a check for requests.
 const LONGEST_SPIN: Span = Span::from_micros(100);
 
-/// Sleeps to learn from before the first release, at most, and the time to leave before that.
+/// The most trial sleeps before the first release, and the time to leave before that release.
 const REHEARSALS: usize = 40;
 const BEFORE_THE_FIRST: Span = Span::from_millis(1);
 
 impl<C: Clock, S: TickSink> Runner<C, S> {
-    /// Tries sleeps until shortly before the first release, so that the first spin tail is as long as this machine requires. For
-    /// a worker that has an epoch ahead.
+    /// Tries out sleeps until shortly before the first release, so that the first spin tail is as long as this machine requires. Use it if
+    /// the worker's epoch lies ahead.
     #[must_use]
     pub fn rehearsed(mut self) -> Self {
         let (Some(length), Some(release)) = (self.sleeps.rehearsal(), self.set.schedule.next_release()) else {
@@ -35,7 +35,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
                 self.sleeps.rehearse(asked, self.clock.now());
             }
         }
-        // What these sleeps did to the thread is no evidence of what happens to its ticks.
+        // The effects of these sleeps on the thread say nothing about its ticks.
         if let Some(witness) = &mut self.witness {
             witness.start_over();
             witness.woke(self.clock.now());
@@ -43,8 +43,8 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         self
     }
 
-    /// Waits at `now` for `release`. Before that it makes the tick `ready` that is due then: where it lies it stays, since a copy
-    /// would come after the wait. Returns when the wait ended, which is its start; `None`: decide again.
+    /// Waits from `now` until `release`. First prepares the tick due then in `ready`, in place, because a move would copy it after the
+    /// wait. Returns the instant at which the wait ended, which is the tick's start. `None`: choose again.
     pub(super) fn rest(&mut self, now: Instant, release: Instant, ready: &mut Option<Ready>) -> Option<Instant> {
         self.count_tail();
         self.control.rests(self.clock.monotonic(release));
@@ -52,7 +52,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         let prepared = self.set.schedule.prepare(release);
         let plan = match prepared {
             Some(_) => self.sleeps.plan(now, release),
-            // Only the end of the run is waited for, which may be noticed late.
+            // Only the end of the run is waited for, and it may be noticed late.
             None => RestPlan { sleep_until: Some(release), spin: false },
         };
         let code = prepared.as_ref().map_or(0, |prepared| slot(&mut self.set.slots, prepared.due.task).code);
@@ -69,7 +69,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
                 witness.woke(ended);
             }
             self.wakes += 1;
-            self.control.count_wakes(self.wakes); // now: the tick may never return
+            self.control.count_wakes(self.wakes); // now, because the tick may never return
             if wake == Wake::Interrupted {
                 self.hand_back(ready.as_ref());
                 return None;
@@ -94,14 +94,15 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         }
     }
 
-    /// Gives up a tick that was made ready: it is decided again.
+    /// Gives back a prepared tick, so that the schedule chooses again.
     fn hand_back(&mut self, ready: Option<&Ready>) {
         if let Some(ready) = ready {
             self.set.schedule.hand_back(ready.due.task);
         }
     }
 
-    /// Loads what the tick and its end touch into the processor's caches, from which a sleep may have displaced it. `code`: where that of the tick is.
+    /// Prefetches memory that the tick and its end touch; a sleep may have evicted it from the processor's caches. `code`: address of the
+    /// tick's code.
     fn warm(&self, ready: Option<&Ready>, code: usize) {
         let Some(Ready { due, .. }) = ready else { return };
         self.set.warm_kept(due.task);
@@ -111,7 +112,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         self.control.prepares(due.n);
     }
 
-    /// Spins from the wake-up until `release`, or until there is something else to do between two ticks.
+    /// Spins from the wake-up until `release`, or until there is a request to handle between two ticks.
     fn spin_until(&self, release: Instant) -> Instant {
         let mut now = self.woke;
         loop {

@@ -1,4 +1,4 @@
-//! What the loop shows and hands over, on the virtual clock.
+//! What the loop publishes and records, on the virtual clock.
 
 use super::*;
 use crate::channels::{Evidence, LiveCounts};
@@ -21,7 +21,7 @@ impl TickSink for Keep {
     }
 }
 
-/// The records of a 1 kHz task whose ticks take these times.
+/// The records of a 1 kHz task whose ticks take these times, in microseconds.
 fn records(run: &[i64], each_tick: bool) -> Vec<TickRecord> {
     let clock = SimClock::new(Instant::ZERO, vec![Span::from_micros(50)]);
     let end = Instant::ZERO + Span::from_millis(6);
@@ -40,7 +40,7 @@ fn records(run: &[i64], each_tick: bool) -> Vec<TickRecord> {
 fn a_missed_release_comes_with_evidence_that_counts_from_the_wake_up() {
     let ticks = records(&[300, 1_400, 300], false);
     let awake = |record: &TickRecord| record.evidence.map(|evidence| evidence.awake);
-    // Woken 50 µs late each time; tick 1 overruns, and release 2 is skipped.
+    // Each wake-up is 50 µs late. Tick 1 overruns, and release 2 is skipped.
     assert_eq!(ticks.iter().map(|tick| tick.n).collect::<Vec<_>>(), [0, 1, 3, 4]);
     let expected = [None, Some(Span::from_micros(1_400)), None, None];
     assert_eq!(ticks.iter().map(awake).collect::<Vec<_>>(), expected);
@@ -50,7 +50,7 @@ fn a_missed_release_comes_with_evidence_that_counts_from_the_wake_up() {
     assert_eq!((cpu, run_queue), (Span::from_micros(1_400), Some(Span::ZERO)));
 }
 
-/// A clock whose sleeps are all interrupted half-way, the third one by a stop.
+/// A clock whose sleeps are all interrupted half-way. The third interruption comes with a stop.
 struct Interrupted(SimClock, Arc<Control>, AtomicU32);
 
 impl Clock for Interrupted {
@@ -88,7 +88,7 @@ fn sleeps_that_were_interrupted_are_shown_as_well() {
     assert_eq!(control.rested(), (3, Span::ZERO));
 }
 
-/// A task that reads how many sleeps are shown while it runs.
+/// A task that reads the published number of sleeps while it runs.
 struct Looks(Arc<Control>, Arc<AtomicU32>);
 
 impl Task for Looks {
@@ -111,7 +111,7 @@ fn the_sleep_before_a_tick_is_shown_while_it_runs() {
     assert_eq!((report.wakes, report.tasks[0].1.ran, shown.load(Ordering::Relaxed)), (3, 3, 3));
 }
 
-/// Compares what is shown of each task with what its records say, at each record.
+/// Compares the published counts of each task with its records, at each record.
 struct Compares(Vec<(Arc<LiveCounts>, Counts)>);
 
 impl TickSink for Compares {
@@ -134,7 +134,7 @@ fn what_is_shown_of_a_task_is_what_its_records_tell() {
     let (begin, period) = (Instant::ZERO + Span::from_millis(1), rate.period());
     let account =
         || Account::new(Grid::starting_at(begin, rate), Overrun::KeepWorking, 0, begin + Span::from_millis(90));
-    // Each holds up the other one: on time, past the budget, past the deadline, and past two releases.
+    // Each task delays the other: on time, past the budget, past the deadline, and past two releases.
     let slots = [[100, 300, 100, 2_700, 100], [50, 50, 1_800, 50, 50]].into_iter().zip(0..).map(|(run, id)| {
         let task = Scripted::new(clock.clone(), run.map(Span::from_micros).to_vec());
         Slot { budget: Some(Span::from_micros(200)), ..Slot::of(id, Box::new(task), period, period) }
@@ -157,7 +157,7 @@ fn ticks_that_follow_without_a_sleep_have_evidence_of_their_own() {
     assert!(awake.len() > 1 && awake.iter().all(|awake| *awake == Span::from_millis(1)), "{ticks:?}");
 }
 
-/// Keeps the longest time for which the thread was awake.
+/// Keeps the longest time the thread was awake.
 struct Longest(Arc<AtomicU32>);
 
 impl EvidenceSource for Longest {
@@ -190,7 +190,7 @@ fn sleeps_of_the_rehearsal_do_not_count_as_time_awake() {
 
 #[test]
 fn a_wake_up_that_is_too_late_for_any_tick_is_reported_with_evidence() {
-    // Of four releases, 1 ms apart, those woken for later than `max-debt` are given up; the last wake-up is past the end.
+    // Of four releases, 1 ms apart, those with a wake-up later than `max-debt` are given up. The last wake-up is past the end.
     let clock = SimClock::new(Instant::ZERO, [50, 5, 900, 3_000].map(Span::from_micros).to_vec());
     let at = |micros| Instant::ZERO + Span::from_micros(micros);
     let rate = Rate::new(1_000, 1).unwrap();
@@ -212,7 +212,7 @@ fn a_wake_up_that_is_too_late_for_any_tick_is_reported_with_evidence() {
 
 #[test]
 fn what_another_task_gave_up_is_reported_with_evidence_though_no_tick_missed_anything() {
-    // Both are released each millisecond, and woken for 50 µs late. Only the second allows that.
+    // Both are released each millisecond and woken 50 µs late. Only the second task tolerates that.
     let clock = SimClock::new(Instant::ZERO, vec![Span::from_micros(50)]);
     let at = |micros| Instant::ZERO + Span::from_micros(micros);
     let rate = Rate::new(1_000, 1).unwrap();
@@ -229,7 +229,7 @@ fn what_another_task_gave_up_is_reported_with_evidence_though_no_tick_missed_any
         let runner = Runner::new(clock.clone(), set, Sleeps::new(Tail::Off), Keep::default(), control);
         let (_, Keep(ticks, idle), _) = runner.with_evidence(Box::new(NeverPreempted), false).run();
         assert!(ticks.iter().all(|tick| tick.task == 1 && !tick.overrun), "{ticks:?}");
-        // The strict task is decided on before the other runs, or after it.
+        // The strict task is decided on either before the other one runs or after it.
         assert_eq!(ticks.first().map(|tick| tick.evidence.is_some()), Some(with_tick), "{ticks:?}");
         assert_eq!(idle.first().is_some_and(|wake| wake.sleep.is_none() && wake.evidence.is_some()), !with_tick);
         clock.advance(Span::ZERO - (clock.now() - Instant::ZERO));

@@ -1,9 +1,9 @@
-//! Compares the loops of the articles, transcribed literally, with hertzd's own loop: start by start and tick by tick, over
-//! thousands of random traces.
+//! Compares the articles' loops, transcribed literally, with hertzd's own loop: start by start and tick by tick, over thousands of random
+//! traces.
 //!
-//! The transcriptions count integer nanoseconds on a virtual clock: `sleep(x)` advances it by `x` plus the next scripted
-//! oversleep, and a tick advances it by the next scripted run. hertzd runs through `worker::Runner`, and on every
-//! fourth trace through `daemon::simulate` with a configuration as well; both must agree with the article.
+//! The transcriptions count integer nanoseconds on a virtual clock: `sleep(x)` advances it by `x` plus the next scripted oversleep, and a
+//! tick advances it by the next scripted run. hertzd runs through `worker::Runner`, and on every fourth trace also through
+//! `daemon::simulate` with a configuration. Both must agree with the article.
 //!
 //! | here | transcribed from | hertzd |
 //! | --- | --- | --- |
@@ -11,15 +11,16 @@
 //! | `no_rest` | constant-rate loop, "no rest, keep working" | `keep-working` |
 //! | `stretchy_sleep` | stretchy sleep | `credit` |
 //! | `measured_sleep` | game loop in C++, third approach | `credit` |
-//! | `fixed_sleep`, `sleep_the_rest`, `unmeasured_sleep` | where those articles start; they show that it drifts | none |
+//! | `fixed_sleep`, `sleep_the_rest`, `unmeasured_sleep` | the first attempts of those articles, which they show to drift | none |
 //! | `up_to_n_updates` | simulation-loop module, choices (a) to (c) | `pacing::FixedStep` |
 //!
 //! Two differences are intended:
 //!
-//! - A release that falls exactly on the finish is on time in hertzd and runs. "Drop & rest" rests through it when more
-//!   than one period was used up. Random nanoseconds never hit that; `a_release_on_the_finish_runs` does.
-//! - After an oversleep of a period or more, hertzd gives up the stale releases before it runs anything; the
-//!   constant-rate loops run one stale tick first. So the comparisons with them keep oversleeps below a period, and `stale_releases_are_given_up_before_a_tick` shows the difference.
+//! - A release exactly at the finish is on time in hertzd and runs. "Drop & rest" rests through it when more than one period was used up.
+//!   Random nanoseconds never hit that case; `a_release_on_the_finish_runs` does.
+//! - After an oversleep of a period or more, hertzd gives up the stale releases before it runs anything. The constant-rate loops run one
+//!   stale tick first. So the comparisons with them keep oversleeps below a period, and `stale_releases_are_given_up_before_a_tick` shows
+//!   the difference.
 
 use super::virtual_worker::{Spec, run, spans};
 use crate::config::{Config, Facts, Kinds};
@@ -51,8 +52,8 @@ impl Trace {
         Self { period: period * MILLI, runs: nanos(runs), oversleeps: nanos(oversleeps), ticks }
     }
 
-    /// Periods from 1 µs to 0.1 s, almost none of them a whole number of microseconds; runs from nothing to `longest`
-    /// periods; oversleeps from nothing to just below `latest` periods.
+    /// Periods from 1 µs to 0.1 s, almost none of them a whole number of microseconds. Runs from zero to `longest` periods. Oversleeps from
+    /// zero to just below `latest` periods.
     fn random(random: &mut SplitMix, longest: i64, latest: i64) -> Self {
         let period = 1_000 * 10_i64.pow(u32::try_from(random.below(6)).unwrap()) + random.below(999_000_000) % 999_983;
         let never_overruns = random.below(4) == 0;
@@ -77,7 +78,7 @@ impl Trace {
     }
 }
 
-/// The clock that the transcriptions run on.
+/// The clock of the transcriptions.
 struct Wound<'a> {
     trace: &'a Trace,
     now: i64,
@@ -224,7 +225,7 @@ fn unmeasured_sleep(trace: &Trace) -> Vec<Start> {
     clock.starts
 }
 
-/// `delay` as one would write it by hand: the next start is a period after this one, or at once if that has passed.
+/// `delay` written by hand: the next start is a period after this one, or at once if that has passed.
 fn fixed_sleep_done_right(trace: &Trace) -> Vec<Start> {
     let mut clock = Wound::new(trace);
     let (mut it, mut next) = (0, 0);
@@ -239,7 +240,7 @@ fn fixed_sleep_done_right(trace: &Trace) -> Vec<Start> {
     clock.starts
 }
 
-/// `catch-up` as one would write it by hand: a queue of at most `room` releases, filled one at a time.
+/// `catch-up` written by hand: a queue of at most `room` releases, filled one at a time.
 fn bounded_queue(trace: &Trace, room: usize) -> Vec<Start> {
     let mut clock = Wound::new(trace);
     let (mut queue, mut it) = (VecDeque::new(), 0);
@@ -390,7 +391,7 @@ fn credit_is_the_stretchy_sleep() {
     let starts = [(0, 0), (1, 225), (2, 255), (3, 300), (4, 400), (5, 500)].map(|(n, ms)| (n, ms * MILLI));
     assert_eq!(stretchy_sleep(&drawn), starts);
     assert_eq!(ours(&drawn, UNLIMITED).starts, starts);
-    // Nothing is ever given up, no matter how late a sleep ends.
+    // No release is ever given up, no matter how late a sleep ends.
     same_on_random_traces(0xc8ed, (5, 1), stretchy_sleep, UNLIMITED);
     same_on_random_traces(0xc8ee, (3, 7), stretchy_sleep, UNLIMITED);
 }
@@ -409,7 +410,7 @@ fn credit_is_the_measured_sleep() {
     same_on_random_traces(0x3e, (3, 7), measured_sleep, UNLIMITED);
 }
 
-// catch-up N = 2 after a tick of 4.5 periods: of 1, 2, 3 and 4 the latest two are kept
+// catch-up N = 2 after a tick of 4.5 periods: of 1, 2, 3 and 4 the last two are kept
 //
 // releases      0         1         2         3         4         5         6
 // catch-up 2    [0--------------------------------------------][3][4][5]    [6]
@@ -503,7 +504,7 @@ fn stale_releases_are_given_up_before_a_tick() {
 //
 // releases      0         1         2         3         4
 // the rest      [0] . . . .[1]. . . . .[2]. . . . .[3]             later by one more oversleep each time
-// hertzd        [0] . . . .[1]. . . . [2] . . . . [3] . . . . [4]  late by the latest oversleep only
+// hertzd        [0] . . . .[1]. . . . [2] . . . . [3] . . . . [4]  late by the last oversleep only
 #[test]
 fn the_starting_loops_of_the_articles_drift() {
     let policies = [Overrun::Drop, Overrun::KeepWorking, Overrun::CatchUp { max: 4 }, UNLIMITED];
@@ -551,7 +552,7 @@ fn a_loop_that_drops_its_debt_stays_late() {
     assert_eq!(late(ours(&one_long, UNLIMITED).starts), 0);
 }
 
-/// The module's queue: the updates that bring the simulation up to the clock, at most `limit` a call; the rest stay queued.
+/// The module's queue of updates that bring the simulation up to the clock. A call runs at most `limit`; the rest stay queued.
 struct UpToNUpdates {
     sim_time: i64,
     dt: i64,
@@ -602,7 +603,7 @@ fn the_death_spiral_of_the_module_and_its_guard() {
     }
 }
 
-// N catches up only if a turn of the loop takes less than N updates' worth of time:
+// The simulation catches up only if a turn of the loop takes less time than N updates simulate:
 //
 // clock   0    25    50    75          10 ms an update
 // N = 2        2     2     2           the backlog grows by 0.5 updates a turn: it never catches up

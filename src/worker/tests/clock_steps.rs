@@ -1,6 +1,6 @@
-//! Steps of the clock that releases lie on, on a virtual clock: the worker's loop at exact instants.
+//! Steps of the clock of releases, on a virtual clock: the worker's loop at exact instants.
 //!
-//! The monotonic clock continues; the steps change the offset from it, as main's measurements do.
+//! The monotonic clock continues. A step changes the offset from it, as main's measurements do.
 
 use super::virtual_worker::{Keep, Spec, task_set};
 use crate::channels::{Live, LiveCounts, TickRecord};
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 const HOUR: Span = Span::from_seconds(3_600);
 const MILLISECOND: Span = Span::from_millis(1);
 const RUN: Span = Span::from_micros(100);
-/// What the stepped clock shows when the monotonic one shows zero: an arbitrary day.
+/// The reading of the stepped clock when the monotonic one shows zero: an arbitrary day.
 const START: Span = Span::from_seconds(1_790_000_000);
 
 const POLICIES: [Overrun; 5] = [
@@ -27,18 +27,18 @@ const POLICIES: [Overrun; 5] = [
     Overrun::Delay,
 ];
 
-/// A monotonic clock, and steps of another at instants of the first.
+/// A monotonic clock, and steps of another clock at instants of the first.
 #[derive(Clone)]
 struct Steps {
     monotonic: SimClock,
     control: Arc<Control>,
     ahead: Arc<Mutex<VecDeque<(Instant, Span)>>>,
     offset: Arc<Mutex<Span>>,
-    stop: Instant, // when a stop is asked for
+    stop: Instant, // when a stop is requested
 }
 
 impl Steps {
-    /// Each step: when, and by how much.
+    /// Each step is an instant and a length.
     fn new(steps: &[(Span, Span)]) -> Self {
         let control = Arc::new(Control::default());
         control.set_offset(START);
@@ -52,7 +52,7 @@ impl Steps {
         }
     }
 
-    /// Hands over the steps whose instant has come. Whether there were any.
+    /// Applies the steps that are due. Returns whether there were any.
     fn hand_over(&self) -> bool {
         let now = self.monotonic.now();
         let (mut ahead, mut offset) = (self.ahead.lock().unwrap(), self.offset.lock().unwrap());
@@ -78,7 +78,7 @@ impl Clock for Steps {
     fn sleep_until(&self, at: Instant) -> Wake {
         let step = self.ahead.lock().unwrap().front().map(|(step, _)| *step);
         self.monotonic.sleep_until(step.map_or(at, |step| step.min(at)));
-        // A sleeper is interrupted by main.
+        // Main interrupts a sleeper.
         if self.hand_over() { Wake::Interrupted } else { Wake::Reached }
     }
 
@@ -89,7 +89,7 @@ impl Clock for Steps {
     }
 }
 
-/// When its ticks began and what they saw, on the monotonic clock.
+/// The starts of its ticks, on the monotonic clock.
 type Starts = Arc<Mutex<Vec<Instant>>>;
 
 struct Works {
@@ -111,7 +111,7 @@ struct Ran {
     report: Report,
     records: Vec<TickRecord>,
     starts: Vec<Instant>, // on the monotonic clock
-    ended: Instant,       // likewise
+    ended: Instant,       // on the monotonic clock
 }
 
 impl Ran {
@@ -138,7 +138,7 @@ fn run_on(clock: Steps, rate: Rate, overrun: Overrun, tail: Tail, run: Span, len
     Ran { report, records, starts, ended: clock.now() }
 }
 
-/// What holds for every run, with any steps.
+/// Checks the invariants of every run, whatever the steps.
 fn check(ran: &Ran, overrun: Overrun, run: Span, case: &str) {
     let Ran { report, records, .. } = ran;
     let (_, counts) = report.tasks[0];
@@ -210,7 +210,7 @@ fn a_long_spin_tail_holds_up_neither_a_stop_nor_a_step() {
     let mut clock = Steps::new(&[(seconds(14), -seconds(103))]);
     clock.stop = Instant::ZERO + seconds(38);
     let ran = run_on(clock, Rate::new(1, 10).unwrap(), Overrun::KeepWorking, tail, RUN, seconds(100));
-    // At 14 s the clock goes back to -89 s. The third tick, 109 s away then, moves to -80 s.
+    // At 14 s the clock goes back to -89 s. The third tick, now 109 s away, moves to -80 s.
     let starts: Vec<_> = ran.starts.iter().map(|start| (*start - Instant::ZERO).seconds()).collect();
     assert_eq!(starts, [0.0, 10.0, 23.0, 33.0]);
     let late = ran.ended - Instant::ZERO - seconds(38);
@@ -268,7 +268,7 @@ fn the_drawing_of_a_step_holds() {
         };
         ran.records.iter().zip(&ran.starts).skip(1).map(begun).collect::<Vec<_>>()
     };
-    // Index, on the monotonic clock, on the stepped one.
+    // Index, instant on the monotonic clock, instant on the stepped clock.
     let same = |n: u64, at| (n, at, at);
     let before = [same(1, 1_000), same(2, 2_000), same(3, 3_000)];
     let after = [(5, 3_600, 6_200), (6, 3_900, 6_500), (7, 4_400, 7_000), (8, 5_400, 8_000)];
@@ -286,7 +286,7 @@ fn a_step_that_makes_no_release_late_is_blamed_for_none() {
             assert_eq!(ran.records[51].stepped, by, "{overrun:?}");
         }
     }
-    // Under `delay` the distance between two starts is kept, so no release is late.
+    // Under `delay` the distance between two starts stays the same, so no release is late.
     let ran = run(Overrun::Delay, &[(Span::from_micros(50_400), HOUR)], Tail::Off, RUN, Span::from_millis(200));
     assert!(ran.records.iter().all(|record| record.jumped == Span::ZERO && record.lateness == Span::ZERO));
 }
@@ -324,7 +324,7 @@ fn the_spin_allowance_is_that_of_a_clock_without_steps() {
     let steady = run(Overrun::Delay, &[], tail, RUN, Span::from_seconds(1));
     assert_eq!(ran.starts.len(), steady.starts.len());
     let difference = (ran.report.spun - steady.report.spun).max(steady.report.spun - ran.report.spun);
-    // A sleep that a step interrupts is planned again, and may end up with another tail.
+    // A sleep interrupted by a step is planned again and may get a different tail.
     assert!(difference <= Span::from_micros(20 * 60), "{} {}", ran.report.spun, steady.report.spun);
     assert!(steady.report.spun > Span::ZERO);
 }
@@ -349,7 +349,7 @@ fn any_steps_at_any_instants_leave_the_counts_right_and_the_task_ticking() {
         let case = format!("case {case}: {overrun:?}, {steps:?}, runs of {run_time}, {tail:?}");
         let ran = run(overrun, &steps, tail, run_time, Span::from_millis(300) + forward);
         check(&ran, overrun, run_time, &case);
-        // A step back of up to a period waits for the release that it put off, of which there may be several in a row.
+        // After a step back of up to a period, the task waits for the postponed release. Several such steps may follow each other.
         assert!(ran.longest_gap() <= Span::from_millis(7), "{case}: {}", ran.longest_gap());
         let length = ran.ended - Instant::ZERO;
         assert!(length <= Span::from_millis(320), "{case}: ended after {length}");
@@ -362,7 +362,7 @@ fn tasks_that_share_a_worker_keep_their_grids_and_phases_after_any_steps() {
         .map(|(num, den, phase)| (Rate::new(num, den).unwrap(), Span::from_micros(phase)));
     let mut random = SplitMix(7);
     for case in 0..100 {
-        let overrun = POLICIES[case % 4]; // without `delay`, which leaves its grid
+        let overrun = POLICIES[case % 4]; // all but `delay`, which leaves its grid
         let mut at = Span::ZERO;
         let mut step = |_| {
             at += Span::from_micros(random.below(200_000));
@@ -395,7 +395,7 @@ fn tasks_that_share_a_worker_keep_their_grids_and_phases_after_any_steps() {
                 assert_eq!(rate.offset(rate.ticks_before(position)), position, "{case}: on its grid");
                 assert!(record.lateness >= Span::ZERO && record.run() == RUN, "{case}");
             }
-            // Each step may put a release off by up to a period.
+            // Each step may postpone a release by up to a period.
             let longest = Span::from_nanos(rate.period().nanos() * 5);
             let starts = starts.lock().unwrap();
             assert!(starts.windows(2).all(|pair| pair[1] - pair[0] <= longest), "{case}: task {task}: {starts:?}");
@@ -405,7 +405,7 @@ fn tasks_that_share_a_worker_keep_their_grids_and_phases_after_any_steps() {
     }
 }
 
-/// Ends itself in its fourth tick.
+/// Panics in its fourth tick, which disables it.
 struct Ends;
 
 impl Task for Ends {
@@ -415,10 +415,10 @@ impl Task for Ends {
     }
 }
 
-/// Reads in each tick how many releases of its neighbour, which has the same grid, have come up by then.
+/// At each tick, reads how many releases of its neighbour on the same grid have come up.
 struct Reads {
     of: Arc<LiveCounts>,
-    seen: Arc<Mutex<Vec<(u64, u64)>>>, // and how many of its own
+    seen: Arc<Mutex<Vec<(u64, u64)>>>, // each with the number of its own releases
 }
 
 impl Task for Reads {

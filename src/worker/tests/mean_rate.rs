@@ -15,7 +15,7 @@ const SECOND: i128 = 1_000_000_000;
 
 const MINUTE: Span = Span::from_seconds(60);
 
-/// Rates as fractions, from 1 Hz to 20 kHz: those of video and of blocks of sound, and some whose periods have long fractions.
+/// Rates as fractions, from 1 Hz to 20 kHz: rates of video and of blocks of sound, and some whose periods have long fractions.
 const RATES: [(u64, u64); 9] = [
     (1, 1),
     (30_000, 1_001),
@@ -42,7 +42,7 @@ struct Compare {
     rate: (i128, i128),
     ticks: i128,
     latest: i128,
-    lateness: [Span; 2], // of the first tick and of the latest
+    lateness: [Span; 2], // of the first and of the last tick
 }
 
 impl TickSink for Compare {
@@ -59,7 +59,7 @@ impl TickSink for Compare {
 
 #[test]
 fn the_mean_rate_over_a_minute_is_exact_to_a_nanosecond_in_all() {
-    // Each sleep ends late, by less than the shortest period, in a pattern that no rate shares.
+    // Each sleep ends late by less than the shortest period, in a pattern that matches none of the rates.
     let oversleeps = spans(&[1_700, 0, 9_300, 400, 12_900, 60, 5_100]);
     for (num, den) in RATES {
         let epoch = Instant::from_nanos(7 * SECOND + 123_456_789);
@@ -77,14 +77,15 @@ fn the_mean_rate_over_a_minute_is_exact_to_a_nanosecond_in_all() {
         let sink = Compare { epoch, rate: (num, den), ticks: 0, latest: 0, lateness: [Span::ZERO; 2] };
         let runner = Runner::new(clock, set, Sleeps::new(Tail::Off), sink, Arc::new(Control::default()));
         let (report, Compare { ticks, latest, lateness: [first, last], .. }, _) = runner.run();
-        // All that are due: the first at or after the end would be tick `ticks`.
+        // All releases that are due: the first at or after the end would be tick `ticks`.
         assert_eq!(ticks, (60 * num + den - 1) / den);
         assert_eq!(report.tasks[0].1.ran, u64::try_from(ticks).unwrap());
-        // The mean period, times the periods passed, times num: below 1 ns in the whole minute, so far below 1 ns a tick.
+        // The error of the mean period, times the periods passed, times num. It is below 1 ns over the whole minute, so far below 1 ns per
+        // tick.
         let periods = ticks - 1;
         let error = periods * den * SECOND - latest * num;
         assert!((0..num).contains(&error), "{num}/{den}: {error} / {num} ns in {periods} periods");
-        // Between starts the same, but for how late the two were: that does not add up.
+        // The distance between starts differs only by the lateness of these two, which does not accumulate.
         let worst = oversleeps.iter().max().copied().unwrap();
         assert!(first <= worst && last <= worst, "{num}/{den}: {first}, {last}");
     }

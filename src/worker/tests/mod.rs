@@ -11,7 +11,7 @@ use crate::channels;
 use crate::pacing::Schedule;
 use crate::sys::clock::pause;
 
-/// Its thread is still busy with what came before the order to run, as one that gets no processor time.
+/// The thread is still busy with earlier orders when it is told to run, as if it got no processor time.
 #[test]
 fn a_worker_that_does_not_begin_shows_when_it_should_have() {
     let (ticks, _records) = channels::ticks(16);
@@ -26,7 +26,7 @@ fn a_worker_that_does_not_begin_shows_when_it_should_have() {
     };
     let (done, _ended) = bounded(1);
     let (mut worker, _panics) = Worker::spawn(assignment, done).unwrap();
-    // There is room for two answers; the third waits until someone takes one.
+    // The channel has room for two answers; the third waits until one is received.
     (0..3).for_each(|_| worker.order(Order::SetUp(Bandwidth::default())));
     let begin = Instant::from_nanos(70);
     worker.start(TaskSet::starting(Schedule::with_room_for(0), Vec::new()), begin);

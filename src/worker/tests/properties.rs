@@ -1,9 +1,9 @@
-//! Invariants of every set of tasks: the real loop on the virtual clock, with random rates, phases, policies, deadlines,
-//! runs, oversleeps, spins that end late, stalls, and with a clock that is stepped back. Also: a tick that was decided before
-//! the wait for it is the one that is decided after it.
+//! Invariants of every set of tasks. The real loop runs on the virtual clock with random rates, phases, policies, deadlines, runs,
+//! oversleeps, spins that end late and stalls, and with a clock that is stepped back. Also: a tick chosen before the wait is the same as
+//! the tick chosen after it.
 //!
-//! This file computes every expectation from the records alone: releases from the index in wide integers, and the releases
-//! that a policy keeps by checking one after the other. proptest prints the smallest worker that fails.
+//! This file computes every expectation from the records alone: releases from the index in wide integers, and kept releases by checking
+//! them one by one. proptest prints the smallest worker that fails.
 
 use super::virtual_worker::{Spec, run, spans};
 use crate::channels::TickRecord;
@@ -39,7 +39,7 @@ impl Plan {
         i128::from(self.phase) + i128::from(n) * i128::from(self.den) * 1_000_000_000 / i128::from(self.num)
     }
 
-    /// Releases in the first `length` of the run, counted one by one.
+    /// Number of releases in the first `length` of the run, counted one by one.
     fn due(&self, length: i64) -> u64 {
         (0..).take_while(|&n| self.release(n) < length.into()).count() as u64
     }
@@ -49,7 +49,7 @@ impl Plan {
         self.overrun != Overrun::Delay
     }
 
-    /// The release to run first at `now`; `next` is the first that has not been given up.
+    /// The release to run first at `now`. `next` is the first release that has not been given up.
     fn admitted(&self, next: u64, now: i128) -> u64 {
         let mut first = next;
         match self.overrun {
@@ -112,13 +112,13 @@ impl Case {
         Outcome { report, records, ticks }
     }
 
-    /// From the epoch.
+    /// Nanoseconds since the epoch.
     fn since_epoch(&self, at: Instant) -> i128 {
         at.nanos() - i128::from(self.epoch)
     }
 }
 
-/// A clock on which each spin ends late by the next of `late`, repeated in a cycle.
+/// A clock whose spins end late, each by the next of `late`, repeated in a cycle.
 struct Overspinning {
     clock: SimClock,
     late: Vec<Span>,
@@ -143,7 +143,7 @@ impl Clock for Overspinning {
 
 type Ticks = Arc<Mutex<Vec<Tick>>>;
 
-/// Advances the clock by its script, also backwards, and keeps every `Tick` it got.
+/// Advances the clock by its script, possibly backwards, and keeps every `Tick` that it was given.
 struct Winding {
     clock: SimClock,
     runs: Vec<Span>,
@@ -213,7 +213,7 @@ fn short() -> impl Strategy<Value = i64> {
     prop_oneof![3 => Just(0), 8 => 0..200_000_i64, 3 => 0..3_000_000_i64]
 }
 
-/// As above, but sometimes a few periods, and now and then a stall of thousands.
+/// The same, but sometimes a few periods, and rarely a stall of thousands.
 fn taken() -> impl Strategy<Value = i64> {
     prop_oneof![
         8 => short(),
@@ -224,13 +224,13 @@ fn taken() -> impl Strategy<Value = i64> {
     ]
 }
 
-/// One script. Most have no stall; otherwise nearly all releases of a run would be given up.
+/// One script. Most have no stall, because a stall makes a run give up nearly all of its releases.
 fn script() -> BoxedStrategy<Vec<i64>> {
     let long = prop::collection::vec(taken(), 1..30);
     prop_oneof![3 => prop::collection::vec(short(), 1..12), 1 => long].boxed()
 }
 
-/// Now and then the clock is stepped back.
+/// A script that sometimes steps the clock back.
 fn script_with_steps_back() -> BoxedStrategy<Vec<i64>> {
     let taken_or_back = prop_oneof![4 => taken(), 1 => taken().prop_map(|nanos| -nanos)];
     prop_oneof![1 => script(), 1 => prop::collection::vec(taken_or_back, 1..12)].boxed()
@@ -276,7 +276,7 @@ fn case(runs: BoxedStrategy<Vec<i64>>) -> impl Strategy<Value = Case> {
     (tasks, (oversleeps, overspins), tail(), -SECOND..100 * SECOND, length).prop_map(case)
 }
 
-/// Counts, indices and releases; none of it needs a clock that only goes forward.
+/// Checks counts, indices and releases. None of these needs a clock that only goes forward.
 fn counts_add_up(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
     for (index, plan) in case.tasks.iter().enumerate() {
         let (_, counts) = outcome.report.tasks[index];
@@ -313,7 +313,7 @@ fn counts_add_up(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The `Tick` that a task gets agrees with the records.
+/// The `Tick` passed to a task agrees with the records.
 fn ticks_match_the_records(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
     for (index, plan) in case.tasks.iter().enumerate() {
         let mut before: Option<&TickRecord> = None;
@@ -392,7 +392,7 @@ fn releases_are_given_up_only_when_required(case: &Case, outcome: &Outcome) -> R
             let finished = case.since_epoch(record.finished());
             let next = record.n + 1;
             let kept = match plan.overrun {
-                // A release that falls on the finish is on time.
+                // A release exactly at the finish is on time.
                 Overrun::Drop => (next..).find(|&n| plan.release(n) >= finished).unwrap(),
                 _ => plan.admitted(next, finished),
             };
@@ -403,13 +403,13 @@ fn releases_are_given_up_only_when_required(case: &Case, outcome: &Outcome) -> R
     Ok(())
 }
 
-/// One tick at a time, and always the one with the earliest deadline; of several, that of a task that had to give up a release while it
-/// waited, then that of the task whose latest tick is longest ago.
+/// Ticks never overlap, and the one with the earliest deadline always runs. Ties go first to a task that had to give up a release while it
+/// waited, then to the task whose last tick is longest ago.
 fn order_is_by_deadline(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
-    // For each task: the first release that its latest tick has not given up; under `delay` also its instant.
+    // For each task: the first release that its last tick has not given up; under `delay` also its instant.
     let mut next: Vec<_> = case.tasks.iter().map(|plan| (0, plan.release(0))).collect();
     let mut finished = i128::MIN;
-    let mut ran = vec![0; case.tasks.len()]; // how many ticks of all tasks had run when its latest one had
+    let mut ran = vec![0; case.tasks.len()]; // ticks of all tasks that had run when its last one had
     for (ticks, record) in (1..).zip(&outcome.records) {
         let started = case.since_epoch(record.started());
         prop_assert!(started >= finished, "it overlaps the previous tick: {:?}", record);
@@ -458,10 +458,10 @@ fn the_worker_never_idles_while_a_tick_is_due(case: &Case, outcome: &Outcome) ->
     Ok(())
 }
 
-/// What happens while a worker waits for a release, and to the tick that follows.
+/// The events while a worker waits for a release, and during the tick that follows.
 #[derive(Clone, Debug)]
 struct Turn {
-    late: i64,         // how late the wait ends; below zero: it is interrupted
+    late: i64,         // how late the wait ends; negative: it is interrupted
     run: i64,          // of the tick
     ends: bool,        // the tick disables its task
     step: Option<i64>, // of the clock, after the wait
@@ -474,7 +474,7 @@ fn turn() -> impl Strategy<Value = Turn> {
     (late, taken(), ends, step).prop_map(|(late, run, ends, step)| Turn { late, run, ends, step })
 }
 
-/// Runs a schedule that decides before each wait beside one that decides after it.
+/// Compares a schedule that chooses the tick before each wait with one that chooses it afterwards.
 fn deciding_ahead_changes_nothing(tasks: &[Plan], turns: &[Turn], end: i64) -> Result<u32, TestCaseError> {
     let end = Instant::from_nanos(end.into());
     let account = |plan: &Plan| {
@@ -565,7 +565,7 @@ proptest! {
         prop_assert_eq!(once.report.tasks, again.report.tasks);
     }
 
-    /// Both runs are identical until the shorter one ends. Then the longer one has more releases, and another task's may come
+    /// Both runs are identical until the shorter one ends. After that, the longer one has more releases, and those of another task may come
     /// first, except with a single task.
     #[test]
     fn a_short_run_is_the_beginning_of_a_long_one(case in case(script())) {
@@ -581,7 +581,7 @@ proptest! {
         }
     }
 
-    /// The tick that was made ready before the wait is the one that is decided at its end; where it is not, it is handed back.
+    /// The tick prepared before the wait is the one chosen at its end; otherwise it is handed back.
     #[test]
     fn a_prepared_tick_is_the_one_that_is_due(
         tasks in prop::collection::vec(plan(script()), 1..=8),
