@@ -1,21 +1,21 @@
-//! Text from outside, made fit to be shown: without characters that a terminal takes for commands, or that turn the direction of
-//! the text around them. Pure.
+//! Makes text from outside safe to show: without characters that a terminal takes for commands or that change the direction of the text
+//! around them. Pure.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Whether the character shows nothing by itself: it commands a terminal, or turns the direction of text.
+/// Whether the character is invisible itself but commands a terminal or changes the direction of text.
 pub(crate) fn is_command(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The text as a terminal may have it: each such character but line breaks and tabs as an escape, `\u{1b}`.
+/// The text made safe for a terminal: each such character except line breaks and tabs becomes an escape, `\u{1b}`.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     with_escapes(text, |shown, character| shown.extend(character.escape_unicode()))
 }
 
-/// The same as one line, whatever it holds: line breaks and tabs are escapes as well.
+/// The same on a single line: line breaks and tabs become escapes as well.
 pub(crate) fn visible_line(text: &str) -> Cow<'_, str> {
     match text.contains(is_command) {
         true => Cow::Owned(visible(text).replace('\n', "\\u{a}").replace('\t', "\\u{9}")),
@@ -23,11 +23,11 @@ pub(crate) fn visible_line(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// JSON as a terminal may have it: the same values, each such character in them as an escape of JSON, `\u009b`.
+/// JSON made safe for a terminal: the same values, with each such character in them as a JSON escape, `\u009b`.
 pub(crate) fn visible_json(text: &str) -> Cow<'_, str> {
     with_escapes(text, |shown, character| match character {
-        '\r' => shown.push(' '), // between values; within one it is an escape already
-        // Writing to a String does not fail. All of them have four digits.
+        '\r' => shown.push(' '), // between values; within a value it is escaped already
+        // Writing to a String cannot fail. All these characters have four digits.
         _ => _ = write!(shown, "\\u{:04x}", u32::from(character)),
     })
 }
@@ -47,8 +47,8 @@ fn with_escapes(text: &str, escape: impl Fn(&mut String, char)) -> Cow<'_, str> 
     Cow::Owned(shown)
 }
 
-/// A text for a terminal that may be coloured, from what makes it with colours and without. Colours are no more than an addition: a text that
-/// has commands in it without them is shown plain, with these as escapes.
+/// A text for a terminal that may be coloured, from a function that produces it with or without colours. Colours are optional: if the plain
+/// text contains commands, it is shown plain with those commands escaped.
 pub(crate) fn styled(coloured: bool, mut text: impl FnMut(bool) -> String) -> String {
     let plain = text(false);
     match visible(&plain) {

@@ -4,7 +4,7 @@ use hertzd::cli::App;
 use hertzd::config::Kinds;
 use std::process::ExitCode;
 
-/// With musl, whose allocator gives memory back all the time and so interrupts the real-time threads.
+/// With musl, whose own allocator keeps returning memory to the kernel and thereby interrupts the real-time threads.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: hertzd::Arena = hertzd::Arena::new();

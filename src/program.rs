@@ -1,8 +1,8 @@
-//! What the program is called: `hertzd`, or the name of a daemon that is made with this library.
+//! The program's name: `hertzd`, or the name of a daemon built with this library.
 //!
-//! The texts of this crate say `hertzd`. Where they leave the process, [`own`] puts the program's own name in that place, so that
-//! `mydaemon` gives advice on `mydaemon check`. Its folders, its unit and its user have the name from the start. The name is
-//! set once, before anything else runs; without one nothing is changed. No clock is read, and nothing blocks.
+//! Texts in this crate say `hertzd`. Where they leave the process, [`own`] puts the program's own name in its place, so `mydaemon` gives
+//! advice about `mydaemon check`. Folders, unit and user carry the program's name from the start. The name is set once, before anything
+//! else runs; without one nothing is replaced. No clock is read, and nothing blocks.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -13,7 +13,7 @@ const HERTZD: &str = "hertzd";
 
 static NAME: OnceLock<&'static str> = OnceLock::new();
 
-/// Gives the program its name. The first one counts.
+/// Sets the program's name. Only the first call counts.
 pub(crate) fn set_name(name: &'static str) {
     NAME.get_or_init(|| name);
 }
@@ -23,22 +23,22 @@ pub(crate) fn name() -> &'static str {
     NAME.get().copied().unwrap_or(HERTZD)
 }
 
-/// Whether it is hertzd itself.
+/// Whether the program is hertzd itself.
 pub(crate) fn is_hertzd() -> bool {
     name() == HERTZD
 }
 
-/// The name of its unit.
+/// The name of its systemd unit.
 pub(crate) fn unit() -> String {
     format!("{}.service", name())
 }
 
-/// Where its service's files are.
+/// The runtime directory of its service.
 pub(crate) fn runtime_directory() -> PathBuf {
     PathBuf::from(format!("/run/{}", name()))
 }
 
-/// Where the directories of root's processes in the foreground are. Not below the service's, whose user could exchange them.
+/// The parent of the directories of root's foreground processes. Not below the service's directory, whose user could replace them.
 pub(crate) fn root_directory() -> PathBuf {
     PathBuf::from(format!("/run/{}-root", name()))
 }
@@ -48,18 +48,18 @@ pub(crate) fn status_group() -> String {
     format!("{}-status", name())
 }
 
-/// A text of this crate as the program says it.
+/// A text of this crate with the program's own name.
 pub(crate) fn own(text: &str) -> Cow<'_, str> {
     called(name(), text)
 }
 
-/// As [`own`], of what is put together from parts.
+/// As [`own`], for a text assembled from parts.
 pub(crate) fn owned(text: impl Display) -> String {
     own(&text.to_string()).into_owned()
 }
 
-/// The text with the word `hertzd` replaced: as a word of a sentence or of a command, and in the program's paths, pages and files of the
-/// system. Not as a part of longer words, such as `hertzd_up`, nor in other paths.
+/// Replaces the word `hertzd` in a text: as a word in a sentence or command, and in the program's system paths, pages and files. Not as a
+/// part of longer words such as `hertzd_up`, nor in other paths.
 pub(crate) fn called<'a>(name: &str, text: &'a str) -> Cow<'a, str> {
     if name == HERTZD || !text.contains(HERTZD) {
         return Cow::Borrowed(text);
@@ -75,11 +75,11 @@ pub(crate) fn called<'a>(name: &str, text: &'a str) -> Cow<'a, str> {
     Cow::Owned(said + rest)
 }
 
-/// The folders of the system in which the program has one of its own, or a file.
+/// The system folders, or prefixes, in which the program has its own folder or file.
 const FOLDERS: [&str; 7] =
     ["/etc/", "/run/", "/var/lib/", "/usr/bin/", "/usr/lib/systemd/system/", "/usr/lib/udev/rules.d/60-", "60-"];
 
-/// Whether the word between these two is the program's name.
+/// Whether the word between these two texts is the program's name.
 fn is_the_program(before: &str, after: &str) -> bool {
     let is_own = |folder: &&str| {
         let folder = before.strip_suffix(*folder);
@@ -106,7 +106,7 @@ fn is_the_program(before: &str, after: &str) -> bool {
             None => true,
         },
         Some('/') => after.starts_with("/PID"),
-        // The group of those who may read its status.
+        // The group that may read its status.
         Some('-') => after
             .strip_prefix("-status")
             .is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || "_-".contains(c))),
@@ -115,7 +115,7 @@ fn is_the_program(before: &str, after: &str) -> bool {
     begins && ends
 }
 
-/// What is wrong with a name for a program that is also a package, a service and a user of the system; `None`: nothing.
+/// What is wrong with a name that serves as program, package, service and system user; `None`: nothing.
 pub(crate) fn wrong(name: &str) -> Option<&'static str> {
     let is_letter = |c: char| c.is_ascii_lowercase();
     let fits = |c: char| is_letter(c) || c.is_ascii_digit() || c == '-';

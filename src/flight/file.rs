@@ -1,4 +1,4 @@
-//! Reads a flight file, also one that is being written, or that a dead process has left. May block; allocates some hundred bytes a
+//! Reads a flight file, even one that is still being written or that a dead process left. May block; allocates a few hundred bytes per
 //! record.
 
 use super::record::{Entry, Mark, Packed, is_blank, unseal};
@@ -10,33 +10,33 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// What a flight file has.
+/// The content of a flight file.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     pub(crate) who: WhoIsWho,
     /// Oldest first, as the metrics thread judged them.
     pub(crate) entries: Vec<Entry>,
-    /// Records before these have been overwritten.
+    /// Earlier records have been overwritten.
     pub(crate) came_round: bool,
-    /// Records that are torn: the process ended, or the machine stopped, while they were written.
+    /// Torn records: the process ended, or the machine stopped, while they were written.
     pub(crate) torn: u64,
-    pub(crate) mark: Option<Mark>, // the latest
+    pub(crate) mark: Option<Mark>, // the most recent
 }
 
 /// Reads the file.
 ///
 /// # Errors
-/// What is wrong with it, and what to do.
+/// What is wrong with the file, and the remedy.
 pub(crate) fn read(path: &Path) -> Result<Flight, String> {
     let wrong = |reason: &dyn std::fmt::Display| format!("{}: {reason}", path.display());
     let bytes = bytes(path).map_err(|error| wrong(&error))?;
     parse(&bytes).map_err(|reason| wrong(&reason))
 }
 
-/// No flight file is longer.
+/// The maximum length of a flight file, in bytes.
 pub(crate) const LONGEST: u64 = 1 << 30;
 
-/// The bytes that the file has now: it may grow meanwhile, or be none that has an end.
+/// The bytes that the file has now. Its length is read first, because the file may be growing, or may have no end.
 fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let file = opened(path)?;
     let metadata = file.metadata()?;
@@ -49,8 +49,8 @@ fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a regular file, and none of the kernel's. What else is there is looked at and not opened: a daemon's answer may have named it, and to open a
-/// device may do something, or to read the kernel's messages take them away.
+/// Opens a regular file that is not the kernel's. Anything else is inspected but not opened: a daemon's answer may have named it. Opening a
+/// device may have an effect, and reading the kernel's messages may consume them.
 fn opened(path: &Path) -> io::Result<File> {
     let there = File::options().read(true).custom_flags(libc::O_PATH).open(path)?;
     let by_descriptor = format!("/proc/self/fd/{}", there.as_raw_fd());
@@ -63,10 +63,10 @@ fn opened(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Whether a file begins as flight files do.
+/// Whether a file begins like a flight file.
 ///
 /// # Errors
-/// The system's reason why that cannot be read.
+/// The system's reason why the file cannot be read.
 pub(crate) fn is_flight(path: &Path) -> io::Result<bool> {
     let mut first = Vec::new();
     opened(path)?.take(MAGIC.len() as u64).read_to_end(&mut first)?;
@@ -100,7 +100,7 @@ fn entries(slots: &[Packed]) -> Flight {
     let latest = sealed().map(|(slot, (lap, _))| number(slot, lap)).max();
     let mut flight = Flight::default();
     let Some(latest) = latest else { return flight };
-    // What is older than one lap is from before records that were torn since.
+    // Anything older than one lap was written before records that are torn now.
     let oldest = (latest + 1).saturating_sub(capacity);
     let mut kept: Vec<_> = sealed().map(|(slot, (lap, entry))| (number(slot, lap), entry)).collect();
     kept.retain(|(number, _)| *number >= oldest);
@@ -173,7 +173,7 @@ mod tests {
         let mut batch: Vec<_> = (0..10).map(|n| pack(&ran(n))).chain([pack(&Entry::Mark(mark))]).collect();
         file.write(&mut batch).unwrap();
         let mut bytes = fs::read(&path).unwrap();
-        // Records 8 and 9 and the mark lie in the first three places; half of record 9 is still what was there before.
+        // Records 8 and 9 and the mark lie in the first three slots; half of record 9 still has the old content.
         let second = HEADER + RECORD;
         bytes[second + 32..second + 64].fill(0xEE);
         fs::write(&path, &bytes).unwrap();
@@ -195,7 +195,7 @@ mod tests {
         }
         let pipe = folder.path().join("flight");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        // Once somebody reads from it, a writer that does not wait finds it open.
+        // While a reader has it open, a non-blocking writer can open it too.
         let has_reader = || File::options().write(true).custom_flags(libc::O_NONBLOCK).open(&pipe).is_ok();
         let seen = std::thread::scope(|scope| {
             let looking = scope.spawn(|| (0..2_000).any(|_| has_reader()));

@@ -1,4 +1,4 @@
-//! The flight recorder's file: the latest ticks of every worker in a ring of fixed size, and who is who in them.
+//! The flight recorder's file: the most recent ticks of every worker in a ring of fixed size, and the names behind their numbers.
 //!
 //! ```text
 //! 0       header    4,096 bytes: magic, version, size of a record, capacity, process
@@ -6,8 +6,8 @@
 //!         text      JSON, a line for the machine and for each worker and task; grows with each reload
 //! ```
 //!
-//! A batch of records is one `pwrite`, and ends with a mark: until when the file is whole, what was lost, and how far the
-//! clocks are apart. So whatever ends the process, the reader knows what it has: all up to the latest mark, and nothing after.
+//! A batch of records is one `pwrite` and ends with a mark: up to when the file is complete, what was lost, and the offsets between the
+//! clocks. So however the process ends, the reader knows what it has: everything up to the last mark, and nothing after it.
 //!
 //! No clock is read. [`ring`] and [`file`](mod@file) may block on the disk; the rest is pure.
 
@@ -21,10 +21,10 @@ pub(crate) use record::{Clocks, Entry, Mark, Miss, Packed, Place, Ran, Slept, Wo
 pub(crate) use ring::{FLIGHT, FLIGHT_BEFORE, FlightFile};
 pub(crate) use text::{Introduction, Known, KnownTask, KnownWorker};
 
-/// The first bytes of each such file.
+/// The first bytes of every flight file.
 const MAGIC: [u8; 8] = *b"HZFLIGHT";
 
-/// Of this format.
+/// The version of this format.
 const VERSION: u32 = 1;
 
 /// Bytes before the ring.

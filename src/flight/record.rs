@@ -3,17 +3,17 @@
 //! | bytes | content |
 //! | --- | --- |
 //! | 0–3 | CRC-32 of the rest |
-//! | 4–7 | the lap over the ring that it is of, from 1 |
-//! | 8 | what it is: 1 a tick, 2 what was missed, 3 a wake-up without a tick, 4 a mark |
+//! | 4–7 | the lap around the ring in which it was written, from 1 |
+//! | 8 | its kind: 1 a tick, 2 missed releases, 3 a wake-up without a tick, 4 a mark |
 //! | 9 | flags |
-//! | 10–63 | its fields, see [`pack`] |
+//! | 10–63 | the fields of its kind, see [`pack`] |
 
 use super::RECORD;
 use crate::channels::TickRecord;
 use crate::metrics::{By, Cause, Program};
 use crate::time::{Instant, Span};
 
-/// A record as it lies in the file.
+/// A record as stored in the file.
 pub(crate) type Packed = [u8; RECORD];
 
 const SLEPT: u8 = 1;
@@ -23,7 +23,7 @@ const AFTER_LOSS: u8 = 16;
 const ERROR: u8 = 32;
 const ENDED: u8 = 64;
 
-/// What a record says. Instants of ticks and wake-ups are on the worker's clock.
+/// The content of a record. Instants of ticks and wake-ups are on the worker's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     Ran(Ran),
@@ -40,7 +40,7 @@ pub(crate) struct Ran {
     pub(crate) release: i64, // ns
     pub(crate) lateness: i64,
     pub(crate) response: i64,
-    pub(crate) sleep: Option<Slept>, // the worker's, if this was the first tick after it
+    pub(crate) sleep: Option<Slept>, // the worker's sleep, if this is the first tick after it
     pub(crate) overrun: bool,
     pub(crate) over_budget: bool,
     pub(crate) failed: bool,
@@ -48,7 +48,7 @@ pub(crate) struct Ran {
     pub(crate) after_loss: bool,
 }
 
-/// A sleep, relative to the release.
+/// A worker's sleep, relative to the release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slept {
     pub(crate) woke: i64, // ns
@@ -60,11 +60,11 @@ pub(crate) struct Slept {
 pub(crate) enum Place {
     /// Given up before this tick.
     Before(u64),
-    /// This tick's own: it is an overrun.
+    /// This tick's own release: the tick overran.
     Overrun(u64),
     /// Given up when this tick had finished.
     After(u64),
-    /// No tick reports them. The first came up at this instant of the worker's clock, if that is known.
+    /// No tick reports them. With the instant on the worker's clock at which the first of them came up, if known.
     Unreported(Option<i64>),
 }
 
@@ -79,16 +79,16 @@ pub(crate) struct Miss {
     pub(crate) count: u64,
 }
 
-/// The worker woke up and ran no tick, though releases had been given up.
+/// The worker woke up but ran no tick, although releases had been given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Woken {
     pub(crate) worker: u32,
-    pub(crate) sleep: Option<(i64, i64)>, // asked for, woke
+    pub(crate) sleep: Option<(i64, i64)>, // the instant asked for, and when it woke
     pub(crate) ended: i64,
     pub(crate) after_loss: bool,
 }
 
-/// How many nanoseconds these clocks are ahead of the monotonic one.
+/// How many nanoseconds these clocks are ahead of the monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clocks {
     pub(crate) realtime: i64,
@@ -101,9 +101,9 @@ pub(crate) struct Clocks {
 pub(crate) struct Mark {
     /// Everything that workers had sent by this instant of the monotonic clock is in the file, or counted as lost.
     pub(crate) at: i64,
-    /// Records that the file has lost so far: the disk was full or slow.
+    /// Records lost so far because the disk was full or slow.
     pub(crate) lost: u64,
-    /// Ticks that workers have dropped so far: the metrics thread was slow.
+    /// Ticks that workers have dropped so far because the metrics thread was slow.
     pub(crate) dropped: u64,
     pub(crate) clocks: Clocks,
     /// The process ended by itself: nothing follows.
@@ -111,7 +111,7 @@ pub(crate) struct Mark {
 }
 
 impl Ran {
-    /// What the file keeps of a tick.
+    /// The part of a tick that the file keeps.
     pub(crate) fn of(record: &TickRecord) -> Self {
         let sleep = |oversleep: Span| Slept { woke: record.woke.nanos(), oversleep: oversleep.nanos() };
         Self {
@@ -130,12 +130,12 @@ impl Ran {
     }
 }
 
-/// Nanoseconds since the zero of the clock; 64 bits of them last until 2262.
+/// Nanoseconds since the clock's zero; 64 bits last until 2262.
 pub(crate) fn narrow(at: Instant) -> i64 {
     (at - Instant::ZERO).nanos()
 }
 
-/// The record of this entry, without lap and checksum.
+/// Packs an entry into a record, without lap and checksum.
 pub(crate) fn pack(entry: &Entry) -> Packed {
     let mut out = Fields([0; RECORD]);
     match entry {
@@ -209,14 +209,14 @@ pub(crate) fn pack(entry: &Entry) -> Packed {
     out.0
 }
 
-/// Writes its lap and its checksum into a record.
+/// Writes the lap and the checksum into a record.
 pub(super) fn seal(record: &mut Packed, lap: u32) {
     record[4..8].copy_from_slice(&lap.to_le_bytes());
     let sum = crc32fast::hash(&record[4..]);
     record[..4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The lap of a record and what it says. `None`: it was never written, is torn, or is of a kind that this version does not know.
+/// The lap and the content of a record. `None`: it was never written, is torn, or is of a kind that this version does not know.
 pub(super) fn unseal(record: &Packed) -> Option<(u32, Entry)> {
     let fields = Fields(*record);
     let lap = u32::from_le_bytes(fields.get(4));
@@ -226,7 +226,7 @@ pub(super) fn unseal(record: &Packed) -> Option<(u32, Entry)> {
     Some((lap, fields.entry()?))
 }
 
-/// Whether anything was ever written here.
+/// Whether nothing was ever written here.
 pub(super) fn is_blank(record: &Packed) -> bool {
     record.iter().all(|byte| *byte == 0)
 }

@@ -9,14 +9,14 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// The file in its directory, and what the process before left of it.
+/// The file's name in its directory, and the name of the previous process's file.
 pub(crate) const FLIGHT: &str = "flight";
 pub(crate) const FLIGHT_BEFORE: &str = "flight.prev";
 
-/// One that is being made.
+/// The name of a file that is being created.
 const FRESH: &str = "flight.new";
 
-/// Text of tasks that have ended is given back once there is more than this of it, in a new file.
+/// With more than this many bytes of text about ended tasks and workers, a new file without that text is started.
 const TEXT_AT_MOST: u64 = 4 << 20;
 
 /// A flight file that is being written.
@@ -25,13 +25,13 @@ pub(crate) struct FlightFile {
     directory: Arc<Dir>,
     file: File,
     capacity: u64, // records
-    next: u64,     // the record that is written next, counted over all laps
+    next: u64,     // the record to write next, counted over all laps
     text_end: u64,
-    live: Vec<(Subject, u64, usize)>, // lines about who is still there: where, and how long
+    live: Vec<(Subject, u64, usize)>, // lines about live subjects, with offset and length
     ended: u64,                       // bytes of the other lines
 }
 
-/// Whom a line is about.
+/// The subject of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Run,
@@ -40,7 +40,7 @@ enum Subject {
 }
 
 impl FlightFile {
-    /// Begins the file in this directory with room for this many records. One that is there, of the process before, becomes
+    /// Creates the file in this directory with room for this many records. An existing file, of the previous process, becomes
     /// `flight.prev`.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl FlightFile {
         match directory.rename(FLIGHT, directory, FLIGHT_BEFORE) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Err(_) => {}
-            // One of an earlier version could be read by everyone. Something else than a file stays what it is.
+            // An earlier version made the file readable for everyone. Anything that is not a file stays as it is.
             Ok(()) => drop(directory.share_file(FLIGHT_BEFORE)),
         }
         Self::create(directory, capacity)
@@ -65,13 +65,13 @@ impl FlightFile {
         header.extend_from_slice(&capacity.to_le_bytes());
         file.write_all_at(&header, 0)?;
         let text_end = HEADER as u64 + capacity * RECORD as u64;
-        // Until it has a line, the text is there and empty.
+        // The text exists from the start, and is empty until it gets a line.
         file.set_len(text_end)?;
         directory.rename(FRESH, directory, FLIGHT)?;
         Ok(Self { directory: directory.clone(), file, capacity, next: 0, text_end, live: Vec::new(), ended: 0 })
     }
 
-    /// Writes a batch. If that fails, none of it counts as written, and the next batch goes to the same place.
+    /// Writes a batch. If that fails, none of it counts as written, and the next batch overwrites it.
     ///
     /// # Errors
     /// The system's reason.
@@ -92,8 +92,8 @@ impl FlightFile {
         Ok(())
     }
 
-    /// Writes who someone is. After very many reloads a new file begins, which knows who is there now; `true`: it has, and the
-    /// records so far are gone.
+    /// Writes a line about the run, a worker or a task. After very many reloads a new file is started with the lines about those still
+    /// there. Then this returns `true`, and the records so far are gone.
     ///
     /// # Errors
     /// The system's reason.

@@ -1,4 +1,4 @@
-//! Who is who in a flight file: a line of JSON for the machine, each worker and each task. Pure.
+//! The names in a flight file: a line of JSON for the process, each worker and each task. Pure.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -10,12 +10,12 @@ pub(crate) enum Known {
     Run(Introduction),
     Worker(KnownWorker),
     Task(KnownTask),
-    /// A reload has ended the task with this number; its records stay until the ring comes round.
+    /// A reload has ended the task with this number; its records stay until the ring overwrites them.
     TaskEnded {
         number: u32,
         at_ns: i64,
     },
-    /// The same of a worker.
+    /// A reload has ended the worker with this number.
     WorkerEnded {
         number: u32,
         at_ns: i64,
@@ -35,7 +35,7 @@ pub(crate) struct Introduction {
     pub(crate) clocksource: String,
 }
 
-/// A worker; numbers are never given twice.
+/// A worker; numbers are never reused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct KnownWorker {
@@ -49,7 +49,7 @@ pub(crate) struct KnownWorker {
     pub(crate) at_ns: i64,
 }
 
-/// A task; numbers are never given twice.
+/// A task; numbers are never reused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct KnownTask {
@@ -63,14 +63,14 @@ pub(crate) struct KnownTask {
 }
 
 impl Known {
-    /// The line, with its end.
+    /// The line, including its line feed.
     pub(crate) fn line(&self) -> String {
-        // Numbers and strings: this does not fail.
+        // Only numbers and strings, so this does not fail.
         serde_json::to_string(self).unwrap_or_default() + "\n"
     }
 }
 
-/// Everyone whom the lines name.
+/// Everything that the lines name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WhoIsWho {
     pub(crate) run: Introduction,
@@ -80,7 +80,7 @@ pub(crate) struct WhoIsWho {
 }
 
 impl WhoIsWho {
-    /// What the whole lines of a text say. The last line may be cut off; a later version may have lines of other kinds.
+    /// Reads the complete lines of a text. The last line may be cut off, and a later version may have lines of other kinds.
     pub(crate) fn of(text: &str) -> Self {
         let mut all = Self::default();
         for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {

@@ -1,19 +1,19 @@
-//! How long to wait between attempts at what is away. Pure: time comes in as a value.
+//! How long to wait between attempts to reopen something. Pure: time comes in as a value.
 
 use crate::time::{Instant, Span};
 
-/// The wait after the first attempt; after each further one it doubles, up to [`LONGEST`].
+/// The wait after the first attempt; it doubles after each further one, up to [`LONGEST`].
 const FIRST: Span = Span::from_millis(100);
 const LONGEST: Span = Span::from_seconds(2);
 
-/// What is there for less than this has been there for a moment only.
+/// Something that is there for less than this was there only briefly.
 const STEADY: Span = Span::from_seconds(10);
 
 /// The waits for one thing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
     wait: Span,
-    steady: Option<Instant>, // if it is there until then, waits begin again
+    steady: Option<Instant>, // if it is still there then, waits start over
 }
 
 impl Default for Backoff {
@@ -23,19 +23,20 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The wait before the next attempt; the one after that is longer.
+    /// The wait before the next attempt; the following one is longer.
     pub(crate) fn take(&mut self) -> Span {
         let wait = self.wait;
         self.wait = (wait + wait).min(LONGEST);
         wait
     }
 
-    /// It is there, since now.
+    /// Notes that it is there, as of now.
     pub(crate) fn is_there(&mut self, now: Instant) {
         self.steady = Some(now + STEADY);
     }
 
-    /// It is there no more. True: it was for a moment only, so what works for a moment each time is tried less and less. Otherwise waits begin again.
+    /// Notes that it is gone. True: it was there only briefly, and the waits keep growing, so that attempts become rarer. Otherwise the
+    /// waits start over.
     pub(crate) fn is_gone(&mut self, now: Instant) -> bool {
         let was_there_briefly = self.steady.is_some_and(|steady| now < steady);
         if !was_there_briefly {

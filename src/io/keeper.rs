@@ -1,7 +1,8 @@
-//! The keeper: one thread that looks after all that may need work while tasks run, such as lost devices and replaced files. The work itself may
-//! block, so threads of the pool do it, one after the other while none hangs.
+//! The keeper: one thread that looks after everything that may need work while tasks run, such as lost devices and replaced files. The work
+//! itself may block, so the pool's threads do it, one job after the other unless one hangs.
 //!
-//! It reads the monotonic clock and looks 40 times a second, as a hot thread wakes no one. There is no such thread until something is kept.
+//! It reads the monotonic clock and polls 40 times a second, because a hot thread must not wake anyone. The thread starts with the first
+//! thing to keep.
 
 use super::pool::Pool;
 use super::queue::Queue;
@@ -15,25 +16,25 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock, Weak};
 use tracing::warn;
 
-/// How often it looks.
+/// The time between two polls.
 const LOOK_EVERY: Span = Span::from_millis(25);
 
-/// The thread's stack: it makes a few system calls. It counts as locked memory.
+/// The thread's stack, in bytes. It makes a few system calls; its stack counts as locked memory.
 const STACK: usize = 256 << 10;
 
 /// Something to look after.
 pub(crate) trait Kept: Send {
-    /// No one needs it any more.
+    /// Whether no one needs it any more.
     fn is_over(&self) -> bool;
 
-    /// Whether there is work now. Asked at each look while none is under way; must not block for long.
+    /// Whether there is work now. Called at each poll while no work is in progress; must not block for long.
     fn is_due(&mut self, now: Instant) -> bool;
 
-    /// The work. May block.
+    /// Does the work. May block.
     fn work(&mut self);
 }
 
-/// The keeper of a daemon, and the pool that works for it and others. The thread ends with the daemon.
+/// A daemon's keeper, and the pool that works for it and others. The thread ends with the daemon.
 #[derive(Debug, Default)]
 pub(crate) struct Keeper {
     pool: Arc<Pool>,
@@ -48,15 +49,15 @@ impl Keeper {
         &self.pool
     }
 
-    /// Notices when a path leads to something else; looks `often` where the kernel does not report it.
+    /// Notices when a path leads somewhere else; checks every `often` where the kernel does not report it.
     pub(crate) fn watch(&self, path: &Path, often: Span) -> Watch {
         Watch::new(self.watches.clone(), path, often)
     }
 
-    /// Looks after this one, too; the first call starts the thread.
+    /// Looks after one more thing; the first call starts the thread.
     ///
     /// # Errors
-    /// The system's reason why there is no thread.
+    /// The system's reason why the thread could not be started.
     pub(crate) fn keep(&self, thing: impl Kept + 'static) -> io::Result<()> {
         let sender = match self.sender.get() {
             Some(sender) => sender,
@@ -74,7 +75,7 @@ impl Keeper {
     }
 }
 
-/// What the thread does. `back`: where the pool returns what it has worked on.
+/// The thread's loop. `back`: where the pool returns the things that it has worked on.
 fn keep_all(
     new: &Receiver<Box<dyn Kept>>,
     back: &Sender<Box<dyn Kept>>,
@@ -83,10 +84,10 @@ fn keep_all(
     daemon: &Weak<()>,
 ) {
     let (clock, mut all) = (KernelClock::monotonic(), Vec::<Box<dyn Kept>>::new());
-    let out = Arc::new(()); // shared with all work that is under way
+    let out = Arc::new(()); // shared with all work in progress
     let (queue, mut warned) = (Queue::default(), false);
     loop {
-        // Before what was sent is taken.
+        // Checked before the queue is emptied.
         let is_over = daemon.strong_count() == 0 && Arc::strong_count(&out) == 1;
         all.extend(new.try_iter());
         if is_over && all.is_empty() {
@@ -94,7 +95,7 @@ fn keep_all(
         }
         watches.look();
         let now = clock.now();
-        // Closing what is over may block, too.
+        // Closing what is no longer needed may block, too.
         all.extract_if(.., |kept| kept.is_over()).for_each(|kept| queue.add(move || drop(kept)));
         for mut kept in all.extract_if(.., |kept| kept.is_due(now)) {
             let (back, out) = (back.clone(), out.clone());

@@ -1,12 +1,12 @@
-//! Work that may block, away from those who must not wait for it. Off the hot thread.
+//! Work that may block, kept away from threads that must not wait for it. Off the hot thread.
 //!
 //! | file | what it holds |
 //! | --- | --- |
 //! | `pool` | threads for work that may hang |
-//! | `queue` | work of theirs that has an order |
-//! | `keeper` | one thread that looks after what may need such work while tasks run |
+//! | `queue` | jobs for these threads that must keep their order |
+//! | `keeper` | one thread that looks after things that may need such work while tasks run |
 //! | `watches` | paths whose changes the kernel reports |
-//! | `reopen`, `backoff` | what goes away and comes back, and how long to wait between attempts at it |
+//! | `reopen`, `backoff` | things that go away and come back, and the waits between attempts to reopen them |
 
 mod backoff;
 mod keeper;

@@ -1,11 +1,11 @@
-//! Threads for work that may hang. Work is done by one that is free, or by one that is made for it, so what hangs holds up nothing else; a thread
-//! that finds enough others free at its end is over.
+//! Threads for work that may hang. An idle thread takes the work, or a new one is made for it, so work that hangs delays nothing else. A
+//! thread ends after its work if enough others are idle.
 //!
-//! A daemon has two such pools, since their threads inherit priority and CPUs from whoever has one made. One is for all usual work (`hertzd-io`). The
-//! other one is kept for safe values (`hertzd-safe`, in `daemon/outputs/safe_writers.rs`): its threads run above every worker and on any CPU, are
-//! there beforehand, and share no lock with one that a worker may keep from its CPU.
+//! A daemon has two such pools, because a thread inherits the priority and CPUs of its creator. One is for all ordinary work (`hertzd-io`).
+//! The other is reserved for safe values (`hertzd-safe`, in `daemon/outputs/safe_writers.rs`). Its threads run above every worker and on
+//! any CPU, exist in advance, and share no lock with a thread that a worker may keep from its CPU.
 //!
-//! Its own calls do not block, but for the making of a thread.
+//! The pool's own calls do not block, except while they make a thread.
 
 use crate::sys::thread::{helper, with_signals_blocked};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
@@ -14,39 +14,40 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
 use std::time::Duration;
 
-/// The stack of a usual one: what opens a device may be a library.
+/// Stack size of an ordinary thread, in bytes: devices may be opened by a library.
 const STACK: usize = 2 << 20;
 
-/// So many usual ones may wait for work: the keeper's and what that has done run at once, and are not to make and end threads all the time.
+/// How many ordinary threads may stay idle: the keeper's work and the work that it causes run at once, and should not create and end
+/// threads all the time.
 const SPARE: isize = 4;
 
-/// How long a usual one waits for work until it ends.
+/// How long an ordinary thread waits for work before it ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Work, and what its thread keeps from one to the next.
+/// A job, and the state that its thread keeps from one job to the next.
 pub(crate) type Job<S = ()> = Box<dyn FnOnce(&mut S) + Send>;
 
-/// The threads, as those see them who have work done.
+/// A pool, as seen by code that gives it work.
 #[derive(Debug)]
 pub(crate) struct Pool<S = ()> {
     name: &'static str,
     stack: usize,
-    spare: isize,   // so many may wait for work
-    idle: Duration, // for that long
+    spare: isize,   // how many threads may wait for work
+    idle: Duration, // for how long
     jobs: Sender<Job<S>>,
-    waiting: Receiver<Job<S>>, // what the threads take from
-    free: Arc<AtomicIsize>,    // threads that wait for work, less work that waits for a thread
+    waiting: Receiver<Job<S>>, // the threads take their work from here
+    free: Arc<AtomicIsize>,    // threads that wait for work, minus work that waits for a thread
 }
 
 impl Default for Pool {
-    /// That for usual work, with no thread yet.
+    /// The pool for ordinary work, with no thread yet.
     fn default() -> Self {
         Self::of("hertzd-io", STACK, SPARE, IDLE)
     }
 }
 
 impl<S: Default + 'static> Pool<S> {
-    /// One of which `spare` threads stay, once they were [made](Self::make).
+    /// A pool of which `spare` threads stay once they have been [made](Self::make).
     pub(crate) fn reserved(name: &'static str, stack: usize, spare: isize) -> Self {
         Self::of(name, stack, spare, Duration::MAX)
     }
@@ -56,10 +57,10 @@ impl<S: Default + 'static> Pool<S> {
         Self { name, stack, spare, idle, jobs, waiting, free: Arc::default() }
     }
 
-    /// Has work done, by a thread that is free or one that is made for it.
+    /// Runs a job on an idle thread, or on a new one if none is idle.
     ///
     /// # Errors
-    /// The system's reason why there is no thread, and the work.
+    /// The system's reason why no thread could be made, and the job.
     pub(crate) fn give(&self, job: Job<S>) -> Result<(), (io::Error, Job<S>)> {
         if self.free.fetch_sub(1, Ordering::SeqCst) <= 0
             && let Err(reason) = self.make()
@@ -67,17 +68,17 @@ impl<S: Default + 'static> Pool<S> {
             self.free.fetch_add(1, Ordering::SeqCst);
             return Err((reason, job));
         }
-        let _ = self.jobs.send(job); // there is always a receiver: its own
+        let _ = self.jobs.send(job); // a receiver always exists: the pool's own
         Ok(())
     }
 
-    /// Has work done as soon as a thread is free; makes none.
+    /// Queues a job for the next idle thread; makes no thread.
     pub(crate) fn queue(&self, job: Job<S>) {
         self.free.fetch_sub(1, Ordering::SeqCst);
         let _ = self.jobs.send(job);
     }
 
-    /// Makes a further thread if none is free.
+    /// Makes another thread if none is idle.
     ///
     /// # Errors
     /// As [`make`](Self::make).
@@ -88,7 +89,7 @@ impl<S: Default + 'static> Pool<S> {
     /// Makes a thread.
     ///
     /// # Errors
-    /// The system's reason why there is none.
+    /// The system's reason.
     pub(crate) fn make(&self) -> io::Result<()> {
         let (waiting, free, spare, idle) = (self.waiting.clone(), self.free.clone(), self.spare, self.idle);
         self.free.fetch_add(1, Ordering::SeqCst);
@@ -102,7 +103,7 @@ impl<S: Default + 'static> Pool<S> {
                             return;
                         }
                     }
-                    // Unless work was given to it meanwhile.
+                    // Unless a job was given to this thread in the meantime.
                     Err(RecvTimeoutError::Timeout) => {
                         let one_less = |free| (free > 0).then_some(free - 1);
                         if free.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok() {
@@ -126,7 +127,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Work that says that it has begun, and lasts until the other end of the second channel is dropped.
+    /// A job that reports its start and lasts until the other end of the second channel is dropped.
     fn hangs(begun: &Sender<()>, until: &Receiver<()>) -> Job {
         let (begun, until) = (begun.clone(), until.clone());
         Box::new(move |()| {

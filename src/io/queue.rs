@@ -1,6 +1,6 @@
-//! Work that is done in order, one after the other, but for what does not return: what waits behind that is done by a further thread.
+//! Work that is done in order, one job after the other. If a job hangs, another thread does the jobs behind it.
 //!
-//! Nothing here waits, but the work itself; no clock is read.
+//! Nothing here waits except the jobs themselves; no clock is read.
 
 use super::pool::Pool;
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// What is to be done, for threads of a pool.
+/// Jobs to be done by threads of a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     give: Sender<Work>,
@@ -22,7 +22,7 @@ pub(crate) struct Queue {
 struct Counts {
     at_work: AtomicUsize, // threads
     done: AtomicUsize,
-    seen: AtomicUsize, // of those that are done
+    seen: AtomicUsize, // the value of `done` at the last check
 }
 
 impl Default for Queue {
@@ -34,15 +34,15 @@ impl Default for Queue {
 
 impl Queue {
     pub(crate) fn add(&self, work: impl FnOnce() + Send + 'static) {
-        let _ = self.give.send(Box::new(work)); // there is always a receiver: its own
+        let _ = self.give.send(Box::new(work)); // a receiver always exists: the queue's own
     }
 
-    /// What waits is not done any more.
+    /// Drops the waiting jobs.
     pub(crate) fn clear(&self) {
         self.waiting.try_iter().for_each(drop);
     }
 
-    /// Does what waits.
+    /// Does the waiting jobs.
     pub(crate) fn work(&self) {
         while let Ok(work) = self.waiting.try_recv() {
             work();
@@ -50,10 +50,10 @@ impl Queue {
         }
     }
 
-    /// Has a thread do what waits, if none is at work; a further one, if nothing was done since the latest call.
+    /// Lets a pool thread do the waiting jobs if none is at work, and one more if no job has ended since the last call.
     ///
     /// # Errors
-    /// The system's reason why there is no further thread.
+    /// The system's reason why no thread could be started.
     pub(crate) fn work_on(&self, pool: &Pool) -> io::Result<()> {
         let Counts { at_work, done, seen } = &*self.counts;
         let done = done.load(Ordering::SeqCst);

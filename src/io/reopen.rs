@@ -1,7 +1,7 @@
-//! What goes away and comes back: closed when it is gone, and tried again after waits that grow until it is there. The same for devices, sensors'
-//! files and the targets of outputs.
+//! Things that go away and come back, such as devices, sensor files and the targets of outputs. A lost one is closed, then reopening is
+//! attempted with growing waits.
 //!
-//! It reads the monotonic clock. Each attempt is work of its own for the pool.
+//! Reads the monotonic clock. Each attempt is a separate job for the pool.
 
 use super::backoff::Backoff;
 use super::keeper::Kept;
@@ -13,44 +13,44 @@ use tracing::{info, warn};
 
 /// The cool end of something that may come and go.
 pub(crate) trait Reopen: Send {
-    /// The hot end is gone.
+    /// Whether the hot end is gone.
     fn is_abandoned(&self) -> bool;
 
-    /// Whether it may be [gone](Self::gone). Asked 40 times a second; must not block for long.
+    /// Whether it may be [gone](Self::gone). Called 40 times a second; must not block for long.
     fn is_suspect(&mut self, now: Instant) -> bool;
 
-    /// Whether it is to be opened. May block.
+    /// Whether it needs to be opened, and why. May block.
     fn gone(&mut self, now: Instant) -> Option<Gone>;
 
-    /// How the log names it.
+    /// Its name in the log.
     fn label(&self) -> &Label;
 
     /// Closes it. May block.
     fn close(&mut self);
 
-    /// Opens it, if it is there. May block.
+    /// Opens it if it is there. May block.
     fn open(&mut self) -> Result<Outcome, Refusal>;
 }
 
-/// Why something is to be opened.
+/// Why something must be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gone {
-    /// It was not there at the start.
+    /// It was missing at the start.
     Missing,
     Lost,
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Opened,
-    /// Another task had it.
+    /// It was taken over from another task.
     TakenOver,
-    /// No one has it any more.
+    /// No one uses it any more.
     Abandoned,
 }
 
-/// How far it is with something that comes and goes.
+/// The state of something that comes and goes.
 pub(crate) struct Reopening<T> {
     thing: T,
     backoff: Backoff,
@@ -70,7 +70,7 @@ impl<T: Reopen> Reopening<T> {
         Self { thing, backoff: Backoff::default(), under_way: None }
     }
 
-    /// Closes it, if it is gone.
+    /// Closes it if it is gone, and starts attempts to reopen it.
     fn begin(&mut self, clock: &KernelClock) -> Option<Attempts> {
         let began = clock.now();
         let gone = self.thing.gone(began)?;
@@ -79,7 +79,7 @@ impl<T: Reopen> Reopening<T> {
         }
         self.thing.close();
         let verb = if gone == Gone::Lost { "reopened" } else { "opened" };
-        // A device that works for a moment each time is not reopened, and logged, over and over.
+        // A device that works only briefly each time must not be reopened, and logged, in rapid succession.
         let is_brief = self.backoff.is_gone(began);
         let next = if is_brief { clock.now() + self.backoff.take() } else { began };
         Some(Attempts { verb, began, made: 0, next, logged: String::new() })
@@ -103,7 +103,7 @@ impl<T: Reopen> Kept for Reopening<T> {
         let Some(mut attempts) = self.under_way.take().or_else(|| self.begin(&clock)) else { return };
         if clock.now() >= attempts.next && !self.thing.is_abandoned() {
             attempts.made += 1;
-            // A panic in the code that opens it must not end the attempts.
+            // A panic in the opening code must not end the attempts.
             let panicked =
                 |text| Err(Refusal::new("kind", format!("the attempt to open it {text}; please report this")));
             let opened = helper::caught(|| self.thing.open()).unwrap_or_else(panicked);
@@ -137,7 +137,7 @@ mod tests {
     use crate::sys::clock::pause;
     use crate::time::Span;
 
-    /// Works for a moment each time.
+    /// Works only briefly each time.
     struct Flapping(Label);
 
     impl Reopen for Flapping {

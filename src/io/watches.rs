@@ -1,8 +1,9 @@
-//! Notices when a path may lead to something else than before: after a rename, a deletion, a link that points elsewhere, of it or of a folder on the
-//! way. The kernel reports these (inotify); no one has to look all the time.
+//! Notices when a path may lead somewhere else: after a rename, a deletion, or a changed link, of the path itself or of a folder on the
+//! way. The kernel reports these changes (inotify), so no one has to poll.
 //!
-//! What it does not report, such as a file system that is mounted there, shows at a look now and then. Where it reports nothing (a file system of
-//! another machine, no watches left, no permission to read a folder) a look comes as often as before there were watches.
+//! The kernel does not report everything, for example a file system that is mounted there, so the path is also checked now and then. Where
+//! the kernel reports nothing, the path is checked as often as without watches. That is the case for a network file system, when no watches
+//! are left, or without permission to read a folder.
 
 use crate::sys::inotify::{Event, Inotify};
 use crate::time::{Instant, Span};
@@ -14,10 +15,10 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// How often a path is looked at whose changes the kernel reports, and how often it is asked again to do that.
+/// How often a path is checked although the kernel reports its changes, and how often the kernel is asked again to report them.
 const SELDOM: Span = Span::from_seconds(1);
 
-/// Links that are followed on one path, as the kernel does.
+/// The most links followed on one path, as in the kernel.
 const MOST_LINKS: usize = 40;
 
 /// All paths that a daemon watches.
@@ -30,14 +31,14 @@ pub(crate) struct Watches {
 #[derive(Debug, Default)]
 struct Table {
     watched: BTreeMap<i32, Vec<Name>>, // by the number of the folder's watch
-    removed: u64,                      // watches so far
+    removed: u64,                      // watches removed so far
 }
 
-/// A name in a folder, and what is set when something happens to it.
+/// A name in a folder, and the flag that is set when something happens to that name.
 type Name = (OsString, Arc<AtomicBool>);
 
 impl Watches {
-    /// Sets what the kernel has reported since the latest look. Does not block.
+    /// Sets the flags for everything that the kernel has reported since the last call. Does not block.
     pub(crate) fn look(&self) {
         let Some(Some(inotify)) = self.inotify.get() else { return };
         let table = self.table();
@@ -51,18 +52,18 @@ impl Watches {
         });
     }
 
-    /// Has `changed` set from now on when the path leads elsewhere. False: the kernel does not report that.
+    /// From now on `changed` is set when the path leads elsewhere. False: the kernel does not report that.
     fn watch(&self, path: &Path, changed: &Arc<AtomicBool>) -> bool {
         let Some(inotify) = self.inotify.get_or_init(|| Inotify::new().ok()) else { return false };
         loop {
             let removed = self.table().removed;
-            // Without the table: a folder may be on a file system that hangs.
+            // Without the table's lock: a folder may be on a file system that hangs.
             let steps: Vec<_> = steps(path).into_iter().map(|(folder, name)| (inotify.add(&folder), name)).collect();
-            // What is not there shows in the folder above it when it comes.
+            // When a missing folder appears, the folder above reports it.
             let is_away = |error: &io::Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
             let is_told = steps.iter().all(|(watch, _)| watch.as_ref().err().is_none_or(is_away));
             let mut table = self.table();
-            // Another one may have been the last to need one of these folders.
+            // Meanwhile another path may have been the last to need one of these folders, and its watch was removed.
             if table.removed == removed {
                 let new: Vec<_> = steps.into_iter().filter_map(|(watch, name)| Some((watch.ok()?, name))).collect();
                 let keep: Vec<_> = new.iter().map(|(watch, _)| *watch).collect();
@@ -81,7 +82,7 @@ impl Watches {
 }
 
 impl Table {
-    /// Nothing sets this any more. Folders are not watched any more that only it needed, but for those to `keep`.
+    /// Nothing sets `changed` any more. Removes the watches that only it needed, except those to `keep`.
     fn forget(&mut self, inotify: &Inotify, changed: &Arc<AtomicBool>, keep: &[i32]) {
         let removed = self.watched.extract_if(.., |watch, names| {
             names.retain(|(_, other)| !Arc::ptr_eq(other, changed));
@@ -94,20 +95,20 @@ impl Table {
     }
 }
 
-/// One path.
+/// One watched path.
 #[derive(Debug)]
 pub(crate) struct Watch {
     watches: Arc<Watches>,
     path: PathBuf,
     changed: Arc<AtomicBool>,
-    often: Span, // between looks, where nothing is reported
+    often: Span, // between checks, where nothing is reported
     is_told: bool,
-    next: Instant,     // look
-    next_try: Instant, // to have changes told
+    next: Instant,     // when the next check is due
+    next_try: Instant, // when to ask the kernel again to report changes
 }
 
 impl Watch {
-    /// Looks are due from the start, and later `often` where the kernel does not report changes.
+    /// A check is due at once; later ones every `often` where the kernel does not report changes.
     pub(super) fn new(watches: Arc<Watches>, path: &Path, often: Span) -> Self {
         let changed = Arc::new(AtomicBool::new(true));
         Self {
@@ -121,12 +122,12 @@ impl Watch {
         }
     }
 
-    /// Whether the path is to be looked at. Does not block.
+    /// Whether the path should be checked now. Does not block.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.changed.load(Ordering::Acquire) || now >= self.next
     }
 
-    /// Before a look: what changes from now on makes the next one due. May block.
+    /// Call before a check: a change from now on makes the next check due. May block.
     pub(crate) fn begins(&mut self, now: Instant) {
         if self.changed.swap(false, Ordering::AcqRel) || !self.is_told && now >= self.next_try {
             self.is_told = self.watches.watch(&self.path, &self.changed);
@@ -135,7 +136,7 @@ impl Watch {
         self.next = now + if self.is_told { SELDOM } else { self.often };
     }
 
-    /// After a look that is to be followed by another one soon.
+    /// Call after a check that should be repeated soon.
     pub(crate) fn again(&mut self, now: Instant) {
         self.next = self.next.min(now + self.often);
     }
@@ -149,7 +150,7 @@ impl Drop for Watch {
     }
 }
 
-/// The folders that a path leads through, each with the name that is looked up there.
+/// The folders that a path leads through, each with the name that is looked up in it.
 fn steps(path: &Path) -> Vec<(PathBuf, OsString)> {
     let (mut steps, mut links, mut at) = (Vec::new(), 0, PathBuf::from("."));
     let owned = |path: &Path| path.components().map(|part| part.as_os_str().to_owned()).collect::<VecDeque<_>>();
@@ -189,7 +190,7 @@ mod tests {
     fn a_path_is_due_when_it_may_lead_elsewhere() {
         let folder = tempfile::tempdir().unwrap();
         let place = |name: &str| folder.path().join(name);
-        // As Kubernetes publishes a file: the link on the way is exchanged.
+        // As Kubernetes publishes a file: a link on the way is replaced.
         for name in ["first", "second"] {
             fs::create_dir(place(name)).unwrap();
             fs::write(place(name).join("value"), name).unwrap();

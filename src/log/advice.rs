@@ -1,14 +1,14 @@
-//! What each cause means, how to make sure, and what to change: for the message catalog and docs/causes.md, which tests
-//! compare with this table and rewrite with `UPDATE_DOCS=1`. Constants only.
+//! What each cause means, how to check it, and what to change: for the message catalog and docs/causes.md. Tests compare both with this
+//! table and rewrite them with `UPDATE_DOCS=1`. Constants only.
 
 use crate::metrics::Cause;
 
-/// What can be said on a cause in general.
+/// General advice about a cause.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Advice {
-    /// What it means.
+    /// What the cause means.
     pub meaning: &'static str,
-    /// How to make sure.
+    /// How to verify it.
     #[cfg_attr(not(test), expect(dead_code, reason = "docs/causes.md alone says it, which a test writes"))]
     pub check: &'static str,
     /// What to change.

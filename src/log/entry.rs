@@ -1,4 +1,4 @@
-//! One event with its fields, as the machine-readable formats need it.
+//! One event with its fields, for the machine-readable formats.
 //!
 //! Its time is UTC, read from the kernel when the entry is made. Allocates; never blocks.
 
@@ -15,13 +15,13 @@ use tracing::{Event, Level};
 pub(crate) struct Entry {
     /// When it was logged, since 1970 in UTC.
     pub time: Instant,
-    /// Its level.
+    /// The severity.
     pub level: Level,
     /// The message, or without one the event's position in the source.
     pub message: String,
     /// All other fields, in their order.
     pub fields: Vec<(&'static str, Value)>,
-    /// Where in the source it was said.
+    /// The source location of the log call.
     pub source: Option<(&'static str, u32)>,
 }
 

@@ -1,5 +1,4 @@
-//! Events as `tracing` lines: one line each, with every number in a field whose name ends in its unit. Allocates; reads no
-//! clock.
+//! Events as `tracing` lines: one line each, with every number in a field whose name ends in its unit. Allocates; reads no clock.
 
 use super::{Message, Output, PanicEvent, missed};
 use crate::metrics::{Cause, Event, EventKind, LateChain, Missed};
@@ -13,7 +12,7 @@ impl Output for LogOutput {
     fn event(&mut self, event: &Event<'_>) {
         let Event { task, worker, kind } = event;
         let message_id = Message::of(kind).id();
-        // The text names the task too: `journalctl` shows nothing else.
+        // The text names the task too, because `journalctl` shows nothing else.
         match kind {
             EventKind::Missed(missed) => {
                 let Missed { overruns, skipped, due, within, worst, tick, oldest, age, .. } = missed;
@@ -117,7 +116,7 @@ impl LogOutput {
     }
 }
 
-/// The cause in the entry; not one of those that releases are missed for.
+/// The cause in entries about late chains. It is not one of the causes of missed releases.
 pub(crate) const LATE_CHAIN: &str = "late-chain";
 
 /// `act: tick 41 used a measurement of board that was 31.0 ms old, above max-latency 20.0 ms (late-chain); see what board and …`
@@ -133,7 +132,7 @@ fn late_chain(task: &str, LateChain { count, n, age, max_latency, by }: &LateCha
     )
 }
 
-/// For an event that stands for several.
+/// The end of a message that stands for several events.
 fn since(count: u64) -> String {
     if count > 1 { format!("; {count} since the last message") } else { String::new() }
 }

@@ -1,4 +1,4 @@
-//! The log for programs: one JSON object per line, with every field by its name.
+//! The log for programs: one JSON object per line, with every field under its name.
 //!
 //! Time comes with the entries. Writing may block if the reader of a pipe has stopped; hot threads never log.
 
@@ -9,24 +9,24 @@ use std::io::Write;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-/// Writes every event as one line of JSON: `time` (RFC 3339, UTC, microseconds), `level` (`error`, `warn`, `info`,
-/// `debug`, `trace`), `message`, then the event's fields in their order. Numbers and booleans keep their type. One write a line.
+/// Writes every event as one line of JSON: `time` (RFC 3339, UTC, microseconds), `level` (`error`, `warn`, `info`, `debug`, `trace`),
+/// `message`, then the event's fields in their order. Numbers and booleans keep their type. One write per line.
 #[derive(Debug)]
 pub(crate) struct JsonLayer<F>(pub(crate) F);
 
-/// `F` makes a writer for each line: threads take their turns in there.
+/// `F` makes a writer for each line; it makes threads take turns.
 impl<W: Write, F: Fn() -> W + 'static, S: Subscriber> Layer<S> for JsonLayer<F> {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let line = Entry::of(event).json_line();
-        // There is nowhere to report that the log cannot be written.
+        // A failure to write the log cannot be reported anywhere.
         let _ = (self.0)().write_all(line.as_bytes());
     }
 }
 
 impl Entry {
-    /// As one line of JSON, with its line feed.
+    /// The entry as one line of JSON, with its line feed.
     pub(crate) fn json_line(&self) -> String {
-        // An entry always serializes: keys are strings, and numbers that JSON lacks are null.
+        // An entry always serializes: keys are strings, and numbers that JSON lacks become null.
         visible_json(&serde_json::to_string(self).unwrap_or_default()).into_owned() + "\n"
     }
 }

@@ -1,7 +1,8 @@
-//! Lines of the log for stderr, which a thread of their own writes: whoever logs waits for no reader, no file system and no other thread.
+//! Log lines for stderr, written by a dedicated thread: code that logs never waits for a reader, a file system or another thread.
 //!
-//! Lines wait in a channel with room for [`ROOM`] of them. What finds none is counted, and the count precedes the next line that does. Giving a line
-//! allocates and takes no lock; only [`settle`] waits, with a limit. The clock is read for that, and for how long a write takes.
+//! Lines wait in a channel with room for [`ROOM`] of them. A line that finds no room is counted, and the next line that does is preceded by
+//! that count. Queueing a line allocates but takes no lock; only [`settle`] waits, with a limit. The clock is read for that limit and to
+//! measure how long a write takes.
 
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::{helper, with_signals_blocked};
@@ -15,10 +16,10 @@ use std::thread::{Thread, park};
 /// How many lines may wait: as many as entries for the journal.
 const ROOM: usize = 4_096;
 
-/// What a stack may grow to counts as locked memory.
+/// In bytes. The full size of a stack counts as locked memory.
 const STACK: usize = 256 << 10;
 
-/// A write that takes longer is a fault of what the log is on.
+/// A write that takes longer is a fault of the log's destination.
 const LONG: Span = Span::from_seconds(2);
 
 const TRY_EVERY: Span = Span::from_millis(1);
@@ -35,12 +36,12 @@ struct Lines {
 #[derive(Default)]
 struct Counts {
     given: AtomicU64,
-    written: AtomicU64, // or not: by an error, or as there was no room
-    missing: AtomicU64, // since the latest line that was given
-    since: AtomicI64, // when the write began that is under way, on the monotonic clock in nanoseconds; 0: there is none
+    written: AtomicU64, // or given up, after an error or for lack of room
+    missing: AtomicU64, // since the last line that was queued
+    since: AtomicI64, // when the write in progress began, on the monotonic clock in nanoseconds; 0: no write is in progress
 }
 
-/// What writes a line, on the thread: first waits until there is room for it, for as long as that takes, then writes.
+/// Writes lines, on the log's thread: first waits as long as necessary until there is room for a line, then writes it.
 pub(crate) trait Write: Send + 'static {
     /// Waits until a write would not have to wait for a reader.
     fn wait(&mut self);
@@ -48,14 +49,14 @@ pub(crate) trait Write: Send + 'static {
     /// Writes a line.
     ///
     /// # Errors
-    /// Those of the write.
+    /// The write's error.
     fn write(&mut self, line: &[u8]) -> io::Result<()>;
 }
 
-/// Starts the thread that writes. Once in a process; later calls do nothing.
+/// Starts the writing thread. Once per process; later calls do nothing.
 ///
 /// # Errors
-/// The system's reason why there is no thread.
+/// The system's reason why the thread could not be started.
 pub(crate) fn open(mut writer: impl Write) -> io::Result<()> {
     if OPENED.get().is_some() {
         return Ok(());
@@ -69,7 +70,7 @@ pub(crate) fn open(mut writer: impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Until the process ends.
+/// Writes lines until the process ends.
 fn write_all(lines: &Receiver<Vec<u8>>, counts: &Counts, writer: &mut impl Write) {
     let clock = KernelClock::monotonic();
     loop {
@@ -83,7 +84,7 @@ fn write_all(lines: &Receiver<Vec<u8>>, counts: &Counts, writer: &mut impl Write
                 counts.since.store(0, Ordering::Relaxed);
                 counts.written.fetch_add(1, Ordering::Release);
             }
-            // Whoever gives a line wakes this thread after that.
+            // Whoever queues a line unparks this thread afterwards.
             Err(_) => park(),
         }
     }
@@ -93,22 +94,22 @@ fn nanos(now: Instant) -> i64 {
     i64::try_from(now.nanos()).unwrap_or(i64::MAX).max(1)
 }
 
-/// Whether there is a thread that writes.
+/// Whether the writing thread exists.
 pub(crate) fn is_open() -> bool {
     OPENED.get().is_some()
 }
 
-/// Has a line written. Returns whether there was room for it.
+/// Queues a line for writing. Returns whether there was room for it.
 pub(crate) fn give(line: &[u8]) -> bool {
     OPENED.get().is_some_and(|lines| lines.give(line))
 }
 
-/// The same for a last line, which waits for room this long at most, and then for its write.
+/// The same for a last line: waits up to `within` for room, and then for the write.
 pub(crate) fn give_last(line: &[u8], within: Span) {
     let clock = KernelClock::monotonic();
     let until = clock.now() + within;
     while !give(line) && clock.now() < until {
-        // It is not missing yet.
+        // The line is not missing yet.
         OPENED.get().into_iter().for_each(|lines| _ = lines.counts.missing.fetch_sub(1, Ordering::Relaxed));
         pause(TRY_EVERY);
     }
@@ -123,7 +124,7 @@ impl Lines {
             _ => format!("{missing} lines of the log are missing here: stderr did not take them\n").into_bytes(),
         };
         text.extend_from_slice(line);
-        // Before the thread can have written it.
+        // Counted before the thread can have written it.
         self.counts.given.fetch_add(1, Ordering::Relaxed);
         let given = self.give.try_send(text).is_ok();
         if !given {
@@ -135,7 +136,7 @@ impl Lines {
     }
 }
 
-/// Waits until all lines that were given are written, this long at most.
+/// Waits until all lines queued so far are written, for `within` at most.
 pub(crate) fn settle(within: Span) {
     let Some(Lines { counts, .. }) = OPENED.get() else { return };
     let clock = KernelClock::monotonic();
@@ -145,7 +146,7 @@ pub(crate) fn settle(within: Span) {
     }
 }
 
-/// What is wrong with what the log is on, at `now` on the monotonic clock.
+/// The fault of the log's destination, if any, at `now` on the monotonic clock.
 pub(crate) fn trouble(now: Instant) -> Option<String> {
     let Lines { give, counts, .. } = OPENED.get()?;
     let since = counts.since.load(Ordering::Relaxed);

@@ -1,8 +1,7 @@
-//! The kinds of event, each with an id that never changes, for `journalctl MESSAGE_ID=` and the message catalog
-//! (`systemd/hertzd.catalog`).
+//! The kinds of events. Each has an id that never changes, for `journalctl MESSAGE_ID=` and the message catalog (`systemd/hertzd.catalog`).
 //!
-//! Constants only: no clock, no allocation. A published id stays, even if its text changes. A new kind of event gets a new id
-//! (`journalctl --new-id128`), an entry in the catalog, and the fields that its events always carry.
+//! Constants only: no clock, no allocation. A published id stays even if its text changes. A new kind of event gets a new id (`journalctl
+//! --new-id128`), an entry in the catalog, and the fields that all its events carry.
 
 use crate::metrics::EventKind;
 
@@ -15,7 +14,7 @@ pub(crate) enum Message {
     Skipped,
     /// Ticks ran longer than their budget.
     BudgetExceeded,
-    /// Ticks used measurements that were older than `max-latency`.
+    /// Ticks used measurements older than `max-latency`.
     LateChain,
     /// Ticks returned an error.
     TaskFailed,
@@ -23,7 +22,7 @@ pub(crate) enum Message {
     TaskDisabled,
     /// A task reached its `overrun-limit`.
     OverrunLimit,
-    /// The kernel refused what the configuration asks for; hertzd continues without it.
+    /// The kernel refused something that the configuration asks for; hertzd continues without it.
     PrivilegeRefused,
     /// The configuration was read again and is in force.
     Reloaded,
@@ -33,23 +32,23 @@ pub(crate) enum Message {
     Stalled,
     /// The kernel's limit of real-time processor time without a sleep was reached (SIGXCPU).
     CpuLimit,
-    /// The clock that a worker's releases lie on was stepped.
+    /// The clock of a worker's releases was stepped.
     ClockStepped,
-    /// Tick records found no room on their way to the metrics thread.
+    /// Tick records were dropped because the metrics thread did not keep up.
     RecordsDropped,
-    /// An output has its safe value because its task has stopped ticking.
+    /// An output was set to its safe value because its task has stopped ticking.
     OutputSafe,
-    /// The target of an output is not as it was written, or cannot be read back.
+    /// The target of an output differs from the value last written, or cannot be read back.
     ReadbackFailed,
-    /// It is as it was written again.
+    /// The target again agrees with the value last written.
     ReadbackPassed,
     /// The value that an alarm watches has left its range.
     AlarmBegan,
-    /// It is back in its range.
+    /// The value that an alarm watches is back in its range.
     AlarmEnded,
-    /// The library of a task crashed, and with it hertzd.
+    /// A task's library crashed and took hertzd with it.
     PluginCrashed,
-    /// hertzd crashed by itself, or was sent the signal of a crash.
+    /// hertzd crashed by itself, or another process sent it the signal of a crash.
     FatalSignal,
     /// Log entries never reached the journal.
     EntriesLost,
@@ -107,14 +106,14 @@ impl Message {
         self.entry().1
     }
 
-    /// The fields that every event of this kind carries, by their names in `tracing`; it may carry more.
+    /// The fields that every event of this kind carries, by their names in `tracing`. An event may carry more.
     #[cfg(test)]
     pub(crate) const fn fields(self) -> &'static [&'static str] {
         self.entry().2
     }
 
     const fn entry(self) -> (&'static str, &'static str, &'static [&'static str]) {
-        // Without an overrun there is no tick to name.
+        // Without an overrun no single tick can be named.
         const OVERRUN: &[&str] = &[
             "tick",
             "run_ns",
@@ -218,7 +217,7 @@ mod tests {
                 assert!(head.get(key).is_some_and(|value| !value.is_empty()), "{word}: {key}");
             }
             assert_eq!((head.len(), head["Defined-By"]), (4, "hertzd"), "{word}");
-            // Those of missed releases explain every cause as well; see `advice`.
+            // The texts for missed releases explain every cause as well; see `advice`.
             let own = text.split("\nwoken-late: ").next().unwrap_or_default();
             assert!((3..=8).contains(&own.lines().count()), "{word}: {text}");
             let carried: Vec<_> =

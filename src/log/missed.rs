@@ -1,9 +1,9 @@
-//! What was missed, as one sentence that needs no other entry. Pure: numbers in, text out.
+//! Missed releases as one sentence that makes sense without other entries. Pure: numbers in, text out.
 
 use crate::metrics::{Missed, Share};
 use crate::time::Span;
 
-/// Culprits that one sentence names.
+/// The most culprits named in one sentence.
 const AT_MOST: usize = 4;
 
 /// `control: missed 625 of 1000 in 1.00 s (125 overruns, 500 skipped), worst 5.30 ms; 620 blocked by report, 5 preempted`
@@ -21,7 +21,7 @@ pub(super) fn sentence(task: &str, missed: &Missed) -> String {
     format!("{task}: missed {} of {due}{within} ({parts}){worst}; {}", missed.count(), causes.join(", "))
 }
 
-/// What became of all releases of a task or a run that has ended: `missed 3 of 1000 (1 overrun, 2 skipped)`.
+/// The outcome of all releases of a task or run that has ended: `missed 3 of 1000 (1 overrun, 2 skipped)`.
 pub(crate) fn outcome(due: u64, overruns: u64, skipped: u64) -> String {
     match overruns + skipped {
         0 => format!("met {due} of {due}"),

@@ -1,7 +1,7 @@
 //! The log: events as they happen, as text, JSON lines or journal entries.
 //!
-//! Events go through `tracing`: [`LogOutput`] emits them, [`JsonLayer`] and [`journal`] write them, and [`Message`] lists their
-//! kinds. Nothing here runs on a hot thread; it may allocate, and lock. Whoever logs waits neither for the journal nor for stderr.
+//! Events go through `tracing`: [`LogOutput`] emits them, [`JsonLayer`] and [`journal`] write them, and [`Message`] lists their kinds.
+//! Nothing here runs on a hot thread; it may allocate and lock. Code that logs waits neither for the journal nor for stderr.
 
 mod advice;
 mod entry;
@@ -26,7 +26,8 @@ pub(crate) use ready::make_ready;
 use crate::metrics::Event;
 use crate::time::Span;
 
-/// Call before the process ends: waits up to a second for the journal to take what waits for it, or for this long until stderr has.
+/// Call before the process ends: waits up to a second for the journal to accept its waiting entries, and up to `within` for stderr's
+/// waiting lines.
 pub(crate) fn finish(within: Span) {
     journal::finish();
     lines::settle(within);
@@ -39,9 +40,9 @@ pub(crate) struct PanicEvent<'a> {
     pub task: &'a str,
     /// Name of its worker.
     pub worker: &'a str,
-    /// Index of the latest tick that panicked.
+    /// Index of the most recent tick that panicked.
     pub n: u64,
-    /// Its message and where in the source it happened.
+    /// The panic's message and source location.
     pub text: &'a str,
     /// How many panics this stands for.
     pub count: u64,
@@ -49,16 +50,16 @@ pub(crate) struct PanicEvent<'a> {
     pub ended: bool,
 }
 
-/// Takes events as they happen.
+/// Receives events as they happen.
 ///
 /// An implementation may be slow, but must return: until then nothing drains the records.
 pub(crate) trait Output: Send {
     /// Reports an event.
     fn event(&mut self, event: &Event<'_>);
 
-    /// A task panicked.
+    /// Reports panics of a task.
     fn panicked(&mut self, panic: &PanicEvent<'_>);
 
-    /// `dropped` records of `worker` have found no room since the last call.
+    /// `dropped` records of `worker` were dropped since the last call, for lack of room.
     fn dropped(&mut self, worker: &str, dropped: u64);
 }

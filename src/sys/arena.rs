@@ -1,8 +1,8 @@
-//! An allocator of one arena that keeps freed memory, for where the C library's cannot be set to: musl's gives a group of blocks back to
-//! the kernel as soon as it is empty, many times a second. The next blocks then cause page faults, and what is given back interrupts every CPU
-//! on which the process has a thread, that of the hot thread among them.
+//! An allocator with one arena that keeps freed memory, for C libraries whose own allocator cannot be set to do so. musl's allocator
+//! returns an empty group of blocks to the kernel at once, many times a second. The next blocks then cause page faults, and returning
+//! memory interrupts every CPU that runs a thread of the process, including the hot thread's.
 //!
-//! A program chooses it with `#[global_allocator]`. Allocating and freeing take a lock, which no hot thread does. Reads no clock.
+//! A program chooses it with `#[global_allocator]`. Allocating and freeing take a lock, but no hot thread does either. Reads no clock.
 
 use super::memory::LARGE;
 use dlmalloc::{Allocator, Dlmalloc};
@@ -10,15 +10,15 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How much memory the arena takes from the kernel at a time. Of what is not touched, only the address space counts.
+/// How much memory the arena takes from the kernel at a time. Pages that are never touched only use address space.
 const PIECE: usize = 256 << 10;
 
-/// The smallest page that there is on the architectures here; others have multiples of it, and [`PIECE`] is one of those.
+/// The smallest page size of the supported architectures. Other page sizes are multiples of it, and [`PIECE`] is a multiple of each.
 const PAGE: usize = 4 << 10;
 
-/// An allocator for programs with musl whose threads must be on time: freed memory stays with the process and causes no page faults when it
-/// is used again. Blocks of more than 32 MiB (512 KiB on 32 bits) come from the kernel and return to it. With glibc, hertzd sets the library's
-/// own allocator so.
+/// An allocator for musl programs whose threads must be on time. Freed memory stays with the process and causes no page faults when it is
+/// used again. Blocks of more than 32 MiB (512 KiB on 32 bits) come from the kernel and return to it. With glibc, hertzd configures the
+/// library's own allocator to do the same.
 ///
 /// ```
 /// #[global_allocator]
@@ -27,7 +27,7 @@ const PAGE: usize = 4 << 10;
 pub struct Arena(Mutex<Dlmalloc<Kernel>>);
 
 impl Arena {
-    /// An arena that has nothing yet.
+    /// An empty arena.
     pub const fn new() -> Self {
         let mut arena = Dlmalloc::new_with_allocator(Kernel);
         arena.set_granularity(PIECE);
@@ -52,8 +52,8 @@ impl std::fmt::Debug for Arena {
     }
 }
 
-// SAFETY: a block belongs to the arena or to the system's allocator by its size alone, which the caller passes again with it, and both are
-// allocators; each of their calls gets the caller's arguments. Neither unwinds.
+// SAFETY: a block's size alone decides whether it belongs to the arena or to the system's allocator, and the caller passes the size again
+// with the block. Both are allocators, and each of their calls gets the caller's arguments. Neither unwinds.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.size() > LARGE {
@@ -72,7 +72,7 @@ unsafe impl GlobalAlloc for Arena {
         // SAFETY: as above.
         let block = unsafe { self.lock().malloc(layout.size(), layout.align()) };
         if !block.is_null() {
-            // Without the lock: of a large block this takes long.
+            // Without the lock: zeroing a large block takes long.
             // SAFETY: the block has this size, and nothing else knows it yet.
             unsafe { ptr::write_bytes(block, 0, layout.size()) };
         }
@@ -110,10 +110,10 @@ unsafe impl GlobalAlloc for Arena {
     }
 }
 
-/// Where the arena has its memory from; it takes none back.
+/// The source of the arena's memory; it takes none back.
 struct Kernel;
 
-// SAFETY: what it says it has allocated is new memory of that size, which stays for as long as the process.
+// SAFETY: each reported allocation is new memory of that size, which stays for as long as the process.
 unsafe impl Allocator for Kernel {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let (read_write, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -156,7 +156,7 @@ mod tests {
         Layout::from_size_align(size, align).unwrap()
     }
 
-    /// Takes blocks of all sizes that the arena has, writes them, and frees them: on 64 bits 12 MiB in all.
+    /// Takes blocks of all sizes that the arena serves, writes them, and frees them: 12 MiB in all on 64 bits.
     fn take_and_free(arena: &Arena) {
         let sizes = || (4..=20).flat_map(|power| std::iter::repeat_n(layout(3 << power, 8), 1 << (18 - power.min(18))));
         let blocks = sizes().filter(|layout| layout.size() <= LARGE).map(|layout| {
@@ -184,7 +184,7 @@ mod tests {
         take_and_free(&arena);
         let second = faults().since(before);
         println!("page faults: {first}, then {second}");
-        // The list of blocks is the test's own, and from the system's allocator.
+        // The list of blocks is the test's own and comes from the system's allocator.
         assert!(second < first / 4, "{first}, then {second}");
     }
 
@@ -201,7 +201,7 @@ mod tests {
                 // SAFETY: the block is of this arena and has this layout; the size is not zero.
                 block = unsafe { arena.realloc(block, layout(size, align), next) };
                 assert!(!block.is_null() && block.addr().is_multiple_of(align));
-                // SAFETY: the block has that many bytes, of which as many as were kept are set.
+                // SAFETY: the block has that many bytes, and the kept part of them is set.
                 let kept = unsafe { std::slice::from_raw_parts(block, size.min(next)) };
                 assert!(kept.iter().all(|byte| *byte == 3), "{size} -> {next}");
                 size = next;

@@ -1,30 +1,30 @@
-//! The processor's caches: asking for memory before it is needed. For the hot thread: nothing waits, allocates or faults.
+//! The processor's caches: requests memory before it is needed. For the hot thread: nothing waits, allocates or faults.
 
-/// Bytes that are loaded at a time: on x86-64, and on the ARM cores of usual boards (Cortex-A7, A8, A15, A53, A72, A76, A78). Where a line
-/// is longer, some of it is asked for twice; where it is shorter (Cortex-A9: 32), every second one is left out.
+/// The size of a cache line in bytes on x86-64 and on the ARM cores of common boards (Cortex-A7, A8, A15, A53, A72, A76, A78). With longer
+/// lines some are requested twice; with shorter ones (Cortex-A9: 32) every second line is left out.
 const LINE: usize = 64;
 
-/// The most that is asked for at a time: more than a task's state usually has.
+/// The most bytes requested at once: more than a task's state usually has.
 const MOST: usize = 1 << 10;
 
-/// The same of a function's code, which may end before that: nothing faults.
+/// The bytes requested of a function's code. The function may be shorter; nothing faults.
 const CODE: usize = 1 << 9;
 
-/// Lets the processor load `value` into its caches while the thread continues; of a large one the first part. Where that cannot be
-/// asked for, nothing happens.
+/// Lets the processor load `value` into its caches while the thread continues; of a large value only the first part. Does nothing on
+/// processors without such a request.
 pub(crate) fn warm<T: ?Sized>(value: &T) {
     let start = std::ptr::from_ref(value).cast::<u8>();
     let size = size_of_val(value).min(MOST);
     for offset in (0..size).step_by(LINE) {
         prefetch(start.wrapping_add(offset));
     }
-    // Values seldom begin where a line does: the last byte may lie on one more.
+    // Values seldom begin at the start of a line, so the last byte may lie on one more line.
     if size > 0 {
         prefetch(start.wrapping_add(size - 1));
     }
 }
 
-/// The same for the code of a function, of which the first part is loaded into the caches that code and data share.
+/// The same for the first part of a function's code, into the caches that code and data share.
 pub(crate) fn warm_code(function: *const ()) {
     for offset in (0..CODE).step_by(LINE) {
         prefetch(function.cast::<u8>().wrapping_add(offset));

@@ -1,11 +1,11 @@
-//! The kernel's clocks: reading them, and sleeping until an instant on them.
+//! The kernel's clocks: reads them and sleeps until an instant on them.
 //!
-//! Nothing here allocates. Readings go through the vDSO (about 45 ns), as the C library does it, except processor time, which is a system
-//! call. The vDSO makes one of all of them where the source of time cannot be read by a program: `hpet` and `acpi_pm` on a PC, and on ARM each
-//! but `arch_sys_counter`, such as that of a Cortex-A8 (BeagleBone Black), which has no such counter.
+//! Nothing here allocates. Clocks are read through the vDSO, as the C library does (about 45 ns); processor time takes a system call. The
+//! vDSO falls back to a system call where user space cannot read the clock source. On a PC those sources are `hpet` and `acpi_pm`; on ARM
+//! all but `arch_sys_counter`, for example that of a Cortex-A8 (BeagleBone Black), which has no such counter.
 //!
-//! On 32 bits the C library's `time_t` may have 32 bits as well: the monotonic clock does not reach its end, the others do in 2038. What it
-//! cannot say from then on comes from the kernel itself, by a system call (`time64`); before Linux 5.1 there is none.
+//! On 32 bits the C library's `time_t` may have only 32 bits. The monotonic clock does not reach its end; the others do in 2038. Later
+//! times are read from the kernel directly by a system call (`time64`), which exists since Linux 5.1.
 //! [`Clock::sleep_until`] and [`pause`] are the only functions that block.
 
 use std::{io, mem};
@@ -15,39 +15,37 @@ use super::time64;
 use super::{Seconds, from_minus_one, wide};
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span, Wake};
 
-/// Readings taken by [`Ahead::measure`]: enough that one of them is very likely undisturbed.
+/// Readings taken by [`Ahead::measure`]: enough that very likely at least one is undisturbed.
 const READINGS: usize = 8;
 
-/// With less time left than this, a spin leaves out the processor's pauses, which last up to 50 ns each.
+/// Within this time of its target, a spin leaves out the pause instruction, which lasts up to 50 ns.
 const CLOSE: Span = Span::from_nanos(500);
 
 /// One of the kernel's clocks, as a [`Clock`].
 ///
-/// `sleep_until` an instant in the past still costs a system call and an armed timer, some 4.5 µs: compare first. Instants
-/// before the clock's zero are in the past. The kernel's timers end 292 years after zero; a sleep until a later instant ends
-/// there.
+/// A `sleep_until` with an instant in the past still costs a system call and an armed timer, about 4.5 µs: compare first. Instants before
+/// the clock's zero are in the past. The kernel's timers end 292 years after zero; a sleep until a later instant ends there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelClock(libc::clockid_t);
 
 impl KernelClock {
-    /// Nanoseconds since boot, without time spent suspended; never stepped. The right clock, unless ticks must agree with
-    /// another machine.
+    /// Nanoseconds since boot, without time spent suspended; never stepped. The right clock unless ticks must agree with another machine.
     pub const fn monotonic() -> Self {
         Self(libc::CLOCK_MONOTONIC)
     }
 
-    /// International atomic time since 1970: UTC without leap seconds. Stepped when the time is set, and equal to
+    /// International atomic time since 1970: UTC without leap seconds. It is stepped when the time is set, and equals
     /// [`KernelClock::realtime`] until chrony or ptp4l sets the kernel's offset.
     pub const fn tai() -> Self {
         Self(libc::CLOCK_TAI)
     }
 
-    /// UTC since 1970. Goes back at leap seconds and when the time is set; sleeps follow such steps.
+    /// UTC since 1970. It goes back at leap seconds and when the time is set; sleeps follow such steps.
     pub const fn realtime() -> Self {
         Self(libc::CLOCK_REALTIME)
     }
 
-    /// Like the monotonic clock, but at the rate of the hardware: not steered towards UTC.
+    /// Like the monotonic clock, but at the hardware's own rate: not steered towards UTC.
     pub(crate) const fn monotonic_raw() -> Self {
         Self(libc::CLOCK_MONOTONIC_RAW)
     }
@@ -57,13 +55,13 @@ impl KernelClock {
         Self(libc::CLOCK_BOOTTIME)
     }
 
-    /// Reads it by a system call, past the vDSO, and drops what it says: to compare what both take.
+    /// Reads the clock by a system call instead of the vDSO and drops the result: for comparing their costs.
     ///
     /// # Errors
-    /// A filter refuses the call, or a 32-bit kernel was built without times of 32 bits.
+    /// A filter refuses the call, or a 32-bit kernel was built without 32-bit times.
     pub(crate) fn read_by_call(self) -> io::Result<()> {
-        let mut time = [0_i64; 2]; // a timespec has at most this size
-        // SAFETY: the kernel fills a timespec, to which `time` leaves room and for which it is aligned well enough.
+        let mut time = [0_i64; 2]; // a timespec is at most this long
+        // SAFETY: the kernel fills a timespec, for which `time` has enough room and alignment.
         from_minus_one(unsafe { libc::syscall(libc::SYS_clock_gettime, self.0, time.as_mut_ptr()) }).map(drop)
     }
 }
@@ -74,20 +72,19 @@ impl Clock for KernelClock {
         Instant::from_nanos(i128::from(seconds) * i128::from(NANOS_PER_SECOND) + i128::from(nanos))
     }
 
-    /// Any signal with a handler interrupts it; `sys::thread::interrupt` sends one on purpose.
+    /// Any signal with a handler interrupts the sleep; `sys::thread::interrupt` sends one on purpose.
     fn sleep_until(&self, at: Instant) -> Wake {
         let code = sleep(self.0, at);
         debug_assert!(code == 0 || code == libc::EINTR, "clock_nanosleep: {}", io::Error::from_raw_os_error(code));
-        // After an error the caller reads the clock again: no error can be mistaken for the requested instant.
+        // After an error the caller reads the clock again, so no error is mistaken for reaching the instant.
         if code == 0 { Wake::Reached } else { Wake::Interrupted }
     }
 
-    /// What it does between two readings is a hint to the processor, which saves power and leaves a core that two threads share to the
-    /// other one: `pause` on x86-64; on 64-bit ARM `isb`, since `yield` does nothing on nearly all of its cores; on 32-bit ARM `yield`.
-    /// ARM's `wfe` would wait for the kernel's event stream, some 100 µs, and `wfet`, which waits until an instant, is not to be had below
-    /// ARMv8.7.
+    /// Between two readings it executes the processor's spin hint, which saves power and leaves a core shared by two threads to the other
+    /// one. The hint is `pause` on x86-64, `isb` on 64-bit ARM (where `yield` does nothing on nearly all cores), and `yield` on 32-bit ARM.
+    /// ARM's `wfe` would wait for the kernel's event stream, about 100 µs. `wfet`, which waits until an instant, needs ARMv8.7.
     ///
-    /// Reads the clock without a break for the last [`CLOSE`], so that the result is at most one reading late.
+    /// For the last [`CLOSE`] it reads the clock without a break, so the result is at most one reading late.
     fn spin_until(&self, at: Instant) -> Instant {
         let close = at - CLOSE;
         loop {
@@ -107,8 +104,8 @@ pub fn thread_cpu_time() -> Span {
     KernelClock(libc::CLOCK_THREAD_CPUTIME_ID).now() - Instant::ZERO
 }
 
-/// Sleeps for at least `span` on the monotonic clock, even if signals arrive. For threads other than workers. Zero and
-/// negative spans return at once.
+/// Sleeps for at least `span` on the monotonic clock, even if signals arrive. For threads other than workers. Zero and negative spans
+/// return at once.
 pub(crate) fn pause(span: Span) {
     if span > Span::ZERO {
         let clock = KernelClock::monotonic();
@@ -119,8 +116,8 @@ pub(crate) fn pause(span: Span) {
 
 /// How many nanoseconds one clock is ahead of another: bounds around the true distance.
 ///
-/// The kernel steers the monotonic, TAI and realtime clocks alike, so the distance between two of them changes only when one
-/// is stepped or, for the boot time, when the machine was suspended.
+/// The kernel steers the monotonic, TAI and realtime clocks alike. So the distance between two of them changes only when one is stepped.
+/// The distance to the boot-time clock also changes when the machine was suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ahead {
     /// The distance is not below this.
@@ -130,8 +127,8 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// How far `clock` is ahead of `other` now. The bounds are usually less than 100 ns apart: a preemption between two
-    /// readings widens one reading of several, and the narrowest bounds count.
+    /// How far `clock` is ahead of `other` now. The bounds are usually less than 100 ns apart: a preemption widens only one of several
+    /// readings, and the narrowest bounds count.
     pub(crate) fn measure(clock: KernelClock, other: KernelClock) -> Self {
         let bracketed = || {
             let before = other.now().nanos();
@@ -142,16 +139,16 @@ impl Ahead {
         (1..READINGS).map(|_| bracketed()).fold(bracketed(), |known, next| known.narrowed(next).unwrap_or(next))
     }
 
-    /// What is known from both; `None`: they contradict each other, so one of the clocks was stepped in between.
+    /// The bounds that satisfy both; `None`: they contradict each other, so one of the clocks was stepped in between.
     pub(crate) fn narrowed(self, other: Self) -> Option<Self> {
         let both = Self { least: self.least.max(other.least), most: self.most.min(other.most) };
         (both.least <= both.most).then_some(both)
     }
 }
 
-/// Nanoseconds to add to a reading of `clock` to get UTC since 1970; accurate to some 50 ns.
+/// Nanoseconds to add to a reading of `clock` to get UTC since 1970; accurate to about 50 ns.
 ///
-/// The offset ages: UTC is stepped and the monotonic clock is not.
+/// The offset ages: UTC is stepped, the monotonic clock is not.
 pub(crate) fn utc_offset(clock: KernelClock) -> i128 {
     let utc = KernelClock::realtime();
     if clock == utc {
@@ -161,7 +158,7 @@ pub(crate) fn utc_offset(clock: KernelClock) -> i128 {
     i128::midpoint(least, most)
 }
 
-/// Seconds and nanoseconds.
+/// Reads a clock: seconds and nanoseconds.
 fn read(clock: libc::clockid_t) -> (i64, i64) {
     // SAFETY: timespec is made of integers, for which all-zero bytes are valid.
     let mut time: libc::timespec = unsafe { mem::zeroed() };
@@ -175,10 +172,11 @@ fn read(clock: libc::clockid_t) -> (i64, i64) {
     (wide(time.tv_sec), wide(time.tv_nsec))
 }
 
-/// Sleeps until `at`, or the end of the C library's time where only that is to be had. The error number; 0: it has slept.
+/// Sleeps until `at`, or until the end of the C library's time where nothing longer is available. Returns the error number, 0 after a full
+/// sleep.
 fn sleep(clock: libc::clockid_t, at: Instant) -> libc::c_int {
     let time = timespec(at);
-    // Without this a worker on TAI or UTC would not sleep any more after 2038: every instant would be in the past.
+    // Without this a worker on TAI or UTC could not sleep after 2038: every instant would be in the past.
     #[cfg(all(target_pointer_width = "32", target_os = "linux"))]
     if time.tv_sec == Seconds::MAX
         && let Some(code) = time64::sleep_until(clock, parts(at))
@@ -189,18 +187,18 @@ fn sleep(clock: libc::clockid_t, at: Instant) -> libc::c_int {
     unsafe { libc::clock_nanosleep(clock, libc::TIMER_ABSTIME, &raw const time, std::ptr::null_mut()) }
 }
 
-/// Seconds and nanoseconds of the nearest instant that the kernel can sleep until: its timers count 64-bit nanoseconds from zero.
+/// Seconds and nanoseconds of the nearest instant that the kernel can sleep until. Its timers count 64-bit nanoseconds from zero.
 fn parts(at: Instant) -> (i64, i64) {
     let nanos = (at - Instant::ZERO).nanos().max(0);
     (nanos / NANOS_PER_SECOND, nanos % NANOS_PER_SECOND)
 }
 
-/// That as the C library wants it; its last second for what is later.
+/// The same as the C library's type, capped at its last second.
 fn timespec(at: Instant) -> libc::timespec {
     let (seconds, nanos) = parts(at);
     // SAFETY: timespec is made of integers, for which all-zero bytes are valid.
     let mut time: libc::timespec = unsafe { mem::zeroed() };
-    // Through 128 bits, because the width of the fields depends on the platform.
+    // Converted through 128 bits, because the width of the fields depends on the platform.
     time.tv_sec = Seconds::try_from(i128::from(seconds)).unwrap_or(Seconds::MAX);
     time.tv_nsec = libc::c_long::try_from(i128::from(nanos)).unwrap_or_default();
     time

@@ -1,15 +1,16 @@
-//! Signals that end the process: a crash, in code of users which task it was and of which library; or that somebody has sent one, also one that has
-//! nothing to do with a crash.
+//! Reports the signal that ends this process. A crash inside a plugin is reported with its task and library. A signal from another process
+//! is reported too, even if it has nothing to do with a crash.
 //!
-//! Each call of a library is marked on its thread ([`inside`]). The handler runs on the crashed thread, on the
-//! stack that the standard library gives each thread for signals. It notes what happened, has a thread wake up that does what no handler
-//! may (log, ask for safe values), waits for it for a limited time, and lets the signal do what it does without a handler: the
-//! core dump, the exit status and the faulting instruction are those of the crash.
+//! Every call into a library is marked on its thread ([`inside`]). The handler runs on the crashed thread, on the signal stack that the
+//! standard library gives each thread. It notes what happened and wakes a thread that may do what a handler must not: log, and ask for safe
+//! values. It waits for that thread for a limited time. Then the signal takes its default action, so the core dump, the exit status and the
+//! faulting instruction are those of the crash.
 //!
-//! A call of `exit` there is reported in the same way: it would end the process as if all were well, and leave outputs as they are.
+//! A call to `exit` inside a plugin is reported in the same way. It would otherwise end the process as if all were well, with the outputs
+//! left as they are.
 //!
-//! Without this handler a signal that was sent would be swallowed once: that of the standard library takes it for a fault, and waits for it to
-//! come again. The handler only uses atomics and system calls; its time comes from the monotonic clock.
+//! Without this handler the first signal from another process would be lost: the standard library's handler takes it for a fault and waits
+//! for it to recur. The handler only uses atomics and system calls. Time comes from the monotonic clock.
 
 #[cfg_attr(not(feature = "plugin"), expect(dead_code, reason = "there are no libraries"))]
 mod inside;
@@ -24,19 +25,19 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, Once, OnceLock, PoisonError, mpsc};
 
-/// The signals of a crash, with their names and what they mean.
+/// The signals of a crash, with their names and meanings.
 const SIGNALS: [(i32, &str, &str); 7] = [
     (libc::SIGSEGV, "SIGSEGV", "memory that it may not access, or too deep a stack"),
     (libc::SIGBUS, "SIGBUS", "memory whose file or device is not there"),
     (libc::SIGFPE, "SIGFPE", "arithmetic such as a division by zero"),
     (libc::SIGILL, "SIGILL", "an instruction that this processor does not have"),
     (libc::SIGABRT, "SIGABRT", "it ended itself: a failed assertion, an exception or a panic"),
-    // How compilers for AArch64 end a program, among them Rust's for a panic that may go no further.
+    // Compilers for AArch64 end a program this way. Rust's does so for a panic that must not unwind.
     (libc::SIGTRAP, "SIGTRAP", "it ended itself: a trap or a breakpoint"),
     (libc::SIGSYS, "SIGSYS", "a system call that a filter (seccomp) forbids"),
 ];
 
-/// Other signals that end a process unless it handles them, where somebody sends them or a timer does.
+/// Other signals that end a process by default. A process or a timer sends them; no crash raises them.
 const ENDS: [(i32, &str); 7] = [
     (libc::SIGQUIT, "SIGQUIT"),
     (libc::SIGUSR1, "SIGUSR1"),
@@ -47,57 +48,57 @@ const ENDS: [(i32, &str); 7] = [
     (libc::SIGPWR, "SIGPWR"),
 ];
 
-/// What SIGBUS means where its code is `BUS_ADRALN`: most often on ARM, where the instructions for several words or of floating point want
-/// aligned addresses.
+/// The meaning of SIGBUS with code `BUS_ADRALN`. Most common on ARM, where multi-word and floating-point instructions need aligned
+/// addresses.
 const UNALIGNED: &str = "an address that is not aligned as the instruction needs it";
 
-/// In place of a signal: the process was ended by `exit`.
+/// Stands for a call to `exit` where a signal number is expected.
 const EXIT: i32 = 0;
 
-/// The status of a process that was ended so: that of a fault.
+/// The exit status after a call to `exit` in a plugin: that of an internal error.
 const EXIT_STATUS: i32 = 70;
 
-/// How long the handler waits for the crash to be reported: longer than safe values are waited for.
+/// How long the handler waits for the crash report: longer than the wait for safe values.
 const PATIENCE_NS: i64 = 6_000_000_000;
 
-/// Between two looks whether it has been.
+/// How often the handler checks whether the report is done.
 const LOOK_EVERY_NS: i64 = 2_000_000;
 
-/// The stack of the thread that reports: it counts as locked memory.
+/// Stack size of the reporting thread, in bytes. It counts as locked memory.
 const STACK: usize = 512 << 10;
 
-/// In place of the process that has sent the signal: no one has, it was a crash.
+/// Stands for the sender's process id when no process sent the signal: it was a crash.
 const NOBODY: i32 = -1;
 
 #[cfg(feature = "plugin")]
 pub(crate) use inside::note;
 pub(crate) use inside::{Function, Note};
 
-/// What has crashed.
+/// A crash, or another signal that ends the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Crash {
     /// The signal's name.
     pub(crate) signal: &'static str,
-    /// What it means.
+    /// What the signal means.
     pub(crate) meaning: &'static str,
-    /// With which status it ends the process; `None`: by the signal.
+    /// The exit status; `None`: the signal itself ends the process.
     pub(crate) status: Option<i32>,
-    /// The process that has sent the signal, 0 if it is not to be seen from here; `None`: it was a crash.
+    /// The process that sent the signal, 0 if it is not visible from here; `None`: it was a crash.
     pub(crate) sender: Option<i32>,
-    /// What was called there; `None`: no function of a plugin.
+    /// The plugin function that was running; `None`: none was.
     pub(crate) inside: Option<Inside>,
-    /// There are plugins.
+    /// Whether plugins are loaded.
     pub(crate) has_plugins: bool,
 }
 
-/// Which call of a plugin has crashed.
+/// The plugin call that crashed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inside {
-    /// The task it was called for; empty: for none.
+    /// The task that it was called for; empty if there was none.
     pub(crate) task: String,
-    /// The file of the library.
+    /// The library's file.
     pub(crate) library: String,
-    /// Where: "in tick".
+    /// The function: "in tick".
     pub(crate) place: &'static str,
 }
 
@@ -110,32 +111,33 @@ static HAS_PLUGINS: AtomicBool = AtomicBool::new(false);
 static NOTE: AtomicPtr<Note> = AtomicPtr::new(ptr::null_mut());
 static FUNCTION: AtomicU32 = AtomicU32::new(0);
 static REPORTED: AtomicBool = AtomicBool::new(false);
-/// The process whose crashes are reported: not one that a plugin has forked off.
+/// The process whose crashes are reported. A child that a plugin forked is not reported.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
-/// What the handler writes by itself of a crash outside of all functions begins so. Made before the handler: it only looks at it.
+/// The start of the line that the handler itself writes about a crash outside all plugin functions. Built before the handler is installed;
+/// the handler only reads it.
 static OWN: OnceLock<String> = OnceLock::new();
-/// Where the thread that reports is woken; -1: there is none.
+/// The eventfd that wakes the reporting thread; -1: no such thread exists.
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 
-/// What the thread that reports does first of all, and how it reports.
+/// The reporting thread's initialisation, and the function that reports.
 type Report = (fn(), Box<dyn Fn(&Crash) + Send>);
 static REPORT: Mutex<Option<Report>> = Mutex::new(None);
 
-/// From now on `report` is called when something crashes, on a thread of its own; the crashed thread waits for it, for a limited time.
-/// That thread calls `make_ready` first of all, before any library is loaded. Replaces the one before.
+/// From now on `report` is called when something crashes, on a thread of its own. The crashed thread waits for it for a limited time. The
+/// reporting thread first calls `make_ready`, before any library is loaded. Replaces an earlier registration.
 pub(crate) fn report_to(make_ready: fn(), report: impl Fn(&Crash) + Send + 'static) {
     *REPORT.lock().unwrap_or_else(PoisonError::into_inner) = Some((make_ready, Box::new(report)));
 }
 
-/// The same before the first library is loaded.
+/// Marks that plugins are in use and calls [`watch`]. Call this before the first library is loaded.
 #[cfg(feature = "plugin")]
 pub(crate) fn watch_plugins() {
     HAS_PLUGINS.store(true, Ordering::SeqCst);
     watch();
 }
 
-/// Makes the thread that reports if there is something to report to, once, and installs the handlers. Without the thread they write a line to
-/// stderr by themselves.
+/// Installs the handlers and, if a report function is registered, starts the reporting thread, once. Without that thread the handlers
+/// themselves write a line to stderr.
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -151,7 +153,7 @@ pub(crate) fn watch() {
                 wait_and_report(wake);
             };
             if wake >= 0 && helper::spawn_with_stack("hertzd-crash", STACK, work).is_ok() {
-                // Nothing is sent: it ends as soon as the thread is ready.
+                // Nothing is ever sent: the channel closes as soon as the thread is ready.
                 let _: Result<(), _> = is_ready.recv();
                 WAKE.store(wake, Ordering::Release);
             }
@@ -160,7 +162,7 @@ pub(crate) fn watch() {
     install_all();
 }
 
-/// Installs the handlers, once. Until there is something to report to, they write a line to stderr.
+/// Installs the handlers, once. Until a reporting thread exists, they write a line to stderr.
 pub(crate) fn install_all() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -168,14 +170,14 @@ pub(crate) fn install_all() {
         // SAFETY: takes nothing and touches no memory.
         PROCESS.store(unsafe { libc::getpid() }, Ordering::SeqCst);
         SIGNALS.iter().for_each(|(signal, ..)| install(*signal));
-        // One that is ignored, or has a handler already, ends nothing.
+        // A signal that is ignored or already has a handler does not end the process.
         ENDS.iter().filter(|(signal, ..)| ends_it(*signal)).for_each(|(signal, ..)| install(*signal));
-        // SAFETY: the function is there for as long as the process. Without memory for it there is none: then `exit` is not reported.
+        // SAFETY: the function exists for as long as the process. If memory for the entry is lacking, `exit` is not reported.
         unsafe { libc::atexit(at_exit) };
     });
 }
 
-/// Whether a signal has no handler and is not ignored.
+/// Whether a signal has its default action.
 fn ends_it(signal: i32) -> bool {
     // SAFETY: sigaction is made of integers, for which all-zero bytes are valid.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
@@ -195,7 +197,7 @@ fn install(signal: i32) {
     debug_assert!(installed.is_ok(), "{installed:?}");
 }
 
-/// Waits for a crash, and reports it.
+/// Waits for a crash and reports it.
 fn wait_and_report(wake: RawFd) {
     let mut count = 0_u64;
     loop {
@@ -213,7 +215,7 @@ fn wait_and_report(wake: RawFd) {
 }
 
 impl Crash {
-    /// What the handler has noted.
+    /// The crash as the handler noted it.
     fn noted() -> Self {
         let signal = SIGNAL.load(Ordering::SeqCst);
         let (name, meaning) = named(signal, CODE.load(Ordering::SeqCst));
@@ -236,7 +238,7 @@ impl fmt::Display for Crash {
     }
 }
 
-/// The name of a signal, and what it means with this code.
+/// A signal's name, and its meaning with this code.
 fn named(signal: i32, code: i32) -> (&'static str, &'static str) {
     match (signal, code) {
         (EXIT, _) => return ("exit()", "it ended the process, and with it all tasks"),
@@ -248,21 +250,21 @@ fn named(signal: i32, code: i32) -> (&'static str, &'static str) {
     all.find(|(number, ..)| *number == signal).map_or(("a signal", ""), |(_, name, meaning)| (name, meaning))
 }
 
-/// Whether no crash brings this signal.
+/// Whether this signal can only have been sent, never raised by a crash.
 fn is_sent(signal: i32) -> bool {
     ENDS.iter().any(|(number, ..)| *number == signal)
 }
 
-/// What runs on the crashed thread. Async-signal-safe.
+/// The handler; runs on the crashed thread. Async-signal-safe.
 extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // A process that a plugin has forked off crashes alone.
+    // A crash in a child that a plugin forked ends that child alone.
     if !is_this_process() {
         return end_by(signal, info);
     }
     // SAFETY: takes nothing and touches no memory.
     let thread = unsafe { libc::gettid() };
     if CRASHED.swap(true, Ordering::SeqCst) {
-        // A second thread waits for the end that the first one brings; a crash in here ends at once.
+        // A second thread waits here until the first ends the process. A crash inside this handler ends it at once.
         if CRASHED_THREAD.load(Ordering::SeqCst) != thread {
             wait_for(|| false);
         }
@@ -271,8 +273,8 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut li
     CRASHED_THREAD.store(thread, Ordering::SeqCst);
     // SAFETY: the kernel passes a siginfo_t to a handler with SA_SIGINFO.
     let code = unsafe { (*info).si_code };
-    // The service manager's watchdog sends SIGABRT: then no plugin has crashed, though one may hang.
-    // A terminal or a timer of the kernel's is no process.
+    // The service manager's watchdog sends SIGABRT: no plugin crashed, though one may hang.
+    // A signal from a terminal or a kernel timer names no process, so its sender is 0.
     let sender = sender(info).or_else(|| is_sent(signal).then_some(0));
     SENDER.store(sender.unwrap_or(NOBODY), Ordering::SeqCst);
     report(signal, code, if sender.is_some() { None } else { inside::current() });
@@ -280,14 +282,14 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut li
     end_by(signal, info);
 }
 
-/// What `exit` calls, on the thread that has called it.
+/// Called by `exit`, on the thread that called `exit`.
 extern "C" fn at_exit() {
     let inside = inside::current();
     if inside.is_none() || !is_this_process() {
-        return; // hertzd's own end, or that of a process that a plugin has forked off
+        return; // hertzd's own end, or that of a child that a plugin forked
     }
     if CRASHED.swap(true, Ordering::SeqCst) {
-        // Another thread has crashed, and brings the end.
+        // Another thread has crashed and is ending the process.
         wait_for(|| false);
     } else {
         report(EXIT, 0, inside);
@@ -303,7 +305,7 @@ fn is_this_process() -> bool {
     process == PROCESS.load(Ordering::SeqCst)
 }
 
-/// Notes what has happened, and waits until it is reported, or writes it. Async-signal-safe.
+/// Notes what happened and waits for the report. If no report comes, writes a line itself. Async-signal-safe.
 fn report(signal: i32, code: i32, inside: Option<(&'static Note, Function)>) {
     SIGNAL.store(signal, Ordering::SeqCst);
     CODE.store(code, Ordering::SeqCst);
@@ -323,7 +325,7 @@ fn report(signal: i32, code: i32, inside: Option<(&'static Note, Function)>) {
     }
 }
 
-/// The other process that has sent the signal, if one has.
+/// The process that sent the signal, if it was another process.
 fn sender(info: *const libc::siginfo_t) -> Option<i32> {
     // SAFETY: the kernel passes a siginfo_t to a handler with SA_SIGINFO.
     let info = unsafe { &*info };
@@ -334,7 +336,7 @@ fn sender(info: *const libc::siginfo_t) -> Option<i32> {
     sender.filter(|sender| *sender != own)
 }
 
-/// Sleeps until `done`, for a limited time; returns whether it was.
+/// Sleeps until `done` returns true, for a limited time; returns whether it did.
 fn wait_for(done: impl Fn() -> bool) -> bool {
     let now = || {
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -348,7 +350,7 @@ fn wait_for(done: impl Fn() -> bool) -> bool {
             return false;
         }
         let pause = libc::timespec { tv_sec: 0, tv_nsec: LOOK_EVERY_NS as libc::c_long };
-        // SAFETY: `pause` outlives the call, and what is left of the time is not asked for.
+        // SAFETY: `pause` outlives the call, and the remaining time is not requested.
         unsafe { libc::nanosleep(&raw const pause, ptr::null_mut()) };
     }
     true
@@ -374,12 +376,12 @@ fn say(inside: Option<(&'static Note, Function)>, signal: i32) {
     const PARTS: libc::c_int = 6;
     let parts: [&str; 6] = [line, what, name, " ", place, "\n"];
     let parts = parts.map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
-    // SAFETY: the parts live as long as the process, and their number is PARTS; they are only read.
+    // SAFETY: the parts live as long as the process, there are PARTS of them, and they are only read.
     unsafe { libc::writev(libc::STDERR_FILENO, parts.as_ptr(), PARTS) };
 }
 
-/// Gives the signal back what it does without a handler, and lets it come again: a fault does when its instruction is run again, after the
-/// handler has returned; one that was sent is sent again, and so are those behind whose instruction the thread continues.
+/// Restores the signal's default action and makes the signal recur. A fault recurs when its instruction runs again after the handler has
+/// returned. A sent signal is raised again, and so are SIGTRAP and SIGSYS, after which the thread would continue behind the instruction.
 fn end_by(signal: i32, info: *mut libc::siginfo_t) {
     // SAFETY: sigaction is made of integers, for which all-zero bytes are valid; zero is SIG_DFL.
     let action: libc::sigaction = unsafe { mem::zeroed() };
@@ -400,7 +402,7 @@ mod tests {
     #[test]
     fn an_address_that_is_not_aligned_is_told_from_memory_that_is_not_there() {
         assert_eq!(named(libc::SIGBUS, libc::BUS_ADRALN), ("SIGBUS", UNALIGNED));
-        // The codes of other signals have the same numbers.
+        // Other signals use the same numbers for their codes.
         for (signal, name, meaning) in SIGNALS {
             let codes =
                 [0, libc::BUS_ADRALN, 2].into_iter().filter(|code| (signal, *code) != (libc::SIGBUS, libc::BUS_ADRALN));

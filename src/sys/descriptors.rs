@@ -3,7 +3,7 @@
 use super::from_minus_one;
 use std::{fs, io, mem};
 
-/// Raises the limit in force to the hard one. The usual 1,024 are for programs that use `select`.
+/// Raises the soft limit to the hard one. The usual 1,024 only serves programs that use `select`.
 ///
 /// # Errors
 /// EPERM where a sandbox forbids the call.
@@ -14,13 +14,13 @@ pub(crate) fn raise_limit() -> io::Result<()> {
     from_minus_one(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
 }
 
-/// The limit in force; `None`: it cannot be read.
+/// The soft limit; `None`: it cannot be read.
 #[expect(clippy::unnecessary_cast, reason = "not on every architecture")]
 pub(crate) fn limit() -> Option<u64> {
     read().ok().map(|limit| limit.rlim_cur as u64)
 }
 
-/// How many more may be opened; `None`: that cannot be read.
+/// How many more descriptors may be opened; `None`: unknown.
 pub(crate) fn left() -> Option<u64> {
     let open = fs::read_dir("/proc/self/fd").ok()?.count();
     limit()?.checked_sub(u64::try_from(open).ok()?)

@@ -1,7 +1,7 @@
-//! A directory that is held by its descriptor. Names in it cannot lead elsewhere: no link is followed, and nothing changes when another
-//! directory takes its place.
+//! A directory held by its descriptor. Names in it cannot lead elsewhere: links are not followed, and replacing the directory at its path
+//! has no effect.
 //!
-//! For setting up and for threads that may wait for a disk. Reads no clock.
+//! For setup, and for threads that may wait for a disk. Reads no clock.
 
 mod names;
 
@@ -21,13 +21,13 @@ pub(crate) fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Who may read what is made in a directory.
+/// Who may read files that are created in a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Readers {
-    /// Its owner.
+    /// Only the owner.
     #[default]
     Owner,
-    /// The group of this number too; `None`, or where this process is no member: its own group.
+    /// The group with this number too. `None`, or if this process is not a member: the process's own group.
     Group(Option<u32>),
 }
 
@@ -51,7 +51,7 @@ impl Readers {
 #[derive(Debug)]
 pub(crate) struct Dir {
     handle: File,
-    path: PathBuf, // for messages; nothing is opened by it
+    path: PathBuf, // for messages only
     readers: Readers,
 }
 
@@ -73,7 +73,7 @@ impl Dir {
         Self::opened(self.open_file(name, libc::O_RDONLY | libc::O_DIRECTORY), self.path.join(name))
     }
 
-    /// One that is open, perhaps only to be named (`O_PATH`), and was found at this path.
+    /// Wraps an open handle, perhaps a mere reference (`O_PATH`), that was found at this path.
     pub(super) const fn of(handle: File, path: PathBuf) -> Self {
         Self { handle, path, readers: Readers::Owner }
     }
@@ -88,7 +88,7 @@ impl Dir {
         Ok(Self { handle, path, readers: Readers::Owner })
     }
 
-    /// What is made in it from now on is for these.
+    /// Sets who may read what is created in it from now on.
     pub(crate) fn for_readers(self, readers: Readers) -> Self {
         Self { readers, ..self }
     }
@@ -106,7 +106,7 @@ impl Dir {
         self.handle.metadata()
     }
 
-    /// Refuses a directory in which another user could exchange files.
+    /// Refuses a directory in which another user could replace files.
     ///
     /// # Errors
     /// It belongs to another user than this process, or others may write to it.
@@ -126,10 +126,10 @@ impl Dir {
         }
     }
 
-    /// Makes a directory in it that only this user may enter, or takes one that is there and belongs to this user.
+    /// Creates a directory in it that only this user may enter, or opens an existing one that belongs to this user.
     ///
     /// # Errors
-    /// The system's reason; another user's, a link or a file has that name.
+    /// The system's reason; the name belongs to another user's directory, a link or a file.
     pub(crate) fn private_dir(&self, name: &str) -> io::Result<Self> {
         let (at, c_name) = (self.handle.as_raw_fd(), c_name(name)?);
         // SAFETY: the descriptor is open, and the name outlives the call.
@@ -145,7 +145,7 @@ impl Dir {
         Ok(made)
     }
 
-    /// Opens a file in it, never through a link, and without waiting for a pipe's other end. What is made is only for this user.
+    /// Opens a file in it, never through a link, and without waiting for the other end of a pipe. New files are for this user only.
     ///
     /// # Errors
     /// The system's reason.
@@ -153,7 +153,7 @@ impl Dir {
         self.open_with(name, flags | libc::O_NOFOLLOW, 0o600)
     }
 
-    /// The same, through a link unless the flags say otherwise; `mode` is that of a file that is made.
+    /// The same, but follows a link unless the flags forbid it. `mode` applies to a new file.
     pub(super) fn open_with(
         &self,
         name: impl AsRef<OsStr>,
@@ -163,7 +163,7 @@ impl Dir {
         open_in(self.handle.as_raw_fd(), &c_name(name)?, flags, mode)
     }
 
-    /// Makes a new file for the directory's readers, in the place of one that is there.
+    /// Creates a new file for the directory's readers, replacing an existing one.
     ///
     /// # Errors
     /// The system's reason.
@@ -174,7 +174,7 @@ impl Dir {
         Ok(file)
     }
 
-    /// Lets the directory's readers, and no others, read a file of this user that is there.
+    /// Lets the directory's readers, and no others, read an existing file of this user.
     ///
     /// # Errors
     /// The system's reason.
@@ -184,12 +184,12 @@ impl Dir {
     }
 
     fn share(&self, file: &File) -> io::Result<()> {
-        // Refused to one who is no member: the user's own group has to do.
+        // Refused unless this process is in the group; then the user's own group has to do.
         let _ = self.readers.gid().map(|gid| fchown(file, None, Some(gid)));
         file.set_permissions(Permissions::from_mode(self.readers.mode(0o600, 0o040)))
     }
 
-    /// Lets these, and no others, connect to a socket that this user has just bound here.
+    /// Lets these readers, and no others, connect to a socket that this user has just bound here.
     ///
     /// # Errors
     /// The system's reason; something else has that name by now.
@@ -199,18 +199,18 @@ impl Dir {
         if !found.file_type().is_socket() || found.uid() != effective_user() {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something else has taken the socket's place"));
         }
-        // A descriptor that only names a file takes no other way.
+        // An `O_PATH` descriptor can only be changed through its path in /proc.
         let itself = format!("/proc/self/fd/{}", socket.as_raw_fd());
         let _ = readers.gid().map(|gid| chown(&itself, None, Some(gid)));
         fs::set_permissions(itself, Permissions::from_mode(readers.mode(0o600, 0o060)))
     }
 
-    /// A path that leads there by the descriptor, for calls that take none.
+    /// A path through the descriptor, for calls that take no descriptor.
     pub(super) fn by_descriptor(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.handle.as_raw_fd()).into()
     }
 
-    /// The names in it. They are only names: what they mean is looked up by the descriptor.
+    /// The names in it. They are only names: look up what they refer to through the descriptor.
     ///
     /// # Errors
     /// The system's reason.
@@ -218,21 +218,21 @@ impl Dir {
         Ok(fs::read_dir(self.by_descriptor())?.flatten().map(|entry| entry.file_name()))
     }
 
-    /// The names in it that are text.
+    /// The names in it that are valid UTF-8.
     pub(crate) fn names(&self) -> impl Iterator<Item = String> + use<> {
         self.list().into_iter().flatten().filter_map(|name| name.into_string().ok())
     }
 
-    /// Locks the directory itself, for as long as the file that comes back is open. Anyone who may read it can do that: only for what
-    /// is private. `None`: it is locked.
+    /// Locks the directory itself for as long as the returned file is open. Anyone who may read the directory can lock it, so use this only
+    /// for private ones. `None`: it could not be locked.
     pub(crate) fn try_flock(&self) -> Option<File> {
         self.flock().ok()
     }
 
-    /// The same, and why it could not be locked.
+    /// The same, with the reason why it could not be locked.
     ///
     /// # Errors
-    /// It is locked, or that cannot be done here.
+    /// It is locked already, or locking is not supported here.
     pub(crate) fn flock(&self) -> Result<File, TryLockError> {
         let lock = self.handle.try_clone().map_err(TryLockError::Error)?;
         lock.try_lock().map(|()| lock)
@@ -245,7 +245,7 @@ impl Dir {
     }
 }
 
-/// One part of a path.
+/// Checks that a name is a single part of a path.
 fn c_name(name: impl AsRef<OsStr>) -> io::Result<CString> {
     match name.as_ref().as_bytes() {
         b"" | b"." | b".." => Err(invalid()),

@@ -1,5 +1,5 @@
-//! A name in a folder that is held by its descriptor. The path to it is walked once, folder by folder; what another user puts in the place of one
-//! of them afterwards changes nothing, so a file is made, renamed and removed where the path led. For cool threads.
+//! A name in a folder that is held by its descriptor. The path is walked once, folder by folder. If another user replaces one of those
+//! folders later, files are still made, renamed and removed where the path led originally. For cool threads.
 
 use super::dir::{Dir, effective_user};
 use super::from_minus_one;
@@ -14,24 +14,24 @@ use std::path::{Component, Path, PathBuf, absolute};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Symbolic links that are followed, as many as the kernel does.
+/// The most symbolic links that are followed: as many as the kernel allows.
 const MOST_LINKS: u32 = 40;
 
-/// The longest text of a link.
+/// The longest text of a link, in bytes.
 const LONGEST_LINK: usize = 4_096;
 
-/// Those who may write to a folder besides its owner, unless it is sticky: then they cannot move what is not theirs.
+/// Write permission for anyone but a folder's owner. In a sticky folder, those others cannot move files that are not theirs.
 const OTHERS: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
-/// Where a path leads: a name that need not be there, and its folder, which is open.
+/// Where a path leads: an open folder and a name in it, which need not exist.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     folder: Arc<Dir>,
     name: OsString,
 }
 
-/// Opens the file that a path leads to, which is not made. Root follows only root's links.
+/// Opens the file at a path; never creates one. Root follows only root's links.
 ///
 /// # Errors
 /// See [`Entry::find`]; the system's reason.
@@ -39,21 +39,21 @@ pub(crate) fn open(path: &Path, flags: libc::c_int) -> io::Result<File> {
     Entry::find(path)?.open(flags)
 }
 
-/// Where a path leads: absolute and without links. Its last part need not be there. What is done there follows by the [`Entry`], which cannot lead
-/// elsewhere afterwards.
+/// The absolute path, without links, that a path leads to. Its last part need not exist. Do the work through the [`Entry`], which cannot
+/// lead elsewhere afterwards.
 ///
 /// # Errors
-/// The system's reason, or which link root does not follow.
+/// The system's reason, or the link that root does not follow.
 pub(crate) fn resolve(path: &Path) -> io::Result<PathBuf> {
     Entry::find(path).map(|entry| entry.path())
 }
 
 impl Entry {
-    /// Follows the links on the way and the one at its end. Root follows only those that root alone could have put there: where another user's lead
-    /// is that user's choice, and the file at their end might be one that only root may read or write.
+    /// Follows the links on the way and the one at the end. Root follows only links that root alone could have created: another user
+    /// chooses where their own links lead, perhaps to a file that only root may read or write.
     ///
     /// # Errors
-    /// The system's reason, or which link is not followed.
+    /// The system's reason, or the link that is not followed.
     pub(crate) fn find(path: &Path) -> io::Result<Self> {
         Self::find_for(effective_user(), path)
     }
@@ -69,7 +69,7 @@ impl Entry {
             }
             let here = folder.join(&name);
             let is_last = left.is_empty();
-            // No one exchanges the root; the folder that QEMU's user emulation opens as such is another one.
+            // The root cannot be replaced, but the folder that QEMU's user emulation opens for it is a different one.
             let found = match passed.len() {
                 1 => open_part(libc::AT_FDCWD, here.as_os_str(), is_last),
                 _ => open_part(handle.as_raw_fd(), &name, is_last),
@@ -81,7 +81,7 @@ impl Entry {
             let facts = found.metadata()?;
             let is_kernels = ["/sys", "/proc"].iter().any(|root| here.starts_with(root));
             match facts.is_symlink() {
-                // What a process has open has no path.
+                // A link to what a process has open has no path.
                 true if is_last && here.starts_with("/proc") => return Self::of(passed.pop(), name),
                 true if user == 0 && !is_kernels => is_roots_link(&here, &facts, &passed)?,
                 true => {}
@@ -113,9 +113,9 @@ impl Entry {
         Self { folder: self.folder.clone(), name: name.into() }
     }
 
-    /// A name in the same folder for what is to get this one, which no other thread has.
+    /// A temporary name in the same folder for the content that is to replace this entry. No other thread gets the same one.
     pub(crate) fn draft(&self) -> Self {
-        // The process's: the names differ from those of other processes by its number, and among themselves by this one.
+        // The process id separates the names of processes; this counter separates names within the process.
         static DRAFTS: AtomicU64 = AtomicU64::new(0);
         let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
         self.beside(format!(".{}.{}.{number}.new", self.name.to_string_lossy(), std::process::id()))
@@ -129,17 +129,17 @@ impl Entry {
         &self.name
     }
 
-    /// Its path without links, as it was when it was walked.
+    /// Its path without links, as it was during the walk.
     pub(crate) fn path(&self) -> PathBuf {
         self.folder.path().join(&self.name)
     }
 
-    /// A path that leads there by the descriptor, for calls that take none. Only for as long as this is held.
+    /// A path through the descriptor, for calls that take no descriptor. Valid only while this entry is held.
     pub(crate) fn by_descriptor(&self) -> PathBuf {
         self.folder.by_descriptor().join(&self.name)
     }
 
-    /// What has this name, itself and not where it leads.
+    /// The entry with this name itself, without following a link.
     ///
     /// # Errors
     /// The system's reason.
@@ -147,17 +147,17 @@ impl Entry {
         self.folder.open_with(&self.name, libc::O_PATH | libc::O_NOFOLLOW, 0)?.metadata()
     }
 
-    /// Opens the file, never through a link, and without waiting for a pipe's other end. What is made has the usual mode.
+    /// Opens the file, never through a link, and without waiting for the other end of a pipe. New files get the default mode.
     ///
     /// # Errors
     /// The system's reason.
     pub(crate) fn open(&self, flags: libc::c_int) -> io::Result<File> {
-        // A link of /proc names what is open.
+        // Links in /proc are followed: they lead to open files.
         let links = if self.folder.path().starts_with("/proc") { 0 } else { libc::O_NOFOLLOW };
         self.folder.open_with(&self.name, flags | links, 0o666)
     }
 
-    /// Makes a file that is open to read and write. One that a process left here that was killed is replaced.
+    /// Creates a file open for reading and writing. A file left by a process that was killed is replaced.
     ///
     /// # Errors
     /// The system's reason.
@@ -169,7 +169,7 @@ impl Entry {
         }
     }
 
-    /// Gives it another name, whatever had that name.
+    /// Renames it, replacing anything with the new name.
     ///
     /// # Errors
     /// The system's reason.
@@ -177,27 +177,27 @@ impl Entry {
         self.folder.rename(&self.name, &to.folder, &to.name)
     }
 
-    /// Gives it another name, unless something has that name: [`ErrorKind::AlreadyExists`].
+    /// Renames it unless the new name exists: [`ErrorKind::AlreadyExists`].
     ///
     /// # Errors
     /// The system's reason.
     pub(crate) fn rename_anew(&self, to: &Self) -> io::Result<()> {
         match self.folder.rename_as(&self.name, &to.folder, &to.name, libc::RENAME_NOREPLACE) {
-            // A file system that does not support it.
+            // This file system does not support it.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => self.rename(to),
             renamed => renamed,
         }
     }
 
-    /// Gives each of two the other's name, in one step.
+    /// Swaps the names of two entries in one step.
     ///
     /// # Errors
-    /// The system's reason: EINVAL, ENOSYS where a file system cannot do that.
+    /// The system's reason: EINVAL or ENOSYS where the file system cannot do it.
     pub(crate) fn exchange(&self, other: &Self) -> io::Result<()> {
         self.folder.rename_as(&self.name, &other.folder, &other.name, libc::RENAME_EXCHANGE)
     }
 
-    /// Gives it a second name, unless something has that name.
+    /// Adds a hard link unless the new name exists.
     ///
     /// # Errors
     /// The system's reason.
@@ -205,7 +205,7 @@ impl Entry {
         self.folder.link(&self.name, &to.folder, &to.name)
     }
 
-    /// Removes it; that there is nothing is no error.
+    /// Removes it; a missing file is no error.
     ///
     /// # Errors
     /// The system's reason.
@@ -214,7 +214,7 @@ impl Entry {
     }
 }
 
-/// A part of a path, itself; of a folder that is mounted on demand, what is mounted there.
+/// Opens one part of a path, without following a link. An automounted folder is mounted first.
 fn open_part(folder: RawFd, name: &OsStr, is_last: bool) -> io::Result<File> {
     if !is_last {
         match open_at(folder, name, libc::O_PATH | libc::O_DIRECTORY) {
@@ -225,7 +225,7 @@ fn open_part(folder: RawFd, name: &OsStr, is_last: bool) -> io::Result<File> {
     open_at(folder, name, libc::O_PATH)
 }
 
-/// Refuses a link that another user made, or could have moved to where it is, alone or with one of the folders that it is in.
+/// Refuses a link that another user created, or could have moved there, alone or with one of the folders above it.
 fn is_roots_link(link: &Path, facts: &Metadata, passed: &[(PathBuf, File)]) -> io::Result<()> {
     let mut why = (facts.uid() != 0).then(|| format!("of user {}", facts.uid()));
     for (at, (path, handle)) in passed.iter().enumerate().rev() {
@@ -244,10 +244,10 @@ fn is_roots_link(link: &Path, facts: &Metadata, passed: &[(PathBuf, File)]) -> i
     let Some(why) = why else { return Ok(()) };
     let link = link.display();
     let text = format!("{link} is a symbolic link {why}, and root follows only root's links; name its target instead");
-    Err(Error::other(text)) // no permission would help
+    Err(Error::other(text)) // not PermissionDenied, because no permission would help
 }
 
-/// Where an open link leads.
+/// The path in an open link.
 fn text_of(link: &File) -> io::Result<PathBuf> {
     let mut text = vec![0_u8; LONGEST_LINK];
     // SAFETY: the empty name ends with a zero, and the kernel writes no more bytes than the text has, which outlives the call.
@@ -256,7 +256,7 @@ fn text_of(link: &File) -> io::Result<PathBuf> {
     Ok(OsString::from_vec(text).into())
 }
 
-/// The names in a path, and `..`, the last one first.
+/// The names in a path, including `..`, the last one first.
 fn parts(path: &Path) -> Vec<OsString> {
     let names = path.components().rev().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
     names.map(|part| part.as_os_str().to_owned()).collect()
@@ -334,7 +334,7 @@ mod tests {
                 None => assert!(found.is_ok(), "{mode:o}: {found:?}"),
                 Some(said) => assert!(found.as_ref().is_err_and(|error| error.contains(said)), "{mode:o}: {found:?}"),
             }
-            // Who may not move the link may move the folder that it is in.
+            // A user who cannot move the link may be able to move the folder that contains it.
             let found = find_for(0, &below).map_err(|error| error.to_string());
             let said = said.map(|said| {
                 let whose = said.trim_start_matches("is a symbolic link in ");
@@ -347,7 +347,8 @@ mod tests {
         }
     }
 
-    /// A folder is exchanged for a link again and again, as its owner can; whatever is done by the entry happens below that folder.
+    /// A folder is swapped with a link again and again, as its owner can. Everything done through the entry still happens below that
+    /// folder.
     #[test]
     fn nothing_is_made_or_changed_elsewhere_while_a_folder_is_exchanged_for_a_link() {
         if effective_user() != 0 || super::super::emulation::cannot_be_emulated(super::super::emulation::OTHER_ROOT) {
@@ -378,7 +379,7 @@ mod tests {
             for _ in 0..2_000 {
                 let Ok(entry) = Entry::find(&at("theirs/real/precious")) else { continue };
                 let beside = entry.beside("new");
-                // In the folder where the path led, whatever its path leads to by now.
+                // In the folder where the path led, regardless of where it leads now.
                 drop(beside.make_anew().unwrap());
                 beside.rename(&entry).unwrap();
                 drop(UnixListener::bind(entry.beside("socket").by_descriptor()).unwrap());

@@ -1,4 +1,4 @@
-//! Writes that wait for a reader with a limit, reads that fail instead of waiting, and open files that threads exchange.
+//! Writes with a time limit on waiting for a reader, reads that fail instead of waiting, and open files that threads exchange.
 //!
 //! Nothing here allocates or reads a clock.
 
@@ -9,11 +9,11 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// Whether a write of up to a page would be taken, or fail, at once; waits for it up to `within` (whole milliseconds).
+/// Whether a write of up to a page would succeed or fail at once; waits for that up to `within` (whole milliseconds).
 ///
-/// A pipe whose reader has stopped, or a terminal that is held (Ctrl-S), would let a write wait without an end.
+/// A pipe whose reader has stopped, or a terminal held by Ctrl-S, would make a write wait forever.
 pub(crate) fn writable(stream: impl AsFd, within: Span) -> bool {
-    // An error (a signal, no memory) says nothing about the stream: writing will.
+    // A failed poll (a signal, no memory) reveals nothing about the stream; the write will.
     wait_for(stream, libc::POLLOUT, within).0 != 0
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn is_readable(stream: impl AsFd, within: Span) -> bool {
     wait_for(stream, libc::POLLIN, within).0 != 0
 }
 
-/// What `poll` returns, and what it has found.
+/// The return value of `poll`, and the events it found.
 fn wait_for(stream: impl AsFd, events: libc::c_short, within: Span) -> (libc::c_int, libc::c_short) {
     let mut asked = libc::pollfd { fd: stream.as_fd().as_raw_fd(), events, revents: 0 };
     let millis = libc::c_int::try_from(within.nanos().max(0) / 1_000_000).unwrap_or(libc::c_int::MAX);
@@ -31,14 +31,14 @@ fn wait_for(stream: impl AsFd, events: libc::c_short, within: Span) -> (libc::c_
     (ready, asked.revents)
 }
 
-/// A pipe that is writable takes this many bytes at once.
+/// A writable pipe accepts this many bytes at once.
 pub(crate) const PAGE: usize = 4_096;
 
-/// Writes all of `bytes`, and waits up to `within` for each page. False: the reader took nothing for that long, and the
-/// rest is not written.
+/// Writes all of `bytes`, waiting up to `within` for each page. False: the reader accepted nothing for that long, and the rest is not
+/// written.
 ///
 /// # Errors
-/// Those of the write.
+/// The write's error.
 pub(crate) fn write_within(mut stream: impl Write + AsFd, bytes: &[u8], within: Span) -> io::Result<bool> {
     for part in bytes.chunks(PAGE) {
         if !writable(&stream, within) {
@@ -50,7 +50,7 @@ pub(crate) fn write_within(mut stream: impl Write + AsFd, bytes: &[u8], within: 
     Ok(true)
 }
 
-/// What a read of a terminal would do.
+/// How a read from a terminal would behave.
 #[cfg(feature = "top")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
@@ -71,7 +71,7 @@ pub(crate) fn reading(stream: impl AsFd, within: Span) -> Reading {
     }
 }
 
-/// The width of a terminal in characters; `None`: it is none, or does not know.
+/// The width of a terminal in characters; `None`: not a terminal, or the width is unknown.
 pub(crate) fn columns(stream: impl AsFd) -> Option<usize> {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: `size` is owned, outlives the call, and is of the type that this request fills.
@@ -79,7 +79,7 @@ pub(crate) fn columns(stream: impl AsFd) -> Option<usize> {
     (asked == 0 && size.ws_col > 0).then(|| usize::from(size.ws_col))
 }
 
-/// From now on a read of this file, and of all that share its open description, fails with EAGAIN where it would wait.
+/// From now on a read of this file fails with EAGAIN where it would wait, also through every copy of its open description.
 #[cfg_attr(not(feature = "gpio"), allow(dead_code, reason = "only the kind gpio gets its descriptor from elsewhere"))]
 pub(crate) fn set_nonblocking(file: impl AsFd) -> io::Result<()> {
     let fd = file.as_fd().as_raw_fd();
@@ -90,11 +90,11 @@ pub(crate) fn set_nonblocking(file: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the descriptor of `old` lead to what `new` has open, in one step: all that share `old` continue with that, also other threads, and a
-/// call of theirs that is under way ends with what it began with. What `old` led to is closed once nothing else has it open.
+/// Redirects the descriptor of `old` to the file that `new` has open, in one step. All users of `old`, including other threads, continue
+/// with the new file; a call already in progress finishes on the old one. The old file is closed when nothing else has it open.
 pub(crate) fn replace(old: &File, new: &File) -> io::Result<()> {
     loop {
-        // SAFETY: both descriptors are open for as long as the files are borrowed; that of `old` stays open, and its owner's.
+        // SAFETY: both descriptors are open for as long as the files are borrowed; that of `old` stays open and keeps its owner.
         match from_minus_one(unsafe { libc::dup3(new.as_raw_fd(), old.as_raw_fd(), libc::O_CLOEXEC) }) {
             Ok(_) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -103,7 +103,7 @@ pub(crate) fn replace(old: &File, new: &File) -> io::Result<()> {
     }
 }
 
-/// Room for one open file, which threads exchange.
+/// Room for one open file that threads exchange.
 #[derive(Debug)]
 pub(crate) struct FdSlot(AtomicI32);
 
@@ -114,7 +114,7 @@ impl FdSlot {
         Self(AtomicI32::new(Self::EMPTY))
     }
 
-    /// Puts `new` in, and returns what was there. Wait-free.
+    /// Stores `new` and returns the previous content. Wait-free.
     pub(crate) fn swap(&self, new: Option<OwnedFd>) -> Option<OwnedFd> {
         let old = self.0.swap(new.map_or(Self::EMPTY, OwnedFd::into_raw_fd), Ordering::AcqRel);
         // SAFETY: it was put in as an OwnedFd, and only this call takes it out.

@@ -1,6 +1,6 @@
-//! How the privileges of a real-time process are granted, in the surroundings that this one runs in.
+//! How to grant the privileges of a real-time process, depending on how this process was started.
 //!
-//! For setting up only: reads the environment and /proc. No clock is read.
+//! For setup only: reads the environment and /proc. No clock is read.
 
 use super::memory::status;
 use super::rights::{IPC_LOCK, SYS_NICE};
@@ -17,27 +17,27 @@ pub(crate) enum Privilege {
     Priority(u8),
     /// The policy `deadline`.
     Deadline,
-    /// Locked memory without a limit.
+    /// Unlimited locked memory.
     LockedMemory,
 }
 
-/// Where the privileges of this process come from.
+/// Where this process's privileges come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Surroundings {
-    /// systemd starts it, by a unit.
+    /// A systemd unit starts it.
     Unit,
-    /// A container or another sandbox, which no process in it can leave.
+    /// A container or another sandbox that its processes cannot leave.
     Container,
-    /// A shell, or anything else that passes on its own.
+    /// A shell, or anything else that passes on its own privileges.
     Shell,
 }
 
-/// Where a line is to be written.
+/// Where a remedy's line belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// A shell runs it.
+    /// Run it in a shell.
     Shell,
-    /// A file of /etc/security/limits.d: it applies from the next login on.
+    /// A file in /etc/security/limits.d: it applies from the next login on.
     Login,
     /// The section [Service] of the unit.
     Unit,
@@ -45,20 +45,20 @@ pub(crate) enum Place {
     Container,
 }
 
-/// What to do to be granted it.
+/// How to be granted this privilege.
 pub(crate) fn remedy(privilege: Privilege) -> String {
     let surroundings = surroundings(privilege);
     remedy_in(surroundings, &lines(surroundings, privilege))
 }
 
-/// The lines that grant it, the best first; each is enough alone.
+/// The lines that grant it, the best first; each is sufficient alone.
 pub(crate) fn remedies(privilege: Privilege) -> Vec<(Place, String)> {
     lines(surroundings(privilege), privilege)
 }
 
-/// systemd started this process itself, by a unit.
+/// Whether systemd started this process itself, by a unit.
 pub(crate) fn is_started_by_unit() -> bool {
-    // systemd passes this to the process that it starts, and to no other that inherits its environment.
+    // systemd sets this to the id of the process that it starts; a process that merely inherits it has another id.
     env::var("SYSTEMD_EXEC_PID").is_ok_and(|pid| pid == process::id().to_string())
 }
 
@@ -72,7 +72,7 @@ fn surroundings(privilege: Privilege) -> Surroundings {
     }
 }
 
-/// The line of a unit.
+/// The line for a unit.
 pub(crate) fn unit_line(privilege: Privilege) -> String {
     match privilege {
         Privilege::Priority(priority) => format!("LimitRTPRIO={priority}"),
@@ -98,11 +98,11 @@ fn lines(surroundings: Surroundings, privilege: Privilege) -> Vec<(Place, String
     }
 }
 
-/// Lines that give the program's file both capabilities: setcap replaces what the file had. Everyone who may run such a file has them, and whatever
-/// it runs for them, so first it is closed to all but a group.
+/// Lines that give the program's file both capabilities; setcap replaces what the file had. Everyone who may execute such a file gets them,
+/// as does everything that the program runs for them. So the file is first closed to all but one group.
 fn capable(program: &Path, group: &str) -> String {
     let setcap = "sudo setcap cap_sys_nice,cap_ipc_lock+ep";
-    // That of a package is for all users, and the next version takes its place: a copy.
+    // A package's file is for all users, and the next version replaces it: use a copy.
     match program.file_name().filter(|_| program.starts_with("/usr/bin")) {
         Some(name) => {
             let copy = Path::new("/usr/local/bin").join(name);
@@ -120,7 +120,7 @@ fn remedy_in(surroundings: Surroundings, lines: &[(Place, String)]) -> String {
     let clause = |(place, line): &(Place, String)| match place {
         Place::Unit => format!("with {line} under [Service] of the unit"),
         Place::Container => format!("with {line} where the container is started"),
-        // That is several lines.
+        // That remedy has several lines.
         Place::Shell => "by capabilities of the program's file".to_owned(),
         Place::Login => format!("with \"{line}\" in /etc/security/limits.d and a new login"),
     };

@@ -1,17 +1,17 @@
-//! Facts about the machine that belong beside every measurement.
+//! Facts about the machine that belong with every measurement.
 //!
-//! Read once at start-up from /proc and /sys, which allocates. No clock is read. A fact that cannot be read is `unknown` or
-//! missing, never an error and never a guess.
+//! Read once at start-up from /proc and /sys, which allocates. No clock is read. A fact that cannot be read is `unknown` or missing, never
+//! an error and never a guess.
 
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A list with a CPU number past this is a broken file.
+/// A list with a larger CPU number means a broken file.
 const MOST_CPUS: usize = 1 << 16;
 
-/// What is known about the machine. Texts are `unknown` if the kernel does not say.
+/// The known facts about the machine. Texts are `unknown` if the kernel does not report them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     /// The kernel's release, as `uname -r` prints it.
@@ -20,14 +20,14 @@ pub(crate) struct Host {
     pub cpus: usize,
     /// The numbers of the online CPUs, ascending, isolated ones included.
     pub online_cpus: Vec<usize>,
-    /// How preemptible the kernel is: `rt`, `full`, `lazy`, `voluntary`, `none`; or `dynamic` if that is chosen at boot and
-    /// only root may see the choice.
+    /// How preemptible the kernel is: `rt`, `full`, `lazy`, `voluntary`, `none`; or `dynamic` if that is chosen at boot and only root may
+    /// see the choice.
     pub preempt: String,
-    /// The source of the kernel's time: `tsc`, `kvm-clock`, `hpet`, `arch_sys_counter`, ...
+    /// The kernel's clock source: `tsc`, `kvm-clock`, `hpet`, `arch_sys_counter`, ...
     pub clocksource: String,
-    /// Microseconds of every period for which the real-time threads of a CPU may run, and that period in microseconds: those
-    /// of this process's control group, where groups have limits of their own, else of the machine. -1 is no limit. `None` on
-    /// kernels without this limit.
+    /// How long a CPU's real-time threads may run in every period, and that period, both in microseconds. The limit is that of this
+    /// process's control group if groups have limits of their own, otherwise that of the machine. -1 means no limit. `None` on kernels
+    /// without this limit.
     pub realtime_bandwidth: Option<(i64, i64)>,
 }
 
@@ -71,7 +71,7 @@ impl Host {
     }
 }
 
-/// The group of the controller `cpu` in /proc/self/cgroup. Only the first version of control groups limits real-time threads.
+/// The group of the `cpu` controller in /proc/self/cgroup. Only version 1 of control groups limits real-time threads.
 fn cpu_group(groups: &str) -> Option<String> {
     let group = |line: &str| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -85,7 +85,7 @@ pub(crate) const fn cpu_set_size() -> usize {
     libc::CPU_SETSIZE as usize
 }
 
-/// CPU numbers from the kernel's notation, `0-3,8`; ascending, each once. Empty text is no CPU.
+/// CPU numbers from the kernel's notation, `0-3,8`; ascending, each once. An empty text means no CPU.
 ///
 /// `None` for anything else: not a number, a range that runs backwards, a number of 65536 or more.
 pub(crate) fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
@@ -103,8 +103,8 @@ pub(crate) fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// From the most to the least reliable source: /sys/kernel/realtime, the word in parentheses that debugfs shows root, and how
-/// the kernel was built, which is part of its version.
+/// From the most reliable source to the least: /sys/kernel/realtime, the word in parentheses that debugfs shows root, and the kernel's
+/// build, which is part of its version.
 fn preempt(realtime: Option<&str>, choice: Option<&str>, version: Option<&str>) -> String {
     if realtime == Some("1") {
         return "rt".to_owned();
@@ -115,7 +115,7 @@ fn preempt(realtime: Option<&str>, choice: Option<&str>, version: Option<&str>) 
         let word = words.find_map(|word| word.strip_prefix("PREEMPT"));
         Some(match word {
             None => "none".to_owned(),
-            // As kernels with the patch for 5.0 and before say it, and those of boards that are built from them.
+            // The spelling of kernels with the patch for 5.0 and earlier, and of board kernels built from them.
             Some("") if words.next() == Some("RT") => "rt".to_owned(),
             Some("") => "full".to_owned(),
             Some(kind) => kind.trim_start_matches('_').to_lowercase(),
@@ -124,15 +124,15 @@ fn preempt(realtime: Option<&str>, choice: Option<&str>, version: Option<&str>) 
     chosen.map(str::to_owned).or_else(built).unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// Names the topmost folder of a path that is not there, for the end of a message; empty if all are.
+/// Names the topmost missing folder of a path, for the end of a message; empty if none is missing.
 pub(crate) fn missing_folder(path: &Path) -> String {
     let missing = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
     let topmost = missing.take_while(|folder| !folder.exists()).last();
     topmost.map_or_else(String::new, |folder| format!("; there is no folder {}", folder.display()))
 }
 
-/// Whether this process may open a file for reading, or for reading and writing. Does not open it, because that may have an
-/// effect on a device. A cgroup may still refuse a device.
+/// Whether this process may open a file for reading, or for reading and writing. Does not open it, because opening may affect a device. A
+/// cgroup may still refuse a device.
 pub(crate) fn may_open(path: &Path, write: bool) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
         return false;
@@ -147,7 +147,7 @@ pub(crate) fn may_open(path: &Path, write: bool) -> bool {
 pub(crate) mod tests {
     use super::*;
 
-    /// Files and their content, below a folder of their own: a made-up machine.
+    /// A simulated machine: files and their content below a temporary folder.
     pub(crate) fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {

@@ -1,8 +1,8 @@
-//! An I²C bus through its character device (`/dev/i2c-1`, module i2c-dev): what the adapter can do, the address of a chip,
-//! and reading and writing its registers.
+//! An I²C bus through its character device (`/dev/i2c-1`, module i2c-dev): the adapter's functions, selecting a chip, reading and writing
+//! its registers.
 //!
-//! Reading neither allocates nor takes a lock of ours; it blocks for as long as the bus takes, which at 100 kHz is about
-//! 0.1 ms for each byte. No clock is read.
+//! A transfer neither allocates nor takes a lock of ours. It blocks for as long as the bus takes: at 100 kHz about 0.1 ms per byte. No
+//! clock is read.
 
 use super::{from_minus_one, invalid};
 use std::fs::File;
@@ -27,44 +27,44 @@ const SIZE_I2C_BLOCK_DATA: u32 = 8;
 /// The longest SMBus transfer, in bytes.
 pub(crate) const SMBUS_BLOCK: usize = 32;
 
-/// Most messages of one combined transfer; two for each piece that is read.
+/// The most messages in one combined transfer; each piece that is read takes two.
 const MESSAGES: usize = 42;
 
-/// Most bytes of one message; the kernel's limit.
+/// The most bytes in one message; the kernel's limit.
 const LONGEST: usize = 8_192;
 
-/// What an adapter can do.
+/// The functions of an adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Functions(pub libc::c_ulong);
 
 impl Functions {
     /// Messages of any length, several in one transfer.
     pub(crate) const I2C: libc::c_ulong = 0x0000_0001;
-    /// A byte of a register.
+    /// Reads one byte of a register.
     pub(crate) const READ_BYTE_DATA: libc::c_ulong = 0x0008_0000;
-    /// Two bytes of a register.
+    /// Reads two bytes of a register.
     pub(crate) const READ_WORD_DATA: libc::c_ulong = 0x0020_0000;
-    /// Up to 32 bytes from a register on.
+    /// Reads up to 32 bytes, starting at a register.
     pub(crate) const READ_I2C_BLOCK: libc::c_ulong = 0x0400_0000;
-    /// Writing a byte of a register.
+    /// Writes one byte of a register.
     pub(crate) const WRITE_BYTE_DATA: libc::c_ulong = 0x0010_0000;
-    /// Writing two bytes of a register.
+    /// Writes two bytes of a register.
     pub(crate) const WRITE_WORD_DATA: libc::c_ulong = 0x0040_0000;
-    /// Writing up to 32 bytes from a register on.
+    /// Writes up to 32 bytes, starting at a register.
     pub(crate) const WRITE_I2C_BLOCK: libc::c_ulong = 0x0800_0000;
 
-    /// Whether it can do all of these.
+    /// Whether it has all of these functions.
     pub(crate) const fn has(self, functions: libc::c_ulong) -> bool {
         self.0 & functions == functions
     }
 }
 
-/// Bytes to read from a register on.
+/// A run of bytes to read, starting at a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    pub register: u8,  // the register to begin with
+    pub register: u8,  // the first register
     pub length: usize, // how many bytes
-    pub at: usize,     // where they go in the buffer
+    pub at: usize,     // their offset in the buffer
 }
 
 #[repr(C)]
@@ -95,7 +95,7 @@ struct Smbus {
     data: *mut Block,
 }
 
-// The kernel's layouts: what follows a pointer or leads to one depends on its width.
+// The kernel's layouts, which depend on the width of a pointer.
 const _: () = {
     let pointer = size_of::<*mut u8>();
     assert!(size_of::<Message>() == 8 + pointer && offset_of!(Message, bytes) == 8);
@@ -104,15 +104,15 @@ const _: () = {
     assert!(size_of::<Block>() == 34 && align_of::<Block>() == 2);
 };
 
-/// What the adapter can do. ENOTTY: it is no I²C bus.
+/// Reads the adapter's functions. ENOTTY: not an I²C bus.
 pub(crate) fn functions(bus: &File) -> io::Result<Functions> {
     let mut functions: libc::c_ulong = 0;
-    // SAFETY: I2C_FUNCS writes one unsigned long to where the pointer leads, which outlives the call.
+    // SAFETY: I2C_FUNCS writes one unsigned long at the pointer, which outlives the call.
     from_minus_one(unsafe { libc::ioctl(bus.as_raw_fd(), I2C_FUNCS, &raw mut functions) })?;
     Ok(Functions(functions))
 }
 
-/// Chooses the chip that later transfers go to. `force`: even where a driver of the kernel has the address.
+/// Selects the chip for later transfers. `force`: even where a kernel driver uses the address.
 /// EBUSY: a kernel driver owns the address.
 pub(crate) fn set_address(bus: &File, address: u8, force: bool) -> io::Result<()> {
     let request = if force { I2C_SLAVE_FORCE } else { I2C_SLAVE };
@@ -121,8 +121,8 @@ pub(crate) fn set_address(bus: &File, address: u8, force: bool) -> io::Result<()
     Ok(())
 }
 
-/// Reads all pieces by combined transfers of up to 21 of them, each a write of the register's number and a read after a
-/// repeated start. Allocates nothing. EINVAL: a piece does not fit into the buffer. EIO: not all was read.
+/// Reads all pieces by combined transfers of up to 21 pieces. Each piece is a write of the register number and a read after a repeated
+/// start. Allocates nothing. EINVAL: a piece does not fit into the buffer. EIO: the transfer was incomplete.
 pub(crate) fn read_combined(bus: &File, address: u8, pieces: &[Piece], buffer: &mut [u8]) -> io::Result<()> {
     for pieces in pieces.chunks(MESSAGES / 2) {
         let mut messages = [EMPTY; MESSAGES];
@@ -135,8 +135,8 @@ pub(crate) fn read_combined(bus: &File, address: u8, pieces: &[Piece], buffer: &
         }
         let count = 2 * pieces.len();
         let mut transfer = Transfer { messages: messages.as_mut_ptr(), count: u32::try_from(count).unwrap_or(0) };
-        // SAFETY: `count` messages lead to one byte of `pieces`, only read, or to `length` bytes inside `buffer`, which
-        // is borrowed mutably here; all outlive the call.
+        // SAFETY: `count` messages point to one byte of `pieces`, only read, or to `length` bytes inside `buffer`, which is borrowed
+        // mutably here; all outlive the call.
         let done = from_minus_one(unsafe { libc::ioctl(bus.as_raw_fd(), I2C_RDWR, &raw mut transfer) })?;
         if usize::try_from(done) != Ok(count) {
             return Err(io::Error::from_raw_os_error(libc::EIO));
@@ -145,8 +145,8 @@ pub(crate) fn read_combined(bus: &File, address: u8, pieces: &[Piece], buffer: &
     Ok(())
 }
 
-/// Reads one piece by SMBus: a byte, a word, or a block of up to 32 bytes, as its length asks for. Allocates nothing.
-/// EINVAL: it does not fit into the buffer, or is longer than 32 bytes. EIO: not all was read.
+/// Reads one piece by SMBus: a byte, a word, or a block of up to 32 bytes, depending on its length. Allocates nothing.
+/// EINVAL: it does not fit into the buffer, or is longer than 32 bytes. EIO: the transfer was incomplete.
 pub(crate) fn read_smbus(bus: &File, piece: &Piece, buffer: &mut [u8]) -> io::Result<()> {
     let bytes = part_of(buffer, piece)?;
     let mut block = Block([0; SMBUS_BLOCK + 2]);
@@ -157,7 +157,7 @@ pub(crate) fn read_smbus(bus: &File, piece: &Piece, buffer: &mut [u8]) -> io::Re
         }
         2 => {
             smbus(bus, SMBUS_READ, piece.register, SIZE_WORD_DATA, &mut block)?;
-            // A word in this machine's order; what came first over the bus is its low byte.
+            // The word is in this machine's byte order; its low byte came first over the bus.
             bytes.copy_from_slice(&u16::from_ne_bytes([block.0[0], block.0[1]]).to_le_bytes());
         }
         length => {
@@ -173,7 +173,7 @@ pub(crate) fn read_smbus(bus: &File, piece: &Piece, buffer: &mut [u8]) -> io::Re
     Ok(())
 }
 
-/// Writes bytes by SMBus, allocating nothing: the first is the number of the register. EINVAL: there is none, or more than 33.
+/// Writes bytes by SMBus without allocating; the first is the register number. EINVAL: no bytes, or more than 33.
 pub(crate) fn write_smbus(bus: &File, bytes: &[u8]) -> io::Result<()> {
     let mut block = Block([0; SMBUS_BLOCK + 2]);
     let (&command, data) = bytes.split_first().ok_or_else(invalid)?;

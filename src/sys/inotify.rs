@@ -1,4 +1,4 @@
-//! What the kernel reports of changes in folders (inotify): names that come, go, or lead to something else. Off the hot thread; does not wait.
+//! Changes in folders as the kernel reports them (inotify): names that come, go, or lead somewhere else. Off the hot thread; does not wait.
 
 use super::{from_minus_one, invalid};
 use std::ffi::{CString, OsStr};
@@ -9,7 +9,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// File systems that others change behind the kernel's back: of network and cluster file systems, of programs (FUSE), of a virtual machine's host.
+/// File systems that change without this kernel noticing: network and cluster file systems, FUSE programs, shares of a virtual machine's
+/// host.
 const OF_OTHERS: [u32; 14] = [
     0x6969,      // NFS
     0x517B,      // SMB
@@ -27,43 +28,43 @@ const OF_OTHERS: [u32; 14] = [
     0xBACB_ACBC, // VMware
 ];
 
-/// At most this many buffers are read at a look, since any user may write to a folder; what is left counts as lost.
+/// The most buffers read per call, because any user may write to a folder; the rest counts as lost.
 const MOST_READS: usize = 16;
 
 const HEADER: usize = 16;
 
-/// Folders that are watched.
+/// The watched folders.
 #[derive(Debug)]
 pub(crate) struct Inotify(File);
 
-/// What happened.
+/// A change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event<'a> {
-    /// To this name in the folder with this number.
+    /// Something happened to this name in the folder with this number.
     In(i32, &'a OsStr),
-    /// The folder with this number is not watched any more: it is gone.
+    /// The folder with this number is gone and is no longer watched.
     Over(i32),
-    /// More than is reported.
+    /// More events than were read.
     Lost,
 }
 
 impl Inotify {
-    /// None is watched yet.
+    /// Creates an instance that watches no folder yet.
     pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: takes flags only.
         let number = from_minus_one(unsafe { libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC) })?;
-        // SAFETY: the descriptor is new, and no one else's.
+        // SAFETY: the descriptor is new, and no one else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(number) }.into()))
     }
 
-    /// Watches a folder; the number of one that is watched already stays. May block.
+    /// Watches a folder; a folder that is watched already keeps its number. May block.
     ///
     /// # Errors
-    /// The system's reason, or that not all that changes there is reported.
+    /// The system's reason; EINVAL where the kernel does not see all changes.
     pub(crate) fn add(&self, folder: &Path) -> io::Result<i32> {
         let path = CString::new(folder.as_os_str().as_bytes())?;
         let mut facts = MaybeUninit::<libc::statfs>::uninit();
-        // SAFETY: `path` is a C string, and `facts` has room for what is written there.
+        // SAFETY: `path` is a C string, and `facts` has room for the result.
         from_minus_one(unsafe { libc::statfs(path.as_ptr(), facts.as_mut_ptr()) })?;
         // SAFETY: the call succeeded, so it is filled.
         let kind = unsafe { facts.assume_init() }.f_type;
@@ -75,13 +76,13 @@ impl Inotify {
         from_minus_one(unsafe { libc::inotify_add_watch(self.0.as_raw_fd(), path.as_ptr(), what) })
     }
 
-    /// Watches it no more.
+    /// Stops watching the folder.
     pub(crate) fn remove(&self, watch: i32) {
-        // SAFETY: takes numbers only; one that is not watched is refused.
+        // SAFETY: takes numbers only; a number that is not watched is refused.
         let _ = unsafe { libc::inotify_rm_watch(self.0.as_raw_fd(), watch) };
     }
 
-    /// What has happened since.
+    /// Reads what has happened since the last call.
     pub(crate) fn read(&self, mut happened: impl FnMut(Event<'_>)) {
         let mut buffer = [0; 4096];
         for _ in 0..MOST_READS {
@@ -96,7 +97,7 @@ impl Inotify {
     }
 }
 
-/// The first event, if it is one, and what comes behind it.
+/// The first event, if it is complete, and the bytes behind it.
 fn event(bytes: &[u8]) -> Option<(Option<Event<'_>>, &[u8])> {
     let word = |at: usize| <[u8; 4]>::try_from(bytes.get(at..at + 4)?).ok();
     let (watch, mask) = (i32::from_ne_bytes(word(0)?), u32::from_ne_bytes(word(4)?));

@@ -1,11 +1,11 @@
-//! Reads what others have written, of any size, into memory of a limited one. Blocks.
+//! Reads data written by others, of any size, into a limited amount of memory. Blocks.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// JSON that one of our commands or a daemon may have written: three times the snapshot of ten thousand tasks. Once it is parsed, it may
-/// take sixteen times as much.
+/// The size limit for JSON written by a hertzd command or daemon, in bytes: three times the snapshot of ten thousand tasks. Once parsed, it
+/// may take sixteen times as much memory.
 pub(crate) const JSON: u64 = 64 << 20;
 
 /// All bytes up to the end.
@@ -30,10 +30,10 @@ pub(crate) fn read(mut from: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// All text of a file.
+/// The whole text of a file.
 ///
 /// # Errors
-/// As [`read`], or it is no UTF-8.
+/// As [`read`], or it is not UTF-8.
 pub(crate) fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     text(File::open(path)?, limit)
 }
@@ -41,7 +41,7 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> io::Result<String> {
 /// All text up to the end.
 ///
 /// # Errors
-/// As [`read`], or it is no UTF-8.
+/// As [`read`], or it is not UTF-8.
 pub(crate) fn text(from: impl Read, limit: u64) -> io::Result<String> {
     String::from_utf8(read(from, limit)?)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"))

@@ -1,9 +1,9 @@
-//! Locks that keep other processes of hertzd out, and no one else. Each belongs to an open file description: it lasts until the last copy of
+//! Locks that keep other hertzd processes out, and no one else. Each belongs to an open file description and lasts until the last copy of
 //! the descriptor is closed.
 //!
-//! A lock of a whole file (`flock`) needs a descriptor open to read only, so every user who may read a file could keep hertzd from it. A
-//! write lock of a part of it needs one that is open to write: who has it could write the file anyway. So only such a lock, and only one on
-//! bytes that hertzd has agreed on with itself, is taken for that of another hertzd. Reads `/proc`.
+//! A lock of a whole file (`flock`) only needs a descriptor open for reading, so any user who may read a file could lock hertzd out of it.
+//! A write lock of a part of the file needs a descriptor open for writing, and its holder could write the file anyway. So only a write
+//! lock, on bytes reserved by hertzd's own convention, counts as another hertzd's lock. Reads `/proc`.
 
 mod descriptors;
 mod holder;
@@ -19,37 +19,37 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-/// The byte that is locked of a file. It lies far behind what any target or recording holds that a program would lock a part of, and below 2 GiB,
-/// which all platforms can name. It need not be there.
+/// The byte of a file that is locked. It lies far beyond any part of a target or recording that a program would lock, and below 2 GiB, so
+/// every platform can address it. The file need not be that long.
 const BYTE: u32 = u32::from_be_bytes(*b"hrtz");
 
-/// The bytes that stand for registers in the device file of an I²C bus: the chip's address, and the register.
+/// The bytes that stand for registers in the device file of an I²C bus: the chip's address and the register.
 const REGISTERS: Range<u32> = 0..1 << 15;
 
-/// How often a lock is asked for that was released between two questions.
+/// How often to retry when the lock is released between being refused and looking for its holder.
 const TRIES: u32 = 4;
 
-/// How long a lock is waited for that only a child of this process has, which is to run another program.
+/// How long to wait for a lock that only a child of this process holds, until the child executes another program.
 const LOOKS: u32 = 1_000;
 const BETWEEN: Span = Span::from_millis(1);
 
-/// What came of asking for a lock.
+/// The result of requesting a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// It is held from now on; of [`probe`]: it could be.
+    /// The lock is held from now on. For [`probe`]: it was free.
     Locked,
-    /// Another hertzd has it, if it can be seen which process that is.
+    /// Another hertzd has it, with the process if that is visible.
     Peer(Option<Holder>),
-    /// It cannot be had, but who is in the way is no hertzd that lives: a process that was killed; or, `None`, a lock of another kind, whose holder
-    /// is looked for only to be [named](stranger).
+    /// The lock is unavailable, but no live hertzd holds it: the holder was killed or, with `None`, the lock is of another kind. Such a
+    /// holder is only looked up to be [named](stranger).
     Stranger(Option<Holder>),
     /// The file system has no locks.
     Unsupported,
 }
 
 impl Taken {
-    /// The same of a file that the process `planner` had locked. While that ends, it may not be seen from here what it has open: a lock of which
-    /// no holder is found is its own.
+    /// The same for a file that the process `planner` had locked. While that process ends, its open files may be invisible from here, so a
+    /// lock without a visible holder is taken for its own.
     pub(crate) fn once_had_by(self, planner: Option<u32>) -> Self {
         match self {
             Self::Peer(None) => {
@@ -61,15 +61,15 @@ impl Taken {
     }
 }
 
-/// Locks a file that is open to write, for as long as a copy of its descriptor is open.
+/// Locks a file that is open for writing, for as long as a copy of its descriptor is open.
 ///
 /// # Errors
-/// The file is not open to write, or cannot be asked.
+/// The file is not open for writing, or the request failed.
 pub(crate) fn take(file: &File) -> io::Result<Taken> {
     granted(file, BYTE..BYTE + 1)
 }
 
-/// Locks bytes of the device file of an I²C bus, which is open to write, in the same way: those that stand for a register.
+/// Locks the bytes that stand for a register in the device file of an I²C bus. The file must be open for writing.
 ///
 /// # Errors
 /// See [`take`].
@@ -78,25 +78,25 @@ pub(crate) fn take_register(file: &File, first: u32, count: u32) -> io::Result<T
     granted(file, first..first + count)
 }
 
-/// What [`take_register`] would say of one byte; nothing is locked.
+/// What [`take_register`] would return for one byte; nothing is locked.
 pub(crate) fn probe_register(file: &File, byte: u32) -> io::Result<Taken> {
     settled(found(file, byte..byte + 1)).map(|found| found.unwrap_or(Taken::Locked))
 }
 
-/// Locks a file, which is open to write, as another hertzd would; false: it cannot be locked.
+/// Locks a file that is open for writing as another hertzd would; false: it cannot be locked.
 #[doc(hidden)]
 #[must_use]
 pub fn lock_as_hertzd(file: &File) -> bool {
     matches!(take(file), Ok(Taken::Locked))
 }
 
-/// What [`take`] would say; nothing is locked, and the file may be open to read only.
+/// What [`take`] would return; nothing is locked, and the file may be open for reading only.
 pub(crate) fn probe(file: &File) -> io::Result<Taken> {
     probe_register(file, BYTE)
 }
 
-/// Who has a lock of another kind, which is in the way of a file's own byte or of these registers, unless its `holder` is known already. Nothing is
-/// searched.
+/// Finds who holds a lock of another kind on a file's own byte or on these registers, unless the `holder` is already known. Does not search
+/// `/proc`: a holder that the lock does not name is returned as [`Stranger::Sought`].
 pub(crate) fn stranger(file: &File, registers: Option<(u32, u32)>, holder: Option<Holder>) -> Stranger {
     let bytes = registers.map_or(BYTE..BYTE + 1, |(first, count)| first..first + count);
     let lock = || { bytes }.find_map(|byte| conflict(file, byte).ok()?);
@@ -109,7 +109,7 @@ pub(crate) fn stranger(file: &File, registers: Option<(u32, u32)>, holder: Optio
     }
 }
 
-/// Another process of hertzd that has the file open to write: the second means, where a stranger keeps the lock from being had.
+/// Another hertzd process that has the file open for writing: the fallback where a stranger's lock prevents locking.
 pub(crate) fn writer(file: &File) -> Option<Holder> {
     holder::of_writer(&file.metadata().ok()?)
 }
@@ -119,7 +119,7 @@ fn granted(file: &File, bytes: Range<u32>) -> io::Result<Taken> {
     for _ in 0..LOOKS {
         match &taken {
             Taken::Peer(Some(holder)) if holder.is_being_started() => {}
-            // It may have run its program while it was looked for.
+            // It may have executed its program during the search.
             Taken::Peer(None) if unseen < TRIES => unseen += 1,
             _ => break,
         }
@@ -142,7 +142,7 @@ fn asked(file: &File, bytes: &Range<u32>) -> io::Result<Taken> {
     Ok(Taken::Peer(None))
 }
 
-/// A file system that knows no such locks keeps no one out.
+/// A file system without such locks keeps no one out.
 fn settled(result: io::Result<Option<Taken>>) -> io::Result<Option<Taken>> {
     match result.as_ref().map_err(io::Error::raw_os_error) {
         Err(Some(libc::EINVAL | libc::ENOLCK | libc::ENOSYS | libc::ENOTTY | libc::EOPNOTSUPP)) => {
@@ -152,7 +152,7 @@ fn settled(result: io::Result<Option<Taken>>) -> io::Result<Option<Taken>> {
     }
 }
 
-/// Who is in the way, byte by byte: behind a stranger's lock there may be a peer's. `None`: no one any more.
+/// The holder of a conflicting lock, byte by byte: a peer's lock may lie behind a stranger's. `None`: nobody holds one any more.
 fn found(file: &File, bytes: Range<u32>) -> io::Result<Option<Taken>> {
     let mut stranger = None;
     for byte in bytes {
@@ -165,7 +165,8 @@ fn found(file: &File, bytes: Range<u32>) -> io::Result<Option<Taken>> {
     Ok(stranger)
 }
 
-/// Whether this lock keeps hertzd out. Who has one that does not is not looked for: any user can have it, and would decide how long that takes.
+/// Whether this lock keeps hertzd out. The holder of any other lock is not searched for: any user can hold one and would determine how long
+/// the search takes.
 fn who(file: &File, lock: &libc::flock) -> Taken {
     let (start, length) = (i128::from(lock.l_start), i128::from(lock.l_len));
     let within = |agreed: &Range<u32>| {
@@ -184,12 +185,12 @@ fn is_write(lock: &libc::flock) -> bool {
     libc::c_int::from(lock.l_type) == libc::F_WRLCK as libc::c_int
 }
 
-/// Who has this lock.
+/// The holder of this lock.
 fn holder(file: &File, lock: &libc::flock) -> Option<Holder> {
     named_in(lock).or_else(|| holder::of_lock(sought(file, lock)?)).or_else(holder::of_the_ending)
 }
 
-/// A lock that belongs to a process, and not to a descriptor, says to which.
+/// A lock that belongs to a process, not to a descriptor, names its process.
 fn named_in(lock: &libc::flock) -> Option<Holder> {
     u32::try_from(lock.l_pid).ok().filter(|pid| *pid > 0).and_then(Holder::of)
 }
@@ -199,7 +200,7 @@ fn sought(file: &File, lock: &libc::flock) -> Option<holder::Sought> {
 }
 
 fn wanted(bytes: &Range<u32>) -> io::Result<libc::flock> {
-    // Through 128 bits, because the width of the fields depends on the platform.
+    // Converted through 128 bits, because the width of the fields depends on the platform.
     let offset = |number: u32| libc::off_t::try_from(i128::from(number)).map_err(|_| invalid());
     #[expect(clippy::cast_possible_truncation, reason = "the kernel's constants are small")]
     let (l_type, l_whence) = (libc::F_WRLCK as libc::c_short, libc::SEEK_SET as libc::c_short);
@@ -212,30 +213,30 @@ fn wanted(bytes: &Range<u32>) -> io::Result<libc::flock> {
     })
 }
 
-/// EAGAIN, EACCES: somebody has locked some of it.
+/// EAGAIN, EACCES: another process has locked a part of it.
 fn set(file: &File, bytes: &Range<u32>) -> io::Result<()> {
     let lock = wanted(bytes)?;
-    // SAFETY: F_OFD_SETLK reads one flock from where the pointer leads, which outlives the call.
+    // SAFETY: F_OFD_SETLK reads one flock at the pointer, which outlives the call.
     from_minus_one(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) })?;
     Ok(())
 }
 
-/// A lock that keeps this byte from being locked.
+/// A lock that prevents locking this byte.
 fn conflict(file: &File, byte: u32) -> io::Result<Option<libc::flock>> {
     let mut lock = wanted(&(byte..byte + 1))?;
-    // SAFETY: F_OFD_GETLK reads and writes one flock where the pointer leads, which is owned and outlives the call.
+    // SAFETY: F_OFD_GETLK reads and writes one flock at the pointer, which is owned and outlives the call.
     from_minus_one(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) })?;
     Ok((libc::c_int::from(lock.l_type) != libc::F_UNLCK as libc::c_int).then_some(lock))
 }
 
-/// Locks a part of a file as a stranger would, for tests: to read, or to write.
+/// Takes a read or write lock on part of a file as a stranger would, for tests.
 #[cfg(test)]
 pub(crate) fn lock_as_stranger(file: &File, is_write: bool, (start, length): (u32, u32)) {
     let mut lock = wanted(&(start..start + length)).unwrap();
     #[expect(clippy::cast_possible_truncation, reason = "the kernel's constants are small")]
     let read = libc::F_RDLCK as libc::c_short;
     lock.l_type = if is_write { lock.l_type } else { read };
-    // SAFETY: F_OFD_SETLK reads one flock from where the pointer leads, which outlives the call.
+    // SAFETY: F_OFD_SETLK reads one flock at the pointer, which outlives the call.
     from_minus_one(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) }).unwrap();
 }
 
@@ -301,7 +302,7 @@ mod tests {
         });
     }
 
-    /// What a user may lock that can only read the file keeps no one out, nor do the locks that other programs use.
+    /// Locks that a user with read access can take keep no one out, nor do the locks of other programs.
     #[test]
     fn a_stranger_is_no_peer() {
         for (is_write, bytes) in [(false, (0, 0)), (false, (BYTE, 1)), (true, (0, 0)), (true, (BYTE - 1, 2))] {
@@ -312,7 +313,7 @@ mod tests {
             assert_eq!(probe(&own).unwrap(), Taken::Stranger(None));
             assert_eq!(found(&own, None), this_process());
             drop(held);
-            // Programs that other tests start have copies until they run.
+            // Programs that other tests start hold copies until they are executed.
             let is_free = || (found(&own, None).is_none(), pause(BETWEEN)).0;
             assert!((0..60_000).any(|_| is_free()), "nobody has it");
             assert_eq!(take(&own).unwrap(), Taken::Locked);

@@ -1,16 +1,16 @@
 //! Facts about the machine that decide how late a thread can wake up: isolation, interrupts, power, memory, the host.
 //!
-//! Read once from /proc and /sys, which allocates. No clock is read. What cannot be read is missing, and never guessed.
+//! Read once from /proc and /sys, which allocates. No clock is read. A fact that cannot be read is missing, never guessed.
 
 use super::host::{Host, parse_cpu_list};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// A sleep is light up to this time until the CPU runs again: such is that of `halt`.
+/// Idle states with at most this exit latency count as light, for example `halt`.
 const LIGHT_US: i64 = 2;
 
-/// What a virtual machine's firmware calls itself or its maker: how the names begin, as systemd-detect-virt has them and Hetzner's ARM servers.
+/// How the firmware of virtual machines names itself or its maker: prefixes, from systemd-detect-virt and from Hetzner's ARM servers.
 const VIRTUAL: [&str; 15] = [
     "QEMU",
     "KVM",
@@ -29,63 +29,63 @@ const VIRTUAL: [&str; 15] = [
     "vServer",
 ];
 
-/// Boards that run a kernel of their own, mostly with a distribution that calls itself Debian or Ubuntu: parts of their models' names.
+/// Boards that run their own kernel, mostly with a distribution that calls itself Debian or Ubuntu: parts of their model names.
 const BOARDS: [&str; 3] = ["Raspberry Pi", "BeagleBone", "Jetson"];
 
-/// A machine, as far as it shows.
+/// A machine, as far as its facts are visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
     pub(crate) host: Host,
-    /// The online CPUs by their numbers.
+    /// The online CPUs by number.
     pub(crate) cpus: BTreeMap<usize, Cpu>,
-    /// CPUs that the scheduler leaves alone (`isolcpus=`, isolated partitions); `None`: the kernel does not say.
+    /// CPUs that the scheduler leaves alone (`isolcpus=`, isolated partitions); `None`: the kernel does not report it.
     pub(crate) isolated: Option<Vec<usize>>,
-    /// CPUs without a tick while one thread runs; `None`: the kernel was built without that.
+    /// CPUs without a timer tick while one thread runs; `None`: the kernel was built without that feature.
     pub(crate) nohz_full: Option<Vec<usize>>,
-    /// The CPUs that handle interrupts, each with how many it handles; `None`: the kernel does not say.
+    /// The CPUs that handle interrupts, each with the number of interrupts it handles; `None`: the kernel does not report it.
     pub(crate) interrupts: Option<BTreeMap<usize, usize>>,
-    /// What puts idle CPUs to sleep: `intel_idle`, `acpi_idle`, `haltpoll`, ...
+    /// The driver that puts idle CPUs to sleep: `intel_idle`, `acpi_idle`, `haltpoll`, ...
     pub(crate) idle_driver: Option<String>,
-    /// The sources of time that there are.
+    /// The available clock sources.
     pub(crate) clocksources: Vec<String>,
     /// `always`, `madvise` or `never`; `None`: a kernel without transparent huge pages.
     pub(crate) huge_pages: Option<String>,
-    /// How much swap is in use as a place for pages, in KiB in all; `None`: it does not show.
+    /// The total size of active swap, in KiB; `None`: unknown.
     pub(crate) swap_kib: Option<u64>,
-    /// It is a virtual machine; `None`: nothing shows it.
+    /// Whether it is a virtual machine; `None`: unknown.
     pub(crate) is_virtual: Option<bool>,
-    /// The kernel knows the choice of preemption at boot (`preempt=`).
+    /// The kernel lets the preemption model be chosen at boot (`preempt=`).
     pub(crate) preempt_is_a_choice: bool,
-    /// The distribution by its `ID`: `debian`.
+    /// The distribution's `ID`: `debian`.
     pub(crate) distribution: Option<String>,
-    /// The board, if it is one that runs a kernel of its own: `Raspberry Pi`.
+    /// The board, if it runs its own kernel: `Raspberry Pi`.
     pub(crate) board: Option<&'static str>,
     /// chrony is installed.
     pub(crate) has_chrony: bool,
-    /// hertzd is in a container: the kernel's command line and /sys are the host's.
+    /// hertzd runs in a container: the kernel's command line and /sys are the host's.
     pub(crate) in_container: bool,
 }
 
 /// One CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cpu {
-    /// What chooses its frequency; `None`: this kernel does not set it.
+    /// The frequency governor; `None`: this kernel does not set the frequency.
     pub(crate) governor: Option<String>,
-    /// The choices of that.
+    /// The available governors.
     pub(crate) governors: Vec<String>,
-    /// How it can sleep, the lightest first.
+    /// The idle states, the lightest first.
     pub(crate) idle: Vec<IdleState>,
     /// The other online CPUs of its core.
     pub(crate) siblings: Vec<usize>,
-    /// Time since boot that the host gave to others, and all time, in units of their own.
+    /// Time since boot that the host gave to others, and total time, both in clock ticks.
     pub(crate) stolen: Option<(u64, u64)>,
 }
 
-/// One way for a CPU to sleep.
+/// One idle state of a CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IdleState {
     pub(crate) name: String,
-    pub(crate) latency_us: i64, // until it runs again
+    pub(crate) latency_us: i64, // exit latency, until it runs again
     pub(crate) is_off: bool,
 }
 
@@ -97,7 +97,7 @@ impl Machine {
         let words = |path: &str| -> Vec<String> {
             text(path).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
         };
-        // "(null)" where the kernel could do it and was not asked to.
+        // "(null)" where the kernel supports it but was not asked to.
         let list = |path: &str| text(path).map(|text| parse_cpu_list(&text).unwrap_or_default());
         let host = Host::read_under(root);
         let stat = text("proc/stat").unwrap_or_default();
@@ -144,15 +144,15 @@ impl Machine {
         }
     }
 
-    /// The deepest sleep of this CPU; `None`: it does not show, or there is none but light ones.
+    /// The deepest idle state of this CPU; `None`: unknown, or it only has light ones.
     pub(crate) fn deepest(&self, cpu: usize) -> Option<&IdleState> {
         let states = self.cpus.get(&cpu)?.idle.iter().filter(|state| !state.is_off && state.latency_us > LIGHT_US);
         states.max_by_key(|state| state.latency_us)
     }
 }
 
-/// Whether it is a virtual machine. x86 processors have a flag for it. Others have none: there the device tree and the names that the
-/// firmware gives (DMI) may show one. Where they do not, a hypervisor may still be there.
+/// Whether it is a virtual machine. x86 processors have a flag for it. Elsewhere the device tree and the firmware's names (DMI) may reveal
+/// it. If they do not, it may still be one.
 fn is_virtual(root: &Path, cpuinfo: &str) -> Option<bool> {
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
     if root.join("sys/hypervisor/type").exists() {
@@ -195,7 +195,7 @@ fn idle_states(folder: &Path) -> Vec<IdleState> {
     (0..).map_while(state).collect()
 }
 
-/// Steal and all time of a CPU's line of /proc/stat. Guests are part of user time.
+/// Stolen and total time of a CPU's line of /proc/stat. Guest time is part of user time.
 fn stolen(stat: &str, cpu: usize) -> Option<(u64, u64)> {
     let name = format!("cpu{cpu} ");
     let line = stat.lines().find_map(|line| line.strip_prefix(&name))?;
@@ -205,8 +205,8 @@ fn stolen(stat: &str, cpu: usize) -> Option<(u64, u64)> {
 
 /// How many interrupts each CPU handles.
 ///
-/// Where the effective list is there and empty, no CPU was chosen for that interrupt: it is not in use, or each CPU has its own, as ARM's timers,
-/// counters and messages between CPUs are, which cannot be moved. The wish (`smp_affinity_list`), mostly all CPUs, says nothing of it.
+/// An empty effective list means that no CPU was chosen for that interrupt. It is unused, or each CPU has its own, as with ARM's timers,
+/// counters and inter-processor interrupts, which cannot be moved. The requested list (`smp_affinity_list`) is mostly all CPUs.
 fn interrupts(folder: &Path) -> Option<BTreeMap<usize, usize>> {
     let mut counts = BTreeMap::new();
     for entry in fs::read_dir(folder).ok()?.flatten().filter(|entry| entry.path().is_dir()) {
@@ -272,7 +272,7 @@ mod tests {
     fn what_shows_a_virtual_machine() {
         let is_virtual = |files: &[(&str, &str)]| Machine::read_under(tree(files).path()).is_virtual;
         let (yes, no) = (Some(true), Some(false));
-        // The flag of x86 is the last word: makers of clouds also let whole machines.
+        // The flag of x86 decides alone: cloud providers also rent out whole machines.
         let (maker, product) = ("sys/class/dmi/id/sys_vendor", "sys/class/dmi/id/product_name");
         assert_eq!(is_virtual(&[("proc/cpuinfo", "flags : fpu hypervisor\n")]), yes);
         assert_eq!(is_virtual(&[("proc/cpuinfo", "flags : fpu\n"), (product, "Google Compute Engine\n")]), no);

@@ -1,7 +1,7 @@
-//! Locked memory, an allocator that keeps freed memory, the request for CPUs that do not sleep deeply, and what a page fault costs.
+//! Locked memory, an allocator that keeps freed memory, a request that CPUs do not sleep deeply, and the cost of a page fault.
 //!
-//! No thread in real time calls this: it reads /proc, maps memory and may take milliseconds. All but [`fault_cost`], which reads
-//! the processor time of its thread, is for start-up and reads no clock.
+//! Real-time threads must not call this: it reads /proc, maps memory and may take milliseconds. Everything is for start-up and reads no
+//! clock, except [`fault_cost`], which reads its thread's processor time.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -20,15 +20,15 @@ pub(crate) enum Locked {
     Present,
 }
 
-/// Blocks of more bytes come from the kernel and return to it: the greatest that glibc accepts, DEFAULT_MMAP_THRESHOLD_MAX.
+/// Blocks of more bytes come from the kernel and return to it. The largest value that glibc accepts, DEFAULT_MMAP_THRESHOLD_MAX.
 #[cfg(any(target_env = "gnu", target_env = "musl"))]
 pub(super) const LARGE: usize = if cfg!(target_pointer_width = "64") { 32 << 20 } else { 512 << 10 };
 
 /// Makes the allocator use one arena and keep freed memory, so that memory causes page faults only at its first touch.
 ///
 /// Call this first: arenas of existing threads stay. Each arena reserves 64 MiB of address space, which counts as locked.
-/// Blocks of more than [`LARGE`] bytes still come from the kernel and return to it. Does nothing with allocators other than glibc's; with
-/// musl the program has `Arena` instead, from its beginning.
+/// Blocks of more than [`LARGE`] bytes still come from the kernel and return to it. Only affects glibc's allocator; with musl the program
+/// uses `Arena` from its start instead.
 pub(crate) fn limit_arenas() {
     #[cfg(target_env = "gnu")]
     {
@@ -44,12 +44,11 @@ pub(crate) fn limit_arenas() {
     }
 }
 
-/// Keeps the pages of this process in memory, each from its first touch on (MCL_ONFAULT); the untouched rest of stacks and
-/// arenas, hundreds of megabytes, is not loaded.
+/// Locks the pages of this process in memory, each from its first touch on (MCL_ONFAULT). The untouched rest of stacks and arenas, hundreds
+/// of megabytes, is not loaded.
 ///
-/// Later mappings are included only if locked memory is unlimited or CAP_IPC_LOCK is effective. Under a limit they would
-/// count in full, touched or not, and the next thread (8 MiB of stack) would fail to start with EAGAIN, long after this call
-/// succeeded.
+/// Later mappings are included only if locked memory is unlimited or CAP_IPC_LOCK is effective. Under a limit they would count in full,
+/// touched or not. The next thread (8 MiB of stack) would then fail to start with EAGAIN, long after this call succeeded.
 /// Errors: ENOMEM if the existing mappings exceed RLIMIT_MEMLOCK (remedy: `LimitMEMLOCK=infinity`); EPERM if that is 0.
 pub(crate) fn lock() -> io::Result<Locked> {
     let (locked, future) = if unlimited()? { (Locked::All, libc::MCL_FUTURE) } else { (Locked::Present, 0) };
@@ -58,15 +57,15 @@ pub(crate) fn lock() -> io::Result<Locked> {
     Ok(locked)
 }
 
-/// Bytes of locked address space, touched or not (VmLck); 0 if /proc does not say.
+/// Bytes of locked address space, touched or not (VmLck); 0 if /proc does not report it.
 pub(crate) fn locked_bytes() -> u64 {
     let kib = status("VmLck:").and_then(|value| value.trim_end_matches("kB").trim().parse().ok());
     kib.map_or(0, |kib: u64| kib.saturating_mul(1024))
 }
 
-/// Processor time of the calling thread that a page of new memory costs, by trying it: its first touch, and giving it back.
-/// The middle one of some trials, about 0.1 ms in all; giving pages back interrupts the other threads of the process. Zero if
-/// that fails.
+/// Processor time that the calling thread spends on a page of new memory, from its first touch to returning it, as measured. The median of
+/// several trials, which take about 0.1 ms in all. Returning pages interrupts the other threads of the process. Zero if the measurement
+/// fails.
 pub(crate) fn fault_cost() -> Span {
     let mut costs = [(); 5].map(|()| try_faults());
     costs.sort_unstable();
@@ -83,7 +82,7 @@ fn try_faults() -> Span {
     if mapped == libc::MAP_FAILED {
         return Span::ZERO;
     }
-    // Huge pages would make one fault of them all. Kernels without huge pages refuse this, and need it not.
+    // Huge pages would turn all these faults into one. Kernels without huge pages reject this call and do not need it.
     // SAFETY: the range is the mapping just made.
     unsafe { libc::madvise(mapped, PAGES * PAGE, libc::MADV_NOHUGEPAGE) };
     let (faults, before) = (usage::of_this_thread().minor_faults, thread_cpu_time());
@@ -117,8 +116,8 @@ fn unlimited() -> io::Result<bool> {
     Ok(limit.rlim_cur == libc::RLIM_INFINITY || may_lock_all())
 }
 
-/// Whether CAP_IPC_LOCK is effective in the first user namespace. The kernel asks for it there, so the capability of a rootless
-/// container does not count.
+/// Whether CAP_IPC_LOCK is effective in the initial user namespace. The kernel checks it there, so the capability of a rootless container
+/// does not count.
 fn may_lock_all() -> bool {
     const CAP_IPC_LOCK: u32 = 14;
     let capable = status("CapEff:").and_then(|mask| u64::from_str_radix(&mask, 16).ok());

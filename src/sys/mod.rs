@@ -1,9 +1,8 @@
-//! The kernel, in small wrappers that take and return our own types. The only room that may be unsafe.
+//! The kernel, in small wrappers that take and return our own types. The only room where unsafe code is allowed.
 //!
-//! Only [`cache`], [`clock`], [`usage`], [`fd::FdSlot`], the frames of `video` and `can`, the reads of `i2c` and the ticks of `plugin` are meant for the hot thread: they neither
-//! allocate nor lock.
-//! Everything else is for setting up and may do both. Refusals are [`io::Error`]s that keep the errno, so that the caller
-//! can name the remedy.
+//! Only these are for the hot thread, and neither allocate nor lock: [`cache`], [`clock`], [`usage`], [`fd::FdSlot`], the frames of `video`
+//! and `can`, the transfers of `i2c` and the ticks of `plugin`. Everything else is for setup and may do both. Refusals are [`io::Error`]s
+//! that keep the errno, so that the caller can name the remedy.
 
 #![allow(unsafe_code, reason = "system calls are unsafe functions of libc; this room is where they are made safe")]
 
@@ -52,26 +51,27 @@ pub(crate) mod writeback;
 
 use std::io;
 
-/// The C library's `time_t`. With musl libc calls the name deprecated, since it has 32 bits there on 32-bit processors and musl itself 64.
+/// The C library's `time_t`. libc marks the name deprecated with musl, because on 32-bit processors libc has 32 bits there and musl itself
+/// 64.
 #[cfg_attr(target_env = "musl", allow(deprecated, reason = "the fields of libc's structures have this type"))]
 type Seconds = libc::time_t;
 
-/// For calls that return -1 and leave the reason in `errno`, as `int` or as `long`.
+/// Checks a call that returns -1, as `int` or as `long`, and leaves the reason in `errno`.
 fn from_minus_one<T: PartialEq + From<i8>>(returned: T) -> io::Result<T> {
     if returned == T::from(-1) { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }
 
-/// For calls that return the error number itself and leave `errno` alone, as all of `pthread_*` do.
+/// Checks a call that returns the error number itself and leaves `errno` alone, like all of `pthread_*`.
 fn from_code(code: libc::c_int) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
 }
 
-/// A number of the kernel's, whose `long` and `time_t` have 32 bits on some architectures.
+/// Widens a number of the kernel, whose `long` and `time_t` have 32 bits on some architectures.
 fn wide(number: impl Into<i64>) -> i64 {
     number.into()
 }
 
-/// The refusal of an argument that must reach neither the kernel nor the crate in between.
+/// The error for an invalid argument, which must reach neither the kernel nor the crate in between.
 fn invalid() -> io::Error {
     io::Error::from_raw_os_error(libc::EINVAL)
 }

@@ -1,8 +1,8 @@
 //! Messages to the service manager (sd_notify): ready, status, reloading, stopping, alive.
 //!
-//! Without `NOTIFY_SOCKET` nothing is sent and nothing fails. A message is one datagram, and sending one never waits: when
-//! the manager's socket is full, a change of state is kept until [`retry`] or the next message; a status line or a sign of
-//! life is dropped, because a newer one follows.
+//! Without `NOTIFY_SOCKET` nothing is sent and nothing fails. A message is one datagram, and sending never waits. If the manager's socket
+//! is full, a change of state is kept until [`retry`] or the next message. A status line or a sign of life is dropped instead, because a
+//! newer one follows.
 
 use super::clock::KernelClock;
 use crate::time::{Clock, Span};
@@ -14,11 +14,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::{Mutex, PoisonError};
 
-/// Changes of state that the manager has not taken yet, the oldest first. They are the process's: the manager sees one service, whose messages
-/// must arrive in order whichever daemon of it sends them.
+/// Changes of state that the manager has not accepted yet, the oldest first. One list per process: the manager sees one service, whose
+/// messages must arrive in order whichever of its daemons sends them.
 static UNSENT: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Notifies the service manager that the service is up, with a line on how it is.
+/// Tells the service manager that the service is up, with a status line.
 pub(crate) fn ready(status: &str) {
     send(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
@@ -27,22 +27,21 @@ pub(crate) fn status(status: &str) {
     send(&[NotifyState::Status(status)]);
 }
 
-/// Whether there is a service manager that listens.
+/// Whether a service manager listens.
 pub(crate) fn is_heard() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
-/// Notifies the service manager that the start or the stop continues, and asks it to wait for `longer` from now before it
-/// gives up.
+/// Tells the service manager that the start or the stop is still in progress, and asks it to wait `longer` from now before it gives up.
 pub(crate) fn extend_timeout(status: &str, longer: Span) {
     let micros = u32::try_from(longer.nanos() / 1_000).unwrap_or(u32::MAX);
     send(&[NotifyState::ExtendTimeoutUsec(micros), NotifyState::Status(status)]);
 }
 
-/// Notifies the service manager that a reload begins; [`ready`] ends it.
+/// Tells the service manager that a reload begins; [`ready`] ends it.
 pub(crate) fn reloading() {
-    // In one datagram, as the manager wants it: the time must belong to this message. Not the crate's own time, which overflows on 32 bits
-    // 36 minutes after the boot.
+    // In one datagram, as the manager requires: the time must belong to this message. The crate's own time is not used: on 32 bits it
+    // overflows 36 minutes after boot.
     let now = KernelClock::monotonic().now().nanos() / 1_000;
     send(&[NotifyState::Reloading, NotifyState::MonotonicUsec(now)]);
 }
@@ -55,13 +54,13 @@ pub(crate) fn alive() {
     send(&[NotifyState::Watchdog]);
 }
 
-/// How often the service manager wants to hear [`alive`]; `None`: it does not watch.
+/// How often the service manager expects [`alive`]; `None`: it has no watchdog.
 pub(crate) fn watchdog_interval() -> Option<Span> {
     let interval = sd_notify::watchdog_enabled()?;
     Some(Span::from_wide(i128::try_from(interval.as_nanos()).unwrap_or(i128::MAX)))
 }
 
-/// Sends what the manager has not taken yet.
+/// Sends the messages that the manager has not accepted yet.
 pub(crate) fn retry() {
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET") {
         flush(&socket, &mut UNSENT.lock().unwrap_or_else(PoisonError::into_inner));
@@ -76,11 +75,11 @@ fn send(states: &[NotifyState<'_>]) {
     offer(&socket, message, keep, &mut UNSENT.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
-/// Sends `message` after those that wait, or lets it wait too, if it is to be kept.
+/// Sends `message` after the waiting ones. If that fails, keeps it if `keep` is set.
 fn offer(socket: &OsStr, message: String, keep: bool, unsent: &mut Vec<String>) {
     flush(socket, unsent);
     if keep {
-        // Only the latest of each kind matters: reloads that follow each other do not pile up.
+        // Only the newest of each kind matters: successive reloads do not pile up.
         unsent.retain(|waiting| waiting.lines().next() != message.lines().next());
         unsent.push(message);
         flush(socket, unsent);

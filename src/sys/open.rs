@@ -1,5 +1,5 @@
-//! Opening files that another user may have put there: no link is followed on the way, opening waits for nothing, and the folders on the way are
-//! shown as they were passed. For cool threads.
+//! Opens files that another user may have put there. No link is followed on the way, opening never waits, and the folders on the way are
+//! returned as they were when passed. For cool threads.
 
 use super::from_minus_one;
 use std::ffi::{CStr, CString, OsStr};
@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-/// What every descriptor here is opened with.
+/// The flags that every descriptor here is opened with.
 const ALWAYS: libc::c_int = libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
 
 /// How a file is opened.
@@ -20,7 +20,7 @@ pub(crate) enum Mode {
     ReadWrite,
 }
 
-/// A file, and the folders that lead to it.
+/// A file and the folders that lead to it.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) file: File,
@@ -28,10 +28,11 @@ pub(crate) struct Opened {
     pub(crate) folders: Vec<(PathBuf, Metadata)>,
 }
 
-/// Opens a file by its absolute path, of which no part may be a symbolic link. A pipe or a device is opened without waiting for its other end.
+/// Opens a file by its absolute path, of which no part may be a symbolic link. A pipe or a device is opened without waiting for its other
+/// end.
 ///
 /// # Errors
-/// What the kernel said, or that a part of the path is a link or no folder.
+/// The kernel's reason, or that a part of the path is a link or not a folder.
 pub(crate) fn without_links(path: &Path, mode: Mode) -> io::Result<Opened> {
     let mut names = path.components();
     if names.next() != Some(Component::RootDir) {
@@ -69,16 +70,16 @@ fn is_link(path: &Path, error: io::Error) -> io::Error {
     }
 }
 
-/// Opens what has this name in a folder, itself and not where it leads.
+/// Opens the file with this name in a folder, without following a link.
 pub(super) fn open_at(folder: RawFd, name: &OsStr, how: libc::c_int) -> io::Result<File> {
     open_in(folder, &CString::new(name.as_bytes())?, how | libc::O_NOFOLLOW, 0)
 }
 
-/// The same, through a link unless the flags say otherwise; `mode` is that of a file that is made.
+/// The same, but follows a link unless the flags forbid it. `mode` applies to a new file.
 pub(super) fn open_in(folder: RawFd, name: &CStr, how: libc::c_int, mode: libc::c_uint) -> io::Result<File> {
     // SAFETY: the name ends with a zero and outlives the call.
     let opened = from_minus_one(unsafe { libc::openat(folder, name.as_ptr(), how | ALWAYS, mode) })?;
-    // SAFETY: the kernel has just given it out, and nothing else owns it.
+    // SAFETY: the kernel has just created it, and nothing else owns it.
     Ok(unsafe { File::from_raw_fd(opened) })
 }
 

@@ -1,5 +1,5 @@
-//! A child process with the rights of another user, and with nothing of root's: no capability, no way to get any, no descriptor beyond its
-//! three streams, no terminal. For root; may block and allocate.
+//! Child processes with another user's rights and nothing of root's: no capability, no way to gain any, no descriptor but the three
+//! streams, no terminal. For root; may block and allocate.
 
 use super::clock::{KernelClock, pause};
 use super::from_minus_one;
@@ -15,17 +15,17 @@ use std::process::{Child, Command, Output, Stdio};
 use std::ptr;
 use std::sync::mpsc;
 
-/// Arguments of prctl, which all have this width.
+/// Arguments of prctl, which are all of this width.
 const NO: libc::c_ulong = 0;
 const YES: libc::c_ulong = 1;
 const END: libc::c_ulong = libc::SIGTERM as libc::c_ulong;
 
-/// Has `command` run with the rights of this user: the groups of the user database, and those that the unit gives to the service's user.
-/// `gid`: the group of a user that the database does not know, which then has no other.
+/// Makes `command` run with a user's rights: its groups in the user database and, for the service's user, the groups that the unit adds.
+/// `gid`: the only group of a user that is not in the database.
 pub(crate) fn run_as(command: &mut Command, uid: u32, gid: u32) {
     let identity = identity(uid, gid);
     let become_it = move || {
-        // SAFETY: it takes nothing. Where it fails, this process leads a session already.
+        // SAFETY: it takes nothing. If it fails, this process already leads a session.
         unsafe { libc::setsid() };
         no_descriptors();
         identity.assume()?;
@@ -37,11 +37,11 @@ pub(crate) fn run_as(command: &mut Command, uid: u32, gid: u32) {
     unsafe { command.pre_exec(become_it) };
 }
 
-/// Has `command`, which is this program, run apart from this process: without its terminal and its descriptors. It keeps root's rights until it gives
-/// them up by [`become_user`]: that user may have no right to execute the program.
+/// Makes `command`, which is this program, run detached from this process's terminal and descriptors. It keeps root's rights until it gives
+/// them up by [`become_user`]: that user may not be allowed to execute the program.
 pub(crate) fn run_apart(command: &mut Command) {
     let leave = || {
-        // SAFETY: it takes nothing. Where it fails, this process leads a session already.
+        // SAFETY: it takes nothing. If it fails, this process already leads a session.
         unsafe { libc::setsid() };
         no_descriptors();
         no_new_rights()
@@ -50,10 +50,10 @@ pub(crate) fn run_apart(command: &mut Command) {
     unsafe { command.pre_exec(leave) };
 }
 
-/// Gives this process, which is root's and has one thread, the rights of this user for good, and no others; see [`run_as`].
+/// Switches this process, which runs as root with a single thread, to this user's rights for good; see [`run_as`].
 ///
 /// # Errors
-/// The kernel refused it, or there are other threads, which would keep theirs.
+/// The kernel refused, or other threads exist, which would keep root's rights.
 pub(crate) fn become_user(uid: u32, gid: u32) -> io::Result<()> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("it has several threads"));
@@ -66,24 +66,24 @@ pub(crate) fn become_user(uid: u32, gid: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// No program that this process executes gives it more rights than it has.
+/// Ensures that no program this process executes gains more rights.
 fn no_new_rights() -> io::Result<()> {
     // SAFETY: numbers only.
     from_minus_one(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, YES, NO, NO, NO) }).map(drop)
 }
 
-/// Asks for SIGTERM when the process ends that has started this one. A change of user takes that back.
+/// Requests SIGTERM when the parent of this process ends. A change of user cancels the request, so call this afterwards.
 fn end_with_parent() -> io::Result<()> {
     // SAFETY: numbers only.
     from_minus_one(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, END) }).map(drop)
 }
 
-/// What this program says and writes with these arguments and the rights of the service's user, from root: in a child, so that nothing of root's is
-/// in that user's reach, and no terminal. `None`: this is not root, or there is no such user. `in_its_folder`: in the folder in which the unit
-/// starts it, if it can be entered.
+/// Runs this program with these arguments as the service's user and returns its output. It runs in a child, so nothing of root's, and no
+/// terminal, is within that user's reach. `None`: this process is not root, or the user does not exist. `in_its_folder`: start it in the
+/// unit's working directory, if that can be entered.
 ///
 /// # Errors
-/// The kernel refused it, and nothing has run. `TimedOut`: it was killed, since it had no answer within 10 s.
+/// The kernel refused, and nothing has run. `TimedOut`: the child was killed, because it had not ended after 10 s.
 pub(crate) fn run_as_service(arguments: &[OsString], in_its_folder: bool) -> io::Result<Option<Output>> {
     let root = Path::new("/");
     let service = Identity::of_service(root).filter(|service| is_root() && service.uid != 0);
@@ -99,7 +99,8 @@ pub(crate) fn run_as_service(arguments: &[OsString], in_its_folder: bool) -> io:
         run_as(&mut command, uid, gid);
         command.spawn()
     };
-    // By its path it keeps the name by which others know a hertzd. The folder of one that was just built may be closed to that user.
+    // Started by its path, the child keeps the name by which others recognise a hertzd. The folder of a fresh build may be closed to that
+    // user.
     let child = match env::current_exe().and_then(|file| again(&file)) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => again(Path::new("/proc/self/exe"))?,
         started => started?,
@@ -107,19 +108,20 @@ pub(crate) fn run_as_service(arguments: &[OsString], in_its_folder: bool) -> io:
     answer(child, ANSWERS_WITHIN).map(Some)
 }
 
-/// Of its environment, what changes what it says.
+/// The environment variables that affect its output.
 const KEPT: [&str; 6] = ["PATH", "LANG", "LC_ALL", "NO_COLOR", "COLUMNS", "HERTZD_LOG"];
 
-/// Bytes of each of its two streams.
+/// The most bytes read from each of its two streams.
 const LONGEST: u64 = 16 << 20;
 
-/// How long it may take: it opens what that user could exchange for something that never answers.
+/// How long the child may run: it opens files that its user could replace by something that never answers.
 const ANSWERS_WITHIN: Span = Span::from_seconds(10);
 
-/// How often it is asked whether it has ended.
+/// How often it is checked for its end.
 const BETWEEN: Span = Span::from_millis(5);
 
-/// What a child printed until its end. One that takes longer than `within`, or whose output somebody else keeps open, is killed with its group.
+/// A child's output until its end. The child and its group are killed if it takes longer than `within`, or if another process keeps its
+/// output open.
 ///
 /// # Errors
 /// `TimedOut`; or the system's reason.
@@ -148,7 +150,7 @@ fn answer(mut child: Child, within: Span) -> io::Result<Output> {
         pause(BETWEEN);
     }
     if let Ok(pid) = libc::pid_t::try_from(child.id()) {
-        // SAFETY: two numbers; it leads a group of its own, or there is none of this number, and it was not waited for.
+        // SAFETY: two numbers; either it leads a group of its own, or no group has this number, and it was not waited for.
         let _ = unsafe { libc::kill(-pid, libc::SIGKILL) };
     }
     let _ = child.kill();
@@ -158,7 +160,7 @@ fn answer(mut child: Child, within: Span) -> io::Result<Output> {
     Err(io::Error::new(io::ErrorKind::TimedOut, text))
 }
 
-/// Keeps other processes of this process's user from its memory and its descriptors. Where that fails, they have what is theirs anyway.
+/// Closes this process's memory and descriptors to other processes of its user. If that fails, they only see what their user owns anyway.
 pub(crate) fn keep_from_others() {
     // SAFETY: numbers only.
     let _ = unsafe { libc::prctl(libc::PR_SET_DUMPABLE, NO, NO, NO, NO) };
@@ -172,7 +174,7 @@ pub(crate) fn ask_to_end(child: &Child) {
     }
 }
 
-/// Whether a group has this user alone: the one that many systems make for each user.
+/// Whether this user is a group's only member: many systems create such a group for each user.
 pub(crate) fn is_private_group(gid: u32, uid: u32) -> bool {
     let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -204,7 +206,7 @@ fn identity(uid: u32, gid: u32) -> Identity {
     Identity { uid, gids }
 }
 
-/// The name of a user, and its group.
+/// A user's name and primary group.
 fn user(uid: u32) -> Option<(std::ffi::CString, u32)> {
     let (mut entry, mut found) = (MaybeUninit::<libc::passwd>::uninit(), ptr::null_mut());
     let mut text = vec![0; 64 << 10];
@@ -213,14 +215,14 @@ fn user(uid: u32) -> Option<(std::ffi::CString, u32)> {
     if failed != 0 || found.is_null() {
         return None;
     }
-    // SAFETY: where an entry was found, it is in `entry`.
+    // SAFETY: an entry was found, so it is in `entry`.
     let entry = unsafe { entry.assume_init() };
-    // SAFETY: its name is a text in `text`, which is still there.
+    // SAFETY: its name is a text in `text`, which still exists.
     let name = unsafe { CStr::from_ptr(entry.pw_name) };
     Some((name.to_owned(), entry.pw_gid))
 }
 
-/// All groups of a user, `gid` first.
+/// A user's groups, `gid` first.
 fn groups(name: &CStr, gid: u32) -> Vec<u32> {
     let mut gids: Vec<libc::gid_t> = vec![0; 64];
     loop {
@@ -238,9 +240,9 @@ fn groups(name: &CStr, gid: u32) -> Vec<u32> {
     }
 }
 
-/// Lets the program find none of this process's descriptors, but for its streams. They stay open until then: one of them reports a failure.
+/// Closes all descriptors but the three streams when the program is executed. They stay open until then: one of them reports a failure.
 fn no_descriptors() {
-    // SAFETY: three numbers; only what is numbered above the three streams is marked.
+    // SAFETY: three numbers; only descriptors above the three streams are marked.
     let done = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
     if done != 0 {
         // Linux before 5.11.
@@ -251,7 +253,7 @@ fn no_descriptors() {
     }
 }
 
-/// Gives up all capabilities, should something have kept them over the change of user.
+/// Drops all capabilities, in case something kept them across the change of user.
 fn no_capabilities() -> io::Result<()> {
     #[repr(C)]
     struct Header {
@@ -260,7 +262,7 @@ fn no_capabilities() -> io::Result<()> {
     }
     let header = Header { version: 0x2008_0522, pid: 0 }; // the third version, and this thread
     let none = [0_u32; 6];
-    // SAFETY: the kernel reads the header and, of this version, six words; both outlive the call.
+    // SAFETY: the kernel reads the header and, in this version, six words; both outlive the call.
     from_minus_one(unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) }).map(drop)
 }
 
@@ -268,7 +270,7 @@ fn no_capabilities() -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Nor one whose output a process keeps open that it has left.
+    /// A child whose output another process keeps open is not waited for either.
     #[test]
     fn a_child_that_does_not_end_is_not_waited_for() {
         let start = |line: &str| {
@@ -295,7 +297,7 @@ mod tests {
         assert!(!is_private(groups, users, 1000, 1001) && !is_private(groups, users, 7, 7));
     }
 
-    /// What a program sees of itself that runs with the rights of a user.
+    /// What a program that runs with a user's rights sees of itself.
     #[test]
     fn a_child_has_the_rights_of_its_user_and_nothing_of_roots() {
         use crate::sys::dir::effective_user;

@@ -1,7 +1,7 @@
-//! The process at the other end of a Unix socket, as the kernel knows it, not as the other end claims.
+//! The process at the other end of a Unix socket, as the kernel knows it rather than as it describes itself.
 //!
-//! For the command line and the log: it may allocate, reads no clock, and does not block. Before Linux 6.5 the process behind a socket
-//! is known by its id alone; then it is compared with what the daemon says of itself before it is signalled.
+//! For the command line and the log: it may allocate, reads no clock, and does not block. Before Linux 6.5 the kernel identifies the
+//! process behind a socket by its id alone. Such a process is compared with what the daemon reports about itself before it is signalled.
 
 use super::from_minus_one;
 use crate::time::{Instant, Span};
@@ -11,24 +11,24 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::{fs, io, mem, ptr};
 
-/// Whether somebody may listen at this socket: somebody does, or this process has no right to know.
+/// Whether a process may be listening at this socket: one is, or this process has no permission to find out.
 pub(crate) fn may_listen(path: &Path) -> bool {
-    // A datagram socket cannot connect to a stream socket, and learns at once that there is one.
+    // A datagram socket cannot connect to a stream socket, and the error reveals at once whether one exists.
     let tried = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
     tried.is_err_and(|error| matches!(error.raw_os_error(), Some(libc::EPROTOTYPE | libc::EACCES)))
 }
 
-/// From now on the kernel writes down this process as the sender of every message of this Unix socket, whether or not the receiver
-/// has asked for that when the message is sent. Errors: what the kernel refuses.
+/// From now on the kernel records this process as the sender of every message of this Unix socket, even if the receiver had not yet asked
+/// for the sender when the message was sent. Fails with the kernel's reason.
 pub(crate) fn sign_messages(socket: impl AsFd) -> io::Result<()> {
     let (level, option, fd, on) = (libc::SOL_SOCKET, libc::SO_PASSCRED, socket.as_fd().as_raw_fd(), 1 as libc::c_int);
     let size = libc::socklen_t::try_from(size_of_val(&on)).unwrap_or_default();
-    // SAFETY: `on` is as long as is said, and outlives the call, which reads it.
+    // SAFETY: `on` has the stated length, and outlives the call, which reads it.
     from_minus_one(unsafe { libc::setsockopt(fd, level, option, (&raw const on).cast(), size) })?;
     Ok(())
 }
 
-/// The user whose process has connected to a socket, or listens at it.
+/// The user whose process connected to a socket or listens at it.
 ///
 /// # Errors
 /// The kernel's reason.
@@ -36,14 +36,13 @@ pub(crate) fn user(stream: &UnixStream) -> io::Result<u32> {
     credentials(stream).map(|peer| peer.uid)
 }
 
-/// A process that listens at a socket. It is held by a descriptor, so that a signal can never reach another process that
-/// was later given the same id.
+/// A process that listens at a socket. It is held by a descriptor, so a signal can never reach another process that later got the same id.
 #[derive(Debug)]
 pub(crate) struct Peer {
     id: u32,
     user: u32,
     process: OwnedFd,
-    /// The kernel gave the descriptor for the socket. Before Linux 6.5 it is opened by the id, which may be another process's by then.
+    /// The kernel gave the descriptor for the socket. Before Linux 6.5 it is opened by process id, which another process may have by then.
     is_certain: bool,
 }
 
@@ -54,7 +53,7 @@ impl Peer {
     /// The process that listens at the socket that `stream` is connected to.
     ///
     /// # Errors
-    /// ESRCH when it has ended, or is not visible in this PID namespace; otherwise the kernel's reason.
+    /// ESRCH if it has ended or is not visible in this PID namespace; otherwise the kernel's reason.
     pub(crate) fn of(stream: &UnixStream) -> io::Result<Self> {
         let peer = credentials(stream)?;
         let id = u32::try_from(peer.pid).ok().filter(|id| *id > 0);
@@ -68,7 +67,7 @@ impl Peer {
                 peer.must_live()?;
                 Ok(peer)
             }
-            // This kernel does not know it.
+            // This kernel lacks the option.
             Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Self::by_id(id, user),
             Err(error) => Err(error),
         }
@@ -87,17 +86,17 @@ impl Peer {
         self.id
     }
 
-    /// Whether it calls itself process `id`. In a container that is another number than here.
+    /// Whether the process knows itself by the id `id`. In a container its own id differs from the one visible here.
     pub(crate) fn calls_itself(&self, id: u32) -> io::Result<bool> {
         let ids = self.status("NSpid:")?;
         Ok(ids.split_whitespace().next_back() == Some(id.to_string().as_str()))
     }
 
-    /// Why it cannot be the daemon that says it has run since `begun`, on the clock of [`KernelClock::boottime`]: it took the id of the one
-    /// that listened. `None`: it is that one, or as much like it as can be seen: owner, start and program.
+    /// Why this process cannot be the daemon that says it has run since `begun`, on the clock of [`KernelClock::boottime`]: it took over
+    /// the id of the process that listened. `None`: it is that daemon, as far as owner, start time and program show.
     ///
     /// # Errors
-    /// It has ended, or cannot be looked at.
+    /// It has ended, or its entries in `/proc` cannot be read.
     pub(crate) fn is_another(&self, begun: Instant) -> io::Result<Option<String>> {
         if self.is_certain {
             return Ok(None);
@@ -105,11 +104,11 @@ impl Peer {
         let user = self.status("Uid:")?;
         let (program, own) = (self.status("Name:")?, fs::read_to_string("/proc/self/comm")?);
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.id))?;
-        // Behind the name, which may have any characters, the 20th field.
+        // The 20th field behind the name, which may contain any characters.
         let ticks =
             stat.rsplit_once(')').and_then(|(_, fields)| fields.split_whitespace().nth(19)?.parse::<i64>().ok());
         let started = Instant::ZERO + Span::from_millis(ticks.unwrap_or(i64::MAX / 20_000_000) * 10);
-        // Until now the id was this process's.
+        // Up to here the id belonged to this process.
         self.must_live()?;
         Ok(match () {
             () if user.split_whitespace().nth(1) != Some(self.user.to_string().as_str()) => {
@@ -121,7 +120,7 @@ impl Peer {
         })
     }
 
-    /// A line of what the kernel shows of it.
+    /// A field of the process's status in `/proc`.
     fn status(&self, name: &str) -> io::Result<String> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id))?;
         let value = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
@@ -138,7 +137,7 @@ impl Peer {
     /// Asks it to reload: SIGHUP.
     ///
     /// # Errors
-    /// ESRCH when it has ended, EPERM when it is another user's.
+    /// ESRCH if it has ended, EPERM if it belongs to another user.
     pub(crate) fn ask_for_reload(&self) -> io::Result<()> {
         self.send(SIGHUP)
     }
@@ -150,7 +149,7 @@ impl Peer {
     }
 }
 
-/// The process that listens or has connected, and its user, from when it did. The id is 0 if it cannot be seen in this PID namespace.
+/// The process that listens or has connected, and its user, as of that moment. The id is 0 if it is not visible in this PID namespace.
 fn credentials(stream: &UnixStream) -> io::Result<libc::ucred> {
     // SAFETY: ucred is made of integers, for which all-zero bytes are valid.
     let mut peer: libc::ucred = unsafe { mem::zeroed() };
@@ -158,7 +157,7 @@ fn credentials(stream: &UnixStream) -> io::Result<libc::ucred> {
     Ok(peer)
 }
 
-/// Reads an option of the level of sockets into `value`, which must be made of integers.
+/// Reads a socket-level option into `value`, which must be made of integers.
 fn socket_option<T>(stream: &UnixStream, option: libc::c_int, value: &mut T) -> io::Result<()> {
     let mut size = libc::socklen_t::try_from(size_of::<T>()).unwrap_or_default();
     let (level, fd) = (libc::SOL_SOCKET, stream.as_raw_fd());
@@ -200,7 +199,7 @@ mod tests {
             return;
         }
         let mut other = Command::new("sleep").arg("1000").spawn().unwrap();
-        // Between fork and exec it is this program.
+        // Between fork and exec its name is this program's.
         while fs::read_to_string(format!("/proc/{}/comm", other.id())).unwrap() != "sleep\n" {
             crate::sys::clock::pause(Span::from_millis(1));
         }
@@ -212,7 +211,7 @@ mod tests {
         assert_eq!(peer.ask_for_reload().unwrap_err().raw_os_error(), Some(libc::ESRCH));
     }
 
-    /// A listener that ended, while another process holds its socket open; then its id goes to a third one.
+    /// The listener has ended while another process holds its socket open; then a third process gets its id.
     #[test]
     fn a_process_with_the_id_of_the_listener_is_not_signalled() {
         let folder = tempfile::tempdir().unwrap();
@@ -227,7 +226,7 @@ mod tests {
         let mut ended = ended.spawn().unwrap();
         let id = ended.id();
         ended.wait().unwrap();
-        // Only root may choose the next id, and elsewhere others may be faster.
+        // Only root may choose the next id, and other processes may take it first.
         let taken = (0..200).find_map(|_| {
             fs::write("/proc/sys/kernel/ns_last_pid", (id - 1).to_string()).ok()?;
             let mut next = Command::new("sleep").arg("1000").spawn().ok()?;
@@ -258,7 +257,7 @@ mod tests {
         }
     }
 
-    /// The sender of the next message, as the kernel has written it down. 0 if it has not.
+    /// The sender of the next message as the kernel recorded it; 0 if it did not.
     fn sender(socket: &UnixDatagram) -> libc::pid_t {
         let mut byte = [0_u8];
         let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: byte.len() };
@@ -267,7 +266,7 @@ mod tests {
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
         (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
         (message.msg_control, message.msg_controllen) = (room.as_mut_ptr().cast(), size_of_val(&room) as _);
-        // SAFETY: every pointer in `message` leads to memory of the said length that outlives the call.
+        // SAFETY: every pointer in `message` leads to memory of the stated length that outlives the call.
         assert_eq!(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) }, 1);
         // SAFETY: the kernel has filled in `message`.
         let control = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
@@ -289,7 +288,7 @@ mod tests {
         socket.send_to(b"a", &path).unwrap();
         sign_messages(&socket).unwrap();
         socket.send_to(b"b", &path).unwrap();
-        // As systemd makes the journal's socket: first it is there, then the kernel is asked for the senders.
+        // As systemd makes the journal's socket: it exists first, and asks the kernel for senders afterwards.
         sign_messages(&receiver).unwrap();
         assert_eq!(sender(&receiver), 0);
         assert_eq!(sender(&receiver), std::process::id().cast_signed());

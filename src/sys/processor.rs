@@ -1,4 +1,4 @@
-//! Who uses a processor: the threads of all processes, interrupts, and the host of a virtual machine.
+//! Who uses a processor: the threads of all processes, interrupts, and a virtual machine's host.
 //!
 //! From /proc, as far as an ordinary user may read it. Allocates; for cool threads. No clock is read.
 
@@ -16,7 +16,7 @@ pub(crate) struct OtherThread {
     pub priority: u8, // real-time priority, 100 with a reservation; 0: none
 }
 
-/// What a processor did for no thread, since boot; in steps of 10 ms on most kernels.
+/// Processor time since boot that went to no thread; in steps of 10 ms on most kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lost {
     pub interrupts: Span,
@@ -39,13 +39,13 @@ pub(crate) fn threads() -> Vec<OtherThread> {
     found
 }
 
-/// The processor time that a thread has used, to the nanosecond; `None`: it has ended, or the kernel does not say.
+/// Processor time used by a thread, to the nanosecond; `None`: it has ended, or the kernel does not report it.
 pub(crate) fn time_used(process: u32, thread: u32) -> Option<Span> {
     let text = fs::read_to_string(format!("/proc/{process}/task/{thread}/schedstat")).ok()?;
     text.split_ascii_whitespace().next()?.parse().ok().map(Span::from_nanos)
 }
 
-/// What `cpu` lost so far.
+/// The time that `cpu` has lost so far.
 pub(crate) fn lost(cpu: usize) -> Option<Lost> {
     lost_in(&fs::read_to_string("/proc/stat").ok()?, cpu)
 }
@@ -60,7 +60,7 @@ fn lost_in(stat: &str, cpu: usize) -> Option<Lost> {
 }
 
 fn parse(process: u32, thread: u32, stat: &str) -> Option<OtherThread> {
-    // The name may contain anything, so what follows is counted from its last bracket: field 3, the state, comes first.
+    // The name may contain anything, so fields are counted from its last bracket: field 3, the state, comes first.
     let (head, rest) = stat.rsplit_once(')')?;
     let name = head.split_once('(')?.1.to_owned();
     let fields: Vec<_> = rest.split_ascii_whitespace().collect();
@@ -92,7 +92,7 @@ mod tests {
         let all = threads();
         let found = all.iter().find(|other| i64::from(other.thread) == i64::from(me)).unwrap();
         assert_eq!((found.process, found.priority), (std::process::id(), 0));
-        // The kernel counts a thread that runs only now and then.
+        // The kernel also counts a thread that runs only now and then.
         while time_used(found.process, found.thread).unwrap() == Span::ZERO {}
         assert_eq!(time_used(found.process, u32::MAX), None);
     }

@@ -1,23 +1,23 @@
-//! What this process is allowed: capabilities, limits, filters, and what its control groups leave to it.
+//! This process's rights: capabilities, limits, filters, and the share that its control groups leave to it.
 //!
-//! Read once from /proc and /sys, which allocates. No clock is read. What cannot be read is missing.
+//! Read once from /proc and /sys, which allocates. No clock is read. Anything that cannot be read is missing.
 
 use super::host::parse_cpu_list;
 use super::thread::with_room;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// `CAP_IPC_LOCK`, `CAP_SYS_NICE` and `CAP_SYS_RESOURCE`, as bits.
+/// `CAP_IPC_LOCK`, `CAP_SYS_NICE` and `CAP_SYS_RESOURCE`, as bit numbers.
 pub(crate) const IPC_LOCK: u32 = 14;
 pub(crate) const SYS_NICE: u32 = 23;
 const SYS_RESOURCE: u32 = 24;
 
-/// What a process is allowed.
+/// The rights of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rights {
     pub(crate) uid: u32,
     pub(crate) effective: u64, // capabilities, as bits
-    /// It is in the first user namespace: elsewhere the kernel does not count capabilities for priorities and locked memory.
+    /// It is in the initial user namespace. In any other the kernel ignores capabilities for priorities and locked memory.
     pub(crate) first_namespace: bool,
     /// A seccomp filter may refuse system calls.
     pub(crate) is_filtered: bool,
@@ -25,23 +25,23 @@ pub(crate) struct Rights {
     pub(crate) no_new_privileges: bool,
     pub(crate) priority: Limit,
     pub(crate) locked_memory: Limit, // bytes
-    /// µs without a sleep: what a start leaves of the soft limit.
+    /// µs without a sleep: the soft limit after hertzd's start has lowered it.
     pub(crate) realtime_time: Limit,
     pub(crate) cpuset: Option<CpuSet>,
-    /// Groups without real-time bandwidth that it is in, the outermost first, each with what it could have, in µs.
+    /// Its control groups without real-time bandwidth, the outermost first, each with the µs that it could be given.
     pub(crate) no_bandwidth: Vec<(PathBuf, u64)>,
-    /// The tightest limit of processor time of its groups: the file, µs in every period, and the period.
+    /// The tightest processor-time limit of its groups: the file, µs in every period, and the period.
     pub(crate) quota: Option<(PathBuf, u64, u64)>,
-    /// The service that it is part of, by the name of its control group.
+    /// The service that it belongs to, by the name of its control group.
     pub(crate) service: Option<String>,
-    /// The first process cannot raise limits: it lacks CAP_SYS_RESOURCE, as in many containers.
+    /// Process 1 cannot raise limits: it lacks CAP_SYS_RESOURCE, as in many containers.
     pub(crate) limits_are_final: bool,
 }
 
-/// A soft limit; `None`: it does not show.
+/// A soft limit; `None`: unknown.
 pub(crate) type Limit = Option<Most>;
 
-/// The most that there may be.
+/// An upper limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Most {
     Unlimited,
@@ -52,12 +52,12 @@ pub(crate) enum Most {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CpuSet {
     pub(crate) cpus: Vec<usize>,
-    /// The files that would have to allow more, the outermost first.
+    /// The files that would have to allow more CPUs, the outermost first.
     pub(crate) files: Vec<PathBuf>,
 }
 
 impl Rights {
-    /// Those of the process `proc/self` under `root`.
+    /// The rights of the process `proc/self` under `root`.
     pub(crate) fn read_under(root: &Path) -> Self {
         let text = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
         let (status, limits, groups) = (text("proc/self/status"), text("proc/self/limits"), text("proc/self/cgroup"));
@@ -66,7 +66,7 @@ impl Rights {
         let first = text("proc/1/status");
         let of_first = mask(first.lines().find_map(|line| line.strip_prefix("CapEff:")).map(str::trim));
         Self {
-            // Real, effective, saved, of the file system.
+            // Real, effective, saved, file system.
             uid: field("Uid:").and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok()).unwrap_or(u32::MAX),
             effective: mask(field("CapEff:")).unwrap_or_default(),
             first_namespace: text("proc/self/uid_map").split_whitespace().eq(["0", "0", "4294967295"]),
@@ -83,7 +83,7 @@ impl Rights {
         }
     }
 
-    /// Whether the capability is effective, where the kernel asks for it.
+    /// Whether the capability is effective in the namespace where the kernel checks it.
     pub(crate) fn has(&self, capability: u32) -> bool {
         self.first_namespace && self.effective >> capability & 1 == 1
     }
@@ -124,8 +124,8 @@ fn realtime_time(limits: &str) -> Limit {
     soft.map(|_| with_room(most(soft), most(hard)).map_or(Most::Unlimited, Most::Of))
 }
 
-/// The folder of a controller, and the group in it with all groups around it, the outermost first; of the first version of
-/// control groups, else of the second.
+/// The folders from a controller's root to the process's group, the outermost first. Version 1 of control groups if the controller is
+/// there, otherwise version 2.
 fn hierarchy(root: &Path, groups: &str, controller: &str) -> Option<Vec<PathBuf>> {
     let parts = |line: &str| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -140,7 +140,7 @@ fn hierarchy(root: &Path, groups: &str, controller: &str) -> Option<Vec<PathBuf>
         None => (root.join("sys/fs/cgroup"), of("")?),
     };
     let group = top.join(path.trim_start_matches('/'));
-    // A container may not see where its group is: its own top is all there is then.
+    // A container may not see its own group; then only its root is left.
     let group = if group.is_dir() { group } else { top.clone() };
     let mut all: Vec<_> = group.ancestors().take_while(|folder| folder.starts_with(&top)).map(Path::to_owned).collect();
     all.reverse();
@@ -171,7 +171,7 @@ fn no_bandwidth(root: &Path, groups: &str) -> Vec<(PathBuf, u64)> {
         if own == 0 {
             let beside = folder.parent().and_then(|outer| fs::read_dir(outer).ok()).into_iter().flatten().flatten();
             let taken: i64 = beside.filter_map(|entry| runtime(&entry.path())).map(|runtime| runtime.max(0)).sum();
-            // Half of what is left, so that another group finds some as well.
+            // Half of the remainder, so that another group finds some as well.
             let left = outer_has.map_or(0, |outer: i64| (outer - taken).max(0) / 2);
             found.push((folder.join("cpu.rt_runtime_us"), u64::try_from(left).unwrap_or_default()));
             outer_has = Some(left);
@@ -191,7 +191,7 @@ fn quota(root: &Path, groups: &str) -> Option<(PathBuf, u64, u64)> {
             return Some((max, runtime.parse().ok()?, period.parse().ok()?));
         }
         let file = folder.join("cpu.cfs_quota_us");
-        // -1 is no limit, and no number here.
+        // -1 means no limit; it does not parse here.
         Some((file.clone(), number(file)?, number(folder.join("cpu.cfs_period_us"))?))
     };
     let all = hierarchy(root, groups, "cpu")?;
@@ -242,7 +242,7 @@ mod tests {
             "lowered at a start"
         );
         assert_eq!(realtime_time(""), None);
-        rights.first_namespace = false; // its capabilities no longer count, its limits do
+        rights.first_namespace = false; // its capabilities no longer count, but its limits do
         assert!(!rights.has(SYS_NICE) && rights.may_have(50) && !rights.may_have(51));
     }
 

@@ -1,12 +1,12 @@
-//! Rights that this process has and its user lacks: by capabilities of its file, or the set-user-ID bit. Then nothing that the user
-//! could have brought along may run in it.
+//! Rights that this process has and its user lacks: from file capabilities or the set-user-ID bit. With such rights, no code that the user
+//! could have supplied may run in this process.
 //!
 //! Asks the kernel, and may change the environment. No clock is read.
 
 use std::env;
 use std::ffi::OsStr;
 
-/// What a process with rights of its own keeps of its environment, beside the languages: nothing of it leads to code.
+/// The environment variables that a privileged process keeps, besides `LC_*`: none of them can lead to code.
 const KEPT: [&str; 22] = [
     "COLORTERM",
     "HERTZD_LOG",
@@ -32,20 +32,20 @@ const KEPT: [&str; 22] = [
     "XDG_RUNTIME_DIR",
 ];
 
-/// Where programs are for whom the user's own folders do not count.
+/// The search path for programs when the user's own folders do not count.
 const SAFE_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Where the kernel gave this process rights that its user does not have: takes all out of the environment that may lead to code of the
-/// user's, as libraries read it (ALSA loads modules by its variables and by a file in HOME) and as programs are looked for.
+/// If the kernel gave this process rights that its user lacks, removes everything from the environment that may lead to the user's code.
+/// Libraries read the environment (ALSA loads modules named by its variables and by a file in HOME), and programs are searched by PATH.
 ///
-/// To be called before there is a second thread.
+/// Call this before a second thread exists.
 pub(crate) fn keep_out_code_of_the_environment() {
     if !is_secure() {
         return;
     }
     for (name, _) in env::vars_os() {
         if !is_kept(&name) {
-            // SAFETY: there is no other thread yet that could read the environment.
+            // SAFETY: no other thread exists yet that could read the environment.
             unsafe { env::remove_var(name) };
         }
     }
@@ -59,9 +59,9 @@ fn is_kept(name: &OsStr) -> bool {
     name.to_str().is_some_and(|name| KEPT.contains(&name) || name.starts_with("LC_"))
 }
 
-/// Whether the kernel gave this process rights that its user does not have: by capabilities of the file, or its set-user-ID bit.
+/// Whether the kernel gave this process rights that its user lacks, by file capabilities or the set-user-ID bit.
 pub(crate) fn is_secure() -> bool {
-    // SAFETY: takes a number; one that the kernel did not pass on is answered by 0.
+    // SAFETY: takes a number; the result is 0 for one that the kernel did not pass on.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 

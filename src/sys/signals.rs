@@ -1,9 +1,8 @@
-//! Signals as requests: stop and reload for a cool thread to wait for, and the one that ends another thread's sleep.
+//! Signals as requests: stop and reload, which a cool thread waits for, and the signal that interrupts another thread's sleep.
 //!
-//! No clock is read. [`StopSignals::wait`] blocks; the rest is for start-up and may allocate. The handlers themselves
-//! (signal-hook's, and an empty one) only write to a pipe or a flag, but for the second request to stop, which ends the
-//! process. They run on any thread that has not blocked the signal, so block signals in the threads that must not be
-//! disturbed ([`super::thread::with_signals_blocked`]).
+//! No clock is read. [`StopSignals::wait`] blocks; the rest is for start-up and may allocate. The handlers (signal-hook's, and an empty
+//! one) only write to a pipe or a flag, except for the second request to stop, which ends the process. Handlers run on any thread that has
+//! not blocked the signal, so block signals in threads that must not be disturbed ([`super::thread::with_signals_blocked`]).
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -35,20 +34,20 @@ pub(crate) enum Request {
     CpuLimit,
 }
 
-/// Another thread ends the process after the second request to stop, once it has done what must be done before.
+/// Set if, after the second request to stop, another thread ends the process once its last work is done.
 static END_IS_HELD: AtomicBool = AtomicBool::new(false);
 
 /// The signal that was the second request to stop; 0: there was none.
 static SECOND_END: AtomicI32 = AtomicI32::new(0);
 
-/// There was a third one.
+/// A third request has come.
 static IN_A_HURRY: AtomicBool = AtomicBool::new(false);
 
-/// How long that thread may take for it, in seconds; one second from a third request on.
+/// How many seconds that thread has before the process is ended. A third request cuts this to one second.
 const END_WITHIN: u32 = 4;
 
-/// From now on the second request to stop does not end the process: the caller looks at [`second_end`] several times a second, and ends it.
-/// Should it not, the process ends four seconds later, and one second after the third request.
+/// From now on the second request to stop does not end the process. The caller must poll [`second_end`] several times a second and end the
+/// process itself. If it does not, the process ends after four seconds, or one second after a third request.
 pub(crate) fn hold_second_end() {
     END_IS_HELD.store(true, Ordering::SeqCst);
 }
@@ -58,19 +57,19 @@ pub(crate) fn second_end() -> Option<i32> {
     Some(SECOND_END.load(Ordering::SeqCst)).filter(|signal| *signal != 0)
 }
 
-/// Raised by the first SIGINT, SIGTERM or SIGHUP; a second of them ends the process at once. For a command that has to leave
-/// the terminal as it found it, or devices.
+/// A flag that the first SIGINT, SIGTERM or SIGHUP raises; a second one ends the process at once. For commands that must restore the
+/// terminal or devices.
 pub(crate) fn end_flag() -> io::Result<Arc<AtomicBool>> {
     let asked = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // In this order the first one does not find it raised.
+        // In this order the first signal finds the flag still clear.
         flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&asked))?;
         flag::register(signal, Arc::clone(&asked))?;
     }
     Ok(asked)
 }
 
-/// SIGINT, SIGTERM and SIGHUP while something is to be undone before this process ends. Dropped, each of them ends the process again.
+/// Catches SIGINT, SIGTERM and SIGHUP while something must be undone before this process ends. Dropping it restores their default action.
 #[derive(Debug)]
 pub(crate) struct Interrupts {
     came: Arc<AtomicBool>,
@@ -87,7 +86,7 @@ impl Interrupts {
         Ok(Self { came, over })
     }
 
-    /// Whether one came since this was last asked.
+    /// Whether a signal has come since the last call.
     pub(crate) fn take(&self) -> bool {
         self.came.swap(false, Ordering::SeqCst)
     }
@@ -99,7 +98,7 @@ impl Drop for Interrupts {
     }
 }
 
-/// SIGTSTP and SIGCONT for a command that has the terminal.
+/// SIGTSTP and SIGCONT for a command that controls the terminal.
 #[cfg(feature = "top")]
 #[derive(Debug)]
 pub(crate) struct JobControl {
@@ -109,7 +108,7 @@ pub(crate) struct JobControl {
 
 #[cfg(feature = "top")]
 impl JobControl {
-    /// From here on SIGTSTP waits for [`Self::stops`].
+    /// From here on SIGTSTP is deferred until [`Self::stops`] sees it.
     pub(crate) fn caught() -> io::Result<Self> {
         let (stop, went_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         flag::register(SIGTSTP, Arc::clone(&stop))?;
@@ -117,12 +116,12 @@ impl JobControl {
         Ok(Self { stop, went_on })
     }
 
-    /// The same as SIGTSTP.
+    /// Has the same effect as SIGTSTP.
     pub(crate) fn ask_to_stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
     }
 
-    /// Whether this process is to stop, and has not yet.
+    /// Whether this process should stop now; clears the request.
     pub(crate) fn stops(&self) -> bool {
         self.stop.swap(false, Ordering::SeqCst)
     }
@@ -132,31 +131,31 @@ impl JobControl {
         low_level::emulate_default_handler(SIGTSTP)
     }
 
-    /// Whether it was stopped and continues since this was last asked.
+    /// Whether the process has been continued since the last call.
     pub(crate) fn went_on(&self) -> bool {
         self.went_on.swap(false, Ordering::SeqCst)
     }
 }
 
-/// The signals this process takes as a [`Request`]. Keep it until the process ends: once dropped, SIGHUP and the first
-/// of SIGINT and SIGTERM are swallowed.
+/// Receives this process's signals as [`Request`]s. Keep it until the process ends: once it is dropped, SIGHUP and the first SIGINT or
+/// SIGTERM are swallowed.
 #[derive(Debug)]
 pub(crate) struct StopSignals {
     signals: SignalDelivery<UnixStream, SignalOnly>,
 }
 
-/// A handler that cannot wake [`StopSignals::wait`], as the kernel has no memory for it, is heard within this time.
+/// If the kernel lacks the memory for a handler to wake [`StopSignals::wait`], the signal is noticed within this time.
 const HEARD_WITHIN: Duration = Duration::from_secs(1);
 
 impl StopSignals {
-    /// From here on the first SIGINT or SIGTERM is a request to stop, and the second of either ends the process at once
-    /// with status 130 or 143, so that a stop that hangs can be cut short. A SIGALRM means nothing before that. SIGHUP and SIGXCPU, which would end the
-    /// process otherwise, are requests too.
+    /// From here on the first SIGINT or SIGTERM is a request to stop. The second of either ends the process at once with status 130 or 143,
+    /// so a hanging stop can be cut short. SIGALRM has no effect before that. SIGHUP and SIGXCPU, which end the process by default, become
+    /// requests too.
     pub(crate) fn install() -> io::Result<Self> {
-        // Ignored, as whoever started this process may have left it, it would keep from this process how its programs have ended.
+        // Whoever started this process may have left SIGCHLD ignored; then the exit status of child programs would be lost.
         // SAFETY: takes numbers alone; SIGCHLD does nothing by default.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
-        // In this order no signal goes missing, and the flag is looked at before it is raised.
+        // In this order no signal is lost, and the flag is read before it is raised.
         let stops = [SIGINT, SIGTERM];
         let (woken, waker) = UnixStream::pair()?;
         woken.set_read_timeout(Some(HEARD_WITHIN))?;
@@ -176,7 +175,7 @@ impl StopSignals {
                         false if !IN_A_HURRY.swap(true, Ordering::SeqCst) => 1,
                         false => return,
                     };
-                    // SAFETY: takes a number and touches no memory. Should what is to end the process be delayed, SIGALRM ends it.
+                    // SAFETY: takes a number and touches no memory. If the thread that is to end the process is delayed, SIGALRM ends it.
                     unsafe { libc::alarm(within) };
                     return;
                 }
@@ -188,7 +187,7 @@ impl StopSignals {
             flag::register(signal, Arc::clone(&asked))?;
         }
         let late = || {
-            // Somebody else's: sent, or of a timer that was set before this program was executed.
+            // Not ours: another process sent it, or a timer set before this program was executed.
             if SECOND_END.load(Ordering::SeqCst) == 0 {
                 return;
             }
@@ -200,10 +199,10 @@ impl StopSignals {
         Ok(Self { signals })
     }
 
-    /// Blocks until there is a request. Requests made in the meantime are kept, those of one kind as one.
+    /// Blocks until there is a request. Requests made in the meantime are kept; several of one kind count as one.
     pub(crate) fn wait(&mut self) -> Option<Request> {
         loop {
-            // Whether one is pending does not depend on the wake-up, which may be lost.
+            // Pending signals are checked first, because the wake-up may be lost.
             if let Some(signal) = self.signals.pending().next() {
                 return Some(match signal {
                     SIGHUP => Request::Reload,
@@ -212,18 +211,17 @@ impl StopSignals {
                 });
             }
             if self.signals.get_read_mut().read(&mut [0; 64]).is_err() {
-                // After an error that returns at once, the next read may fail in the same way.
+                // If the read failed without blocking, the next may fail in the same way.
                 pause(Span::from_millis(1));
             }
         }
     }
 }
 
-/// Gives SIGURG a handler that does nothing, which is what makes it end a sleep: without one the kernel discards it. SIGXFSZ
-/// gets it as well, as it would end the process: a log or a summary that reaches RLIMIT_FSIZE takes no more, as on a full disk.
+/// Gives SIGURG an empty handler, so that it interrupts a sleep; without a handler the kernel discards it. SIGXFSZ gets the same handler,
+/// because by default it ends the process: a log or a summary that reaches RLIMIT_FSIZE then just stops growing, as on a full disk.
 ///
-/// SIGURG is ignored by default, so one that is sent too early kills nothing. Once per process, before
-/// [`super::thread::interrupt`].
+/// SIGURG is ignored by default, so sending it too early kills nothing. Call once per process, before [`super::thread::interrupt`].
 pub(crate) fn catch_interrupts() -> io::Result<()> {
     extern "C" fn nothing(_signal: libc::c_int) {}
     // SAFETY: sigaction is made of integers, for which all-zero bytes are valid: an empty mask, and no SA_RESTART.
@@ -244,7 +242,7 @@ mod tests {
 
     const IN_CHILD: &str = "HERTZD_TEST_SIGNALS_IN_CHILD";
 
-    /// In a process of its own, the same test binary again, since it is to be killed.
+    /// Runs in a child process, from the same test binary, because the signal kills it.
     #[test]
     fn the_first_signal_asks_and_the_second_ends() {
         if std::env::var_os(IN_CHILD).is_some() {

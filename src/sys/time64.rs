@@ -1,4 +1,4 @@
-//! The kernel's calls with 64-bit times, where the C library's `time_t` has 32 bits and ends in 2038. Linux has them since 5.1.
+//! The kernel's calls with 64-bit times, for C libraries whose `time_t` has 32 bits and ends in 2038. Available since Linux 5.1.
 //!
 //! For the hot thread: nothing here allocates. Only [`sleep_until`] blocks.
 
@@ -6,11 +6,12 @@ use super::from_minus_one;
 use std::ffi::{c_int, c_long};
 use std::ptr;
 
-/// The numbers of the calls, which libc lacks for ARM. An architecture that numbers them otherwise has no such call, and continues as before.
+/// The calls' numbers, which libc lacks for ARM. On an architecture with other numbers the calls fail, and the C library's results are
+/// used.
 const CLOCK_GETTIME: c_long = 403;
 const CLOCK_NANOSLEEP: c_long = 407;
 
-/// `__kernel_timespec`
+/// The kernel's `__kernel_timespec`.
 #[repr(C)]
 #[derive(Default)]
 struct Timespec {
@@ -18,10 +19,11 @@ struct Timespec {
     nanos: i64,
 }
 
-/// What the clock says, in seconds and nanoseconds, if the C library's answer is not that; `None`: it is, or the kernel has no such call.
+/// The clock's time in seconds and nanoseconds, if the C library's answer is wrong. `None`: the answer is right, or the kernel lacks the
+/// call.
 ///
-/// The C library `returned` an error for a time that `time_t` cannot hold. glibc before 2.31 cuts it off, so that the `seconds` are negative
-/// from 2038 to 2106; no clock is before its zero.
+/// The C library `returned` an error for a time that `time_t` cannot hold. glibc before 2.31 truncates the time instead, so `seconds` is
+/// negative from 2038 to 2106. A correct answer is never negative.
 pub(super) fn reread_if_cut(clock: libc::clockid_t, returned: c_int, seconds: i64) -> Option<(i64, i64)> {
     if returned == 0 && seconds >= 0 {
         return None;
@@ -32,7 +34,7 @@ pub(super) fn reread_if_cut(clock: libc::clockid_t, returned: c_int, seconds: i6
     Some((time.seconds, time.nanos))
 }
 
-/// Sleeps until this instant on the clock. Returns 0 or EINTR; `None`: the kernel has no such call.
+/// Sleeps until this instant on the clock. Returns 0 or EINTR; `None`: the kernel lacks the call.
 pub(super) fn sleep_until(clock: libc::clockid_t, (seconds, nanos): (i64, i64)) -> Option<c_int> {
     let at = Timespec { seconds, nanos };
     let remainder = ptr::null_mut::<Timespec>();
@@ -64,7 +66,7 @@ mod tests {
             let returned = unsafe { libc::clock_gettime(clock, &raw mut whole) };
             let after = reread_if_cut(clock, 0, -5).unwrap();
             assert!(before <= after, "{before:?} {after:?}");
-            // Not from 2038 on.
+            // Only before 2038.
             if returned == 0 {
                 let between = (i64::from(whole.tv_sec), i64::from(whole.tv_nsec));
                 assert!(before <= between && between <= after, "{before:?} {between:?} {after:?}");

@@ -1,5 +1,5 @@
-//! What others can change: whose code this process may run (with rights that others lack, only code that only root can change), and
-//! whether a path leads to where it did.
+//! What other users can change: whose code this process may run, and whether a path still leads where it did. With rights that other users
+//! lack, this process runs only code that only root can change.
 //!
 //! Asks the kernel about files and this process. Opens nothing; no clock is read.
 
@@ -19,13 +19,13 @@ use std::path::{Path, PathBuf};
 /// The sticky bit of a folder: only the owner of a file, or of the folder, can move or replace that file.
 const STICKY: u32 = 0o1000;
 
-/// Refuses a library that somebody else than root could have changed, where this process has more rights than they. `path` has no links,
-/// and `opened` is what was found there.
+/// Refuses a library that anyone but root could have changed, if this process has more rights than they. `path` has no links, and `opened`
+/// is the file that was found there.
 ///
-/// Once this has agreed no one but root can put another file there, so what is loaded by this path afterwards is what was looked at.
+/// After this succeeds, only root can put another file there. So a later load by this path loads the file that was checked.
 ///
 /// # Errors
-/// Which file or folder it is, who could change it, and what to do.
+/// The file or folder, who could change it, and the remedy.
 #[cfg(feature = "plugin")]
 pub(crate) fn refuse_code_of_others(path: &Path, opened: &Metadata) -> Result<(), String> {
     match privilege() {
@@ -35,13 +35,13 @@ pub(crate) fn refuse_code_of_others(path: &Path, opened: &Metadata) -> Result<()
     }
 }
 
-/// Why root does not load code of others.
+/// Why root does not load other users' code.
 pub(crate) const AS_ROOT: &str = "as root, hertzd loads only code that no other user can change";
 
-/// The path without links above its last part. What lies there stays there: only root and this user can move or replace the folders that lead to it.
+/// The path with links resolved in all but its last part. It keeps leading there: only root and this user can move or replace its folders.
 ///
 /// # Errors
-/// Which of these folders others could change, and what to do; the system's reason.
+/// The folder that others could change, with the remedy; the system's reason.
 pub(crate) fn lasting(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return fs::canonicalize(path) };
@@ -55,8 +55,8 @@ pub(crate) fn lasting(path: &Path) -> io::Result<PathBuf> {
     Ok(folder.join(name))
 }
 
-/// Whether what this path leads to is root's, and only root could lead it elsewhere: by a link, or by another file in its place. What root does to
-/// it by this path later is then done to what is there now.
+/// Whether the file at this path is root's and only root could redirect the path, by a link or by replacing the file. If so, whatever root
+/// later does by this path happens to the file that is there now.
 pub(crate) fn only_root_could_exchange(path: &Path) -> bool {
     let Ok(path) = Entry::find_for(0, path).map(|entry| entry.path()) else { return false };
     let Some(folder) = path.parent() else { return false };
@@ -66,21 +66,21 @@ pub(crate) fn only_root_could_exchange(path: &Path) -> bool {
         && matches!((found, beside), (Ok(found), Ok(folder)) if found.uid() == 0 && !may_be_planted(&found, &folder, 0))
 }
 
-/// Whether a file in this folder has another name too (a hard link), and others than root and this user could have given it the one that it has
-/// there, which a sticky bit does not keep them from: it may be a file that they may not write to. Where they could not, no one has gained anything
-/// by the other name.
+/// Whether a file has a second name (a hard link) and someone besides root and this user could have created the name in this folder. A
+/// sticky bit does not prevent that. The file may then be one that they may not write to. If they could not have created the name, they
+/// gain nothing by the link.
 pub(crate) fn may_be_planted(file: &Metadata, folder: &Metadata, user: u32) -> bool {
     let is_of_others = || ![0, user].contains(&folder.uid()) || folder.mode() & 0o002 != 0;
     file.nlink() > 1 && (is_of_others() || a_group_may_write(folder, user))
 }
 
-/// Whether it may be written by a group that is not this user's alone. Also by root's: with an access control list these bits are what it grants
-/// to anyone.
+/// Whether a group may write that is not this user's private group. Root's own group counts too: with an access control list these bits
+/// show the most that it grants to anyone.
 fn a_group_may_write(found: &Metadata, user: u32) -> bool {
     found.mode() & 0o020 != 0 && !(user != 0 && is_private_group(found.gid(), user))
 }
 
-/// Why only root's code is loaded; `None`: this process has the rights of the user who started it, and no more.
+/// Why only root's code is loaded; `None`: this process has no more rights than the user who started it.
 #[cfg(feature = "plugin")]
 fn privilege() -> Option<&'static str> {
     if is_root() {
@@ -96,7 +96,7 @@ fn refuse_changeable(path: &Path, opened: &Metadata) -> Result<(), String> {
         let found = fs::symlink_metadata(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         refuse(folder, &found, 0)?;
     }
-    // Only root could have exchanged it since; so it is the one that was opened, unless that was exchanged before.
+    // Only root could have replaced it since, so this is the file that was opened, unless it was replaced before.
     let found = fs::symlink_metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
     match (found.dev(), found.ino()) == (opened.dev(), opened.ino()) {
         true => Ok(()),
@@ -104,7 +104,7 @@ fn refuse_changeable(path: &Path, opened: &Metadata) -> Result<(), String> {
     }
 }
 
-/// Refuses what is neither root's nor that of the user `own`, and what others may write.
+/// Refuses anything that belongs neither to root nor to the user `own`, or that others may write.
 fn refuse(path: &Path, found: &Metadata, own: u32) -> Result<(), String> {
     let (name, mode) = (path.display(), found.mode());
     let what = if found.is_dir() { "the folder " } else { "" };
@@ -141,7 +141,7 @@ mod tests {
         fs::create_dir(&others).unwrap();
         chown(&others, Some(64_999), Some(64_999)).unwrap();
         assert!(only_root_could_exchange(&file) && only_root_could_exchange(Path::new("/dev/null")));
-        // Whether the link there is root's or not, its folder is not.
+        // Its folder is not root's, whether or not the link in it is.
         std::os::unix::fs::symlink(&file, others.join("link")).unwrap();
         fs::write(others.join("file"), "1\n").unwrap();
         assert!(!only_root_could_exchange(&others.join("link")) && !only_root_could_exchange(&others.join("file")));
@@ -227,7 +227,7 @@ mod tests {
         let said = of(&file).unwrap_err();
         assert!(said.contains("the folder ") && said.contains("belongs to the user 64999"), "sticky or not: {said}");
         chown(&below, Some(0), Some(0)).unwrap();
-        // What was opened is not what is there now.
+        // The opened file is not the one that is there now.
         let other = folder.path().join("other.so");
         fs::write(&other, "y").unwrap();
         assert!(refuse_changeable(&file, &fs::metadata(&other).unwrap()).unwrap_err().contains("was replaced"));

@@ -1,6 +1,6 @@
-//! What the kernel counts for the calling thread: switches, page faults, time on the run queue.
+//! The kernel's counts for the calling thread: switches, page faults, time on the run queue.
 //!
-//! For the hot thread: nothing here allocates or waits but [`RunQueue::of_this_thread`], which opens a file. No clock is read.
+//! For the hot thread: nothing here allocates or waits, except that creating a [`RunQueue`] opens a file. No clock is read.
 
 use super::thread::ThreadId;
 use super::wide;
@@ -9,8 +9,8 @@ use std::fs::File;
 use std::mem;
 use std::os::unix::fs::FileExt;
 
-/// A total that goes round: where `long` has 32 bits, a thread that sleeps a thousand times a second is past the end after 25 days. Only the
-/// distance of two totals means something.
+/// A total that wraps around: where `long` has 32 bits, a thread that sleeps a thousand times a second exceeds it after 25 days. Only the
+/// difference between two totals is meaningful.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WrappingCount(libc::c_long);
 
@@ -20,9 +20,9 @@ impl WrappingCount {
         Self(count)
     }
 
-    /// By how much it has grown since; saturates. It must not have gone round as far as `before` again.
+    /// The growth since `before`; saturates. The total must not have wrapped all the way round to `before`.
     pub(crate) fn since(self, before: Self) -> u32 {
-        // Through 128 bits, because the width of the type depends on the platform.
+        // Converted through 128 bits, because the width of the type depends on the platform.
         u32::try_from(u128::from(self.0.wrapping_sub(before.0).cast_unsigned())).unwrap_or(u32::MAX)
     }
 }
@@ -30,7 +30,7 @@ impl WrappingCount {
 /// Totals of a thread since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Processor time at the kernel's last look: when the thread was last put on the processor, or at a timer tick since.
+    /// Processor time as of the kernel's last accounting: when the thread last got the processor, or at a timer tick since.
     pub cpu: Span,
     /// How often it gave up the processor.
     pub voluntary: WrappingCount,
@@ -59,18 +59,18 @@ pub(crate) fn of_this_thread() -> Usage {
     }
 }
 
-/// How long a thread has waited for a processor, in all.
+/// A thread's total waiting time for a processor.
 #[derive(Debug)]
 pub(crate) struct RunQueue(File);
 
 impl RunQueue {
-    /// Of the calling thread; `None`: the kernel or the sandbox does not say.
+    /// For the calling thread; `None`: the kernel or the sandbox does not provide it.
     pub(crate) fn of_this_thread() -> Option<Self> {
         let queue = Self(File::open("/proc/thread-self/schedstat").ok()?);
         queue.waited().is_some().then_some(queue)
     }
 
-    /// Of another thread of this process. Any thread may ask then, at about the same cost.
+    /// For another thread of this process. Any thread may then read it, at about the same cost.
     pub(crate) fn of(thread: ThreadId) -> Option<Self> {
         File::open(format!("/proc/self/task/{}/schedstat", thread.number())).ok().map(Self)
     }
@@ -79,7 +79,7 @@ impl RunQueue {
     pub(crate) fn waited(&self) -> Option<Span> {
         let mut text = [0; 96];
         let length = self.0.read_at(&mut text, 0).ok()?;
-        // Processor time, this, and how often it ran.
+        // Processor time, waiting time, number of time slices.
         let text = str::from_utf8(&text[..length]).ok()?;
         text.split_ascii_whitespace().nth(1)?.parse().ok().map(Span::from_nanos)
     }

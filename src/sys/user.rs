@@ -1,5 +1,5 @@
-//! Who may open a file: this process, or the user that the service runs as. Reads small files and asks the kernel, but opens
-//! nothing that is asked about: that may have an effect on a device. Reads no clock.
+//! Who may open a file: this process, or the service's user. Reads small files and asks the kernel, but does not open the files in
+//! question: opening may affect a device. Reads no clock.
 
 use super::from_minus_one;
 use super::host::may_open;
@@ -9,26 +9,26 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf, absolute};
 
-/// The user of the service.
+/// The user that the service runs as.
 pub(crate) fn service_user() -> &'static str {
     program::name()
 }
 
-/// Where units are, the strongest first.
+/// The folders of units, the one with the highest precedence first.
 const UNITS: [&str; 3] = ["etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"];
 
-/// Whether a file that is there may be opened.
+/// Whether an existing file may be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// By this process.
+    /// This process may open it.
     Granted,
-    /// Not by this process, but by the service.
+    /// This process may not open it, but the service may.
     ServiceOnly,
     Denied,
 }
 
-/// Whether `path` may be opened for reading, or for reading and writing. A path that does not exist is granted: opening it shows
-/// the reason.
+/// Whether `path` may be opened for reading, or for reading and writing. A path that does not exist counts as granted: opening it shows the
+/// reason.
 pub(crate) fn access(path: &Path, write: bool) -> Access {
     let hidden = || fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
     match may_open(path, write) {
@@ -46,19 +46,19 @@ pub(crate) fn has_service() -> bool {
     Identity::of_service(Path::new("/")).is_some()
 }
 
-/// Whether the kernel does not let the calling thread open a file that is there.
+/// Whether the kernel keeps the calling thread from opening an existing file.
 pub(crate) fn is_denied(path: &Path, write: bool) -> bool {
     let hidden = || fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
     !may_open(path, write) && (path.exists() || hidden())
 }
 
-/// Whether the calling thread may not look up names in a folder that is there.
+/// Whether the calling thread may not look up names in an existing folder.
 pub(crate) fn may_not_enter(folder: &Path) -> bool {
     let inside = fs::metadata(folder.join("."));
     folder.is_dir() && inside.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
-/// The name of a user; `None`: it has none here.
+/// A user's name; `None`: it has none here.
 pub(crate) fn name_of(uid: u32) -> Option<String> {
     let passwd = fs::read_to_string("/etc/passwd").ok()?;
     passwd.lines().find_map(|line| {
@@ -68,13 +68,13 @@ pub(crate) fn name_of(uid: u32) -> Option<String> {
     })
 }
 
-/// The number of a group; `None`: there is none of this name here.
+/// A group's number; `None`: no group has this name here.
 pub(crate) fn group_number(name: &str) -> Option<u32> {
     let groups = fs::read_to_string("/etc/group").ok()?;
     groups.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.split(':').nth(1)?.parse().ok())
 }
 
-/// The name of a group; `None`: it has none here.
+/// A group's name; `None`: it has none here.
 pub(crate) fn group_name(gid: u32) -> Option<String> {
     let groups = fs::read_to_string("/etc/group").ok()?;
     let named = |line: &str| {
@@ -85,10 +85,11 @@ pub(crate) fn group_name(gid: u32) -> Option<String> {
     groups.lines().find_map(named)
 }
 
-/// Runs `work` by the rights of the service's user, on a thread of its own: the kernel keeps rights for each thread. The others keep theirs.
+/// Runs `work` with the rights of the service's user, on a thread of its own: the kernel keeps rights per thread, so the others keep
+/// theirs.
 ///
 /// # Errors
-/// There is no such user; the kernel refuses it to all but root; `work` panicked.
+/// The user does not exist; the kernel refuses, as it does for all but root; `work` panicked.
 pub(crate) fn as_service<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     let service = Identity::of_service(Path::new("/")).ok_or(io::ErrorKind::NotFound)?;
     let body = || service.assume().map(|()| work());
@@ -96,7 +97,7 @@ pub(crate) fn as_service<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result
     ended.unwrap_or_else(|_| Err(io::Error::other("the look panicked")))
 }
 
-/// The group of this process, by its name, or its number where it has none.
+/// The name of this process's group, or its number if it has no name.
 pub(crate) fn own_group() -> String {
     // SAFETY: takes nothing, and cannot fail.
     let own = unsafe { libc::getegid() };
@@ -123,7 +124,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// The service's user on the machine whose files are under `root`; `None`: there is none.
+    /// The service's user on the machine whose files are under `root`; `None`: it does not exist.
     pub(super) fn of_service(root: &Path) -> Option<Self> {
         let passwd = fs::read_to_string(root.join("etc/passwd")).ok()?;
         let line = passwd.lines().find_map(|line| line.strip_prefix(service_user())?.strip_prefix(':'))?;
@@ -139,9 +140,9 @@ impl Identity {
         Some(Self { uid, gids: std::iter::once(gid).chain(of_service).collect() })
     }
 
-    /// Gives the calling thread, and no other, these rights for good. libc's own functions would change all threads.
+    /// Gives these rights to the calling thread alone, for good. libc's own functions would change all threads.
     pub(super) fn assume(&self) -> io::Result<()> {
-        // Of these architectures the plain calls take numbers of 16 bits.
+        // On these architectures the plain calls take 16-bit numbers.
         #[cfg(any(target_arch = "x86", target_arch = "arm"))]
         const CALLS: [libc::c_long; 3] = [libc::SYS_setgroups32, libc::SYS_setresgid32, libc::SYS_setresuid32];
         #[cfg(not(any(target_arch = "x86", target_arch = "arm")))]
@@ -156,7 +157,7 @@ impl Identity {
         from_minus_one(unsafe { libc::syscall(uid, self.uid, self.uid, self.uid) }).map(drop)
     }
 
-    /// By the mode of the file and of all folders on the way, as far as this process can see them.
+    /// Decided by the modes of the file and of all folders on the way, as far as this process can see them.
     fn may_open(&self, path: &Path, write: bool) -> bool {
         let path = absolute(path).unwrap_or_else(|_| path.into());
         let folders = path.ancestors().skip(1).filter_map(|folder| fs::metadata(folder).ok());
@@ -187,14 +188,14 @@ fn supplementary_groups(root: &Path) -> Vec<String> {
     groups
 }
 
-/// The folder that the service is started in.
+/// The service's working directory.
 pub(super) fn working_directory(root: &Path) -> Option<PathBuf> {
     let last = unit_values(root, "WorkingDirectory=").pop()?;
     let folder = PathBuf::from(last.trim_start_matches('-'));
     folder.is_absolute().then_some(folder)
 }
 
-/// What the unit and its drop-ins say at a key, in their order.
+/// The values of a key in the unit and its drop-ins, in their order.
 fn unit_values(root: &Path, key: &str) -> Vec<String> {
     let units = || UNITS.iter().map(|folder| root.join(folder));
     let unit = units().map(|folder| folder.join(program::unit())).find(|unit| unit.exists());
@@ -260,7 +261,7 @@ mod tests {
         ] {
             with_mode(mode);
             let may = |user: &Identity| user.may_open(&file, write);
-            // Root owns the file where root runs the tests; an owner with another number is as good.
+            // Where root runs the tests, root owns the file; an owner with another number serves as well.
             let own_may = if own.uid() == 0 { wanted[0] } else { may(&owner) };
             assert_eq!([own_may, may(&member), may(&stranger)], wanted, "{mode:o}");
         }

@@ -1,31 +1,31 @@
-//! Whether a file system could store what it has taken: a write returns before the disk has the data, and what the disk refuses then is only reported to
-//! those who ask. Nothing here waits until something is stored: such a wait could not even be ended by a signal. To begin may wait for room in the disk's
-//! queue. No clock is read.
+//! Whether a file system could store what it has accepted. A write returns before the disk has the data. If the disk refuses the data
+//! later, only a process that asks learns about it. Nothing here waits until data is stored, because not even a signal could end such a
+//! wait. Starting a write-back may wait for room in the disk's queue. No clock is read.
 
 use super::from_minus_one;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// What says only that nothing can be learned here: the file system, the kind of file or a filter does not know the call.
+/// Errors that only mean that nothing can be learned here: the file system, the kind of file or a filter does not support the call.
 const NO_ANSWER: [libc::c_int; 8] =
     [libc::ENOSYS, libc::EINVAL, libc::ESPIPE, libc::EPERM, libc::EOPNOTSUPP, libc::ENOMEM, libc::EINTR, libc::EAGAIN];
 
-/// Lets the file system begin to store what it has taken of a file of this length, and asks what has become of what was begun before.
+/// Starts write-back of the accepted data of a file of this length, and checks for failures of earlier write-back.
 ///
 /// # Errors
-/// Something of it could not be stored. Each failure is reported once.
+/// Some of the data could not be stored. Each failure is reported once.
 pub(crate) fn begin_and_ask(file: &File, length: u64) -> io::Result<()> {
     sync_range(file, 0, 0, libc::SYNC_FILE_RANGE_WRITE)?;
     ask(file, length)
 }
 
-/// The same, without beginning anything.
+/// The same check, without starting a write-back.
 ///
 /// # Errors
 /// As above.
 pub(crate) fn ask(file: &File, length: u64) -> io::Result<()> {
-    // The errors are those of the whole file, and only the range would be waited for: nothing is there.
+    // Errors are reported for the whole file, but only the given range is waited for, and this range is empty.
     sync_range(file, length + (1 << 30), 1, libc::SYNC_FILE_RANGE_WAIT_BEFORE)
 }
 
@@ -41,16 +41,17 @@ fn sync_range(file: &File, offset: u64, bytes: u64, flags: libc::c_uint) -> io::
 
 const LARGEST_PAGE: u64 = 65_536;
 
-/// The system call `cachestat`, on all processors that Linux has had since 2020. Linux 6.5 has brought it.
+/// The system call `cachestat`, which has this number on x86, ARM and RISC-V. Since Linux 6.5.
 const CACHESTAT: libc::c_long = 451;
 
-/// Pages of a file, or of its whole pages up to an offset, that are not yet stored, nor known not to be; `None`: the kernel does not say.
+/// Pages not stored yet, of the whole file or of the whole pages up to an offset. Pages known to have failed do not count. `None`: the
+/// kernel does not report it.
 pub(crate) fn unstored_pages(file: &File, end: Option<u64>) -> Option<u64> {
     let whole = end.map_or(0, |end| end / LARGEST_PAGE * LARGEST_PAGE);
     if end.is_some() && whole == 0 {
         return Some(0);
     }
-    let range = [0, whole]; // from, and length; no length: to the end
+    let range = [0, whole]; // offset and length; length 0: to the end
     let mut found = [0_u64; 5]; // cached, dirty, being written, two of evicted ones
     // SAFETY: both arrays have the layout and the size of the kernel's structures, and outlive the call.
     let told =

@@ -8,10 +8,10 @@ use serde_json::Value;
 use std::ops::Range;
 use tracing::Level;
 
-/// Longest value of a field other than the message. tracing has at most 32 fields, so all of them fit into a datagram.
+/// Maximum length of any value but the message, in bytes. tracing has at most 32 fields, so together they fit into a datagram.
 const LONGEST_VALUE: usize = 4 << 10;
 
-/// Length of a message that is cut because its entry was too large for a datagram (208 KiB, unless `net.core.wmem_default` says
+/// Length in bytes to which the message is cut if its entry is too large for a datagram (208 KiB, unless `net.core.wmem_default` says
 /// otherwise).
 const CUT_MESSAGE: usize = 8 << 10;
 
@@ -66,7 +66,7 @@ impl Datagram {
     }
 }
 
-/// Appends a field: `NAME=value`, or with the length before a value that contains a line feed.
+/// Appends a field: `NAME=value`, or with the length in front of a value that contains a line feed.
 fn put(bytes: &mut Vec<u8>, name: &str, value: &str) {
     bytes.extend(name.as_bytes());
     if value.contains('\n') {
@@ -79,7 +79,7 @@ fn put(bytes: &mut Vec<u8>, name: &str, value: &str) {
     bytes.push(b'\n');
 }
 
-/// journald accepts capitals, digits and underscores, at most 64 of them.
+/// journald accepts capitals, digits and underscores, at most 64 characters.
 fn field_name(name: &str) -> String {
     let allowed = |byte: u8| match byte.to_ascii_uppercase() {
         byte @ (b'A'..=b'Z' | b'0'..=b'9') => char::from(byte),

@@ -1,14 +1,13 @@
 //! The log in systemd's journal, over its native protocol: every field has its own name.
 //!
-//! Nothing here waits for journald. The socket does not block (tracing-journald's does, so a stopped journald would stop the
-//! metrics thread, and ticks would not be counted). Entries that the journal does not accept wait in memory, in order and
-//! within bounds, and are sent again with every later entry and by [`flush`]. What exceeds the bounds is dropped, counted,
-//! and reported in the journal once it accepts entries again. Each entry looks the path up again, so journald and its socket
-//! may be replaced at any time.
+//! Nothing here waits for journald. The socket does not block. (tracing-journald's does: a stopped journald would stop the metrics thread,
+//! and ticks would not be counted.) Entries that the journal does not accept wait in memory, in order and within bounds. They are sent
+//! again with every later entry and by [`flush`]. Entries beyond the bounds are dropped, counted, and reported in the journal once it
+//! accepts entries again. Each entry looks the path up again, so journald and its socket may be replaced at any time.
 //!
-//! Time comes with the entries and from the kernel. Not for hot threads: this allocates, locks, and makes system calls.
-//! [`finish`] waits at the end of the process, with a limit.
-//! `HERTZD_TIME` says when an event happened, since the journal's own time is that of the arrival.
+//! Time comes with the entries and from the kernel. Not for hot threads: this allocates, locks, and makes system calls. [`finish`] waits at
+//! the end of the process, with a limit.
+//! `HERTZD_TIME` says when an event happened, because the journal's own timestamp is the time of arrival.
 
 mod datagram;
 mod queue;
@@ -29,13 +28,13 @@ use std::sync::OnceLock;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-/// Where the journal listens.
+/// The journal's socket.
 pub(crate) const SOCKET: &str = "/run/systemd/journal/socket";
 
 /// How long [`finish`] tries to send the waiting entries.
 const PATIENCE: Span = Span::from_seconds(1);
 
-/// The journal that [`layer`] has opened.
+/// The journal that [`layer`] opened.
 static OPENED: OnceLock<Journal> = OnceLock::new();
 
 /// Opens the system's journal for the whole process; the layer sends every event there.
@@ -67,8 +66,7 @@ impl<S: Subscriber> Layer<S> for JournalLayer {
     }
 }
 
-/// Sends the waiting entries again. Call it a few times a second at least; it costs almost nothing without a journal or
-/// waiting entries.
+/// Sends the waiting entries again. Call it at least a few times a second; it costs almost nothing without a journal or waiting entries.
 pub(crate) fn flush() {
     if let Some(journal) = OPENED.get() {
         journal.flush(KernelClock::realtime().now());
@@ -92,13 +90,13 @@ pub(crate) fn lost() -> u64 {
     OPENED.get().map_or(0, Journal::lost)
 }
 
-/// Whether stderr is connected to the journal and its socket exists: then entries can go there directly.
+/// Whether stderr is connected to the journal and the journal's socket exists: then entries can go there directly.
 pub(crate) fn stderr_leads_there() -> bool {
     let named = std::env::var("JOURNAL_STREAM").ok();
     is_stream(named.as_deref(), io::stderr(), Path::new(SOCKET))
 }
 
-/// Whether there is a socket at [`SOCKET`].
+/// Whether a socket exists at [`SOCKET`].
 pub(crate) fn present() -> bool {
     is_socket(Path::new(SOCKET))
 }

@@ -1,7 +1,7 @@
 //! Entries on their way to the journal: sent at once, or kept in order until that is possible.
 //!
-//! Only [`Journal::finish`] waits for journald, with a limit. Time comes with the entries and from the kernel. This allocates,
-//! locks, and makes system calls.
+//! Only [`Journal::finish`] waits for journald, with a limit. Time comes with the entries and from the kernel. This allocates, locks, and
+//! makes system calls.
 
 use super::datagram::Datagram;
 use crate::log::{Entry, Message};
@@ -21,9 +21,9 @@ const REST: Span = Span::from_millis(5);
 /// Limits for the waiting entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// How many.
+    /// The number of entries.
     pub entries: usize,
-    /// Bytes in all of them together.
+    /// The bytes of all entries together.
     pub bytes: usize,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Journal {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Datagram>,
-    pub(super) bytes: usize, // of all that wait
+    pub(super) bytes: usize, // of all waiting entries
     sent: u64,
     lost: u64,
     unreported: u64, // lost entries; above 0, nothing more is kept until half of the room is free
@@ -63,8 +63,8 @@ impl Journal {
     pub(crate) fn new(path: impl Into<PathBuf>, bounds: Bounds) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
-        // When systemd makes the journal's socket again, there is a moment before it asks for senders. The waiting entries arrive in
-        // just that moment, and without a sender they would belong to no unit: `journalctl -u` would not show them.
+        // When systemd creates the journal's socket again, it asks for senders only a moment later. The waiting entries arrive in just that
+        // moment. Without a sender they would belong to no unit, and `journalctl -u` would not show them.
         sign_messages(&socket)?;
         Ok(Self { path: path.into(), socket, bounds, queue: Mutex::default() })
     }
@@ -85,12 +85,12 @@ impl Journal {
         }
     }
 
-    /// Sends waiting entries, as many as the journal accepts. `now` is UTC since 1970.
+    /// Sends as many waiting entries as the journal accepts. `now` is UTC since 1970.
     pub(crate) fn flush(&self, now: Instant) {
         self.drain(&mut self.queue(), now);
     }
 
-    /// Sends waiting entries until none is left, or `patience` has passed; the rest is lost.
+    /// Sends waiting entries until none is left or `patience` has passed; the rest is lost.
     pub(crate) fn finish(&self, patience: Span) {
         let clock = KernelClock::monotonic();
         let end = clock.now() + patience;
@@ -129,7 +129,7 @@ impl Journal {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends waiting entries, then the report of a loss if there was one and there is room for it.
+    /// Sends waiting entries, then the report of a loss if there was one and there is room for the report.
     fn drain(&self, queue: &mut Queue, now: Instant) {
         self.send_waiting(queue);
         let half = Bounds { entries: self.bounds.entries / 2, bytes: self.bounds.bytes / 2 };
@@ -168,7 +168,7 @@ impl Journal {
         match result {
             Ok(_) => Fate::Sent,
             Err(error) if too_large(&error) => Fate::Never,
-            // Full (EAGAIN), missing (ENOENT), without a reader (ECONNREFUSED), refused: all of that can pass.
+            // Full (EAGAIN), missing (ENOENT), without a reader (ECONNREFUSED), refused: all of these can pass.
             Err(_) => Fate::Later,
         }
     }

@@ -1,4 +1,4 @@
-//! The protocol to the byte, and what a full socket does, with a socket of our own for journald's. The real journald is
+//! The protocol byte for byte, and the behaviour of a full socket, with our own socket in place of journald's. The real journald is tested
 //! in `tests/system`.
 
 use super::*;
@@ -49,7 +49,7 @@ impl Receiver {
         Some(bytes)
     }
 
-    /// All that has arrived.
+    /// Everything that has arrived.
     fn entries(&self) -> impl Iterator<Item = String> {
         std::iter::from_fn(|| self.take()).map(|bytes| String::from_utf8(bytes).unwrap())
     }

@@ -1,12 +1,12 @@
-//! A frame, as the kernel has it and as people write it. Pure.
+//! A frame, in the kernel's layout and in text. Pure.
 
 use std::fmt;
 use std::mem::{offset_of, zeroed};
 
-/// The most bytes of data in a frame, of CAN FD.
+/// The most data bytes in a frame, that of CAN FD.
 pub(crate) const LONGEST: usize = 64;
 
-/// The id of a frame: 11 bits, or 29 of an extended one.
+/// A frame's id: 11 bits, or 29 in an extended frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id {
     pub(crate) number: u32,
@@ -14,7 +14,7 @@ pub(crate) struct Id {
 }
 
 impl Id {
-    /// As the kernel writes it.
+    /// The id in the kernel's layout.
     pub(super) const fn word(self) -> libc::canid_t {
         match self.extended {
             true => self.number & libc::CAN_EFF_MASK | libc::CAN_EFF_FLAG,
@@ -28,7 +28,7 @@ impl Id {
     }
 }
 
-/// With as many digits as tell an extended id from another one: `0x181`, `0x00000181`.
+/// With enough digits to tell an extended id from a standard one: `0x181`, `0x00000181`.
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.extended {
@@ -38,20 +38,20 @@ impl fmt::Display for Id {
     }
 }
 
-/// One frame.
+/// A CAN frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) id: Id,
-    /// Of CAN FD; else it has up to 8 bytes.
+    /// A CAN FD frame; otherwise it has up to 8 data bytes.
     pub(crate) fd: bool,
-    /// Of CAN FD: the data go at the higher bit rate.
+    /// CAN FD only: the data is sent at the higher bit rate.
     pub(crate) bit_rate_switch: bool,
     pub(crate) length: u8, // of the data
     pub(crate) data: [u8; LONGEST],
 }
 
 impl Frame {
-    /// A frame with these data. `None`: they are too long for one.
+    /// A frame with this data. `None`: the data is too long.
     pub(crate) fn new(id: Id, fd: bool, bit_rate_switch: bool, bytes: &[u8]) -> Option<Self> {
         let mut data = [0; LONGEST];
         data.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -59,14 +59,14 @@ impl Frame {
         Some(Self { id, fd, bit_rate_switch: fd && bit_rate_switch, length, data })
     }
 
-    /// Its data.
+    /// The data bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.data[..usize::from(self.length).min(LONGEST)]
     }
 
-    /// What the kernel calls it, and how long that is.
+    /// The frame in the kernel's layout, and its length in bytes.
     pub(super) fn raw(&self) -> (libc::canfd_frame, usize) {
-        // SAFETY: a frame is integers and bytes, of which all may be zero.
+        // SAFETY: a frame is integers and bytes, all of which may be zero.
         let mut raw: libc::canfd_frame = unsafe { zeroed() };
         (raw.can_id, raw.len, raw.data) = (self.id.word(), self.length, self.data);
         if self.bit_rate_switch {
@@ -76,7 +76,7 @@ impl Frame {
     }
 }
 
-/// As candump and cansend write it: `181#0102`, of CAN FD `181##10102`.
+/// In the notation of candump and cansend: `181#0102`, for CAN FD `181##10102`.
 impl fmt::Display for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Id { number, extended } = self.id;
@@ -98,20 +98,20 @@ const _: () = {
     assert!(offset_of!(libc::canfd_frame, len) == 4 && offset_of!(libc::canfd_frame, data) == 8);
 };
 
-const BRS: u8 = 1; // CANFD_BRS, which libc has as an int
+const BRS: u8 = 1; // CANFD_BRS, which is an int in libc
 
 /// What came out of a receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// A frame of another socket or another node.
+    /// A frame from another socket or another node.
     Frame(Frame),
-    /// One that this socket sent has left.
+    /// A frame sent by this socket has left.
     Sent(Id),
     /// The interface reports an error of the bus or of itself.
     Error,
 }
 
-/// What a message is; `None`: no frame.
+/// Interprets a received message; `None`: not a data frame.
 pub(super) fn understood(header: &libc::mmsghdr, raw: &libc::canfd_frame) -> Option<Received> {
     let size = usize::try_from(header.msg_len).ok()?;
     let fd = size == libc::CANFD_MTU;

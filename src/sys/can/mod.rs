@@ -1,4 +1,4 @@
-//! SocketCAN: raw sockets that receive and send frames of one interface, and never wait. Up to [`BATCH`] frames take one system call. No
+//! SocketCAN: raw sockets that receive and send frames of one interface without waiting. Up to [`BATCH`] frames take one system call. No
 //! capability is needed. Only [`send_once`] waits.
 
 mod frame;
@@ -11,18 +11,18 @@ pub(crate) use frame::{Frame, Id, LONGEST, Received};
 pub(crate) use socket::{BATCH, Socket, Wanted};
 use std::io;
 
-/// The most ids that a socket can ask for.
+/// The most ids that a socket can filter for.
 pub(crate) const MOST_IDS: usize = 512; // CAN_RAW_FILTER_MAX
 
-/// How long [`send_once`] waits for word of its frame in all, and for how long at a time.
+/// How long [`send_once`] waits for the confirmation of its frame in all, and for how long at a time.
 pub(crate) const PATIENCE: Span = Span::from_millis(100);
 const LOOK: Span = Span::from_millis(5);
 
-/// Sends one frame by a socket of its own: from any thread, at any time. Waits for word that it has left, for as long as there is `patience`, of
-/// which only frames without word use any. The kernel takes a frame also where it drops it at once, or where no one on the bus acknowledges it.
+/// Sends one frame through a socket of its own: from any thread, at any time. Waits up to `patience` for the confirmation that it has left;
+/// a failed wait uses `patience` up. The kernel accepts even a frame that it drops at once, or that no one on the bus acknowledges.
 ///
 /// # Errors
-/// There is no such interface, it is down, or its queue is full. `TimedOut`: no word came; the frame may still leave later.
+/// The interface does not exist, is down, or its queue is full. `TimedOut`: no confirmation came; the frame may still leave later.
 pub(crate) fn send_once(interface: &str, frame: &Frame, patience: &mut Span) -> io::Result<()> {
     let socket = Socket::new()?;
     let found = socket.interface(interface)?;
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_frame_of_which_no_word_comes_has_not_left() {
-        let (one, other) = Socket::pair(); // on which no word ever comes
+        let (one, other) = Socket::pair(); // which never confirm anything
         let id = Id { number: 1, extended: false };
         one.send(&[Frame::new(id, false, false, &[]).unwrap()]).unwrap();
         for socket in [&one, &other] {

@@ -1,4 +1,4 @@
-//! A raw socket of one interface. [`Socket::receive`] and [`Socket::send`] are meant for the hot thread: they allocate nothing.
+//! A raw CAN socket bound to one interface. [`Socket::receive`] and [`Socket::send`] are for the hot thread: they do not allocate.
 
 use super::frame::{Frame, Id, Received, understood};
 use crate::sys::{from_minus_one, invalid};
@@ -6,43 +6,43 @@ use std::io;
 use std::mem::{offset_of, size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// The most frames that one system call takes.
+/// The most frames per system call.
 pub(crate) const BATCH: usize = 32;
 
-/// What the kernel is asked for as the room of a receive queue, in bytes; it gives what `net.core.rmem_max` allows.
+/// The receive buffer size requested from the kernel, in bytes; `net.core.rmem_max` limits it.
 const ROOM: libc::c_int = 1 << 20;
 
-/// More than the kernel counts a frame in a receive queue for, in bytes.
+/// More than the kernel charges for one frame in a receive queue, in bytes.
 const LARGEST: u32 = 4096;
 
 const RCVBUF: usize = 1; // SK_MEMINFO_RCVBUF
 const DROPS: usize = 8; // SK_MEMINFO_DROPS
 
-/// What an interface is.
+/// A network interface and its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interface {
     index: libc::c_int,
-    /// It takes frames of CAN FD.
+    /// It accepts CAN FD frames.
     pub(crate) fd: bool,
     pub(crate) is_up: bool,
-    /// What is sent is not dropped at once, as it is while the controller is off the bus.
+    /// The controller is on the bus. Without a carrier, everything sent is dropped at once.
     pub(crate) has_carrier: bool,
 }
 
-/// What a socket is to receive and send.
+/// What a socket receives and sends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
-    /// Frames with these ids, but no remote requests.
+    /// Receive frames with these ids, but no remote requests.
     pub(crate) ids: &'a [Id],
-    /// What the interface reports about errors.
+    /// Receive error reports of the interface.
     pub(crate) errors: bool,
-    /// Word of each own frame that has left.
+    /// Receive a confirmation of each own frame that has left.
     pub(crate) own: bool,
-    /// Frames of CAN FD as well.
+    /// Send and receive CAN FD frames too.
     pub(crate) fd: bool,
 }
 
-// The kernel's layouts, of which some depend on the width of a pointer.
+// The kernel's layouts; some depend on the width of a pointer.
 const _: () = {
     let is_wide = size_of::<*mut u8>() == 8;
     assert!(size_of::<libc::sockaddr_can>() == 24 && offset_of!(libc::sockaddr_can, can_ifindex) == 4);
@@ -63,13 +63,13 @@ impl Socket {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: the arguments are numbers; no memory is involved.
         let fd = from_minus_one(unsafe { libc::socket(libc::AF_CAN, kind, libc::CAN_RAW) })?;
-        // SAFETY: it was just opened, and nothing else has it.
+        // SAFETY: it was just opened, and nothing else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Looks an interface up. ENODEV: there is none of this name.
+    /// Looks up an interface. ENODEV: no interface has this name.
     pub(crate) fn interface(&self, name: &str) -> io::Result<Interface> {
-        // SAFETY: the structure is a name and a union of integers, of which all may be zero.
+        // SAFETY: the structure is a name and a union of integers, all of which may be zero.
         let mut request: libc::ifreq = unsafe { zeroed() };
         if name.len() >= request.ifr_name.len() {
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
@@ -98,7 +98,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Receives from and sends to this interface from now on. ENODEV: it is no CAN interface. EINVAL: too many ids.
+    /// Binds the socket to this interface. ENODEV: not a CAN interface. EINVAL: too many ids.
     pub(crate) fn bind(&self, interface: Interface, wanted: Wanted<'_>) -> io::Result<()> {
         let exactly = |id: &Id| libc::can_filter {
             can_id: id.word(),
@@ -114,32 +114,32 @@ impl Socket {
         self.set(libc::SOL_CAN_RAW, libc::CAN_RAW_RECV_OWN_MSGS, &[on(wanted.own)])?;
         self.set(libc::SOL_CAN_RAW, libc::CAN_RAW_FD_FRAMES, &[on(wanted.fd)])?;
         self.set(libc::SOL_SOCKET, libc::SO_RCVBUF, &[ROOM])?;
-        // SAFETY: the structure is integers and a union of them, of which all may be zero.
+        // SAFETY: the structure is integers and a union of them, all of which may be zero.
         let mut address: libc::sockaddr_can = unsafe { zeroed() };
         address.can_family = libc::sa_family_t::try_from(libc::AF_CAN).unwrap_or_default();
         address.can_ifindex = interface.index;
         let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_can>()).map_err(|_| invalid())?;
-        // SAFETY: the address is as long as is said, and outlives the call, which reads it.
+        // SAFETY: the address has the stated length, and outlives the call, which reads it.
         from_minus_one(unsafe { libc::bind(self.0.as_raw_fd(), (&raw const address).cast(), length) })?;
         Ok(())
     }
 
     fn set<T: Copy>(&self, level: libc::c_int, option: libc::c_int, value: &[T]) -> io::Result<()> {
         let length = libc::socklen_t::try_from(size_of_val(value)).map_err(|_| invalid())?;
-        // SAFETY: `value` is as long as is said, and outlives the call, which reads it.
+        // SAFETY: `value` has the stated length, and outlives the call, which reads it.
         from_minus_one(unsafe { libc::setsockopt(self.0.as_raw_fd(), level, option, value.as_ptr().cast(), length) })?;
         Ok(())
     }
 
-    /// Takes up to [`BATCH`] frames out of the receive queue, the oldest first. Does not wait. Returns how many there were: if fewer than
-    /// these, nothing is left.
+    /// Takes up to [`BATCH`] frames out of the receive queue, the oldest first. Does not wait. Returns how many there were; fewer than
+    /// [`BATCH`] means that the queue is empty.
     ///
     /// # Errors
-    /// What the interface has come to: ENETDOWN, ENODEV. An error is reported once, and before the frames that came earlier.
+    /// The interface's state: ENETDOWN, ENODEV. An error is reported once, ahead of frames that arrived before it.
     pub(crate) fn receive(&self, mut each: impl FnMut(Received)) -> io::Result<usize> {
-        // SAFETY: frames are integers and bytes, of which all may be zero.
+        // SAFETY: frames are integers and bytes, all of which may be zero.
         let mut frames: [libc::canfd_frame; BATCH] = unsafe { zeroed() };
-        // SAFETY: these are lengths and pointers, of which all may be zero; each is set below.
+        // SAFETY: these are lengths and pointers, all of which may be zero; each is set below.
         let mut parts: [libc::iovec; BATCH] = unsafe { zeroed() };
         // SAFETY: likewise; a header that is all zero has no address and no data.
         let mut headers: [libc::mmsghdr; BATCH] = unsafe { zeroed() };
@@ -149,8 +149,8 @@ impl Socket {
             header.msg_hdr.msg_iovlen = 1;
         }
         let count = libc::c_uint::try_from(BATCH).map_err(|_| invalid())?;
-        // SAFETY: each of the headers, whose number is said, points to one part, and that to a frame of the length that it says; all outlive
-        // the call, and nothing else refers to them meanwhile.
+        // SAFETY: `count` is the number of headers. Each points to one part, and each part to a frame of the stated length. All outlive the
+        // call, and nothing else refers to them meanwhile.
         let came = from_minus_one(unsafe {
             libc::recvmmsg(
                 self.0.as_raw_fd(),
@@ -173,12 +173,12 @@ impl Socket {
         Ok(count)
     }
 
-    /// How many frames found no room in the receive queue since the socket was opened, modulo 2³².
+    /// How many frames were dropped since the socket was opened because the receive queue was full, modulo 2³².
     pub(crate) fn dropped(&self) -> io::Result<u32> {
         self.memory().map(|memory| memory[DROPS])
     }
 
-    /// With fewer frames than that the receive queue is not full.
+    /// As long as fewer frames than this are queued, the receive queue is not full.
     pub(crate) fn fewest_that_fill(&self) -> io::Result<usize> {
         let room = self.memory()?[RCVBUF];
         Ok(usize::try_from(room / LARGEST).unwrap_or(usize::MAX).max(1))
@@ -188,22 +188,23 @@ impl Socket {
         let mut memory = [0; 9];
         let mut length = libc::socklen_t::try_from(size_of_val(&memory)).map_err(|_| invalid())?;
         let (level, option) = (libc::SOL_SOCKET, libc::SO_MEMINFO);
-        // SAFETY: `memory` is as long as is said, and both outlive the call, which writes them.
+        // SAFETY: `memory` has the stated length, and both outlive the call, which writes them.
         from_minus_one(unsafe {
             libc::getsockopt(self.0.as_raw_fd(), level, option, memory.as_mut_ptr().cast(), &raw mut length)
         })?;
         Ok(memory)
     }
 
-    /// Sends frames, up to [`BATCH`] of them by one system call. Does not wait. Returns how many of them were taken, from the first on.
+    /// Sends up to [`BATCH`] frames by one system call. Does not wait. Returns how many of them were accepted, counted from the first.
     ///
     /// # Errors
-    /// Why the first was not. ENOBUFS, EAGAIN: the interface's queue is full, or the socket's. ENETDOWN: it is down. ENXIO, ENODEV: it is gone.
+    /// Why the first frame was refused. ENOBUFS, EAGAIN: the interface's queue is full, or the socket's. ENETDOWN: it is down. ENXIO,
+    /// ENODEV: it is gone.
     pub(crate) fn send(&self, frames: &[Frame]) -> io::Result<usize> {
         let frames = &frames[..frames.len().min(BATCH)];
-        // SAFETY: frames are integers and bytes, of which all may be zero.
+        // SAFETY: frames are integers and bytes, all of which may be zero.
         let mut raws: [libc::canfd_frame; BATCH] = unsafe { zeroed() };
-        // SAFETY: these are lengths and pointers, of which all may be zero; each that is used is set below.
+        // SAFETY: these are lengths and pointers, all of which may be zero; each that is used is set below.
         let mut parts: [libc::iovec; BATCH] = unsafe { zeroed() };
         // SAFETY: likewise; a header that is all zero has no address and no data.
         let mut headers: [libc::mmsghdr; BATCH] = unsafe { zeroed() };
@@ -215,10 +216,10 @@ impl Socket {
             header.msg_hdr.msg_iovlen = 1;
         }
         let count = libc::c_uint::try_from(frames.len()).map_err(|_| invalid())?;
-        // Not by the function of this name: musl's makes a system call for each frame on 64 bits, as the header's lengths may have random
-        // bytes beside them there. Here all that is not set is zero.
-        // SAFETY: as many headers as are said point to one part each, and that to a frame which is at least as long as the part says;
-        // the call reads them, and all outlive it.
+        // The libc function of this name is not used: on 64 bits musl makes a system call for each frame, because the padding beside the
+        // header's lengths may hold random bytes. Here everything that is not set is zero.
+        // SAFETY: `count` headers point to one part each, and each part to a frame that is at least as long as the part says; the call
+        // reads them, and all outlive it.
         let sent = from_minus_one(unsafe {
             libc::syscall(libc::SYS_sendmmsg, self.0.as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_DONTWAIT)
         })?;
@@ -234,7 +235,7 @@ impl AsFd for Socket {
 
 #[cfg(test)]
 impl Socket {
-    /// Two ends of one: what goes in here comes out there. Not of CAN, so no word comes of what has left.
+    /// Two connected sockets: what one sends, the other receives. They are not CAN sockets, so nothing confirms frames that have left.
     pub(crate) fn pair() -> (Self, Self) {
         let (one, other) = std::os::unix::net::UnixDatagram::pair().unwrap();
         (Self(one.into()), Self(other.into()))
@@ -283,7 +284,7 @@ mod tests {
         let of = |word: u32| {
             let (mut raw, length) = frame(0, false, false, &[]).raw();
             raw.can_id = word;
-            // SAFETY: of a frame the first `length` bytes are read, all of which were set.
+            // SAFETY: the first `length` bytes of a frame are read, all of which were set.
             let bytes = unsafe { std::slice::from_raw_parts((&raw const raw).cast::<u8>(), length) };
             let socket = std::os::unix::net::UnixDatagram::from(one.0.try_clone().unwrap());
             socket.send(bytes).unwrap();
@@ -297,7 +298,7 @@ mod tests {
 
     #[test]
     fn an_interface_that_is_not_there_is_refused() {
-        // Where the kernel has no CAN there is no socket.
+        // Without CAN in the kernel no socket can be created.
         let refused = |name: &str| Socket::new().and_then(|socket| socket.interface(name)).unwrap_err().raw_os_error();
         for name in ["no-such-can", "a name that is longer than any"] {
             let errno = refused(name);

@@ -1,4 +1,4 @@
-//! Which call of a user's library each thread is in. Marked by one store before the call and one after it; a signal handler reads it.
+//! Which library call each thread is in. Marked by one store before the call and one after it; a signal handler reads the mark.
 
 use crate::program;
 use std::cell::Cell;
@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// A function of a library that is called.
+/// A function of a library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Function {
-    /// Its initialisers.
+    /// The library's initialisers.
     Load,
     /// `hertzd_plugin_table`.
     Describe,
@@ -19,7 +19,7 @@ pub(crate) enum Function {
     Tick,
     /// `destroy`.
     Destroy,
-    /// Its finalisers.
+    /// The library's finalisers.
     Unload,
 }
 
@@ -51,12 +51,12 @@ impl Function {
     }
 }
 
-/// Whose code is called.
+/// The library whose code is called, and the task.
 #[derive(Debug)]
 pub(crate) struct Note {
-    pub(super) task: String, // empty: for none
+    pub(super) task: String, // empty: for no task
     pub(super) library: String,
-    pub(super) line: String, // what the handler writes by itself begins so: "hertzd: task p: the plugin /x.so "
+    pub(super) line: String, // beginning of the handler's own line: "hertzd: task p: the plugin /x.so "
 }
 
 thread_local! {
@@ -64,13 +64,13 @@ thread_local! {
     static INSIDE: Cell<Option<(&'static Note, Function)>> = const { Cell::new(None) };
 }
 
-/// What the calling thread is in.
+/// The library call that the calling thread is in.
 pub(super) fn current() -> Option<(&'static Note, Function)> {
     INSIDE.get()
 }
 
 impl Note {
-    /// Calls `work`, which is code of this library. A panic or an exception that leaves it leaves the mark in place, as it ends the process.
+    /// Calls `work`, which is code of this library. If a panic or an exception leaves it, the mark stays, because that ends the process.
     #[cfg(feature = "plugin")]
     pub(crate) fn during<T>(&'static self, function: Function, work: impl FnOnce() -> T) -> T {
         INSIDE.set(Some((self, function)));
@@ -80,7 +80,7 @@ impl Note {
     }
 }
 
-/// What is to be said of a crash of `library`, called for `task`. Kept for as long as the process lives, once for each pair.
+/// The note about a crash of `library`, called for `task`. Kept for the lifetime of the process, one for each pair.
 pub(crate) fn note(task: &str, library: &Path) -> &'static Note {
     static NOTES: Mutex<BTreeMap<(String, String), &'static Note>> = Mutex::new(BTreeMap::new());
     let mut notes = NOTES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Names in a directory that is held by its descriptor: another one, a second one, none.
+//! Changes to names in a directory held by its descriptor: renaming, linking, removing.
 
 use super::{Dir, c_name};
 use crate::sys::from_minus_one;
@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 impl Dir {
-    /// Gives a file of this directory another name, here or in another one. What had that name is gone.
+    /// Renames a file of this directory, within it or into another one. Replaces anything with the new name.
     ///
     /// # Errors
     /// The system's reason.
@@ -18,10 +18,10 @@ impl Dir {
         from_minus_one(unsafe { libc::renameat(at, old.as_ptr(), new_at, new.as_ptr()) }).map(drop)
     }
 
-    /// Renames by the flags of `renameat2`.
+    /// Renames with the flags of `renameat2`.
     ///
     /// # Errors
-    /// The system's reason; some file systems know none of the flags.
+    /// The system's reason; some file systems support none of the flags.
     pub(in crate::sys) fn rename_as(
         &self,
         name: &OsStr,
@@ -31,13 +31,13 @@ impl Dir {
     ) -> io::Result<()> {
         let (one, other) = (c_name(name)?, c_name(other)?);
         let (at, other_at) = (self.handle.as_raw_fd(), of.handle.as_raw_fd());
-        // By its number: not every libc has it.
+        // Called by its number, because not every libc has the function.
         // SAFETY: both descriptors are open, and the names outlive the call.
         let done = unsafe { libc::syscall(libc::SYS_renameat2, at, one.as_ptr(), other_at, other.as_ptr(), how) };
         from_minus_one(done).map(drop)
     }
 
-    /// Gives a file of this directory a second name, unless something has that name.
+    /// Adds a hard link to a file of this directory, unless the new name exists.
     ///
     /// # Errors
     /// The system's reason.
@@ -48,7 +48,7 @@ impl Dir {
         from_minus_one(unsafe { libc::linkat(at, old.as_ptr(), new_at, new.as_ptr(), 0) }).map(drop)
     }
 
-    /// Removes a file, a link or a socket; that there is none is no error.
+    /// Removes a file, a link or a socket; a missing one is no error.
     ///
     /// # Errors
     /// The system's reason.
@@ -56,7 +56,7 @@ impl Dir {
         self.unlink(name, 0)
     }
 
-    /// Removes a directory in it, with the files in that; not what lies deeper.
+    /// Removes a directory in this one with the files in it, but nothing deeper.
     ///
     /// # Errors
     /// The system's reason.

@@ -1,4 +1,4 @@
-//! What processes have open, as `/proc` shows it. Who else runs programs here decides how much that is, so what is looked at of other users is limited.
+//! The open files of processes, as `/proc` shows them. Other users can open any number of files, so the search among theirs is limited.
 
 use crate::sys::clock::thread_cpu_time;
 use crate::sys::dir::effective_user;
@@ -10,23 +10,23 @@ use std::iter;
 use std::mem;
 use std::path::PathBuf;
 
-/// How a descriptor is open, of the `flags` in its `fdinfo`.
+/// The access mode in the `flags` of a descriptor's `fdinfo`.
 const ACCESS: libc::c_int = libc::O_ACCMODE;
 
-/// So many descriptors of each other user are looked at: one who may have millions must not decide how long a search takes.
+/// The most descriptors examined per other user: a user with millions of them must not decide how long a search takes.
 pub(super) const OF_OTHERS: usize = 4_096;
 
-/// Processor time that a search may spend on all other users. It is not wall time, so that a busy machine finds just as much.
+/// Processor time that a search may spend on all other users. It is not wall time, so a busy machine finds just as much.
 const FOR_OTHERS: Span = Span::from_millis(200);
 
 /// Bytes of an `fdinfo` that are read: its locks come first.
 const OF_FDINFO: u64 = 4_096;
 
-/// The user whose rights a process has, and the one who has started it: of a program such as `sudo` another one.
+/// Index of the effective user, whose rights a process has. The real user, who started it, differs for a program such as `sudo`.
 pub(super) const EFFECTIVE: usize = 1;
 const REAL: usize = 0;
 
-/// One of the users of a process. Its folder in `/proc` belongs to root, where its program has capabilities.
+/// One of the users of a process. Not the owner of its folder in `/proc`, which is root if its program has capabilities.
 pub(super) fn user_of(pid: u32, which: usize) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(which)?.parse().ok()
@@ -46,12 +46,12 @@ impl Descriptor {
         Some(folder.with_file_name("fd").join(number))
     }
 
-    /// What is open there.
+    /// The path of the open file.
     pub(super) fn link(&self) -> Option<PathBuf> {
         fs::read_link(self.in_fd()?).ok()
     }
 
-    /// What `fdinfo` says of it.
+    /// The content of its `fdinfo`.
     pub(super) fn text(&self) -> Option<String> {
         let mut text = Vec::new();
         File::open(&self.info).ok()?.take(OF_FDINFO).read_to_end(&mut text).ok()?;
@@ -65,7 +65,7 @@ impl Descriptor {
     }
 }
 
-/// The numbers of all processes that can be seen.
+/// The ids of all visible processes.
 pub(super) fn processes() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -76,7 +76,7 @@ pub(super) fn threads(pid: u32) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().map(|thread| thread.path())
 }
 
-/// The descriptors of these processes: first all of this user's own, then some of each other user's, for a limited time.
+/// The descriptors of these processes: first all of this user's own, then a limited number of each other user's, for a limited time.
 pub(super) fn descriptors_of(pids: impl Iterator<Item = u32>) -> impl Iterator<Item = Descriptor> {
     let own = effective_user();
     let (own, mut others): (Vec<_>, Vec<_>) =
@@ -97,11 +97,12 @@ pub(super) fn descriptors_of(pids: impl Iterator<Item = u32>) -> impl Iterator<I
     own.into_iter().flat_map(of).chain(others)
 }
 
-/// The descriptors of one process, read from a thread that has not ended (its main thread may have). `most` limits both threads and descriptors.
+/// The descriptors of one process, read from a thread that has not ended (its main thread may have). `most` limits both threads and
+/// descriptors.
 pub(super) fn descriptors(pid: u32, most: usize) -> Vec<PathBuf> {
     for thread in threads(pid).take(most) {
         match fs::read_dir(thread.join("fdinfo")) {
-            // Nor may those of its other threads be seen.
+            // The other threads' descriptors are not visible either.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => break,
             Err(_) => {}
             Ok(entries) => {
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// Else any user could decide how long a search takes, and so a start or a safe value.
+    /// Otherwise any user could determine how long a search takes, and thereby delay a start or a safe value.
     #[test]
     fn of_other_users_a_limited_number_of_descriptors_is_looked_at() {
         if effective_user() != 0 {

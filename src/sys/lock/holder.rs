@@ -1,4 +1,4 @@
-//! Which process has locked a file, or has it open to write: for messages, and to tell a process that ends from one that lives. Reads
+//! Finds the process that has locked a file or has it open for writing, for messages and to tell a dying process from a live one. Reads
 //! `/proc`, where an ordinary user sees only the descriptors of its own processes.
 
 use super::descriptors::{Descriptor, EFFECTIVE, OF_OTHERS, descriptors, descriptors_of, processes, threads, user_of};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// SIGKILL in the masks of `/proc/PID/status`.
 const KILL: u64 = 1 << (libc::SIGKILL - 1);
 
-/// Of the flags in `/proc/PID/stat`: the thread ends, or is about to because of a signal.
+/// Flags in `/proc/PID/stat`: the thread is ending, or is about to because of a signal.
 const ENDS: u64 = 0x4 | 0x400;
 
 /// A process that has locked a file.
@@ -23,7 +23,7 @@ pub(crate) struct Holder {
     pub(crate) pid: u32,
 }
 
-/// `hertzd (pid 1234)`.
+/// Displays as `hertzd (pid 1234)`.
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (pid {})", self.name, self.pid)?;
@@ -32,26 +32,26 @@ impl fmt::Display for Holder {
 }
 
 impl Holder {
-    /// The process of this number, if it can be seen from here.
+    /// The process with this id, if it is visible from here.
     pub(crate) fn of(pid: u32) -> Option<Self> {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
         Some(Self { name: name.trim_end().to_owned(), pid })
     }
 
-    /// The process of this number, if it is one of this program and this user that was killed and has not ended.
+    /// The process with this id, if it belongs to this program and this user, was killed, and has not ended.
     pub(super) fn of_killed(pid: u32) -> Option<Self> {
         let is_own = user_of(pid, EFFECTIVE) == Some(effective_user());
         Self::of(pid).filter(|holder| is_own && holder.is_ours() && holder.is_killed() && !holder.has_ended())
     }
 
-    /// Whether it is another process of this program, which may run by its descriptor here and have another name.
+    /// Whether it is another process of this program. Started through a descriptor, this process may itself have another name.
     pub(crate) fn is_ours(&self) -> bool {
         let own = Self::of(std::process::id()).map(|own| own.name);
         let usual: String = program::name().chars().take(15).collect();
         self.pid != std::process::id() && (own.as_ref() == Some(&self.name) || self.name == usual)
     }
 
-    /// Whether this process has started it, and it does not run its program yet: it has copies of all descriptors.
+    /// Whether it is a child of this process that has not executed its program yet: it still has copies of all descriptors.
     pub(super) fn is_being_started(&self) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
         let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok());
@@ -59,24 +59,24 @@ impl Holder {
         parent == Some(std::process::id()) && program("self") == program(&self.pid.to_string())
     }
 
-    /// Whether it was killed or ends: it runs no more code of its own, however long a system call keeps it from ending.
+    /// Whether it was killed or is ending: it runs no more code of its own, however long a system call keeps it from ending.
     pub(crate) fn is_killed(&self) -> bool {
         let read = |thread: &Path, file: &str| fs::read_to_string(thread.join(file)).ok();
         let is_killed = |thread: &PathBuf| read(thread, "status").is_some_and(|text| has_kill(&text));
-        // SIGKILL is not shown any more of a thread that has begun to end by it.
+        // SIGKILL is no longer shown for a thread that has started to end because of it.
         let ends = |thread: &PathBuf| read(thread, "stat").is_none_or(|text| End::of(&text) != End::Lives);
         let all: Vec<_> = threads(self.pid).collect();
         !all.is_empty() && (all.iter().any(is_killed) || all.iter().all(ends))
     }
 
-    /// Whether it has ended, and has nothing open any more.
+    /// Whether it has ended and has nothing open any more.
     pub(crate) fn has_ended(&self) -> bool {
         threads(self.pid)
             .all(|thread| fs::read_to_string(thread.join("stat")).map_or(true, |text| End::of(&text) == End::Over))
     }
 }
 
-/// How far a thread is.
+/// How far a thread's end has come.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Lives,
@@ -85,7 +85,7 @@ enum End {
 }
 
 impl End {
-    /// By what `/proc` says in `stat`: the name of the program in it may be any.
+    /// From the text of `/proc/PID/stat`. The program's name in it may contain any characters.
     fn of(stat: &str) -> Self {
         let mut fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ');
         let state = fields.next().unwrap_or_default();
@@ -98,7 +98,7 @@ impl End {
     }
 }
 
-/// Whether SIGKILL waits for a thread, or for its process.
+/// Whether SIGKILL is pending for a thread or for its process.
 fn has_kill(status: &str) -> bool {
     let masks = status.lines().filter_map(|line| line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:")));
     masks.filter_map(|mask| u64::from_str_radix(mask.trim(), 16).ok()).any(|mask| mask & KILL != 0)
@@ -114,7 +114,7 @@ pub(super) struct LockLine<'a> {
 }
 
 impl<'a> LockLine<'a> {
-    /// Locks of a part of a file; what `flock` has locked is not one.
+    /// A lock of a part of a file; `None` for `flock`'s locks.
     fn of(line: &'a str) -> Option<Self> {
         let [_, _, "OFDLCK" | "POSIX", _, mode, _, file, start, _] =
             line.strip_prefix("lock:")?.split_whitespace().fold([""; 9], shifted)
@@ -126,14 +126,14 @@ impl<'a> LockLine<'a> {
     }
 }
 
-/// The words of a line end at the last place.
+/// Shifts a word in at the end: of a longer line the last nine words remain.
 fn shifted<'a>(mut words: [&'a str; 9], next: &'a str) -> [&'a str; 9] {
     words.rotate_left(1);
     words[8] = next;
     words
 }
 
-/// A lock whose holder is looked for.
+/// A lock whose holder is searched for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sought {
     path: PathBuf, // of its file, as `/proc` shows it
@@ -164,8 +164,8 @@ pub(super) fn of_lock(sought: Sought) -> Option<Holder> {
     found
 }
 
-/// The processes with these locks, each by its place among them, as they are found. Some file systems have another device number there than `stat`
-/// tells, so the inode decides, and the device only between several.
+/// Reports the processes with these locks as they are found, each with the index of its lock. Some file systems show another device number
+/// there than `stat` does. So the inode decides, and the device only between several candidates.
 pub(super) fn of_locks(sought: &[Sought], mut found: impl FnMut(usize, Holder)) {
     let mut left: Vec<_> = sought.iter().enumerate().map(|(index, sought)| (index, sought, None)).collect();
     for descriptor in descriptors_of(processes()) {
@@ -174,7 +174,7 @@ pub(super) fn of_locks(sought: &[Sought], mut found: impl FnMut(usize, Holder)) 
         }
         let may_have = descriptor.link().is_some_and(|link| match descriptor.is_own {
             true => link.is_absolute(),
-            // What is no file may be as long as its owner likes, and may not return.
+            // A path that is not a file's may be as long as its owner likes, and reading it may hang.
             false => left.iter().any(|(_, sought, _)| sought.path == link),
         });
         let Some(text) = may_have.then(|| descriptor.text()).flatten() else { continue };
@@ -195,13 +195,13 @@ pub(super) fn of_locks(sought: &[Sought], mut found: impl FnMut(usize, Holder)) 
     }
 }
 
-/// A process of this program that ends, and does not show any more what it has open: it closes that. `None` also where one lives of which this
-/// may not be seen: the file may be that one's.
+/// A process of this program that is ending and no longer shows its open files, because it is closing them. `None` too if a live one hides
+/// its open files from this user: the file may be open there.
 pub(super) fn of_the_ending() -> Option<Holder> {
     ending_among(|_| true)
 }
 
-/// The same among the processes that may be it.
+/// The same, among the processes for which `may_be` is true.
 fn ending_among(may_be: impl Fn(u32) -> bool) -> Option<Holder> {
     let ours = |pid| Holder::of(pid).filter(|holder| holder.is_ours() && may_be(pid));
     let is_hidden = |holder: &Holder| !holder.has_ended() && descriptors(holder.pid, OF_OTHERS).is_empty();
@@ -210,7 +210,7 @@ fn ending_among(may_be: impl Fn(u32) -> bool) -> Option<Holder> {
     first.filter(|_| hidden.all(|holder| holder.is_killed()))
 }
 
-/// Another process of this program that has the file open to write, and was not killed.
+/// Another process of this program that has the file open for writing and was not killed.
 pub(super) fn of_writer(file: &Metadata) -> Option<Holder> {
     let ours = |pid: &u32| Holder::of(*pid).is_some_and(|holder| holder.is_ours());
     let has_it = |descriptor: &Descriptor| {
@@ -221,7 +221,7 @@ pub(super) fn of_writer(file: &Metadata) -> Option<Holder> {
     { all }.find(|holder| !holder.is_killed())
 }
 
-/// Whether all processes that have a Unix socket of this path were killed, and have not ended yet: no one answers there.
+/// Whether all processes with a Unix socket at this path were killed and have not ended yet: no one answers there.
 pub(crate) fn is_abandoned(socket: &Path) -> bool {
     let text = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let ends = format!(" {}", socket.display());
@@ -231,7 +231,7 @@ pub(crate) fn is_abandoned(socket: &Path) -> bool {
     let mut holders = descriptors_of(processes()).filter(has_it).filter_map(|it| Holder::of(it.pid)).peekable();
     match holders.peek() {
         Some(_) => holders.all(|holder| holder.is_killed()),
-        // It belongs to the user whose process has made it.
+        // The socket belongs to the user whose process created it.
         None => fs::symlink_metadata(socket).is_ok_and(|facts| {
             !links.is_empty() && ending_among(|pid| user_of(pid, EFFECTIVE) == Some(facts.uid())).is_some()
         }),

@@ -1,6 +1,6 @@
-//! Finds who holds a lock that hertzd ignores, only to name them in messages; nothing waits for it. Any user who may read a file decides how much
-//! there is to look through until its lock is found, so one thread looks for all of them, and only while there are any. It is none of
-//! the pool's: commands look too, which have no daemon.
+//! Finds who holds a lock that hertzd ignores, only to name the holder in messages; nothing waits for the result. Any user who may read a
+//! file can make the search for its lock long. So one thread does all searches, and exists only while there are any. It does not belong to
+//! the pool: commands search too, and they have no daemon.
 
 use super::holder::{Holder, Sought, of_locks};
 use crate::sys::clock::KernelClock;
@@ -11,31 +11,31 @@ use std::sync::mpsc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a message waits that is to have the names in it, for all of them together.
+/// How long a message waits for the names in it, for all of them together.
 const IN_TIME: Span = Span::from_millis(200);
 
-/// What is done with a name, or where none was found.
+/// What to do with the name, or with `None` if none was found.
 type Say = Box<dyn FnOnce(Option<Holder>) + Send>;
 
-/// Those that are still to be looked for. `Some`: there is a thread that does so. It is the process's, as it reads the same list of the kernel for
-/// everyone; each name goes back to whoever asked for it.
+/// The locks whose holders are still to be found. `Some`: the search thread exists. One list per process, because everyone's search reads
+/// the same list of the kernel; each name goes back to the code that asked for it.
 static WANTED: Mutex<Option<Vec<(Sought, Say)>>> = Mutex::new(None);
 
 fn wanted() -> MutexGuard<'static, Option<Vec<(Sought, Say)>>> {
     WANTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who has a lock that is ignored.
+/// The holder of a lock that hertzd ignores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stranger {
-    /// Or it is known that no one can be found.
+    /// The holder, or `None` if it is certain that no one can be found.
     Known(Option<Holder>),
     /// Only the lock is known.
     Sought(Sought),
 }
 
 impl Stranger {
-    /// Has its name said: at once if it is known, else from another thread, once it was found or is known not to be found.
+    /// Calls `say` with the holder's name: at once if it is known, otherwise from another thread when the search has ended.
     pub(crate) fn name(self, say: impl FnOnce(Option<Holder>) + Send + 'static) {
         match self {
             Self::Sought(sought) => look_for(vec![(sought, Box::new(say))]),
@@ -44,7 +44,7 @@ impl Stranger {
     }
 }
 
-/// Their names, as far as they are found in time.
+/// The holders' names, as far as they are found in time.
 pub(crate) fn named_in_time(strangers: Vec<Stranger>) -> Vec<Option<Holder>> {
     let (sender, found) = mpsc::channel();
     let (mut names, mut all) = (Vec::new(), Vec::new());
@@ -87,12 +87,12 @@ fn look_for(all: Vec<(Sought, Say)>) {
     all.into_iter().flatten().for_each(|(_, say)| say(None));
 }
 
-/// What the thread does.
+/// The search thread's loop.
 fn look() {
     while let Some(all) = next() {
         let (sought, says): (Vec<_>, Vec<_>) = all.into_iter().unzip();
         let mut says: Vec<_> = says.into_iter().map(Some).collect();
-        // A message that panics must keep no other from being said.
+        // A message that panics must not prevent the others.
         let caught = |say: Say, holder| _ = helper::caught(|| say(holder));
         of_locks(&sought, |index, holder| {
             says[index].take().into_iter().for_each(|say| caught(say, Some(holder.clone())));
@@ -101,7 +101,7 @@ fn look() {
     }
 }
 
-/// Those that are wanted by now; if there are none, the thread is over.
+/// The locks requested meanwhile; if there are none, the thread ends.
 fn next() -> Option<Vec<(Sought, Say)>> {
     let mut wanted = wanted();
     let all = wanted.as_mut().map(mem::take).filter(|all| !all.is_empty());

@@ -1,4 +1,4 @@
-//! The C interface of plugins, as `src/kinds/plugin/hertzd.h` lays it out. Types and numbers only.
+//! The C interface of plugins, with the layout of `src/kinds/plugin/hertzd.h`. Types and numbers only.
 
 use libc::{c_char, c_void};
 use std::mem::{offset_of, size_of};
@@ -68,7 +68,7 @@ pub(super) struct Start {
 pub(crate) struct Sample {
     /// `NaN` unless it is good.
     pub(crate) value: f64,
-    /// From the release of its oldest measurement to the start of the tick; [`NO_AGE`](Self::NO_AGE): it has none.
+    /// From the release of its oldest measurement to the start of the tick; [`NO_AGE`](Self::NO_AGE): it has no age.
     pub(crate) age_ns: i64,
     /// 0 good, 1 bad, 2 stale, 3 missing.
     pub(crate) quality: u32,
@@ -79,7 +79,7 @@ impl Sample {
     /// `HERTZD_NO_AGE`.
     pub(crate) const NO_AGE: i64 = i64::MIN;
 
-    /// Of an input that the section does not name.
+    /// The sample of an input that the section does not name.
     pub(crate) const MISSING: Self = Self { value: f64::NAN, age_ns: Self::NO_AGE, quality: 3, reserved: 0 };
 }
 
@@ -100,7 +100,7 @@ pub(super) struct Tick {
     pub(super) reserved: u32,
 }
 
-/// `create`. An exception that leaves a function of a plugin is caught nowhere, and ends the process: so it may unwind here.
+/// `create`. An exception that leaves a plugin's function is not caught and ends the process, so it may unwind here.
 pub(super) type Create = unsafe extern "C-unwind" fn(*const Start, *mut *mut c_void) -> i32;
 /// `tick`.
 pub(super) type TickFunction = unsafe extern "C-unwind" fn(*mut c_void, *const Tick) -> i32;
@@ -140,7 +140,7 @@ pub(super) const REQUIRED: u32 = 1;
 pub(super) const SPARED: u32 = 2;
 pub(super) const NOT_MEASURED: u32 = 1;
 
-// What the header asserts as well.
+// The header asserts the same.
 const POINTER: usize = size_of::<*const c_void>();
 const _: () = assert!(offset_of!(Key, name) == 16 && offset_of!(Key, word_count) == 16 + 5 * POINTER);
 const _: () = assert!(size_of::<Value>() == 2 * POINTER);

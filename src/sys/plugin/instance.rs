@@ -12,13 +12,13 @@ use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 
-/// Room for the text of an error of `create`.
+/// Bytes for an error text from `create`.
 const ERROR_ROOM: u32 = 512;
 
-/// What a section says of one key.
+/// The value of one key in a task's section.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Setting {
-    /// Nothing, or an input.
+    /// Not set, or an input.
     Absent,
     /// A number.
     Number(f64),
@@ -26,11 +26,11 @@ pub(crate) enum Setting {
     Integer(i64),
     /// A text.
     Text(String),
-    /// A word, and its index among those that there are.
+    /// A word, and its index among the allowed words.
     Word(String, i64),
 }
 
-/// What `create` is told.
+/// The arguments of `create`.
 #[derive(Clone, Debug)]
 pub(crate) struct Start {
     /// The name of the task.
@@ -39,7 +39,7 @@ pub(crate) struct Start {
     pub(crate) period: Span,
     /// One for each key of the table.
     pub(crate) settings: Vec<Setting>,
-    /// The same as an object of JSON.
+    /// The same settings as a JSON object.
     pub(crate) json: String,
     /// 0 run, 1 shadow, 2 desk.
     pub(crate) mode: u32,
@@ -47,7 +47,7 @@ pub(crate) struct Start {
     pub(crate) clock: u32,
 }
 
-/// What a tick is told beside its inputs.
+/// What a tick is given besides its inputs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) n: u64,
@@ -58,7 +58,7 @@ pub(crate) struct Moment {
     pub(crate) period: Span,
 }
 
-/// An instance that exists.
+/// A live instance of a plugin.
 pub(crate) struct Instance {
     tick: TickFunction,
     handle: *mut c_void,
@@ -71,10 +71,10 @@ pub(crate) struct Instance {
 unsafe impl Send for Instance {}
 
 impl Instance {
-    /// Has the plugin make one.
+    /// Has the plugin create an instance.
     ///
     /// # Errors
-    /// What the plugin says.
+    /// The plugin's error text.
     pub(crate) fn create(library: Arc<Library>, start: &Start) -> Result<Self, String> {
         let text = |text: &str| CString::new(text).map_err(|_| "a text of the section has a zero byte".to_owned());
         let texts = start.settings.iter().map(|setting| match setting {
@@ -99,7 +99,8 @@ impl Instance {
         };
         let mut handle = ptr::null_mut();
         let (functions, note) = (library.functions(), library.note(&start.task));
-        // SAFETY: `laid_out` and all that it points to outlive the call, and have the layout and the lengths that the interface promises.
+        // SAFETY: `laid_out` and everything that it points to outlive the call, and have the layout and the lengths that the interface
+        // promises.
         let code =
             note.during(Function::Create, || unsafe { (functions.create)(&raw const laid_out, &raw mut handle) });
         if code == 0 {
@@ -113,7 +114,7 @@ impl Instance {
         })
     }
 
-    /// One tick, which reads `inputs` and writes `values`; returns what the plugin does. For the hot thread.
+    /// Runs one tick, which reads `inputs` and writes `values`; returns the plugin's result. For the hot thread.
     #[expect(clippy::cast_possible_truncation, reason = "a table has at most MAX_KEYS and MAX_VALUES of them")]
     pub(crate) fn tick(&mut self, moment: &Moment, inputs: &[Sample], values: &mut [f64]) -> i32 {
         let laid_out = abi::Tick {
@@ -131,11 +132,11 @@ impl Instance {
             reserved: 0,
         };
         let (tick, handle) = (self.tick, self.handle);
-        // SAFETY: the library is loaded, `handle` is what it has made, and `laid_out` and what it points to outlive the call.
+        // SAFETY: the library is loaded, `handle` is what it has created, and `laid_out` and what it points to outlive the call.
         self.note.during(Function::Tick, || unsafe { tick(handle, &raw const laid_out) })
     }
 
-    /// Where the code of its tick is.
+    /// The address of its tick's code.
     pub(crate) fn code(&self) -> *const () {
         self.tick as *const ()
     }
@@ -144,7 +145,7 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         if let Some(destroy) = self.library.functions().destroy {
-            // SAFETY: the library is loaded, and `handle` is what it has made; it is used no more.
+            // SAFETY: the library is loaded, and `handle` is what it has created; it is not used afterwards.
             self.note.during(Function::Destroy, || unsafe { destroy(self.handle) });
         }
     }

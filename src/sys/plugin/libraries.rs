@@ -1,7 +1,7 @@
-//! The libraries that the process has loaded, for all daemons in it, as the dynamic linker does: where a section's library is, and which file it is.
+//! The libraries loaded in this process, for all its daemons: which file a section names, and whether that file is loaded already.
 //!
-//! Two sections that name one file share it, and what is global in it. A file that has replaced one (another one by the same path) is loaded
-//! beside it, for those sections that are built from then on. Reads files, locks, may block.
+//! Two sections that name one file share the library and its globals. If the file is replaced by another one at the same path, the new file
+//! is loaded beside the old one, for sections built from then on. Reads files, locks, may block.
 
 use super::library::{Library, Refused};
 use crate::sys::trust;
@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Where a library is looked for whose name has no folder.
+/// Where a library name without a folder is looked up.
 pub(crate) const FOLDER: &str = "/usr/lib/hertzd/plugins";
 
 /// Which file it is, and when it was written.
@@ -23,7 +23,7 @@ struct Identity {
     written: (i64, i64, u64),
 }
 
-/// What the process has loaded.
+/// The libraries that the process has loaded.
 #[derive(Debug, Default)]
 struct Loaded {
     live: Vec<(Identity, Weak<Library>, Option<File>)>,
@@ -31,17 +31,17 @@ struct Loaded {
     replaced: usize,
 }
 
-/// Loads the library that a section of a configuration in `folder` names `written`, or shares the one that is loaded.
+/// Loads the library that a section calls `written`, in a configuration in `folder`, or shares the one already loaded.
 ///
 /// # Errors
-/// Why that is no plugin.
+/// Why the file is not a usable plugin.
 pub(crate) fn open(folder: &Path, written: &Path) -> Result<Arc<Library>, Refused> {
     static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     loaded.get_or_insert_default().open(&place(folder, written))
 }
 
-/// The path of what a section of a configuration in `folder` calls `written`.
+/// The path of a library that a section in a configuration in `folder` calls `written`.
 fn place(folder: &Path, written: &Path) -> PathBuf {
     let has_folder = written.to_string_lossy().contains('/');
     if has_folder { folder.join(written) } else { Path::new(FOLDER).join(written) }
@@ -56,7 +56,7 @@ impl Loaded {
             Refused::NotLoaded(format!("{}: {reason}", path.display()))
         };
         let path = fs::canonicalize(path).map_err(unreadable)?;
-        // Before it is opened: opening a pipe waits for who writes to it.
+        // Checked before opening: opening a pipe waits for a writer.
         if !fs::metadata(&path).map_err(unreadable)?.is_file() {
             return Err(Refused::NotLoaded(format!("{} is not a file", path.display())));
         }
@@ -77,10 +77,10 @@ impl Loaded {
                 )),
             };
         }
-        // The linker knows what it has loaded by the path it was given, and would not look at another file there.
+        // The linker recognises a loaded library by the path it was given, and would not look at another file there.
         let (from, kept) = if self.paths.contains(&path) {
             self.replaced += 1;
-            let gap = "/".repeat(1 + self.replaced % 4_000); // so that no such path comes twice
+            let gap = "/".repeat(1 + self.replaced % 4_000); // so that no such path is used twice
             (PathBuf::from(format!("/proc/self/fd{gap}{}", file.as_raw_fd())), Some(file))
         } else {
             (path.clone(), None)

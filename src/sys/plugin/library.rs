@@ -1,4 +1,4 @@
-//! A library that is loaded, and how it comes to be. May block and allocate.
+//! A loaded library, and how it is loaded. May block and allocate.
 
 use super::abi::{self, Functions};
 use super::table::{self, Described};
@@ -10,7 +10,7 @@ use std::io::Read;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
-/// A library that is loaded. It stays so until this is dropped.
+/// A loaded library. It stays loaded until this is dropped.
 pub(crate) struct Library {
     described: Described,
     functions: Functions,
@@ -18,7 +18,7 @@ pub(crate) struct Library {
     _loaded: Loaded, // last: the functions are in it
 }
 
-/// What the system has loaded. Dropped, it is unloaded, which runs its finalisers.
+/// The system's handle of a loaded library. Dropping it unloads the library, which runs its finalisers.
 struct Loaded {
     handle: ManuallyDrop<Handle>,
     note: &'static Note,
@@ -26,27 +26,26 @@ struct Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // SAFETY: dropped here and nowhere else, and not used after.
+        // SAFETY: dropped here and nowhere else, and not used afterwards.
         self.note.during(Function::Unload, || unsafe { ManuallyDrop::drop(&mut self.handle) });
     }
 }
 
 impl Library {
-    /// Loads the library that the file `from` holds, and reads its table; `path` is what messages call it. Runs the library's own
-    /// initialisers. May block.
+    /// Loads the library in the file `from` and reads its table; messages call it `path`. Runs the library's own initialisers. May block.
     ///
     /// # Errors
-    /// Why it is no plugin for this hertzd.
+    /// Why it is not a plugin for this hertzd.
     pub(crate) fn open(from: &Path, path: &Path) -> Result<Self, Refused> {
         if let Some(has) = is_cut(from) {
             let text = format!("it is not whole: its file is cut off after {has} bytes; was it copied to its end?");
             return Err(Refused::NotLoaded(text));
         }
-        // The process is to outlive nothing that crashes from here on without saying whose fault it was.
+        // From here on the library may crash the process; the crash report must name it.
         crash::watch_plugins();
         let note = crash::note("", path);
-        // All symbols at once: none is looked up in a tick.
-        // SAFETY: the library's initialisers run here. That they are sound is the user's word, as it is for all of the library.
+        // All symbols are resolved now, so that none is looked up in a tick.
+        // SAFETY: the library's initialisers run here. The user vouches that they are sound, as for the whole library.
         let opened = note.during(Function::Load, || unsafe { Handle::open(Some(from), RTLD_NOW | RTLD_LOCAL) });
         let handle = opened.map_err(|error| Refused::NotLoaded(linker_says(&error, from)))?;
         let loaded = Loaded { handle: ManuallyDrop::new(handle), note };
@@ -56,14 +55,14 @@ impl Library {
             let text = "it has no function `hertzd_plugin_table`: it is no plugin of hertzd, or was built without exporting it";
             Refused::NotAPlugin(text.into())
         })?;
-        // What it returns is read under the same mark: pointers that lead nowhere are the library's fault as well.
+        // The table is read under the same mark: dangling pointers in it are the library's fault as well.
         // SAFETY: the function takes nothing, and the library is loaded.
         let read = note.during(Function::Describe, || table::read(unsafe { function() }));
         let (described, functions) = read.map_err(Refused::NotAPlugin)?;
         Ok(Self { described, functions, path: path.to_owned(), _loaded: loaded })
     }
 
-    /// What its table says.
+    /// The content of its table.
     pub(crate) fn described(&self) -> &Described {
         &self.described
     }
@@ -78,7 +77,7 @@ impl Library {
         self.functions
     }
 
-    /// What a crash in a function of it says, called for this task.
+    /// The note that a crash in one of its functions shows, called for this task.
     pub(super) fn note(&self, task: &str) -> &'static Note {
         crash::note(task, &self.path)
     }
@@ -93,13 +92,13 @@ impl fmt::Debug for Library {
 /// Why a library was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// The system does not load it: it is not there, of another machine, or needs what is not there.
+    /// The system cannot load it: the file is missing, built for another machine, or lacks a dependency.
     NotLoaded(String),
-    /// It was loaded, and is no plugin for this hertzd.
+    /// It was loaded, but is not a plugin for this hertzd.
     NotAPlugin(String),
 }
 
-/// What the dynamic linker says, without the name of the file in front. It passes over a library for another machine as if it was not there.
+/// The dynamic linker's message, without the leading file name. The linker ignores a library for another machine as if it did not exist.
 fn linker_says(error: &libloading::Error, from: &Path) -> String {
     let text = std::error::Error::source(error).map_or_else(|| error.to_string(), |reason| reason.to_string());
     let text = text.replacen(&format!("{}: ", from.display()), "", 1);
@@ -109,14 +108,14 @@ fn linker_says(error: &libloading::Error, from: &Path) -> String {
     }
 }
 
-/// The bytes of a file that ends before its table of sections, which linkers write last. The dynamic linker maps such a file all the same,
-/// and who touches what is not there is ended by SIGBUS: a reload would end the daemon while a library is still being copied.
+/// The size of a file that ends before its section table, which linkers write last. The dynamic linker maps such a file all the same, and
+/// touching the missing part raises SIGBUS: a reload would end the daemon while a library is still being copied.
 fn is_cut(path: &Path) -> Option<u64> {
     let mut head = [0; 64];
     let mut file = File::open(path).ok()?;
     let has = file.metadata().ok()?.len();
     file.read_exact(&mut head).ok()?;
-    // The table's place in the file. Of a file that is none of this machine, the linker has the word.
+    // The section table's offset in the file. A file for another machine is left to the linker.
     let word = if usize::BITS == 64 { &head[40..48] } else { &head[32..36] };
     let mut place = [0; size_of::<usize>()];
     place.copy_from_slice(word);

@@ -1,8 +1,8 @@
-//! Shared libraries of users: loaded, their tables read and checked, their functions called.
+//! Users' shared libraries: loads them, reads and checks their tables, calls their functions.
 //!
-//! What a library says is copied once it has been checked, so that nothing of it is read later but its functions. Only
-//! [`Instance::tick`] is for the hot thread: it allocates and locks nothing, and what the library does there is its own affair. No clock
-//! is read. Each call of a function is [marked](super::crash), so that a crash in it names its task.
+//! A library's texts are copied once they have been checked, so later only its functions are used. Only [`Instance::tick`] is for the hot
+//! thread: it neither allocates nor locks, but what the library does in it is the library's own responsibility. No clock is read. Each call
+//! is [marked](super::crash), so that a crash report names the task.
 
 mod abi;
 mod instance;

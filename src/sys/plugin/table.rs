@@ -1,5 +1,5 @@
-//! The table of a plugin, read and checked as far as the interface goes: versions, counts, pointers, texts. Whether names and presets
-//! make sense to a configuration is for others to say. Allocates.
+//! Reads a plugin's table and checks it against the interface: versions, counts, pointers, texts. Whether names and presets make sense in a
+//! configuration is checked elsewhere. Allocates.
 
 use super::abi::{self, ABI, Functions, MAX_ERRORS, MAX_KEYS, MAX_VALUES, MAX_WORDS, Table};
 use super::text::{kept_list, optional, required};
@@ -8,9 +8,9 @@ use std::slice;
 /// A plugin's description of itself.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Described {
-    /// What the plugin is called.
+    /// The plugin's name.
     pub(crate) name: &'static str,
-    /// What it does; empty: it does not say.
+    /// What it does; empty if not stated.
     pub(crate) about: &'static str,
     /// The keys of its sections, in the order of the settings and the inputs.
     pub(crate) keys: Vec<DescribedKey>,
@@ -30,14 +30,14 @@ pub(crate) struct DescribedKey {
     pub(crate) unit: &'static str,
     pub(crate) preset: Option<&'static str>,
     pub(crate) required: bool,
-    /// Of an input: the plugin itself looks at its quality.
+    /// For an input: the plugin checks the input's quality itself.
     pub(crate) spared: bool,
     pub(crate) kind: KeyKind,
-    /// Smallest and largest; infinite: no limit.
+    /// Smallest and largest allowed value; infinite means no limit.
     pub(crate) range: [f64; 2],
 }
 
-/// What may be written at a key.
+/// What may be written for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyKind {
     Number,
@@ -57,7 +57,7 @@ pub(super) fn read(table: *const Table) -> Result<(Described, Functions), String
     if !table.is_aligned() {
         return Err("its function `hertzd_plugin_table` returned a pointer that is not aligned as a table is".into());
     }
-    // SAFETY: the interface promises that a version, whatever follows it, is the first of the table.
+    // SAFETY: the interface promises that the table begins with a version number, whatever follows it.
     let abi = unsafe { *table.cast::<u32>() };
     if abi != ABI {
         return Err(format!(
@@ -65,7 +65,7 @@ pub(super) fn read(table: *const Table) -> Result<(Described, Functions), String
              build it with the hertzd.h of this hertzd"
         ));
     }
-    // SAFETY: a table of this version has this layout, and is there while the library is loaded.
+    // SAFETY: a table of this version has this layout, and exists while the library is loaded.
     let table = unsafe { &*table };
     refuse_unknown(table.flags, abi::NOT_MEASURED, table.reserved, "its table")?;
     let keys = list(table.keys, table.key_count, MAX_KEYS, "keys")?;
@@ -124,7 +124,7 @@ fn key((at, key): (usize, &abi::Key)) -> Result<DescribedKey, String> {
     })
 }
 
-/// Refuses what a later version may give a meaning: this one would ignore what the plugin asks for.
+/// Refuses bits that a later version may define: this version would ignore what the plugin asks for.
 fn refuse_unknown(flags: u32, known: u32, reserved: u32, whose: &str) -> Result<(), String> {
     match (flags & !known, reserved) {
         (0, 0) => Ok(()),
@@ -145,14 +145,14 @@ fn words(key: &abi::Key, name: &str) -> Result<&'static [&'static str], String> 
     Ok(kept_list(words.iter().enumerate().map(word).collect::<Result<_, String>>()?))
 }
 
-/// As many items as `count` says, which is `most` at most.
+/// A slice of `count` items, at most `most`.
 fn list<'a, T>(first: *const T, count: u32, most: u32, what: &str) -> Result<&'a [T], String> {
     match count {
         0 => Ok(&[]),
         _ if count > most => Err(format!("its table counts {count} {what}, and {most} is the most that it may have")),
         _ if first.is_null() => Err(format!("its table counts {count} {what}, but its pointer to them is null")),
         _ if !first.is_aligned() => Err(format!("its table's pointer to the {what} is not aligned")),
-        // SAFETY: the interface promises as many items there, for as long as the library is loaded; their types are made of numbers and
+        // SAFETY: the interface promises that many items there, for as long as the library is loaded. Their types are made of numbers and
         // pointers, for which any bytes are valid. They are read at once, and kept nowhere.
         _ => Ok(unsafe { slice::from_raw_parts(first, count as usize) }),
     }

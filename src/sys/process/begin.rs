@@ -1,17 +1,17 @@
-//! What a child does before it runs its program, in the memory of its parent: system calls, and notes in its [`Plan`]. It must not allocate,
-//! panic, or take a lock, since another thread of the parent may hold that.
+//! What a child does before it executes its program, in its parent's memory: it makes system calls and takes notes in its [`Plan`]. It must
+//! not allocate, panic or take a lock, because another thread of the parent may hold that lock.
 
 use super::super::from_minus_one;
 use std::ffi::{c_char, c_int, c_void};
 use std::{io, mem, ptr};
 
-/// The C library's type for the limits that there are.
+/// The C library's type for the kinds of limits.
 #[cfg(target_env = "gnu")]
 type Resource = libc::__rlimit_resource_t;
 #[cfg(not(target_env = "gnu"))]
 type Resource = c_int;
 
-/// What a start consists of.
+/// The steps of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Clone,
@@ -21,27 +21,27 @@ pub(crate) enum Step {
     Folder,
     Memory,
     Run,
-    /// From here on a child does without.
+    /// A child continues without this step and the following ones if they fail.
     Policy,
     NoRealtime,
     NoCapabilities,
 }
 
-/// The steps that a child does without, in the places of [`Plan::unmet`].
+/// The steps that a child can do without, in the order of [`Plan::unmet`].
 const OPTIONAL: [Step; 3] = [Step::Policy, Step::NoRealtime, Step::NoCapabilities];
 
 const CAP_SYS_NICE: libc::c_ulong = 23;
 
-/// Bytes of memory that a program may lock: what the kernel lets every process.
+/// The bytes of memory that a program may lock: the kernel's default for every process.
 const MOST_LOCKED: u64 = 8 << 20;
 
-/// One step; the error number if it failed.
+/// One step; returns the error number on failure.
 type CarryOut = fn(&Plan) -> Result<(), c_int>;
 
-/// The descriptors that a program begins with: two outputs, an input, and its socket.
+/// The number of descriptors that a program begins with: an input, two outputs and its socket.
 const FILES: libc::c_uint = 4;
 
-/// What a child that was cloned is to become. Everything that it points to belongs to the parent, which waits.
+/// What the child does after the clone. Everything that it points to belongs to the parent, which waits.
 pub(super) struct Plan {
     parent: libc::pid_t,
     program: *const c_char,
@@ -68,12 +68,12 @@ impl Plan {
         Self { parent, program, arguments, environment, folder, files, memory, failed, unmet }
     }
 
-    /// What the child could not do, so that it has ended, and the error number.
+    /// The required step that failed and ended the child, and the error number.
     pub(super) fn failed(&self) -> Option<(Step, c_int)> {
         self.failed
     }
 
-    /// What it does without.
+    /// The optional steps that failed.
     pub(super) fn unmet(&self) -> Vec<(Step, io::Error)> {
         let all = OPTIONAL.into_iter().zip(self.unmet);
         all.filter(|(_, errno)| *errno != 0).map(|(step, errno)| (step, io::Error::from_raw_os_error(errno))).collect()
@@ -85,7 +85,7 @@ impl Plan {
         }
     }
 
-    /// Returns only when something failed.
+    /// Returns only if something failed.
     fn carry_out(&mut self) -> (Step, c_int) {
         let needed: [(Step, CarryOut); 5] = [
             (Step::EndWithParent, |plan| end_with(plan.parent)),
@@ -108,13 +108,13 @@ impl Plan {
         (Step::Run, done(unsafe { libc::execve(self.program, self.arguments, self.environment) }).err().unwrap_or(0))
     }
 
-    /// 0, 1, 2 and the socket lead to the files; all others are closed.
+    /// Puts the files at 0, 1, 2 and the socket's number, and closes all other descriptors.
     fn place_files(&self) -> Result<(), c_int> {
         for (at, file) in (0..).zip(self.files) {
             // SAFETY: no memory is involved. The table of descriptors is the child's own; the files lie above the numbers that are replaced.
             done(unsafe { libc::dup2(file, at) })?;
         }
-        // Where the kernel does not know it or a sandbox forbids it, they close by themselves: each was opened so.
+        // If the kernel lacks this call or a sandbox forbids it, the descriptors still close on exec: each was opened with that flag.
         // SAFETY: no memory is involved; the table of descriptors is the child's own.
         let _ = unsafe { libc::syscall(libc::SYS_close_range, FILES, libc::c_uint::MAX, 0) };
         Ok(())
@@ -133,7 +133,7 @@ impl Plan {
     }
 }
 
-/// Where a child begins; its argument is a [`Plan`].
+/// The child's entry point; its argument is a [`Plan`].
 pub(super) extern "C" fn begin(plan: *mut c_void) -> c_int {
     // SAFETY: it is the plan of the parent, which waits until this has ended.
     let plan = unsafe { &mut *plan.cast::<Plan>() };
@@ -143,11 +143,12 @@ pub(super) extern "C" fn begin(plan: *mut c_void) -> c_int {
 }
 
 fn done<T: PartialEq + From<i8>>(returned: T) -> Result<(), c_int> {
-    // Makes no error value of its own: the number is all that is taken.
+    // Creates no error value of its own: only the number is used.
     from_minus_one(returned).map(drop).map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// Dies with the thread that made it. One that has died before this was asked for is not the parent any more.
+/// Asks for SIGKILL when the parent's thread ends. If the parent ended before this request, the child now has another parent, and this
+/// fails.
 fn end_with(parent: libc::pid_t) -> Result<(), c_int> {
     // SAFETY: PR_SET_PDEATHSIG takes one unsigned long and no pointer.
     done(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) })?;
@@ -162,17 +163,17 @@ fn limit(resource: Resource, most: u64) -> Result<(), c_int> {
     done(unsafe { libc::setrlimit(resource, &raw const limits) })
 }
 
-/// A limit of this size. Where the C library's limits have 32 bits, a larger one is no limit: no program there has as much memory.
+/// Converts a limit. Where the C library's limits have 32 bits, a larger one becomes unlimited: no program there has that much memory.
 fn limit_of(most: u64) -> libc::rlim_t {
-    // Through 128 bits, because the width of the type depends on the platform.
+    // Converted through 128 bits, because the width of the type depends on the platform.
     libc::rlim_t::try_from(u128::from(most)).unwrap_or(libc::RLIM_INFINITY)
 }
 
-/// The normal policy, no better than nice 0, with the usual slack of timers.
+/// Sets the normal policy, no better than nice 0, with the default timer slack.
 fn normal_policy() -> Result<(), c_int> {
     // SAFETY: sched_param is made of integers, for which all-zero bytes are valid; SCHED_OTHER wants priority 0.
     let parameters: libc::sched_param = unsafe { mem::zeroed() };
-    // Not by the function of this name, which musl refuses always.
+    // The libc function of this name is not used: musl's always fails.
     // SAFETY: `parameters` outlives the call; 0 is the child itself.
     done(unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_OTHER, &raw const parameters) })?;
     // SAFETY: no memory is involved; 0 is the child itself.
@@ -184,18 +185,18 @@ fn normal_policy() -> Result<(), c_int> {
     done(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 0 as libc::c_ulong) })
 }
 
-/// Gives up what would let it become real-time: the capabilities of the daemon, and the limits.
+/// Gives up everything that would let the program become real-time: the daemon's capabilities, and the limits.
 fn no_realtime() -> Result<(), c_int> {
     let (clear, zero) = (libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong, 0 as libc::c_ulong);
     // SAFETY: PR_CAP_AMBIENT takes unsigned longs and no pointer.
     done(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, clear, zero, zero, zero) })?;
-    // Only a process that may change the set is to lose anything by this.
+    // Only a process that may change this set can lose anything by it, so a refusal is ignored.
     // SAFETY: PR_CAPBSET_DROP takes one unsigned long and no pointer.
     let _ = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_NICE) };
     files_for_select()?;
     limit(libc::RLIMIT_RTPRIO, 0)?;
     limit(libc::RLIMIT_NICE, 0)?;
-    // The daemon may lock all it has; of a program that did, the machine would have to do without as much.
+    // The daemon may lock all its memory. A program gets less: memory that it locks is lost to the rest of the machine.
     let mut locked = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `locked` is owned and of the type that the kernel fills.
     done(unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut locked) })?;
@@ -203,7 +204,7 @@ fn no_realtime() -> Result<(), c_int> {
     limit(libc::RLIMIT_MEMLOCK, MOST_LOCKED.min(locked.rlim_max as u64))
 }
 
-/// The header and the sets of `capset`, which the C library does not have.
+/// The header and the sets of `capset`, which the C library does not declare.
 #[repr(C)]
 struct CapabilityHeader {
     version: u32,
@@ -221,7 +222,7 @@ struct CapabilitySets {
 /// Two words of 32 capabilities each: `_LINUX_CAPABILITY_VERSION_3`.
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
 
-/// Empties the inheritable set: a program whose file asks for it would gain what is in there.
+/// Empties the inheritable set. Otherwise an executable could regain the capabilities in it through its own file capabilities.
 fn no_inheritable() -> Result<(), c_int> {
     let mut header = CapabilityHeader { version: CAPABILITY_VERSION, pid: 0 };
     let mut sets = [CapabilitySets { effective: 0, permitted: 0, inheritable: 0 }; 2];
@@ -235,7 +236,8 @@ fn no_inheritable() -> Result<(), c_int> {
     done(unsafe { libc::syscall(libc::SYS_capset, &raw mut header, sets.as_ptr()) })
 }
 
-/// The daemon has raised its limit of open files to the hard one. A program that uses `select` can have no descriptor above 1,023.
+/// Lowers the limit of open files, which the daemon raised to its hard limit. A program that uses `select` cannot have a descriptor above
+/// 1,023.
 fn files_for_select() -> Result<(), c_int> {
     let mut files = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `files` is owned and of the type that the kernel fills.
@@ -245,14 +247,15 @@ fn files_for_select() -> Result<(), c_int> {
     done(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files) })
 }
 
-/// Every signal does what it does in a new program, and none is blocked.
+/// Gives every signal its default action and unblocks all of them.
 fn default_signals() {
-    // The kernel's structure, of 64 bits or of 32, is no longer than this. All zero: SIG_DFL, no flags, an empty mask.
+    // Long enough for the kernel's structure on 64 and on 32 bits. All zero: SIG_DFL, no flags, an empty mask.
     let usual = [0_u64; 8];
     const MASK: usize = 8; // bytes of the kernel's mask
     for signal in 1..=64 {
-        // Not the library's function, which refuses the two signals of its own: where one of these was ignored, it would stay so.
-        // SAFETY: `usual` outlives the call, and is only read. The table of handlers is the child's own; a signal that cannot be set is refused.
+        // The libc function is not used: it refuses libc's own two signals, and one of them that was ignored would stay ignored.
+        // SAFETY: `usual` outlives the call, and is only read. The table of handlers is the child's own; a signal that cannot be set is
+        // refused.
         let _ =
             unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, usual.as_ptr(), ptr::null_mut::<c_void>(), MASK) };
     }

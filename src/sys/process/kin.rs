@@ -1,16 +1,16 @@
-//! The threads of a program, and of all that it has started.
+//! The threads of a program and of everything that it has started.
 //!
-//! Reads `/proc`: what starts or ends meanwhile may be missed, or be gone.
+//! Reads `/proc`: threads that start or end meanwhile may be missed, or be gone already.
 
 use crate::sys::thread::ThreadId;
 use std::collections::BTreeSet;
 use std::fs;
 
-/// The most processes that a look follows.
+/// The most processes that one search follows.
 const MOST: usize = 4_096;
 
-/// The threads of `program`, of its children and of theirs. `thorough`: also of processes in its group whose parents have ended, which
-/// costs a look at every process of the machine.
+/// The threads of `program` and of all its descendants. `thorough`: also of processes in its group whose parents have ended, which means
+/// looking at every process of the machine.
 pub(super) fn threads(program: i32, thorough: bool) -> Vec<ThreadId> {
     let mut seen = BTreeSet::from([program]);
     let mut left = vec![program];
@@ -38,6 +38,6 @@ fn numbers(folder: &str) -> impl Iterator<Item = i32> {
 
 fn group_of(process: i32) -> Option<i32> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name, in parentheses, may hold anything.
+    // The name, in parentheses, may contain anything.
     stat.rsplit_once(") ")?.1.split(' ').nth(2)?.parse().ok()
 }

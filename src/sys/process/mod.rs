@@ -1,8 +1,8 @@
-//! Other programs: starting one that ends when this process does, watching it, limiting it, and ending it with all that it started.
+//! Other programs: starts a program that ends when this process does, watches it, limits it, and ends it with everything that it started.
 //!
-//! A start does not fork: the child borrows this process's memory until it runs its program, so that no page of a thread in real time is to be
-//! copied. Only the thread that starts it waits meanwhile. The child ends when *that thread* does: keep it for as long as the program is to run.
-//! No clock is read but the child's own; nothing but a start blocks, and all of it may allocate.
+//! A start does not fork. The child borrows this process's memory until it executes its program, so no page of a real-time thread has to be
+//! copied. Meanwhile only the starting thread waits. The child ends when *that thread* ends: keep the thread for as long as the program is
+//! to run. The only clock read here is the child's own. Only a start blocks. Everything may allocate.
 
 mod begin;
 mod kin;
@@ -22,32 +22,32 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::{fs, io, mem, ptr};
 
-/// The descriptor of its socket, for the program.
+/// The descriptor at which the program finds its socket.
 pub(crate) const SOCKET: i32 = 3;
 
-/// Descriptors are put here first, where none of 0 to [`SOCKET`] can be among them.
+/// Files are first duplicated to descriptors from here on, above 0 to [`SOCKET`].
 const ASIDE: libc::c_int = 10;
 
-/// The stack of a child until it runs its program, in words of 16 bytes: 64 KiB.
+/// The child's stack until it executes its program, in words of 16 bytes: 64 KiB.
 const STACK: usize = 4096;
 
-/// How often the threads of a program are gone through until all are where they should be.
+/// The most passes of [`Child::keep_off`] over a program's threads: it stops when no thread had to be moved.
 const PASSES: usize = 4;
 
-/// A program that is to be started.
+/// A program to start.
 #[derive(Debug)]
 pub(crate) struct Launch<'a> {
-    /// Its file.
+    /// The program's file.
     pub(crate) program: &'a CStr,
-    /// What it is told, its own name first.
+    /// The arguments, the program's own name first.
     pub(crate) arguments: &'a [CString],
-    /// All of its environment, `NAME=VALUE` each.
+    /// The entire environment, each entry as `NAME=VALUE`.
     pub(crate) environment: &'a [CString],
-    /// Where it runs; `None`: where this process does.
+    /// The working directory; `None`: this process's.
     pub(crate) folder: Option<&'a CStr>,
-    /// Its standard input, its two outputs, and its socket.
+    /// Standard input, standard output, standard error and the socket.
     pub(crate) files: [BorrowedFd<'a>; 4],
-    /// Most bytes of address space.
+    /// The limit of the address space, in bytes.
     pub(crate) memory: Option<u64>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Refused {
     pub(crate) error: io::Error,
 }
 
-/// A program that was started. Dropped, it is killed with its group.
+/// A program that was started. Dropping it kills the program and its group.
 #[derive(Debug)]
 pub(crate) struct Child {
     pid: libc::pid_t,
@@ -68,10 +68,10 @@ pub(crate) struct Child {
 }
 
 impl Launch<'_> {
-    /// Starts it, in a group of its own, at normal priority. With the child comes what the kernel refused and it does without.
+    /// Starts the program in a group of its own, at normal priority. Besides the child, returns the optional steps that the kernel refused.
     ///
     /// # Errors
-    /// What could not be done, so that nothing runs.
+    /// The step that failed; nothing runs then.
     pub(crate) fn start(&self) -> Result<(Child, Vec<(Step, io::Error)>), Refused> {
         let refused = |step| move |error| Refused { step, error };
         let pointers = |texts: &[CString]| {
@@ -97,10 +97,10 @@ impl Launch<'_> {
         let top: *mut libc::c_void = stack.as_mut_ptr_range().end.cast();
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
         let given: *mut libc::c_void = (&raw mut plan).cast();
-        // A handler of this process must not run in the child, which has the same memory.
+        // A handler of this process must not run in the child, which shares its memory.
         let started = with_signals_blocked(|| {
-            // SAFETY: `begin` only makes system calls and writes to the plan; plan, stack and all that the plan points to outlive the
-            // child's use of them, since with CLONE_VFORK the call returns when the child has its own program or has ended.
+            // SAFETY: `begin` only makes system calls and writes to the plan. The plan, the stack and everything that the plan points to
+            // outlive the child's use of them: with CLONE_VFORK the call returns when the child has executed its program or has ended.
             from_minus_one(unsafe { libc::clone(begin::begin, top, flags, given) })
         });
         let pid = started.and_then(|pid| pid).map_err(refused(Step::Clone))?;
@@ -114,21 +114,21 @@ impl Launch<'_> {
     }
 }
 
-/// The same open file at a high number, closed where a program begins.
+/// Duplicates an open file to a high descriptor, which is closed when a program is executed.
 fn set_aside(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     // SAFETY: the descriptor is open for as long as it is borrowed; no memory is involved.
     let fd = from_minus_one(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, ASIDE) })?;
-    // SAFETY: the kernel has just given it out, and nothing else owns it.
+    // SAFETY: the kernel has just created it, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 impl Child {
-    /// Its number, which is that of its group too.
+    /// The process id, which is also the group's.
     pub(crate) fn id(&self) -> i32 {
         self.pid
     }
 
-    /// How it ended, once it has. What is left of its group is killed then.
+    /// The exit status, once the program has ended. What is left of its group is killed then.
     pub(crate) fn look(&mut self) -> Option<ExitStatus> {
         if self.ended.is_some() {
             return self.ended;
@@ -136,62 +136,62 @@ impl Child {
         // SAFETY: siginfo_t is made of integers and pointers that are not followed, for which all-zero bytes are valid.
         let mut info: libc::siginfo_t = unsafe { mem::zeroed() };
         let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        // SAFETY: `info` is owned and outlives the call; the number is that of a child which has not been waited for.
+        // SAFETY: `info` is owned and outlives the call; the id is that of a child that has not been reaped.
         let asked = from_minus_one(unsafe { libc::waitid(libc::P_PID, self.pid.cast_unsigned(), &raw mut info, how) });
         // SAFETY: waitid has filled it in, or it is all zero.
         let has_ended = asked.is_ok() && unsafe { info.si_pid() } == self.pid;
         if has_ended {
-            // Its number is its own for as long as it has not been reaped.
+            // The id cannot be reused until the child is reaped.
             self.signal(libc::SIGKILL);
             self.reap();
         }
         self.ended
     }
 
-    /// Stops it and all of its group.
+    /// Stops the program and its whole group.
     pub(crate) fn hold(&self) {
         self.signal(libc::SIGSTOP);
     }
 
-    /// Lets it continue.
+    /// Lets the program and its group continue.
     pub(crate) fn release(&self) {
         self.signal(libc::SIGCONT);
     }
 
-    /// Asks it and all of its group to end.
+    /// Asks the program and its whole group to end.
     pub(crate) fn ask_to_end(&self) {
         self.signal(libc::SIGTERM);
     }
 
-    /// Kills it and all of its group.
+    /// Kills the program and its whole group.
     pub(crate) fn kill(&self) {
         self.signal(libc::SIGKILL);
     }
 
     fn signal(&self, signal: libc::c_int) {
         if self.ended.is_none() {
-            // SAFETY: no memory is involved. The group has the number of a child that has not been reaped, so it is no other's.
+            // SAFETY: no memory is involved. The group's id is that of a child that has not been reaped, so no other group can have it.
             let _ = unsafe { libc::kill(-self.pid, signal) };
-            // It may have left its group for another one.
+            // The child may have moved to another group.
             // SAFETY: takes a number and touches no memory.
             if unsafe { libc::getpgid(self.pid) } != self.pid {
-                // SAFETY: no memory is involved. The number is that of a child that has not been reaped.
+                // SAFETY: no memory is involved. The id is that of a child that has not been reaped.
                 let _ = unsafe { libc::kill(self.pid, signal) };
             }
         }
     }
 
-    /// Takes its status, if it has ended.
+    /// Collects the exit status if the child has ended.
     fn reap(&mut self) {
         let mut status = 0;
-        // SAFETY: `status` is owned and outlives the call; the number is that of a child which has not been reaped.
+        // SAFETY: `status` is owned and outlives the call; the id is that of a child that has not been reaped.
         let reaped = unsafe { libc::waitpid(self.pid, &raw mut status, libc::WNOHANG) };
         if reaped == self.pid {
             self.ended = Some(ExitStatus::from_raw(status));
         }
     }
 
-    /// Processor time that it has used, all its threads together, without its own children; `None`: the kernel does not say.
+    /// Processor time used by all threads of the program, without its own children; `None`: the kernel does not report it.
     pub(crate) fn cpu_time(&self) -> Option<Span> {
         let mut clock = 0;
         // SAFETY: `clock` is owned and outlives the call.
@@ -204,7 +204,8 @@ impl Child {
         read.then(|| Span::from_wide(nanos))
     }
 
-    /// Makes it end before others when memory runs out, by so much of the scale of 1000 more than this process.
+    /// Makes the kernel kill this program earlier than others when memory runs out: adds `more` to this process's OOM score adjustment (at
+    /// most 1000).
     ///
     /// # Errors
     /// The kernel's reason.
@@ -213,14 +214,14 @@ impl Child {
         fs::write(format!("/proc/{}/oom_score_adj", self.pid), more.saturating_add(own).min(1000).to_string())
     }
 
-    /// Keeps its threads, and those of all that it has started, off the CPUs `reserved`: lets those run on `cpus` that may run there or that
-    /// were given the CPUs `before`. What they have chosen themselves stays otherwise.
+    /// Keeps the program's threads, and those of everything that it started, off the CPUs `reserved`. A thread is moved to `cpus` if it may
+    /// run on a reserved CPU, or if its CPUs are exactly `before`. Any other choice of CPUs is the thread's own and stays.
     ///
     /// # Errors
-    /// The kernel's reason why it has refused that for one of them, the last one.
+    /// The kernel's reason for the last thread that it refused to move.
     pub(crate) fn keep_off(&self, reserved: &[usize], cpus: &[usize], before: &[usize]) -> io::Result<()> {
         let (mut result, mut thorough) = (Ok(()), cpus != before);
-        // Again, since what was not moved yet may have started something.
+        // Repeated, because a thread that was not moved yet may have started another one.
         for _ in 0..PASSES {
             let mut moved = false;
             for thread in kin::threads(self.pid, thorough) {
@@ -241,11 +242,11 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         self.kill();
-        self.reap(); // or the kernel does, when this process ends
+        self.reap(); // if it has not ended yet, the kernel reaps it when this process ends
     }
 }
 
-/// Whether this process may run the file at `path`.
+/// Whether this process may execute the file at `path`.
 ///
 /// # Errors
 /// The kernel's reason why not.
@@ -274,7 +275,7 @@ mod tests {
         CString::new(text).unwrap()
     }
 
-    /// Runs a script of the shell to its end; what it wrote, and how it ended.
+    /// Runs a shell script to its end; returns its output and its exit status.
     fn shell(script: &str, memory: Option<u64>) -> (String, ExitStatus) {
         let (mut reader, writer) = io::pipe().unwrap();
         let (_ours, theirs) = Packets::pair().unwrap();
@@ -304,7 +305,7 @@ mod tests {
     #[test]
     fn a_child_has_what_it_was_given_and_nothing_else() {
         let held = File::open("/dev/null").unwrap();
-        // SAFETY: the descriptor is open; the flag is taken away so that it would be inherited.
+        // SAFETY: the descriptor is open; without the flag it would be inherited.
         from_minus_one(unsafe { libc::fcntl(held.as_raw_fd(), libc::F_SETFD, 0) }).unwrap();
         let script = "echo $GIVEN; for f in /proc/$$/fd/*; do echo ${f##*/}; done; \
                       while read k v; do case $k in Sig*|NSpgid:) echo $k $v;; esac; done < /proc/$$/status; echo $$; exit 7";
@@ -357,7 +358,7 @@ mod tests {
         let find = |program: i32, thorough| -> BTreeSet<i32> {
             kin::threads(program, thorough).iter().map(|thread| thread.number()).collect()
         };
-        // A child with a child of its own, and one whose parent has ended.
+        // A child with a child of its own, and a process whose parent has ended.
         let script = "(sleep 1000 & echo $!; wait) & (sleep 1000 & echo $!) & wait";
         let mut shell = std::process::Command::new("sh");
         let mut shell = shell.args(["-c", script]).process_group(0).stdout(Stdio::piped()).spawn().unwrap();
@@ -365,7 +366,7 @@ mod tests {
         let started: Vec<i32> = written.lines().take(2).map(|line| line.unwrap().parse().unwrap()).collect();
         let program = i32::try_from(shell.id()).unwrap();
         let found = find(program, true);
-        // SAFETY: no memory is involved. The group has the number of a child that has not been reaped.
+        // SAFETY: no memory is involved. The group's id is that of a child that has not been reaped.
         unsafe { libc::kill(-program, libc::SIGKILL) };
         shell.wait().unwrap();
         assert!(found.contains(&program) && started.iter().all(|one| found.contains(one)), "{found:?} {started:?}");

@@ -1,4 +1,5 @@
-//! One end of a pair of sockets over which whole frames go (`SOCK_SEQPACKET`). Nothing here waits but [`Packets::wait`], and nothing allocates.
+//! One end of a socket pair that carries whole frames (`SOCK_SEQPACKET`). Nothing here waits except [`Packets::wait`], and nothing
+//! allocates.
 
 use super::super::{Seconds, from_minus_one};
 use crate::time::{NANOS_PER_SECOND, Span};
@@ -6,21 +7,21 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
-/// What is to be had at a socket.
+/// What a socket has to offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ready {
     Nothing,
     Frames,
-    /// The other end is closed, or sends nothing any more; frames may be left.
+    /// The other end is closed or will send nothing more; frames may be left.
     Closed,
 }
 
-/// The end of this process.
+/// This process's end.
 #[derive(Debug)]
 pub(crate) struct Packets(OwnedFd);
 
 impl Packets {
-    /// Both ends; neither is inherited by a program by itself, and the other one blocks.
+    /// Both ends. Both close on exec; the second one blocks.
     ///
     /// # Errors
     /// The kernel's reason.
@@ -29,14 +30,14 @@ impl Packets {
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
         // SAFETY: `ends` has room for the two descriptors and outlives the call.
         from_minus_one(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
-        // SAFETY: the kernel has just given it out, and nothing else owns it.
+        // SAFETY: the kernel has just created it, and nothing else owns it.
         let ours = unsafe { OwnedFd::from_raw_fd(ends[0]) };
         // SAFETY: as above.
         let theirs = unsafe { OwnedFd::from_raw_fd(ends[1]) };
         Ok((Self(ours), theirs))
     }
 
-    /// Lets this many bytes of frames wait for the other end, or as many as the kernel allows.
+    /// Lets up to this many bytes of frames wait for the other end, or as many as the kernel allows.
     pub(crate) fn make_room(&self, bytes: i32) {
         let at = (&raw const bytes).cast();
         let length: libc::socklen_t = 4; // of an i32
@@ -54,11 +55,11 @@ impl Packets {
         from_minus_one(unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), flags) }).map(drop)
     }
 
-    /// Takes the next frame into `room`, and returns its length: greater than that of `room` if it did not fit. 0: an empty frame, or the other
-    /// end is closed.
+    /// Copies the next frame into `room` and returns its length, which is greater than that of `room` if it did not fit. 0: an empty frame,
+    /// or the other end is closed.
     ///
     /// # Errors
-    /// `WouldBlock`: there is none.
+    /// `WouldBlock`: no frame is there.
     pub(crate) fn receive(&self, room: &mut [u8]) -> io::Result<usize> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
         // SAFETY: `room` is borrowed for the call, and its length is passed with it.
@@ -67,13 +68,13 @@ impl Packets {
         Ok(usize::try_from(came).unwrap_or(0))
     }
 
-    /// The other end reads an end; what it sends still comes.
+    /// Makes the other end read end-of-file; frames that it sends still arrive.
     pub(crate) fn finish(&self) {
         // SAFETY: no memory is involved.
         let _ = unsafe { libc::shutdown(self.0.as_raw_fd(), libc::SHUT_WR) };
     }
 
-    /// Waits until there is a frame, for `within` at most.
+    /// Waits for a frame, for `within` at most.
     pub(crate) fn wait(&self, within: Span) -> Ready {
         let mut asked = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN | libc::POLLRDHUP, revents: 0 };
         let nanos = within.nanos().max(0);
@@ -121,7 +122,7 @@ mod tests {
         }
         assert_eq!(theirs.read(&mut frame).unwrap(), 0);
         drop(theirs);
-        // A program that another test is starting may have it as well until it has begun.
+        // A program that another test is starting may hold a copy until it is executed.
         assert_eq!(ours.wait(Span::from_seconds(60)), Ready::Closed);
         assert_ne!(ours.send(b"x").unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }

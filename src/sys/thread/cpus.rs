@@ -1,4 +1,4 @@
-//! The CPUs that threads may run on: of this process, and of the programs that it has started.
+//! The CPUs that threads may run on: threads of this process and of the programs that it started.
 //!
 //! System calls and reads of `/proc`; all of it may allocate, nothing blocks.
 
@@ -8,20 +8,23 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{io, mem};
 
-/// What the daemons of this process have reserved. It is the process's: no thread says whose it is, so each keeps off the CPUs of all.
+/// The CPUs reserved by the daemons of this process. One list for the process: a thread does not know its daemon, so each keeps off the
+/// CPUs of all.
 static RESERVED: Mutex<Reserved> = Mutex::new(Reserved { own: Vec::new(), daemons: BTreeMap::new() });
 
 struct Reserved {
-    own: Vec<usize>, // where the first of them was started, before anything was moved
+    own: Vec<usize>, // where the first daemon was started, before anything was moved
     daemons: BTreeMap<u64, Vec<usize>>,
 }
 
-/// The CPUs of one daemon's pinned workers, which all else in this process, and all that it starts, keeps off. Dropped, they are given up.
+/// The CPUs of one daemon's pinned workers. Everything else in this process, and everything that it starts, keeps off them. Dropping it
+/// frees the CPUs.
 #[derive(Debug)]
 pub(crate) struct Reservation(u64);
 
 impl Reservation {
-    /// Of none yet; and the CPUs on which the daemon was started. Another daemon may have moved the calling thread off some of them.
+    /// A reservation of no CPUs yet, and the CPUs on which the daemon was started. Another daemon may have moved the calling thread off
+    /// some of them.
     pub(crate) fn begin() -> (Self, Vec<usize>) {
         let mut all = all_reserved();
         if all.daemons.is_empty() {
@@ -32,12 +35,12 @@ impl Reservation {
         (Self(number), all.own.clone())
     }
 
-    /// These from now on.
+    /// Reserves these CPUs from now on.
     pub(crate) fn set(&self, cpus: &[usize]) {
         all_reserved().daemons.insert(self.0, cpus.to_vec());
     }
 
-    /// Those that other daemons have reserved.
+    /// The CPUs reserved by other daemons.
     pub(crate) fn of_others(&self) -> Vec<usize> {
         all_reserved()
             .daemons
@@ -54,7 +57,7 @@ impl Drop for Reservation {
     }
 }
 
-/// The CPUs that are kept free for the workers of all daemons.
+/// The CPUs kept free for the workers of all daemons.
 pub(crate) fn reserved() -> Vec<usize> {
     all_reserved().daemons.values().flatten().copied().collect()
 }
@@ -65,10 +68,9 @@ fn all_reserved() -> MutexGuard<'static, Reserved> {
 
 /// Allows the calling thread to run on `cpus` (kernel numbers, in any order) and nowhere else.
 ///
-/// Of several CPUs the kernel ignores those that do not exist or are outside the cgroup's cpuset, as long as one is left:
-/// `affinity` says what was granted.
-/// Errors: EINVAL if no CPU of the list can be used, or one is not below `host::cpu_set_size`; EBUSY under
-/// SCHED_DEADLINE, which excludes pinning.
+/// The kernel ignores CPUs that do not exist or are outside the cgroup's cpuset, as long as one is left: `affinity` shows the CPUs granted.
+/// Errors: EINVAL if no CPU of the list can be used, or one is not below `host::cpu_set_size`; EBUSY under SCHED_DEADLINE, which excludes
+/// pinning.
 pub fn pin(cpus: &[usize]) -> io::Result<()> {
     if cpus.iter().any(|&cpu| cpu >= host::cpu_set_size()) {
         return Err(invalid()); // core_affinity and CPU_SET would index out of bounds
@@ -80,7 +82,7 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
     place(ThreadId(0), cpus)
 }
 
-/// Allows `thread`, of this process or of a program that it has started, to run on `cpus` and nowhere else.
+/// Allows `thread`, of this process or of a program that it started, to run on `cpus` and nowhere else.
 /// Errors: as [`pin`]; ESRCH if the thread has ended; EPERM if it is another user's.
 pub(crate) fn place(thread: ThreadId, cpus: &[usize]) -> io::Result<()> {
     let mut set = empty_cpu_set();
@@ -94,8 +96,8 @@ pub(crate) fn place(thread: ThreadId, cpus: &[usize]) -> io::Result<()> {
     set_affinity(thread, &set)
 }
 
-/// Allows `thread` to run on `cpus` if it may run on a CPU of `reserved`, or was given the CPUs `before`. Any other choice is its own
-/// and stays. Returns whether it was moved; a thread that has ended was not.
+/// Moves `thread` to `cpus` if it may run on a CPU of `reserved`, or if its CPUs are exactly `before`. Any other choice is the thread's own
+/// and stays. Returns whether it was moved; false for a thread that has ended.
 /// Errors: as [`place`].
 pub(crate) fn keep_off(reserved: &[usize], thread: ThreadId, cpus: &[usize], before: &[usize]) -> io::Result<bool> {
     let moved = affinity_of(thread).and_then(|own| {
@@ -113,7 +115,7 @@ pub(super) fn set_affinity(thread: ThreadId, set: &libc::cpu_set_t) -> io::Resul
     from_minus_one(unsafe { libc::sched_setaffinity(thread.0, size_of_val(set), set) }).map(drop)
 }
 
-/// The CPUs the calling thread may run on, ascending.
+/// The CPUs that the calling thread may run on, ascending.
 /// Errors: EINVAL on a machine with more CPUs than [`host::cpu_set_size`].
 pub(crate) fn affinity() -> io::Result<Vec<usize>> {
     affinity_of(ThreadId(0))
@@ -129,15 +131,15 @@ pub(crate) fn affinity_of(thread: ThreadId) -> io::Result<Vec<usize>> {
     Ok((0..host::cpu_set_size()).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect())
 }
 
-/// The online CPUs that the cgroup's cpuset leaves to this process: what the kernel grants the calling thread if it asks for all. It keeps
-/// its own.
+/// The online CPUs that the cgroup's cpuset leaves to this process: those the kernel grants the calling thread when it asks for all. The
+/// thread then gets its own CPUs back.
 /// Errors: the kernel's reason, where a sandbox forbids the call or the thread has the policy `deadline`.
 pub(crate) fn grantable() -> io::Result<Vec<usize>> {
     let own = affinity()?;
     let all: Vec<usize> = (0..host::cpu_set_size()).collect();
     place(ThreadId(0), &all)?;
     let granted = affinity();
-    // Its own may be gone by now: then it stays with all.
+    // Its own CPUs may be gone by now; then it keeps all.
     let _ = place(ThreadId(0), &own);
     granted
 }

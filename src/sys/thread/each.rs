@@ -1,8 +1,8 @@
-//! All threads of this process, also in a handler of a signal.
+//! All threads of this process, also from a signal handler.
 
 use super::ThreadId;
 
-/// Where the name of an entry begins in what getdents64 writes, after two u64, its length as a u16, and its type.
+/// Offset of an entry's length and name in the output of getdents64: two u64, the length as a u16, the type, then the name.
 const LENGTH_AT: usize = 16;
 const NAME_AT: usize = 19;
 
@@ -13,7 +13,7 @@ pub(crate) fn all() -> Vec<ThreadId> {
     threads
 }
 
-/// Does this for each thread of this process. Async-signal-safe, if `each` is: system calls only, no allocation, no lock.
+/// Calls `each` for each thread of this process. Async-signal-safe if `each` is: system calls only, no allocation, no lock.
 pub(super) fn for_each_thread(mut each: impl FnMut(ThreadId)) {
     // SAFETY: the path is a string that ends in a zero byte.
     let folder =
@@ -41,7 +41,7 @@ pub(super) fn for_each_thread(mut each: impl FnMut(ThreadId)) {
     unsafe { libc::close(folder) };
 }
 
-/// The thread that this name, which a zero byte ends, stands for.
+/// The thread whose number is this zero-terminated name.
 fn number(name: &[u8]) -> Option<ThreadId> {
     let digits = name.split(|byte| *byte == 0).next()?;
     str::from_utf8(digits).ok()?.parse().ok().map(ThreadId)

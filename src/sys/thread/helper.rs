@@ -1,4 +1,4 @@
-//! Threads with a name, whose death by a panic is reported with its text: workers, and the helpers beside them.
+//! Named threads whose death by a panic is reported with its text: workers, and the helpers beside them.
 //!
 //! Reads no clock. Spawning may block and allocate; a panic allocates.
 
@@ -10,12 +10,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 use std::thread::{Builder, JoinHandle};
 
-/// A thread that a panic has ended.
+/// A thread that ended by a panic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Death {
-    /// Its name.
+    /// The thread's name.
     pub(crate) thread: String,
-    /// The message of the panic and where in the source it happened, on one line.
+    /// The panic's message and source location, on one line.
     pub(crate) text: String,
 }
 
@@ -23,20 +23,20 @@ pub(crate) struct Death {
 type Deaths = (Sender<Death>, Receiver<Death>);
 
 thread_local! {
-    /// Where the deaths of the threads go that this one spawns. A thread of a daemon has those of its spawner, so that what a task spawns, which knows
-    /// no daemon, belongs to its daemon too.
+    /// Where the deaths of threads spawned by this thread are sent. A thread inherits the channel of its spawner. So even threads spawned
+    /// by a task, which does not know its daemon, report to that daemon.
     static DEATHS: RefCell<Option<Deaths>> = const { RefCell::new(None) };
 }
 
 /// Spawns a thread. If `body` panics, the thread's [`Death`] is sent to the [`deaths`] of the calling thread.
 ///
 /// # Errors
-/// The system's reason why there is no thread.
+/// The system's reason.
 pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     spawn_by(Builder::new(), name, body)
 }
 
-/// As [`spawn`], with a stack of this many bytes: what a stack may grow to counts as locked memory.
+/// As [`spawn`], with a stack of this many bytes. The full size of a stack counts as locked memory.
 ///
 /// # Errors
 /// As [`spawn`].
@@ -54,7 +54,7 @@ fn spawn_by(builder: Builder, name: &str, body: impl FnOnce() + Send + 'static) 
         capture();
         DEATHS.set(Some(deaths.clone()));
         if let Err(text) = caught(body) {
-            // Cannot fail: a receiver is here too.
+            // Cannot fail: this thread holds a receiver too.
             let _ = deaths.0.send(Death { thread, text });
         }
     };
@@ -65,29 +65,29 @@ fn of_this_thread() -> Deaths {
     DEATHS.with_borrow_mut(|deaths| deaths.get_or_insert_with(unbounded).clone())
 }
 
-/// Where the deaths of the threads arrive that the calling thread spawns, and of those that they spawn in turn.
+/// Receives the deaths of the threads that the calling thread spawns, and of their descendants.
 pub(crate) fn deaths() -> Receiver<Death> {
     of_this_thread().1
 }
 
-/// Begins a new group of the threads that the calling one spawns: a daemon has ended, and another one may begin.
+/// Starts a new group for the threads that the calling thread spawns: a daemon has ended, and another one may begin.
 pub(crate) fn leave_deaths() {
     DEATHS.set(None);
 }
 
 thread_local! {
-    /// The text of the latest panic; `None`: panics of this thread go to stderr.
+    /// The text of the most recent panic; `None`: panics of this thread go to stderr.
     static LATEST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// From now on the panics of the calling thread are kept for [`latest_panic`] and not written to stderr: a reader of stderr
-/// that stalls would stall the thread.
+/// From now on the panics of the calling thread are kept for [`latest_panic`] and not written to stderr: a stalled reader of stderr would
+/// stall the thread.
 pub(crate) fn capture() {
     set_hook();
     LATEST.set(Some(String::new()));
 }
 
-/// Sets the hook that captures panics. Rust has one for the process; whose panic it is, [`LATEST`] of its thread says.
+/// Sets the hook that captures panics. Rust has one hook per process; [`LATEST`] tells whether a thread's panics are captured.
 fn set_hook() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -103,7 +103,7 @@ fn set_hook() {
     });
 }
 
-/// The text of the calling thread's latest panic, once.
+/// The text of the calling thread's most recent panic; returned once.
 pub(crate) fn latest_panic(payload: Box<dyn Any + Send>) -> String {
     // Any other payload may have a destructor that panics or blocks, so it is leaked.
     if !payload.is::<String>() && !payload.is::<&'static str>() {
@@ -112,15 +112,15 @@ pub(crate) fn latest_panic(payload: Box<dyn Any + Send>) -> String {
     LATEST.with_borrow_mut(|latest| latest.as_mut().map(std::mem::take)).unwrap_or_default()
 }
 
-/// Does `work`; the text of a panic in it, "panicked at FILE:LINE:COLUMN: MESSAGE". Needs [`capture`].
+/// Runs `work`. If it panics, returns the text, "panicked at FILE:LINE:COLUMN: MESSAGE". Needs [`capture`].
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(latest_panic)
 }
 
-/// The same on any thread, also while a panic of it is under way, whose text stays the latest one.
+/// The same on any thread, even while that thread is panicking: the text of the first panic stays the most recent one.
 pub(crate) fn caught_aside<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     if !std::thread::panicking() {
-        set_hook(); // a thread that panics may not
+        set_hook(); // a panicking thread may not set it
     }
     let before = LATEST.replace(Some(String::new()));
     let done = caught(work);
@@ -177,7 +177,7 @@ mod tests {
             assert!(text.unwrap_err().ends_with(": the first panic that was asked for"));
         };
         std::thread::spawn(first).join().unwrap();
-        // Of a thread whose panics go to stderr too.
+        // On a thread whose panics go to stderr too.
         std::thread::spawn(|| drop(Second)).join().unwrap();
     }
 }

@@ -1,15 +1,15 @@
-//! The end of the process, also where a thread of it gets no processor time.
+//! Ends the process even where one of its threads gets no processor time.
 //!
-//! A process has ended once each of its threads has, and a thread needs processor time for that: one that is pinned to a CPU
-//! which another program keeps for itself would hold up the end for as long.
+//! A process has ended only when all its threads have, and a thread needs processor time to end. A thread pinned to a CPU that another
+//! program monopolises would delay the end.
 
 use super::cpus::{empty_cpu_set, set_affinity};
 use super::each::for_each_thread;
 use super::{demote, id};
 use crate::sys::host;
 
-/// Lets every other thread of this process end as soon as the process does: takes its real-time policy away and moves it to the
-/// CPU where the calling thread runs, as there is processor time there. Only for just before the exit.
+/// Lets every other thread of this process end as soon as the process does. Each loses its real-time policy and is moved to the calling
+/// thread's CPU, which has processor time. Call only just before the exit.
 ///
 /// Async-signal-safe: system calls only, no allocation, no lock.
 pub(crate) fn let_all_end() {
@@ -23,8 +23,8 @@ pub(crate) fn let_all_end() {
     }
     for_each_thread(|thread| {
         if thread != own {
-            // The policy first: SCHED_DEADLINE excludes pinning. A thread that has ended meanwhile is refused; what else would be
-            // cannot be reported any more.
+            // The policy first: SCHED_DEADLINE excludes pinning. Calls for a thread that has ended fail; any other error can no longer be
+            // reported.
             let _ = demote(thread);
             let _ = set_affinity(thread, &here);
         }

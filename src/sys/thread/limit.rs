@@ -1,21 +1,21 @@
-//! The limit of processor time that real-time threads of this process may use without a sleep: RLIMIT_RTTIME.
+//! RLIMIT_RTTIME: how much processor time this process's real-time threads may use without a sleep.
 
 use crate::sys::from_minus_one;
 use crate::time::Span;
 use std::{io, mem};
 
-/// The limit at which the kernel sends SIGXCPU; `None`: there is none. Each time it sends one, it raises the limit by a second,
-/// until the hard limit ends the process.
+/// The limit at which the kernel sends SIGXCPU; `None`: unlimited. With each SIGXCPU the kernel raises the limit by a second, until the
+/// hard limit ends the process.
 pub(crate) fn realtime_limit() -> Option<Span> {
     let limit = read().ok()?;
     (limit.rlim_cur != libc::RLIM_INFINITY).then(|| Span::from_wide(i128::from(limit.rlim_cur) * 1_000))
 }
 
-/// The soft limit is kept this far below the hard one, at which the kernel kills the process: for main to answer the signal. Of a hard limit
-/// that is shorter than twice that, half.
+/// The soft limit stays this far below the hard one, at which the kernel kills the process, so that main can react to the signal. Half of a
+/// hard limit that is less than twice as long.
 const ROOM: u64 = 1_000_000; // µs
 
-/// The soft limit that leaves room below the hard one, both in microseconds and `None` without a limit.
+/// The soft limit that leaves room below the hard one. Both are in microseconds; `None` means no limit.
 pub(crate) fn with_room(soft: Option<u64>, hard: Option<u64>) -> Option<u64> {
     let most = hard.map(|hard| hard - ROOM.min(hard / 2));
     match (soft, most) {
@@ -24,11 +24,11 @@ pub(crate) fn with_room(soft: Option<u64>, hard: Option<u64>) -> Option<u64> {
     }
 }
 
-/// Lowers the soft limit where it leaves no room below the hard one. What it is to be, the hard one, and whether the kernel has set it; `None`: there
-/// was room.
+/// Lowers the soft limit if it leaves no room below the hard one. Returns the wanted soft limit, the hard limit, and the kernel's result;
+/// `None`: there was room.
 pub(crate) fn make_room() -> Option<(Span, Span, io::Result<()>)> {
     let limit = read().ok()?;
-    // Through 128 bits, because the width of the fields depends on the platform.
+    // Converted through 128 bits, because the width of the fields depends on the platform.
     let micros = |limit| u64::try_from(u128::from(limit)).ok().filter(|_| limit != libc::RLIM_INFINITY);
     let (soft, hard) = (micros(limit.rlim_cur), micros(limit.rlim_max));
     let wanted = with_room(soft, hard).filter(|wanted| Some(*wanted) != soft)?;
@@ -36,12 +36,13 @@ pub(crate) fn make_room() -> Option<(Span, Span, io::Result<()>)> {
     Some((wanted, hard, set_realtime_limit(wanted)))
 }
 
-/// Sets that limit, of which the kernel takes whole microseconds; the hard limit stays.
+/// Sets the soft limit, rounded down to whole microseconds; the hard limit stays.
 ///
 /// # Errors
 /// EINVAL above the hard limit; EPERM where a sandbox forbids the call.
 pub(crate) fn set_realtime_limit(limit: Span) -> io::Result<()> {
-    // Through 128 bits, because the width of the fields depends on the platform. What does not fit stays below "no limit".
+    // Converted through 128 bits, because the width of the fields depends on the platform. A value that does not fit stays below "no
+    // limit".
     let micros = libc::rlim_t::try_from(u128::from(limit.nanos().unsigned_abs() / 1_000));
     let limit = libc::rlimit { rlim_cur: micros.unwrap_or(libc::RLIM_INFINITY - 1), ..read()? };
     // SAFETY: `limit` outlives the call.

@@ -1,35 +1,35 @@
-//! Which signals reach a thread, and the one that ends its sleep.
+//! Which signals reach a thread, and the signal that interrupts its sleep.
 
 use super::ThreadId;
 use crate::sys::{from_code, from_minus_one};
 use std::{io, mem};
 
-/// Ends the sleep of `thread`, of this process: it returns [`crate::time::Wake::Interrupted`].
+/// Interrupts the sleep of `thread`, of this process: the sleep returns [`crate::time::Wake::Interrupted`].
 ///
-/// A thread that is *about* to sleep still falls asleep, so raise a flag first, and repeat this until the thread has shown
-/// that it saw the flag. A thread that has ended is ignored. Before [`crate::sys::signals::catch_interrupts`] the kernel
-/// discards the signal.
+/// A thread that is *about* to sleep still falls asleep. So raise a flag first, and repeat this until the thread has shown that it saw the
+/// flag. A thread that has ended is ignored. Before [`crate::sys::signals::catch_interrupts`] the kernel discards the signal.
 pub(crate) fn interrupt(thread: ThreadId) {
     // SAFETY: takes nothing, touches no memory and cannot fail.
     let process = unsafe { libc::getpid() };
-    // SAFETY: no pointers; the ids name this process, so a reused id can only meet our own handler, which does nothing.
+    // SAFETY: no pointers; the ids name this process, so a reused id can only reach our own handler, which does nothing.
     let sent = from_minus_one(unsafe { libc::syscall(libc::SYS_tgkill, process, thread.0, libc::SIGURG) });
     let gone = |error: &io::Error| error.raw_os_error() == Some(libc::ESRCH);
     debug_assert!(sent.as_ref().err().is_none_or(gone), "tgkill: {sent:?}");
 }
 
-/// What a thread raises itself, by a fault or by `abort`: blocked, they end the process without the handler that says what happened.
+/// Signals that a thread raises itself, by a fault or by `abort`. If one is blocked, it ends the process without the handler that reports
+/// it.
 const FAULTS: [libc::c_int; 7] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS, libc::SIGABRT];
 
-/// One signal blocked in the calling thread, and in those that it spawns meanwhile: it waits. Dropped, the mask is the one
-/// before, and a signal that waits arrives.
+/// Holds back one signal from the calling thread and from those that it spawns meanwhile. Dropping it restores the previous mask, and a
+/// pending signal arrives.
 #[derive(Debug)]
 pub(crate) struct Held {
     before: libc::sigset_t,
 }
 
-/// Lets SIGHUP wait, which ends a process without a handler for it.
+/// Holds back SIGHUP, which ends a process that has no handler for it.
 pub(crate) fn hold_reload() -> io::Result<Held> {
     // SAFETY: sigset_t is made of integers, for which all-zero bytes are valid.
     let mut set: libc::sigset_t = unsafe { mem::zeroed() };
@@ -42,14 +42,15 @@ pub(crate) fn hold_reload() -> io::Result<Held> {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // It fails only for a `how` that does not exist.
+        // Fails only for a `how` that does not exist.
         let _ = exchange_mask(self.before);
     }
 }
 
-/// Runs `work` with all signals blocked, so that the threads it spawns leave them to others; then restores the mask.
+/// Runs `work` with all signals blocked, so that the threads it spawns leave signals to other threads; then restores the mask.
 ///
-/// SIGURG stays open, which [`interrupt`] needs, and so do the faults that a thread raises itself ([`FAULTS`]). A handler runs on any thread that has not blocked its signal; at least one must not.
+/// SIGURG stays open because [`interrupt`] needs it, and so do the faults that a thread raises itself ([`FAULTS`]). A handler runs on any
+/// thread that has not blocked its signal, so at least one thread must not block it.
 pub(crate) fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> io::Result<T> {
     let old = exchange_mask(all_but_own()?)?;
     let done = work();
@@ -57,12 +58,12 @@ pub(crate) fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> io::Result<T>
     Ok(done)
 }
 
-/// From now on the calling thread, and those that it spawns, leave all signals to others, as in [`with_signals_blocked`].
+/// From now on the calling thread and those that it spawns leave all signals to other threads, as in [`with_signals_blocked`].
 pub(crate) fn leave_signals() -> io::Result<()> {
     exchange_mask(all_but_own()?).map(drop)
 }
 
-/// From now on every signal reaches the calling thread, also one that whoever started this process had blocked.
+/// From now on every signal reaches the calling thread, even one that was blocked when this process was started.
 pub(crate) fn take_signals() -> io::Result<()> {
     // SAFETY: sigset_t is made of integers, for which all-zero bytes are valid: no signal.
     exchange_mask(unsafe { mem::zeroed() }).map(drop)
@@ -81,7 +82,7 @@ fn all_but_own() -> io::Result<libc::sigset_t> {
     Ok(set)
 }
 
-/// Gives the calling thread the mask `new`; returns the old one.
+/// Sets the calling thread's mask to `new`; returns the old one.
 fn exchange_mask(new: libc::sigset_t) -> io::Result<libc::sigset_t> {
     change_mask(libc::SIG_SETMASK, new)
 }
@@ -122,7 +123,7 @@ mod tests {
         interrupt(id); // a thread that has ended is ignored
     }
 
-    /// Tells of a signal whether the calling thread has it blocked.
+    /// A function that returns whether the calling thread has blocked a signal.
     fn blocked() -> impl Fn(i32) -> bool {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap().trim();

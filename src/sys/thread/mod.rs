@@ -1,8 +1,8 @@
-//! What the kernel grants a thread: its CPUs in `cpus`, its scheduling policy in `policy`, its signal mask in `mask`,
-//! where one thread can also end another's sleep. In `leave`, what lets all of them end.
+//! What the kernel grants a thread: its CPUs in `cpus`, its scheduling policy in `policy`, its signal mask in `mask`. `mask` can also
+//! interrupt another thread's sleep. `leave` lets all threads end.
 //!
-//! All of it is for setting a thread up and may allocate; nothing blocks. Most setters act on the calling thread only, and
-//! threads spawned from it inherit CPUs, FIFO or RR, and the mask: spawn first, then promote.
+//! All of it is for setting a thread up and may allocate; nothing blocks. Most setters act on the calling thread only. Threads spawned from
+//! it inherit CPUs, FIFO or RR, and the mask: spawn first, then promote.
 
 mod cpus;
 mod each;
@@ -36,7 +36,7 @@ impl ThreadId {
         self.0
     }
 
-    /// The thread of this number.
+    /// The thread with this number.
     pub(in crate::sys) const fn of_number(number: i32) -> Self {
         Self(number)
     }
@@ -56,22 +56,22 @@ pub(crate) struct Usage {
     pub(crate) sleeps: u64,
 }
 
-/// What `thread`, of this process, has used; `None` if it has ended or the kernel does not say.
+/// What `thread`, of this process, has used; `None` if it has ended or the kernel does not report it.
 pub(crate) fn usage_of(thread: ThreadId) -> Option<Usage> {
     let status = std::fs::read_to_string(format!("/proc/self/task/{}/status", thread.0)).ok()?;
     let sleeps = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
     Some(Usage { sleeps: sleeps.trim().parse().ok()?, cpu: cpu_time_of(thread)? })
 }
 
-/// Processor time used by `thread`, of this process; `None` if it has ended or the kernel does not say.
+/// Processor time used by `thread`, of this process; `None` if it has ended or the kernel does not report it.
 pub(crate) fn cpu_time_of(thread: ThreadId) -> Option<Span> {
     let text = std::fs::read_to_string(format!("/proc/self/task/{}/schedstat", thread.0)).ok()?;
     text.split_whitespace().next()?.parse().ok().map(Span::from_nanos)
 }
 
-/// Sets how late the kernel may end a sleep, to end several at once: 50 000 ns by default.
+/// Sets how much later the kernel may end a sleep in order to end several at once: 50 000 ns by default.
 ///
-/// Real-time policies have no slack, so this is for threads that were refused one. 0 restores the default; 1 is the least.
+/// Real-time policies have no slack, so this is for threads that were refused one. 0 restores the default; 1 is the minimum.
 /// Errors: EINVAL or EPERM where a sandbox forbids the call.
 pub(crate) fn set_timer_slack(nanos: u32) -> io::Result<()> {
     // SAFETY: PR_SET_TIMERSLACK takes one unsigned long and no pointer.

@@ -19,14 +19,14 @@ pub(crate) struct Scheduled {
     pub(crate) priority: u8,
 }
 
-/// A share of a CPU that SCHED_DEADLINE promises, as the kernel adds them up: in 2⁻²⁰, rounded down.
+/// A share of a CPU that SCHED_DEADLINE guarantees, in the kernel's unit: 2⁻²⁰, rounded down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Bandwidth(u64);
 
 const BANDWIDTH_SHIFT: u32 = 20;
 
 impl Bandwidth {
-    /// Of `runtime` in every `period`; none for a period that is not above zero.
+    /// The share for `runtime` in every `period`; zero if the period is not above zero.
     pub(crate) fn of(runtime: Span, period: Span) -> Self {
         let runtime = u128::from(runtime.nanos().max(0).unsigned_abs()) << BANDWIDTH_SHIFT;
         let share = runtime.checked_div(u128::from(period.nanos().max(0).unsigned_abs()));
@@ -39,7 +39,7 @@ impl Bandwidth {
         Span::from_wide(i128::try_from(scaled.div_ceil(1 << BANDWIDTH_SHIFT)).unwrap_or(i128::MAX))
     }
 
-    /// This without `other`; none if that is more.
+    /// This bandwidth less `other`, at least zero.
     pub(crate) fn without(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -55,7 +55,8 @@ impl Sum for Bandwidth {
 pub(crate) fn demote(thread: ThreadId) -> io::Result<()> {
     // SAFETY: sched_param is made of integers, for which all-zero bytes are valid; SCHED_OTHER wants priority 0.
     let param: libc::sched_param = unsafe { mem::zeroed() };
-    // Not by the function of this name, which musl refuses always (ENOSYS): POSIX means a process by the number, Linux a thread.
+    // The libc function of this name is not used: musl's always fails (ENOSYS), because POSIX takes the number for a process and Linux for
+    // a thread.
     // SAFETY: `param` outlives the call; a reused id can only be another thread, which the kernel checks we may change.
     from_minus_one(unsafe {
         libc::syscall(libc::SYS_sched_setscheduler, thread.0, libc::SCHED_OTHER, &raw const param)
@@ -77,8 +78,8 @@ pub(crate) fn set_rr(priority: u8) -> io::Result<()> {
 /// SCHED_DEADLINE: `runtime` of processor time within `deadline` of the start of every `period`.
 ///
 /// Needs `1024 ns ≤ runtime ≤ deadline ≤ period`. Threads spawned later start under SCHED_OTHER.
-/// Errors: EPERM without CAP_SYS_NICE, and for a pinned thread; EBUSY if too much of the CPUs is promised already; EINVAL
-/// for spans out of order or not above zero.
+/// Errors: EPERM without CAP_SYS_NICE, and for a pinned thread; EBUSY if too much CPU time is promised already; EINVAL for spans out of
+/// order or not above zero.
 pub fn set_deadline(runtime: Span, deadline: Span, period: Span) -> io::Result<()> {
     let length = |span: Span| u64::try_from(span.nanos()).map(std::time::Duration::from_nanos).map_err(|_| invalid());
     let priority = ThreadPriority::Deadline {
@@ -87,13 +88,13 @@ pub fn set_deadline(runtime: Span, deadline: Span, period: Span) -> io::Result<(
         period: length(period)?,
         flags: DeadlineFlags::RESET_ON_FORK, // without it, spawning a thread fails with EAGAIN
     };
-    // The crate passes this pthread_t on as a kernel id; only 0, the caller, means the same thread as both.
+    // The crate passes this pthread_t on as a kernel id. Only 0, the calling thread, means the same as both.
     let calling = 0 as thread_priority::ThreadId;
     set_policy(calling, priority, RealtimeThreadSchedulePolicy::Deadline)
 }
 
-/// How the kernel schedules the calling thread now. Not from the C library or thread-priority: their cache misses SCHED_DEADLINE and
-/// `chrt`.
+/// How the kernel schedules the calling thread now. Neither the C library nor thread-priority is asked: their cached values miss
+/// SCHED_DEADLINE and `chrt`.
 /// Errors: EPERM or ENOSYS where a sandbox forbids the call.
 pub(crate) fn scheduling() -> io::Result<Scheduled> {
     scheduling_of(ThreadId(0))
@@ -126,7 +127,7 @@ fn attributes(thread: ThreadId) -> io::Result<libc::sched_attr> {
     // SAFETY: sched_attr is made of integers, for which all-zero bytes are valid.
     let mut attr: libc::sched_attr = unsafe { mem::zeroed() };
     let size = size_of_val(&attr);
-    // SAFETY: `attr` is owned and `size` is its own, which is as much as the kernel writes; 0 is the calling thread.
+    // SAFETY: `attr` is owned and `size` is its own, which limits what the kernel writes; 0 is the calling thread.
     from_minus_one(unsafe { libc::syscall(libc::SYS_sched_getattr, thread.0, &raw mut attr, size, 0) })?;
     Ok(attr)
 }
@@ -156,7 +157,7 @@ mod tests {
     use super::super::tests::{apart, errno};
     use super::*;
 
-    /// Whether the kernel granted it. Only a refusal for lack of privilege skips the test.
+    /// Whether the kernel granted the request. Only a refusal for lack of privilege skips the test.
     fn granted(result: io::Result<()>) -> bool {
         let Err(error) = result else { return true };
         crate::sys::emulation::say_skipped(&format!("no CAP_SYS_NICE, or no deadline bandwidth left: {error}"));
@@ -168,7 +169,7 @@ mod tests {
     fn fifo_and_rr_are_what_the_kernel_says() {
         apart(|| {
             let read = || scheduling().map(|s| (s.policy, s.priority)).unwrap();
-            let inherited = read(); // another than `other` if the tests were begun so
+            let inherited = read(); // not `other` if the tests were started under another policy
             if granted(set_fifo(7)) {
                 assert_eq!(read(), ("fifo", 7));
                 assert!(granted(set_rr(99)));

@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::{io, slice};
 
-/// Most buffers that the kernel gives one device.
+/// The most buffers that the kernel gives one device.
 pub(crate) const MOST_BUFFERS: u32 = 32;
 
 /// The format of the frames that a device delivers.
@@ -19,19 +19,19 @@ pub(crate) struct PixelFormat {
     pub four_cc: [u8; 4],  // V4L2's four characters
     pub width: u32,        // in pixels
     pub height: u32,       // in pixels
-    pub stride: u32,       // bytes from one row of the first plane to the next; zero where that means nothing
-    pub largest: u32,      // bytes that the largest frame may have
-    pub alternating: bool, // the two fields of a frame come in buffers of their own
+    pub stride: u32,       // bytes between row starts in the first plane; zero where that has no meaning
+    pub largest: u32,      // size limit of a frame, in bytes
+    pub alternating: bool, // the two fields of a frame come in separate buffers
 }
 
-/// One buffer that the device has filled.
+/// A buffer that the device has filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub buffer: u32,         // number of the buffer
-    pub sequence: u32,       // the driver's number of the frame
-    pub length: usize,       // bytes of it
+    pub sequence: u32,       // the driver's frame number
+    pub length: usize,       // bytes of data
     pub damaged: bool,       // the driver reports it as damaged
-    pub at: Option<Instant>, // when it was taken, on the monotonic clock; `None`: the driver uses another one
+    pub at: Option<Instant>, // when it was taken, on the monotonic clock; `None`: the driver uses another clock
 }
 
 /// A camera as a tick sees it. Nothing here waits or allocates. After any error only reopening the device helps.
@@ -39,7 +39,7 @@ pub(crate) trait FrameSource {
     /// The format of its frames.
     fn format(&self) -> &PixelFormat;
 
-    /// How many frames can be ready at a time.
+    /// How many frames can be ready at once.
     fn buffers(&self) -> usize;
 
     /// Takes the oldest frame that is ready, if any. One system call. ENODEV: the device is gone. EIO: the stream failed.
@@ -48,7 +48,7 @@ pub(crate) trait FrameSource {
     /// The bytes of a frame; empty once its buffer has been returned.
     fn bytes(&self, frame: &Frame) -> &[u8];
 
-    /// Returns a buffer to the driver. One system call. ENODEV: the device is gone. EINVAL: the driver has it already.
+    /// Returns a buffer to the driver. One system call. ENODEV: the device is gone. EINVAL: the driver already has it.
     fn queue(&mut self, buffer: u32) -> io::Result<()>;
 }
 
@@ -56,13 +56,13 @@ pub(crate) trait FrameSource {
 #[derive(Debug)]
 pub(crate) struct CaptureStream {
     buffers: Box<[Mapping]>, // unmapped before the device is closed
-    taken: Box<[bool]>,      // those that the driver does not have
+    taken: Box<[bool]>,      // buffers that the driver does not have
     file: File,
     format: PixelFormat,
 }
 
 impl CaptureStream {
-    /// Maps buffers, hands all of them to the driver, and starts the stream.
+    /// Maps buffers, queues all of them to the driver, and starts the stream.
     pub(super) fn start(file: File, buffers: u32, format: PixelFormat) -> Result<Self, (&'static str, io::Error)> {
         let mut request: v4l2::v4l2_requestbuffers = zeroed();
         (request.count, request.type_, request.memory) = (buffers.min(MOST_BUFFERS), CAPTURE, MAPPED);
@@ -125,13 +125,13 @@ impl FrameSource for CaptureStream {
         let taken = self.taken.get_mut(index).filter(|taken| **taken).ok_or_else(invalid)?;
         let mut argument: v4l2::v4l2_buffer = zeroed();
         (argument.index, argument.type_, argument.memory) = (buffer, CAPTURE, MAPPED);
-        // Also if it fails: whether the driver has it then is unknown.
+        // Also if the call fails: it is then unknown whether the driver has the buffer.
         *taken = false;
         ask(&self.file, vidioc::VIDIOC_QBUF, &mut argument)
     }
 }
 
-/// One buffer of the driver's, mapped for reading.
+/// A buffer of the driver, mapped for reading.
 #[derive(Debug)]
 struct Mapping {
     start: NonNull<u8>,
@@ -146,7 +146,7 @@ impl Mapping {
         let mut buffer: v4l2::v4l2_buffer = zeroed();
         (buffer.index, buffer.type_, buffer.memory) = (index, CAPTURE, MAPPED);
         ask(file, vidioc::VIDIOC_QUERYBUF, &mut buffer)?;
-        // SAFETY: the kernel filled in the offset, since the buffer is one to be mapped.
+        // SAFETY: the kernel filled in the offset, because the buffer is one to be mapped.
         let offset = unsafe { buffer.m.offset };
         let offset = libc::off64_t::from(offset);
         let length = usize::try_from(buffer.length).map_err(|_| invalid())?;
@@ -159,10 +159,10 @@ impl Mapping {
         NonNull::new(start.cast()).map(|start| Self { start, length }).ok_or_else(invalid)
     }
 
-    /// The first `length` bytes. To be called only while the driver does not have the buffer.
+    /// The first `length` bytes. Only call this while the driver does not have the buffer.
     fn bytes(&self, length: usize) -> &[u8] {
-        // SAFETY: the mapping has at least that many bytes, lives as long as `self`, and is not written to: the driver
-        // writes only while it has the buffer, which takes a `&mut CaptureStream` to give.
+        // SAFETY: the mapping has at least that many bytes, lives as long as `self`, and is not written to: the driver writes only while it
+        // has the buffer, and giving it the buffer takes a `&mut CaptureStream`.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), length.min(self.length)) }
     }
 }

@@ -1,13 +1,11 @@
-//! Video capture devices of Video4Linux 2: what they can do, setting them up, and their memory-mapped buffers.
+//! Video4Linux 2 capture devices: their capabilities, their setup, and their memory-mapped buffers.
 //!
-//! Structs and request numbers are those of `moq-v4l`, which has the kernel's header translated and checked in. Its own
-//! devices and buffers are not used: they panic at a card whose name is not UTF-8 or at a colour space they do not know,
-//! and when they are dropped; they leave files open across `exec`; and their buffers may be read while the camera writes
-//! them.
+//! Structs and request numbers come from `moq-v4l`, which includes a translation of the kernel's header. Its own devices and buffers are
+//! not used. They panic on a card whose name is not UTF-8, on an unknown colour space, and when they are dropped. They leave files open
+//! across `exec`. And their buffers may be read while the camera writes them.
 //!
-//! [`Device`] is for setting up: it opens, allocates and may block. [`FrameSource`] is for the hot path: it never waits for
-//! a frame and does not allocate, but a driver may hold it up for as long as it holds its own lock. Dropping a stream
-//! unmaps and closes. No clock is read.
+//! [`Device`] is for setup: it opens, allocates and may block. [`FrameSource`] is for the hot path: it never waits for a frame and does not
+//! allocate, but a driver may delay it for as long as the driver holds its own lock. Dropping a stream unmaps and closes. No clock is read.
 
 mod capture;
 mod request;
@@ -27,18 +25,18 @@ use std::path::Path;
 pub(crate) struct Capability {
     pub card: String,       // name of the card: "HD Pro Webcam C920"
     pub driver: String,     // name of the driver: "uvcvideo"
-    pub captures: bool,     // it captures frames that lie in one piece, and streams them into mapped buffers
-    pub multi_planar: bool, // it captures frames whose planes lie apart
+    pub captures: bool,     // it captures frames in one piece and streams them into mapped buffers
+    pub multi_planar: bool, // it captures frames with separate planes
 }
 
-/// Sizes of frames; both ends are equal for a single size.
+/// Frame sizes; both ends are equal for a single size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
     pub smallest: (u32, u32), // width and height, in pixels
     pub largest: (u32, u32),  // width and height, in pixels
 }
 
-/// An open device that does not stream yet.
+/// An open device that is not streaming yet.
 #[derive(Debug)]
 pub(crate) struct Device {
     file: File,
@@ -46,18 +44,18 @@ pub(crate) struct Device {
 
 impl Device {
     /// Opens the device. Nothing here waits for frames.
-    /// ENOENT, ENODEV: it is not there. EACCES, EPERM: by its mode, or by a service's DeviceAllow=.
+    /// ENOENT, ENODEV: it does not exist. EACCES, EPERM: forbidden by its mode, or by a service's DeviceAllow=.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         Ok(Self { file })
     }
 
-    /// What the kernel says of its node.
+    /// The metadata of its device node.
     pub(crate) fn metadata(&self) -> io::Result<Metadata> {
         self.file.metadata()
     }
 
-    /// What it is. ENOTTY: it is no video device.
+    /// What the device can do. ENOTTY: not a video device.
     pub(crate) fn capability(&self) -> io::Result<Capability> {
         let mut capability: v4l2::v4l2_capability = zeroed();
         ask(&self.file, vidioc::VIDIOC_QUERYCAP, &mut capability)?;
@@ -74,13 +72,13 @@ impl Device {
         })
     }
 
-    /// Sets the format of frames, and returns what the driver granted, which may differ in everything.
-    /// EBUSY: it streams already, here or in another program. EINVAL: it has no such format.
+    /// Sets the frame format and returns the driver's choice, which may differ in every field.
+    /// EBUSY: the device already streams, here or in another program. EINVAL: it has no such format.
     pub(crate) fn set_format(&self, four_cc: [u8; 4], width: u32, height: u32) -> io::Result<PixelFormat> {
         self.negotiate(vidioc::VIDIOC_S_FMT, four_cc, width, height)
     }
 
-    /// What [`set_format`](Self::set_format) would return, without setting it; also while it streams.
+    /// What [`set_format`](Self::set_format) would return, without setting it; works while streaming too.
     /// EINVAL: it has no such format.
     pub(crate) fn try_format(&self, four_cc: [u8; 4], width: u32, height: u32) -> io::Result<PixelFormat> {
         self.negotiate(vidioc::VIDIOC_TRY_FMT, four_cc, width, height)
@@ -107,7 +105,7 @@ impl Device {
         })
     }
 
-    /// Frames per second as a fraction; `None` if the driver does not control it.
+    /// Frames per second as a fraction; `None` if the driver does not control the rate.
     pub(crate) fn rate(&self) -> io::Result<Option<(u32, u32)>> {
         let mut parameters: v4l2::v4l2_streamparm = zeroed();
         parameters.type_ = CAPTURE;
@@ -115,7 +113,7 @@ impl Device {
         Ok(rate_in(&parameters))
     }
 
-    /// Requests a frame rate, and returns what the driver granted.
+    /// Requests a frame rate and returns the driver's choice.
     pub(crate) fn set_rate(&self, (frames, seconds): (u32, u32)) -> io::Result<Option<(u32, u32)>> {
         let mut parameters: v4l2::v4l2_streamparm = zeroed();
         parameters.type_ = CAPTURE;
@@ -126,7 +124,7 @@ impl Device {
         Ok(rate_in(&parameters))
     }
 
-    /// The formats on offer: four characters, and the driver's description.
+    /// The available formats: four characters, and the driver's description.
     pub(crate) fn formats(&self) -> io::Result<Vec<([u8; 4], String)>> {
         self.each(|index| {
             let mut format: v4l2::v4l2_fmtdesc = zeroed();
@@ -136,7 +134,7 @@ impl Device {
         })
     }
 
-    /// The sizes on offer in a format; empty where the driver does not say.
+    /// The available sizes in a format; empty if the driver does not list them.
     pub(crate) fn sizes(&self, four_cc: [u8; 4]) -> io::Result<Vec<Sizes>> {
         self.each(|index| {
             let mut sizes: v4l2::v4l2_frmsizeenum = zeroed();
@@ -154,8 +152,8 @@ impl Device {
         })
     }
 
-    /// The rates on offer in a format and size, in frames per second; of a range its ends. Empty where the driver does
-    /// not say.
+    /// The available rates in a format and size, in frames per second. A range is given by its two ends. Empty if the driver does not list
+    /// them.
     pub(crate) fn rates(&self, four_cc: [u8; 4], (width, height): (u32, u32)) -> io::Result<Vec<(u32, u32)>> {
         let all = self.each(|index| {
             let mut intervals: v4l2::v4l2_frmivalenum = zeroed();
@@ -175,13 +173,13 @@ impl Device {
         Ok(all.concat())
     }
 
-    /// Maps buffers, hands all of them to the driver, and starts the stream.
+    /// Maps buffers, queues all of them to the driver, and starts the stream.
     pub(crate) fn stream(self, buffers: u32, format: PixelFormat) -> Result<CaptureStream, (&'static str, io::Error)> {
         CaptureStream::start(self.file, buffers, format)
     }
 
-    /// What `ask` returns for 0, 1, 2, ... until there is no more. The flag: it is one of several. A range is all there is,
-    /// and drivers return it for any index.
+    /// Collects the results of `ask` for 0, 1, 2, ... until the driver has no more. The flag says that the result is one of several. A
+    /// range is complete by itself, and drivers return it for any index.
     fn each<T>(&self, mut ask: impl FnMut(u32) -> io::Result<(bool, T)>) -> io::Result<Vec<T>> {
         let mut all = Vec::new();
         for index in 0..1_000 {
@@ -196,7 +194,7 @@ impl Device {
     }
 }
 
-/// The rate, if the driver has a say in it; a fraction without zeros.
+/// The rate, if the driver controls it; a fraction without zeros.
 fn rate_in(parameters: &v4l2::v4l2_streamparm) -> Option<(u32, u32)> {
     // SAFETY: every field of this union is made of integers, and all of it was zeroed before.
     let capture = unsafe { parameters.parm.capture };
@@ -206,7 +204,7 @@ fn rate_in(parameters: &v4l2::v4l2_streamparm) -> Option<(u32, u32)> {
         .then_some((interval.denominator, interval.numerator))
 }
 
-/// A text that ends with its first NUL, whatever bytes a driver has put there.
+/// A text that ends at its first NUL. Invalid UTF-8 from a driver is replaced.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).trim().to_owned()

@@ -1,4 +1,4 @@
-//! Requests to a driver: the structs that go there and back, and the one place that calls `ioctl`.
+//! Requests to a driver: their argument structs, and the only call to `ioctl`.
 
 use crate::sys::{Seconds, from_minus_one, invalid};
 use moq_v4l::sys as v4l2;
@@ -7,25 +7,24 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::{io, ptr};
 
-/// The type of buffers of everything here.
+/// The buffer type used throughout.
 pub(super) const CAPTURE: u32 = v4l2::v4l2_buf_type_V4L2_BUF_TYPE_VIDEO_CAPTURE;
 
-/// The memory of buffers of everything here.
+/// The buffer memory used throughout.
 pub(super) const MAPPED: u32 = v4l2::v4l2_memory_V4L2_MEMORY_MMAP;
 
-/// Makes a request of the device. Does not allocate.
+/// Sends a request to the device. Does not allocate.
 pub(super) fn ask<T: Argument>(file: &File, request: libc::Ioctl, argument: &mut T) -> io::Result<()> {
-    // The size of the argument is part of the number: another struct than the request's would not be written whole.
+    // The argument's size is part of the request number; a struct of another size would not be written completely.
     let size = usize::try_from(request >> 16 & 0x3fff).unwrap_or_default();
     if size != size_of::<T>() {
         return Err(invalid());
     }
     loop {
-        // SAFETY: the kernel writes as many bytes as the number says, which is the size of the struct; any bytes are
-        // valid in it.
+        // SAFETY: the kernel writes as many bytes as the number says, which is the size of the struct; any bytes are valid in it.
         let returned = unsafe { libc::ioctl(file.as_raw_fd(), request, ptr::from_mut(argument)) };
         match from_minus_one(returned) {
-            // A signal came while it waited for the driver's lock.
+            // A signal came during the wait for the driver's lock.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             result => return result.map(drop),
         }
@@ -48,7 +47,7 @@ arguments!(v4l2::v4l2_capability, v4l2::v4l2_format, v4l2::v4l2_pix_format, v4l2
 arguments!(v4l2::v4l2_captureparm, v4l2::v4l2_fmtdesc, v4l2::v4l2_frmsizeenum, v4l2::v4l2_frmivalenum);
 arguments!(v4l2::v4l2_requestbuffers, v4l2::v4l2_buffer, libc::c_int);
 
-// The kernel's sizes, and the request numbers that are made of them. On 32 bits the kernel knows a buffer with either width of `time_t`.
+// The kernel's sizes, and the request numbers derived from them. On 32 bits the kernel accepts a buffer with either width of `time_t`.
 const _: () = {
     let is_wide = size_of::<*mut u8>() == 8;
     assert!(size_of::<v4l2::v4l2_capability>() == 104);
@@ -89,7 +88,7 @@ const fn has_number(request: libc::Ioctl, number: u32) -> bool {
     request as u32 == number
 }
 
-/// A struct to fill in.
+/// A zeroed struct to fill in.
 pub(super) fn zeroed<T: Argument>() -> T {
     // SAFETY: all-zero bytes are valid, as the trait promises.
     unsafe { std::mem::zeroed() }
