@@ -1,30 +1,29 @@
-//! How many values fell into each of many buckets. Takes memory for those that hold something, and as many bytes for each as
-//! its count needs.
+//! Counts how many values fell into each of many buckets. Only buckets with a count take memory, and each count takes only as many bytes as
+//! it needs.
 //!
-//! The buckets are those of HdrHistogram: each power of two is divided into equal ones, and values too small for that have one
-//! each. Pure arithmetic. Allocates where a bucket is entered for the first time, or its count outgrows its bytes.
+//! The buckets are those of HdrHistogram: each power of two is divided into equal buckets, and values too small for that have one bucket
+//! each. Pure arithmetic. Allocates when a bucket is used for the first time, or when its count outgrows its bytes.
 
 use crate::snapshot::{BOUNDS, beside};
 use std::ops::Range;
 
-/// Buckets that share a width, and lie side by side: few enough that a lone value costs little, enough to share a directory
-/// entry.
+/// The number of adjacent buckets that share a width: few enough that a lone value costs little, many enough to justify a directory entry.
 const CHUNK: usize = 8;
 
-/// Behind all other buckets: by the power of two at or below a bound, how many values of the bucket that this bound divides are at
-/// most as large as it.
+/// The number of the first extra bucket, behind all others. Some bounds divide a bucket. The extra bucket `DIVIDED + power` counts the
+/// values in such a bucket that are at most the bound, where 2^power is the power of two at or below the bound.
 const DIVIDED: usize = 56 << 10;
 
-/// Where the counts of [`CHUNK`] buckets are.
+/// The location of the counts of [`CHUNK`] buckets.
 #[derive(Clone, Copy, Debug)]
 struct Chunk {
     number: u16, // of its first bucket, divided by CHUNK
-    at: u16,     // in the bytes, divided by CHUNK
+    at: u16,     // offset in `bytes`, divided by CHUNK
     width: u8,   // bytes of each count: 1, 2, 4 or 8
 }
 
 impl Chunk {
-    /// Where the count of one of its buckets is, in the bytes.
+    /// The range in `bytes` that holds one bucket's count.
     fn place(self, within: usize) -> Range<usize> {
         let width = usize::from(self.width);
         let start = usize::from(self.at) * CHUNK + within * width;
@@ -36,15 +35,15 @@ impl Chunk {
 #[derive(Clone, Debug)]
 pub(super) struct Buckets {
     precision: u8, // each power of two is divided into 2^precision buckets
-    latest: u16,   // position of the chunk that was entered last
+    latest: u16,   // position of the chunk used last
     chunks: Vec<Chunk>,
     bytes: Vec<u8>,
 }
 
 impl Buckets {
-    /// Empty ones, narrow enough to tell values with this many significant decimal digits (1, 2 or 3) apart.
+    /// Creates empty buckets, narrow enough to distinguish values with this many significant decimal digits (1, 2 or 3).
     pub(super) const fn new(digits: u8) -> Self {
-        // The lower edges of these are at least 10^digits buckets above zero.
+        // With this precision, the lower edges are at least 10^digits buckets above zero.
         let precision = match digits {
             0 | 1 => 4,
             2 => 7,
@@ -59,7 +58,7 @@ impl Buckets {
         self.add_divided(value, count);
     }
 
-    /// Counts values once more, if a bound divides their bucket and they are at most as large as it.
+    /// Counts values in the extra bucket too, if a bound divides their bucket and they are at most as large as the bound.
     fn add_divided(&mut self, value: u64, count: u64) {
         let (power, bound) = (value.max(1).ilog2(), beside(value));
         let shift = power.saturating_sub(self.precision.into());
@@ -89,7 +88,7 @@ impl Buckets {
         })
     }
 
-    /// Counts each of these values once, and leaves their buckets in place of them. Makes room for all of them at a time.
+    /// Counts each of these values once, and replaces each value by its bucket. Makes room for all of them in one step.
     pub(super) fn add_few(&mut self, values: &mut [u64]) {
         for value in &mut *values {
             self.add_divided(*value, 1);
@@ -99,7 +98,7 @@ impl Buckets {
         self.make_room(values);
         let Some(&first) = values.first() else { return };
         let mut position = self.at_or_before(split(first).0);
-        self.latest = u16::try_from(position).unwrap_or(0); // at most as many as numbers
+        self.latest = u16::try_from(position).unwrap_or(0); // no more chunks than chunk numbers
         for &mut bucket in values {
             let (number, within) = split(bucket);
             position = self.from(position, number);
@@ -107,14 +106,14 @@ impl Buckets {
         }
     }
 
-    /// A position before which no chunk has this number: the latest, if that is one.
+    /// A position at or before the chunk with this number: the position used last, if possible.
     fn at_or_before(&self, number: u16) -> usize {
         let latest = usize::from(self.latest);
         if self.chunks.get(latest).is_some_and(|chunk| chunk.number <= number) { latest } else { 0 }
     }
 
-    /// The position of the first chunk from this one on that has the number or a higher one. Looks at near ones first: values
-    /// are like those before, and each line of memory that a search leaves out is one that need not be loaded.
+    /// The position of the first chunk from `position` on with this number or a higher one. Checks nearby chunks first: values tend to
+    /// resemble the previous ones, and a cache line that the search skips need not be loaded.
     fn from(&self, position: usize, number: u16) -> usize {
         let is_before = |chunk: &Chunk| chunk.number < number;
         let chunks = &self.chunks[position..];
@@ -126,7 +125,7 @@ impl Buckets {
         position + begin + chunks[begin..end].partition_point(is_before)
     }
 
-    /// Makes the chunks of these buckets, which are in order, where there are none.
+    /// Creates the missing chunks for these buckets, which are in order.
     fn make_room(&mut self, buckets: &[u64]) {
         let numbers = || buckets.chunk_by(|a, b| split(*a).0 == split(*b).0).map(|same| split(same[0]).0);
         let before = |chunks: &[Chunk], number| chunks.partition_point(|chunk| chunk.number < number);
@@ -148,7 +147,7 @@ impl Buckets {
         self.bytes.resize(self.bytes.len() + missing * CHUNK, 0);
         let (mut from, mut gap) = (self.chunks.len(), missing);
         self.chunks.resize(from + missing, Chunk { number: 0, at, width: 1 });
-        // From the last to the first, so that each chunk moves once.
+        // From last to first, so that each chunk moves only once.
         for number in numbers().rev() {
             let position = before(&self.chunks[..from], number);
             if is_at(&self.chunks[..from], position, number) {
@@ -161,17 +160,17 @@ impl Buckets {
         }
     }
 
-    /// Counts what others have counted, too.
+    /// Adds the other's counts.
     pub(super) fn merge(&mut self, other: &Self) {
         other.all().for_each(|(bucket, count)| self.add_to(bucket, count));
     }
 
-    /// The buckets that hold something, in ascending order, each with its count.
+    /// The non-empty buckets in ascending order, each with its count.
     pub(super) fn counts(&self) -> impl Iterator<Item = (usize, u64)> {
         self.all().take_while(|(bucket, _)| *bucket < DIVIDED)
     }
 
-    /// As [`counts`](Self::counts), and behind them those of divided ones.
+    /// Like [`counts`](Self::counts), followed by the extra buckets for bounds.
     fn all(&self) -> impl Iterator<Item = (usize, u64)> {
         let all = self.chunks.iter().flat_map(|&chunk| (0..CHUNK).map(move |within| (chunk, within)));
         all.map(|(chunk, within)| (usize::from(chunk.number) * CHUNK + within, self.count(chunk, within)))
@@ -184,14 +183,14 @@ impl Buckets {
         self.add_at(position, within, count);
     }
 
-    /// Counts values of a bucket of the chunk at the position.
+    /// Counts values of a bucket in the chunk at `position`.
     fn add_at(&mut self, position: usize, within: usize, count: u64) {
         let sum = self.count(self.chunks[position], within).saturating_add(count);
         while bytes_for(sum) > usize::from(self.chunks[position].width) {
             self.widen(position);
         }
         let place = self.chunks[position].place(within);
-        // Copies of a length that is known are single instructions; of any length, calls.
+        // A copy of a known length is a single instruction; a copy of any length is a call.
         let bytes = sum.to_le_bytes();
         match &mut self.bytes[place] {
             [only] => *only = bytes[0],
@@ -201,8 +200,8 @@ impl Buckets {
         }
     }
 
-    /// For each rank, in ascending order, the largest value that falls into the bucket of the value with this rank: 1 is the
-    /// smallest value. Zero for a rank that there is not.
+    /// For each rank, in ascending order, the upper edge of the bucket that holds the value with this rank. Rank 1 is the smallest value.
+    /// Zero for a rank that does not exist.
     pub(super) fn at_ranks<const N: usize>(&self, ranks: [u64; N]) -> [u64; N] {
         let mut values = [0; N];
         let (mut found, mut passed) = (0, 0_u64);
@@ -232,14 +231,14 @@ impl Buckets {
         (mantissa << shift) | ((1 << shift) - 1)
     }
 
-    /// The position of a chunk, which is made where there is none.
+    /// The position of a chunk, which is created if it does not exist.
     fn chunk(&mut self, number: u16) -> usize {
-        // Most values are like the one before.
+        // Most values resemble the previous one.
         if self.chunks.get(usize::from(self.latest)).is_some_and(|chunk| chunk.number == number) {
             return self.latest.into();
         }
         let position = self.found(number);
-        self.latest = u16::try_from(position).unwrap_or(0); // at most as many as numbers
+        self.latest = u16::try_from(position).unwrap_or(0); // no more chunks than chunk numbers
         position
     }
 
@@ -260,11 +259,11 @@ impl Buckets {
             [a, b] => u16::from_le_bytes([a, b]).into(),
             [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
             [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
-            _ => 0, // there is no other width
+            _ => 0, // no other width exists
         }
     }
 
-    /// Gives the counts of a chunk twice the bytes.
+    /// Doubles the number of bytes per count in a chunk.
     fn widen(&mut self, position: usize) {
         let before = self.chunks[position];
         let counts: [u64; CHUNK] = std::array::from_fn(|within| self.count(before, within));
@@ -279,7 +278,7 @@ impl Buckets {
     }
 }
 
-/// The number of a bucket's chunk, and which of its buckets it is.
+/// The number of a bucket's chunk, and the bucket's index within the chunk.
 fn split(bucket: u64) -> (u16, usize) {
     let chunk = CHUNK as u64;
     (u16::try_from(bucket / chunk).unwrap_or(u16::MAX), usize::try_from(bucket % chunk).unwrap_or(0)) // at most 56 << 7
@@ -295,8 +294,8 @@ const fn bytes_for(count: u64) -> usize {
     }
 }
 
-/// Makes room for `more`, and for an eighth of what is there: thousands of histograms that hold twice what they need would
-/// take megabytes.
+/// Makes room for `more` elements, or for an eighth of the current length if that is more. Doubling would waste megabytes with thousands of
+/// histograms.
 pub(super) fn reserve<T>(vec: &mut Vec<T>, more: usize) {
     if vec.capacity() - vec.len() < more {
         vec.reserve_exact(more.max(vec.len() / 8));
@@ -307,7 +306,7 @@ pub(super) fn reserve<T>(vec: &mut Vec<T>, more: usize) {
 mod tests {
     use super::*;
 
-    /// The same numbers again and again: an odd multiplier, the high bits.
+    /// Repeatable pseudo-random numbers: the high bits after multiplying by an odd constant.
     fn random(state: &mut u64) -> u64 {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         *state >> 33
@@ -334,7 +333,7 @@ mod tests {
     fn ranks_are_those_of_the_sorted_values() {
         for digits in [1, 2, 3] {
             let (mut buckets, mut state) = (Buckets::new(digits), 1);
-            // Over many powers of two; some values often, most of them once.
+            // Spread over many powers of two; some values occur often, most of them once.
             let mut values: Vec<_> = (0..3_000).map(|_| random(&mut state) >> (random(&mut state) % 30)).collect();
             values.iter().for_each(|value| buckets.add(*value, 1));
             for (value, count) in [(7_000, 300), (90_000, 7_000), (91_000, 9)] {
@@ -391,7 +390,7 @@ mod tests {
         for tick in 0..1_000_000 {
             buckets.add(40_000 + tick % 20_000, 1);
         }
-        // From 40 to 60 µs lie 103 buckets: their counts have two bytes.
+        // There are 103 buckets from 40 to 60 µs; their counts take two bytes each.
         let bytes = buckets.bytes.capacity() + size_of::<Chunk>() * buckets.chunks.capacity();
         assert!((206..412).contains(&bytes), "{bytes}");
     }

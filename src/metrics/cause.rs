@@ -1,22 +1,22 @@
-//! Why releases were missed: the words, and who did it.
+//! Why releases were missed: the words for causes, and the culprits.
 //!
-//! Plain values, which nothing here works out: no clock, no allocation.
+//! Plain values; other modules determine them. Reads no clock, allocates nothing.
 
 use crate::time::Span;
 use std::fmt;
 
-/// Why a release was missed, in the order of the words in every output.
+/// Why a release was missed. The order is the order of the words in every output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cause {
-    /// The worker's sleep ended late, and it was not waiting for a processor: kernel, timer, host.
+    /// The worker's sleep ended late, but not because it waited for a processor: the kernel, a timer or the host was late.
     WokenLate,
     /// Another task of the same worker ran.
     Blocked,
     /// The task's own previous tick was still running, or its debt was being worked off.
     OwnDebt,
-    /// The tick itself took too long, and was on the processor for that time.
+    /// The tick itself took too long, and was on the processor during that time.
     RanLong,
-    /// The worker was ready to run, and did not get the processor.
+    /// The worker was ready to run, but did not get the processor.
     Preempted,
     /// The tick waited for pages of memory.
     PageFault,
@@ -28,12 +28,12 @@ pub(crate) enum Cause {
     Throttled,
     /// The task had been ended.
     Disabled,
-    /// No evidence, or it fits more than one cause.
+    /// There is no evidence, or it fits more than one cause.
     Unknown,
 }
 
 impl Cause {
-    /// Every cause, in the order of the numbers that [`index`](Self::index) gives.
+    /// Every cause, ordered by its [`index`](Self::index).
     pub(crate) const ALL: [Self; 11] = [
         Self::WokenLate,
         Self::Blocked,
@@ -48,7 +48,7 @@ impl Cause {
         Self::Unknown,
     ];
 
-    /// The word for it in every output.
+    /// The word for this cause in every output.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::WokenLate => "woken-late",
@@ -71,14 +71,14 @@ impl Cause {
     }
 }
 
-/// Who held a task up, where that is known.
+/// Who delayed a task, if known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
-    /// The task with this number, of the same worker.
+    /// The task with this number, on the same worker.
     Task(u32),
     /// The worker with this number, on the same CPU.
     Worker(usize),
-    /// A thread outside of hertzd's workers.
+    /// A thread other than hertzd's workers.
     Program(Program),
     /// The host of this virtual machine.
     Steal,
@@ -86,15 +86,15 @@ pub(crate) enum By {
     Interrupts,
 }
 
-/// A thread by its name and the process it belongs to. Shows as `stress-ng (pid 123)`.
+/// A thread, identified by its name and its process. Displayed as `stress-ng (pid 123)`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Program {
-    name: [u8; 16], // UTF-8, as far as the first zero
+    name: [u8; 16], // UTF-8, up to the first zero
     pid: u32,
 }
 
 impl Program {
-    /// A program by its name, cut to what the kernel keeps of one, and its process.
+    /// A program with this name, truncated to the length that the kernel keeps, and its process ID.
     pub(crate) fn new(name: &str, pid: u32) -> Self {
         let length = (0..=name.len().min(15)).rev().find(|&length| name.is_char_boundary(length)).unwrap_or(0);
         let mut bytes = [0; 16];
@@ -102,7 +102,7 @@ impl Program {
         Self { name: bytes, pid }
     }
 
-    /// Its name, as far as the first zero, and its process.
+    /// Its name, up to the first zero, and its process ID.
     pub(crate) const fn parts(&self) -> ([u8; 16], u32) {
         (self.name, self.pid)
     }
@@ -130,42 +130,42 @@ impl fmt::Debug for Program {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) cause: Cause,
-    /// Whose fault it was, as far as that is known; always the task where the cause is [`Cause::Blocked`].
+    /// The culprit, if known; always a task if the cause is [`Cause::Blocked`].
     pub(crate) by: Option<By>,
     /// How much of the delay this cause explains.
     pub(crate) time: Span,
-    /// How many releases it stands for; at least 1.
+    /// How many releases it covers; at least 1.
     pub(crate) count: u64,
 }
 
 impl Verdict {
-    /// `count` releases of which nothing is known but `cause`.
+    /// `count` releases about which nothing but `cause` is known.
     pub(crate) const fn plain(cause: Cause, count: u64) -> Self {
         Self { cause, by: None, time: Span::ZERO, count }
     }
 }
 
-/// The verdicts on one record: together they stand for all that was missed in it, each release once.
+/// The verdicts on one record. Together they cover everything missed in it, each release once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdicts {
-    /// On the releases given up before the tick.
+    /// The verdict on the releases given up before the tick.
     pub(crate) before: Option<Verdict>,
-    /// On the tick, if it is an overrun.
+    /// The verdict on the tick, if it is an overrun.
     pub(crate) overrun: Option<Verdict>,
-    /// On the releases given up when the tick had finished.
+    /// The verdict on the releases given up when the tick had finished.
     pub(crate) after: Option<Verdict>,
-    /// How many of those before the tick were entered while the task waited.
+    /// How many of the releases before the tick were already entered while the task waited.
     pub(crate) known: u64,
 }
 
 impl Verdicts {
-    /// Without what was entered while the task waited.
+    /// The verdicts without what was already entered while the task waited.
     pub(crate) fn unknown(&self) -> Self {
         let rest = |verdict: Verdict| Verdict { count: verdict.count - self.known, ..verdict };
         Self { before: self.before.map(rest).filter(|rest| rest.count > 0), known: 0, ..*self }
     }
 
-    /// All of them, in the order of the releases.
+    /// All verdicts, in the order of the releases.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Verdict> {
         [&self.before, &self.overrun, &self.after].into_iter().flatten()
     }

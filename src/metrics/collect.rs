@@ -1,5 +1,5 @@
-//! Where records meet: the judge sees those of all workers, and each task gets its own with the verdicts. Time comes with the records and as
-//! an argument. Nothing here waits; it may allocate.
+//! Collects the records of all workers: the judge sees all of them, and each task receives its own records with their verdicts. Time comes
+//! with the records and as an argument. Nothing here waits; it may allocate.
 
 use super::cause::{By, Cause, Verdict, Verdicts};
 use super::event::Event;
@@ -19,8 +19,8 @@ use crate::snapshot::{BeforeReloadDropped, Distribution};
 use crate::time::{Instant, Span};
 use std::collections::BTreeMap;
 
-/// With more tasks than this, what takes much memory for each is left out: the histogram in a snapshot, and all but the latest
-/// of what was missed.
+/// With more tasks than this, per-task data that takes much memory is left out: the histogram in a snapshot, and all but the most recent
+/// miss.
 const MANY: usize = 1_024;
 
 type Workers = BTreeMap<usize, WorkerMetrics>; // by number
@@ -33,20 +33,20 @@ struct WorkerMetrics {
 
 /// Histograms, counts and causes of every task.
 ///
-/// Workers and tasks have numbers, which are never given twice.
+/// Workers and tasks have numbers that are never reused.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     workers: Workers,
     tasks: Tasks,
-    waiting: Vec<u32>, // tasks that have something to report, each once
-    pasts: Pasts,      // of those that have ended
+    waiting: Vec<u32>, // tasks with something to report, each once
+    pasts: Pasts,      // of ended tasks
     totals: Totals,
     threads: Threads,
-    now: Instant,                        // of the drain under way
-    unreported: Option<Vec<Unreported>>, // None: no flight recorder asks for it
+    now: Instant,                        // time of the current drain
+    unreported: Option<Vec<Unreported>>, // None: no flight recorder needs them
 }
 
-/// Missed releases of a task that no record reports: when the first came up, if that is known, and why.
+/// Missed releases of a task that no record reports: its number, when the first release came up (if known), and the verdict.
 pub(crate) type Unreported = (u32, Option<Instant>, Verdict);
 
 impl Metrics {
@@ -56,13 +56,13 @@ impl Metrics {
         self.threads.add_worker(number, facts);
     }
 
-    /// Forgets a worker that has ended, after the last of its tasks.
+    /// Forgets an ended worker, after the last of its tasks.
     pub(crate) fn remove_worker(&mut self, number: usize) {
         self.workers.remove(&number);
         self.threads.remove_worker(number);
     }
 
-    /// What causes are judged by beside the records, to be kept up to date.
+    /// The evidence that causes are judged by besides the records. The caller keeps it up to date.
     pub(crate) fn threads(&mut self) -> &mut Threads {
         &mut self.threads
     }
@@ -72,7 +72,7 @@ impl Metrics {
         self.tasks.add(id, facts);
     }
 
-    /// Forgets a task that has ended, after its last events, but for what continues where one of its name comes again.
+    /// Forgets an ended task, after its last events. The totals that a later task of the same name continues are kept.
     pub(crate) fn remove_task(&mut self, id: u32) {
         if let Some(task) = self.tasks.entered(id) {
             self.pasts.add(task);
@@ -84,7 +84,7 @@ impl Metrics {
         }
     }
 
-    /// What tasks came to that have ended, and whose names are no longer known; `None`: all are.
+    /// Totals of ended tasks whose names are no longer known; `None` if all names are known.
     pub(crate) fn before_reload_dropped(&self) -> Option<BeforeReloadDropped> {
         self.pasts.dropped()
     }
@@ -94,28 +94,28 @@ impl Metrics {
         self.tasks.knows(id)
     }
 
-    /// What is known of a task.
+    /// The facts about a task.
     pub(crate) fn facts(&self, id: u32) -> Option<&TaskFacts> {
         Some(&self.tasks.get(id)?.facts)
     }
 
-    /// From now on what no record reports is kept for [`unreported`](Self::unreported).
+    /// From now on, keeps misses that no record reports for [`unreported`](Self::unreported).
     pub(crate) fn keep_unreported(&mut self) {
         self.unreported = Some(Vec::new());
     }
 
-    /// Takes what no record reports, since the last call.
+    /// Takes the misses that no record reported since the last call.
     pub(crate) fn unreported(&mut self) -> Vec<Unreported> {
         self.unreported.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Records that follow are taken from their channel at `now`, on any clock that goes on.
+    /// The records that follow are taken from their channel at `now`, on any monotonic clock.
     pub(crate) fn drains_at(&mut self, now: Instant) {
         self.now = now;
     }
 
-    /// Looks at what [`take`](Self::take) or [`take_idle`](Self::take_idle) enters later. All that all workers sent and that may
-    /// bear on it comes first: who delayed whom shows only in both.
+    /// Looks ahead at what [`take`](Self::take) or [`take_idle`](Self::take_idle) enters later. Everything relevant from all workers must
+    /// be observed first: only both sides together show who delayed whom.
     pub(crate) fn observe(&mut self, worker: usize, sent: &Sent) {
         match sent {
             Sent::Tick(record) if self.knows(record.task) => self.threads.observe(worker, record),
@@ -124,7 +124,7 @@ impl Metrics {
         }
     }
 
-    /// Enters a wake-up that was observed, in order with the records of its worker.
+    /// Enters a wake-up that was observed. The order must be the order of its worker's records.
     pub(crate) fn take_idle(&mut self, worker: usize, wake: &IdleWake) {
         if let (Some((asked, woke)), Some(worker)) = (wake.sleep, self.workers.get_mut(&worker)) {
             worker.oversleep.add(woke - asked);
@@ -132,21 +132,21 @@ impl Metrics {
         self.threads.judge_idle(worker, wake);
     }
 
-    /// Enters a record that was observed; that of an unknown task is ignored. Returns why releases were missed in it. The
-    /// records of a worker come in their order.
+    /// Enters a record that was observed; a record of an unknown task is ignored. Returns why releases were missed in it. A worker's
+    /// records must come in order.
     pub(crate) fn take(&mut self, record: &TickRecord, accuser: &mut dyn Accuser) -> Verdicts {
         let id = record.task;
         let Some((worker, open)) = self.tasks.recent(id).map(|recent| (recent.worker(), recent.is_open())) else {
             return Verdicts::default();
         };
         if !open && self.tasks.get(id).is_some_and(|task| task.health.is_given_up()) {
-            return Verdicts::default(); // its tick has returned after all, but its counts are final
+            return Verdicts::default(); // its tick returned after all, but its counts are final
         }
         if let (Some(oversleep), Some(worker)) = (record.oversleep, self.workers.get_mut(&worker)) {
             worker.oversleep.add(oversleep);
         }
         if let Some(input) = record.age {
-            self.aged(id, record.n, input); // beside the ticks that are entered together
+            self.aged(id, record.n, input); // separate from the ticks that are entered together
         }
         let plain = is_plain(record);
         let terms = if plain { None } else { self.tasks.entered(id).map(|task| task.terms()) };
@@ -176,7 +176,7 @@ impl Metrics {
         verdicts
     }
 
-    /// Enters how old what tick `n` of a task took was.
+    /// Enters the age of what tick `n` of a task used.
     fn aged(&mut self, id: u32, n: u64, InputAge { age, measured_by }: InputAge) {
         let Some(task) = self.tasks.get_mut(id) else { return };
         task.aged(age);
@@ -203,7 +203,7 @@ impl Metrics {
         task.count(verdict, name, late, kept, self.now);
     }
 
-    /// Who it was, for people: the name of a task, `worker fast`, `stress-ng (pid 123)`, `steal`, `interrupts`.
+    /// The culprit's name, for people: the name of a task, `worker fast`, `stress-ng (pid 123)`, `steal`, `interrupts`.
     pub(crate) fn name_of(&self, by: By) -> String {
         match by {
             By::Task(id) => self.facts(id).map_or("?", |facts| &facts.name).into(),
@@ -214,16 +214,16 @@ impl Metrics {
         }
     }
 
-    /// Enters releases of a task that no record reports.
+    /// Enters releases of a task that were given up without a record.
     pub(crate) fn take_given_up(&mut self, id: u32, given_up: GivenUp) {
         let Some(task) = self.tasks.entered(id) else { return };
         let GivenUp { count, oldest, at, disabled, .. } = given_up;
         let mut verdict = self.threads.given_up(task.facts.worker, id, &given_up);
-        // Some of them have been entered as they came up.
+        // Some of them were already entered when they came up.
         let known = if disabled { task.disabled() } else { task.take_waited(at - oldest, count) };
         verdict.count = count.saturating_sub(known);
         let first = task.later(at - oldest, known);
-        // Those of a disabled task were not late: nothing was supposed to run.
+        // Releases of a disabled task were not late: nothing was supposed to run.
         let late = if disabled || verdict.count == 0 { Span::ZERO } else { at - first };
         if !disabled {
             task.lateness.add_missed(late, task.facts.period, verdict.count);
@@ -232,8 +232,8 @@ impl Metrics {
         self.take_unreported(id, 0, late, Some((first, at)), verdict);
     }
 
-    /// Enters the final counts of a task, after its last record and what it gave up: what was missed in records that were
-    /// dropped is missed for an unknown cause.
+    /// Enters the final counts of a task, after its last record and the releases it gave up. What was missed in dropped records gets the
+    /// cause unknown.
     pub(crate) fn take_counts(&mut self, id: u32, counts: &Counts) {
         let Some(task) = self.tasks.get_mut(id) else { return };
         task.finals = Some(Box::new(*counts));
@@ -242,13 +242,13 @@ impl Metrics {
         self.take_unreported(id, overruns, Span::ZERO, None, Verdict::plain(Cause::Unknown, overruns + skipped));
     }
 
-    /// Ticks that a task has run, once its counts are final.
+    /// The number of ticks a task has run, once its counts are final.
     pub(crate) fn final_ticks(&self, id: u32) -> Option<u64> {
         Some(self.tasks.get(id)?.finals.as_deref()?.ran)
     }
 
-    /// Enters what a task has missed whose worker is given up, because the tick of `hung` does not return: all that waits for
-    /// that tick is blocked by it. Nothing is known of the tick itself.
+    /// Enters what a task missed because its worker was given up: the tick of `hung` does not return. Every task that waits for that tick
+    /// is blocked by it. Nothing is known about the tick itself.
     pub(crate) fn give_up(&mut self, id: u32, worker_now: Instant, hung: Option<u32>) {
         let Some(task) = self.tasks.entered(id) else { return };
         let (mut counts, mut open, mut oldest) = task.health.give_up(&task.facts, worker_now);
@@ -278,8 +278,8 @@ impl Metrics {
         self.take_unreported(id, 0, oldest, within, Verdict { by, time: oldest, ..Verdict::plain(cause, open - own) });
     }
 
-    /// Enters what `verdict` stands for: these overruns, and skipped releases, the oldest of which was `oldest` late. They came
-    /// up `within` this time, if it is known.
+    /// Enters the misses that `verdict` covers: these overruns, and skipped releases, the oldest of which was `oldest` late. They came up
+    /// `within` this time, if it is known.
     fn take_unreported(
         &mut self,
         id: u32,
@@ -304,9 +304,9 @@ impl Metrics {
         self.count(id, &verdict, Late { tick: None, worst: oldest });
     }
 
-    /// Hands the events that are due at `now` (any clock that goes on) to `report`: of each kind at most one per task and
-    /// second, which stands for all since the one before. With `last`, all that is left. Costs time for those only that have
-    /// something to report.
+    /// Passes the events that are due at `now` (on any monotonic clock) to `report`. There is at most one event per kind, task and second;
+    /// it covers everything since the one before. With `last`, all remaining events are reported. Costs time only for tasks with something
+    /// to report.
     pub(crate) fn report(&mut self, now: Instant, last: bool, mut report: impl FnMut(&Event<'_>)) {
         self.waiting.sort_unstable();
         self.waiting.retain(|id| {
@@ -317,7 +317,7 @@ impl Metrics {
         });
     }
 
-    /// As [`report`](Self::report) with `last`, for one task.
+    /// Like [`report`](Self::report) with `last`, for one task.
     pub(crate) fn report_last(&mut self, id: u32, now: Instant, report: impl FnMut(&Event<'_>)) {
         if let Some(task) = self.tasks.get_mut(id) {
             task.report(worker_name(&self.workers, task.facts.worker), now, true, report);
@@ -334,8 +334,8 @@ impl Metrics {
         self.workers.get(&worker).map_or(Distribution::default(), |worker| worker.oversleep.distribution())
     }
 
-    /// Enters what is due by now into the windows of a task, whose releases lie on a clock that shows `worker_now`, and what
-    /// it misses because it was ended. To be called at least once a second.
+    /// Enters what is due by now into a task's windows, and what it misses because it was ended. `worker_now` is the time on the clock of
+    /// its releases. Must be called at least once a second.
     pub(crate) fn sample(&mut self, id: u32, worker_now: Instant) {
         let Some(task) = self.tasks.sampled(id) else { return };
         if let Some(late) = &mut task.late_chains {
@@ -354,11 +354,12 @@ impl Metrics {
         }
     }
 
-    /// Enters what a task has missed because its worker ran others, if it still waits: its own record of that comes once it runs.
+    /// Enters what a task has missed because its worker ran other tasks, if it is still waiting. The task's own record of these misses
+    /// comes once it runs.
     pub(crate) fn waits(&mut self, id: u32) {
         let Some(TaskMetrics { facts, health, .. }) = self.tasks.get(id) else { return };
         let (worker, period) = (facts.worker, facts.period);
-        // It was not running then, so it begins with what its policy keeps then, or later.
+        // It was not running at `at`, so when it runs it starts with a release that its policy still keeps at `at`, or a later one.
         let Some(at) = self.threads.judged_until(worker) else { return };
         let Some((next, count)) = health.waits(facts, at) else { return };
         let Some(task) = self.tasks.entered(id) else { return };
@@ -376,7 +377,7 @@ impl Metrics {
         self.take_unreported(id, 0, oldest, Some((first, at)), verdict);
     }
 
-    /// How a task is doing.
+    /// A task's health.
     pub(crate) fn health(&mut self, id: u32, worker_now: Instant) -> TaskHealth {
         let Some(task) = self.tasks.sampled(id) else { return TaskHealth::default() };
         let mut health = task.health.at(&task.facts, self.now, worker_now);
@@ -386,19 +387,19 @@ impl Metrics {
         health
     }
 
-    /// Lets go of what only looks at a task need, after the last of them: with thousands of tasks the end of a run, when all of
-    /// them are looked at, is when the most memory is in use.
+    /// Frees what only later looks at a task's health need, after the last such look. With thousands of tasks, memory use peaks at the end
+    /// of a run, when all of them are looked at.
     pub(crate) fn close(&mut self, id: u32) {
         self.tasks.get_mut(id).into_iter().for_each(|task| task.health.close());
     }
 
-    /// Of one task why releases were missed, and nothing else.
+    /// Only the causes of one task's missed releases.
     pub(crate) fn brief(&self, id: u32) -> TaskSnapshot {
         let Some(task) = self.tasks.get(id) else { return TaskSnapshot::default() };
         TaskSnapshot { before: self.pasts.of(&task.facts.name), ..task.brief() }
     }
 
-    /// All that is known of one task, in numbers, but for how it is doing.
+    /// All numbers known about one task, except its health.
     pub(crate) fn snapshot(&mut self, id: u32) -> TaskSnapshot {
         let in_detail = self.tasks.len() <= MANY;
         let Some(task) = self.tasks.entered(id) else { return TaskSnapshot::default() };

@@ -1,4 +1,4 @@
-//! The events of a running task. Plain values: no clock is read.
+//! The events of a running task. Plain values; no clock is read.
 
 use super::missed::Missed;
 use crate::task::TickError;
@@ -15,18 +15,18 @@ pub(crate) struct Event<'a> {
     pub kind: EventKind,
 }
 
-/// Ticks that used measurements older than `max-latency`, when they had finished.
+/// Ticks that had used measurements older than `max-latency` by the time they finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LateChain {
-    /// How many ticks this stands for.
+    /// How many ticks this event covers.
     pub count: u64,
-    /// Index of the one whose measurement was the oldest.
+    /// Index of the tick with the oldest measurement.
     pub n: u64,
-    /// How old it was.
+    /// The age of that measurement.
     pub age: Span,
-    /// How old it may be.
+    /// The maximum age allowed.
     pub max_latency: Span,
-    /// The task whose measurement it was; `None`: it has ended.
+    /// The task that made the measurement; `None` if it has ended.
     pub by: Option<String>,
 }
 
@@ -37,31 +37,31 @@ pub(crate) enum EventKind {
     Missed(Missed),
     /// Ticks ran longer than the budget.
     OverBudget {
-        /// How many ticks this stands for.
+        /// How many ticks this event covers.
         count: u64,
-        /// Index of the one that ran longest.
+        /// Index of the tick with the longest run.
         n: u64,
-        /// Its run.
+        /// That tick's run.
         run: Span,
     },
     /// Ticks used measurements that were older than `max-latency`.
     LateChain(LateChain),
-    /// Overruns were repeated until the limit was reached.
+    /// Too many overruns: the overrun limit was reached.
     OverLimit {
-        /// How often it was reached.
+        /// How often the limit was reached.
         count: u64,
-        /// Index of the tick that reached it.
+        /// Index of the tick that reached the limit.
         n: u64,
-        /// The task was ended by it.
+        /// Reaching the limit ended the task.
         ended: bool,
     },
     /// Ticks returned an error.
     Failed {
-        /// How many ticks this stands for.
+        /// How many ticks this event covers.
         count: u64,
-        /// Index of the latest.
+        /// Index of the most recent of them.
         n: u64,
-        /// Its error.
+        /// That tick's error.
         error: TickError,
     },
     /// A tick returned an error, and `on-error` ended the task.

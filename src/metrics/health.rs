@@ -1,6 +1,6 @@
-//! How one task is doing now: what is due by the clock and what of it was missed, the last seconds, and what ails it.
+//! How one task is doing now: what is due by the clock and how much of it was missed, the last seconds, and what is wrong.
 //!
-//! Counts come from the hot thread's own, the rest from its records. Time is an argument; nothing waits.
+//! Counts come from the worker's own counters, everything else from its records. Time is an argument; nothing waits.
 
 use super::facts::TaskFacts;
 use super::last_misses::{LastMisses, RecentMiss};
@@ -10,13 +10,13 @@ use crate::pacing::{Grid, Rate};
 use crate::snapshot::{self, WindowSummary, exceeds};
 use crate::time::{Instant, Span};
 
-/// A worker that has ended says so within this time.
+/// A worker that has ended reports that within this time.
 const SETTLED: Span = Span::from_seconds(1);
 
-/// Periods are rounded: a release that is this much older than one may be is given up for certain.
+/// Periods are rounded. Only a release this much older than the oldest that is kept is certain to be given up.
 const ROUNDING: Span = Span::from_nanos(10);
 
-/// A task that has waited for less than this will soon say itself what it gave up.
+/// A task that has waited for less than this will soon report itself what it gave up.
 const WAITS_LONG: Span = Span::from_millis(250);
 
 /// What is due up to now, by the clock, and what became of it.
@@ -25,7 +25,7 @@ pub(crate) struct Progress {
     pub over_budget: u64,
     pub errors: u64,
     pub disabled: bool,
-    pub counts: snapshot::Counts, // those that are not finished although their deadline has passed are missed, too
+    pub counts: snapshot::Counts, // unfinished releases past their deadline also count as missed
 }
 
 impl Default for Progress {
@@ -35,7 +35,7 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// Of a task that shows this at `now` of its worker's clock. With a grid that moves only one release is open at a time.
+    /// For a task that shows `live` at `now` on its worker's clock. With a moving grid, only one release is open at a time.
     pub(crate) fn of(live: &Live, rate: Rate, deadline: Span, grid_moves: bool, now: Instant) -> Self {
         let before = |at| open_before(live, rate, grid_moves, at);
         let (open, late) = (before(now.plus_nanos(1)), before(now - deadline));
@@ -46,32 +46,32 @@ impl Progress {
         progress
     }
 
-    /// Of a task whose worker is given up with releases that are open: those that are past their deadline are skipped, the
-    /// others do not exist.
+    /// For a task whose worker is given up while releases are open. Open releases past their deadline count as skipped; the others are not
+    /// counted at all.
     pub(crate) fn given_up(self) -> Self {
         Self::finished(Counts { skipped: self.counts.missed - self.counts.overruns, ..self.shown() })
     }
 
-    /// What the worker showed.
+    /// The counts that the worker showed.
     const fn shown(&self) -> Counts {
         let Self { over_budget, errors, disabled, counts } = *self;
         let snapshot::Counts { ran, skipped, overruns, .. } = counts;
         Counts { ran, skipped, overruns, over_budget, errors, disabled }
     }
 
-    /// Past their deadline, and neither finished nor given up.
+    /// Releases past their deadline that are neither finished nor given up.
     pub(crate) const fn open(&self) -> u64 {
         self.counts.missed - self.counts.skipped - self.counts.overruns
     }
 
-    /// Of a task that ticks no more.
+    /// For a task that no longer ticks.
     pub(crate) fn finished(shown: Counts) -> Self {
         let Counts { ran, skipped, overruns, over_budget, errors, disabled } = shown;
         Self { over_budget, errors, disabled, counts: snapshot::Counts::of(ran, skipped, overruns) }
     }
 }
 
-/// How many releases of a task that shows this lie before `at` and are not counted.
+/// How many of the task's uncounted releases lie before `at`.
 fn open_before(live: &Live, rate: Rate, grid_moves: bool, at: Instant) -> u64 {
     let at = live.end.map_or(at, |end| at.min(end));
     match live.next.filter(|next| *next < at) {
@@ -81,12 +81,12 @@ fn open_before(live: &Live, rate: Rate, grid_moves: bool, at: Instant) -> u64 {
     }
 }
 
-/// What ails a task.
+/// What is wrong with a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ailment {
-    /// Its latest tick failed, or too many of the last ones.
+    /// Its most recent tick failed, or too many of the last ones did.
     Failing(String),
-    /// Its device is away.
+    /// Its device is absent.
     Waiting(String),
     /// It was ended.
     Disabled(String),
@@ -98,34 +98,34 @@ pub(crate) struct TaskHealth {
     pub progress: Progress,
     pub short: WindowSummary,
     pub long: WindowSummary,
-    pub ailment: Option<(Ailment, Option<Span>)>, // for how long, if that is known
-    pub misses: Vec<(RecentMiss, Span)>,          // the latest, the newest first, and how long ago
+    pub ailment: Option<(Ailment, Option<Span>)>, // and for how long, if known
+    pub misses: Vec<(RecentMiss, Span)>,          // the most recent misses, newest first, each with its age
 }
 
-/// Follows one task, whose facts come with each question.
+/// Tracks one task's health. The task's facts are passed in with each call.
 #[derive(Debug, Default)]
 pub(super) struct Health {
     windows: Windows,
-    failures: Option<Box<Failures>>, // once there was one: most tasks never fail
-    pub(super) misses: Option<Box<LastMisses>>, // once there was one, likewise
-    given_up: Option<Box<Progress>>, // what it was when its worker was given up
+    failures: Option<Box<Failures>>, // once a tick failed: most tasks never fail
+    pub(super) misses: Option<Box<LastMisses>>, // once something was missed, likewise
+    given_up: Option<Box<Progress>>, // the progress when its worker was given up
 }
 
 /// Ticks that failed, and when they were noted.
 #[derive(Debug)]
 struct Failures {
-    lasting: Option<(Outcome, Instant)>, // the first of the last ticks that failed in the same way; None: the last one did not
+    lasting: Option<(Outcome, Instant)>, // the first of an unbroken series of equal failures up to the last tick; None: the last tick did not fail
     latest: (Outcome, Instant),
 }
 
 impl Health {
-    /// Lets go of its windows, after the last look at them.
+    /// Frees its windows, after the last look at them.
     pub(super) fn close(&mut self) {
         self.windows.close();
     }
 
-    /// Notes a tick, which was late by `oldest` or gave up a release that was, and was taken from the channel at `now` of a
-    /// clock that goes on.
+    /// Notes a tick. `oldest` is the lateness of the tick or of the oldest release it gave up. The record was taken from the channel at
+    /// `now`, on a monotonic clock.
     pub(super) fn note(&mut self, record: &TickRecord, oldest: Span, now: Instant) {
         self.late(oldest);
         let outcome = record.outcome;
@@ -144,17 +144,17 @@ impl Health {
         }
     }
 
-    /// Notes how late a tick was, or several at most.
+    /// Notes how late a tick was, or the most that several ticks were late.
     pub(super) fn late(&mut self, lateness: Span) {
         self.windows.late(lateness);
     }
 
-    /// Whether a tick that missed nothing and did not fail changes nothing but how late it was.
+    /// Whether a tick without a miss or failure would change nothing but the lateness.
     pub(super) fn is_fine(&self) -> bool {
         !self.is_given_up() && self.failures.as_ref().is_none_or(|failures| failures.lasting.is_none())
     }
 
-    /// Enters the counts into the windows; at least once a second. `worker_now` is on the clock of the releases.
+    /// Enters the counts into the windows. Must be called at least once a second. `worker_now` is on the clock of the releases.
     pub(super) fn sample(&mut self, facts: &TaskFacts, now: Instant, worker_now: Instant) -> Progress {
         let given_up = self.given_up.as_deref().copied();
         let progress = given_up.unwrap_or_else(|| progress(facts, worker_now).0);
@@ -163,17 +163,17 @@ impl Health {
         progress
     }
 
-    /// Its worker is given up: from now on nothing changes. Returns what the worker counted, how many releases it left open that
-    /// are past their deadline, and how late the first of them is.
+    /// Gives up the task's worker: from now on nothing changes. Returns what the worker counted, how many of its open releases are past
+    /// their deadline, and how late the first open release is.
     pub(super) fn give_up(&mut self, facts: &TaskFacts, worker_now: Instant) -> (Counts, u64, Span) {
         let (progress, next) = progress(facts, worker_now);
         self.given_up = Some(Box::new(progress.given_up()));
         (progress.shown(), progress.open(), next.map_or(Span::ZERO, |next| worker_now - next))
     }
 
-    /// Of a task that was ended: how many releases it has missed since, the first of them, and the instant that they lie before:
-    /// some time ago, so that none of them can be one that does not exist because the task or the run has come to its end
-    /// since. `None` also where the grid moves: with steps of its clock, which do not show here.
+    /// For a task that was ended: how many releases it has missed since, the first of them, and the instant before which they lie. That
+    /// instant is some time ago. A later release might not exist, because the task or the run may have come to its end meanwhile. `None`
+    /// also for a moving grid, which moves with clock steps that do not show here.
     pub(super) fn missed_since_ended(&self, facts: &TaskFacts, worker_now: Instant) -> Option<(u64, Instant, Instant)> {
         let live = facts.live.read();
         let first = first_open(facts.rate, &live)
@@ -182,15 +182,15 @@ impl Health {
         Some((live.passed + open_before(&live, facts.rate, false, until), first, until))
     }
 
-    /// Of a task that has not run, if it is due, although its worker was free at `at`: the first release that it has not run, and how many
-    /// from there on it gives up for certain before it runs.
+    /// For a task that is due but has not run, although its worker was free at `at`: the first release it has not run, and how many
+    /// releases from there on it will certainly give up before it runs.
     pub(super) fn waits(&self, facts: &TaskFacts, at: Instant) -> Option<(Instant, u64)> {
         let live = facts.live.read();
         if live.counts.disabled || facts.kept == Span::MAX || self.is_given_up() {
             return None;
         }
         let next = live.next.filter(|next| at - *next >= WAITS_LONG)?;
-        // Those that are past their deadline as well: the others do not count as missed yet.
+        // Only releases that are also past their deadline: the others do not count as missed yet.
         let count = open_before(&live, facts.rate, false, at - facts.kept.max(facts.deadline) - ROUNDING);
         (count > 0).then_some((next, count))
     }
@@ -200,7 +200,7 @@ impl Health {
         self.given_up.is_some()
     }
 
-    /// How it is.
+    /// The task's health now.
     pub(super) fn at(&mut self, facts: &TaskFacts, now: Instant, worker_now: Instant) -> TaskHealth {
         let progress = self.sample(facts, now, worker_now);
         let [short, long] = [SHORT, LONG].map(|seconds| self.windows.over(seconds, now));
@@ -209,7 +209,7 @@ impl Health {
         let failures = self.failures.as_ref();
         let ailment = match failures.and_then(|failures| failures.lasting).and_then(aged) {
             Some(ailment) => Some(ailment),
-            // Its record was dropped.
+            // Its last record was dropped.
             None if progress.disabled => Some((Ailment::Disabled("the reason was lost".into()), None)),
             None => failures.filter(|_| many).and_then(|failures| aged(failures.latest)),
         };
@@ -227,7 +227,7 @@ fn progress(facts: &TaskFacts, worker_now: Instant) -> (Progress, Option<Instant
     (Progress::of(&live, facts.rate, facts.deadline, facts.grid_moves, worker_now), first_open(facts.rate, &live))
 }
 
-/// The first release that is not counted. Before a step of the clock there was another grid: it is where it would be on this one.
+/// The first release that is not counted. If a clock step moved the grid, releases from before the step are placed on the current grid.
 fn first_open(rate: Rate, live: &Live) -> Option<Instant> {
     let passed = i128::from(rate.period().nanos()).saturating_mul(live.passed.into());
     Some(live.next?.plus_nanos(-passed))

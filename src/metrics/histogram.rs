@@ -1,14 +1,14 @@
 //! A histogram of spans, and the few numbers that summarise it.
 //!
-//! Minimum, maximum and mean are kept exactly beside the buckets. For cool threads: a value unlike those before may allocate.
+//! Keeps the exact minimum, maximum and mean besides the buckets. Not for real-time threads: a value unlike the previous ones may allocate.
 
 use super::buckets::Buckets;
 use super::steps::coarse;
 use crate::snapshot::{AtMost, Distribution};
 use crate::time::Span;
 
-/// The most spans that one stall adds. Longer stalls are entered in coarser steps, so that a machine that was suspended for
-/// a week does not keep the metrics thread busy for minutes.
+/// The maximum number of spans that one stall adds. Longer stalls are entered in coarser steps, so that a machine that was suspended for a
+/// week does not keep the metrics thread busy for minutes.
 const FINEST_STEPS: u64 = 10_000;
 
 /// A histogram of spans.
@@ -27,12 +27,12 @@ impl Histogram {
         Self { buckets: Buckets::new(digits), count: 0, min: Span::MAX, max: Span::from_nanos(-i64::MAX), sum: 0 }
     }
 
-    /// Enters one span. A negative one counts as zero in the percentiles, and as it is elsewhere.
+    /// Enters one span. A negative span counts as zero in the percentiles, and with its own value elsewhere.
     pub(crate) fn add(&mut self, span: Span) {
         self.add_many(span, 1);
     }
 
-    /// Enters these spans, in nanoseconds; leaves other numbers in place of them.
+    /// Enters these spans, in nanoseconds. Overwrites the slice with other numbers.
     pub(super) fn add_few(&mut self, nanos: &mut [u64]) {
         let span = |nanos: u64| Span::from_nanos(i64::try_from(nanos).unwrap_or(i64::MAX));
         for nanos in nanos.iter().copied() {
@@ -44,12 +44,12 @@ impl Histogram {
         self.buckets.add_few(nanos);
     }
 
-    /// Enters releases that never ran, at the lateness each had when it was given up: `oldest`, then one `period` less
-    /// from each to the next.
+    /// Enters releases that never ran, each with its lateness when it was given up: the first with `oldest`, each following one with one
+    /// `period` less.
     pub(crate) fn add_missed(&mut self, oldest: Span, period: Span, count: u64) {
         let steps = count.min(FINEST_STEPS);
         for step in 0..steps {
-            // The `count` spans fall into `steps` groups of nearly one size; each group is entered at its first span.
+            // Divide the `count` spans into `steps` groups of almost equal size, and enter each group with its first span.
             let first = u128::from(step) * u128::from(count) / u128::from(steps);
             let next = u128::from(step + 1) * u128::from(count) / u128::from(steps);
             let back = i128::try_from(first).unwrap_or(i128::MAX).saturating_mul(period.nanos().into());
@@ -66,7 +66,7 @@ impl Histogram {
         self.sum += i128::from(span.nanos()) * i128::from(count);
     }
 
-    /// Enters what was entered in another one of the same digits.
+    /// Adds the content of another histogram with the same number of digits.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.buckets.merge(&other.buckets);
         self.count = self.count.saturating_add(other.count);
@@ -75,7 +75,7 @@ impl Histogram {
         self.sum += other.sum;
     }
 
-    /// What was entered, as pairs of nanoseconds and how many spans were at most that long, and longer than the pair before says.
+    /// The content, as pairs of nanoseconds and a count: the spans at most that long, and longer than in the pair before.
     pub(crate) fn counts(&self) -> Vec<(i64, u64)> {
         let exact = |edge: u64| i64::try_from(edge).unwrap_or(i64::MAX).clamp(self.min.nanos(), self.max.nanos());
         self.buckets.counts().map(|(bucket, count)| (exact(self.buckets.upper_edge(bucket)), count)).collect()
@@ -86,20 +86,20 @@ impl Histogram {
         self.count
     }
 
-    /// The same in few numbers: pairs of an upper edge in nanoseconds, and how many spans were at most that and above the edge
-    /// before it.
+    /// The same in fewer numbers: pairs of an upper edge in nanoseconds and a count of the spans at most that long, and longer than the
+    /// edge before.
     pub(crate) fn coarse(&self) -> Vec<(i64, u64)> {
         coarse(self.buckets.counts().map(|(bucket, count)| (self.buckets.upper_edge(bucket), count)))
     }
 
-    /// The numbers that summarise it. All zero when nothing was entered.
+    /// The numbers that summarise it; all zero if nothing was entered.
     pub(crate) fn distribution(&self) -> Distribution {
         let count = self.count();
         if count == 0 {
             return Distribution::default();
         }
         let (min, max) = (self.min.nanos(), self.max.nanos());
-        // Of the spans this share, in ten thousandths, and at least one.
+        // The rank at this share of the spans, given in ten-thousandths; at least one.
         let rank = |share: u128| u64::try_from((u128::from(count) * share).div_ceil(10_000)).unwrap_or(count);
         let values = self.buckets.at_ranks([5_000, 9_000, 9_900, 9_990, 9_999].map(rank));
         let [p50, p90, p99, p99_9, p99_99] =
@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    /// What a widely used implementation with the same buckets says.
+    /// The numbers from a widely used implementation with the same buckets.
     #[test]
     fn percentiles_are_those_of_hdrhistogram() {
         for (digits, spread) in [(2, 3), (2, 12), (3, 3), (3, 12)] {

@@ -1,7 +1,7 @@
-//! What a worker did before the ticks that are remembered singly: sums over stretches of time, the longer the older they are.
+//! What a worker did before the ticks that are remembered individually: sums over stretches of time, longer for older times.
 //!
-//! Pure; may allocate. Its size grows with the logarithm of time, so that who delayed a task for long is known however many
-//! ticks that took.
+//! Pure; may allocate. Its size grows with the logarithm of time, so that the culprit of a long delay is known no matter how many ticks it
+//! lasted.
 
 use super::cause::{By, Cause};
 use super::parts::Parts;
@@ -9,21 +9,21 @@ use crate::time::{Instant, Span};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-/// Ticks in the shortest stretches.
+/// The number of ticks in the shortest stretches.
 const SHORTEST: u32 = 64;
 
-/// Stretches of each length, at most: of more, the oldest two become one of twice the length.
+/// The maximum number of stretches of each length. When there are more, the oldest two are joined into one of twice the length.
 const OF_A_LENGTH: usize = 8;
 
-/// Sums in a stretch, at most; what is in the smallest of more is unknown.
+/// The maximum number of sums in a stretch. If there are more, the time in the smallest ones becomes unknown.
 const SUMS: usize = 64;
 
 /// What time was spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Spent {
-    /// A run of this task; and why a tick of the same task waits behind it.
+    /// A run of this task, and the cause that a waiting tick of the same task is assigned meanwhile.
     Run(u32, Cause),
-    /// Held up by this.
+    /// A delay with this cause.
     HeldUp(Cause),
 }
 
@@ -31,9 +31,9 @@ pub(super) enum Spent {
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     stretches: VecDeque<Stretch>, // the oldest first
-    stepped: bool,                // before the first of them the clock was stepped
+    stepped: bool,                // the clock was stepped before the first stretch
     spare: Vec<(Spent, Span)>,    // empty: memory for the next stretch
-    both: Vec<(Spent, Span)>,     // likewise, for joining two
+    both: Vec<(Spent, Span)>,     // empty: memory for joining two stretches
 }
 
 #[derive(Clone, Debug)]
@@ -41,12 +41,12 @@ struct Stretch {
     from: Instant,
     to: Instant,
     doublings: u32,
-    ticks: u32,               // while it is of the shortest
-    sums: Vec<(Spent, Span)>, // of the shortest stretches as they came, of the others in order and each once
+    ticks: u32,               // only counted in a stretch of the shortest length
+    sums: Vec<(Spent, Span)>, // in the shortest stretches as they came; in others sorted, each once
 }
 
 impl Stretch {
-    /// Adds to the latest stretch. Nothing is looked up: with thousands of tasks there are as many sums as ticks.
+    /// Adds to the most recent stretch. Does not search for an existing sum: with thousands of tasks there are as many sums as ticks.
     fn add(&mut self, spent: Spent, time: Span) {
         match self.sums.last_mut() {
             _ if time <= Span::ZERO => {}
@@ -55,12 +55,12 @@ impl Stretch {
         }
     }
 
-    /// Joins the one that follows, in the memory of `both`.
+    /// Joins the stretch that follows; `both` is scratch memory.
     fn join(&mut self, later: &mut Self, both: &mut Vec<(Spent, Span)>) {
         self.to = later.to;
         self.doublings += 1;
         for sums in [&mut self.sums, &mut later.sums] {
-            // Tasks that tick in turns already are.
+            // The sums of tasks that tick in turns already are sorted.
             if !sums.is_sorted_by_key(|(spent, _)| *spent) {
                 sums.sort_unstable_by_key(|(spent, _)| *spent);
             }
@@ -70,7 +70,7 @@ impl Stretch {
         if both.len() > SUMS {
             keep_the_largest(both, &mut later.sums);
         }
-        // It stays for long: it takes no more than it needs, and where that is what it has, it asks for none.
+        // The joined stretch is kept for long, so it should not take more memory than it needs. If its memory fits already, it is reused.
         let needed = both.len();
         if (needed..=2 * needed).contains(&self.sums.capacity()) {
             self.sums.clear();
@@ -81,7 +81,7 @@ impl Stretch {
     }
 }
 
-/// Brings two lists of sums that are in order into one, each once.
+/// Merges two sorted lists of sums into one, with each item once.
 fn merge(one: &[(Spent, Span)], other: &[(Spent, Span)], into: &mut Vec<(Spent, Span)>) {
     let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
     while let Some(&(spent, time)) = match (one.peek(), other.peek()) {
@@ -96,7 +96,7 @@ fn merge(one: &[(Spent, Span)], other: &[(Spent, Span)], into: &mut Vec<(Spent, 
     }
 }
 
-/// Adds all but the largest sums up: who that was is unknown. They stay in order. `scratch` is memory.
+/// Adds up all but the largest sums as unknown. The list stays sorted; `scratch` is scratch memory.
 fn keep_the_largest(sums: &mut Vec<(Spent, Span)>, scratch: &mut Vec<(Spent, Span)>) {
     let size = |&(spent, time): &(Spent, Span)| (Reverse(time), spent);
     scratch.clear();
@@ -112,17 +112,18 @@ fn keep_the_largest(sums: &mut Vec<(Spent, Span)>, scratch: &mut Vec<(Spent, Spa
 }
 
 impl History {
-    /// The end of what it knows; `None`: it knows nothing.
+    /// The end of the time it covers; `None` if it is empty.
     pub(super) fn end(&self) -> Option<Instant> {
         self.stretches.back().map(|stretch| stretch.to)
     }
 
-    /// Before what is added next the clock was stepped: instants before that cannot be compared.
+    /// Forgets everything, because the clock was stepped before whatever is added next: earlier instants cannot be compared.
     pub(super) fn forget(&mut self) {
         *self = Self { stepped: true, ..Self::default() };
     }
 
-    /// Adds the next tick, with the time since `from` at the latest; what happened until `to` took these times.
+    /// Adds the next tick, which covers the time from the previous end (or `from`, if it is the first) until `to`. That time was spent as
+    /// `spent` says.
     pub(super) fn add(&mut self, from: Instant, to: Instant, spent: impl IntoIterator<Item = (Spent, Span)>) {
         if self.stretches.back().is_none_or(|last| last.ticks == SHORTEST) {
             let from = self.end().unwrap_or(from);
@@ -136,9 +137,9 @@ impl History {
         spent.into_iter().for_each(|(spent, time)| last.add(spent, time));
     }
 
-    /// Joins the oldest two of each length that there are too many of.
+    /// Joins the oldest two stretches of each length that has too many.
     fn join_old(&mut self) {
-        let mut end = self.stretches.len(); // of those of this length
+        let mut end = self.stretches.len(); // end of the stretches of this length
         while let Some(doublings) = end.checked_sub(1).map(|last| self.stretches[last].doublings) {
             let count = self.stretches.range(..end).rev().take_while(|stretch| stretch.doublings == doublings).count();
             let oldest = end - count;
@@ -156,7 +157,7 @@ impl History {
         }
     }
 
-    /// Adds what delayed `task` since `from`. Of a stretch that `from` lies in, nothing is known.
+    /// Adds what delayed `task` since `from`. Nothing is known about a stretch that `from` lies within.
     pub(super) fn delays(&self, task: u32, from: Instant, parts: &mut Parts) {
         let unknown = |parts: &mut Parts, to: Instant| parts.add(Cause::Unknown, None, to - from);
         for stretch in self.stretches.iter().rev() {
@@ -187,7 +188,7 @@ mod tests {
         Instant::ZERO + Span::from_micros(micros)
     }
 
-    /// A million ticks of 2 µs each, of tasks 1, 2, 1, 3 in turn, the first half of them of another set of tasks.
+    /// A million ticks of 2 µs each, of tasks 1, 2, 1, 3 in turn. The first half belongs to a different set of tasks.
     fn long() -> History {
         let mut history = History::default();
         for n in 0..1_000_000 {
@@ -218,7 +219,7 @@ mod tests {
         for from in [0, 1_000_100, 1_600_000, 1_990_000] {
             let (cause, by, time) = winner(&history, 9, from);
             let (task, half) = (if from == 0 { 11 } else { 1 }, (2_000_000 - from).min(1_000_000) / 2);
-            // Half of a stretch that is up to an eighth of the time is unknown, and half of the rest is this task's.
+            // Half of a stretch that covers up to an eighth of the time is unknown, and half of the rest belongs to this task.
             assert_eq!((cause, by), (Cause::Blocked, Some(By::Task(task))), "{from}");
             assert!(time >= Span::from_micros(half * 3 / 4), "{from}: {time}");
         }

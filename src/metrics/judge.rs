@@ -1,7 +1,7 @@
-//! Why releases were missed: the verdicts on a record, from what its worker did and what the kernel counted meanwhile.
+//! Why releases were missed: verdicts on a record, based on what its worker did and what the kernel counted meanwhile.
 //!
-//! Pure but for the [`Accuser`] that it is handed; may allocate. `docs/causes.md` explains each rule. No verdict is given
-//! without evidence: what the evidence leaves open is [`Cause::Unknown`].
+//! Pure except for the [`Accuser`] passed in; may allocate. `docs/causes.md` explains each rule. No verdict is given
+//! without evidence: if the evidence leaves the cause open, it is [`Cause::Unknown`].
 
 use super::cause::{By, Cause, Verdict, Verdicts};
 use super::machine::Accuser;
@@ -11,30 +11,30 @@ use crate::channels::{Evidence, IdleWake, TickRecord};
 use crate::pacing::GivenUp;
 use crate::time::{Instant, Span};
 
-/// What the judge has to know of a task.
+/// What the judge needs to know about a task.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Terms {
     pub(super) deadline: Span,
     pub(super) period: Span,
-    pub(super) usual: Span, // its run, when nothing is missed; zero if it is not known
+    pub(super) usual: Span, // run of a tick that misses nothing; zero if unknown
 }
 
 impl Threads {
-    /// Enters what a worker did, before any record of it is judged.
+    /// Enters what a worker did. Must be called before any record that it may affect is judged.
     pub(super) fn observe(&mut self, worker: usize, record: &TickRecord) {
         if let Some(thread) = self.by_worker.get_mut(&worker) {
             thread.timeline.add(record);
         }
     }
 
-    /// Enters that a worker woke up and ran no tick, before that or any record is judged.
+    /// Enters that a worker woke up and ran no tick. Must be called before this wake-up, or any record it may affect, is judged.
     pub(super) fn observe_idle(&mut self, worker: usize, wake: &IdleWake) {
         if let Some(thread) = self.by_worker.get_mut(&worker) {
             thread.timeline.add_idle(wake);
         }
     }
 
-    /// Finds out why a wake-up came late after which no tick ran. In order with the records of the worker.
+    /// Finds out why a wake-up without a tick came late. Must be called in order with the worker's records.
     pub(super) fn judge_idle(&mut self, worker: usize, wake: &IdleWake) {
         let position = self.by_worker.get_mut(&worker).and_then(|thread| thread.timeline.next(None, wake.ended));
         if let (Some(position), Some(evidence)) = (position, &wake.evidence) {
@@ -43,15 +43,15 @@ impl Threads {
         }
     }
 
-    /// The worker's evidence says how long its thread had waited for a processor by `at`.
+    /// Enters, from the worker's evidence, how long its thread had waited for a processor by `at`.
     fn has_waited_by(&mut self, worker: usize, at: Instant, evidence: &Evidence) {
         if let Some(waited) = evidence.run_queue {
             self.has_waited(worker, at, waited);
         }
     }
 
-    /// The verdicts on a record, whose terms do not matter if nothing was missed in it. The records of a worker are judged once
-    /// each, in the order in which they were observed.
+    /// The verdicts on a record. `terms` do not matter if nothing was missed in it. Each of a worker's records is judged once, in the order
+    /// in which they were observed.
     pub(super) fn judge(
         &mut self,
         worker: usize,
@@ -62,7 +62,7 @@ impl Threads {
         let next = |thread: &mut Thread| thread.timeline.next(Some(record.task), record.started());
         let position = self.by_worker.get_mut(&worker).and_then(next);
         let missed = record.overrun || record.skipped() > 0;
-        // The evidence of a tick that missed nothing itself may be of releases that another task gave up.
+        // The evidence of a tick that missed nothing itself may explain releases that another task gave up.
         let evidence = record.evidence.filter(|evidence| missed || evidence.run_queue.is_some());
         let Some(position) = position.filter(|_| missed || evidence.is_some()) else {
             return verdicts(record, None, None);
@@ -84,7 +84,8 @@ impl Threads {
             parts
         };
         let late = delays(record.release);
-        // Work that takes longer than `alone` is to blame whatever else there was; what befell the machine, if it explains `excess`.
+        // Work that takes longer than `alone` is to blame, whatever else happened. A cause that affects the whole machine is to blame if it
+        // explains `excess`.
         let verdict = |alone: Span, excess: Span| {
             let of = |run: Option<(Run, Window)>| {
                 let mut parts = late.clone();
@@ -95,7 +96,7 @@ impl Threads {
                 parts.winner(excess)
             };
             match runs {
-                // Where other ticks share the evidence, the verdict must be the same whichever of them it is of.
+                // If other ticks share the evidence, the verdict must be the same whichever tick the evidence belongs to.
                 Some(([least, most], window)) => {
                     let (least, most) = (of(Some((least, window))), of(Some((most, window))));
                     if least.0 == most.0 { most } else { (Cause::Unknown, None, most.2) }
@@ -104,7 +105,7 @@ impl Threads {
             }
         };
         let mut own = verdict(deadline, record.response - deadline);
-        // A tick whose work alone is too long is at fault for itself, but not for what else made others wait.
+        // A tick whose own work took too long is to blame for its own miss, but not for other delays of the releases behind it.
         let mut behind = verdict(Span::MAX, record.response - terms.period);
         let mut before = (record.missed > 0).then(|| {
             let oldest = -i128::from(terms.period.nanos()) * i128::from(record.missed);
@@ -119,7 +120,7 @@ impl Threads {
             }
         }
         if same {
-            behind.1 = own.1; // who it was is asked once
+            behind.1 = own.1; // ask for the culprit only once
         }
         if let Some(thread) = self.by_worker.get_mut(&worker) {
             thread.timeline.change(position, |piece| piece.missed = Some((behind.0, behind.1)));
@@ -127,7 +128,7 @@ impl Threads {
         verdicts(record, before, Some((own, behind)))
     }
 
-    /// The verdict on releases of a task that no record reports, given up when its worker had ended at `given_up.at`.
+    /// The verdict on releases of a task that were given up at `given_up.at` without a record, when its worker had ended.
     pub(super) fn given_up(&self, worker: usize, task: u32, given_up: &GivenUp) -> Verdict {
         let count = given_up.count;
         if given_up.disabled {
@@ -144,8 +145,9 @@ impl Threads {
         Verdict { cause, by, time, count }
     }
 
-    /// Divides the time from `from` to `to`, in which `task` waited, by what held it up. Looks back over `look_back` ticks from
-    /// the one at the position, whose own run counts only with `true`, and over the history before all that are kept.
+    /// Divides the time from `from` to `to`, in which `task` waited, among the causes of the wait. Looks back over `look_back` ticks from
+    /// the one at position `last`, then over the history before all ticks that are kept. The run of the tick at `last` itself counts only
+    /// if `with_last` is true.
     fn delays(
         &self,
         worker: usize,
@@ -172,7 +174,7 @@ impl Threads {
                 };
                 parts.add(cause, by, time);
             }
-            // What a step jumped over lies between the instants before it and those after it.
+            // The time that a step jumped over lies between the instants before and after the step.
             let explained = if piece.stepped { parts.of(Cause::Stalled) } else { Span::ZERO };
             let ready = timeline.ready(position);
             let explained_before = if piece.sleep.is_none() { explained } else { Span::ZERO };
@@ -180,7 +182,7 @@ impl Threads {
             let mut asleep_from = ready;
             if let Some((asked, woke)) = piece.sleep {
                 let late = match piece.late {
-                    // The thread's own evidence is missing, that of the whole process is not.
+                    // The thread's own evidence is missing, but there is evidence about the whole process.
                     Cause::Unknown
                         if mostly(self.stalled(facts.clock, asked, woke, Switched::Unknown), woke - asked) =>
                     {
@@ -195,7 +197,7 @@ impl Threads {
             if piece.after_loss {
                 parts.add(Cause::Unknown, None, part(before.unwrap_or(from), asleep_from) - explained);
             }
-            // It sleeps only while nothing is due: what had come up until then had been given up.
+            // It sleeps only while nothing is due: everything that had come up by then had been given up.
             covered = before.unwrap_or(asleep_from).min(asleep_from);
             if covered <= from || piece.stepped {
                 return;
@@ -220,7 +222,7 @@ impl Threads {
         let cpu = facts.cpu?;
         let ran = |thread: &Thread| {
             let ticks = thread.timeline.backwards().take_while(|piece| piece.finished > from);
-            // One that lasted all the time was itself preempted by the worker.
+            // A tick that lasted the whole time was itself preempted by the worker.
             let within = ticks.filter(|piece| piece.started > from || piece.finished < to);
             within.fold(Span::ZERO, |sum, piece| sum + overlap(piece.started, piece.finished, from, to))
         };
@@ -237,15 +239,15 @@ impl Threads {
 
 type Winner = (Cause, Option<By>, Span);
 
-/// The verdicts on a record, from those on what preceded the tick, on the tick, and on what waited behind it; `None`: nothing
-/// is known.
+/// The verdicts on a record, from three winners: `before` for what preceded the tick, and in `tick` one for the tick and one for what
+/// waited behind it. `None`: nothing is known.
 fn verdicts(record: &TickRecord, before: Option<Winner>, tick: Option<(Winner, Winner)>) -> Verdicts {
     let unknown = (Cause::Unknown, None, Span::ZERO);
     let verdict = |winner: Option<Winner>, count| {
         let (cause, by, time) = winner.unwrap_or(unknown);
         (count > 0).then_some(Verdict { cause, by, time, count })
     };
-    // What waits behind the task's own long run is its debt.
+    // What waits behind the task's own long run is the task's debt.
     let after = tick.map(|(_, (cause, by, time))| match cause {
         Cause::RanLong => (Cause::OwnDebt, None, time),
         _ => (cause, by, time),

@@ -1,51 +1,51 @@
-//! What a task missed last: the latest few causes, each with who did it, how much, and the worst of it. Time is an argument.
+//! A task's most recent misses: the last few causes, each with the culprit, the count and the worst miss. Time is an argument.
 //!
-//! What one cause took within a second is one entry, so that an overload does not push out everything that came before it.
+//! Misses with the same cause within a second form one entry, so that an overload does not push out everything before it.
 
 use super::cause::Cause;
 use crate::time::{Instant, Span};
 use std::collections::VecDeque;
 
-/// Entries that are kept of a task.
+/// The number of entries kept per task.
 pub(super) const KEPT: usize = 8;
 
-/// What belongs to one entry came within this time of its first.
+/// Misses within this time of an entry's first one belong to that entry.
 const ONE_ENTRY: Span = Span::from_seconds(1);
 
-/// Releases that were missed for one cause, close together.
+/// Releases missed for the same cause within a short time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RecentMiss {
     pub(crate) cause: Cause,
     pub(crate) by: Option<Box<str>>,
     pub(crate) count: u64,
-    pub(crate) tick: Option<u64>, // the index of the one that was latest; None: no record has it
-    pub(crate) worst: Span,       // from its release to its end, or until it was given up
+    pub(crate) tick: Option<u64>, // the index of the latest tick; None: no record has it
+    pub(crate) worst: Span,       // from the release to the end of its tick, or until it was given up
     begun: Instant,
     latest: Instant,
 }
 
 impl RecentMiss {
-    /// How long ago the latest of them was noticed.
+    /// How long ago the most recent of them was noticed.
     pub(crate) fn age(&self, now: Instant) -> Span {
         (now - self.latest).max(Span::ZERO)
     }
 }
 
-/// A tick that says of releases that they were missed, and how late the latest of these was.
+/// A tick that reports missed releases, and the worst lateness among them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Late {
     pub(super) tick: Option<u64>,
     pub(super) worst: Span,
 }
 
-/// The latest entries, the newest first.
+/// The most recent entries, newest first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LastMisses {
-    entries: VecDeque<RecentMiss>, // takes no memory before the first
+    entries: VecDeque<RecentMiss>, // takes no memory until the first entry
 }
 
 impl LastMisses {
-    /// Notes `count` releases that were missed, and keeps at most `kept` entries.
+    /// Enters `count` missed releases, and keeps at most `kept` entries.
     pub(super) fn note(
         &mut self,
         (cause, by, count): (Cause, Option<&str>, u64),
@@ -68,12 +68,12 @@ impl LastMisses {
         };
         self.entries.truncate(kept.saturating_sub(1));
         if self.entries.capacity() == self.entries.len() {
-            self.entries.reserve_exact(1); // most tasks miss for one or two reasons
+            self.entries.reserve_exact(1); // most tasks miss for only one or two reasons
         }
         self.entries.push_front(entry);
     }
 
-    /// All of them, the newest first.
+    /// All entries, newest first.
     pub(super) fn all(&self) -> Vec<RecentMiss> {
         self.entries.iter().cloned().collect()
     }

@@ -1,13 +1,12 @@
-//! Ticks of one task that used a measurement older than `max-latency`: how many there were, whose measurements those were, and how many
-//! there were lately.
+//! Ticks of one task that used a measurement older than `max-latency`: the total, the number per measuring task, and recent numbers.
 //!
-//! Counts. Time is an argument, on a clock that goes on; nothing waits.
+//! Counts. Time is an argument, on a monotonic clock; nothing waits.
 
 use super::window::{LONG, SHORT, Tally, Windows};
 use crate::snapshot::LatencySummary;
 use crate::time::{Instant, Span};
 
-/// Those of a task that has a `max-latency`.
+/// The late chains of a task that has a `max-latency`.
 #[derive(Clone, Debug)]
 pub(super) struct LateChains {
     pub(super) counts: LatencySummary,
@@ -15,13 +14,13 @@ pub(super) struct LateChains {
 }
 
 impl LateChains {
-    /// None so far.
+    /// Creates the counts for this limit; none so far.
     pub(super) fn beyond(max_latency: Span) -> Self {
         let counts = LatencySummary { max_latency_ns: max_latency.nanos(), ..LatencySummary::default() };
         Self { counts, windows: Windows::default() }
     }
 
-    /// One more, by a measurement of this task; `None`: it has ended.
+    /// Counts one more, by a measurement of this task; `None`: that task has ended.
     pub(super) fn add(&mut self, name: Option<&str>) {
         self.counts.late_chains += 1;
         if let Some(name) = name {
@@ -32,12 +31,12 @@ impl LateChains {
         }
     }
 
-    /// Enters them into its windows; at least once a second.
+    /// Enters the total into the windows. Must be called at least once a second.
     pub(super) fn sample(&mut self, now: Instant) {
         self.windows.enter(now, Tally { missed: self.counts.late_chains, ..Tally::default() });
     }
 
-    /// How many there were in the last seconds, and in the last minute.
+    /// How many there were in the last ten seconds, and in the last minute.
     pub(super) fn lately(&mut self, now: Instant) -> [u64; 2] {
         self.sample(now);
         [SHORT, LONG].map(|seconds| self.windows.over(seconds, now).missed)

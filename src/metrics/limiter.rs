@@ -1,8 +1,7 @@
-//! Limits the events of a task in rate: of each kind at most one per second; failures for the same reason less and less
-//! often.
+//! Limits a task's event rate: at most one event of each kind per second, and less and less often for failures with the same reason.
 //!
-//! Nothing is lost: an event stands for all of its kind since the one before, and carries their sums. It names the worst
-//! tick of them. Time is an argument.
+//! Nothing is lost: an event covers everything of its kind since the previous event, with the sums, and names the worst tick. Time is an
+//! argument.
 
 use super::event::{EventKind, LateChain};
 use super::missed::Misses;
@@ -12,11 +11,11 @@ use crate::time::{Instant, Span};
 
 const AT_MOST_EVERY: Span = Span::from_seconds(1);
 
-/// How long after each report on failed ticks the next one may follow, as long as the reason is the same; the last one
-/// repeats.
+/// The minimum time between reports on failed ticks, while the reason stays the same: after the first report, the second, and every later
+/// one.
 const FAILED_EVERY: [Span; 3] = [AT_MOST_EVERY, Span::from_seconds(10), Span::from_seconds(60)];
 
-/// What has not been reported yet of one kind.
+/// An event of one kind that has not been reported yet.
 #[derive(Clone, Debug, Default)]
 struct Waiting {
     kind: Option<EventKind>,
@@ -47,8 +46,8 @@ impl Waiting {
 #[derive(Clone, Debug, Default)]
 struct Failures {
     waiting: Waiting,
-    reason: Option<TickError>, // of the last report
-    repeated: usize,           // reports with that reason, one after the other
+    reason: Option<TickError>, // in the last report
+    repeated: usize,           // number of reports in a row with that reason
 }
 
 impl Failures {
@@ -69,7 +68,7 @@ impl Failures {
             }
             Some(_) if last || self.waiting.is_due(now, every) => {}
             None if self.waiting.is_due(now, every) => {
-                // Nothing has failed for that long: the next failure is a new one.
+                // Nothing has failed for that long, so the next failure is treated as new.
                 self.reason = None;
                 return;
             }
@@ -86,11 +85,11 @@ impl Failures {
 pub(super) struct Limiter {
     /// What has been missed since the last report.
     pub(super) misses: Misses,
-    reported: Option<Instant>,   // what was missed
+    reported: Option<Instant>,   // when misses were last reported
     others: Option<Box<Others>>, // once there was one: most tasks never have any
 }
 
-/// The events of a task but for those of what it missed.
+/// The events of a task other than misses.
 #[derive(Clone, Debug, Default)]
 struct Others {
     budget: Waiting,
@@ -101,7 +100,7 @@ struct Others {
 }
 
 impl Limiter {
-    /// Enters all of a record but what was missed.
+    /// Enters a record, except for its misses.
     pub(super) fn note(&mut self, record: &TickRecord) {
         let quiet = matches!(record.outcome, Outcome::Done | Outcome::Limited(None) | Outcome::Panicked { .. });
         if record.over_budget || record.over_limit || !quiet {
@@ -109,12 +108,12 @@ impl Limiter {
         }
     }
 
-    /// Enters that what tick `n` used was this old, of which this task made the oldest measurement, and may be so old at `most`.
+    /// Enters that tick `n` used data of this `age`, more than `most`, the maximum allowed. The oldest measurement came from task `by`.
     pub(super) fn note_late_chain(&mut self, n: u64, age: Span, most: Span, by: Option<String>) {
         self.others.get_or_insert_default().note_late_chain(LateChain { count: 1, n, age, max_latency: most, by });
     }
 
-    /// Whether [`report`](Self::report) has to be called: there is something to report, or to forget.
+    /// Whether [`report`](Self::report) has to be called: there is something to report or to forget.
     pub(super) fn waits(&self) -> bool {
         self.misses.any() || self.others.as_ref().is_some_and(|others| others.wait())
     }
@@ -148,7 +147,7 @@ impl Others {
         match record.outcome {
             Outcome::Failed(error) | Outcome::Limited(Some(error)) => self.failed.note(record.n, error),
             Outcome::Ended(error) => self.ended.kind = Some(EventKind::Ended { n: record.n, error }),
-            // The text of a panic takes another way.
+            // The text of a panic is reported by another path.
             Outcome::Done | Outcome::Limited(None) | Outcome::Panicked { .. } => {}
         }
     }
@@ -168,7 +167,7 @@ impl Others {
         self.budget.kind = Some(EventKind::OverBudget { count, n, run });
     }
 
-    /// The oldest is the one that is reported.
+    /// Keeps the event with the oldest measurement.
     fn note_late_chain(&mut self, late: LateChain) {
         let late = match self.late_chains.kind.take() {
             Some(EventKind::LateChain(before)) => {

@@ -1,15 +1,15 @@
-//! What the judge of causes knows beside the records: the workers' threads, and what befell the process or the machine.
+//! What the judge of causes knows besides the records: the workers' threads, and what affected the process or the machine.
 //!
-//! Plain values, which the metrics thread gathers. No clock is read here.
+//! Plain values that the metrics thread gathers. No clock is read here.
 
 use super::cause::By;
 use crate::time::{Instant, Span};
 
-/// The clocks that releases may lie on, as indices of [`Instants`].
+/// The index in [`Instants`] of this clock; releases are computed on one of the three.
 pub(crate) const MONOTONIC: usize = 0;
-/// As [`MONOTONIC`].
+/// Like [`MONOTONIC`].
 pub(crate) const TAI: usize = 1;
-/// As [`MONOTONIC`].
+/// Like [`MONOTONIC`].
 pub(crate) const REALTIME: usize = 2;
 
 /// One moment, on each of the clocks.
@@ -18,10 +18,10 @@ pub(crate) type Instants = [Instant; 3];
 /// What the metrics know of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WorkerFacts {
-    pub clock: usize,                 // of its releases: an index of `Instants`
-    pub cpu: Option<usize>,           // the only one it may run on
+    pub clock: usize,                 // the clock of its releases: an index of `Instants`
+    pub cpu: Option<usize>,           // the only processor it may run on
     pub priority: u8,                 // real-time priority; 0: none
-    pub bandwidth: Option<Bandwidth>, // the limit on its processor time; `None`: it has none
+    pub bandwidth: Option<Bandwidth>, // the limit on its processor time; `None`: no limit
 }
 
 /// A limit on processor time that the kernel enforces.
@@ -33,37 +33,37 @@ pub(crate) enum Bandwidth {
     Reserved { runtime: Span },
 }
 
-/// How sure it is that something befell the whole process, and not the metrics thread alone.
+/// How certain it is that a stall affected the whole process, and not only the metrics thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Certainty {
-    /// No thread escaped it.
+    /// Every thread was affected.
     Certain,
-    /// A sleep ended late, for no reason that the kernel counts: a pause of the whole virtual machine, or of the one processor
-    /// that the thread slept on.
+    /// A sleep ended late, for no reason that the kernel counts: either the whole virtual machine paused, or only the processor that the
+    /// thread slept on.
     Late,
-    /// The thread gave up its processor while it wrote the log: for a stop, or to wait for the log's reader.
+    /// The thread gave up its processor while it wrote the log: either it was stopped, or it waited for the log's reader.
     Writing,
 }
 
-/// Something that befell the whole process: it was stopped or frozen, the machine slept or paused, a clock was stepped.
+/// Something that affected the whole process: it was stopped or frozen, the machine slept or paused, or a clock was stepped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stall {
-    /// It began after this.
+    /// It began after this moment.
     pub from: Instants,
-    /// It was over by then.
+    /// It was over by this moment.
     pub to: Instants,
-    /// It lasted at least this long. Zero: it is known to have happened, but not how long it was.
+    /// The minimum length. Zero: it certainly happened, but its length is unknown.
     pub least: Span,
-    /// It lasted at most this long.
+    /// The maximum length.
     pub most: Span,
-    /// How sure that is.
+    /// How certain it is that the whole process was affected.
     pub certainty: Certainty,
 }
 
-/// Finds out who took the processor from a worker, beside the other workers.
+/// Finds out who, apart from the other workers, took the processor from a worker.
 pub(crate) trait Accuser {
-    /// Who kept the worker from `cpu` for `time` just now; `None`: there is no evidence against anyone. `priority` is the
-    /// worker's real-time priority. With `switched` another thread ran; without, the kernel took the worker off for none.
+    /// Who just kept the worker from `cpu` for `time`; `None` if there is no evidence against anyone. `priority` is the worker's real-time
+    /// priority. `switched`: another thread ran. Otherwise, the kernel took the processor away without running another thread.
     fn who(&mut self, cpu: usize, priority: u8, time: Span, switched: bool) -> Option<By>;
 }
 

@@ -1,37 +1,37 @@
-//! What a task missed since the last report: how much, the worst of it, and what caused it.
+//! What a task missed since the last report: how much, the worst miss, and the causes.
 //!
-//! Arithmetic on records. Time comes with them; nothing blocks.
+//! Pure arithmetic on records, which carry the time. Nothing blocks.
 
 use super::cause::Cause;
 use crate::channels::TickRecord;
 use crate::time::{Instant, Span};
 
-/// The time that the first miss after a quiet time is set against.
+/// When a miss ends a quiet time, the report counts the releases of up to this long before it as `due`.
 pub(super) const BEFORE: Span = Span::from_seconds(1);
 
-/// Causes that one report lists separately; the rest of each is added up without a culprit.
+/// How many combinations of cause and culprit one report lists. Further ones are added up by cause, without a culprit.
 const AT_MOST: usize = 16;
 
-/// Releases that were missed: skipped, or overruns. Of the shared counts it has three only, as the metrics keep one for each task.
+/// Missed releases: skipped ones and overruns. Has only three of the shared counts, because the metrics keep one instance per task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Missed {
     /// Ticks that finished after their deadline.
     pub overruns: u64,
     /// Releases that were given up.
     pub skipped: u64,
-    /// All releases that came up in the same time, met ones included.
+    /// All releases that came up in the same time, including met ones.
     pub due: u64,
-    /// From the first of these to the end of the last; zero where that is not known.
+    /// From the first of these releases to the end of the last; zero if unknown.
     pub within: Span,
-    /// How long after its release the latest finished, or was given up.
+    /// The longest time from a release until it finished or was given up.
     pub worst: Span,
-    /// The overrun that finished latest, of those whose record came in.
+    /// The overrun with the longest response, among those whose record arrived.
     pub tick: Option<LateTick>,
-    /// How late the oldest of the releases was that were given up; zero where that is not known.
+    /// The lateness of the oldest release that was given up; zero if unknown.
     pub oldest: Span,
-    /// The largest age of what one of the ticks that missed took, where a chain ends with the task: see [`TickRecord::age`].
+    /// For the last task of a chain: the largest age of the inputs of a tick that missed. See [`TickRecord::age`].
     pub age: Option<Span>,
-    /// What caused them, most of them first; their counts add up to [`count`](Self::count).
+    /// The causes, largest count first; the counts add up to [`count`](Self::count).
     pub shares: Vec<Share>,
 }
 
@@ -51,32 +51,33 @@ pub(crate) struct LateTick {
 pub(crate) struct Share {
     /// The cause.
     pub cause: Cause,
-    /// Who did it, where that is known: a task, a worker, a program.
+    /// Who caused it, if known: a task, a worker or a program.
     pub by: Option<String>,
-    /// How many.
+    /// How many releases.
     pub count: u64,
 }
 
 impl Missed {
-    /// How many.
+    /// How many releases were missed.
     pub(crate) fn count(&self) -> u64 {
         self.overruns + self.skipped
     }
 
-    /// How many each cause explains, in the order of the causes; causes that explain none are left out.
+    /// How many each cause explains, in the order of the causes. Causes with none are left out.
     pub(crate) fn causes(&self) -> impl Iterator<Item = (Cause, u64)> {
         let sum = |cause| self.shares.iter().filter(|share| share.cause == cause).map(|share| share.count).sum();
         Cause::ALL.into_iter().map(move |cause| (cause, sum(cause))).filter(|(_, count)| *count > 0)
     }
 
-    /// The cause that explains most of them, with the one who did most of that.
+    /// The cause that explains most misses, with its main culprit.
     pub(crate) fn main(&self) -> Option<&Share> {
         let main = self.causes().reduce(|main, next| if next.1 > main.1 { next } else { main })?;
         self.shares.iter().find(|share| share.cause == main.0)
     }
 }
 
-/// Since when releases are counted that a miss would be set against, how many there were, and when the last tick had finished.
+/// The state while nothing is missed. The next report counts releases from `begun` on; there were `due` so far, and the last tick finished
+/// at `until`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Quiet {
     pub(super) begun: Instant,
@@ -84,18 +85,17 @@ pub(super) struct Quiet {
     pub(super) until: Instant,
 }
 
-/// Collects what is missed until it is reported.
+/// Collects misses until they are reported.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Misses {
     missed: Missed,
     begun: Option<Instant>, // the first release since the last report
     until: Instant,         // the end of the last tick, or when the last release was given up
-    timeless: bool,         // when some of it came up is not known
+    timeless: bool,         // it is unknown when some of them came up
 }
 
 impl Misses {
-    /// Enters a record, whose first release (one that was given up before the tick, or its own) came up at `first`; the
-    /// oldest was `oldest` late.
+    /// Enters a record. Its first release (given up before the tick, or the tick's own) came up at `first`; the oldest was `oldest` late.
     pub(super) fn note(&mut self, record: &TickRecord, first: Instant, oldest: Span) {
         self.begin(first);
         self.until = record.finished();
@@ -119,7 +119,7 @@ impl Misses {
         }
     }
 
-    /// A release came up at `first` that is entered now. If nothing was missed for long, the report begins with it.
+    /// A release that is being entered came up at `first`. If nothing was missed for long, the report begins with it.
     fn begin(&mut self, first: Instant) {
         let quiet = self.missed.count() == 0;
         let begun = self.begun.filter(|begun| !quiet || first - *begun < BEFORE);
@@ -129,19 +129,19 @@ impl Misses {
         self.begun = begun.or(Some(first));
     }
 
-    /// As it is while nothing is missed; `None`: something was, or nothing has been entered.
+    /// The state while nothing is missed; `None` if something was missed or nothing has been entered.
     pub(super) fn quiet(&self) -> Option<Quiet> {
         let quiet = !self.any() && !self.timeless;
         self.begun.filter(|_| quiet).map(|begun| Quiet { begun, due: self.missed.due, until: self.until })
     }
 
-    /// Goes on as it is after ticks in which nothing was missed.
+    /// Sets the state after ticks in which nothing was missed.
     pub(super) fn go_on(&mut self, Quiet { begun, due, until }: Quiet) {
         (self.begun, self.missed.due, self.until) = (Some(begun), due, until);
     }
 
-    /// Enters releases that no record reports; the oldest that was given up was `oldest` late (zero: not known). They came up,
-    /// and were missed, `within` this time; where it is not known, neither is the time that the report covers.
+    /// Enters releases that no record reports. The oldest that was given up was `oldest` late (zero: unknown). They came up and were missed
+    /// `within` this time. If that is unknown, so is the time that the report covers.
     pub(super) fn note_unreported(
         &mut self,
         overruns: u64,
@@ -166,7 +166,7 @@ impl Misses {
         self.missed.worst = self.missed.worst.max(oldest);
     }
 
-    /// Says why `count` of the releases that were entered were missed, and by whom.
+    /// Assigns a cause and a culprit to `count` of the entered releases.
     pub(super) fn blame(&mut self, cause: Cause, by: Option<&str>, count: u64) {
         let shares = &mut self.missed.shares;
         let by = by.filter(|_| shares.len() < AT_MOST);
@@ -182,7 +182,7 @@ impl Misses {
         self.missed.count() > 0
     }
 
-    /// Takes what has been missed, if anything.
+    /// Takes the misses collected so far, if any.
     pub(super) fn take(&mut self) -> Option<Missed> {
         if self.missed.count() == 0 {
             return None;

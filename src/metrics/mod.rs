@@ -1,7 +1,7 @@
-//! What the records add up to: histograms, counts and causes of every task, and the events worth reporting.
+//! Evaluates the records: histograms, counts and causes of every task, and the events worth reporting.
 //!
-//! Time comes with the records and as an argument. Nothing here waits; it may allocate. Runs on the metrics thread, or inside
-//! `hertzd simulate`.
+//! Time comes with the records and as an argument. Nothing here waits; it may allocate.
+//! Runs on the metrics thread, or inside `hertzd simulate`.
 
 mod buckets;
 mod cause;
@@ -47,6 +47,6 @@ pub(crate) use weigh::Threads;
 #[cfg(test)]
 use crate::channels::TickRecord;
 
-/// An overrun of which nothing else is known.
+/// An overrun with nothing else set.
 #[cfg(test)]
 const RECORD: TickRecord = TickRecord { n: 7, overrun: true, ..TickRecord::EMPTY };

@@ -1,4 +1,4 @@
-//! The parts of a delay, and which of them is to blame. Arithmetic; the list of blockers may allocate.
+//! The parts of a delay, and the cause to blame. Arithmetic; the list of blockers may allocate.
 
 use super::cause::{By, Cause};
 use crate::time::Span;
@@ -12,7 +12,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Adds `time` that `cause` explains; nothing if it is not above zero.
+    /// Adds `time` that `cause` explains; ignores zero and negative times.
     pub(super) fn add(&mut self, cause: Cause, by: Option<By>, time: Span) {
         if time <= Span::ZERO {
             return;
@@ -30,13 +30,13 @@ impl Parts {
         }
     }
 
-    /// How much `cause` explains.
+    /// How much of the delay `cause` explains.
     pub(super) fn of(&self, cause: Cause) -> Span {
         self.times[cause.index()]
     }
 
-    /// The cause that wins, who it was, and its part. What befell the whole machine wins if it explains all of `excess`, the
-    /// time by which the deadline was missed; else the largest part does, the first of equal ones.
+    /// The winning cause, its culprit, and its part of the delay. A cause that affects the whole machine wins if it explains all of
+    /// `excess`, the time by which the deadline was missed. Otherwise the largest part wins; among equal parts, the first.
     pub(super) fn winner(&self, excess: Span) -> (Cause, Option<By>, Span) {
         let machine = [Cause::Stalled, Cause::Throttled];
         let whole = machine.into_iter().reduce(|a, b| if self.of(b) > self.of(a) { b } else { a });
@@ -47,7 +47,7 @@ impl Parts {
         (cause, by, self.of(cause))
     }
 
-    /// The task that blocked for longest; of equal ones the one with the highest number.
+    /// The task that blocked for longest; among equals, the one with the highest number.
     fn blocker(&self) -> Option<u32> {
         self.blockers.iter().max_by_key(|(_, time)| *time).map(|(task, _)| *task)
     }

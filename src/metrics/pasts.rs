@@ -1,8 +1,7 @@
-//! What tasks came to that reloads have ended, by name: so that counts which are read from outside continue where a task of the same
-//! name comes again.
+//! Totals by name of tasks that reloads have ended, so that counters read from outside continue when a task of the same name returns.
 //!
-//! Sums; allocates. A name is known for as long as a task has it, and then until [`KEPT`] others have ended after it: where each
-//! reload renames tasks, memory stays bounded. What is dropped is counted.
+//! Sums; allocates. A name is kept while a task has it, and afterwards until [`KEPT`] others have ended after it. Memory therefore stays
+//! bounded even if each reload renames tasks. Dropped totals are counted.
 
 use super::cause::Cause;
 use super::task::TaskMetrics;
@@ -10,15 +9,15 @@ use crate::channels::Counts;
 use crate::snapshot::{self, BeforeReloadDropped, Sums};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Names without a task that are kept, the latest ones. Twice as many are there before the others are dropped, so that each look for
-/// them pays for many.
+/// How many names without a task are kept, the most recent ones. Dropping starts only at twice as many, so that each search for the oldest
+/// names drops many.
 const KEPT: usize = 1_024;
 
-/// All that have ended.
+/// The totals of all ended tasks.
 #[derive(Debug, Default)]
 pub(super) struct Pasts {
     by_name: BTreeMap<String, Box<Past>>,
-    ended: u64, // tasks
+    ended: u64, // number of tasks
     dropped: BeforeReloadDropped,
 }
 
@@ -31,7 +30,7 @@ struct Past {
 impl Pasts {
     /// Adds a task that has ended.
     pub(super) fn add(&mut self, task: &TaskMetrics) {
-        // Without those of the worker, which has died, what its records add up to.
+        // Use the worker's final counts. If the worker died, they are missing: use the sums of its records.
         let counts = task.finals.as_deref().copied().unwrap_or(Counts {
             ran: task.run.count(),
             skipped: task.skipped,
@@ -59,7 +58,7 @@ impl Pasts {
         self.of_ended(&task.facts.name).join(&sums, u64::saturating_add, i128::saturating_add);
     }
 
-    /// What those of this name came to, for one more that has ended.
+    /// Counts one more ended task, and returns the totals of its name for updating.
     fn of_ended(&mut self, name: &str) -> &mut Sums {
         self.ended += 1;
         let past = self.by_name.entry(name.to_owned()).or_default();
@@ -67,12 +66,12 @@ impl Pasts {
         &mut past.all
     }
 
-    /// What the ended ones of this name came to, if there were any.
+    /// The totals of ended tasks with this name, if there were any.
     pub(super) fn of(&self, name: &str) -> Option<Box<Sums>> {
         self.by_name.get(name).map(|past| Box::new(past.all.clone()))
     }
 
-    /// What has been dropped, if anything was.
+    /// What has been dropped, if anything.
     pub(super) fn dropped(&self) -> Option<BeforeReloadDropped> {
         (self.dropped.names > 0).then_some(self.dropped)
     }
@@ -82,7 +81,7 @@ impl Pasts {
         self.by_name.len() >= running + 2 * KEPT
     }
 
-    /// Drops the names that none of the tasks that run has, but for the latest.
+    /// Drops names that no running task has, except for the most recent.
     pub(super) fn drop_oldest(&mut self, running: &BTreeSet<&str>) {
         let without = self.by_name.iter().filter(|(name, _)| !running.contains(name.as_str()));
         let mut ended: Vec<_> = without.map(|(_, past)| past.latest).collect();
@@ -107,7 +106,7 @@ impl Pasts {
 mod tests {
     use super::*;
 
-    /// As reloads do that give each task another name; one of them is there all the time.
+    /// Like reloads that rename each task. One task stays all the time.
     #[test]
     fn names_that_come_and_go_take_bounded_memory_and_what_is_dropped_is_counted() {
         let (mut pasts, mut most) = (Pasts::default(), 0);

@@ -1,41 +1,41 @@
-//! The latest ticks of a task, until they are entered into its histograms together.
+//! The most recent ticks of a task, kept until they are entered into its histograms together.
 //!
-//! With thousands of tasks nothing of one is in the processor's caches when its next record comes, and its histograms, counts
-//! and windows are some two dozen lines of them. A tick in which nothing was missed and nothing failed goes here, which is two.
+//! With thousands of tasks, a task's data has left the processor's caches when its next record comes. Its histograms, counts and windows
+//! span some two dozen cache lines. A tick in which nothing was missed and nothing failed is kept here instead, in two lines.
 //! Pure; allocates nothing.
 
 use super::missed::{BEFORE, Quiet};
 use crate::channels::{Outcome, TickRecord};
 use crate::time::{Instant, Span};
 
-/// Ticks that are kept, at most: as many as two lines have room for.
+/// The maximum number of ticks kept: as many as fit into two cache lines.
 pub(super) const TICKS: usize = 11;
 
-/// The ticks of one task that have not been entered, and what becomes of them if nothing is missed.
+/// One task's ticks that have not been entered yet, and the state that they update if nothing is missed.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Recent {
     worker: usize,
-    begun: i64,                 // the first release of those in `due`; all in nanoseconds
-    until: i64,                 // when the latest tick had finished
-    due: u32,                   // releases of about the last second: what a miss would be set against
-    worst: u32,                 // lateness since it was asked for
-    below: u32,                 // the lateness of ticks that it takes
-    count: u8,                  // of the ticks
-    open: bool,                 // `begun`, `until` and `due` are the latest
+    begun: i64,                 // the first release counted in `due`; in nanoseconds, as all times here
+    until: i64,                 // when the most recent tick had finished
+    due: u32,                   // releases of about the last second, which the next report counts as due
+    worst: u32,                 // largest lateness since it was last taken
+    below: u32,                 // only ticks less late than this are accepted
+    count: u8,                  // number of ticks
+    open: bool,                 // `begun`, `until` and `due` are current
     ticks: [(u32, u32); TICKS], // lateness and response
 }
 
 const _: () = assert!(size_of::<Recent>() == 128, "two lines");
 
-/// Whether a record says only that a tick was run, and when: nothing was missed, nothing failed.
+/// Whether a record shows nothing but a tick and its times: nothing was missed and nothing failed.
 pub(super) fn is_plain(record: &TickRecord) -> bool {
     let out_of_order = record.overrun | record.over_budget | record.over_limit;
     !out_of_order && record.skipped() == 0 && record.outcome == Outcome::Done
 }
 
 impl Recent {
-    /// Of a task of this worker. Ticks as late as `put_off` stand for more than themselves, and are not taken.
+    /// For a task of this worker. Ticks at least `put_off` late also stand for releases that were put off, and are not accepted.
     pub(super) fn new(worker: usize, put_off: Option<Span>) -> Self {
         let below = put_off.map_or(u32::MAX, |late| u32::try_from(late.nanos()).unwrap_or(u32::MAX));
         Self { worker, below, ..Self::default() }
@@ -45,7 +45,7 @@ impl Recent {
         self.worker
     }
 
-    /// Whether it takes plain ticks.
+    /// Whether plain ticks are accepted.
     pub(super) fn is_open(&self) -> bool {
         self.open
     }
@@ -55,7 +55,7 @@ impl Recent {
         usize::from(self.count) == TICKS
     }
 
-    /// Takes plain ticks from now on.
+    /// Accepts plain ticks from now on.
     pub(super) fn open(&mut self, quiet: Quiet) {
         let nanos = |at: Instant| i64::try_from(at.nanos());
         if let (Ok(begun), Ok(until), Ok(due)) = (nanos(quiet.begun), nanos(quiet.until), u32::try_from(quiet.due)) {
@@ -63,7 +63,7 @@ impl Recent {
         }
     }
 
-    /// Takes none from now on. What was handed to [`open`](Self::open), with the ticks since; `None`: it was not open.
+    /// Accepts no more ticks. Returns what was passed to [`open`](Self::open), updated by the ticks since; `None` if it was not open.
     pub(super) fn close(&mut self) -> Option<Quiet> {
         let instant = |nanos: i64| Instant::from_nanos(nanos.into());
         std::mem::take(&mut self.open).then(|| Quiet {
@@ -73,7 +73,7 @@ impl Recent {
         })
     }
 
-    /// Takes a plain tick; false: it has to be entered on its own.
+    /// Adds a plain tick. Returns false if the tick has to be entered on its own.
     pub(super) fn add(&mut self, record: &TickRecord) -> bool {
         let (lateness, response) = (record.lateness.nanos(), record.response.nanos());
         let (Ok(lateness), Ok(response)) = (u32::try_from(lateness), u32::try_from(response)) else { return false };
@@ -92,18 +92,18 @@ impl Recent {
         true
     }
 
-    /// The lateness and the response of the ticks, in order.
+    /// The lateness and response of the ticks, in order.
     pub(super) fn ticks(&self) -> impl Iterator<Item = (Span, Span)> {
         let span = |nanos: u32| Span::from_nanos(nanos.into());
         self.ticks[..self.count.into()].iter().map(move |&(lateness, response)| (span(lateness), span(response)))
     }
 
-    /// They have been entered.
+    /// Removes the ticks, after they have been entered.
     pub(super) fn clear(&mut self) {
         self.count = 0;
     }
 
-    /// The largest lateness of the ticks since this was asked last.
+    /// The largest lateness of the ticks since the last call.
     pub(super) fn take_worst(&mut self) -> Span {
         Span::from_nanos(std::mem::take(&mut self.worst).into())
     }

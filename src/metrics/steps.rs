@@ -1,20 +1,20 @@
-//! A histogram in steps of an eighth: few enough numbers to send, and edges that people read. Pure arithmetic.
+//! A histogram in steps of about an eighth: few enough numbers to send, with edges that are easy to read. Pure arithmetic.
 
-/// The upper edges of a decade, from its lower end on: the preferred numbers R20 of ISO 3, in two digits.
+/// The upper edges of a decade, starting from its lower end: the preferred numbers R20 of ISO 3, in two digits.
 const DECADE: [u64; 20] = [10, 11, 12, 14, 16, 18, 20, 22, 25, 28, 32, 36, 40, 45, 50, 56, 63, 71, 80, 90];
 
-/// All upper edges, in ascending order: 10, 11, 12, 14 and so on, each ten times the one that is twenty before it.
+/// All upper edges in ascending order: 10, 11, 12, 14 and so on. Each is ten times the edge twenty places before.
 fn edges() -> impl Iterator<Item = u64> {
     let decades = (0..18).map(|power| 10_u64.pow(power));
     decades.flat_map(|scale| DECADE.iter().map(move |edge| edge.saturating_mul(scale))).chain([u64::MAX])
 }
 
-/// Sums up counts of values, which come in ascending order: pairs of an upper edge, and how many values are at most that and
-/// above the edge before it. Only the pairs that count something.
+/// Sums up counts of values, which come in ascending order. Returns pairs of an upper edge and the number of values at most that large and
+/// above the edge before. Pairs with no values are left out.
 pub(super) fn coarse(counts: impl Iterator<Item = (u64, u64)>) -> Vec<(i64, u64)> {
     let mut edges = edges();
     let mut pairs: Vec<(i64, u64)> = Vec::new();
-    let mut edge = None; // of the last pair
+    let mut edge = None; // edge of the last pair
     for (value, count) in counts {
         if edge.is_none_or(|edge| value > edge) {
             edge = edges.by_ref().find(|edge| *edge >= value);

@@ -1,6 +1,6 @@
-//! What the records of one task add up to: histograms, counts and causes, and what is to be reported of it.
+//! The metrics of one task: histograms, counts and causes from its records, and the events to report about it.
 //!
-//! Arithmetic; time comes with the records and as an argument. May allocate.
+//! Pure arithmetic. Time comes with the records and as an argument. May allocate.
 
 use super::cause::{By, Cause, Verdict};
 use super::event::{Event, EventKind};
@@ -18,16 +18,16 @@ use crate::snapshot::{Causes, Distribution, LatencySummary, Sums};
 use crate::time::{Instant, Span};
 use std::collections::BTreeMap;
 
-/// Running totals of all tasks, for a glance while they run.
+/// Running totals of all tasks, for a quick overview during a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
-    /// Their counts; `disabled`: one of them has been ended.
+    /// The sums of all tasks' counts; `disabled` is set if any task has been ended.
     pub counts: Counts,
     /// The largest lateness.
     pub worst: Span,
 }
 
-/// By the number of the task that was the cause: its name, and how often it was.
+/// By the number of the blocking task: its name, and how many releases it blocked.
 pub(super) type Blockers = BTreeMap<u32, (String, u64)>;
 
 /// One task.
@@ -37,30 +37,30 @@ pub(super) struct TaskMetrics {
     pub(super) lateness: Histogram,
     pub(super) run: Histogram,
     pub(super) response: Histogram,
-    pub(super) ages: Option<Box<Histogram>>,                 // where a chain ends
-    pub(super) late_chains: Option<Box<LateChains>>,         // where `max-latency` is set
+    pub(super) ages: Option<Box<Histogram>>,         // at the end of a chain
+    pub(super) late_chains: Option<Box<LateChains>>, // with `max-latency`
     pub(super) causes: Option<Box<[u64; Cause::ALL.len()]>>, // once anything was missed
-    pub(super) blockers: Option<Box<Blockers>>,              // once there was one
-    pub(super) usual: Span,                                  // about how long a tick runs that misses nothing
-    pub(super) overruns: u64,                                // that were entered
-    pub(super) skipped: u64,                                 // likewise
+    pub(super) blockers: Option<Box<Blockers>>,      // once a release was blocked
+    pub(super) usual: Span,                          // typical run of a tick that misses nothing
+    pub(super) overruns: u64,                        // entered so far
+    pub(super) skipped: u64,                         // likewise
     pub(super) limiter: Limiter,
-    pub(super) waited: Option<Box<Waited>>, // while it has not run since
-    pub(super) waits: bool,                 // it is in the list of those that have something to report
+    pub(super) waited: Option<Box<Waited>>, // since it last ran
+    pub(super) waits: bool,                 // it is in the list of tasks with something to report
     pub(super) health: Health,
-    pub(super) finals: Option<Box<Counts>>, // the worker's own, once it has ended
+    pub(super) finals: Option<Box<Counts>>, // the worker's own counts, once the worker has ended
 }
 
-/// Releases that were entered before the task ran, or ended, and said itself that it gave them up.
+/// Skipped releases that were entered while the task was waiting, before it ran or ended and reported them itself.
 #[derive(Debug, Default)]
 pub(super) struct Waited {
-    next: Instant, // the first of those that it has not run
-    since: u64,    // how many were entered from there on
-    all: u64,      // likewise, and before a step of the clock moved that
+    next: Instant, // the first release it has not run
+    since: u64,    // how many were entered from `next` on
+    all: u64,      // the same plus those from before a clock step moved `next`
 }
 
 impl TaskMetrics {
-    /// A task of which nothing has been recorded; histograms of this many digits.
+    /// A task without any records yet. Its histograms keep this many digits.
     pub(super) fn new(facts: TaskFacts, digits: u8) -> Self {
         Self {
             health: Health::default(),
@@ -86,24 +86,24 @@ impl TaskMetrics {
         [&self.lateness, &self.run, &self.response]
     }
 
-    /// Enters how old what a tick took was, at the end of a chain. Two digits: of such tasks there may be thousands.
+    /// Enters the age of a tick's inputs at the end of a chain. Two digits, because there may be thousands of such tasks.
     pub(super) fn aged(&mut self, age: Span) {
         self.ages.get_or_insert_with(|| Box::new(Histogram::new(2))).add(age);
     }
 
-    /// What its next record is to be judged by.
+    /// What the task's next record is judged against.
     pub(super) fn terms(&self) -> Terms {
         Terms { deadline: self.facts.deadline, period: self.facts.period, usual: self.usual }
     }
 
-    /// Enters a record that was taken from its channel at `now`, but for why releases were missed in it; `met`: none was. Adds
-    /// to the totals of `all` tasks, too.
+    /// Enters a record that was taken from its channel at `now`, except for the causes of its missed releases. `met`: none were missed.
+    /// Also adds to the totals of `all` tasks. Returns the lateness of the oldest release in the record.
     pub(super) fn enter(&mut self, record: &TickRecord, met: bool, now: Instant, all: &mut Totals) -> Span {
         let period = self.facts.period;
         self.lateness.add(record.lateness);
         let mut oldest = record.lateness;
         if self.facts.grid_moves && record.lateness >= period {
-            // The ticks that would have run meanwhile: else a stall of any length would be one late tick.
+            // Count the ticks that would have run meanwhile. Otherwise a stall of any length would count as one late tick.
             let put_off = (record.lateness.nanos() / period.nanos().max(1)).unsigned_abs();
             self.lateness.add_missed(record.lateness - period, period, put_off);
         }
@@ -140,14 +140,14 @@ impl TaskMetrics {
         oldest
     }
 
-    /// Enters plain ticks that were kept, in which nothing was missed and nothing failed.
+    /// Enters plain ticks that were set aside: nothing was missed in them and nothing failed.
     pub(super) fn enter_recent(&mut self, recent: &mut Recent) {
         let Self { lateness, run, response, usual, .. } = self;
         enter_ticks(recent, [lateness, run, response], usual);
         recent.clear();
     }
 
-    /// The next tick is entered on its own.
+    /// Prepares for entering the next tick on its own.
     pub(super) fn close(&mut self, recent: &mut Recent) {
         if let Some(quiet) = recent.close() {
             self.limiter.misses.go_on(quiet);
@@ -155,12 +155,12 @@ impl TaskMetrics {
         self.health.late(recent.take_worst());
     }
 
-    /// What plain ticks would change beside the histograms; `None`: they have to be entered one by one.
+    /// What plain ticks change besides the histograms; `None` if they have to be entered one by one.
     pub(super) fn quiet(&self) -> Option<Quiet> {
         self.limiter.misses.quiet().filter(|_| self.health.is_fine() && self.waited.is_none())
     }
 
-    /// Counts why releases were missed; with the name of who it was.
+    /// Counts the cause of missed releases, with the culprit's name.
     pub(super) fn count(&mut self, verdict: &Verdict, name: Option<String>, late: Late, kept: usize, now: Instant) {
         self.causes.get_or_insert_default()[verdict.cause.index()] += verdict.count;
         self.limiter.misses.blame(verdict.cause, name.as_deref(), verdict.count);
@@ -171,7 +171,7 @@ impl TaskMetrics {
         }
     }
 
-    /// The release that comes this many after `first`.
+    /// The release that comes `count` releases after `first`.
     pub(super) fn later(&self, first: Instant, count: u64) -> Instant {
         first.plus_nanos(i128::from(self.facts.period.nanos()) * i128::from(count))
     }
@@ -180,12 +180,13 @@ impl TaskMetrics {
         self.causes.as_ref().map_or(0, |causes| causes[cause.index()])
     }
 
-    /// How many releases have been entered that came up after it was ended.
+    /// How many releases since the task was ended have been entered.
     pub(super) fn disabled(&self) -> u64 {
         self.of(Cause::Disabled)
     }
 
-    /// It gives up `count` releases from `next` on before it runs. Returns how many of them have been entered; now all are.
+    /// The task gives up `count` releases from `next` on before it runs. Returns how many of them were already entered; afterwards all
+    /// count as entered.
     pub(super) fn waits_from(&mut self, next: Instant, count: u64) -> u64 {
         let waited = self.waited.get_or_insert_default();
         let known = if waited.next == next { waited.since.min(count) } else { 0 };
@@ -193,18 +194,18 @@ impl TaskMetrics {
         known
     }
 
-    /// It says that it gave up `count` releases from `first` on: how many of them have been entered.
+    /// The task reports that it gave up `count` releases from `first` on. Returns how many of them were already entered.
     pub(super) fn take_waited(&mut self, first: Instant, count: u64) -> u64 {
         let waited = self.waited.take().filter(|waited| first < waited.next + self.facts.period);
         waited.map_or(0, |waited| waited.all.min(count))
     }
 
-    /// Hands over the events that are due, of `worker`; with `last`, all.
+    /// Passes the events that are due to `report`, as events of `worker`; with `last`, all events.
     pub(super) fn report(&mut self, worker: &str, now: Instant, last: bool, mut report: impl FnMut(&Event<'_>)) {
         self.limiter.report(now, last, |kind: EventKind| report(&Event { task: &self.facts.name, worker, kind }));
     }
 
-    /// Why releases were missed, and nothing else.
+    /// Only the causes of missed releases.
     pub(super) fn brief(&self) -> TaskSnapshot {
         let causes = Cause::ALL.into_iter().map(|cause| (cause.word().into(), self.of(cause)));
         TaskSnapshot {
@@ -215,7 +216,7 @@ impl TaskMetrics {
         }
     }
 
-    /// All that is known of it, in numbers, but for how it is doing; the histogram only if it is to be `in_detail`.
+    /// All numbers known about the task, except its health. The histogram is included only if `in_detail` is set.
     pub(super) fn snapshot(&self, in_detail: bool) -> TaskSnapshot {
         let [lateness, run, response] = self.histograms().map(Histogram::distribution);
         let late = if in_detail { self.lateness.coarse() } else { Vec::new() };
@@ -238,35 +239,35 @@ pub(super) fn enter_ticks(recent: &Recent, [lateness, run, response]: [&mut Hist
     recent.ticks().for_each(|(late, responded)| learn(usual, responded - late));
 }
 
-/// A tick that missed nothing ran for that long.
+/// Updates the usual run from a tick that missed nothing.
 fn learn(usual: &mut Span, run: Span) {
     let more = (run - *usual).nanos();
     *usual += Span::from_nanos(if *usual == Span::ZERO { more } else { more / 16 });
 }
 
-/// All that is known of one task, in numbers.
+/// All numbers known about one task.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskSnapshot {
-    pub spans: Option<Box<Spans>>, // on request only: with many tasks they take long, and much memory
-    pub causes: Causes,            // missed releases that each explains, if any
-    pub blockers: BTreeMap<String, u64>, // of those that are `blocked`: by which task
-    pub latency: Option<Box<LatencySummary>>, // where `max-latency` is set
-    pub before: Option<Box<Sums>>, // of tasks of its name that reloads have ended
-    pub health: TaskHealth,        // while it runs
+    pub spans: Option<Box<Spans>>, // only on request: with many tasks they take long and use much memory
+    pub causes: Causes,            // missed releases by cause, if any
+    pub blockers: BTreeMap<String, u64>, // releases that are `blocked`, by blocking task
+    pub latency: Option<Box<LatencySummary>>, // with `max-latency`
+    pub before: Option<Box<Sums>>, // totals of tasks with its name that reloads have ended
+    pub health: TaskHealth,        // during the run
 }
 
 /// The distributions of one task.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spans {
-    pub lateness: Distribution, // started − release; releases given up count at the lateness they had then
+    pub lateness: Distribution, // started − release; releases given up count with their lateness at that time
     pub run: Distribution,      // finished − started
     pub response: Distribution, // finished − release
     pub late: Vec<(i64, u64)>,  // the histogram of `lateness`: see `Histogram::coarse`
-    pub age: Option<Distribution>, // where a chain ends: of the oldest measurement behind what it took, when its ticks had finished
+    pub age: Option<Distribution>, // at the end of a chain: age of the oldest measurement behind the inputs, when a tick finished
 }
 
 impl TaskSnapshot {
-    /// The distributions; all zero where they were not asked for.
+    /// The distributions; all zero if they were not requested.
     pub(crate) fn spans(&self) -> Spans {
         self.spans.as_deref().cloned().unwrap_or_default()
     }

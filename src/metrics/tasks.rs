@@ -1,4 +1,4 @@
-//! The tasks by their numbers, and the latest ticks of each.
+//! The tasks by number, and the most recent ticks of each.
 //!
 //! Arithmetic; time comes with the records. May allocate.
 
@@ -12,15 +12,15 @@ use crate::channels::TickRecord;
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     by_number: Vec<Option<Box<TaskMetrics>>>, // None: it has ended
-    places: Vec<u32>,                         // by number: where its latest ticks are
-    recent: Vec<Recent>, // side by side, so that those of tasks that tick in turns are fetched ahead
-    free: Vec<u32>,      // places of tasks that have ended
+    places: Vec<u32>,                         // by number: the index of its most recent ticks in `recent`
+    recent: Vec<Recent>,                      // adjacent in memory, so that tasks that tick in turns are prefetched
+    free: Vec<u32>,                           // indices in `recent` of tasks that have ended
 }
 
 impl Tasks {
     /// Adds the task with this number.
     pub(super) fn add(&mut self, id: u32, facts: TaskFacts) {
-        // Three digits cost up to 80 KiB a histogram where spans stay below a millisecond, two a sixth of that.
+        // With spans below a millisecond, three digits cost up to 80 KiB per histogram; two digits cost a sixth of that.
         let digits = if self.len() < 64 { 3 } else { 2 };
         let recent = Recent::new(facts.worker, facts.grid_moves.then_some(facts.period));
         let index = id as usize;
@@ -31,7 +31,7 @@ impl Tasks {
         let place = self.free.pop().unwrap_or_else(|| {
             reserve(&mut self.recent, 1);
             self.recent.push(recent);
-            u32::try_from(self.recent.len() - 1).unwrap_or(u32::MAX) // no more than there are numbers
+            u32::try_from(self.recent.len() - 1).unwrap_or(u32::MAX) // no more places than task numbers
         });
         self.recent[place as usize] = recent;
         self.places[index] = place;
@@ -54,22 +54,22 @@ impl Tasks {
         self.places.get(id as usize).is_some_and(|place| *place != u32::MAX)
     }
 
-    /// A task as of the ticks that have been entered.
+    /// A task as of the ticks entered so far.
     pub(super) fn get(&self, id: u32) -> Option<&TaskMetrics> {
         self.by_number.get(id as usize)?.as_deref()
     }
 
-    /// The same, for what depends on none of its ticks.
+    /// The same, mutable, for changes that depend on none of its ticks.
     pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut TaskMetrics> {
         self.by_number.get_mut(id as usize)?.as_deref_mut()
     }
 
-    /// The latest ticks of a task, to be changed.
+    /// The most recent ticks of a task, mutable.
     pub(super) fn recent(&mut self, id: u32) -> Option<&mut Recent> {
         self.recent.get_mut(*self.places.get(id as usize)? as usize)
     }
 
-    /// A task with all of its ticks entered. The next one will be entered on its own, whatever is done to the task.
+    /// A task with all of its ticks entered. Since the caller may change the task, its next tick will be entered on its own.
     pub(super) fn entered(&mut self, id: u32) -> Option<&mut TaskMetrics> {
         let recent = self.recent.get_mut(*self.places.get(id as usize)? as usize)?;
         let task = self.by_number.get_mut(id as usize)?.as_deref_mut()?;
@@ -78,7 +78,7 @@ impl Tasks {
         Some(task)
     }
 
-    /// A task with how late its ticks were entered into its windows.
+    /// A task with the lateness of all its ticks entered into its windows.
     pub(super) fn sampled(&mut self, id: u32) -> Option<&mut TaskMetrics> {
         let recent = self.recent.get_mut(*self.places.get(id as usize)? as usize)?;
         let task = self.by_number.get_mut(id as usize)?.as_deref_mut()?;
@@ -86,7 +86,7 @@ impl Tasks {
         Some(task)
     }
 
-    /// Takes a plain tick, to be entered with others; false: it has to be entered on its own.
+    /// Sets a plain tick aside, to be entered together with others. Returns false if it has to be entered on its own.
     pub(super) fn add_plain(&mut self, record: &TickRecord) -> bool {
         let Some(recent) = self.recent(record.task) else { return false };
         let taken = recent.add(record);
@@ -96,7 +96,7 @@ impl Tasks {
         taken
     }
 
-    /// The following ticks of a task need not be entered one by one, if there is nothing that each of them would change.
+    /// Lets the task's following ticks be entered together, if none of them would change anything else.
     pub(super) fn settled(&mut self, id: u32) {
         let Some(quiet) = self.get(id).and_then(TaskMetrics::quiet) else { return };
         if let Some(recent) = self.recent(id) {
@@ -104,7 +104,7 @@ impl Tasks {
         }
     }
 
-    /// Every task; its latest ticks may not have been entered.
+    /// All tasks; their most recent ticks may not have been entered.
     pub(super) fn iter(&self) -> impl Iterator<Item = &TaskMetrics> {
         self.by_number.iter().flatten().map(|task| &**task)
     }

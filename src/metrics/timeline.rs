@@ -1,6 +1,6 @@
 //! What a worker's thread did, tick by tick, as far back as a verdict may look.
 //!
-//! Pure; instants are on the worker's clock. Its size is bounded: of what is older than the bound, [`History`] has the sums.
+//! Pure; instants are on the worker's clock. Its size is bounded: for anything older, [`History`] keeps sums.
 
 mod piece;
 
@@ -14,27 +14,27 @@ use piece::Stored;
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// How many ticks that have been judged are kept, and a verdict looks back. Of those before, [`History`] has the sums.
+/// How many judged ticks are kept, and how far a verdict looks back. [`History`] keeps the sums of earlier ticks.
 pub(super) const LOOK_BACK: usize = 4_096;
 
-/// The most ticks that are kept in all: more than come in between two rounds of the metrics thread.
+/// The maximum number of ticks kept in total: more than arrive between two rounds of the metrics thread.
 const TICKS: usize = 1 << 13;
 
-/// Room is made for this many more at a time: doubled, most of it would stay empty.
+/// Memory grows by this many ticks at a time. If it doubled instead, most of it would stay empty.
 const STEP: usize = 512;
 
-/// The most readings of the run queue that are kept.
+/// The maximum number of run queue readings kept.
 const READINGS: usize = 128;
 
 /// What one thread did.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timeline {
     pieces: VecDeque<Stored>,
-    first: u64,       // the number of the piece at the front; each has one more than the one before
-    judged: usize,    // of the pieces, from the front
-    history: History, // of what was before the first
-    asked: Cell<u64>, // how often that was asked for
-    queue: VecDeque<(Instant, Span)>, // by when it was known how long the thread had waited for a processor in all
+    first: u64,                       // the number of the front piece; numbers increase by one
+    judged: usize,                    // how many pieces from the front have been judged
+    history: History,                 // what came before the first piece
+    asked: Cell<u64>,                 // how often the history was asked for
+    queue: VecDeque<(Instant, Span)>, // readings: an instant, and the thread's total wait for a processor by then
 }
 
 impl Timeline {
@@ -48,7 +48,7 @@ impl Timeline {
         self.push(&Piece { task: Some(record.task), stepped, ..piece });
     }
 
-    /// Adds the next wake-up of the worker after which it ran no tick.
+    /// Adds the worker's next wake-up, after which it ran no tick.
     pub(super) fn add_idle(&mut self, wake: &IdleWake) {
         let IdleWake { sleep, ended, after_loss, ref evidence } = *wake;
         let piece = self.next_piece(sleep, ended, ended, evidence.as_ref(), after_loss);
@@ -62,19 +62,19 @@ impl Timeline {
         self.pieces.push_back(Stored::of(piece));
     }
 
-    /// Whether the clock was stepped right before a tick that started then, not only since the tick before of the same task: of
-    /// the tasks of a worker each notices a step at its own next tick.
+    /// Whether the clock was stepped right before a tick that started at `started`, rather than at any time since the same task's previous
+    /// tick. Each task of a worker notices a step only at its own next tick.
     fn was_stepped(&self, by: Span, slept: bool, started: Instant) -> bool {
         if by == Span::ZERO {
             return false;
         }
         let Some(before) = self.pieces.back() else { return true };
         let since = started - before.finished();
-        // A part of the step may have been time that the worker slept.
+        // Part of the step may have been time that the worker slept.
         if by > Span::ZERO { since + since >= by } else { by < Span::ZERO && (slept || since < Span::ZERO) }
     }
 
-    /// Makes room for a piece, and says what is known of it.
+    /// Makes room for a piece and returns it, filled with what is known.
     fn next_piece(
         &mut self,
         sleep: Option<(Instant, Instant)>,
@@ -89,7 +89,7 @@ impl Timeline {
         let off = evidence.map(|evidence| (evidence.awake - evidence.cpu).max(Span::ZERO));
         let (wake, before) = match sleep {
             Some(_) => (Some(self.first + self.pieces.len() as u64), Some(Span::ZERO)),
-            // What was lost may have slept.
+            // A lost record may have included a sleep.
             None if after_loss => (None, None),
             None => self.pieces.back().map_or((None, None), |piece| (piece.wake(), piece.off())),
         };
@@ -109,8 +109,8 @@ impl Timeline {
         }
     }
 
-    /// The position of the next piece to judge, if it is this task's tick that started then (`None`: it ran no tick); each is
-    /// handed out once.
+    /// The position of the next piece to judge, if it is this task's tick that started at `started` (`None`: a wake-up without a tick).
+    /// Each piece is returned once.
     pub(super) fn next(&mut self, task: Option<u32>, started: Instant) -> Option<usize> {
         if self.judged >= LOOK_BACK {
             self.forget_first();
@@ -121,7 +121,7 @@ impl Timeline {
         (piece.task() == task && piece.started() == started).then_some(position)
     }
 
-    /// Leaves the first piece to history.
+    /// Moves the first piece into history.
     fn forget_first(&mut self) {
         let before = self.finished_before(0);
         let ready = self.ready(0);
@@ -144,18 +144,18 @@ impl Timeline {
         self.history.add(from, piece.finished, held_up.into_iter().chain(ran));
     }
 
-    /// What was before the first piece.
+    /// What came before the first piece.
     pub(super) fn history(&self) -> &History {
         self.asked.set(self.asked.get() + 1);
         &self.history
     }
 
-    /// When what came before the piece at the position had ended; `None`: it is the first that is known.
+    /// When whatever preceded the piece at `position` had ended; `None` if that piece is the first known.
     pub(super) fn finished_before(&self, position: usize) -> Option<Instant> {
         position.checked_sub(1).map(|before| self.pieces[before].finished()).or(self.history.end())
     }
 
-    /// When the latest piece that was judged had ended.
+    /// When the last judged piece had ended.
     pub(super) fn judged_until(&self) -> Option<Instant> {
         self.finished_before(self.judged)
     }
@@ -164,7 +164,7 @@ impl Timeline {
         self.pieces.len()
     }
 
-    /// Whether ticks were forgotten: if not, the thread had done nothing before the first of them.
+    /// Whether ticks were forgotten. If not, the thread did nothing before the first tick.
     pub(super) fn is_cut_off(&self) -> bool {
         self.first > 0
     }
@@ -173,19 +173,19 @@ impl Timeline {
         self.pieces[position].piece()
     }
 
-    /// Makes the piece at the position what `change` makes of it.
+    /// Applies `change` to the piece at `position`.
     pub(super) fn change(&mut self, position: usize, change: impl FnOnce(&mut Piece)) {
         let mut piece = self.piece(position);
         change(&mut piece);
         self.pieces[position] = Stored::of(&piece);
     }
 
-    /// The ticks, the latest first.
+    /// The ticks, newest first.
     pub(super) fn backwards(&self) -> impl Iterator<Item = Piece> {
         self.pieces.iter().rev().map(Stored::piece)
     }
 
-    /// When the thread was awake and had nothing else to do than to start this tick, as far as that is known.
+    /// When the thread was awake and had nothing left to do but start this tick, as far as that is known.
     pub(super) fn ready(&self, position: usize) -> Instant {
         let piece = &self.pieces[position];
         match (piece.sleep(), self.finished_before(position)) {
@@ -195,20 +195,20 @@ impl Timeline {
         }
     }
 
-    /// The first tick whose end lies after `since`, up to `position`.
+    /// The first tick up to `position` that ended after `since`.
     pub(super) fn first_since(&self, since: Instant, position: usize) -> usize {
         let earlier = (0..position).rev().take_while(|&before| self.pieces[before].finished() > since);
         earlier.last().unwrap_or(position)
     }
 
-    /// The position of the tick that the thread woke up for before it came to the one at the position, if that is remembered.
+    /// The position of the tick that the thread woke up for before it reached the tick at `position`, if that is remembered.
     fn wake_of(&self, position: usize) -> Option<usize> {
         usize::try_from(self.pieces[position].wake()?.checked_sub(self.first)?).ok()
     }
 
-    /// The tick after the latest sleep before the one at `first`, whose evidence begins at `since`, and how long the thread
-    /// was off the processor in the ticks between them: `first` itself, unless ticks with evidence of their own came before it
-    /// in its wake-up and nothing is known of the sleep yet. Looks back over `look_back` ticks at most.
+    /// For a tick at `first` whose evidence begins at `since`: the tick after the last sleep, and how long the thread was off the processor
+    /// in the ticks between them. This is `first` itself, unless ticks with their own evidence came earlier in the same wake-up and nothing
+    /// is known about the sleep yet. Looks back at most `look_back` ticks.
     pub(super) fn wake_up_of(&self, first: usize, since: Instant, look_back: usize) -> (usize, Span) {
         let itself = (first, Span::ZERO);
         let Some(before) = first.checked_sub(1) else { return itself };
@@ -223,21 +223,21 @@ impl Timeline {
         }
     }
 
-    /// By `at` it was known that the thread had waited `waited` for a processor since it began. Readings come out of order: the metrics
-    /// thread reads before it takes records, in which the worker's own readings of earlier instants are.
+    /// Enters a reading: by `at`, the thread had waited `waited` for a processor since it began. Readings come out of order, because the
+    /// metrics thread reads before it takes records, which contain the worker's own readings from earlier instants.
     pub(super) fn has_waited(&mut self, at: Instant, waited: Span) {
         let earlier = self.queue.partition_point(|(known, _)| *known <= at);
-        // Nothing new, or the reading before was made later than its instant.
+        // Either nothing is new, or the reading before it was made later than its instant says.
         if earlier.checked_sub(1).is_some_and(|before| waited <= self.queue[before].1) {
             return;
         }
         let mut place = earlier;
         if self.queue.range(earlier..).next_back().is_some_and(|(_, last)| waited > *last) {
-            // The clock was stepped back: the instants of the readings so far cannot be compared.
+            // The clock was stepped back: the instants of earlier readings cannot be compared.
             self.queue.clear();
             place = 0;
         } else if self.queue.get(earlier).is_some_and(|(_, next)| waited > *next) {
-            return; // it was made later than its instant
+            return; // it was made later than its instant says
         }
         if self.queue.len() == READINGS {
             let Some(moved) = place.checked_sub(1) else { return }; // it is the oldest
@@ -247,13 +247,13 @@ impl Timeline {
         self.queue.insert(place, (at, waited));
     }
 
-    /// How long the thread had waited for a processor by `at`, the end of a sleep that preceded the tick at the position: what
-    /// is known of the time before, and by how much its sleeps since then ended late.
+    /// How long the thread had waited for a processor by `at`, the end of a sleep before the tick at `position`: the last reading before,
+    /// plus the lateness of its sleeps since then.
     pub(super) fn waited_before(&self, position: usize, at: Instant) -> Span {
-        // The thread has waited since long before the first reading that is left.
+        // If all remaining readings are later, use the first: the thread had waited since long before it.
         let latest = self.queue.iter().rev().find(|(known, _)| *known <= at).or(self.queue.front());
         let Some(&(known, waited)) = latest else { return Span::ZERO };
-        // From sleep to sleep: between them there may be thousands of ticks.
+        // Go from sleep to sleep: there may be thousands of ticks between them.
         let sleeps = |next: &usize| next.checked_sub(1).and_then(|before| self.wake_of(before));
         let since = std::iter::successors(sleeps(&position), sleeps).map(|wake| &self.pieces[wake]);
         let since = since.take_while(|piece| piece.finished() > known);

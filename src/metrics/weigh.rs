@@ -1,7 +1,7 @@
-//! What the evidence of a tick says: how its run was spent, and why its worker was woken late.
+//! Weighs the evidence of a tick: how its run was spent, and why its worker was woken late.
 //!
-//! Pure: arithmetic on what the worker's thread did, what the kernel counted for it, and what befell the process. Where several
-//! ticks share the evidence, the least and the most that can be of one of them.
+//! Pure arithmetic on what the worker's thread did, what the kernel counted for it, and what affected the whole process. If several
+//! ticks share the evidence, computes the least and the most that can belong to one of them.
 
 use super::cause::Cause;
 use super::machine::{Bandwidth, Certainty, Stall, WorkerFacts};
@@ -11,32 +11,32 @@ use crate::channels::Evidence;
 use crate::time::{Instant, Span};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The most stalls that are remembered. None expires: each explains only delays at the time when it was, and a task may be as
-/// slow as it likes. (After a step back of `tai` or `realtime` that time comes again.)
+/// The maximum number of stalls that are remembered. None expires: a stall only explains delays at the time it happened, and a task may be
+/// arbitrarily slow. (After `tai` or `realtime` steps back, the same times come again.)
 const STALLS: usize = 64;
 
-/// How many ticks a verdict looks back for each release that it is on while many records wait, so that the judge takes them
-/// faster than they come. What lies before is unknown.
+/// How many ticks per missed release a verdict looks back while many records are waiting, so that the judge keeps up with them. Anything
+/// earlier is unknown.
 const SHORT_LOOK_BACK: usize = 16;
 
 /// The loop takes less than this between two ticks.
 const OVERHEAD: Span = Span::from_micros(5);
 
-/// The processor time of a page fault that reads a disk, at most.
+/// The maximum processor time of a page fault that reads from a disk.
 const ASKING: Span = Span::from_micros(50);
 
 /// More than a page fault without a disk costs on any machine.
 const DEAR_FAULT: Span = Span::from_micros(20);
 
-/// Fewer page faults without a disk are no reason to find out again what one costs.
+/// With fewer page faults without a disk, measuring their cost again is not worthwhile.
 const MANY_FAULTS: u32 = 16;
 
-/// The threads of all workers, and what befell the process.
+/// The threads of all workers, and what affected the whole process.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
     pub(super) by_worker: BTreeMap<usize, Thread>,
     stalls: VecDeque<Stall>,
-    fault: Span, // processor time of a page fault
+    fault: Span, // processor time of one page fault
     fault_matters: bool,
     hurried: bool,
 }
@@ -47,7 +47,7 @@ pub(super) struct Thread {
     pub(super) timeline: Timeline,
 }
 
-/// The run of a tick, as far as the evidence determines it: if other ticks share the evidence, one of several.
+/// The run of a tick, as far as the evidence determines it: one of several possibilities if other ticks share the evidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Run {
     preempted: Span,
@@ -57,28 +57,28 @@ pub(super) struct Run {
     worked: Span,
 }
 
-/// What the evidence says of all ticks that share it.
+/// What the evidence shows for all ticks that share it, taken together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
-    off: Span,       // not on the processor, though awake
-    preempted: Span, // of that: waiting for it
-    others: Span,    // time in it that is not the tick's run
+    off: Span,       // awake, but not on the processor
+    preempted: Span, // of that: waiting for the processor
+    others: Span,    // awake time outside the tick's run
     faults: Span,    // processor time of page faults
-    asleep: Cause,   // what sleeping in a tick is called
+    asleep: Cause,   // the cause that sleeping in a tick counts as
     preempting: Cause,
     pub(super) switched: bool, // the processor ran another thread meanwhile
 }
 
-/// How a thread was switched away from its processor while it was awake.
+/// How a thread that was awake lost its processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Switched {
-    /// By its own will: it slept in a call, or was stopped.
+    /// Voluntarily: it slept in a call, or was stopped.
     Voluntarily,
-    /// By its own will, but not while it was awake: it was woken from its sleep, and gave it up again before it went on.
+    /// Voluntarily, but not while it was awake: it was woken from its sleep, and gave up the processor again before it continued.
     InItsSleep,
-    /// For another thread.
+    /// To another thread.
     Involuntarily,
-    /// It did not.
+    /// It kept the processor.
     Never,
     /// There is no evidence.
     Unknown,
@@ -99,22 +99,22 @@ pub(super) fn mostly(part: Span, whole: Span) -> bool {
 }
 
 impl Threads {
-    /// When the latest tick of a worker that was judged had ended, or its latest wake-up without one.
+    /// When the worker's last judged tick ended, or its last judged wake-up without a tick.
     pub(super) fn judged_until(&self, worker: usize) -> Option<Instant> {
         self.by_worker.get(&worker)?.timeline.judged_until()
     }
 
-    /// What a page fault costs on this machine now.
+    /// Sets the current cost of a page fault on this machine.
     pub(crate) fn faults_cost(&mut self, each: Span) {
         (self.fault, self.fault_matters) = (each, false);
     }
 
-    /// Whether a verdict depended on what a page fault costs, since that was given.
+    /// Whether a verdict has depended on the cost of a page fault since that cost was last set.
     pub(crate) fn fault_matters(&self) -> bool {
         self.fault_matters
     }
 
-    /// From now on many records wait, or not: verdicts look back less meanwhile, and are unknown more often.
+    /// Sets whether many records are waiting. While they are, verdicts look back less far and are unknown more often.
     pub(crate) fn hurry(&mut self, hurried: bool) {
         self.hurried = hurried;
     }
@@ -140,15 +140,15 @@ impl Threads {
         self.stalls.push_back(stall);
     }
 
-    /// By `at`, on its own clock, a worker's thread had waited this long for a processor in all.
+    /// Enters a reading: by `at`, on its own clock, a worker's thread had waited this long for a processor in total.
     pub(crate) fn has_waited(&mut self, worker: usize, at: Instant, waited: Span) {
         if let Some(thread) = self.by_worker.get_mut(&worker) {
             thread.timeline.has_waited(at, waited);
         }
     }
 
-    /// Uses the evidence of a tick that was released then: enters why its worker was woken late, and returns the least and the
-    /// most of what was off the processor that can have been in its run.
+    /// Uses the evidence of a tick that was released at `release`. Enters why its worker was woken late. Returns the least and the most
+    /// off-processor time that can belong to the tick's run.
     pub(super) fn weigh(
         &mut self,
         worker: usize,
@@ -170,7 +170,7 @@ impl Threads {
         let off = (evidence.awake - evidence.cpu).max(Span::ZERO);
         let waited_for_something = evidence.voluntary > 0;
         let used = evidence.cpu + position.checked_sub(1).map_or(Span::ZERO, |before| timeline.piece(before).owed);
-        // Interrupts and the host take the processor without a switch to another thread.
+        // Interrupts and the host take the processor away without a switch to another thread.
         let switched = evidence.involuntary > 0 || waited_for_something || queue.is_none_or(|queue| queue > OVERHEAD);
         let how_switched = match switched {
             _ if waited_for_something && off <= OVERHEAD => Switched::InItsSleep,
@@ -180,7 +180,7 @@ impl Threads {
         };
 
         // The wake-up.
-        // Who waits for a processor is not stopped.
+        // A thread that waits for a processor is not stopped.
         let waited = queue.unwrap_or(Span::ZERO).max(Span::ZERO);
         let mut late = Span::ZERO;
         let mut late_cause = Cause::Unknown;
@@ -202,13 +202,13 @@ impl Threads {
             };
         }
 
-        // Awake, and not on the processor: waiting for it, or asleep in a tick.
+        // Awake but not on the processor: waiting for it, or asleep in a tick.
         let in_late = if late_cause == Cause::Preempted || late_cause == Cause::Throttled { late } else { Span::ZERO };
         let preempted = match queue {
             _ if !waited_for_something => off,
             Some(queue) => (queue - in_late).max(Span::ZERO).min(off),
             None if evidence.involuntary == 0 => Span::ZERO,
-            None => off, // to be called unknown
+            None => off, // counts as unknown below
         };
         let preempting = match queue {
             None if waited_for_something && evidence.involuntary > 0 => Cause::Unknown,
@@ -229,7 +229,7 @@ impl Threads {
         };
         let others = (evidence.awake - run - gap).max(Span::ZERO);
         let times = |span: Span, count: u32| share(span, Span::from_nanos(count.into()), Span::from_nanos(1));
-        // To ask a disk for pages takes processor time too, on fast disks more than the disk takes.
+        // Requesting pages from a disk also takes processor time; with a fast disk, more than the disk itself takes.
         let asking = if pages { times(ASKING, evidence.major_faults) } else { Span::ZERO };
         let faults = times(self.fault, evidence.minor_faults) + asking;
         let fault_matters = evidence.minor_faults >= MANY_FAULTS && times(DEAR_FAULT, evidence.minor_faults) >= run;
@@ -250,9 +250,9 @@ impl Threads {
         (runs, window)
     }
 
-    /// How much of the time from `from` to `to` the process was stopped. A stop of unknown length counts only if the thread
-    /// gave up the processor meanwhile; one that may have been of another processor, only if the thread lost its own as well,
-    /// and to no other thread; one while the log was written, only if the thread was woken in its sleep.
+    /// How long the process was stopped between `from` and `to`. Some stalls count only under a condition. A stall of unknown length: the
+    /// thread gave up its processor meanwhile. A stall that may have affected only another processor: the thread lost its own processor
+    /// too, but not to another thread. A stall while the log was written: the thread was woken in its sleep.
     pub(super) fn stalled(&self, clock: usize, from: Instant, to: Instant, switched: Switched) -> Span {
         let length = to - from;
         let within = |stall: &Stall| {
@@ -270,7 +270,7 @@ impl Threads {
         self.stalls.iter().fold(Span::ZERO, |sum, stall| sum + within(stall))
     }
 
-    /// Whether a wait for the processor of this length, which ended at `to`, is one for bandwidth. The thread has `used` this
+    /// Whether a wait of this length for the processor, which ended at `to`, was caused by a bandwidth limit. The thread has `used` this
     /// much of a reservation.
     fn throttled(&self, facts: &WorkerFacts, to: Instant, waited: Span, used: Span) -> bool {
         match facts.bandwidth {
@@ -289,8 +289,8 @@ impl Threads {
         }
     }
 
-    /// How long our workers on the same CPU were awake from `from` to `to`. Where only a part of that time is remembered, they
-    /// were as busy in the rest; before a worker's first tick it was not.
+    /// How long hertzd's workers on the same CPU were awake between `from` and `to`. If only part of that time is remembered, the rest is
+    /// assumed to be equally busy. Before its first tick, a worker was not busy.
     fn busy(&self, facts: &WorkerFacts, from: Instant, to: Instant) -> Span {
         let of = |thread: &Thread| {
             let mut known = to;
@@ -311,7 +311,7 @@ impl Threads {
         self.beside(facts).fold(Span::ZERO, |sum, thread| sum + of(thread))
     }
 
-    /// The thread itself, and those of workers that are pinned to the same CPU and whose times can be compared.
+    /// The thread itself and those of workers pinned to the same CPU, if their clock is the same, so that times can be compared.
     fn beside<'a>(&'a self, facts: &'a WorkerFacts) -> impl Iterator<Item = &'a Thread> {
         let same = |other: &WorkerFacts| {
             std::ptr::eq(other, facts) || facts.cpu.is_some() && (other.cpu, other.clock) == (facts.cpu, facts.clock)
@@ -321,8 +321,7 @@ impl Threads {
 }
 
 impl Window {
-    /// The least and the most that a run of this length can have of what is in the window, `off` of which was off the
-    /// processor in ticks.
+    /// The least and the most of the window's content that a run of this length can have. `off` is the time off the processor within ticks.
     fn runs(&self, run: Span, off: Span, stalled: Span) -> [Run; 2] {
         let of = |off: Span, faults: Span| {
             let preempted = share(off, self.preempted, self.off);
@@ -343,13 +342,13 @@ impl Window {
 }
 
 impl Run {
-    /// Enters the parts of a run into those of its delay.
+    /// Adds the parts of a run to the parts of the delay.
     pub(super) fn enter(self, parts: &mut Parts, window: Window, usual: Span, deadline: Span) {
         parts.add(window.preempting, None, self.preempted);
         parts.add(window.asleep, None, self.slept);
         parts.add(Cause::PageFault, None, self.faults);
         parts.add(Cause::Stalled, None, self.stalled);
-        // Work that misses the deadline alone does so however much else there was in the run. What page faults cost is known
+        // Work that misses the deadline on its own counts in full, whatever else happened in the run. The cost of page faults is known
         // within a factor of two.
         let surely = self.worked - self.faults;
         let alone = self.preempted + self.slept + self.faults;

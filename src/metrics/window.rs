@@ -1,6 +1,6 @@
-//! Sliding sums over the last seconds: a slot for each second, half a KiB for a task of up to 255 Hz.
+//! Sliding sums over the last seconds, with one slot per second. Takes half a KiB for a task of up to 255 Hz.
 //!
-//! Time is an argument, on a clock that goes on. What is entered after a gap belongs to the second of its entry.
+//! Time is an argument, on a monotonic clock. What is entered after a gap counts in the second in which it is entered.
 
 use crate::snapshot::WindowSummary;
 use crate::time::{Instant, NANOS_PER_SECOND, Span};
@@ -12,7 +12,8 @@ pub(crate) const LONG: usize = 60;
 /// A window covers this many whole seconds and the current one.
 const SLOTS: usize = LONG + 1;
 
-/// What a window counts, since a task began or, in small numbers, in one second: there are many, so the shared counts would be too large.
+/// What a window counts: since the task's start or, with small integers, in one second. The shared counts would be too large here, because
+/// there are many tallies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally<Count = u64> {
     pub due: Count,
@@ -44,12 +45,12 @@ struct Second<Count = u32> {
     worst: f32, // lateness in nanoseconds
 }
 
-/// The seconds of one task, narrow as long as that is enough: most tasks are slow.
+/// The seconds of one task, with narrow counts while these suffice: most tasks are slow.
 #[derive(Clone, Debug)]
 enum Seconds {
     Narrow(Box<[Second<u8>; SLOTS]>),
     Wide(Box<[Second; SLOTS]>),
-    /// They are not looked at any more.
+    /// They will not be read again.
     Closed,
 }
 
@@ -84,8 +85,8 @@ fn wide(Second { tally, worst }: Second<u8>) -> Second {
 pub(crate) struct Windows {
     slots: Seconds,
     began: Option<Instant>,
-    latest: i64,  // number of the second of the latest entry
-    tally: Tally, // at the latest entry
+    latest: i64,  // number of the second of the most recent entry
+    tally: Tally, // as of the most recent entry
 }
 
 impl Default for Windows {
@@ -96,7 +97,7 @@ impl Default for Windows {
 }
 
 impl Windows {
-    /// A tick was this late.
+    /// Enters a tick's lateness.
     #[expect(clippy::cast_precision_loss, reason = "seven digits are enough for a maximum")]
     pub(crate) fn late(&mut self, lateness: Span) {
         let slot = slot(self.latest);
@@ -107,12 +108,12 @@ impl Windows {
         }
     }
 
-    /// Lets go of the memory, after the last look: nothing is kept from now on.
+    /// Frees the memory, after the last reading. Nothing is kept from now on.
     pub(crate) fn close(&mut self) {
         self.slots = Seconds::Closed;
     }
 
-    /// Enters what has been counted by `now`.
+    /// Enters the counts as of `now`.
     pub(crate) fn enter(&mut self, now: Instant, tally: Tally) {
         self.began.get_or_insert(now);
         let number = second(now);
@@ -128,7 +129,8 @@ impl Windows {
         self.slots.set(slot, Second { tally: tally.with(new, u32::saturating_add), worst });
     }
 
-    /// The last `seconds` (at most [`LONG`]) and what has passed of the current one, as of the latest entry, at `now`.
+    /// The sums of the last `seconds` (at most [`LONG`]) and of the current one so far, as of the most recent entry; the span is measured
+    /// to `now`.
     #[expect(clippy::cast_possible_truncation, reason = "saturating")]
     pub(crate) fn over(&self, seconds: usize, now: Instant) -> WindowSummary {
         let mut sum = Tally::default();
@@ -151,7 +153,7 @@ fn slot(number: i64) -> usize {
     usize::try_from(number.rem_euclid(SLOTS as i64)).unwrap_or(0)
 }
 
-/// The number of the second that an instant lies in. Divides 64 bits where that is enough: wider ones take five times as long.
+/// The number of the second that contains `at`. Divides in 64 bits where possible: a wider division takes five times as long.
 fn second(at: Instant) -> i64 {
     match i64::try_from(at.nanos()) {
         Ok(nanos) => nanos.div_euclid(NANOS_PER_SECOND),
@@ -171,7 +173,7 @@ mod tests {
     fn a_window_forgets_what_is_older() {
         let mut windows = Windows::default();
         let mut tally = Tally::default();
-        // At 10 Hz; in second 5 all are missed and one is late by 7 ms.
+        // At 10 Hz. In second 5 all releases are missed, and one is late by 7 ms.
         for tenth in 0..=1_200 {
             let now = at(300_000 + tenth * 100);
             tally.due += 1;
@@ -208,7 +210,7 @@ mod tests {
             tally.met += met;
             tally.missed += missed;
             tally.due += met + missed;
-            windows.late(Span::from_nanos(16_777_217 - second)); // of the second before
+            windows.late(Span::from_nanos(16_777_217 - second)); // belongs to the second before
             windows.enter(at(second * 1_000), tally);
             let window = windows.over(SHORT, at(second * 1_000));
             assert_eq!((self::tally(window), window.lateness_max_ns), (tally, 16_777_216), "in second {second}");

@@ -1,5 +1,5 @@
-//! Files of pieces, one after the other behind a header: CSV and WAV. Pieces are written whole or not at all, so that the
-//! file is valid at every moment. May block.
+//! Files that consist of a header and pieces appended after it: CSV and WAV. Pieces are written whole or not at all, so the file is valid
+//! at every moment. May block.
 
 use super::content::Content;
 use super::file::{Moment, RecordingFile};
@@ -12,13 +12,13 @@ use crate::config::{RecordConfig, RecordFormat};
 use std::collections::BTreeMap;
 use std::io;
 
-/// Bytes that wait for one write.
+/// How many bytes are collected for one write.
 const BATCH: usize = 256 << 10;
 
-/// `None`: the format is not one of pieces.
+/// The layout of a file of pieces; `None` if the format is not one of pieces.
 ///
 /// # Errors
-/// The task cannot be recorded in it.
+/// The task cannot be recorded in this format.
 pub(super) fn layout(format: RecordFormat, content: &Content) -> io::Result<Option<Layout>> {
     match format {
         RecordFormat::Csv => Ok(Some(csv::layout(content))),
@@ -31,13 +31,13 @@ pub(super) fn layout(format: RecordFormat, content: &Content) -> io::Result<Opti
 pub(super) struct AppendFile {
     file: RecordingFile,
     header: Header,
-    layouts: BTreeMap<u32, Layout>, // of each task: after a reload another may continue the recording
+    layouts: BTreeMap<u32, Layout>, // by task: after a reload, another task may continue the recording
     pending: Vec<u8>,
 }
 
 impl AppendFile {
     /// # Errors
-    /// The system's reason; or that a file to be continued holds something else.
+    /// The system's reason, or that a file to be continued holds something else.
     pub(super) fn new(file: RecordingFile, header: Header) -> io::Result<Self> {
         if !header.sized {
             file.last_line_end(&header.bytes)?;
@@ -45,7 +45,7 @@ impl AppendFile {
         Ok(Self { file, header, layouts: BTreeMap::new(), pending: Vec::new() })
     }
 
-    /// Begins the next file if this task needs another header. False: this one cannot be finished yet.
+    /// Begins the next file if this task needs a different header. Returns false if the current file cannot be finished yet.
     fn change(&mut self, id: u32) -> bool {
         let header = match self.layouts.get(&id) {
             Some(Layout { header, .. }) if *header != self.header => header.clone(),
@@ -64,7 +64,7 @@ impl AppendFile {
         true
     }
 
-    /// Adds a piece of a task, of this time.
+    /// Adds a piece of a task, with its time.
     fn put(&mut self, id: u32, piece: &[u8], counts: WriteCounts, utc: i128) {
         let after = |own: &Self| own.file.length() + (own.pending.len() + piece.len()) as u64;
         let too_large = self.file.is_full(after(self)) || (after(self) > self.header.largest && self.file.may_try());
@@ -104,7 +104,7 @@ impl AppendFile {
         }
     }
 
-    /// Makes sure that pieces can be appended where another program has moved, deleted or changed the file.
+    /// Makes sure that pieces can be appended, even if another program has moved, deleted or changed the file.
     fn mend(&mut self) -> io::Result<()> {
         if self.file.is_gone() {
             self.file.close();
@@ -147,8 +147,8 @@ impl AppendFile {
         Ok(())
     }
 
-    /// Writes all that is pending, or nothing of it; true: there was something. What fails is not tried again: it would pile
-    /// up for as long as the disk fails.
+    /// Writes all pending pieces or none; returns true if there were any. A failed write is not retried: pieces would pile up for as long
+    /// as the disk fails.
     fn write(&mut self) -> bool {
         if self.pending.is_empty() {
             return false;
@@ -233,7 +233,7 @@ impl Writer for AppendFile {
         }
     }
 
-    /// What fails is lost and counted, and the file ends with the last whole piece.
+    /// If writing fails, the data is lost and counted, and the file ends with the last whole piece.
     fn flush(&mut self) -> io::Result<bool> {
         let some = self.write();
         self.file.flush(some)
@@ -244,7 +244,7 @@ impl Writer for AppendFile {
     }
 
     fn finish(&mut self) -> io::Result<()> {
-        // With something to write that is done before it is written.
+        // If something is pending, `write` does this itself.
         let mended = if self.file.is_open() && self.pending.is_empty() { self.mend() } else { Ok(()) };
         self.write();
         self.file.finish();
@@ -287,7 +287,7 @@ mod tests {
         file.flush().unwrap_err();
         assert_eq!((file.counts(3).rows, file.counts(3).lost), (1, 2));
         file.flush().unwrap();
-        // The file is found to be another one than that at the path, and is opened again.
+        // The open file is found to differ from the file at the path, so the path is opened again.
         file.begin(moment(1));
         put(&mut file);
         file.flush().unwrap();
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn a_line_that_was_cut_off_is_dropped_and_a_header_written_again() {
         let (folder, path) = in_folder("x.csv");
-        // As a crash leaves it, or a disk that was full.
+        // As left by a crash or by a full disk.
         let long = "1,".repeat(5_000);
         std::fs::write(&path, format!("header\n0,1\n{long}")).unwrap();
         let mut file = file(&path, true, u64::MAX);
@@ -335,14 +335,14 @@ mod tests {
             file.flush().unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), wanted, "cut off at {length}");
         }
-        // With 64 GiB of zeros behind it, it is no recording any more, and is left as it is.
+        // With 64 GiB of zeros appended, it is not a recording any more, and is left as it is.
         std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(64 << 30).unwrap();
         file.put(0, b"1,25\n", ROW, 0);
         file.flush().unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "header\n1,25\n");
         let aside = names(folder.path()).into_iter().find(|name| name != "x.csv").unwrap();
         assert_eq!(std::fs::metadata(folder.path().join(aside)).unwrap().len(), 64 << 30);
-        // The line that was cut off, and two after which the file was cut off; the fourth is in the one put aside.
+        // Lost: the line that was cut off, and two lines after which the file was cut off. The fourth is in the file put aside.
         assert_eq!((file.counts(0).rows, file.counts(0).lost), (2, 3));
     }
 

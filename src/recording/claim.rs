@@ -1,9 +1,9 @@
-//! The file of a recording: found by its path, locked against other processes, and removed if nothing came of it.
+//! The file of a recording: found by its path, locked against other processes, and removed if it was never used.
 //!
-//! A lock belongs to the open file, so the kernel releases it when the process ends. A lock counts only if the file is still at the path. While one
-//! file follows another no other hertzd finds the path without a locked file: the next one is locked before it takes the place of the one before,
-//! and the two exchange their names. The folder is held from when the path was walked. May block, and waits up to 0.2 s for a file's lock, never for
-//! one that a stranger has.
+//! A lock belongs to the open file, so the kernel releases it when the process ends. A lock counts only if the file is still at the path.
+//! When one file follows another, no other hertzd ever finds the path without a locked file: the next file is locked before it takes the
+//! place of the previous one, and the two exchange their names. The folder is kept open from the moment the path was resolved. May block:
+//! waits up to 0.2 s for another hertzd's lock on a file, but never for a stranger's lock.
 
 use crate::sys::clock::pause;
 use crate::sys::dir::effective_user;
@@ -18,12 +18,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tracing::{error, warn};
 
-/// How often a lock is tried before its holder is to blame, and the time between. It is tried as often again while no holder
-/// is found: the lock may have been released a moment ago.
+/// How often to try for a lock before blaming its holder, and the time between attempts. If no holder is found, it tries that often again,
+/// because the lock may just have been released.
 const ATTEMPTS: u32 = 50;
 const BETWEEN: Span = Span::from_millis(2);
 
-/// What identifies a file: device and inode.
+/// Identifies a file by its device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileId(u64, u64);
 
@@ -38,16 +38,16 @@ impl FileId {
     }
 }
 
-/// Equal for all paths that lead to the same file, whether it exists or not.
+/// Equal for all paths that lead to the same file, whether the file exists or not.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Identity {
     File(FileId),
-    Name(FileId, OsString), // in a folder
-    Unknown(PathBuf),       // there is no such folder
+    Name(FileId, OsString), // a name in a folder
+    Unknown(PathBuf),       // the folder does not exist
 }
 
 impl Identity {
-    /// The file that `path` leads to.
+    /// The identity of the file that `path` leads to.
     pub(crate) fn of(path: &Path) -> Self {
         match (FileId::at(path), Target::of(path)) {
             (Ok(file), _) => Self::File(file),
@@ -67,7 +67,7 @@ pub(super) struct Target {
 
 impl Target {
     /// # Errors
-    /// The system's reason why there is no such folder, or which link root does not follow; the file itself need not exist.
+    /// The system's reason why the folder cannot be found, or the link that root refuses to follow. The file itself need not exist.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let entry = Entry::find(path)?;
         Ok(Self { folder: FileId::of(&entry.folder().metadata()?), path: entry.path() })
@@ -79,31 +79,31 @@ impl Target {
     }
 }
 
-/// A file that is open and locked. Dropping it unlocks it, and removes it if it was made here and never kept.
+/// An open and locked file. Dropping it unlocks the file, and removes the file if it was created here and never kept.
 #[derive(Debug)]
 pub(super) struct Claim {
     pub(super) file: File,
     pub(super) entry: Entry,
     made: bool,
-    asks: bool, // for its lock, until it is known to have that
+    asks: bool, // asks for the lock until it is known to hold it
 }
 
-/// What came of trying to lock a file. A file system that knows no locks is used without.
+/// The result of trying to lock a file. On a file system without locks, the file is used without a lock.
 enum Attempt {
     Claimed(Claim),
     /// Another hertzd has locked this file.
     Locked(Option<Holder>),
-    /// It has another name by now, or none.
+    /// The file has been renamed or removed meanwhile.
     Moved,
 }
 
 impl Claim {
-    /// Opens and locks the file at `path`; makes it if there is none.
+    /// Opens and locks the file at `path`; creates the file if it does not exist.
     pub(super) fn take(path: &Path) -> io::Result<Self> {
         Self::take_at(&Entry::find(path)?)
     }
 
-    /// The same in a folder that is held.
+    /// The same for an entry in an open folder.
     pub(super) fn take_at(entry: &Entry) -> io::Result<Self> {
         for attempt in 1..=2 * ATTEMPTS {
             match Self::attempt(entry)? {
@@ -120,18 +120,18 @@ impl Claim {
         if found.as_ref().is_ok_and(|found| !found.is_file()) {
             return Err(no_file());
         }
-        // What has come there meanwhile is neither followed nor waited for.
+        // If the entry has been replaced meanwhile, the open neither follows a link nor waits.
         let file = entry.open(libc::O_RDWR | libc::O_CREAT)?;
         is_for_us(entry, &file)?;
         if let Some(holder) = locked(entry, &file)? {
             return Ok(Attempt::Locked(holder));
         }
-        // Its holder may have given the file another name, and then have closed it.
+        // The previous holder may have renamed the file and then closed it.
         let claim = Self { file, entry: entry.clone(), made: found.is_err(), asks: true };
         Ok(if claim.has_its_name() { Attempt::Claimed(claim) } else { Attempt::Moved })
     }
 
-    /// Makes a new file at `entry` and locks it; something there is an error.
+    /// Creates and locks a new file at `entry`. Fails if anything is there already.
     pub(super) fn make(entry: &Entry) -> io::Result<Self> {
         let file = entry.open(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)?;
         let made = Self { file, entry: entry.clone(), made: true, asks: true };
@@ -141,10 +141,10 @@ impl Claim {
         }
     }
 
-    /// Puts this file, which was made, in the place of the one at `place`, which gets this one's name.
+    /// Puts this newly created file in the place of the file at `place`, which gets this file's name.
     ///
     /// # Errors
-    /// The system's reason; then nothing has changed but that this file is gone.
+    /// The system's reason; the only change then is that this file is gone.
     pub(super) fn follows(mut self, place: &Entry) -> io::Result<Self> {
         match self.entry.exchange(place) {
             Ok(()) => {
@@ -156,25 +156,27 @@ impl Claim {
         }
     }
 
-    /// The same on a file system that cannot exchange names. For an instant there is no file: another hertzd may take the path, which is in use then.
+    /// The same on a file system that cannot exchange names. For an instant the path has no file: another hertzd may take the path, which
+    /// is then in use.
     fn follows_in_two_steps(mut self, place: &Entry) -> io::Result<Self> {
         place.rename(&self.entry)?;
         self.keep();
         Self::take_at(place)
     }
 
-    /// The file stays when this is dropped.
+    /// Keeps the file when this is dropped.
     pub(super) const fn keep(&mut self) {
         self.made = false;
     }
 
-    /// Asks for its lock once more, where a stranger had that: a hertzd that begins once it is free would find no one.
+    /// Asks for the lock again if a stranger held it. Otherwise, a hertzd that starts after the stranger has released it would find the
+    /// file unlocked.
     pub(super) fn ask_again(&mut self) {
         if !self.asks {
             return;
         }
         let taken = lock::take(&self.file);
-        // What cannot be seen may be the stranger still.
+        // A holder that cannot be seen may still be the stranger.
         self.asks = matches!(taken, Ok(Taken::Stranger(_) | Taken::Peer(None)));
         if let Ok(Taken::Peer(Some(holder))) = taken {
             let path = self.entry.path();
@@ -190,7 +192,7 @@ impl Claim {
         self.is(FileId::at(&self.entry.path()))
     }
 
-    /// Whether the file has its name in the folder that is held.
+    /// Whether the file still has its name in the open folder.
     pub(super) fn has_its_name(&self) -> bool {
         self.is(self.entry.metadata().map(|found| FileId::of(&found)))
     }
@@ -208,12 +210,12 @@ impl Drop for Claim {
     }
 }
 
-/// Locks a file against other processes of hertzd. `Some`: one of them has it, perhaps one that is not known.
+/// Locks a file against other hertzd processes. `Some`: another one has locked it; its holder may be unknown.
 fn locked(entry: &Entry, file: &File) -> io::Result<Option<Option<Holder>>> {
     match lock::take(file)? {
         Taken::Locked | Taken::Unsupported => Ok(None),
         Taken::Peer(holder) => Ok(Some(holder)),
-        // Another hertzd that it has kept from its lock has none to be seen.
+        // The stranger may also have kept another hertzd from getting a lock, so that no lock of it can be seen.
         Taken::Stranger(holder) => match lock::writer(file) {
             Some(writer) => Ok(Some(Some(writer))),
             None => {
@@ -226,8 +228,8 @@ fn locked(entry: &Entry, file: &File) -> io::Result<Option<Option<Holder>>> {
     }
 }
 
-/// Refuses what is no file. And for root, in a folder that others may write to, one with a second name: under that it may be one that only root
-/// may write.
+/// Refuses anything but a regular file. For root, in a folder that others may write to, also refuses a file with a second name: under that
+/// name, it may be a file that only root may write.
 fn is_for_us(entry: &Entry, file: &File) -> io::Result<()> {
     let found = file.metadata()?;
     if !found.is_file() {
@@ -241,12 +243,12 @@ fn is_for_us(entry: &Entry, file: &File) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
-/// Whether this file system cannot exchange names.
+/// Whether the error means that this file system cannot exchange names.
 fn cannot_exchange(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
 }
 
-/// What is said where a lock keeps no one out.
+/// The warning about a lock that keeps no one out.
 fn not_kept_out(path: &Path, holder: Option<&Holder>) -> String {
     let holder = holder.map_or_else(|| "another process".to_owned(), Holder::to_string);
     format!(
@@ -256,19 +258,19 @@ fn not_kept_out(path: &Path, holder: Option<&Holder>) -> String {
     )
 }
 
-/// Another process has locked the file.
+/// The error that another process has locked the file.
 pub(crate) fn in_use(holder: Option<&Holder>) -> io::Error {
     let holder = holder.map_or_else(|| "another process".to_owned(), Holder::to_string);
     let text = format!("in use by {holder}; stop that process, or record to another file");
     io::Error::new(io::ErrorKind::WouldBlock, text)
 }
 
-/// What is at the path cannot be written to.
+/// The error that what is at the path is not a regular file.
 pub(super) fn no_file() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
 
-/// The folder that a path is in.
+/// The folder that contains the path.
 pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -306,7 +308,7 @@ mod tests {
         assert!(next.is_there() && !claim.is_there());
         drop((claim, next));
         assert!(!folder.path().join("x.csv").exists(), "one that never begins goes");
-        // Nor where names cannot be exchanged.
+        // The same holds if names cannot be exchanged.
         let mut claim = Claim::take(&folder.path().join("x.csv")).unwrap();
         claim.keep();
         let next = Claim::make(&claim.entry.beside("x.2.csv")).unwrap().follows_in_two_steps(&claim.entry).unwrap();
@@ -340,7 +342,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (path, victim) = (folder.path().join("x.csv"), folder.path().join("victim"));
         symlink(&victim, &path).unwrap();
-        // As it would be found by one that walked the path before the link came.
+        // As found by a process that resolved the path before the link was placed.
         Claim::take_at(&Entry::find(&folder.path().join("y")).unwrap().beside("x.csv")).unwrap_err();
         assert!(!victim.exists(), "nothing is made at the end of a link");
     }
@@ -360,8 +362,8 @@ mod tests {
         assert!(error.contains("x.mcap is a symbolic link of user 65534"), "{error}");
     }
 
-    /// Several try to get in while one file follows another, as a slow machine makes them: each waits for the lock longer
-    /// than a file lasts.
+    /// Several threads try to get in while one file follows another, as a slow machine might cause it: each waits for the lock longer than
+    /// a file lasts.
     #[test]
     fn nobody_gets_a_path_whose_files_follow_each_other() {
         let folder = tempfile::tempdir().unwrap();
@@ -381,7 +383,7 @@ mod tests {
                 pause(BETWEEN);
             }
             for refused in others.into_iter().flat_map(|other| other.join().unwrap()) {
-                // Its holder is not always known: it may have begun the next file before it was found.
+                // The holder is not always known: it may have begun the next file before it could be identified.
                 assert!(refused.starts_with("in use by "), "{refused}");
             }
         });

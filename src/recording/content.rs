@@ -6,16 +6,16 @@ use crate::metrics::Cause;
 use crate::task::Column;
 use crate::time::{Instant, Span};
 
-/// What a task has to record.
+/// What a task provides for recording.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Content {
     pub task: String,
     pub columns: Vec<Column>,   // its values
-    pub format: Option<Format>, // what its blocks hold, if it has any
+    pub format: Option<Format>, // the content of its blocks, if it has any
 }
 
 impl Content {
-    /// Whether a recording of this format takes the values of each tick.
+    /// Whether a recording in this format includes the values of each tick.
     pub(crate) fn has_rows_for(&self, recording: RecordFormat) -> bool {
         match recording {
             RecordFormat::Csv => !matches!(self.format, Some(Format::Samples(_))),
@@ -34,14 +34,14 @@ pub(crate) struct RecordedTick {
     pub lateness: Span,            // started − release
     pub response: Span,            // finished − release
     pub skipped: u64,              // releases given up before it and after it
-    pub woke: Span,                // when the worker's latest sleep ended, relative to the release
-    pub oversleep: Option<Span>,   // how late that was, if this is the first tick after it
-    pub missed: Option<Box<Whys>>, // what was missed in it; `None`: nothing
+    pub woke: Span,                // when the worker's last sleep ended, relative to the release
+    pub oversleep: Option<Span>,   // how late that sleep ended, if this is the first tick after it
+    pub missed: Option<Box<Whys>>, // what was missed in the tick; `None`: nothing
 }
 
 #[cfg(feature = "mcap")]
 impl RecordedTick {
-    /// Why it ended after its deadline; `None`: it did not.
+    /// Why the tick ended after its deadline; `None` if it did not.
     pub(crate) fn overrun(&self) -> Option<&Why> {
         self.missed.as_ref()?.overrun.as_ref()
     }
@@ -50,11 +50,11 @@ impl RecordedTick {
 /// What was missed in a tick, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Whys {
-    /// The releases that were given up before it.
+    /// The releases given up before the tick.
     pub before: Option<Why>,
-    /// The tick itself, where it ended after its deadline.
+    /// The tick itself, if it ended after its deadline.
     pub overrun: Option<Why>,
-    /// The releases that were given up when it had finished.
+    /// The releases given up when the tick had finished.
     pub after: Option<Why>,
 }
 
@@ -74,10 +74,10 @@ impl Whys {
 /// Why releases were missed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Why {
-    /// `None`: it was not recorded.
+    /// `None` if it was not recorded.
     pub cause: Option<Cause>,
-    /// Who did it, where that is known.
+    /// The culprit, if known.
     pub by: Option<Box<str>>,
-    /// How many releases it stands for; at least 1.
+    /// How many releases it covers; at least 1.
     pub count: u64,
 }

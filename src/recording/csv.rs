@@ -1,4 +1,4 @@
-//! The lines of a CSV: one per tick with its values, or, for a task with buffered samples, one per sample. Pure.
+//! The lines of a CSV: one per tick with its values or, for a task with buffered samples, one per sample. Pure.
 
 use super::content::Content;
 use super::layout::{Header, Layout};
@@ -14,14 +14,14 @@ pub(super) fn row(row: &Row<'_>, utc: i128) -> String {
     with_values(line, row.values.iter().copied())
 }
 
-/// The line of a sample that tick `n` read.
+/// The line of a sample that was read in tick `n`.
 pub(super) fn sample(n: u64, sample: &Sample<'_>, utc: i128) -> String {
     with_values(format!("{n},{}", rfc3339(utc)), sample.values())
 }
 
 fn with_values(mut line: String, values: impl Iterator<Item = f64>) -> String {
     for value in values {
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         let _ = match value.is_nan() {
             true => write!(line, ","),
             false => write!(line, ",{value}"),
@@ -31,7 +31,7 @@ fn with_values(mut line: String, values: impl Iterator<Item = f64>) -> String {
     line
 }
 
-/// The time with nanoseconds; `utc` counts them since 1970.
+/// Formats the time with nanoseconds. `utc` is in nanoseconds since 1970.
 fn rfc3339(utc: i128) -> impl std::fmt::Display {
     let since_1970 = u64::try_from(utc).map_or(Duration::ZERO, Duration::from_nanos);
     humantime::format_rfc3339_nanos(UNIX_EPOCH + since_1970)

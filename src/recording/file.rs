@@ -1,5 +1,5 @@
-//! The file that a recording is written to: grown by whole pieces, finished and renamed, opened again when another program
-//! has moved or deleted it; and what was written to it and lost. May block; the time is [`RecordingFile::at`].
+//! The file that a recording is written to. It grows by whole pieces, is finished and renamed, and is reopened after another program has
+//! moved or deleted it. Also counts what was written and lost. May block; the time is [`RecordingFile::at`].
 
 mod others;
 mod store;
@@ -23,17 +23,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 use tracing::{debug, info, warn};
 
-/// How often the path is checked, and how often something that failed is tried again.
+/// How often the path is checked, and how often a failed operation is retried.
 const CHECK_EVERY: Span = Span::from_seconds(1);
 
-/// Bytes that are written at a time, so that a slow disk shows its progress.
+/// Bytes written at a time, so that even a slow disk shows progress.
 const PIECE: usize = 64 << 10;
 
 /// One moment on two clocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moment {
     pub now: Instant, // on the monotonic clock
-    pub to_utc: i128, // what to add to that for nanoseconds since 1970
+    pub to_utc: i128, // add this to `now` to get nanoseconds since 1970
 }
 
 impl Moment {
@@ -42,32 +42,32 @@ impl Moment {
     }
 }
 
-/// The file that a recording has open now, for those who must not wait for its writer.
+/// The file that a recording currently has open, for readers that must not wait for its writer.
 pub(super) type Current = Arc<Mutex<Option<FileId>>>;
 
-/// The file of a recording, with its limits.
+/// A recording's file, with its limits.
 #[derive(Debug)]
 pub(super) struct RecordingFile {
     pub(super) ledger: Ledger,
-    path: PathBuf, // where the path of the configuration leads
+    path: PathBuf, // where the configured path leads
     limits: RecordConfig,
     tasks: BTreeMap<u32, String>, // names
-    continued: bool,              // lines: what exists is continued instead of put aside
-    claim: Option<Claim>,         // locked and not yet open
+    continued: bool,              // a file of lines: an existing file is continued instead of put aside
+    claim: Option<Claim>,         // locked but not opened yet
     open: Option<Open>,
     pub(super) current: Current,
     storing: Storing,
-    pub(super) at: Moment, // of the latest drain
+    pub(super) at: Moment, // of the most recent drain
     checked: Option<Instant>,
-    asked: Option<Instant>,            // what the disk has stored
-    pub(super) hurries: bool,          // when it is finished, other recordings continue
-    pub(super) tried: Option<Instant>, // to open or to rename, in vain
-    named: i128,                       // the latest time, in UTC, that a finished file was named after
-    finished: Vec<OsString>,           // of those to keep, the ones that were finished here, the oldest first
-    others: usize,                     // found beside it with the name of a finished one that it does not delete
+    asked: Option<Instant>,            // when the disk was last asked what it has stored
+    pub(super) hurries: bool,          // other recordings continue when this one is finished
+    pub(super) tried: Option<Instant>, // when opening, renaming or writing last failed
+    named: i128,                       // the latest time, in UTC, used in a finished file's name
+    finished: Vec<OsString>,           // files finished here that are to be kept, oldest first
+    others: usize,                     // files named like finished ones that this recording does not delete
     files: u64,
-    failure: Option<io::Error>, // the first one since the last flush
-    gone: Option<String>,       // what another program did to the file before, until the next one begins
+    failure: Option<io::Error>, // the first failure since the last flush
+    gone: Option<String>,       // what another program did to the previous file, until the next one begins
     pub(super) progress: Arc<Progress>,
 }
 
@@ -76,12 +76,12 @@ struct Open {
     claim: Claim,
     length: u64,
     began: Instant,      // on the monotonic clock
-    opened: i128,        // in UTC, as is the next
-    first: Option<i128>, // message
+    opened: i128,        // in UTC, as `first`
+    first: Option<i128>, // time of the first message
 }
 
 impl RecordingFile {
-    /// The file at `path`, which `claim` has locked. Nothing in it changes before [`open`](Self::open).
+    /// The file at `path`, which `claim` has locked. It is not changed before [`open`](Self::open).
     pub(super) fn new(path: PathBuf, claim: Claim, limits: RecordConfig, continued: bool) -> Self {
         let current = Arc::new(Mutex::new(claim.file.metadata().ok().map(|own| FileId::of(&own))));
         Self {
@@ -109,7 +109,7 @@ impl RecordingFile {
         }
     }
 
-    /// A task is recorded here. These limits hold from now on.
+    /// Adds a task that is recorded here. These limits apply from now on.
     pub(super) fn join(&mut self, id: u32, content: &Content, limits: &RecordConfig) {
         self.limits = limits.clone();
         self.tasks.insert(id, content.task.clone());
@@ -120,7 +120,7 @@ impl RecordingFile {
         self.ledger.forget(id);
     }
 
-    /// What was written of a task and what was lost.
+    /// What was written of a task, and what was lost.
     pub(super) fn counts(&self, id: u32) -> WriteCounts {
         WriteCounts { files: self.files, ..self.ledger.of(id) }
     }
@@ -130,10 +130,10 @@ impl RecordingFile {
         self.failure.get_or_insert(error);
     }
 
-    /// Whether what it was given is known to be in good hands: `wrote` says that something was written.
+    /// Whether something was written (`wrote`), to a disk that is not known to fail to store data.
     ///
     /// # Errors
-    /// What has failed since the last call.
+    /// The first failure since the last call.
     pub(super) fn flush(&mut self, wrote: bool) -> io::Result<bool> {
         self.failure.take().map_or(Ok(wrote && !self.storing.refuses()), Err)
     }
@@ -143,12 +143,12 @@ impl RecordingFile {
         self.open.is_some()
     }
 
-    /// Bytes written to the file, and found there at first.
+    /// The size of the file: bytes found there at first, and bytes written.
     pub(super) fn length(&self) -> u64 {
         self.open.as_ref().map_or(0, |open| open.length)
     }
 
-    /// Opens the file. One that exists is put aside or continued.
+    /// Opens the file. An existing file is continued or put aside.
     pub(super) fn open(&mut self) -> io::Result<()> {
         let at = self.at;
         self.tried = Some(at.now);
@@ -181,7 +181,7 @@ impl RecordingFile {
         Ok(())
     }
 
-    /// The file has all that belongs at its beginning.
+    /// Completes the start of a file, after the file has everything that belongs at its beginning.
     pub(super) fn begun(&mut self) {
         self.files += 1;
         self.tried = None;
@@ -205,7 +205,7 @@ impl RecordingFile {
         self.claim().map_or(Ok(0), |claim| lines::last_line_end(&claim.file, header))
     }
 
-    /// Whether the file is so old that the next one must begin.
+    /// Whether the file is too old, so the next one must begin.
     pub(super) fn is_old(&self) -> bool {
         let began = self.open.as_ref().map(|open| open.began);
         began.zip(self.limits.max_time).is_some_and(|(began, time)| self.at.now - began >= time) && self.may_try()
@@ -216,12 +216,12 @@ impl RecordingFile {
         self.limits.max_size.is_some_and(|size| bytes > size) && self.may_try()
     }
 
-    /// Whether it is time to try again what has failed.
+    /// Whether it is time to retry after a failure.
     pub(super) fn may_try(&self) -> bool {
         self.tried.is_none_or(|tried| self.at.now - tried >= CHECK_EVERY)
     }
 
-    /// The first message in the file is of this time.
+    /// Sets the time of the first message in the file, unless it is set.
     pub(super) fn stamp(&mut self, utc: i128) {
         if let Some(open) = &mut self.open {
             open.first.get_or_insert(utc);
@@ -235,7 +235,7 @@ impl RecordingFile {
         let mut pieces = (open.length..).step_by(PIECE).zip(bytes.chunks(PIECE));
         pieces.try_for_each(|(offset, piece)| self.progress.returned(file.write_all_at(piece, offset))).inspect_err(
             |_| {
-                // Nothing helps where a disk does not even take bytes back. A file that is gone is noticed at once.
+                // If the disk refuses even to truncate the file, nothing helps. A file that is gone is noticed immediately.
                 let _ = file.set_len(open.length);
                 self.checked = None;
             },
@@ -244,22 +244,22 @@ impl RecordingFile {
         Ok(())
     }
 
-    /// Writes over what is there.
+    /// Overwrites existing bytes.
     pub(super) fn patch(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.open.as_ref().map_or(Ok(()), |open| self.progress.returned(open.claim.file.write_all_at(bytes, offset)))
     }
 
-    /// Gives the file the name of a finished one, deletes the oldest if there are too many, and closes it. The next one is
-    /// locked before anyone else can have it.
+    /// Renames the file to the name of a finished one, deletes the oldest finished files if there are too many, and closes the file. The
+    /// next file is locked before anyone else can take the path.
     ///
     /// # Errors
-    /// The system's reason, when it could not be renamed; then it stays open and can be written on. Or the reason why the
-    /// next one cannot be made.
+    /// The system's reason if the file could not be renamed; it then stays open and writable. Or the reason why the next file cannot be
+    /// created.
     pub(super) fn retire(&mut self) -> io::Result<()> {
         self.store_before_change();
         let Some(open) = &self.open else { return Ok(()) };
-        // A tick may come later than what was recorded after it: the names are in the order of the files all the same, unless UTC
-        // was set back meanwhile.
+        // A tick may come later than what was recorded after it. The names still follow the order of the files, unless UTC was set back
+        // meanwhile.
         let follows = Some(self.named).filter(|named| *named <= open.opened);
         let utc = open.first.unwrap_or(open.opened).max(follows.unwrap_or(i128::MIN));
         if utc < self.named {
@@ -268,14 +268,14 @@ impl RecordingFile {
         self.named = utc;
         self.tried = Some(self.at.now);
         self.claim = match open.claim.file.metadata()?.len() {
-            0 => self.open.take().map(|open| open.claim), // emptied by another program: the next one is this one
+            0 => self.open.take().map(|open| open.claim), // emptied by another program: reuse it as the next file
             _ => Some(self.put_aside(&open.claim.entry.clone(), utc)?),
         };
         (self.open, self.tried) = (None, None);
         Ok(())
     }
 
-    /// Closes it, for this reason.
+    /// Closes the file, for this reason.
     pub(super) fn give_up(&mut self, error: io::Error) {
         self.close();
         if let Some(gone) = self.gone.take() {
@@ -289,7 +289,7 @@ impl RecordingFile {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Gives the file at `entry` the name of a finished one, and claims the next.
+    /// Gives the file at `entry` the name of a finished one, and claims the next file.
     fn put_aside(&mut self, entry: &Entry, utc: i128) -> io::Result<Claim> {
         let (name, next) = self.progress.returned(rotation::put_aside(entry, utc))?;
         let finished = entry.beside(&name).path().display().to_string();
@@ -308,7 +308,7 @@ impl RecordingFile {
         Ok(next)
     }
 
-    /// Says once of files that have the name of a finished one, and are not to be deleted here.
+    /// Warns once about files that are named like finished ones but are not deleted here.
     fn warn_of_others(&mut self, others: usize) {
         self.others = others;
         self.warn(&format!(
@@ -335,25 +335,25 @@ impl RecordingFile {
         warn!(task, path, "{task}: {text}");
     }
 
-    /// The names of its tasks. During a reload the old one and the new one may have the same.
+    /// The names of its tasks. During a reload, the old and the new task may have the same name.
     fn tasks(&self) -> String {
         let names: BTreeSet<_> = self.tasks.values().map(String::as_str).collect();
         names.into_iter().collect::<Vec<_>>().join(", ")
     }
 
-    /// As the task's section has it.
+    /// The path as written in the task's section.
     pub(super) fn path(&self) -> String {
         self.limits.path.display().to_string()
     }
 
-    /// From now on its disk is full.
+    /// Makes the disk full from now on.
     #[cfg(test)]
     pub(super) fn fill_up(&mut self) {
         let full = std::fs::OpenOptions::new().read(true).write(true).open("/dev/full");
         self.open.as_mut().unwrap().claim.file = full.unwrap();
     }
 
-    /// It no longer is.
+    /// Ends the effect of `fill_up`.
     #[cfg(all(test, feature = "mcap"))]
     pub(super) fn make_room(&mut self) {
         let mut claim = Claim::take(&self.path).unwrap();
@@ -362,7 +362,7 @@ impl RecordingFile {
     }
 }
 
-/// When the file was made, or last changed where that is not known; in nanoseconds since 1970.
+/// When the file was created, or last modified if that is unknown; in nanoseconds since 1970.
 fn born(file: &Metadata) -> Option<i128> {
     let time = file.created().or_else(|_| file.modified()).ok()?;
     i128::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok()

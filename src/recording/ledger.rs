@@ -1,4 +1,4 @@
-//! What was written of each task and is still there, and what was lost. Arithmetic only.
+//! What was written of each task and still exists, and what was lost. Arithmetic only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,33 +7,33 @@ use std::ops::AddAssign;
 /// What was written of a task, and what was not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WriteCounts {
-    pub rows: u64,    // rows of values; in a CSV of samples, lines
+    pub rows: u64,    // rows of values; lines, in a CSV of samples
     pub blocks: u64,  // blocks of sound, pictures or samples
     pub samples: u64, // frames of sound, or samples
     pub ticks: u64,
-    pub bytes: u64, // bytes that all this takes, headers not counted
+    pub bytes: u64, // bytes of all these, without headers
     pub lost: u64,  // rows, blocks and ticks that could not be written
     pub gaps: u64,  // places in the stream of blocks where something is missing
-    pub files: u64, // files begun or continued
+    pub files: u64, // files started or continued
 }
 
 impl WriteCounts {
-    /// Whether a block, or a part of one, is among it.
+    /// Whether it includes a block or a part of one.
     const fn has_blocks(&self) -> bool {
         self.blocks + self.samples > 0
     }
 
-    /// Rows, blocks and ticks: what `lost` counts.
+    /// Rows, blocks and ticks: everything that `lost` counts.
     const fn things(&self) -> u64 {
         self.rows + self.blocks + self.ticks
     }
 
-    /// Rows, or frames: what a file of pieces consists of.
+    /// Rows, or frames of sound: the units of a CSV or WAV file.
     fn units(&self) -> u64 {
         self.rows.max(self.samples)
     }
 
-    /// The first `units` of it. A block is among them if all of it is, by the mean length.
+    /// The counts of the first `units`. A block is included only if all of it is, judged by the mean block length.
     fn first(&self, units: u64) -> Self {
         let all = self.units();
         if units >= all {
@@ -53,7 +53,7 @@ impl WriteCounts {
         }
     }
 
-    /// Without a part of it.
+    /// The counts without this part.
     fn without(&self, part: &Self) -> Self {
         Self {
             rows: self.rows.saturating_sub(part.rows),
@@ -90,35 +90,35 @@ impl AddAssign for WriteCounts {
     }
 }
 
-/// What one write has added to a file, or several in a row.
+/// What one write, or several in a row, added to a file.
 #[derive(Debug)]
 struct Stretch {
     end: u64, // offset in the file
     counts: BTreeMap<u32, WriteCounts>,
 }
 
-/// The most counts of stretches that are kept; beyond that each two stretches become one. Where a file is cut off in the middle
-/// of one whose units cannot be counted, all of that one is lost.
+/// The maximum number of counts kept in all stretches. Above this, stretches are joined in pairs. If a file is cut off within a stretch
+/// whose units cannot be counted, the whole stretch is lost.
 const MOST_COUNTS: usize = 8_192;
 
-/// Stands for tasks that are forgotten.
+/// Stands for forgotten tasks.
 const FORGOTTEN: u32 = u32::MAX;
 
 /// The counts of all tasks in a recording.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    stretches: Vec<Stretch>, // of the file, in their order, since it began
-    began: u64,              // where the first of them begins
-    kept: usize,             // counts in all stretches
+    stretches: Vec<Stretch>, // of the current file, in order
+    began: u64,              // where the first stretch begins
+    kept: usize,             // number of counts in all stretches
     settled: BTreeMap<u32, WriteCounts>,
     pending: BTreeMap<u32, WriteCounts>,
-    missing: BTreeSet<u32>,   // tasks whose next block does not continue the one before
+    missing: BTreeSet<u32>,   // tasks whose next block does not continue the previous one
     next: BTreeMap<u32, u64>, // where each task's next block should begin
-    orphaned: WriteCounts,    // pending, of tasks that are forgotten
+    orphaned: WriteCounts,    // pending counts of forgotten tasks
 }
 
 impl Ledger {
-    /// Something waits to be written.
+    /// Adds counts that wait to be written.
     pub(super) fn pend(&mut self, id: u32, mut counts: WriteCounts) {
         if counts.has_blocks() && self.missing.remove(&id) {
             counts.gaps += 1;
@@ -126,12 +126,12 @@ impl Ledger {
         *self.pending.entry(id).or_default() += counts;
     }
 
-    /// A file begins, or continues, with what is written at this offset.
+    /// Starts or continues a file: the next write begins at this offset.
     pub(super) fn begin(&mut self, offset: u64) {
         (self.stretches, self.kept, self.began) = (Vec::new(), 0, offset);
     }
 
-    /// What was written since the file began, and is there.
+    /// What was written since the file began and still exists.
     #[cfg(test)]
     fn in_file(&self) -> WriteCounts {
         let mut all = WriteCounts::default();
@@ -139,7 +139,7 @@ impl Ledger {
         all
     }
 
-    /// What was waiting has been written, and the file ends at this offset since; `None`: it is lost.
+    /// Settles the pending counts: they were written and the file now ends at this offset; `None`: they are lost.
     pub(super) fn settle(&mut self, end: Option<u64>) {
         let orphaned = std::mem::take(&mut self.orphaned);
         let mut pending = std::mem::take(&mut self.pending);
@@ -161,7 +161,7 @@ impl Ledger {
         }
     }
 
-    /// Makes one stretch of each two.
+    /// Joins stretches in pairs.
     fn thin(&mut self) {
         let mut all = std::mem::take(&mut self.stretches).into_iter();
         while let Some(mut stretch) = all.next() {
@@ -174,8 +174,8 @@ impl Ledger {
         self.kept = self.stretches.iter().map(|stretch| stretch.counts.len()).sum();
     }
 
-    /// Another program has cut off the file at this offset: what was written behind it is lost. Returns that. `left` says how
-    /// many units lie between an offset and this one.
+    /// Another program has cut off the file at this offset. Counts everything written beyond it as lost, and returns those counts. `left`
+    /// returns how many units remain from a given offset up to this one.
     pub(super) fn cut(&mut self, offset: u64, left: impl Fn(u64) -> u64) -> WriteCounts {
         let mut gone = WriteCounts::default();
         while let Some(last) = self.stretches.pop_if(|last| last.end > offset) {
@@ -202,9 +202,9 @@ impl Ledger {
         gone
     }
 
-    /// This was written, and is gone.
+    /// Moves counts from written to lost.
     fn take_back(&mut self, id: u32, gone: &WriteCounts) {
-        let Some(settled) = self.settled.get_mut(&id) else { return }; // it is forgotten
+        let Some(settled) = self.settled.get_mut(&id) else { return }; // a forgotten task
         *settled = settled.without(gone);
         settled.lost += gone.things();
         if gone.has_blocks() {
@@ -212,7 +212,7 @@ impl Ledger {
         }
     }
 
-    /// This will never be written.
+    /// Counts something as lost that will never be written.
     pub(super) fn lose(&mut self, id: u32, counts: WriteCounts) {
         if counts.has_blocks() {
             self.missing.insert(id);
@@ -220,15 +220,15 @@ impl Ledger {
         self.settled.entry(id).or_default().lost += counts.things();
     }
 
-    /// Must be called before a block of `count` samples at `index` is pended. A gap counts once a block follows it, however
-    /// much is missing, and whether it never came or could not be written.
+    /// Must be called before a block of `count` samples at `index` is pended. Each gap counts once, when a block follows it, no matter how
+    /// much is missing, and whether the data never arrived or could not be written.
     pub(super) fn block(&mut self, id: u32, index: u64, count: u64) {
         if self.next.insert(id, index + count).is_some_and(|next| next != index) {
             self.missing.insert(id);
         }
     }
 
-    /// The task has left, and its counts are no longer asked for. What still waits counts for the file alone.
+    /// The task has left, and its counts are no longer needed. What is still pending counts only for the file.
     pub(super) fn forget(&mut self, id: u32) {
         self.orphaned += self.pending.remove(&id).unwrap_or_default();
         self.settled.remove(&id);
@@ -252,7 +252,7 @@ mod tests {
         ledger.block(0, 0, 10);
         ledger.pend(0, block);
         for id in 1..4 {
-            // As a reload does it: what the old task has put in may be written after it has left.
+            // As in a reload: data from the old task may be written after the task has left.
             ledger.block(id, 0, 10);
             ledger.pend(id, block);
             ledger.settle(Some(u64::from(id)));

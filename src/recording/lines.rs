@@ -1,18 +1,18 @@
-//! A file of lines behind a header, as it is found. No more than the header and the end are read, so nothing in it is dropped that
-//! may be another's work. May block.
+//! Inspects an existing file of lines with a header. Reads no more than the header and the end, and rejects a file that may hold someone
+//! else's work, so that nothing of it is dropped. May block.
 
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// A file without a line break in this many bytes at its end is no recording of lines.
+/// A file without a line break in this many bytes at its end is not a recording of lines.
 const LONGEST_LINE: u64 = 1 << 20;
 
-/// A file with more zeros at its end than this is no recording of lines either.
+/// Neither is a file with more zeros than this at its end.
 const MOST_ZEROS: u64 = 64 << 20;
 
-/// Where the last whole line of a file with this header ends; 0 in an empty file, and in one of zeros alone.
+/// Where the last whole line of a file with this header ends; 0 in a file that is empty or holds only zeros.
 ///
 /// # Errors
 /// The file holds something else; or the system's reason.
@@ -23,7 +23,7 @@ pub(super) fn last_line_end(file: &File, header: &[u8]) -> io::Result<u64> {
     }
     let from = length.saturating_sub(LONGEST_LINE);
     let mut end = vec![0; usize::try_from(length - from).unwrap_or_default()];
-    // Otherwise it stays zeros.
+    // If the header does not match, `end` stays all zeros, so no line break is found.
     if begins_with(file, header)? {
         file.read_exact_at(&mut end, from)?;
     }
@@ -35,7 +35,7 @@ pub(super) fn last_line_end(file: &File, header: &[u8]) -> io::Result<u64> {
     })
 }
 
-/// Whether a file holds zeros and nothing else, as one that the disk had not written yet when its power was cut.
+/// Whether a file holds only zeros, because the disk had not written its data yet when the power failed.
 ///
 /// # Errors
 /// The system's reason.
@@ -43,7 +43,7 @@ pub(super) fn is_zeros(file: &File) -> io::Result<bool> {
     Ok(file.metadata()?.len() > 0 && end_without_zeros(file)? == 0)
 }
 
-/// Where the zeros begin at the end of a file, no more than [`MOST_ZEROS`] of them; the end of one that has none.
+/// Where the zeros at the end of a file begin, searching at most about [`MOST_ZEROS`]; the end of the file if it does not end with zeros.
 fn end_without_zeros(file: &File) -> io::Result<u64> {
     let length = file.metadata()?.len();
     let (mut end, mut piece) = (length, vec![0; 1 << 16]);
@@ -59,14 +59,14 @@ fn end_without_zeros(file: &File) -> io::Result<u64> {
     Ok(end)
 }
 
-/// Whether this may be the beginning of a row, or of the header once more, that a crash cut off; with zeros where the disk had not
-/// written it yet.
+/// Whether this may be the beginning of a row, or of a second header, that a crash cut off. It may contain zeros where the disk had not
+/// written the data yet.
 fn may_be_cut_off(line: &[u8], header: &[u8]) -> bool {
     let in_rows = |byte: &u8| byte.is_ascii_digit() || b"+-.,:TZeEinfNa\0".contains(byte);
     header.starts_with(line) || line.iter().all(in_rows)
 }
 
-/// Whether a file of this length has a part of the header at its beginning, or all of it. Bytes of `sizes` may be any.
+/// Whether a file of this length begins with the header or a part of it. The bytes in `sizes` may have any value.
 ///
 /// # Errors
 /// The system's reason.

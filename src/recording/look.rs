@@ -1,5 +1,5 @@
-//! A look at the file of a recording before a start: what `hertzd check` does in place of opening it. Makes no file that could be
-//! seen, takes no lock and changes nothing. May block.
+//! Examines the file of a recording before a start; `hertzd check` does this instead of opening it. Creates no visible file, takes no lock
+//! and changes nothing. May block.
 
 use super::append;
 use super::claim::{Target, folder_of, in_use, no_file};
@@ -15,21 +15,21 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// What can be seen of a recording that a start may open.
+/// The state of a recording's file, as far as it can be seen, before a start opens it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     /// It can be opened.
     Free,
-    /// Another process of this program records there.
+    /// Another process of this program is recording to it.
     Taken(Holder),
-    /// It cannot be seen from here; why.
+    /// It cannot be examined from here; with the reason.
     Hidden(String),
 }
 
-/// Whether a task with this content can be recorded there. Without content, what the file would hold is not known.
+/// Whether a task with this content can be recorded there. Without content, it is unknown what the file would hold.
 ///
 /// # Errors
-/// A start would be refused: the system's reason, the process that has locked the file, or what the file holds.
+/// A start would fail: the system's reason, the process that has locked the file, or what the file holds.
 pub(crate) fn look(config: &RecordConfig, content: Option<&Content>) -> io::Result<Seen> {
     let layout = content.map(|content| append::layout(config.format, content)).transpose()?.flatten();
     let folder = folder_of(&config.path);
@@ -71,11 +71,11 @@ pub(crate) fn look(config: &RecordConfig, content: Option<&Content>) -> io::Resu
     Ok(Seen::Free)
 }
 
-/// Why files cannot be made in a folder from here, though they can be from elsewhere.
+/// Why files cannot be created in a folder from here, although the service can create them.
 fn permitted(folder: &Path, config: &RecordConfig) -> Option<Seen> {
     match access(folder, true) {
         Access::ServiceOnly => Some(only_service(folder)),
-        // The folder that the service starts in is another one.
+        // The service starts in a different folder.
         Access::Denied if config.path.is_relative() && has_service() => Some(Seen::Hidden(format!(
             "{} is relative to the folder that hertzd starts in; you may not write to this one, and the service has another",
             config.path.display()
@@ -88,12 +88,12 @@ fn only_service(path: &Path) -> Seen {
     Seen::Hidden(format!("only the service's user {} may write to {}", service_user(), path.display()))
 }
 
-/// Makes a file without a name in the folder; it is gone at once.
+/// Creates an unnamed file in the folder, which disappears immediately.
 fn try_folder(folder: &Path) -> io::Result<()> {
     let made = OpenOptions::new().write(true).mode(0o600).custom_flags(libc::O_TMPFILE).open(folder);
     match made.map_err(|error| (error.raw_os_error(), error)) {
         Ok(_) => Ok(()),
-        // Not every file system knows such files. The mode of the folder has to do.
+        // Not every file system supports unnamed files. Then the folder's mode has to be enough.
         Err((Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL), _)) => match access(folder, true) {
             Access::Granted => Ok(()),
             Access::ServiceOnly | Access::Denied => Err(io::Error::from_raw_os_error(libc::EACCES)),

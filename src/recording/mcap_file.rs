@@ -1,6 +1,6 @@
-//! An MCAP file, record by record: what is skipped is not read, so that a file of many gigabytes is walked through in well
-//! under a second. No length in it is believed: memory is taken for what is there, and for a record of limited length. Blocks on
-//! the file.
+//! Reads an MCAP file record by record. Skipped records are not read, so walking through many gigabytes takes well under a second. No
+//! length in the file is trusted: memory is allocated only for data that exists, and only up to the maximum record length. Blocks on the
+//! file.
 
 use super::mcap_record::{Chunk, HEAD, McapRecord, first, op};
 use std::fs::File;
@@ -10,21 +10,21 @@ use std::path::Path;
 
 const MAGIC: &[u8] = b"\x89MCAP0\r\n";
 
-/// More than any record that hertzd writes, or puts together from what a device provides.
+/// More than any record that hertzd writes or that it assembles from a device's data.
 const LONGEST: u64 = 1 << 30;
 
 /// What to do about a damaged file.
 const DAMAGED: &str = "; `mcap recover FILE -o NEW` saves what is whole";
 
-/// A part of the file.
+/// A record in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At {
     pub(super) opcode: u8,
-    pub(super) begin: u64, // of what follows its opcode and length
+    pub(super) begin: u64, // of what follows the opcode and length
     pub(super) length: u64,
-    /// The file ends within it.
+    /// The file ends within the record.
     partial: bool,
-    /// Of a chunk: the times of its first and its last message.
+    /// For a chunk: the times of its first and last message.
     pub(super) times: (u64, u64),
 }
 
@@ -59,12 +59,12 @@ impl McapFile {
         Ok(Self { file, name, length, at: MAGIC.len() as u64, buffer: Vec::new() })
     }
 
-    /// Something is wrong with the file.
+    /// An error message about the file.
     pub(super) fn wrong(&self, reason: impl std::fmt::Display) -> String {
         format!("{}: {reason}", self.name)
     }
 
-    /// The next record; `None`: behind the last whole one, but for a chunk whose beginning is there.
+    /// The next record; `None` after the last whole one. A partial chunk whose beginning exists is also returned.
     pub(super) fn next(&mut self) -> Result<Option<At>, String> {
         if self.length.saturating_sub(self.at) < HEAD as u64 {
             return Ok(None);
@@ -83,7 +83,7 @@ impl McapFile {
             };
             return Err(self.damaged(self.at, &what));
         }
-        // No record has the opcode 0: a disk has not written what is here.
+        // No record has the opcode 0: the disk has not written this part.
         if opcode == 0 || partial && opcode != op::CHUNK {
             return Ok(None);
         }
@@ -99,7 +99,7 @@ impl McapFile {
         Ok(Some(At { opcode, begin, length, partial, times }))
     }
 
-    /// Whether the file has its end.
+    /// Whether the file has a proper end.
     pub(super) fn is_whole(&self) -> Result<bool, String> {
         let mut magic = [0; 8];
         let Some(from) = self.length.checked_sub(16) else { return Ok(false) };
@@ -107,7 +107,7 @@ impl McapFile {
         Ok(magic == MAGIC)
     }
 
-    /// Hands out the records of a chunk, or the record at that place.
+    /// Passes the records in the chunk at `at` to `take`. If the record at `at` is not a chunk, passes that record.
     pub(super) fn records(
         &mut self,
         at: At,
@@ -155,7 +155,7 @@ impl McapFile {
         )
     }
 
-    /// It is damaged at this offset.
+    /// The error message for damage at this offset.
     fn damaged(&self, offset: u64, what: &str) -> String {
         self.wrong(format!("damaged at byte {offset}: {what}{DAMAGED}"))
     }

@@ -1,7 +1,7 @@
-//! The records of an MCAP file that hold ticks, out of bytes that anyone may have damaged: no length in them is believed before
-//! that many bytes are there, and nothing is copied. Pure.
+//! Parses the records of an MCAP file that hold ticks, from bytes that anyone may have damaged. No length is trusted before that many bytes
+//! are known to exist, and nothing is copied. Pure.
 
-/// What a record is.
+/// The opcodes of records.
 pub(super) mod op {
     pub(in crate::recording) const SCHEMA: u8 = 0x03;
     pub(in crate::recording) const CHANNEL: u8 = 0x04;
@@ -9,7 +9,7 @@ pub(super) mod op {
     pub(in crate::recording) const CHUNK: u8 = 0x06;
     pub(in crate::recording) const DATA_END: u8 = 0x0f;
 
-    /// The name of a record in a sentence.
+    /// The name of a record in an error message.
     pub(in crate::recording) const fn name(opcode: u8) -> &'static str {
         match opcode {
             SCHEMA => "schema",
@@ -21,10 +21,10 @@ pub(super) mod op {
     }
 }
 
-/// Opcode and length of a record.
+/// The size of a record's opcode and length.
 pub(super) const HEAD: usize = 9;
 
-/// A record with ticks.
+/// A record that matters for ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum McapRecord<'a> {
     Channel { id: u16, topic: &'a str },
@@ -36,16 +36,16 @@ pub(super) enum McapRecord<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunk<'a> {
     pub(super) compression: &'a str,
-    /// Of the records before compression; 0: there is none.
+    /// The checksum of the records before compression; 0 if there is none.
     pub(super) crc: u32,
     pub(super) records: &'a [u8],
 }
 
-/// In the year 2116: sums and differences of times up to this fit in 64 bits.
+/// In the year 2116. Sums and differences of times up to this fit in 64 bits.
 const LATEST: u64 = 1 << 62;
 
 impl<'a> McapRecord<'a> {
-    /// What follows the opcode and the length of a record. `None`: it is damaged.
+    /// Parses what follows the opcode and length of a record; `None` if it is damaged.
     pub(super) fn of(opcode: u8, mut bytes: &'a [u8]) -> Option<Self> {
         match opcode {
             op::CHANNEL => {
@@ -66,7 +66,7 @@ impl<'a> McapRecord<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    /// `None`: it is damaged. Of a chunk that is not all there, the records that are, if `partial`.
+    /// Parses a chunk; `None` if it is damaged. With `partial`, the chunk may be incomplete, and has the records that exist.
     pub(super) fn of(mut bytes: &'a [u8], partial: bool) -> Option<Self> {
         let _times_and_size: [u8; 24] = take(&mut bytes)?;
         let crc = u32::from_le_bytes(take(&mut bytes)?);
@@ -77,7 +77,7 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// The first of these records, and those behind it; `None`: it is not all there.
+/// The first of these records, and the records after it; `None` if the first is incomplete.
 pub(super) fn first(records: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (opcode, rest) = records.split_first()?;
     let (length, rest) = rest.split_first_chunk::<8>()?;

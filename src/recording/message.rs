@@ -1,4 +1,4 @@
-//! The messages of `TASK/ticks` and `TASK/overruns`, as they are read. Other keys may follow in later versions. Pure.
+//! The messages of `TASK/ticks` and `TASK/overruns`, for reading. Later versions may add keys. Pure.
 
 use super::content::{RecordedTick, Why, Whys};
 use crate::metrics::Cause;
@@ -10,7 +10,7 @@ pub(super) fn cause(word: &str) -> Option<Cause> {
     Cause::ALL.into_iter().find(|cause| cause.word() == word)
 }
 
-/// A hundred years, and how many releases a message may speak of: as many messages as memory can hold add up without an overflow.
+/// Limits of a message: a hundred years, and a number of releases. Sums over as many messages as fit in memory cannot overflow.
 const MOST_NANOS: i64 = 3_155_760_000_000_000_000;
 pub(super) const MOST_SKIPPED: u64 = 1 << 40;
 
@@ -32,7 +32,7 @@ pub(super) struct TickMessage {
     by_after: Option<Box<str>>,
 }
 
-/// Why a tick was an overrun; it follows that of its tick.
+/// Why a tick was an overrun. This message follows the message of its tick.
 #[derive(Deserialize)]
 pub(super) struct Overrun {
     pub(super) n: u64,
@@ -41,7 +41,7 @@ pub(super) struct Overrun {
 }
 
 impl TickMessage {
-    /// The message of a tick of this task.
+    /// Parses a tick message of this task.
     pub(super) fn of(data: &[u8], task: &str) -> Result<Self, String> {
         let tick: Self = serde_json::from_slice(data)
             .map_err(|error| format!("{task}/ticks holds what is no tick of hertzd: {error}"))?;
@@ -53,14 +53,14 @@ impl TickMessage {
         }
     }
 
-    /// Whether its numbers can be added up: anyone may have changed the file.
+    /// Whether its numbers are small enough to add up: anyone may have changed the file.
     fn is_possible(&self) -> bool {
         let times = [Some(self.run_ns), Some(self.response_ns), self.woke_ns, self.oversleep_ns];
         let in_time = |time: &i64| (-MOST_NANOS..MOST_NANOS).contains(time);
         times.iter().flatten().all(in_time) && self.n < u64::MAX / 2 && self.skipped < MOST_SKIPPED
     }
 
-    /// What was missed in it, as far as the recording has it: not why it was an overrun.
+    /// What was missed in the tick, as far as its message contains it: the cause of an overrun is missing.
     pub(super) fn missed(&mut self) -> Option<Box<Whys>> {
         if !self.overrun && self.skipped == 0 {
             return None;
@@ -75,7 +75,7 @@ impl TickMessage {
         Some(Box::new(Whys { before, overrun, after }))
     }
 
-    /// The tick, released at that instant of UTC.
+    /// The tick, released at this instant in UTC.
     pub(super) fn tick(mut self, release: Instant) -> RecordedTick {
         let missed = self.missed();
         let nanos = Span::from_nanos;
@@ -94,12 +94,12 @@ impl TickMessage {
 }
 
 impl Overrun {
-    /// Its cause, if this version knows it.
+    /// Its cause, if this version knows the word.
     pub(super) fn known(&self) -> Option<Cause> {
         cause(&self.cause)
     }
 
-    /// Puts the cause into what was missed in its tick.
+    /// Enters the cause into what was missed in its tick.
     pub(super) fn explain(self, whys: &mut Whys) {
         if let Some(why) = &mut whys.overrun {
             (why.cause, why.by) = (Some(cause(&self.cause).unwrap_or(Cause::Unknown)), self.by);

@@ -1,13 +1,12 @@
-//! What tasks are recorded to: CSV, WAV or MCAP files that grow, are finished, and are followed by the next. A file is
-//! valid at every moment, and locked while it is written.
+//! The files that tasks are recorded to, in CSV, WAV or MCAP. A file grows until it is finished and the next one follows. It is valid at
+//! every moment, and locked while it is written.
 //!
 //! ```text
 //! Recorder ──▶ Recording ──▶ AppendFile (csv, wav) ──▶ RecordingFile ──▶ rotation
 //!              (shared)      Mcap ──▶ Chunks ────────▶   └▶ Claim (lock)
 //! ```
 //!
-//! Recordings are opened by whoever builds the tasks and written by the recorder's thread. Both may block. Time is an
-//! argument.
+//! The code that builds the tasks opens the recordings; the recorder's thread writes them. Both may block. Time is an argument.
 
 mod append;
 mod claim;

@@ -1,4 +1,4 @@
-//! What a task hands to the recorder, and what the recorder says of it. Plain values.
+//! What a task passes to the recorder, and what the recorder reports about it. Plain values.
 
 use super::content::Content;
 use super::recordings::Recording;
@@ -9,16 +9,16 @@ use crate::time::Instant;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What one task produces, on its way to the recorder.
+/// What one task produces for the recorder.
 #[derive(Debug)]
 pub(crate) struct TaskOutput {
     pub id: u32,
-    pub clock: KernelClock,            // the clock its releases are on
+    pub clock: KernelClock,            // the clock of its releases
     pub content: Content,              // what there is to record
-    pub rows: RowReceiver,             // the cool end of its queue of rows
-    pub blocks: Option<BlockReceiver>, // the cool end of its queue of blocks; `None`: they are not recorded
+    pub rows: RowReceiver,             // the recorder's end of its queue of rows
+    pub blocks: Option<BlockReceiver>, // the recorder's end of its queue of blocks; `None`: they are not recorded
     pub recording: Option<Recording>,  // where it is recorded, if anywhere
-    pub ticks: Option<Arc<Traffic>>,   // its ticks on their way to the recorder; `None`: they are not recorded
+    pub ticks: Option<Arc<Traffic>>,   // the traffic of its ticks to the recorder; `None`: they are not recorded
 }
 
 /// What was recorded of one task.
@@ -28,21 +28,21 @@ pub(crate) struct OutputState {
     pub task: String,
     pub values: BTreeMap<String, ValueSummary>, // its values, by name
     pub recorded: Option<RecordedSummary>,      // the recording, if there is one
-    pub dropped: u64,                           // of what is lost, that which found no room in the queues
-    pub at: Instant,                            // when this was so, on the monotonic clock
-    pub lost_at: Option<Instant>,               // when the recording lost something for the last time
+    pub dropped: u64,                           // the part of the losses that found no room in the queues
+    pub at: Instant,                            // time of this state, on the monotonic clock
+    pub lost_at: Option<Instant>,               // when the recording last lost something
 }
 
-/// What the recordings of a task lost that have ended, other than what was replaced.
+/// What a task's ended recordings lost, not counting replaced data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PastLoss {
-    pub path: String, // of the latest of them
+    pub path: String, // of the most recent loss
     pub lost: u64,
-    pub lost_at: Instant, // the last of it
+    pub lost_at: Instant, // of the most recent loss
 }
 
 impl PastLoss {
-    /// Adds what another recording of the task lost, and returns how much that is.
+    /// Adds what another recording of the task lost, and returns that number.
     pub(crate) fn add(past: &mut BTreeMap<String, Self>, state: &OutputState) -> u64 {
         let Some(recorded) = &state.recorded else { return 0 };
         let lost = recorded.lost.saturating_sub(recorded.replaced);

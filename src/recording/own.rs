@@ -1,28 +1,28 @@
-//! Whether a file begins as a recording of hertzd does: what another program has written is neither put aside nor deleted. May block.
+//! Checks whether a file begins like a recording by hertzd. Files of other programs are neither put aside nor deleted. May block.
 
 use crate::config::RecordFormat;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// As much as is looked at.
+/// How many bytes at the beginning are examined.
 const LOOK: usize = 64;
 
-/// Bytes that a recording has at these places, each a way to begin.
+/// Alternative beginnings of a recording, each a list of offsets and the bytes expected there.
 type Ways = &'static [&'static [(usize, &'static [u8])]];
 
 const CSV: Ways = &[&[(0, b"tick,")]];
 
-/// The form of the header, with the data right behind the format: WAV does not say who wrote it.
+/// The form of the header, with the data right behind the format chunk. WAV does not record which program wrote it.
 const WAV: Ways = &[
     &[(0, b"RIFF"), (8, b"WAVEfmt \x10\0\0\0"), (36, b"data")],
     &[(0, b"RIFF"), (8, b"WAVEfmt \x28\0\0\0"), (60, b"data")],
 ];
 
-/// The header comes first, without a profile, and names the library.
+/// The header record comes first, without a profile, and names the library.
 const MCAP: Ways = &[&[(0, b"\x89MCAP0\r\n\x01"), (17, &[0; 4]), (25, b"hertzd ")]];
 
-/// Whether hertzd may have written it, also if it was cut off. After a power cut zeros may stand there.
+/// Whether hertzd may have written the file, even if it was cut off. After a power cut it may contain zeros instead.
 ///
 /// # Errors
 /// The system's reason.
@@ -46,11 +46,11 @@ pub(super) fn is_own(file: &File, format: RecordFormat) -> io::Result<bool> {
     Ok(found.iter().all(|byte| *byte == 0) || ways.iter().any(|way| way.iter().all(has)))
 }
 
-/// Refuses to record where another program's file lies, which would be put aside as a finished one of the recording. What a CSV holds is looked at
-/// by its own header.
+/// Refuses to record over another program's file, which would be put aside as if it were a finished file of the recording. A CSV file is
+/// not checked here: `last_line_end` checks its header.
 ///
 /// # Errors
-/// It is another program's; or the system's reason.
+/// The file is another program's; or the system's reason.
 pub(super) fn refuse_others(file: &File, format: RecordFormat) -> io::Result<()> {
     if format == RecordFormat::Csv || is_own(file, format)? {
         return Ok(());
@@ -65,7 +65,7 @@ mod tests {
     use crate::recording::tests::testing::{content, in_folder};
     use std::fs;
 
-    /// As another library writes it.
+    /// An MCAP file as written by another library.
     fn strange_mcap() -> Vec<u8> {
         let text = |text: &str| [&u32::try_from(text.len()).unwrap().to_le_bytes()[..], text.as_bytes()].concat();
         let header = [text("ros2"), text("rosbag2_cpp")].concat();

@@ -5,12 +5,12 @@ use crate::metrics::Cause;
 use crate::snapshot::Counts;
 use crate::time::{Instant, Span};
 
-/// What a recording says about the ticks of a run.
+/// What a recording contains about the ticks of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Past {
-    /// In the order in which they first appear; each has a tick.
+    /// In order of first appearance; each has at least one tick.
     pub(crate) tasks: Vec<PastTask>,
-    /// The file ends in the middle: its run was killed, or still writes it.
+    /// The file has no proper end: its run was killed, or is still writing.
     pub(crate) cut_off: bool,
 }
 
@@ -19,15 +19,15 @@ pub(crate) struct Past {
 pub(crate) struct PastTask {
     pub(crate) name: String,
     pub(crate) ticks: Vec<PastTick>,
-    /// Of its overruns, by index.
+    /// The causes of its overruns, by index.
     pub(crate) causes: Vec<(u64, Cause)>,
     /// What was missed in ticks, by index.
     pub(crate) whys: Vec<(u64, Box<Whys>)>,
-    /// How many ticks came before it began again, as after a reload that changed it; they are left out.
+    /// How many ticks came before the task started over, as after a reload that changed it; they are left out.
     pub(crate) before: u64,
 }
 
-/// One of them.
+/// One tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PastTick {
     pub(crate) n: u64,
@@ -36,7 +36,7 @@ pub(crate) struct PastTick {
     pub(crate) response: Span,
     pub(crate) skipped: u64,
     pub(crate) overrun: bool,
-    /// The sleep just before it: when it was to end, relative to the release, and how late it did.
+    /// The sleep just before the tick: when it was to end, relative to the release, and how late it ended.
     pub(crate) sleep: Option<(Span, Span)>,
 }
 
@@ -46,9 +46,9 @@ impl Past {
         self.tasks.iter().find(|task| task.name == name)
     }
 
-    /// Puts each task onto the grid that `offset` says, from tick 0 to a tick: recorded times are rounded, and UTC goes a little
-    /// faster or slower than the clock of releases. A task that had another rate when it was recorded, by more than a
-    /// thousandth, stays as it is.
+    /// Moves each task's ticks onto the grid given by `offset`, the time from tick 0 to a tick. Recorded times are rounded, and UTC runs
+    /// slightly faster or slower than the clock of releases. A task recorded at a rate that differs by more than a thousandth is left
+    /// unchanged.
     pub(crate) fn align(&mut self, offset: impl Fn(&str, u64) -> Option<i128>) {
         for task in &mut self.tasks {
             let (Some(first), Some(last)) = (task.ticks.first().copied(), task.ticks.last().copied()) else { continue };
@@ -65,19 +65,19 @@ impl Past {
         }
     }
 
-    /// About when the run began: the release that the first tick 0 had, or would have had.
+    /// The approximate beginning of the run: the earliest release of any tick 0, extrapolated if necessary.
     pub(crate) fn beginning(&self) -> Option<Instant> {
         self.tasks.iter().map(PastTask::beginning).min()
     }
 
-    /// From the beginning to the last release and one period of that task; zero without a tick.
+    /// From the beginning to the end of the last period of any task; zero without a tick.
     pub(crate) fn length(&self) -> Span {
         let end = |task: &PastTask| task.ticks.last().map_or(Instant::ZERO, |last| last.release + task.period());
         let end = self.tasks.iter().map(end).max();
         end.zip(self.beginning()).map_or(Span::ZERO, |(end, beginning)| end - beginning)
     }
 
-    /// Every sleep in it: the instant it was to end at, since the beginning, and how late it did.
+    /// Every sleep in these tasks: when it was to end, relative to the beginning, and how late it ended.
     pub(crate) fn sleeps<'a>(&'a self, of: impl Fn(&str) -> bool + 'a) -> impl Iterator<Item = (i128, Span)> + 'a {
         let beginning = self.beginning().unwrap_or_default();
         let tasks = self.tasks.iter().filter(move |task| of(&task.name));
@@ -89,8 +89,8 @@ impl Past {
 }
 
 impl PastTask {
-    /// The mean distance of two releases, and zero for a single tick: recorded times are rounded, so the error is a few
-    /// nanoseconds over all ticks.
+    /// The mean time between two releases; zero for a single tick. Recorded times are rounded, so the error is a few nanoseconds over all
+    /// ticks.
     pub(crate) fn period(&self) -> Span {
         let (Some(first), Some(last)) = (self.ticks.first(), self.ticks.last()) else { return Span::ZERO };
         let ticks = i128::from(last.n.saturating_sub(first.n));
@@ -101,12 +101,12 @@ impl PastTask {
         }
     }
 
-    /// The release that tick 0 had, or would have had.
+    /// The release of tick 0, extrapolated if necessary.
     pub(crate) fn beginning(&self) -> Instant {
         self.ticks.first().map_or(Instant::ZERO, |first| first.release.plus_nanos(-self.offset(first.n)))
     }
 
-    /// From tick 0 to tick `n`.
+    /// The time from tick 0 to tick `n`.
     fn offset(&self, n: u64) -> i128 {
         let (Some(first), Some(last)) = (self.ticks.first(), self.ticks.last()) else { return 0 };
         let (ticks, nanos) =
@@ -114,14 +114,14 @@ impl PastTask {
         if ticks == 0 { 0 } else { i128::from(n).saturating_mul(nanos) / ticks }
     }
 
-    /// How long the ticks ran, each from a little before the release that it had since tick 0 (an eighth of a period: recorded
-    /// times are rounded).
+    /// How long the ticks ran. Each applies from shortly before its release, relative to tick 0. The margin is an eighth of a period,
+    /// because recorded times are rounded.
     pub(crate) fn runs(&self) -> Vec<(i128, Span)> {
         let early = i128::from(self.period().nanos() / 8);
         self.ticks.iter().map(|tick| (self.offset(tick.n) - early, tick.run)).collect()
     }
 
-    /// What became of its releases.
+    /// What became of the task's releases.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         self.ticks.iter().for_each(|tick| counts.enter(1, tick.skipped, tick.overrun.into()));

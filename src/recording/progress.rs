@@ -1,4 +1,5 @@
-//! Whether the disks take what a daemon records, however slowly, and what its recorder is writing. Never blocks, and reads no clock.
+//! Whether the disks still accept what a daemon records, however slowly, and what its recorder is writing. Never blocks, and reads no
+//! clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,28 +12,28 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// A count that grows for as long as the recorder and its disks make progress.
+    /// A count that grows as long as the recorder and its disks make progress.
     pub(crate) fn steps(&self) -> u64 {
         self.steps.load(Ordering::Relaxed)
     }
 
-    /// A round of the recorder, or a system call on a recording, has ended.
+    /// Counts a finished round of the recorder, or a finished system call on a recording.
     pub(crate) fn goes_on(&self) {
         self.steps.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts the call that had this result.
+    /// Counts a call, and passes on its result.
     pub(super) fn returned<T>(&self, result: T) -> T {
         self.goes_on();
         result
     }
 
-    /// The recording that is being written: its tasks and its path, for people; `None`: none.
+    /// The recording being written, for people: its tasks and its path; `None` if none is.
     pub(crate) fn writing(&self) -> Option<String> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From now on this one is written.
+    /// Sets the recording that is being written from now on.
     pub(super) fn writes(&self, recording: Option<String>) {
         *self.writing.lock().unwrap_or_else(PoisonError::into_inner) = recording;
     }

@@ -1,4 +1,4 @@
-//! Reads the ticks of an MCAP recording, a chunk at a time. May block, and allocates a few words for each tick.
+//! Reads the ticks of an MCAP recording, one chunk at a time. May block, and allocates a few words per tick.
 
 use super::content::Whys;
 use super::mcap_file::McapFile;
@@ -9,18 +9,18 @@ use crate::time::{Instant, Span};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What a channel has.
+/// What a channel contains.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Topic {
     Ticks,
     Overruns,
 }
 
-/// Nothing can be made of such a file.
+/// The error for a file without ticks.
 pub(super) const NO_TICK: &str =
     "there is no tick in it; give each task of interest record = \"FILE.mcap\" and record again";
 
-/// Tasks that a recording may name: as many as an MCAP file can tell apart at a time.
+/// The maximum number of tasks in a recording: as many as an MCAP file can distinguish at a time.
 const MOST_TASKS: usize = 1 << 16;
 
 /// Reads the ticks of a recording.
@@ -34,7 +34,7 @@ pub(crate) fn read(path: &Path) -> Result<Past, String> {
         match at.opcode {
             op::CHUNK | op::CHANNEL | op::MESSAGE => file.records(at, |record| ticks.take(record))?,
             op::DATA_END => break,
-            // All else is of no interest here, even damaged.
+            // Other records do not matter here, even if they are damaged.
             _ => {}
         }
     }
@@ -45,22 +45,22 @@ pub(crate) fn read(path: &Path) -> Result<Past, String> {
     }
 }
 
-/// The ticks that were found so far.
+/// The ticks found so far.
 #[derive(Default)]
 pub(super) struct Ticks {
     past: Past,
-    positions: BTreeMap<String, usize>,      // of its tasks
-    channels: BTreeMap<u16, (usize, Topic)>, // of ticks, by number: the position of the task, and what it has
+    positions: BTreeMap<String, usize>,      // by task name: the index in `past.tasks`
+    channels: BTreeMap<u16, (usize, Topic)>, // by channel number: the task's index, and what the channel contains
 }
 
 impl Ticks {
-    /// The tasks with a tick.
+    /// The tasks that have ticks.
     pub(super) fn past(mut self) -> Past {
         self.past.tasks.retain(|task| !task.ticks.is_empty());
         self.past
     }
 
-    /// There is a channel of this number.
+    /// Adds the channel with this number.
     pub(super) fn channel(&mut self, id: u16, topic: &str) -> Result<(), String> {
         let ticks = topic.strip_suffix("/ticks").map(|name| (name, Topic::Ticks));
         let overruns = || topic.strip_suffix("/overruns").map(|name| (name, Topic::Overruns));
@@ -80,7 +80,7 @@ impl Ticks {
         Ok(())
     }
 
-    /// Takes what a record says.
+    /// Enters the content of a record.
     pub(super) fn take(&mut self, record: McapRecord<'_>) -> Result<(), String> {
         match record {
             McapRecord::Channel { id, topic } => self.channel(id, topic)?,
@@ -99,7 +99,7 @@ impl Ticks {
 }
 
 fn take_overrun(task: &mut PastTask, data: &[u8]) {
-    // One that cannot be understood is an overrun without a cause.
+    // An overrun message that cannot be parsed is ignored: the overrun then has no cause.
     let Ok(overrun) = serde_json::from_slice::<Overrun>(data) else { return };
     let n = overrun.n;
     task.causes.extend(overrun.known().map(|cause| (n, cause)));

@@ -1,7 +1,7 @@
-//! The recorder: drains the tasks' queues of values and blocks, keeps the last, smallest and largest of each value, and
-//! hands everything to the recordings.
+//! The recorder drains the tasks' queues of values and blocks, keeps the last, smallest and largest of each value, and passes everything to
+//! the recordings.
 //!
-//! It runs on a thread of its own, since a slow disk may block it. Time is an argument of [`Recorder::drain`].
+//! It runs on its own thread, because a slow disk may block it. Time is an argument of [`Recorder::drain`].
 
 use super::content::RecordedTick;
 use super::file::Moment;
@@ -17,11 +17,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tracing::{info, warn};
 
-/// Failures to write are logged at most this often.
+/// The minimum interval between log messages about failed writes.
 const LOG_EVERY: Span = Span::from_seconds(10);
 
-/// Bytes of blocks, and rows, that are taken from one task at a time: as much as the largest queue usually holds. So a task
-/// that is faster than the disk does not hold up the others.
+/// Limits for one turn of a task, in bytes of blocks and in rows: as much as the largest queue usually holds. A task that is faster than
+/// the disk therefore does not delay the others.
 const BYTES_AT_A_TIME: usize = 64 << 20;
 const ROWS_AT_A_TIME: usize = 1 << 18;
 
@@ -29,18 +29,18 @@ const ROWS_AT_A_TIME: usize = 1 << 18;
 struct DrainedTask {
     output: TaskOutput,
     extremes: Vec<Option<Extremes>>,
-    to_utc: i128, // what to add to its clock, at the latest drain
-    at: Instant,  // the latest drain
-    unsent: u64,  // ticks whose records were dropped before they came here, once it has ended
-    lost: u64,    // by its recording until then
+    to_utc: i128, // what to add to its clock, as of the most recent drain
+    at: Instant,  // the most recent drain
+    unsent: u64,  // once it has ended: ticks whose records were dropped on the way
+    lost: u64,    // what its recording had lost by then
     lost_at: Option<Instant>,
 }
 
-/// A recording that is written to.
+/// A recording that is being written.
 #[derive(Debug)]
 struct OpenRecording {
     recording: Recording,
-    failing: Option<Instant>, // logged last
+    failing: Option<Instant>, // when a failure was last logged
 }
 
 /// Drains the tasks' queues.
@@ -49,20 +49,20 @@ pub(crate) struct Recorder {
     progress: Arc<Progress>,
     tasks: Vec<DrainedTask>,
     recordings: Vec<OpenRecording>,
-    to_utc: i128, // what to add to the monotonic clock, at the latest drain
+    to_utc: i128, // what to add to the monotonic clock, as of the most recent drain
     row: Vec<f64>,
     ticks: Vec<RecordedTick>,
-    early: Vec<RecordedTick>,         // of tasks that were not known at the drain before
+    early: Vec<RecordedTick>,         // ticks of tasks that were unknown at the previous drain
     past: BTreeMap<String, PastLoss>, // by the task's name
 }
 
 impl Recorder {
-    /// Without tasks. What it is writing is shown there.
+    /// Creates a recorder without tasks. `progress` shows what it is writing.
     pub(crate) fn new(progress: Arc<Progress>) -> Self {
         Self { progress, ..Self::default() }
     }
 
-    /// Adds a task. The numbers of tasks must go up.
+    /// Adds a task. The task's number must be higher than all earlier ones.
     pub(crate) fn add(&mut self, output: TaskOutput) {
         if let Some(recording) = &output.recording {
             recording.join(output.id, &output.content);
@@ -82,12 +82,12 @@ impl Recorder {
         });
     }
 
-    /// Takes a tick, for the next [`drain`](Self::drain).
+    /// Adds a tick for the next [`drain`](Self::drain).
     pub(crate) fn tick(&mut self, tick: RecordedTick) {
         self.ticks.push(tick);
     }
 
-    /// Removes tasks that have ended, after [`finish_of`](Self::finish_of), by their numbers; with the ticks of each that never came.
+    /// Removes ended tasks by number, after [`finish_of`](Self::finish_of). `ids` contains the number of ticks of each that never arrived.
     pub(crate) fn remove(&mut self, ids: &BTreeMap<u32, u64>) {
         if ids.is_empty() {
             return;
@@ -110,8 +110,7 @@ impl Recorder {
         }
     }
 
-    /// Takes all that is in the queues, and writes it. `utc_offset` says what to add to a clock to get nanoseconds since
-    /// 1970.
+    /// Takes everything from the queues and writes it. `utc_offset` returns what to add to a clock to get nanoseconds since 1970.
     pub(crate) fn drain(&mut self, now: Instant, utc_offset: impl Fn(KernelClock) -> i128) {
         let at = Moment { now, to_utc: utc_offset(KernelClock::monotonic()) };
         self.to_utc = at.to_utc;
@@ -134,7 +133,7 @@ impl Recorder {
             let users = || users(&self.tasks, recording);
             writes(&self.progress, recording, users());
             match recording.flush() {
-                // Without anything to write it is not known whether it would work again.
+                // Nothing was written, so it is unknown whether writing works again.
                 Ok(false) => {}
                 Ok(true) => {
                     if failing.take().is_some() {
@@ -155,14 +154,14 @@ impl Recorder {
         self.tasks.iter_mut().for_each(|task| task.note_losses(now));
     }
 
-    /// Passes on the ticks. Those of an unknown task are kept for the next drain: it may have been added just now.
+    /// Passes on the ticks. Ticks of an unknown task are kept until the next drain, because the task may just have been added.
     fn drain_ticks(&mut self) {
         let early = std::mem::take(&mut self.early);
-        let mut noted = None; // the task whose recording is written
+        let mut noted = None; // the task whose recording is being written
         for (tick, is_kept) in
             early.into_iter().map(|tick| (tick, true)).chain(self.ticks.drain(..).map(|tick| (tick, false)))
         {
-            // Tasks are added in the order of their numbers.
+            // Tasks are sorted by number, because they are added in that order.
             match self.tasks.binary_search_by_key(&tick.task, |task| task.output.id) {
                 Ok(index) => {
                     let DrainedTask { output, to_utc, .. } = &self.tasks[index];
@@ -181,15 +180,15 @@ impl Recorder {
         }
     }
 
-    /// Takes all that is left of these tasks. They have ended: of those that run, more might come than the disk takes.
+    /// Takes everything left in the queues of these tasks. They must have ended: a running task might produce more than the disk can take.
     fn empty(&mut self, ended: impl Fn(u32) -> bool) {
         for task in self.tasks.iter_mut().filter(|task| ended(task.output.id)) {
             while task.drain(&mut self.row, self.to_utc) {}
         }
     }
 
-    /// Finishes the recordings whose tasks have all ended, with all that is left in their queues. A [`drain`](Self::drain)
-    /// must come before it.
+    /// Finishes the recordings whose tasks have all ended, including everything left in their queues. Must be preceded by a
+    /// [`drain`](Self::drain).
     pub(crate) fn finish_of(&mut self, ended: impl Fn(u32) -> bool) {
         self.end_of(ended, |_| ());
     }
@@ -208,12 +207,12 @@ impl Recorder {
         self.progress.writes(None);
     }
 
-    /// Finishes all recordings. No task may run any more.
+    /// Finishes all recordings. No task may still be running.
     pub(crate) fn finish(&mut self) {
         self.finish_of(|_| true);
     }
 
-    /// What the recordings lost of tasks that were removed, by the task's name.
+    /// What the recordings of removed tasks lost, by the task's name.
     pub(crate) fn past(&self) -> &BTreeMap<String, PastLoss> {
         &self.past
     }
@@ -225,7 +224,7 @@ impl Recorder {
 }
 
 impl DrainedTask {
-    /// Takes as much as is taken at a time; true: there was something.
+    /// Takes up to the limits for one turn. Returns true if there was anything.
     fn drain(&mut self, values: &mut Vec<f64>, monotonic_to_utc: i128) -> bool {
         let TaskOutput { id, rows, blocks, recording, .. } = &mut self.output;
         let mut recording = recording.as_ref().map(Recording::lock);
@@ -284,7 +283,7 @@ impl DrainedTask {
         }
     }
 
-    /// The queues of what its recording should have.
+    /// The queues that feed its recording.
     fn queues(&self) -> impl Iterator<Item = &Traffic> {
         let TaskOutput { content, rows, blocks, recording, ticks, .. } = &self.output;
         let wants_rows = recording.as_ref().is_some_and(|recording| content.has_rows_for(recording.format()));
@@ -292,7 +291,7 @@ impl DrainedTask {
         [rows, blocks.as_ref().map(BlockReceiver::traffic), ticks.as_ref()].into_iter().flatten().map(AsRef::as_ref)
     }
 
-    /// What its recording should have had and found no room in a queue.
+    /// How much found no room in a queue and is missing from its recording.
     fn dropped(&self) -> u64 {
         self.queues().map(Traffic::dropped).sum()
     }
@@ -325,12 +324,12 @@ fn finish(recording: &Recording, task: &str) {
     }
 }
 
-/// Those of `tasks` that are recorded there.
+/// The tasks that are recorded there.
 fn users<'a>(tasks: &'a [DrainedTask], recording: &Recording) -> impl Iterator<Item = &'a DrainedTask> {
     tasks.iter().filter(move |task| task.output.recording.as_ref() == Some(recording))
 }
 
-/// Notes that this recording of these tasks is being written, in case that takes long.
+/// Notes that this recording of these tasks is being written, in case the write takes long.
 fn writes<'a>(progress: &Progress, recording: &Recording, users: impl Iterator<Item = &'a DrainedTask>) {
     progress.writes(Some(format!("of {} in {}", names(users), recording.path().display())));
 }
@@ -347,7 +346,7 @@ mod tests {
     use crate::recording::Recordings;
     use crate::recording::tests::testing::{column, content, in_folder, limits};
 
-    /// A recorder with this task, and its queue of rows.
+    /// A recorder with this task, and the task's queue of rows.
     fn recorder(room: usize, content: Content, recording: Option<Recording>) -> (Recorder, RowSender) {
         let ((sender, rows), clock) = (rows(Queue::Fifo, room, 1), KernelClock::monotonic());
         let mut recorder = Recorder::default();

@@ -1,5 +1,4 @@
-//! The recordings that are open: tasks that record to the same file share one. Opening may block; a slow writer blocks
-//! only those who call into it.
+//! The open recordings. Tasks that record to the same file share one. Opening may block; a slow writer blocks only those who call it.
 
 use super::append::{self, AppendFile};
 use super::claim::{Claim, FileId, Target};
@@ -30,7 +29,7 @@ impl PartialEq for Recording {
 }
 
 impl Recording {
-    /// The file, as the task's section has it.
+    /// The file's path, as written in the task's section.
     pub(crate) fn path(&self) -> &Path {
         &self.config.path
     }
@@ -43,7 +42,7 @@ impl Recording {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    // Each of these releases the lock before its result is looked at, which may lock again.
+    // Each of these releases the lock before the caller uses the result, since the caller may lock again.
     pub(super) fn join(&self, id: u32, content: &Content) {
         self.lock().join(id, content, &self.config);
     }
@@ -73,7 +72,7 @@ impl Recording {
     }
 }
 
-/// What is known of an open recording without its writer, which a slow disk may hold.
+/// What is known about an open recording without locking its writer, which a slow disk may block.
 #[derive(Debug)]
 struct Known {
     target: Target,
@@ -90,7 +89,7 @@ impl Known {
     }
 }
 
-/// The recordings that are open.
+/// All open recordings.
 #[derive(Debug, Default)]
 pub(crate) struct Recordings {
     progress: Arc<Progress>,
@@ -98,16 +97,16 @@ pub(crate) struct Recordings {
 }
 
 impl Recordings {
-    /// None yet. What becomes of their writes is shown there.
+    /// Creates an empty list. `progress` tracks the recordings' writes.
     pub(crate) fn new(progress: Arc<Progress>) -> Self {
         Self { progress, open: Vec::new() }
     }
 
-    /// The recording that a task asks for. Its file is locked and not changed yet; if it is made here, it is removed again
+    /// Opens the recording that a task asks for. Its file is locked but not changed yet. If the file is created here, it is removed again
     /// unless the recording begins.
     ///
     /// # Errors
-    /// The system's reason; the process that has locked the file; or that the task cannot be recorded there.
+    /// The system's reason, the process that has locked the file, or that the task cannot be recorded there.
     pub(crate) fn open(&mut self, config: &RecordConfig, content: &Content) -> io::Result<Recording> {
         let layout = append::layout(config.format, content)?;
         let target = Target::of(&config.path)?;
@@ -166,7 +165,7 @@ mod tests {
         symlink("x.csv", inside("x.wav")).unwrap();
         symlink("x.csv", inside("x.mcap")).unwrap();
         recordings.open(&limits(&inside("x.mcap")), &values()).unwrap_err();
-        // Nor is there a file at the end of these.
+        // These do not lead to a file either.
         symlink("cycle.csv", inside("cycle.csv")).unwrap();
         recordings.open(&limits(&inside("cycle.csv")), &values()).unwrap_err();
         recordings.open(&limits(&inside("..")), &values()).unwrap_err();

@@ -1,5 +1,5 @@
-//! The names of finished files of a recording: `x.mcap` becomes `x.20261121T192629Z.mcap`, after the time of its first
-//! message. Nothing is ever overwritten, and only files with exactly such a name are ever deleted.
+//! The names of a recording's finished files: `x.mcap` becomes `x.20261121T192629Z.mcap`, after the time of its first message. No file is
+//! ever overwritten, and only files with exactly such a name are ever deleted.
 
 use super::claim::Claim;
 use super::own;
@@ -14,25 +14,25 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Digits, `T` and `Z` of a time.
+/// Length of a time in a name: digits, `T` and `Z`.
 const TIME: usize = 16;
 
-/// Files of one second at most.
+/// The maximum number of files per second.
 const IN_A_SECOND: u32 = 10_000;
 
-/// Gives the file at `place` the name for `utc`, in nanoseconds since 1970, and puts the next one in its place, which is empty and locked. Returns
+/// Gives the file at `place` the name for `utc` (in nanoseconds since 1970), and puts the next file in its place, empty and locked. Returns
 /// that name.
 ///
 /// # Errors
 /// The system's reason; the file then still has its old name.
 pub(super) fn put_aside(place: &Entry, utc: i128) -> io::Result<(OsString, Claim)> {
-    // Above all that exist: a number that was deleted must not be used again, since it would pass for the oldest.
+    // Use a number above all existing ones: a deleted number must not be reused, or the file would pass for the oldest.
     let time = time(utc);
     let there = finished_ones(place).unwrap_or_default();
     let highest = there.iter().filter(|((of, _), _)| *of == time.as_bytes()).map(|((_, number), _)| *number).max();
     for number in (1..=IN_A_SECOND).skip(highest.unwrap_or(0) as usize) {
         let name = finished(Path::new(place.name()), &time, number);
-        // The next file has that name first, so the two exchange names and nothing is replaced.
+        // The next file is created under that name, then the two exchange names, so nothing is replaced.
         match Claim::make(&place.beside(&name)) {
             Ok(next) => return Ok((name, next.follows(place)?)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -42,24 +42,24 @@ pub(super) fn put_aside(place: &Entry, utc: i128) -> io::Result<(OsString, Claim
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "every name for this second is taken"))
 }
 
-/// Deletes the oldest finished files of the recording at `place`, all but `keep`. `ours` are those that this process has finished, in
-/// that order: they are newer than all others, whatever their names say, since UTC may have been set back. Others are in the order of
-/// their names. Returns how many have such a name and are left alone, since it is not known that this user's hertzd wrote them.
+/// Deletes the oldest finished files of the recording at `place`, all but `keep`. `ours` lists the files this process has finished, in that
+/// order. They count as newer than all others, whatever their names say, because UTC may have been set back. Other files are ordered by
+/// name. Returns how many files with such a name are left alone, because it is not certain that this user's hertzd wrote them.
 ///
 /// # Errors
-/// The system's reason, the first one; the others are deleted all the same.
+/// The system's reason for the first failure; the remaining files are still deleted.
 pub(super) fn prune(place: &Entry, format: RecordFormat, keep: usize, ours: &[OsString]) -> io::Result<usize> {
     let order: HashMap<_, _> = ours.iter().zip(0_usize..).collect();
     let all = finished_ones(place)?.into_iter().map(|(_, name)| name);
     let (mut own, others): (Vec<_>, Vec<_>) = all.partition(|name| is_own(&place.beside(name), format));
-    // `None` comes first; the sort keeps the order of equal ones.
+    // `None` sorts first; the sort is stable.
     own.sort_by_key(|name| order.get(name).copied());
     let surplus = own.len().saturating_sub(keep);
     let removed = own.iter().take(surplus).map(|name| place.beside(name).remove());
     removed.fold(Ok(()), io::Result::and).map(|()| others.len())
 }
 
-/// Whether this user has written it, under no other name, as a recording: it begins like one.
+/// Whether this user wrote the file, it has no other name, and it begins like a recording.
 fn is_own(file: &Entry, format: RecordFormat) -> bool {
     if !file.metadata().is_ok_and(|it| it.is_file() && it.uid() == effective_user() && it.nlink() == 1) {
         return false;
@@ -67,10 +67,10 @@ fn is_own(file: &Entry, format: RecordFormat) -> bool {
     file.open(libc::O_RDONLY).and_then(|file| own::is_own(&file, format)).unwrap_or(false)
 }
 
-/// What finished files are sorted by: time and number.
+/// The sort key of finished files: time and number.
 type Age = (Vec<u8>, u32);
 
-/// What has the name of a finished file of the recording at `place`, the oldest first.
+/// Entries named like finished files of the recording at `place`, oldest first.
 fn finished_ones(place: &Entry) -> io::Result<Vec<(Age, OsString)>> {
     let path = Path::new(place.name());
     let mut found: Vec<_> = place.folder().list()?.filter_map(|name| Some((age(path, &name)?, name))).collect();
@@ -78,7 +78,7 @@ fn finished_ones(place: &Entry) -> io::Result<Vec<(Age, OsString)>> {
     Ok(found)
 }
 
-/// A time as it is in a name.
+/// Formats a time as in a file name.
 fn time(utc: i128) -> String {
     let since_1970 = u64::try_from(utc).map_or(Duration::ZERO, Duration::from_nanos);
     humantime::format_rfc3339_seconds(UNIX_EPOCH + since_1970).to_string().replace(['-', ':'], "")
@@ -97,7 +97,7 @@ fn finished(path: &Path, time: &str, number: u32) -> OsString {
     name
 }
 
-/// `None`: it is not a finished file of this recording.
+/// Parses a name; `None` if it does not belong to a finished file of this recording.
 fn age(path: &Path, name: &OsStr) -> Option<Age> {
     let rest = name.as_bytes().strip_prefix(path.file_stem()?.as_bytes())?.strip_prefix(b".")?;
     let rest = match path.extension() {
@@ -124,7 +124,7 @@ mod tests {
     use crate::recording::tests::testing::in_folder;
     use std::fs;
 
-    /// The beginning of an MCAP.
+    /// The beginning of an MCAP file.
     const HEAD: &[u8] = b"\x89MCAP0\r\n\x01........\0\0\0\0....hertzd ";
 
     const UTC: i128 = 1_795_289_189_000_000_000;
@@ -182,7 +182,7 @@ mod tests {
         assert!(folder.path().join("x.20201121T192629Z.mcap").is_dir());
     }
 
-    /// Where other users may write too, a name alone says nothing of who wrote a file.
+    /// In a folder that other users may write to, a name alone does not prove who wrote a file.
     #[test]
     fn what_another_user_or_program_has_named_like_a_finished_file_is_left_alone() {
         let (folder, path) = in_folder("x.csv");
@@ -222,7 +222,7 @@ mod tests {
             left.sort();
             String::from_utf8(left.concat()).unwrap()
         };
-        // All in one second, and then UTC is set back, and forth.
+        // All within one second; then UTC is set back and forth.
         ["a", "b", "c"].iter().for_each(|content| drop(aside(content, UTC)));
         let back = UTC - 7_200_000_000_000;
         assert_eq!(["d", "e", "f"].map(|content| aside(content, back)), ["bcd", "cde", "def"]);

@@ -1,4 +1,4 @@
-//! What a block of samples holds: of each sample 8 bytes of time, then a number for each column.
+//! The content of a block of samples: for each sample 8 bytes of time, then one number per column.
 
 use crate::channels::Format;
 
@@ -11,7 +11,7 @@ pub(super) struct Sample<'a> {
 }
 
 impl Sample<'_> {
-    /// A value for each column; `NaN`: none.
+    /// One value per column; `NaN` if there is none.
     pub(super) fn values(&self) -> impl Iterator<Item = f64> {
         self.values.iter().map(|bytes| f64::from_ne_bytes(*bytes))
     }

@@ -1,57 +1,58 @@
-//! How much of a file counts as stored, and when a disk that has not stored what it had taken is tried with the next file. Arithmetic only.
+//! How much of a file counts as stored, and when to try the next file after a disk has failed to store what it accepted. Arithmetic only.
 
 use std::collections::VecDeque;
 
-/// That many good looks after it was written, something counts as stored. A look each second: a disk takes a while, and reports late.
+/// Data counts as stored after this many successful checks since it was written. There is one check per second: a disk takes a while, and
+/// reports errors late.
 const LOOKS: usize = 5;
 
-/// What is known of the file that is open.
+/// What is known about the open file.
 #[derive(Debug, Default)]
 pub(super) struct Storing {
-    stored: u64,         // what is before this offset counts as stored
-    ends: VecDeque<u64>, // of the file, at the good looks since, the oldest first
-    damaged: bool,       // something behind that offset is not stored
-    refuses: bool, // the disk has not stored something, of this file or the one before, and has not been good since
+    stored: u64,         // everything before this offset counts as stored
+    ends: VecDeque<u64>, // the file's lengths at successful checks since then, oldest first
+    damaged: bool,       // something beyond that offset was not stored
+    refuses: bool,       // the disk failed to store something, of this file or an earlier one, and has not recovered
 }
 
 impl Storing {
-    /// A file begins, or continues, with this length.
+    /// Starts or continues a file with this length.
     pub(super) fn begin(&mut self, length: u64) {
         *self = Self { stored: length, refuses: self.refuses, ..Self::default() };
     }
 
-    /// The file was cut off.
+    /// The file was cut off at this length.
     pub(super) fn shorten(&mut self, length: u64) {
         self.stored = self.stored.min(length);
         self.ends.iter_mut().for_each(|end| *end = length.min(*end));
     }
 
-    /// Whether the disk has not stored something, and has not been good since.
+    /// Whether the disk has failed to store something and has not recovered.
     pub(super) const fn refuses(&self) -> bool {
         self.refuses
     }
 
-    /// What lies behind this counts as lost, since something there is not stored; `None`: nothing is known to be lost.
+    /// Everything beyond this offset counts as lost, because something there was not stored; `None` if no loss is known.
     pub(super) fn lost_from(&self) -> Option<u64> {
         self.damaged.then_some(self.stored)
     }
 
-    /// Something was not stored. True: the next file must begin. Not again before the disk is good: each file would have its holes, and
-    /// `record-keep` would delete good ones for them.
+    /// Something was not stored. Returns true if the next file must begin. That happens only once until the disk recovers. Otherwise each
+    /// new file would have holes, and `record-keep` would delete good files in favour of them.
     pub(super) fn refused(&mut self) -> bool {
         self.ends.clear();
         self.damaged = true;
         !std::mem::replace(&mut self.refuses, true)
     }
 
-    /// A look at a file of this length found nothing wrong; `is_stored`: all up to there, if that can be known. True: the disk is good
-    /// again, and the next file must begin, as this one has holes.
+    /// A check of a file of this length found no error. `is_stored` tells whether everything up to an offset is stored, as far as that can
+    /// be known. Returns true if the disk has recovered and the next file must begin, because this one has holes.
     pub(super) fn good(&mut self, length: u64, is_stored: impl FnOnce(u64) -> bool) -> bool {
         self.ends.push_back(length);
         if self.ends.len() <= LOOKS {
             return false;
         }
-        // A disk that fails may take minutes to report it.
+        // A failing disk may take minutes to report it.
         if !self.ends.front().is_some_and(|end| is_stored(*end)) {
             self.ends.remove(1);
             return false;

@@ -1,4 +1,4 @@
-//! Rows and blocks go into CSV and WAV files, and the files are read back.
+//! Writes rows and blocks to CSV and WAV files and reads the files back.
 
 pub(super) mod testing;
 
@@ -61,7 +61,7 @@ fn a_file_of_something_else_is_left_alone() {
     assert_eq!(open(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     assert_eq!(fs::read_to_string(&path).unwrap(), "years of work\n");
     assert!(open(Path::new("/dev/null")).is_err());
-    // 64 GiB without a line break, of which only the beginning and the end are read; also behind the right header.
+    // 64 GiB without a line break, of which only the beginning and the end are read; also with the right header.
     for text in ["years of work", "tick,release_utc,lateness_ns\n"] {
         fs::write(&path, text).unwrap();
         fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(64 << 30).unwrap();
@@ -79,7 +79,7 @@ fn other_columns_begin_the_next_csv() {
     csv.join(0, &one);
     csv.begin(moment(0));
     csv.lock().row(0, &row(1, &[1.0]), UTC);
-    // As a reload does it: the new task joins, has its first row, and the old one leaves.
+    // As in a reload: the new task joins and has its first row, and the old one leaves.
     assert_eq!(recordings.open(&limits(&path), &other).unwrap(), csv);
     csv.join(1, &other);
     csv.lock().row(0, &row(2, &[2.0]), UTC);
@@ -124,7 +124,7 @@ fn sound(sample: SampleFormat, channels: u16) -> Content {
     content(vec![column("rms", "")], Some(Format::Audio(AudioFormat { rate: 48_000, channels, sample })))
 }
 
-/// Samples of a WAV file as they stand in it.
+/// The samples stored in a WAV file.
 fn wav<S: hound::Sample>(path: &Path) -> (hound::WavSpec, Vec<S>) {
     let mut reader = hound::WavReader::open(path).unwrap();
     (reader.spec(), reader.samples().map(Result::unwrap).collect())
@@ -146,7 +146,7 @@ fn wav_has_every_sample_as_it_was_captured() {
         recording.lock().block(0, &block(frames, &bytes), UTC);
         recording.lock().block(0, &block(3 * frames, &bytes), UTC);
         recording.flush().unwrap();
-        // Read before it is finished, as after a kill.
+        // Read before the file is finished, as after a kill.
         let (spec, samples) = wav::<i32>(&path);
         assert_eq!((spec.channels, spec.sample_rate, spec.sample_format), (channels, 48_000, hound::SampleFormat::Int));
         assert_eq!(spec.bits_per_sample, [16, 24, 32][usize::from(channels) - 1]);
@@ -251,14 +251,14 @@ fn files_are_finished_by_age_and_the_oldest_are_deleted() {
     assert_eq!(ticks("x.20231114T221340Z.csv"), (20..30).map(|n| n.to_string()).collect::<Vec<_>>());
     assert_eq!(ticks("x.csv"), (40..50).map(|n| n.to_string()).collect::<Vec<_>>());
     assert_eq!((csv.counts(0).rows, csv.counts(0).lost, csv.counts(0).files), (50, 0, 5));
-    // What stays empty is not finished.
+    // A file that stays empty is not finished.
     csv.begin(moment(100_000));
     csv.begin(moment(200_000));
     csv.flush().unwrap();
     assert_eq!(names(folder.path()).len(), 3);
 }
 
-/// Who has a folder on the way can put a link in its place while root records.
+/// The owner of a folder in the path can replace the folder by a link while root records.
 #[test]
 fn root_begins_no_file_behind_a_link_that_came_meanwhile() {
     if crate::sys::dir::effective_user() != 0 {
@@ -284,7 +284,7 @@ fn root_begins_no_file_behind_a_link_that_came_meanwhile() {
     );
 }
 
-/// The same without a pause: the folder is exchanged for a link while files are made, renamed and deleted.
+/// The same continuously: the folder is exchanged for a link while files are created, renamed and deleted.
 #[test]
 fn root_records_nothing_elsewhere_while_a_folder_is_exchanged_for_a_link() {
     use crate::sys::emulation::{OTHER_ROOT, cannot_be_emulated};
@@ -376,7 +376,7 @@ fn a_file_that_has_vanished_is_begun_again() {
     fs::rename(&path, folder.path().join("moved.csv")).unwrap();
     put_row(&csv, 2_000, 2, UTC).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap().lines().nth(1).unwrap()[..2], *"2,");
-    // The second row goes with its file. While no file can be made, rows are lost.
+    // The second row is lost with its file. While no file can be created, rows are lost.
     fs::remove_dir_all(path.parent().unwrap()).unwrap();
     put_row(&csv, 4_000, 3, UTC).unwrap_err();
     assert_eq!((csv.counts(0).rows, csv.counts(0).lost), (1, 2));
@@ -387,7 +387,7 @@ fn a_file_that_has_vanished_is_begun_again() {
     put_row(&csv, 5_100, 5, UTC).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap().lines().nth(1).unwrap()[..2], *"5,");
     assert_eq!((csv.counts(0).rows, csv.counts(0).lost, csv.counts(0).files), (2, 3, 3));
-    // Nothing is written into another file that was put there.
+    // Nothing is written to another file that was put in its place.
     fs::rename(&path, folder.path().join("moved.csv")).unwrap();
     fs::write(&path, "years of work\n").unwrap();
     put_row(&csv, 7_000, 6, UTC).unwrap_err();

@@ -1,5 +1,5 @@
-//! Sound as WAV: the samples exactly as they were captured, and a header that is right after every write, so that the file
-//! of a run that was killed can be played.
+//! Sound as WAV: the samples exactly as captured. The header is correct after every write, so the file can be played even if the run was
+//! killed.
 
 use super::content::Content;
 use super::file::RecordingFile;
@@ -8,7 +8,7 @@ use crate::channels::{Format, SampleFormat};
 use std::borrow::Cow;
 use std::io;
 
-/// Bytes that a file may have: its sizes have 32 bits.
+/// The maximum number of bytes in a file: its sizes have 32 bits.
 const LARGEST: u64 = (u32::MAX - 1_024) as u64;
 
 /// # Errors
@@ -34,14 +34,14 @@ pub(super) fn layout(content: &Content) -> io::Result<Layout> {
     Ok(Layout { header: Header { bytes: header, unit, largest: LARGEST, sized: true }, blocks: content.format.clone() })
 }
 
-/// Writes the sizes of the file and of its data, which comes last.
+/// Writes the sizes of the file and of its data chunk, which comes last.
 pub(super) fn write_sizes(file: &RecordingFile, header: u64) -> io::Result<()> {
     let size = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX).to_le_bytes();
     file.patch(&size(file.length() - header), header - 4)?;
     file.patch(&size(file.length() - 8), 4)
 }
 
-/// Samples as WAV has them: those of 24 bits take 3 bytes.
+/// Samples as stored in WAV: 24-bit samples take 3 bytes.
 pub(super) fn packed(sample: SampleFormat, bytes: &[u8]) -> Cow<'_, [u8]> {
     match sample {
         SampleFormat::S24 => bytes.as_chunks::<4>().0.iter().flat_map(|word| [word[0], word[1], word[2]]).collect(),

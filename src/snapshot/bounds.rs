@@ -1,11 +1,11 @@
-//! The fixed bounds at which every histogram says exactly how many of its spans were at most so long: for what is added up over time
-//! and over machines, which percentiles cannot be.
+//! The fixed bounds at which every histogram keeps exact counts. These counts can be added up over time and over machines; percentiles
+//! cannot.
 //!
 //! Pure arithmetic.
 
 use serde::{Deserialize, Serialize};
 
-/// In nanoseconds: 1, 2 and 5 of each decade, from 1 µs to 1 s.
+/// The bounds in nanoseconds: 1, 2 and 5 of each decade, from 1 µs to 1 s.
 pub(crate) const BOUNDS: [u64; 19] = {
     let mut bounds = [0; 19];
     let (mut index, mut decade) = (0, 1_000);
@@ -19,8 +19,8 @@ pub(crate) const BOUNDS: [u64; 19] = {
     bounds
 };
 
-/// By the power of two at or below it, the bound there; of two bounds one is at least twice the other, so there is one at most. 0:
-/// there is none.
+/// Maps a power of two to the bound in the octave it starts; 0 if the octave has none. Each bound is at least twice the one before, so an
+/// octave holds at most one.
 const BY_POWER: [u64; 64] = {
     let mut by_power = [0; 64];
     let mut index = 0;
@@ -31,26 +31,26 @@ const BY_POWER: [u64; 64] = {
     by_power
 };
 
-/// The bound between the same two powers of two as `value`; 0: there is none.
+/// The bound in the same octave (between the same two powers of two) as `value`; 0 if there is none.
 pub(crate) fn beside(value: u64) -> u64 {
     BY_POWER[value.max(1).ilog2() as usize]
 }
 
-/// How many spans were at most as long as each of [`BOUNDS`], in little memory: pairs of a bound and its count. A bound that has the
-/// count of the one before is left out.
+/// How many spans were at most as long as each of [`BOUNDS`], stored compactly as pairs of a bound and its count. A bound with the same
+/// count as the bound before is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AtMost(Box<[(u64, u64)]>);
 
 impl AtMost {
-    /// From the count at each bound.
+    /// Creates it from the count at each bound.
     pub(crate) fn of(counts: [u64; BOUNDS.len()]) -> Self {
         let mut before = 0;
         let pairs = BOUNDS.into_iter().zip(counts);
         Self(pairs.filter(|(_, count)| std::mem::replace(&mut before, *count) != *count).collect())
     }
 
-    /// How many are at most as long as this bound.
+    /// How many spans are at most as long as this bound.
     pub(crate) fn at(&self, bound: u64) -> u64 {
         let known = self.0.partition_point(|(known, _)| *known <= bound);
         known.checked_sub(1).map_or(0, |last| self.0[last].1)

@@ -1,10 +1,10 @@
-//! What became of releases, and why those that were missed were. Plain numbers.
+//! What became of releases, and why some were missed. Plain numbers.
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Releases by the word of what caused that they were missed. That of another version stays as it is.
+/// The number of missed releases by the word for their cause. Words of another version are kept as they are.
 pub(crate) type Causes = BTreeMap<Cow<'static, str>, u64>;
 
 /// What became of releases. `ran + skipped = due`, and `met + missed + pending = due`.
@@ -17,7 +17,7 @@ pub struct Counts {
     pub met: u64,
     /// Releases given up, and ticks that finished after their deadline: `skipped + overruns`.
     pub missed: u64,
-    /// Due, but neither finished nor past the deadline; 0 when the run has ended. `None`: what has ended is counted.
+    /// Due, but neither finished nor past the deadline; 0 when the run has ended. `None` if only finished tasks are counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending: Option<u64>,
     /// Ticks run.
@@ -29,14 +29,15 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Of a task that ticks no more: nothing is pending.
+    /// The counts of a task that no longer ticks: nothing is pending.
     pub(crate) fn of(ran: u64, skipped: u64, overruns: u64) -> Self {
         let mut counts = Self { pending: Some(0), ..Self::default() };
         counts.enter(ran, skipped, overruns);
         counts
     }
 
-    /// Enters ticks that ran, overruns among them, and releases that were given up. A damaged recording may say more than can be counted.
+    /// Adds ticks that ran, the overruns among them, and releases that were given up. Sums saturate, since a damaged recording may contain
+    /// any number.
     pub(crate) fn enter(&mut self, ran: u64, skipped: u64, overruns: u64) {
         let add = |count: &mut u64, more| *count = count.saturating_add(more);
         add(&mut self.due, ran.saturating_add(skipped));
@@ -47,13 +48,13 @@ impl Counts {
         add(&mut self.overruns, overruns);
     }
 
-    /// How many of them were missed.
+    /// How many of the due releases were missed.
     pub(crate) const fn share(&self) -> Share {
         Share { due: self.due, missed: self.missed }
     }
 }
 
-/// Of how many releases how many were missed, where no more is known or wanted.
+/// The number of releases, and how many were missed, where no more is known or wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Share {

@@ -1,4 +1,4 @@
-//! What a daemon says of itself, and of its alarms. Plain values.
+//! What a daemon reports about itself and its alarms. Plain values.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,44 +6,44 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DaemonSummary {
-    /// Its process.
+    /// Its process ID.
     pub pid: u32,
     /// Its version.
     pub version: String,
-    /// When it started, in nanoseconds since 1970 in UTC by the clock of that time; 0: it does not say.
+    /// When it started, in nanoseconds since 1970 in UTC, by the clock at that time; 0 if the daemon does not report it.
     pub started_utc_ns: i64,
-    /// The files its configuration was read from; none for the embedded one.
+    /// The files its configuration was read from; none for the embedded configuration.
     pub files: Vec<String>,
     /// Time since the epoch, in nanoseconds.
     pub running_ns: i64,
     /// All workers have run their first tick.
     pub ready: bool,
-    /// Reloads that are over, refused ones included.
+    /// Finished reloads, including refused ones.
     pub reloads: u64,
-    /// Reloads that have begun so far; one more than `reloads` while one is under way.
+    /// Reloads started so far; one more than `reloads` while a reload is in progress.
     pub reloads_begun: u64,
-    /// Another reload was requested, and begins after the one that is under way.
+    /// Another reload was requested and starts after the current one.
     pub reload_pending: bool,
-    /// Age of the counts and histograms: the metrics thread is delayed. `None`: they are current.
+    /// The age of the counts and histograms if the metrics thread is delayed; `None` if they are current.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale_ns: Option<i64>,
     /// Reloads that were refused.
     pub reloads_refused: u64,
-    /// The outcome of the latest reload, for people; empty before the first.
+    /// The outcome of the most recent reload, for people; empty before the first.
     pub last_reload: String,
-    /// The latest reload was refused.
+    /// The most recent reload was refused.
     pub last_reload_refused: bool,
-    /// What a start, a reload or the end of tasks is waiting for; `None`: for nothing.
+    /// What a start, a reload or the end of tasks is waiting for; `None` if nothing.
     pub busy: Option<BusySummary>,
-    /// Whether all is well, and why not, in one sentence; else what runs.
+    /// One sentence: if all is well, what is running; otherwise the reason.
     pub sentence: String,
 }
 
-/// What the daemon is doing beside its tasks.
+/// What the daemon is doing besides running its tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BusySummary {
-    /// For people.
+    /// A description for people.
     pub activity: String,
     /// For how long, in nanoseconds.
     pub since_ns: i64,
@@ -55,17 +55,17 @@ pub struct BusySummary {
 pub struct AlarmSummary {
     /// Its task.
     pub task: String,
-    /// It is out of its range, has no good value, or is latched.
+    /// The value is out of its range, there is no good value, or the alarm is latched.
     pub active: bool,
     /// `normal`, `high`, `hihi`, `low`, `lolo`, `on` (its condition holds) or `bad` (no good value).
     pub level: String,
     /// `notice`, `warning` or `error`.
     pub severity: String,
-    /// The value at the latest tick; `null`: there was no good one.
+    /// The value at the most recent tick; `null` if there was no good value.
     pub value: Option<f64>,
-    /// Its level lasts only because of its latch: the value has come back from it.
+    /// Only the latch keeps this level: the value itself has returned from it.
     pub latched: bool,
-    /// While it is active: for how long.
+    /// While the alarm is active: for how long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_ns: Option<i64>,
 }

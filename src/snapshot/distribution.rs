@@ -1,17 +1,17 @@
-//! The numbers that summarise a histogram, and the part of them that can be added up. Plain values.
+//! The numbers that summarise a histogram, and the subset that can be added up. Plain values.
 
 use super::bounds::{AtMost, BOUNDS};
 use serde::{Deserialize, Serialize};
 
 /// The numbers that summarise a histogram of spans, in nanoseconds.
 ///
-/// `min`, `max`, `mean`, `sum` and `at_most` are exact, the percentiles to the digits the histogram keeps.
+/// `min`, `max`, `mean`, `sum` and `at_most` are exact. The percentiles have the number of digits that the histogram keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Distribution {
     /// How many spans were entered.
     pub count: u64,
-    /// The smallest.
+    /// The smallest span.
     pub min: i64,
     /// Half are at most this.
     pub p50: i64,
@@ -23,7 +23,7 @@ pub struct Distribution {
     pub p99_9: i64,
     /// 99.99 % are at most this.
     pub p99_99: i64,
-    /// The largest.
+    /// The largest span.
     pub max: i64,
     /// Their mean, rounded towards zero.
     pub mean: i64,
@@ -35,7 +35,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// The part that can be added up.
+    /// Returns the part that can be added up.
     pub(crate) fn added(&self) -> Added {
         Added { count: self.count, sum: self.sum, at_most: self.at_most.clone() }
     }
@@ -52,7 +52,7 @@ pub struct Added {
 }
 
 impl Added {
-    /// Makes each number that of `number`, of it and the other's; the sum likewise.
+    /// Combines each count with the other's by `number`, and the sums by `sum`.
     pub(super) fn join(&mut self, with: &Self, number: fn(u64, u64) -> u64, sum: fn(i128, i128) -> i128) {
         self.count = number(self.count, with.count);
         self.sum = sum(self.sum, with.sum);
@@ -60,7 +60,7 @@ impl Added {
     }
 }
 
-/// A sum in nanoseconds: exact up to 292 years.
+/// A sum in nanoseconds: exact up to 292 years, rounded above.
 mod sum {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,32 +1,32 @@
-//! Lists in what the socket of a daemon has sent. Three bytes of text may stand for a kilobyte in memory, so a limit in bytes is not enough: each
-//! list of what is large has one of its own. Pure.
+//! Limits on the lists in a daemon's answer. Three bytes of text may become a kilobyte in memory, so a limit in bytes is not enough: each
+//! list of large elements has its own limit. Pure.
 
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use std::fmt;
 use std::marker::PhantomData;
 
-/// More tasks, workers or outputs than a daemon has.
+/// More than the number of tasks, workers or outputs of any daemon.
 pub(crate) const MANY: usize = 1 << 16;
 
-/// Reads a list of `MOST` elements at most.
+/// Reads a list of at most `MOST` elements.
 ///
 /// # Errors
-/// There are more, or it is no such list.
+/// The list has more elements, or the value is not a list of this type.
 pub(super) fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST: usize>(
     from: D,
 ) -> Result<Vec<T>, D::Error> {
     from.deserialize_seq(Few::<T, MOST>(PhantomData))
 }
 
-/// A list of [`MANY`] elements at most.
+/// A list of at most [`MANY`] elements.
 #[derive(serde::Deserialize)]
 #[serde(bound = "T: Deserialize<'de>")]
 struct Many<T>(#[serde(deserialize_with = "few::<_, _, MANY>")] Vec<T>);
 
-/// The same of a list of [`MANY`] elements at most, which may be absent.
+/// Reads a list of at most [`MANY`] elements that may be absent.
 ///
 /// # Errors
-/// As of one that may not.
+/// The list has more elements, or the value is not a list of this type.
 pub(super) fn many_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Vec<T>>, D::Error> {
     Ok(Option::<Many<T>>::deserialize(from)?.map(|Many(list)| list))
 }

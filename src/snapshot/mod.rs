@@ -1,7 +1,7 @@
-//! What a run has come to and how a daemon is doing, as JSON has it: one model for whoever writes it and for all who read it.
+//! The results of a run and the condition of a daemon, as they appear in JSON: one model for writers and readers.
 //!
-//! Plain values, and whether all is well by them. Fields are only ever added. A daemon of another version may leave out any of them,
-//! which is then zero or `None`, and may have words that are not known, which stay as they are. Lists of what is large have limits.
+//! Plain values, and the judgement whether all is well. Fields are only ever added. A daemon of another version may leave out any field,
+//! which is then zero or `None`. It may also use unknown words, which are kept as they are. Lists of large elements have limits.
 
 mod bounds;
 mod counts;
@@ -54,7 +54,7 @@ mod tests {
             ("idle 3", true, true)
         );
         assert!(!read.well && read.daemon.is_none());
-        // What is written is read again.
+        // What is written can be read again.
         let written = serde_json::to_string(&read).unwrap();
         let again: Summary = serde_json::from_str(&written).unwrap();
         assert_eq!(serde_json::to_string(&again).unwrap(), written);

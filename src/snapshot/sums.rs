@@ -1,14 +1,14 @@
-//! What adds up of the tasks of one name: over reloads, and over what is read of a daemon. Plain numbers.
+//! The totals of all tasks with one name, added up over reloads or over readings of a daemon. Plain numbers.
 
 use super::counts::{Causes, Counts};
 use super::distribution::Added;
 use serde::{Deserialize, Serialize};
 
-/// What adds up. Each field is as in the summary of a task.
+/// The totals. Each field has the same meaning as in a task's summary.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sums {
-    /// Without `pending`, which does not add up.
+    /// Without `pending`, which cannot be added up.
     #[serde(flatten)]
     pub counts: Counts,
     pub over_budget: u64,
@@ -23,7 +23,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Makes each number that of `number`, of it and the other's; sums of times likewise.
+    /// Combines each count with the other's by `number`, and the sums of times by `sum`.
     pub(crate) fn join(&mut self, with: &Self, number: fn(u64, u64) -> u64, sum: fn(i128, i128) -> i128) {
         let (own, others) = (&mut self.counts, &with.counts);
         for (own, with) in [
@@ -52,11 +52,11 @@ impl Sums {
     }
 }
 
-/// What is no longer known by name of tasks that have ended: too many names came and went. Of their [`Counts`] only these are kept.
+/// Totals of ended tasks that are no longer known by name, because too many names came and went. Only these of their [`Counts`] are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BeforeReloadDropped {
-    /// Names; one that was dropped twice counts twice.
+    /// The number of names. A name that was dropped twice counts twice.
     pub names: u64,
     pub due: u64,
     pub met: u64,

@@ -1,4 +1,4 @@
-//! The part of the [summary](super::Summary) that each task has. Fields are only ever added.
+//! One task's part of the [summary](super::Summary). Fields are only ever added.
 
 use super::counts::{Causes, Counts, Share};
 use super::distribution::Distribution;
@@ -15,23 +15,23 @@ pub enum TaskState {
     /// It ticks, or ticked until the end.
     #[default]
     Ticking,
-    /// A tick of it, or of its worker, does not return, or the worker does not wake up.
+    /// A tick of this task or of another on its worker does not return, or the worker does not wake up.
     Stalled,
-    /// Its latest tick failed, or too many of the last 10 s.
+    /// Its most recent tick failed, or too many ticks of the last 10 s did.
     Failing,
-    /// Its device is away.
+    /// Its device is absent.
     Waiting,
-    /// It was ended before the run was.
+    /// The task was ended before the run ended.
     Disabled,
     /// While the run ends: its worker has ended, and its counts are final.
     Ended,
-    /// The word of a daemon of another version.
+    /// A state that only a daemon of another version knows.
     #[serde(untagged)]
     Other(String),
 }
 
 impl TaskState {
-    /// The word for it in every output.
+    /// The word for this state in every output.
     pub(crate) fn word(&self) -> &str {
         match self {
             Self::Ticking => "ticking",
@@ -44,18 +44,18 @@ impl TaskState {
         }
     }
 
-    /// Of a task whose summary does not say it.
+    /// The state of a task whose summary does not report one.
     const fn unsaid() -> Self {
         Self::Other(String::new())
     }
 
-    /// Whether a task in it is as it should be, or its summary does not say it: a state that a later version adds is not known to be.
+    /// Whether the state is healthy or unreported. A state added by a later version counts as unhealthy.
     pub(crate) fn is_fine(&self) -> bool {
         matches!(self, Self::Ticking | Self::Ended) || *self == Self::unsaid()
     }
 }
 
-/// The result of one task. `causes` add up to `missed`.
+/// The result of one task. The counts in `causes` add up to `missed`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TaskSummary {
@@ -65,71 +65,72 @@ pub struct TaskSummary {
     pub worker: String,
     /// Ticks per second, as a fraction.
     pub rate: String,
-    /// Its state: at the end of a run `stalled` for a tick that has not returned.
+    /// Its state. At the end of a run, `stalled` means that a tick has not returned.
     #[serde(default = "TaskState::unsaid")]
     pub state: TaskState,
-    /// While it runs, in another state than `ticking`: why.
+    /// While the run lasts, in any state but `ticking`: the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_reason: Option<String>,
-    /// Likewise, for how long.
+    /// Likewise, how long the task has been in that state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_since_ns: Option<i64>,
-    /// The index of the tick that does not return.
+    /// The index of the tick that has not returned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stalled_tick: Option<u64>,
-    /// While another thread holds the target of an output, as its task cannot: since when, why, and what ends it.
+    /// While another thread holds an output's target because the task cannot: since when, why, and what ends it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<Box<HeldSummary>>,
-    /// What became of its releases.
+    /// What became of the task's releases.
     #[serde(flatten)]
     pub counts: Counts,
     /// Ticks whose run exceeded the budget.
     pub over_budget: u64,
     /// Ticks that returned an error or panicked.
     pub errors: u64,
-    /// The task was ended before the run was: by a panic, `on-error` or `on-overrun-limit`.
+    /// The task was ended before the run ended: by a panic, `on-error` or `on-overrun-limit`.
     pub disabled: bool,
-    /// Started − release; releases given up count at the lateness they had then.
+    /// Started − release. A release that was given up counts with its lateness at that time.
     pub lateness_ns: Distribution,
     /// Finished − started.
     pub run_ns: Distribution,
     /// Finished − release.
     pub response_ns: Distribution,
-    /// Where a chain of tasks that take values from each other ends with this one: how old the oldest measurement behind what its ticks took
-    /// was when they had finished.
+    /// For the last task of a chain: how old the oldest measurement behind a tick's inputs was when the tick finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age_ns: Option<Box<Distribution>>,
-    /// With `max-latency`: what came of that.
+    /// With `max-latency`: how often it was exceeded.
     #[serde(flatten)]
     pub latency: Option<Box<LatencySummary>>,
     /// How many missed releases each cause explains.
     pub causes: Causes,
-    /// While some have no verdict yet, and count as unknown or disabled above: those that have one. They only grow.
+    /// The causes judged so far, which only grow. Present while some misses have no verdict yet; `causes` counts those as unknown or
+    /// disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub causes_judged: Option<Causes>,
-    /// What tasks of its name came to that reloads have ended; all else counts from its own start.
+    /// Totals of earlier tasks with this name that reloads ended. All other fields count from this task's own start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before_reload: Option<Box<Sums>>,
-    /// Of those that were blocked: how many by which task.
+    /// For releases missed as `blocked`: how many each task caused.
     pub blockers: BTreeMap<String, u64>,
-    /// Share of the releases of the last ten seconds that may be missed, or of the ticks that may fail.
+    /// The share of releases that may be missed, or of ticks that may fail, within the last ten seconds.
     pub max_missed: f64,
-    /// While it runs: the cause of the latest missed release that has one.
+    /// While the run lasts: the cause of the most recent missed release with a known cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_cause: Option<Cow<'static, str>>,
-    /// Likewise, time since then.
+    /// Likewise, the time since then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_cause_age_ns: Option<i64>,
-    /// While it runs: what was missed last, the newest first; what one cause took within a second is one entry.
+    /// While the run lasts: the most recent misses, newest first. Misses with the same cause within a second form one entry.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "few::<_, _, 64>")]
     pub last_misses: Vec<MissSummary>,
-    /// While it runs: the histogram of `lateness_ns` in steps of an eighth, as pairs of an upper edge in nanoseconds and a count.
+    /// While the run lasts: the histogram of `lateness_ns` in steps of about an eighth, as pairs of an upper edge in nanoseconds and a
+    /// count.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lateness_histogram_ns: Vec<(i64, u64)>,
-    /// While it runs: the last ten seconds.
+    /// While the run lasts: the last ten seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_10s: Option<WindowSummary>,
-    /// While it runs: the last minute.
+    /// While the run lasts: the last minute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_minute: Option<WindowSummary>,
     /// The task's values, by name.
@@ -143,11 +144,11 @@ pub struct TaskSummary {
     pub as_recorded: Option<Share>,
 }
 
-/// That another thread than its task holds the target of an output.
+/// An output's target is held by a thread other than its task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HeldSummary {
-    /// It holds its safe value. False: it is left as it is by `safe = "hold"`, or the safe value could not be written.
+    /// The target holds its safe value. False if `safe = "hold"` leaves the target as it is, or if the safe value could not be written.
     pub is_safe: bool,
     /// For how long.
     pub since_ns: i64,
@@ -157,72 +158,72 @@ pub struct HeldSummary {
     pub ends: String,
 }
 
-/// Releases that were missed for one cause, close together.
+/// Releases missed for the same cause within a short time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MissSummary {
     /// The cause.
     pub cause: Cow<'static, str>,
-    /// Who it was, where that is known: a task, a worker, a program.
+    /// Who caused it, if known: a task, a worker or a program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// How many.
+    /// How many releases.
     pub missed: u64,
-    /// The index of the tick that was latest of them, or that found them given up; `None`: no record says.
+    /// The index of the latest tick among them, or of the tick that gave them up; `None` if no record tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tick: Option<u64>,
-    /// The longest time from a release to the end of its tick, or until it was given up; 0 where that is not known.
+    /// The longest time from a release to the end of its tick, or until the release was given up; 0 if unknown.
     pub worst_ns: i64,
-    /// Time since the latest of them was noticed.
+    /// Time since the most recent of them was noticed.
     pub age_ns: i64,
 }
 
-/// How often a task used measurements that were too old; apart from [`TaskSummary`], as few tasks have a limit.
+/// How often a task used measurements that were too old. Separate from [`TaskSummary`], because few tasks have such a limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencySummary {
-    /// `max-latency` of its section.
+    /// `max-latency` in the task's section.
     pub max_latency_ns: i64,
-    /// How many ticks used a measurement that was older when they had finished; they are not part of `missed`.
+    /// The number of ticks that used a measurement older than the limit when they finished. They do not count as `missed`.
     pub late_chains: u64,
-    /// Of those: how many by the measurement of which task, where that is known.
+    /// Of those, how many per task that made the measurement, where that task is known.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub late_chains_by: BTreeMap<String, u64>,
 }
 
-/// What became of a task's releases in the last seconds. Not [`Counts`]: a window does not count ticks that ran.
+/// What became of a task's releases in the last seconds. Separate from [`Counts`], because a window does not count ticks that ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WindowSummary {
-    /// The time it covers: up to a second more than its name says, less after the start.
+    /// The time it covers: up to a second more than its name says, and less after the start.
     pub span_ns: i64,
     /// Releases that came up.
     pub due: u64,
     /// Ticks that finished by their deadline.
     pub met: u64,
-    /// Releases given up, and those whose deadline passed without the end of their tick.
+    /// Releases given up, and releases whose deadline passed before their tick finished.
     pub missed: u64,
     /// Ticks that returned an error or panicked.
     pub errors: u64,
-    /// The largest lateness, also of releases given up.
+    /// The largest lateness, including releases that were given up.
     pub lateness_max_ns: i64,
     /// With `max-latency`: ticks that used an older measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late_chains: Option<u64>,
 }
 
-/// One value's last, smallest and largest; all `null` when no tick had it.
+/// The last, smallest and largest of one value; all `null` if no tick had the value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ValueSummary {
-    /// The latest.
+    /// The most recent.
     pub last: Option<f64>,
     /// The smallest.
     pub min: Option<f64>,
     /// The largest.
     pub max: Option<f64>,
-    /// Its unit; empty for a plain number.
+    /// The unit; empty for a plain number.
     pub unit: String,
-    /// Time since the start of the tick that had the latest.
+    /// Time since the start of the tick that had the most recent value.
     pub age_ns: Option<i64>,
 }
 
@@ -232,13 +233,13 @@ pub struct ValueSummary {
 pub struct RecordedSummary {
     /// The file.
     pub path: String,
-    /// Rows of values written; in a CSV of samples, lines.
+    /// Rows of values written; lines, in a CSV of samples.
     pub rows: u64,
-    /// Rows, blocks and ticks that found no room, in memory or on the disk, in this run.
+    /// Rows, blocks and ticks of this run that found no room, in memory or on the disk.
     pub lost: u64,
-    /// Of those, the ones that the task's recording lost before a reload restarted it; all else counts from there.
+    /// Of those, the part lost before a reload restarted the task's recording. All other fields count from that restart.
     pub lost_before_reload: u64,
-    /// Of those, the ones that a newer one replaced, as `queue = "mailbox"` asks for.
+    /// Of those, the part that newer data replaced, as `queue = "mailbox"` asks for.
     pub replaced: u64,
     /// Blocks of sound, pictures or samples written.
     pub blocks: u64,
@@ -246,13 +247,13 @@ pub struct RecordedSummary {
     pub samples: u64,
     /// Ticks written, in MCAP.
     pub ticks: u64,
-    /// Bytes of all these, headers and padding not counted.
+    /// Bytes of rows, blocks and ticks together, without headers and padding.
     pub bytes: u64,
-    /// Files begun or continued.
+    /// Files started or continued.
     pub files: u64,
-    /// Gaps in the stream of blocks: something is missing there.
+    /// Gaps in the stream of blocks, where data is missing.
     pub gaps: u64,
-    /// While it runs: time since something was lost, other than what was replaced.
+    /// While the run lasts: time since the last loss, not counting replaced data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_age_ns: Option<i64>,
 }

@@ -1,13 +1,12 @@
-//! Whether everything that was asked for happened, judged from a summary. Arithmetic and text: nothing blocks, no clock is
-//! read.
+//! Decides from a summary whether everything that was asked for happened. Only arithmetic and text: it never blocks and reads no clock.
 //!
-//! `well` is false exactly where there is a `reason`.
+//! `well` is false exactly when there is a `reason`.
 
 use super::summary::{EndedRecordingSummary, Summary, WorkerSummary, list};
 use super::task::{TaskState, TaskSummary};
 use crate::time::{Age, Span};
 
-/// What a run has failed to do so far: a clause for each, without a full stop; empty if all is well.
+/// What a run has failed to do so far: one clause for each failure, without a full stop; empty if all is well.
 pub(crate) fn trouble(summary: &Summary) -> Vec<String> {
     let mut clauses = Vec::new();
     for task in &summary.tasks {
@@ -28,14 +27,14 @@ pub(crate) fn trouble(summary: &Summary) -> Vec<String> {
     clauses
 }
 
-/// The most reasons that a sentence names.
+/// The maximum number of reasons in a sentence.
 const MOST: usize = 5;
 
-/// For how long a loss, or a step of a clock, is a reason.
+/// For how long a loss or a clock step counts as a reason.
 const RECENT: Span = Span::from_seconds(60);
 
-/// Why not all is well now, of the summary of a daemon that runs: a clause for each, without a full stop; empty if all is
-/// well. What keeps a whole worker comes first.
+/// Why a running daemon is not well now, judged from its summary: one clause for each reason, without a full stop; empty if all is well.
+/// Reasons that affect a whole worker come first.
 pub(crate) fn trouble_now(summary: &Summary) -> Vec<String> {
     let mut clauses = Vec::new();
     for worker in &summary.workers {
@@ -86,7 +85,7 @@ pub(crate) fn trouble_now(summary: &Summary) -> Vec<String> {
             ));
         }
     }
-    // No one asks for locked memory by itself: it belongs to real time.
+    // Locked memory has no setting of its own: it is part of real-time operation.
     let real_time = |worker: &WorkerSummary| worker.asked.policy.name != "other" && !worker.granted.memory_locked;
     if summary.workers.iter().any(real_time) {
         clauses.push("the memory is not locked".into());
@@ -99,13 +98,13 @@ pub(crate) fn trouble_now(summary: &Summary) -> Vec<String> {
     clauses
 }
 
-/// Whether [`trouble_now`] says anything of this task.
+/// Whether [`trouble_now`] reports anything about this task.
 pub(crate) fn is_troubled(task: &TaskSummary) -> bool {
     task.state == TaskState::Stalled
         || ailment(task).or_else(|| missed(task)).or_else(|| late_chains(task)).or_else(|| lost(task)).is_some()
 }
 
-/// Whether `count` of `all` are more than this share.
+/// Whether `count` is more than this share of `all`.
 #[expect(clippy::cast_precision_loss, reason = "a share needs no more")]
 pub(crate) fn exceeds(count: u64, all: u64, share: f64) -> bool {
     count as f64 > all as f64 * share
@@ -117,7 +116,7 @@ fn ailment(task: &TaskSummary) -> Option<String> {
     let since = Age(Span::from_nanos(task.state_since_ns.unwrap_or(0)));
     match task.state {
         TaskState::Ticking | TaskState::Ended | TaskState::Other(_) => None,
-        TaskState::Stalled => None, // the worker has been named
+        TaskState::Stalled => None, // the worker's clause already covers it
         TaskState::Failing => Some(format!("task {name} has been failing for {since}: {reason}")),
         TaskState::Waiting => Some(format!("task {name} has been waiting for its device for {since}")),
         TaskState::Disabled => Some(format!("task {name} is disabled: {reason}")),
@@ -159,7 +158,7 @@ fn lost(task: &TaskSummary) -> Option<String> {
 }
 
 impl Summary {
-    /// Adds reasons why not all is well; without any, nothing changes.
+    /// Adds reasons why not all is well. An empty list changes nothing.
     pub(crate) fn object(&mut self, clauses: impl IntoIterator<Item = String>) {
         for clause in clauses {
             self.well = false;

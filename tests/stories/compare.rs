@@ -1,4 +1,4 @@
-//! Compares what the files of a stage hold with the model, and what is said of them.
+//! Compares the files of a stage with the model, and the output of hertzd with what it must report.
 
 use crate::model::May;
 use crate::output::Target;
@@ -6,7 +6,7 @@ use crate::play::{Stage, Wrong};
 use std::fs;
 
 impl Stage<'_> {
-    /// What is given up while the disk hangs is named.
+    /// Checks that hertzd names whatever it gives up while the disk hangs.
     pub(crate) fn is_said(&self, succeeded: bool, who: &str, text: &str) -> Result<(), Wrong> {
         let name = Target::ON_DISK.value();
         let is_said = !self.model.owes() || (!succeeded && text.contains(&name));
@@ -15,12 +15,12 @@ impl Stage<'_> {
             .ok_or_else(|| format!("{name} is given up, and not in what {who} says (well: {succeeded}): {text}"))
     }
 
-    /// The files of which it is known by now what they hold: what waits for the disk may still come.
+    /// The files whose content is known by now. Writes that wait for the disk may still arrive.
     fn known(&self) -> impl Iterator<Item = &String> {
         self.model.files.keys().filter(|file| !(self.model.frozen && **file == Target::ON_DISK.value()))
     }
 
-    /// What does not hold what it may.
+    /// A file with content that the model does not allow.
     fn different(&self) -> Option<Wrong> {
         self.known().find_map(|file| {
             let may = &self.model.files[file];
@@ -29,7 +29,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Compares all files. Where it has `failed`, a plan may still have what is not right yet, and says so.
+    /// Compares all files. If `hertzd safe` has failed, a plan may still have what is not right yet; its output must then say so.
     pub(crate) fn compare(&mut self, succeeded: bool, safe: bool) -> Result<(), Wrong> {
         if let Some(wrong) = self.different() {
             let may_be_owed = safe && !succeeded;
@@ -42,7 +42,7 @@ impl Stage<'_> {
                 return Err(format!("{wrong}, and by the plan: {again:?}"));
             }
         }
-        // From here on it is known. What a driver would not show is gone.
+        // From here on the content is known. Remove what a driver would not show.
         let known: Vec<_> = self.known().map(|file| (file.clone(), self.read(file))).collect();
         for (file, holds) in known {
             if file.starts_with("class") {
@@ -53,7 +53,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// What a failure shows.
+    /// Details for the message of a failure.
     pub(crate) fn describe(&self) -> String {
         let read = |name: &str| fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
         let files: String = self.model.files.keys().map(|file| format!("{file}: {:?}\n", read(file))).collect();

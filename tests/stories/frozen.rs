@@ -1,4 +1,4 @@
-//! The part of a stage that lies on a disk that hangs: who writes there waits in the kernel, and a process that has ended goes only with
+//! The part of a stage that lies on a disk that hangs. Writers to it wait in the kernel, and a process that has ended only disappears with
 //! its last thread.
 
 use crate::program::disk::Disk;
@@ -9,25 +9,25 @@ use std::path::Path;
 use std::process::{Child, ExitStatus};
 use tempfile::TempDir;
 
-/// A disk, for one story after the other.
+/// A disk used by one story after another.
 pub(crate) struct OwnDisk {
     pub(crate) disk: Disk,
     _folder: TempDir,
 }
 
 impl OwnDisk {
-    /// `None`: it cannot be mounted here.
+    /// Mounts a disk; `None` if that is not possible here.
     pub(crate) fn mount() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let on = folder.path().join("disk");
         fs::create_dir(&on).unwrap();
         let disk = Disk::mount(folder.path(), on)?;
-        // What cannot be frozen here is of no use.
+        // A disk that cannot be frozen is of no use.
         (disk.freeze() && disk.thaw()).then_some(Self { disk, _folder: folder })
     }
 }
 
-/// How a process has ended, also if a thread of it still waits for the disk; `None`: it has not.
+/// The exit status of a process that has ended, even if one of its threads still waits for the disk; `None` if it has not ended.
 pub(crate) fn ended(child: &mut Child) -> Option<ExitStatus> {
     if let Some(status) = child.try_wait().unwrap() {
         return Some(status);
@@ -39,7 +39,7 @@ pub(crate) fn ended(child: &mut Child) -> Option<ExitStatus> {
     is_over.then(|| status(child.id())).flatten()
 }
 
-/// Whether the kernel has ended this thread: it runs no more code of its own.
+/// Whether the kernel has killed this thread, so that it runs no more code of its own.
 fn is_killed(thread: &Path) -> bool {
     let text = fs::read_to_string(thread.join("status")).unwrap_or_default();
     let pending = text.lines().filter_map(|line| line.strip_prefix("SigPnd:"));
@@ -47,7 +47,7 @@ fn is_killed(thread: &Path) -> bool {
     pending.any(|mask| mask & 1 << (libc::SIGKILL - 1) != 0)
 }
 
-/// What the kernel will say of the end: field 52 of `/proc/PID/stat`.
+/// The exit status that the kernel will report: field 52 of `/proc/PID/stat`.
 fn status(pid: u32) -> Option<ExitStatus> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let code = text.rsplit_once(") ")?.1.split_whitespace().nth(52 - 3)?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! Locks of strangers, which take no more than the right to read.
+//! Locks held by strangers, which only need permission to read.
 
 use crate::story::Lock;
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Those that are held.
+/// The locks being held.
 #[derive(Default)]
 pub(crate) struct Locks(Vec<Locked>);
 
@@ -16,7 +16,7 @@ enum Locked {
 }
 
 impl Locks {
-    /// Takes one more, if it can be had.
+    /// Takes another lock, if possible.
     pub(crate) fn take(&mut self, path: &Path, lock: Lock) {
         match lock {
             Lock::Flock => {
@@ -45,7 +45,7 @@ impl Drop for Locks {
     }
 }
 
-/// A process that holds a read lock on the whole file, of the kind that belongs to a descriptor.
+/// Starts a process that holds a read lock on the whole file, owned by the open file description.
 fn record_lock(path: &Path) -> Option<Child> {
     const HOLD: &str = "import fcntl, os, struct, sys\n\
         file = os.open(sys.argv[1], os.O_RDONLY)\n\
@@ -56,7 +56,7 @@ fn record_lock(path: &Path) -> Option<Child> {
     python.args(["-c", HOLD]).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut holder = python.spawn().ok()?;
     let mut line = [0];
-    // It has the lock, or has ended.
+    // By now the process holds the lock or has ended.
     let _ = std::io::Read::read(holder.stdout.as_mut()?, &mut line);
     let _ = holder.stdin.as_mut()?.flush();
     Some(holder)

@@ -1,6 +1,6 @@
-//! Random stories of outputs: starts, reloads, renames, other layouts, kills, strangers' locks, firmware that interferes, files that are
-//! removed, and a disk that freezes. After each end the bytes of every target, read from outside, equal a plain reference (`model.rs`), or the plan still has them
-//! and `hertzd safe` says so.
+//! Random stories of outputs: starts, reloads, renames, other layouts, kills, strangers' locks, firmware that interferes, removed files,
+//! and a disk that freezes. After each end, the bytes of every target are read from outside. They must equal a plain reference
+//! (`model.rs`), or the plan must still have them and `hertzd safe` must say so.
 //!
 //! ```sh
 //! cargo test --test stories                                             100 stories, the same each time
@@ -29,13 +29,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use story::Scope;
 
-/// How many stories are played at a time.
+/// How many stories are played in parallel.
 const AT_A_TIME: usize = 4;
 
-/// Where others are not asked for: so many, and the seed of the first.
+/// The default number of stories, and the seed of the first.
 const USUAL: (u64, u64) = (100, 27_000_000);
 
-/// Whether hertzd can be shown a chip that this test has made.
+/// Whether hertzd can be shown a chip made by this test.
 fn can_show_a_chip() -> bool {
     let mut unshare = Command::new("unshare");
     program::is_root() && unshare.args(["--mount", "true"]).status().is_ok_and(|status| status.success())

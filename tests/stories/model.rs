@@ -1,9 +1,9 @@
-//! What each file must hold: the plain reference. It knows nothing of how hertzd does it.
+//! The plain reference: what each file must hold. It knows nothing about how hertzd works.
 
 use crate::output::{Output, Safe, Target};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a file may hold: one of these texts.
+/// The possible contents of a file: one of these texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct May(BTreeSet<String>);
 
@@ -25,37 +25,37 @@ impl May {
     }
 }
 
-/// An output, from when it first has its target until its safe state is there.
+/// An output, from when it first gets its target until its safe state is in place.
 #[derive(Clone, Debug)]
 pub(crate) struct Tenure {
     pub(crate) output: Output,
     /// What its files held before.
     before: BTreeMap<String, May>,
-    /// It will follow its input in a moment, and nobody else has written there since.
+    /// It will follow its input soon, and no one else has written there since.
     pub(crate) follows: bool,
-    /// Somebody else has set its mode.
+    /// Someone else has set its mode.
     disturbed: bool,
-    /// A start or a reload has begun it: its first tick may come after what somebody else writes.
+    /// A start or a reload has begun it, so its first tick may come after someone else's write.
     restarted: bool,
-    /// A reload had ended it before the process was gone: it may be safe by then, and in no plan any more.
+    /// A reload had ended it before the process was gone. It may already be safe and no longer in a plan.
     may_be_over: bool,
 }
 
-/// All files, and who has them.
+/// All files, and the outputs that own them.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub(crate) files: BTreeMap<String, May>,
     pub(crate) tenures: BTreeMap<Target, Tenure>,
-    /// Outputs that a reload has ended, and that may be on the way to their safe state.
+    /// Outputs that a reload has ended and that may still be on the way to their safe state.
     pub(crate) leaving: Vec<Tenure>,
-    /// What was made safe, and is in a plan.
+    /// Outputs that were made safe and are in a plan.
     pub(crate) carried_out: Vec<Tenure>,
-    /// The disk hangs: what is written there comes when it does not any more, or never.
+    /// The disk hangs: writes to it take effect when it no longer hangs, or never.
     pub(crate) frozen: bool,
 }
 
 impl Tenure {
-    /// What the output may write: its value, and what is safe.
+    /// The texts that the output may write: its value and its safe value.
     fn texts(&self) -> BTreeSet<String> {
         let safe = match self.output.safe {
             Safe::Number(number) => BTreeSet::from([text(number)]),
@@ -66,8 +66,8 @@ impl Tenure {
     }
 }
 
-/// What a file may hold after both have written to it at once: the other program, which empties it before, and the output, which asks for its
-/// length, writes, and cuts off what was longer. Of a fan each write is one step.
+/// What a file may hold after two simultaneous writes. The other program first empties the file. The output reads its length, writes, and
+/// cuts off the rest. For a fan, each write is a single step.
 fn mixtures(other: &str, own: &str, target: Target) -> Vec<String> {
     if matches!(target, Target::Fan(_)) {
         return vec![other.into(), own.into()];
@@ -84,12 +84,12 @@ pub(crate) fn text(number: f64) -> String {
     format!("{number}\n")
 }
 
-/// The mode of a fan that hertzd drives.
+/// The mode of a fan that hertzd controls.
 const BY_HAND: &str = "1\n";
 
 impl Model {
-    /// A start or a reload with these outputs. A target that an output had keeps what was there before, whoever has it now; one that none
-    /// has any more is safe.
+    /// A start or reload with these outputs. If a target had an output before, its original content remains the same, whichever output has
+    /// the target now. A target that no output has any more becomes safe.
     pub(crate) fn configure(&mut self, outputs: &[Output]) {
         let ended: Vec<_> =
             self.tenures.keys().copied().filter(|had| outputs.iter().all(|it| it.target != *had)).collect();
@@ -105,7 +105,7 @@ impl Model {
             let disturbed = had.as_ref().is_some_and(|had| had.disturbed);
             let restarted = had.as_ref().is_none_or(|had| had.restarted || had.output != *output);
             let mut before = had.map_or_else(|| self.now(target), |had| had.before);
-            // After `hertzd safe` what the process before it has found may count as the original, or what is there now.
+            // After `hertzd safe`, the original may be what the earlier process found or what is there now.
             for carried_out in self.carried_out.iter().filter(|it| it.output.target == target) {
                 before.iter_mut().for_each(|(file, may)| may.or_all(&carried_out.before[file]));
             }
@@ -120,7 +120,7 @@ impl Model {
         target.files().map(|file| (file.clone(), self.files[&file].clone())).collect()
     }
 
-    /// Until it is seen to follow its input, its files may hold any of what it writes.
+    /// Until it is seen to follow its input, its files may hold anything it writes.
     fn reaches(&mut self, output: &Output, before: &BTreeMap<String, May>) {
         let value = self.files.get_mut(&output.target.value()).unwrap();
         value.or(text(output.value));
@@ -136,7 +136,7 @@ impl Model {
         }
     }
 
-    /// What shows that its outputs follow their inputs: each file, and the text in it. A fan follows only when it is driven by hand.
+    /// What shows that its outputs follow their inputs: each file and its text. A fan follows only when hertzd controls it.
     pub(crate) fn following(&self) -> Vec<(String, String)> {
         let follows = |tenure: &&Tenure| tenure.follows && !self.hangs(tenure);
         let shows = |tenure: &Tenure| {
@@ -147,13 +147,13 @@ impl Model {
         self.tenures.values().filter(follows).flat_map(shows).flatten().collect()
     }
 
-    /// Its outputs were seen to follow their inputs.
+    /// Its outputs have been seen to follow their inputs.
     pub(crate) fn live(&mut self) {
         let frozen = self.frozen;
         for (target, tenure) in self.tenures.iter_mut().filter(|(target, _)| !(frozen && **target == Target::ON_DISK)) {
             let value = text(tenure.output.value);
             if std::mem::take(&mut tenure.follows) {
-                // If only a tick can have written that, there was one.
+                // If only a tick can have written that, a tick has happened.
                 let is_safe = matches!(tenure.output.safe, Safe::Number(number) if text(number) == value);
                 tenure.restarted &= is_safe || tenure.before[&target.value()].hold(&value);
                 self.files.insert(target.value(), May::only(value));
@@ -164,7 +164,7 @@ impl Model {
         }
     }
 
-    /// Somebody else has written this number.
+    /// Someone else has written this number.
     pub(crate) fn written(&mut self, target: Target, number: f64) {
         let Some(tenure) = self.tenures.get_mut(&target) else {
             self.files.insert(target.value(), May::only(text(number)));
@@ -177,17 +177,17 @@ impl Model {
             }
         }
         self.files.insert(target.value(), may);
-        // One that is written always is right again at once.
+        // An output that always writes is right again immediately.
         tenure.follows = tenure.output.always;
     }
 
-    /// Somebody else has set this mode of a fan.
+    /// Someone else has set this mode of a fan.
     pub(crate) fn mode_set(&mut self, target: Target, mode: u8) {
         self.files.get_mut(&target.enable().unwrap()).unwrap().or(format!("{mode}\n"));
         self.tenures.get_mut(&target).into_iter().for_each(|tenure| tenure.disturbed = true);
     }
 
-    /// The disk hangs no more. Who waited to write there does it now, and an output that was made safe meanwhile follows its input again.
+    /// The disk no longer hangs. Waiting writes now complete, and an output that was made safe meanwhile follows its input again.
     pub(crate) fn thawed(&mut self) {
         self.frozen = false;
         let Some(mut tenure) = self.tenures.remove(&Target::ON_DISK) else { return };
@@ -198,21 +198,21 @@ impl Model {
         self.tenures.insert(Target::ON_DISK, tenure);
     }
 
-    /// Whether something is still to be made safe when the disk hangs no more.
+    /// Whether something must still be made safe when the disk no longer hangs.
     pub(crate) fn owes(&self) -> bool {
         let mut owed =
             self.tenures.values().chain(&self.leaving).filter(|it| it.output.safe != Safe::Hold && !it.may_be_over);
         self.frozen && owed.any(|tenure| tenure.output.target == Target::ON_DISK)
     }
 
-    /// The file of an output is another one, and the output will find it.
+    /// An output's file was replaced, and the output will find the new one.
     pub(crate) fn replaced(&mut self, target: Target) {
         if let Some(tenure) = self.tenures.get_mut(&target) {
             tenure.follows = true;
         }
     }
 
-    /// What reloads have ended is safe by now.
+    /// Outputs ended by reloads are safe by now.
     pub(crate) fn settle(&mut self) {
         for tenure in std::mem::take(&mut self.leaving) {
             match self.hangs(&tenure) {
@@ -222,12 +222,12 @@ impl Model {
         }
     }
 
-    /// What it would write waits for the disk.
+    /// Whether its writes wait for the disk.
     pub(crate) fn hangs(&self, tenure: &Tenure) -> bool {
         self.frozen && tenure.output.target == Target::ON_DISK
     }
 
-    /// `hertzd safe` makes those safe that a process has left, or a process does that ends before it has changed its plan.
+    /// Makes safe what a process left. This is done by `hertzd safe`, or by a process that ends before it has changed its plan.
     pub(crate) fn carry_out(&mut self) {
         self.carried_out.extend(self.tenures.values().cloned());
         self.all_safe();
@@ -246,30 +246,30 @@ impl Model {
                 continue;
             }
             self.make_safe(&tenure);
-            // One that keeps what is there, and has come to no tick, has written nothing.
+            // An output with `start = "keep"` that had no tick has written nothing.
             if tenure.output.keep && tenure.follows {
                 tenure.before.iter().for_each(|(file, may)| self.files.get_mut(file).unwrap().or_all(may));
             }
         }
     }
 
-    /// The process is gone, and nobody has made its outputs safe; of a crash, what it could still write is its own matter.
+    /// The process is gone and no one has made its outputs safe. A process that crashed may still have done so itself.
     pub(crate) fn left(&mut self, crashed: bool) {
         for mut tenure in std::mem::take(&mut self.leaving) {
             let target = tenure.output.target;
             tenure.may_be_over = true;
-            // What is safe by then counts as the original.
+            // If it was already safe, that state counts as the original.
             if let Safe::Number(number) = tenure.output.safe {
                 tenure.before.get_mut(&target.value()).unwrap().or(text(number));
                 target.enable().into_iter().for_each(|enable| tenure.before.get_mut(&enable).unwrap().or(BY_HAND));
             }
             self.tenures.insert(target, tenure);
         }
-        // What hangs, and what a busy machine has starved, may have been made safe.
+        // An output that hung, or was starved by a busy machine, may have been made safe.
         if let Some(tenure) = self.tenures.get(&Target::ON_DISK).cloned() {
             self.reaches(&tenure.output, &tenure.before);
         }
-        // What is to hold what it has, whatever happens, is not in the plan: it is over.
+        // An output with `safe = "hold"` is not in the plan, so it is over.
         self.tenures.retain(|_, tenure| tenure.output.safe != Safe::Hold);
         if crashed {
             self.tenures.clone().values().for_each(|tenure| self.may_be_safe(tenure));

@@ -1,22 +1,22 @@
-//! The outputs of a story, as a configuration names them.
+//! The outputs of a story and their configuration.
 
 use std::fmt::{self, Write};
 use std::path::Path;
 
-/// What an output drives.
+/// The target that an output drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Target {
-    /// A regular file, `file0`; the last one lies on a disk of its own.
+    /// A regular file, `file0`; the last one lies on a separate disk.
     File(u8),
-    /// A fan of a chip: `pwm1`, and `pwm1_enable`, which says who drives it.
+    /// A chip's fan: `pwm1`, and `pwm1_enable`, which selects who controls it.
     Fan(u8),
 }
 
 impl Target {
-    /// What hangs when the disk does.
+    /// The target that hangs when the disk does.
     pub(crate) const ON_DISK: Self = Self::File(2);
 
-    /// The file that has its value, below the story's folder.
+    /// The file that holds its value, relative to the story's folder.
     pub(crate) fn value(self) -> String {
         match self {
             Self::ON_DISK => "disk/file2".into(),
@@ -25,7 +25,7 @@ impl Target {
         }
     }
 
-    /// The file that says who drives a fan.
+    /// The file that selects who controls a fan.
     pub(crate) fn enable(self) -> Option<String> {
         matches!(self, Self::Fan(_)).then(|| self.value() + "_enable")
     }
@@ -36,7 +36,7 @@ impl Target {
     }
 }
 
-/// The safe state.
+/// The safe state of an output.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Safe {
     /// This number, as the target shows it.
@@ -50,7 +50,7 @@ pub(crate) enum Safe {
 pub(crate) struct Output {
     pub(crate) task: String,
     pub(crate) target: Target,
-    /// A fan is named by the path of its file in place of the chip's name.
+    /// A fan is configured by the path of its file instead of the chip's name.
     pub(crate) by_path: bool,
     pub(crate) value: f64,
     pub(crate) safe: Safe,
@@ -78,7 +78,7 @@ impl fmt::Debug for Output {
 }
 
 impl Output {
-    /// Whether both write to one target in the same way.
+    /// Whether both write to the same target in the same way.
     pub(crate) fn has_layout_of(&self, other: &Self) -> bool {
         (self.target, self.by_path, self.scale) == (other.target, other.by_path, other.scale)
     }
@@ -87,7 +87,7 @@ impl Output {
         let Self { task, target, by_path, value, safe, scale, limits, keep, always, rate } = self;
         let (place, unit) = match target {
             Target::Fan(number) if !by_path => (format!("hwmon = \"chip\"\nfile = \"pwm{number}\""), 255.0),
-            // As hertzd sees it.
+            // The path as hertzd sees it.
             Target::Fan(number) => (format!("path = \"/sys/class/hwmon/hwmon0/pwm{number}\""), 1.0),
             Target::File(_) => {
                 (format!("path = \"{}\"\nscale = {scale}", folder.join(target.value()).display()), *scale)
@@ -104,9 +104,9 @@ impl Output {
         if *limits {
             let _ = writeln!(text, "limits = [{}, {}]", input / 2.0, input);
         }
-        // What hangs there holds up no other task.
+        // With a separate worker, a hanging disk delays no other task.
         let _ = writeln!(text, "worker = \"{}\"", if *target == Target::ON_DISK { "disk" } else { "main" });
-        // A worker that a busy machine starves does not count; one that hangs with the disk does.
+        // A worker that is starved by a busy machine should not count as hanging; one that hangs with the disk should.
         if *target != Target::ON_DISK {
             text += "safe-after = \"60s\"\n";
         }
@@ -116,7 +116,7 @@ impl Output {
     }
 }
 
-/// The whole configuration. A task without an output is always there.
+/// The whole configuration. It always contains one task without an output.
 pub(crate) fn configuration(outputs: &[Output], folder: &Path) -> String {
     let has_disk = outputs.iter().any(|output| output.target == Target::ON_DISK);
     let disk = if has_disk { "[worker.disk]\npolicy = \"other\"\n" } else { "" };

@@ -1,4 +1,4 @@
-//! Plays a story with the real program, and compares each file with the model when no process has it.
+//! Plays a story with the real program, and compares each file with the model when no process owns the file.
 
 use crate::frozen::ended;
 use crate::locks::Locks;
@@ -15,7 +15,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use tempfile::TempDir;
 
-/// A story that is being played.
+/// A story being played.
 pub(crate) struct Stage<'a> {
     pub(crate) folder: TempDir,
     pub(crate) model: Model,
@@ -23,8 +23,8 @@ pub(crate) struct Stage<'a> {
     outputs: Vec<Output>,
     locks: Locks,
     disk: Option<&'a Disk>,
-    given_up: Vec<Child>, // that have ended, and have a thread that waits for the disk
-    /// How often a plan still had what was not written.
+    given_up: Vec<Child>, // ended, except for a thread that waits for the disk
+    /// How often a plan still had a value that was not written.
     pub(crate) owed: usize,
     /// How many reloads were refused.
     pub(crate) refused: usize,
@@ -40,7 +40,7 @@ impl Drop for Stage<'_> {
     }
 }
 
-/// What does not hold that must.
+/// A description of what is wrong.
 pub(crate) type Wrong = String;
 
 impl<'a> Stage<'a> {
@@ -124,7 +124,7 @@ impl<'a> Stage<'a> {
         fs::write(self.folder.path().join(file), text).unwrap();
     }
 
-    /// What a file holds. One of a chip is read as a driver would show it: what was there before a shorter text is none of its.
+    /// The content of a file. A chip's file is read as a driver would show it: without the rest of an earlier, longer text.
     pub(crate) fn read(&self, file: &str) -> String {
         let text = fs::read_to_string(self.folder.path().join(file)).unwrap_or_else(|error| format!("({error})"));
         match (file.starts_with("class"), text.split_once('\n')) {
@@ -133,7 +133,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// hertzd, which sees the story's chip where root may show it that.
+    /// A command for hertzd that sees the story's chip, if root can provide that.
     fn hertzd(&self, runtime: &str) -> Command {
         let mut command;
         if is_root() {
@@ -148,7 +148,7 @@ impl<'a> Stage<'a> {
         command
     }
 
-    /// What is left of a longer text is gone from the files of the chip that nobody has: a driver would not show it.
+    /// Removes the rest of longer texts from the chip's files that no output owns, because a driver would not show it.
     fn show_as_drivers_do(&self) {
         let free = [1, 2].map(Target::Fan).into_iter().filter(|fan| !self.model.tenures.contains_key(fan));
         free.flat_map(Target::files).for_each(|file| {
@@ -192,14 +192,14 @@ impl<'a> Stage<'a> {
         command.env("NOTIFY_SOCKET", path).args(["run", "--stop-timeout", "60s"]);
         command.arg(self.folder.path().join("story.toml")).stdout(Stdio::null());
         self.running = Some(command.stderr(log).spawn().unwrap());
-        // Before it says so, outputs may not have begun.
+        // Outputs may not have begun before hertzd reports ready.
         let mut message = [0; 4_096];
         let mut says_ready = |_: &Self| {
             let received = manager.recv(&mut message).map_or(0, |length| length);
             String::from_utf8_lossy(&message[..received]).contains("READY=1")
         };
         self.wait_for("it has started", &mut says_ready)?;
-        // What a process left that was killed is dealt with by the start.
+        // The start has dealt with whatever a killed process left.
         self.model.configure(outputs);
         self.model.settle();
         outputs.clone_into(&mut self.outputs);
@@ -227,7 +227,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Waits until what the latest reload has ended is safe.
+    /// Waits until the outputs ended by the last reload are safe.
     fn settle(&mut self) -> Result<(), Wrong> {
         let leaving = self.model.leaving.iter().filter(|it| !self.model.hangs(it));
         let files: Vec<_> = leaving.flat_map(|it| it.output.target.files()).collect();
@@ -248,7 +248,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Another hertzd with these outputs is refused, and changes nothing.
+    /// Checks that another hertzd with these outputs is refused and changes nothing.
     fn rival(&mut self) -> Result<(), Wrong> {
         let path = self.folder.path().join("rival.toml");
         fs::write(&path, configuration(&self.outputs, self.folder.path())).unwrap();
@@ -260,8 +260,8 @@ impl<'a> Stage<'a> {
             .ok_or_else(|| format!("a second hertzd was not refused: {rival:?}"))
     }
 
-    /// Waits until this has ended; where the disk hangs, a thread of it may go on to wait for that. It is asked once more to end when that
-    /// `is_due`.
+    /// Waits until this process has ended. If the disk hangs, one of its threads may go on waiting for the disk. Asks the process to end a
+    /// second time once that `is_due`.
     fn wait(&mut self, mut child: Child, is_due: impl Fn(&Self) -> bool) -> Result<ExitStatus, Wrong> {
         let mut asked = false;
         let passed = stopwatch();
@@ -283,7 +283,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The disk hangs no more: what waited for it ends.
+    /// Thaws the disk: whatever waited for it ends.
     fn thaw(&mut self) -> Result<(), Wrong> {
         if std::mem::take(&mut self.model.frozen) {
             self.model.thawed();
@@ -302,7 +302,7 @@ impl<'a> Stage<'a> {
             End::Kill => running.kill().unwrap(),
             End::Crash => signal(running.id(), "SEGV"),
         }
-        // A tick that waits for the disk is not waited for, once it is said what does.
+        // The stop does not wait for a tick that hangs with the disk, once hertzd has reported what hangs.
         let hangs = self.model.frozen && self.outputs.iter().any(|output| output.target == Target::ON_DISK);
         let since = |stage: &Self| stage.log().split_off(before);
         let is_due = |stage: &Self| {
@@ -316,7 +316,7 @@ impl<'a> Stage<'a> {
                 let by_second = libc::SIGTERM + 128;
                 match status.code() {
                     Some(0 | 1) if !hangs => self.model.all_safe(),
-                    // What could be written was, and may be in the plan all the same.
+                    // Everything that could be written was written, but may be in the plan all the same.
                     Some(code) if hangs && [0, 1, 70, by_second].contains(&code) => self.model.carry_out(),
                     _ => return Err(format!("a stop ends with {status:?}")),
                 }
@@ -349,7 +349,7 @@ impl<'a> Stage<'a> {
         self.compare(status.success(), true).map_err(|wrong| format!("{wrong}: {said}"))
     }
 
-    /// `hertzd safe`, and what it says.
+    /// Runs `hertzd safe`, and returns its status and output.
     pub(crate) fn carry_out(&mut self) -> Result<(ExitStatus, String), Wrong> {
         let path = self.folder.path().join("safe");
         let file = File::create(&path).unwrap();

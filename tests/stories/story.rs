@@ -1,4 +1,4 @@
-//! Random stories: what happens to hertzd and to its targets, one thing after the other.
+//! Random stories: sequences of events that happen to hertzd and its targets.
 
 use crate::output::{Output, Safe, Target};
 use crate::random::SplitMix;
@@ -11,40 +11,40 @@ pub(crate) enum End {
     Crash,
 }
 
-/// A lock of another process, on a file that it may only read.
+/// Another process's lock, on a file that it may only read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lock {
     Flock,
     Record,
 }
 
-/// One thing that happens.
+/// One event.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Event {
     Start(Vec<Output>),
     Reload(Vec<Output>),
     /// The test waits until the outputs follow their inputs.
     Live,
-    /// The firmware writes this to a fan or a file, as often as the number says.
+    /// The firmware writes this number to a fan or file, this many times.
     Value(Target, f64, u8),
     /// The firmware sets this mode of a fan.
     Mode(u8, u8),
-    /// A file is replaced by another one of its name, with this number.
+    /// A file is replaced by a new one of the same name, with this number.
     Replaced(u8, f64),
     Removed(u8),
     Locked(Target, Lock),
     Unlocked,
-    /// A second hertzd, which wants the same targets.
+    /// A second hertzd that wants the same targets.
     Rival,
     Ended(End),
     /// `hertzd safe`.
     Safe,
-    /// Who writes to the disk waits from now on.
+    /// Writers to the disk wait from now on.
     Frozen,
     Thawed,
 }
 
-/// What may be in a story.
+/// The events that a story may contain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scope {
     /// There is a chip with fans.
@@ -57,13 +57,13 @@ struct Writer {
     random: SplitMix,
     scope: Scope,
     running: Option<Vec<Output>>,
-    left: bool, // what a process that was killed left
+    left: bool, // a killed process has left something
     frozen: bool,
-    owed: bool, // what ended while it was frozen may not have got its safe value
+    owed: bool, // what ended while it was frozen may not have its safe value
     events: Vec<Event>,
 }
 
-/// The story of this seed.
+/// The story for this seed.
 pub(crate) fn story(seed: u64, scope: Scope, leave_out: &str) -> Vec<Event> {
     let (left, frozen, owed) = Default::default();
     let mut writer = Writer { random: SplitMix(seed), scope, running: None, left, frozen, owed, events: Vec::new() };
@@ -95,7 +95,7 @@ impl Writer {
     fn number(&mut self, target: Target) -> f64 {
         match target {
             Target::Fan(_) => f64::from(u8::try_from(1 + self.below(254)).unwrap()),
-            // Of different lengths; the quarters are exact.
+            // Numbers of different lengths; the quarters are exact.
             Target::File(_) => {
                 let digits = [4, 400, 40_000][self.below(3)];
                 f64::from(u32::try_from(1 + self.below(digits)).unwrap()) / 4.0
@@ -128,7 +128,7 @@ impl Writer {
         }
     }
 
-    /// A name that no output has.
+    /// A name that no output uses.
     fn free_name(&mut self, outputs: &[Output]) -> String {
         loop {
             let name = format!("out{}", self.below(8));
@@ -146,7 +146,7 @@ impl Writer {
         }
     }
 
-    /// One change of a configuration.
+    /// Makes one change to a configuration.
     fn edit(&mut self, outputs: &mut Vec<Output>, leave_out: &str) {
         if outputs.is_empty() || self.one_in(5) {
             return self.add(outputs);
@@ -185,13 +185,13 @@ impl Writer {
         self.without_what_hangs(outputs)
     }
 
-    /// A start would wait for the disk, and so would a reload.
+    /// Leaves out outputs on a frozen disk, because a start or reload would wait for the disk.
     fn without_what_hangs(&self, mut outputs: Vec<Output>) -> Vec<Output> {
         outputs.retain(|output| !self.frozen || output.target != Target::ON_DISK);
         outputs
     }
 
-    /// Whether a task has something on the disk that hangs.
+    /// Whether a running output is on a disk that hangs.
     fn hangs(&self) -> bool {
         let mut outputs = self.running.iter().flatten();
         self.frozen && outputs.any(|output| output.target == Target::ON_DISK)
@@ -267,7 +267,7 @@ impl Writer {
                 }
                 if let Target::File(number) = output.target {
                     let removed = matches!(output.safe, Safe::Number(_)) && self.one_in(2);
-                    // Another one than the output's, so that one sees when that is there again.
+                    // A different value from the output's own, so that it shows when the output's value is back.
                     let value = output.value + self.number(Target::File(number));
                     self.events.push(if removed { Event::Removed(number) } else { Event::Replaced(number, value) });
                     self.events.push(Event::Live);

@@ -1,5 +1,5 @@
-//! `hertzd simulate` at a desk: a folder with a configuration, and the table of all values that `--csv` writes. The built binary on the
-//! virtual clock, so nothing here depends on how busy the machine is.
+//! Runs `hertzd simulate` in a folder with a configuration, and reads the table of all values that `--csv` writes. It is the built binary
+//! on the virtual clock, so nothing here depends on how busy the machine is.
 
 #![allow(dead_code, reason = "each test file is a separate crate and uses a part of this")]
 
@@ -7,7 +7,7 @@ use std::fs;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// A folder with `loop.toml`, and what else is put there.
+/// A folder with `loop.toml`, and any other files a test adds.
 pub(crate) struct Desk(pub(crate) TempDir);
 
 impl Desk {
@@ -26,7 +26,7 @@ impl Desk {
         command.current_dir(&self.0).args(["simulate", "loop.toml"]).args(args).output().unwrap()
     }
 
-    /// The table of a run that went well and had nothing to remark.
+    /// The table from a run that succeeded without any message.
     pub(crate) fn table(&self, length: &str) -> Table {
         let output = self.simulate(&["--for", length, "--csv", "-"]);
         let error = String::from_utf8(output.stderr).unwrap();
@@ -34,7 +34,7 @@ impl Desk {
         Table::read(&String::from_utf8(output.stdout).unwrap())
     }
 
-    /// What a refused run says, and its exit code.
+    /// The message of a refused run, and its exit code.
     pub(crate) fn refusal(&self, args: &[&str]) -> (String, Option<i32>) {
         let output = self.simulate(args);
         assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
@@ -42,7 +42,7 @@ impl Desk {
     }
 }
 
-/// What `--csv` writes.
+/// The table that `--csv` writes.
 pub(crate) struct Table {
     columns: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
@@ -57,7 +57,7 @@ impl Table {
         Self { columns, rows }
     }
 
-    /// The place of a column, with its unit or without.
+    /// The index of a column, named with or without its unit.
     pub(crate) fn column(&self, name: &str) -> usize {
         self.columns
             .iter()
@@ -65,7 +65,7 @@ impl Table {
             .unwrap_or_else(|| panic!("no {name} in {:?}", self.columns))
     }
 
-    /// The ticks of a task, each with this value of it.
+    /// The ticks of a task, each with its value of this name.
     pub(crate) fn of(&self, task: &str, value: &str) -> Vec<(u64, Option<f64>)> {
         let column = self.column(&format!("{task}.{value}"));
         let own = self.rows.iter().filter(|row| row[0] == task);
@@ -73,7 +73,7 @@ impl Table {
             .collect()
     }
 
-    /// The same, where each tick has the value.
+    /// The same for a value that every tick has.
     pub(crate) fn values(&self, task: &str, value: &str) -> Vec<f64> {
         self.of(task, value)
             .into_iter()

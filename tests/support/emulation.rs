@@ -1,15 +1,16 @@
-//! Tests only: what is skipped, and what QEMU's user emulation (`tests/user-emulation`) cannot do.
+//! Tests only: reports of skipped tests, and what QEMU's user emulation (`tests/user-emulation`) cannot do.
 
 use std::io::{self, Write};
 
-/// Where it does not know a call of ioctl, it says that there is none; the kernel, that it is not one of this file.
+/// For an ioctl request that QEMU does not know, it reports that no such call exists. The kernel would report that the request does not fit
+/// this file.
 #[allow(dead_code, reason = "for kinds that are features")]
 pub(crate) const NO_IOCTL: &str = "it answers an ioctl that it does not know with ENOSYS where the kernel says ENOTTY";
 
-/// Programs for ARM are started in a user namespace, which knows one user.
+/// Programs for ARM run in a user namespace that knows only one user.
 pub(crate) const OTHER_OWNERS: &str = "in its user namespace devices belong to another user and group than root";
 
-/// There gcc is one that makes programs for ARM; rustc is this machine's.
+/// Under emulation, gcc builds programs for ARM, but rustc builds for the host machine.
 #[allow(dead_code, reason = "for integration tests, which include this file")]
 pub(crate) const NO_RUST: &str = "Rust's compiler would build for this machine";
 
@@ -20,15 +21,15 @@ pub(crate) const OTHER_ROOT: &str = "the folder / that it opens is that of the e
 pub(crate) const OWN_MEMORY: &str =
     "a child that shares its parent's memory gets a copy there, so the parent does not see which step failed";
 
-/// Says that this test, or the rest of it, is skipped, and why. The harness shows nothing of what a test that passes prints, so this goes
-/// past it: who runs the tests sees what was not tested.
+/// Prints that this test, or the rest of it, is skipped, and why. Writes directly to stderr: the harness hides the output of passing tests,
+/// and whoever runs the tests should see what was not tested.
 pub(crate) fn say_skipped(why: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
     let _ = writeln!(io::stderr(), "skipped: {test}: {why}");
 }
 
-/// Whether this test, or the rest of it, cannot be done because it runs there. Then says so, and why.
+/// Whether this test, or the rest of it, is impossible because it runs under emulation. If so, prints that and why.
 pub(crate) fn cannot_be_emulated(why: &str) -> bool {
     if is_emulated() {
         say_skipped(&format!("it cannot be done under QEMU's user emulation: {why}"));

@@ -1,4 +1,4 @@
-//! The built binary on the virtual clock, a file of its own for it, and tasks that meet each other.
+//! The built binary on the virtual clock, a file for it in a new folder, and tasks whose releases meet.
 
 #![allow(dead_code, reason = "each test file is a separate crate and uses a part of this")]
 
@@ -15,7 +15,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// A file in a folder of its own.
+/// A file in a new folder.
 pub(crate) fn file(name: &str, text: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);

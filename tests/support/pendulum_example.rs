@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The example `pendulum`, built as this test was; `None`, and that is said, where there is neither cargo nor one that was built before.
+/// The example `pendulum`, built like this test. `None`, with a message, if there is neither cargo nor a previously built example.
 pub(crate) fn example() -> Option<&'static Path> {
     static EXAMPLE: OnceLock<Option<PathBuf>> = OnceLock::new();
     EXAMPLE.get_or_init(build).as_deref()
@@ -15,7 +15,7 @@ pub(crate) fn example() -> Option<&'static Path> {
 fn build() -> Option<PathBuf> {
     let folder = Path::new(HERTZD).parent().unwrap();
     let path = folder.join("examples/pendulum");
-    // tests/user-emulation has built it: there is no compiler for this machine there.
+    // Under emulation there is no compiler for this machine; tests/user-emulation has built the example.
     if let Some(cargo) = std::env::var_os("CARGO").filter(|_| !is_emulated()) {
         let all = [
             ("daemon", cfg!(feature = "daemon")),

@@ -18,7 +18,7 @@ pub(crate) struct Message {
     pub(crate) data: Vec<u8>,
 }
 
-/// The messages of a file; without an end record, those up to its last whole chunk.
+/// The messages of a file; if it has no end record, the messages up to its last whole chunk.
 pub(crate) fn messages(path: &Path) -> Vec<Message> {
     let bytes = fs::read(path).unwrap();
     let stream = mcap::MessageStream::new_with_options(&bytes, mcap::read::Options::IgnoreEndMagic.into());
@@ -42,8 +42,8 @@ pub(crate) fn by_topic(messages: &[Message]) -> BTreeMap<&str, Vec<&Message>> {
     topics
 }
 
-/// Prints what the official Python reader finds: a line per message, with the fields of sound and pictures. Verifies the
-/// checksums of chunks.
+/// Prints what the official Python reader finds: one line per message, with the fields of sound and pictures. Verifies the checksums of
+/// chunks.
 const READER: &str = r#"
 import json, sys
 from mcap.exceptions import EndOfFile, McapError
@@ -82,7 +82,8 @@ pub(crate) fn python(path: &Path, whole: bool) -> Option<Vec<Value>> {
     Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
 }
 
-/// How many messages the recipe in docs/recordings.md for the MCAP of a killed run prints; `None` if Python's reader is not installed.
+/// How many messages are printed by the recipe in docs/recordings.md for the MCAP file of a killed run; `None` if Python's reader is not
+/// installed.
 pub(crate) fn recipe_for_killed_run(path: &Path) -> Option<usize> {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/recordings.md")).unwrap();
     let blocks = page.split("```python\n").skip(1).map(|rest| rest.split("```").next().unwrap());

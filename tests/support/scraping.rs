@@ -1,4 +1,4 @@
-//! An exporter under test, and what is scraped from it.
+//! An exporter under test, and the samples scraped from it.
 
 #![allow(dead_code, reason = "each test file is a separate crate and uses a part of this")]
 
@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// How long it may take: only a hang takes this long.
+/// The maximum time to wait: only a hang takes this long.
 const PATIENCE: Span = Span::from_seconds(120);
 
 /// A running exporter. Killed on drop.
@@ -20,7 +20,7 @@ pub(crate) struct Exporter {
     pub(crate) address: SocketAddr,
 }
 
-/// What an exporter holds.
+/// The resources an exporter holds.
 #[derive(Debug)]
 pub(crate) struct Left {
     pub(crate) threads: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Left {
 pub(crate) type Samples = BTreeMap<String, f64>;
 
 impl Exporter {
-    /// Starts one at a free port.
+    /// Starts an exporter on a free port.
     pub(crate) fn start(socket: &Path) -> Self {
         let mut command = Command::new(HERTZD);
         command.args(["exporter", "--listen", "127.0.0.1:0", "--socket"]).arg(socket);
@@ -42,7 +42,7 @@ impl Exporter {
         stderr.read_line(&mut line).unwrap();
         let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).map(str::parse);
         let address = address.unwrap_or_else(|| panic!("{line}")).unwrap();
-        // So that it can go on writing.
+        // Drain its stderr so that it can continue to write.
         std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
         Self { child, address }
     }
@@ -65,7 +65,7 @@ impl Exporter {
         samples(&self.get("/metrics", ""))
     }
 
-    /// Scrapes until the samples are as `wanted`.
+    /// Scrapes until `wanted` accepts the samples.
     pub(crate) fn scrape_until(&self, wanted: impl Fn(&Samples) -> bool) -> Samples {
         let waited = stopwatch();
         loop {
@@ -86,7 +86,7 @@ impl Exporter {
         Left { threads: entries("task"), descriptors: entries("fd"), resident: pages * 4_096 }
     }
 
-    /// Waits until it holds no more than that.
+    /// Waits until `seen` accepts the resources it holds.
     pub(crate) fn wait_for(&self, what: &str, seen: impl Fn(&Left) -> bool) {
         let waited = stopwatch();
         while !seen(&self.left()) {
@@ -103,7 +103,7 @@ impl Drop for Exporter {
     }
 }
 
-/// What an answer has, in either form.
+/// The samples in an answer, in either format.
 pub(crate) fn samples(answer: &str) -> Samples {
     let body = answer.split_once("\r\n\r\n").map_or(answer, |(_, body)| body);
     let lines = body.lines().filter(|line| !line.starts_with('#') && !line.is_empty());

@@ -1,17 +1,17 @@
-//! Time for tests, as the standard library has it.
+//! Time for tests, based on the standard library.
 
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
 use hertzd::time::Span;
 use std::time::{Duration, Instant};
 
-/// Sleeps for at least so long.
+/// Sleeps for at least this long.
 #[expect(clippy::disallowed_methods, reason = "tests wait in real time")]
 pub(crate) fn pause(span: Span) {
     std::thread::sleep(Duration::from_nanos(span.nanos().try_into().unwrap_or(0)));
 }
 
-/// Says how long ago it was started.
+/// Starts a stopwatch. The returned function tells the time since its start.
 #[expect(clippy::disallowed_methods, reason = "tests wait in real time")]
 pub(crate) fn stopwatch() -> impl Fn() -> Span {
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! Metrics as a whole: what was missed adds up, also where no record reports it.
+//! Tests of the metrics as a whole: misses add up, even if no record reports them.
 
 use super::*;
 use crate::channels::{Outcome, TickError};
@@ -20,7 +20,7 @@ fn what_dropped_records_missed_is_reported_with_an_unknown_cause() {
         0,
         GivenUp { task: 0, count: 4, oldest: response, at: Instant::ZERO, jumped: Span::ZERO, disabled: true },
     );
-    // Two more records did not come in: an overrun each, with three skipped releases in all.
+    // Two more records were lost: one overrun each, with three skipped releases in total.
     metrics.take_counts(0, &Counts { ran: 3, skipped: 9, overruns: 3, ..Counts::default() });
     let mut told = Vec::new();
     metrics.report(Instant::ZERO, true, |event| told.push(event.kind.clone()));
@@ -28,7 +28,7 @@ fn what_dropped_records_missed_is_reported_with_an_unknown_cause() {
     assert_eq!((missed.overruns, missed.skipped), (3, 9));
     assert_eq!(missed.within, Span::ZERO, "the last record says nothing of when these came up");
     let causes: Causes = missed.causes().map(|(cause, count)| (cause.word().into(), count)).collect();
-    // The record that came in had no evidence.
+    // The record that arrived had no evidence.
     assert_eq!((causes["disabled"], causes["unknown"]), (4, 3 + 5));
     assert_eq!(causes.values().sum::<u64>(), missed.count());
     let totals = metrics.totals();
@@ -44,7 +44,7 @@ fn what_a_step_of_the_clock_took_past_the_end_was_stalled() {
     assert_eq!(metrics.snapshot(0).causes, Causes::from([("stalled".into(), 700)]));
 }
 
-/// As a reload that renames a task does, again and again.
+/// Like a reload that renames a task, again and again.
 #[test]
 fn tasks_that_are_renamed_for_ever_take_no_more_memory() {
     let mut metrics = Metrics::default();
@@ -63,7 +63,7 @@ fn at(millis: i64) -> Instant {
     Instant::ZERO + Span::from_millis(millis)
 }
 
-/// What is reported at this moment.
+/// The misses that are reported at this moment.
 fn reported(metrics: &mut Metrics, now: Instant, last: bool) -> Vec<Missed> {
     let mut reported = Vec::new();
     metrics.report(now, last, |event| match &event.kind {
@@ -82,7 +82,7 @@ fn what_a_disabled_task_misses_is_reported_as_it_comes_and_no_release_twice() {
         let facts = TaskFacts { deadline, ..TaskFacts::at(rate) };
         let live = facts.live.clone();
         metrics.add_task(0, facts);
-        // Tick 0 ends the task; the record comes in, the release after it is the first that is missed.
+        // Tick 0 ends the task and its record arrives. The next release is the first that is missed.
         let outcome = Outcome::Ended(TickError::new("gone"));
         let response = Span::from_millis(1);
         let record = TickRecord { outcome, response, overrun: false, ..RECORD };
@@ -107,14 +107,14 @@ fn what_a_disabled_task_misses_is_reported_as_it_comes_and_no_release_twice() {
             let sum = add(reported(&mut metrics, now, false));
             let due = metrics.health(0, now).progress.counts;
             let behind = due.missed - sum;
-            // The last seconds are still to come.
+            // The most recent seconds have not been entered yet.
             assert!(behind <= rate.num() * 5 && (half_seconds < 10 || sum > 0), "{sum} of {due:?}");
             assert_eq!(
                 metrics.snapshot(0).causes.get("disabled").copied().unwrap_or(0),
                 sum.max(metrics.totals().counts.skipped)
             );
         }
-        // The worker ends: what it has given up in all, of which most is known.
+        // The worker ends and reports all releases it gave up, most of which are known already.
         let (end, period) = (at(20_000), rate.period());
         let count = ((end - next).nanos() / period.nanos()).unsigned_abs();
         let oldest = end - next;
@@ -145,11 +145,11 @@ fn a_report_on_a_task_that_is_given_up_covers_the_time_in_which_its_releases_cam
     let [missed] = &missed[..] else { panic!("{missed:?}") };
     assert_eq!((missed.overruns, missed.skipped), (1, 88 + 500));
     assert_eq!((missed.due, missed.within), (589, Span::from_millis(590)));
-    // What an earlier entry reported does not count again.
+    // Misses from an earlier report do not count again.
     assert_eq!(reported(&mut metrics, at(700), true), []);
 }
 
-/// What happens to a task of 100 Hz: a record (after that many periods, this late, with this run, and its kind), or what else.
+/// What happens to a task of 100 Hz: a record (after this many periods, with this lateness, run and kind), or another event by its kind.
 type Happening = (i64, i64, i64, u8);
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -158,7 +158,7 @@ fn happening() -> impl Strategy<Value = Happening> {
     (periods, late, 0..9_000_000_i64, prop_oneof![30 => Just(0_u8), 10 => 1..13_u8])
 }
 
-/// All that shows of a task after this; with `singly`, no ticks are entered together.
+/// Everything visible of a task after these events; with `singly`, no ticks are entered together.
 fn shown(happenings: &[Happening], grid_moves: bool, singly: bool) -> Vec<String> {
     let mut metrics = Metrics::default();
     metrics.add_worker(0, "main".into(), WorkerFacts::default());
@@ -231,7 +231,7 @@ fn the_number_of_a_task_that_has_ended_is_known_no_more_and_its_place_is_empty()
     }
 }
 
-/// What a worker does that never runs task 1, at 20 Hz, as task 0 holds it for 60 ms each time.
+/// Task 1, at 20 Hz, never runs, because task 0 occupies the worker for 60 ms each time.
 #[test]
 fn what_a_task_misses_that_never_runs_is_reported_while_it_waits_and_once() {
     for ends in 0..3 {
@@ -270,7 +270,7 @@ fn what_a_task_misses_that_never_runs_is_reported_while_it_waits_and_once() {
         };
         let mut told = ticks_of_others(&mut metrics, 0, 3_000);
         assert!(told > 30, "{told} of 60");
-        // All of it, once: whether it runs at last, or the worker ends, or is given up.
+        // Everything is reported exactly once, whether the task finally runs, the worker ends or the worker is given up.
         let counts = Counts { skipped: 59, ..Counts::default() };
         match ends {
             0 => {
@@ -310,7 +310,7 @@ fn what_a_task_misses_that_never_runs_is_reported_while_it_waits_and_once() {
     }
 }
 
-/// How much is left to be reported of a task.
+/// How many of the task's misses are still to be reported.
 fn reported_of(metrics: &mut Metrics, task: &str) -> u64 {
     let mut told = 0;
     metrics.report(at(100_000), true, |event| {

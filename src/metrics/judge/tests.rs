@@ -1,4 +1,4 @@
-//! Each rule of a verdict, with exact instants. All numbers are microseconds.
+//! Tests of each rule for verdicts, with exact instants. All numbers are in microseconds.
 
 mod idle;
 mod rules;
@@ -19,7 +19,7 @@ fn at(micros: i64) -> Instant {
     Instant::ZERO + Span::from_micros(micros)
 }
 
-/// A tick of `task` that was released, started and finished then, without a sleep before it.
+/// A tick of `task` with these times, without a sleep before it.
 fn tick(task: u32, release: i64, started: i64, finished: i64) -> TickRecord {
     TickRecord {
         task,
@@ -32,12 +32,12 @@ fn tick(task: u32, release: i64, started: i64, finished: i64) -> TickRecord {
     }
 }
 
-/// The same, after a sleep that was asked to end at `asked` and ended at `woke`.
+/// The same tick after a sleep that should have ended at `asked` and ended at `woke`.
 fn after_sleep(asked: i64, woke: i64, tick: TickRecord) -> TickRecord {
     TickRecord { woke: at(woke) - tick.release, oversleep: Some(micros(woke - asked)), ..tick }
 }
 
-/// With evidence of `awake`, of which `cpu` on the processor; the thread has waited for `queue` in all.
+/// The tick with evidence: `awake` time, of which `cpu` was on the processor, and a total wait of `queue` for the processor.
 fn seen(awake: i64, cpu: i64, queue: i64, tick: TickRecord) -> TickRecord {
     let run_queue = Some(micros(queue));
     TickRecord {
@@ -46,7 +46,7 @@ fn seen(awake: i64, cpu: i64, queue: i64, tick: TickRecord) -> TickRecord {
     }
 }
 
-/// With these counts in its evidence.
+/// The tick with these counts in its evidence.
 fn counted(voluntary: u32, involuntary: u32, minor: u32, major: u32, tick: TickRecord) -> TickRecord {
     let counted = |evidence| Evidence { voluntary, involuntary, minor_faults: minor, major_faults: major, ..evidence };
     TickRecord { evidence: tick.evidence.map(counted), ..tick }
@@ -71,7 +71,7 @@ impl Scene {
         self.0.judge(0, record, TERMS, &mut NoAccuser)
     }
 
-    /// The cause of an overrun, and who it was.
+    /// The cause of an overrun, and the culprit.
     fn overrun(&mut self, record: &TickRecord) -> (Cause, Option<By>) {
         let verdict = self.judge(record).overrun.expect("an overrun");
         (verdict.cause, verdict.by)
@@ -107,13 +107,13 @@ fn what_the_thread_waited_before_the_sleep_does_not_count() {
 
 #[test]
 fn what_an_earlier_miss_waited_does_not_count_though_the_metrics_thread_has_read_more_since() {
-    // asked ......... woke, twice; the first time it waits for the processor, in the tick, for 1,500 µs
+    // asked ......... woke, twice. In the first tick the thread waits for the processor for 1,500 µs.
     // 0               10, 5000           6900
     let mut scene = Scene::new();
     scene.0.has_waited(0, at(-10), micros(7));
     let first = counted(0, 1, 0, 0, seen(2_000, 500, 1_507, after_sleep(0, 10, tick(0, 0, 10, 2_010))));
     let second = |queue| seen(100, 100, queue, after_sleep(5_000, 6_900, tick(0, 5_000, 6_910, 7_000)));
-    // Both wait in the channel when it reads.
+    // Both records are still in the channel when the metrics thread reads.
     for (waited, cause) in [(4, Cause::WokenLate), (1_890, Cause::Preempted)] {
         let mut scene = Scene::new();
         scene.0.has_waited(0, at(-10), micros(7));
@@ -126,7 +126,7 @@ fn what_an_earlier_miss_waited_does_not_count_though_the_metrics_thread_has_read
 
 #[test]
 fn what_the_thread_waited_before_a_step_back_of_its_clock_does_not_count() {
-    // Also if the sleep began before the first reading after the step.
+    // The same holds if the sleep began before the first reading after the step.
     for asked in [1_000, 100] {
         let mut scene = Scene::new();
         scene.0.has_waited(0, at(3_600_000_000), micros(5_000));
@@ -154,7 +154,7 @@ fn a_late_wake_up_is_judged_by_the_tick_that_missed_even_if_others_met_theirs_be
 fn a_wait_for_the_processor_before_an_earlier_tick_is_not_one_in_this_tick() {
     let mut scene = Scene::new();
     scene.0.has_waited(0, at(0), Span::ZERO);
-    // Woken 900 µs late, but in time; the next tick sleeps.
+    // Woken 900 µs late, but the deadline is met. The next tick sleeps.
     assert_eq!(scene.judge(&after_sleep(0, 900, tick(0, 0, 905, 990))), Verdicts::default());
     let slept = counted(1, 0, 0, 0, seen(1_500, 100, 905, after_sleep(1_000, 1_005, tick(0, 1_000, 1_010, 2_505))));
     assert_eq!(scene.overrun(&slept).0, Cause::Waited);
@@ -198,7 +198,7 @@ fn of_a_delay_and_a_run_that_is_as_long_as_usual_the_delay_is_to_blame() {
 
 #[test]
 fn blocked_names_the_task_that_took_the_largest_part() {
-    // task 1 ----, task 2 ------------, task 3 ----, then ours, released at 100
+    // task 1 ----, task 2 ------------, task 3 ----, then this task, released at 100
     let mut scene = Scene::new();
     for other in [tick(1, 0, 0, 600), tick(2, 0, 601, 2_200), tick(3, 0, 2_201, 2_700)] {
         scene.judge(&TickRecord { overrun: false, ..other });
@@ -207,7 +207,7 @@ fn blocked_names_the_task_that_took_the_largest_part() {
     let blocked =
         |time, count| Some(Verdict { cause: Cause::Blocked, by: Some(By::Task(2)), time: micros(time), count });
     assert_eq!(verdicts.before, blocked(500 + 1_599 + 499, 2));
-    // Since its own release task 3 was the one.
+    // Since this task's own release, task 3 ran for most of the time.
     let by_three = Some(Verdict { by: Some(By::Task(3)), ..blocked(100 + 499, 1).unwrap() });
     assert_eq!(verdicts.overrun, by_three);
     assert_eq!(verdicts.after, None);
@@ -230,7 +230,7 @@ fn what_waits_behind_the_own_tick_is_debt_or_has_its_cause() {
 
 #[test]
 fn ticks_that_share_evidence_are_judged_only_if_it_cannot_matter_whose_it_is() {
-    // One of 700 and one of 1900, in one wake-up.
+    // Two ticks in one wake-up, one of 700 and one of 1900.
     let shared = |cpu| {
         let mut scene = Scene::new();
         scene.judge(&after_sleep(0, 0, tick(1, 0, 0, 700)));
@@ -267,7 +267,7 @@ fn a_gap_of_the_length_of_the_limit_after_much_work_is_throttled() {
         scene.overrun(&counted(0, 1, 0, 0, seen(2_000, cpu, 1_400, after_sleep(0, 0, tick(0, 0, 0, 2_000))))).0
     };
     assert_eq!((run(500), run(300)), (Cause::Throttled, Cause::Preempted));
-    // The kernel looks at its timer ticks, each 400 µs here: what was used too much is missing afterwards, until it is paid.
+    // The kernel checks at its timer ticks, every 400 µs here. Runtime used in excess is missing afterwards until it is paid back.
     let mut scene = Scene::with(WorkerFacts { bandwidth: reserved, ..WorkerFacts::default() });
     let causes = [800, 400, 400, 400, 300].into_iter().zip(0..).map(|(cpu, n)| {
         let tick = tick(0, n * 2_000, n * 2_000, (n + 1) * 2_000);
@@ -280,7 +280,7 @@ fn a_gap_of_the_length_of_the_limit_after_much_work_is_throttled() {
 #[test]
 fn before_its_first_tick_a_worker_was_idle_and_in_what_is_forgotten_as_busy_as_later() {
     let bandwidth = Some(Bandwidth::Shared { runtime: Span::from_millis(950), period: Span::from_millis(1_000) });
-    // That many ticks, each 97 of 100 µs, and a wait of 49 ms.
+    // `count` ticks of 97 µs each, every 100 µs, and then a wait of 49 ms.
     let judged = |count: i64| {
         let mut scene = Scene::with(WorkerFacts { bandwidth, ..WorkerFacts::default() });
         for n in 0..count {
@@ -295,7 +295,7 @@ fn before_its_first_tick_a_worker_was_idle_and_in_what_is_forgotten_as_busy_as_l
     assert_eq!(judged(20_000), Some(Cause::Throttled), "795 ms of work are remembered, in 819 ms");
 }
 
-/// Accuses a program of everything, and notes what it was asked.
+/// Accuses a program of everything, and records the requests.
 struct Someone(Program, Vec<(usize, u8, Span, bool)>);
 
 impl Accuser for Someone {

@@ -1,4 +1,4 @@
-//! A tick of a thread as verdicts see it, and as it is kept: thousands of them are, for each worker.
+//! A thread's tick, in two forms: as verdicts use it, and as it is stored, since thousands are kept for each worker.
 //!
 //! Pure; instants are on the worker's clock.
 
@@ -9,31 +9,31 @@ use crate::time::{Instant, Span};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::metrics) struct Piece {
     pub(in crate::metrics) task: Option<u32>, // `None`: it ran no tick
-    /// When the sleep before it was to end, and when it did; `None`: it followed without a sleep.
+    /// When the sleep before the tick was to end, and when it did end; `None`: the tick followed without a sleep.
     pub(in crate::metrics) sleep: Option<(Instant, Instant)>,
     pub(in crate::metrics) started: Instant,
     pub(in crate::metrics) finished: Instant,
-    /// How much more than its reserved runtime the thread had used by its end, if the ticks up to it have evidence: the kernel
-    /// looks only at its timer ticks, and takes it off the runtime that follows.
+    /// How much more than its reserved runtime the thread had used by the end of this tick, if the ticks up to it have evidence. The kernel
+    /// checks only at its timer ticks, and subtracts the excess from the following runtime.
     pub(in crate::metrics) owed: Span,
-    /// The tick that the thread woke up for, itself if it slept before it: a number as `Timeline::first` has it.
+    /// The tick that the thread woke up for, which is this tick if it slept before it. A number as in `Timeline::first`.
     pub(super) wake: Option<u64>,
-    /// How long the thread was awake but not on the processor in the ticks from that one to this; `None`: one of them has no
-    /// evidence of its own.
+    /// How long the thread was awake but not on the processor, in the ticks from `wake` to this one; `None`: one of them has no evidence of
+    /// its own.
     pub(super) off: Option<Span>,
-    /// Why that sleep ended late, and why the tick did not start at once after it, as far as there is evidence.
+    /// Why that sleep ended late (`late`), and why the tick did not start immediately after it (`gap`), as far as there is evidence.
     pub(in crate::metrics) late: Cause,
     pub(in crate::metrics) gap: Cause,
-    /// The clock was stepped before it: instants before it cannot be compared with its own.
+    /// The clock was stepped before this tick: earlier instants cannot be compared with its own.
     pub(in crate::metrics) stepped: bool,
-    /// What came right before it is not known.
+    /// What came right before this tick is unknown.
     pub(in crate::metrics) after_loss: bool,
-    /// Why it was missed, if it was.
+    /// The cause and culprit, if something was missed.
     pub(in crate::metrics) missed: Option<(Cause, Option<By>)>,
 }
 
 impl Piece {
-    /// Why a tick of the same task waits while this one runs.
+    /// The cause assigned to a tick of the same task that waits while this one runs.
     pub(in crate::metrics) fn behind(&self) -> Cause {
         match self.missed {
             None | Some((Cause::RanLong, _)) => Cause::OwnDebt,
@@ -42,13 +42,13 @@ impl Piece {
     }
 }
 
-/// A piece in less than half of its size. Nanoseconds in 64 bits hold any reading of a real clock for the next 292 years.
+/// A piece in less than half its size. 64-bit nanoseconds hold any reading of a real clock for the next 292 years.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     started: i64,
     finished: i64,
     asked: i64, // with SLEPT
-    woke: i64,  // likewise
+    woke: i64,  // with SLEPT
     owed: Span,
     wake: u64, // or NO_NUMBER
     off: i64,  // or NO_TIME
@@ -62,7 +62,7 @@ pub(super) struct Stored {
 
 const _: () = assert!(size_of::<Stored>() <= 80, "a worker's thread has up to 8,192 of them");
 
-/// [`By`], with the one that is large and rare elsewhere.
+/// Like [`By`], but with its large and rare variant boxed.
 #[derive(Clone, Debug)]
 enum Culprit {
     Task(u32),
@@ -113,7 +113,7 @@ impl Stored {
         }
     }
 
-    // What every tick and every step of a look back reads, of thousands of pieces.
+    // Accessors for fields that are read on every tick, and on every step of a look-back over thousands of pieces.
 
     pub(super) fn task(&self) -> Option<u32> {
         (self.flags & RAN != 0).then_some(self.task)

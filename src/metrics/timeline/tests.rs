@@ -1,4 +1,4 @@
-//! What the line of ticks remembers of a wake-up is what walking back tick by tick finds.
+//! Checks that what the timeline remembers of a wake-up matches a walk back tick by tick.
 
 use super::*;
 use crate::channels::Evidence;
@@ -9,8 +9,8 @@ fn at(micros: i64) -> Instant {
     Instant::ZERO + Span::from_micros(micros)
 }
 
-/// One tick: the sleep before it and how late it ended, its run, how much of it was off the processor where it has evidence,
-/// and whether the cause of the late wake-up has been found. Microseconds.
+/// One tick: the sleep before it and how late that ended, its run, how much of the run was off the processor (if it has evidence), and
+/// whether the cause of the late wake-up has been found. In microseconds.
 type Step = (Option<(i64, i64)>, i64, Option<i64>, bool);
 
 fn step(sleeps: u32) -> impl Strategy<Value = Step> {
@@ -48,7 +48,7 @@ fn off(record: &TickRecord) -> Option<Span> {
     record.evidence.map(|evidence| evidence.awake - evidence.cpu)
 }
 
-/// As [`Timeline::wake_up_of`], tick by tick.
+/// Like [`Timeline::wake_up_of`], but tick by tick.
 fn wake_up_of(
     timeline: &Timeline,
     records: &[TickRecord],
@@ -72,7 +72,7 @@ fn wake_up_of(
     (first, Span::ZERO)
 }
 
-/// As [`Timeline::waited_before`], tick by tick.
+/// Like [`Timeline::waited_before`], but tick by tick.
 fn waited_before(timeline: &Timeline, position: usize, at: Instant) -> Span {
     let latest = timeline.queue.iter().rev().find(|(known, _)| *known <= at).or(timeline.queue.front());
     let Some(&(known, waited)) = latest else { return Span::ZERO };
@@ -81,7 +81,7 @@ fn waited_before(timeline: &Timeline, position: usize, at: Instant) -> Span {
     since.fold(waited, |sum, piece| sum + late(piece).max(Span::ZERO))
 }
 
-/// Compares both at some positions; how often the wake-up lay before the tick that was asked about.
+/// Compares both at some positions. Returns how often the wake-up lay before the tick in question.
 fn compare(steps: &[Step], look_backs: &[usize]) -> usize {
     let records = records(steps);
     let mut timeline = Timeline::default();
@@ -121,10 +121,10 @@ proptest! {
 
 #[test]
 fn a_wake_up_is_found_in_long_chains_and_forgotten_with_its_tick() {
-    // A sleep every 3,000 ticks, all of which have evidence: more ticks than are kept.
+    // A sleep every 3,000 ticks, all of them with evidence: more ticks than are kept.
     let steps: Vec<Step> = (0..20_000).map(|n| ((n % 3_000 == 7).then_some((5, 1)), 3, Some(n % 2), false)).collect();
     assert!(compare(&steps, &[16, 2_500, 4_096]) > 0);
-    // Without any other sleep than the first, which is forgotten.
+    // No sleep other than the first, which is forgotten.
     let steps: Vec<Step> = (0..9_000).map(|n| ((n == 0).then_some((5, 1)), 3, Some(1), false)).collect();
     assert_eq!(compare(&steps, &[usize::MAX]), 0);
 }

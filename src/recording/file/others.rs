@@ -1,4 +1,4 @@
-//! What other programs have done to the file of a recording: moved, deleted or replaced it, cut it off, put something else into it.
+//! What other programs may have done to a recording's file: moved, deleted or replaced it, cut it off, or changed its content.
 
 use super::{CHECK_EVERY, Open, RecordingFile};
 use crate::recording::layout::Header;
@@ -9,8 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use tracing::warn;
 
 impl RecordingFile {
-    /// Whether another program has moved, deleted or replaced the file, or unmounted its disk. A deleted file is noticed at
-    /// once; the path is checked once a second.
+    /// Whether another program has moved, deleted or replaced the file, or unmounted its disk. A deleted file is noticed immediately; the
+    /// path is checked once a second.
     pub(in crate::recording) fn is_gone(&mut self) -> bool {
         let (now, deleted) = (self.at.now, self.is_deleted());
         let Some(open) = &mut self.open else { return false };
@@ -36,7 +36,7 @@ impl RecordingFile {
         true
     }
 
-    /// Whether the file has no name any more: what is written to it is lost.
+    /// Whether the file has no name left, so that anything written to it is lost.
     pub(in crate::recording) fn is_deleted(&self) -> bool {
         self.open
             .as_ref()
@@ -50,8 +50,8 @@ impl RecordingFile {
         claim.file.metadata().is_ok_and(|own| own.is_file() && own.len() < *length)
     }
 
-    /// Counts as lost what was written behind the end of the file, which another program has cut off: all units of this many
-    /// bytes, or lines. Returns that.
+    /// Counts as lost what was written beyond the current end of the file, after another program cut it off: in units of this many bytes,
+    /// or in lines. Returns those counts.
     pub(in crate::recording) fn lose_cut_off(&mut self, unit: Option<u64>) -> WriteCounts {
         let Some(Open { claim, length, .. }) = &self.open else { return WriteCounts::default() };
         if !claim.file.metadata().is_ok_and(|own| own.is_file()) {
@@ -63,7 +63,7 @@ impl RecordingFile {
         })
     }
 
-    /// The same of a file whose units cannot be told apart: a write counts as lost of which the end is gone.
+    /// The same for a file whose units cannot be told apart: a write counts as lost if its end is gone.
     #[cfg(feature = "mcap")]
     pub(in crate::recording) fn lose_partial_writes(&mut self) -> WriteCounts {
         let Some(Open { claim, .. }) = &self.open else { return WriteCounts::default() };
@@ -71,7 +71,7 @@ impl RecordingFile {
         self.ledger.cut(length, |_| 0)
     }
 
-    /// Whether another program has put something else into the file: of another length, and without this header.
+    /// Whether another program has changed the file's content: its length differs, and it lacks this header.
     pub(in crate::recording) fn has_other_content(&self, header: &Header) -> io::Result<bool> {
         let Some(Open { claim, length, .. }) = &self.open else { return Ok(false) };
         let found = self.progress.returned(claim.file.metadata())?.len();
@@ -79,8 +79,8 @@ impl RecordingFile {
             && !self.progress.returned(lines::begins_like(&claim.file, found, &header.bytes, &header.sizes()))?)
     }
 
-    /// Takes over the length that another program gave the file, without what that left of a header of this length, or of a
-    /// last `unit` of bytes. Returns the length before, if that has changed.
+    /// Adopts the length that another program gave the file, minus a partial header of this length or a partial last `unit` of bytes.
+    /// Returns the previous length if it has changed.
     pub(in crate::recording) fn measure(&mut self, header: u64, unit: u64) -> io::Result<Option<u64>> {
         let Some(open) = &mut self.open else { return Ok(None) };
         let found = self.progress.returned(open.claim.file.metadata())?.len();
@@ -93,7 +93,7 @@ impl RecordingFile {
         Ok((before != whole).then_some(before))
     }
 
-    /// Drops the last line of a file with this header, if a crash or another program cut it off.
+    /// Drops the last line of a file with this header if a crash or another program cut it off.
     pub(in crate::recording) fn drop_partial_line(&mut self, header: &[u8]) -> io::Result<()> {
         let whole = self.last_line_end(header)?;
         let Some(open) = &mut self.open else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Whether the disk stores what it has taken of a recording's file: asked once a second, and once more when the file ends. May block.
+//! Checks whether the disk stores what it has accepted of a recording's file: once a second, and once more when the file ends. May block.
 
 use super::{CHECK_EVERY, Open, RecordingFile};
 use crate::recording::ledger::WriteCounts;
@@ -7,16 +7,16 @@ use crate::sys::writeback;
 use crate::time::{Clock, Span};
 use std::io;
 
-/// How often it is looked whether a file that ends is stored. All changes of file of a drain together wait for this many looks; and for this many without any
-/// progress the end of a recording at the end of a run: less than a stop waits for a disk.
+/// The interval between checks whether an ending file is stored. All file changes in one drain together wait for `LOOKS_AT_CHANGE` checks.
+/// The end of a recording at the end of a run waits for `LOOKS_AT_END` checks without progress: less time than a stop allows for a disk.
 const STORED_EVERY: Span = Span::from_millis(10);
-const PAGE_KB: u64 = 4; // of most kernels
+const PAGE_KB: u64 = 4; // on most kernels
 const LOOKS_AT_CHANGE: u32 = 20;
 const LOOKS_AT_END: u32 = 200;
 
 impl RecordingFile {
-    /// Once a second: lets the disk begin to store what it has taken, and counts as lost what it has not stored. True: the next file
-    /// must begin.
+    /// Once a second, makes the disk begin to store what it has accepted, and counts as lost what it failed to store. Returns true if the
+    /// next file must begin.
     pub(in crate::recording) fn has_holes(&mut self) -> bool {
         let Some(Open { claim, length, .. }) = &self.open else { return false };
         if self.asked.is_some_and(|asked| self.at.now - asked < CHECK_EVERY) {
@@ -32,7 +32,7 @@ impl RecordingFile {
         }
     }
 
-    /// The disk has not stored something that it had taken: what is not known to be stored is lost.
+    /// The disk failed to store something it had accepted: everything not known to be stored is lost.
     fn refused(&mut self, error: &io::Error) -> bool {
         let must_begin = self.storing.refused();
         let gone = self.lose_behind_holes();
@@ -45,12 +45,13 @@ impl RecordingFile {
         self.storing.lost_from().map(|offset| self.ledger.cut(offset, |_| 0)).unwrap_or_default()
     }
 
-    /// Waits for the disk to have stored the file, for that many looks, or that many without progress, and counts as lost what it has not stored.
+    /// Waits until the disk has stored the file, for this many checks (or, with `since_progress`, this many without progress). Counts as
+    /// lost what was not stored.
     fn store(&mut self, looks: u32, since_progress: bool) {
         let Some(Open { claim, length, .. }) = &self.open else { return };
         let mut asked = self.progress.returned(writeback::begin_and_ask(&claim.file, *length));
         let (mut left, mut before) = (looks, None);
-        // All recordings that change their files in one drain wait this long together.
+        // All recordings that change their files in one drain share this deadline.
         let until = self.at.now + Span::from_nanos(STORED_EVERY.nanos() * i64::from(LOOKS_AT_CHANGE));
         while asked.is_ok() && left > 0 && (since_progress || KernelClock::monotonic().now() < until) {
             let unstored = writeback::unstored_pages(&claim.file, None);
@@ -59,7 +60,7 @@ impl RecordingFile {
                 asked = writeback::ask(&claim.file, *length);
                 break;
             }
-            // A kernel that does not say how far it is gets a tenth of the time.
+            // A kernel that does not report its progress gets a tenth of the time.
             left = left.saturating_sub(if unstored.is_some() { 1 } else { 10 });
             if since_progress && before.zip(unstored).is_some_and(|(before, now)| now < before) {
                 left = self.progress.returned(looks);
@@ -82,7 +83,7 @@ impl RecordingFile {
         }
     }
 
-    /// Closes it for good, once it is stored as far as can be known.
+    /// Closes the file for good, once it is stored as far as that can be known.
     pub(in crate::recording) fn finish(&mut self) {
         match std::mem::take(&mut self.hurries) {
             true => self.store(LOOKS_AT_CHANGE, false),
@@ -91,7 +92,7 @@ impl RecordingFile {
         self.close();
     }
 
-    /// The file ends, and the next one begins soon.
+    /// Waits for a file that ends while the next one begins soon.
     pub(super) fn store_before_change(&mut self) {
         self.store(LOOKS_AT_CHANGE, false);
     }

@@ -1,5 +1,5 @@
-//! The chunks of an MCAP file. Each is put together in memory and written whole, so that the file ends with a whole chunk at
-//! every moment. One that the disk does not take waits and is tried again. May block; time is an argument.
+//! The chunks of an MCAP file. Each is built in memory and written whole, so the file ends with a whole chunk at every moment. A chunk that
+//! the disk does not accept waits and is retried. May block; time is an argument.
 
 use crate::recording::file::RecordingFile;
 use crate::time::{Instant, Span};
@@ -11,14 +11,14 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A chunk is finished at this size, or at this age.
+/// The size or age at which a chunk is finished.
 const LARGEST_CHUNK: u64 = 1 << 20;
 const OLDEST_CHUNK: Span = Span::from_seconds(1);
 
-/// Bytes that a message takes beside its data: its record's header, and its entry in the index.
+/// Bytes that a message takes besides its data: its record's header, and its index entry.
 const PER_MESSAGE: u64 = 47;
 
-/// What the writer has written and the disk has not taken yet. The writer owns one end of it.
+/// What the writer has written but the disk has not accepted yet. The writer owns one end of it.
 #[derive(Clone, Debug, Default)]
 struct Spool(Arc<Mutex<Vec<u8>>>);
 
@@ -42,13 +42,13 @@ impl Write for Spool {
 pub(super) struct Chunks {
     writer: Writer<NoSeek<Spool>>,
     spool: Spool,
-    pending: u64, // bytes in the chunk that is being put together
+    pending: u64, // bytes in the chunk being built
     since: Option<Instant>,
     pub(super) messages: u64,
     chunks: u64,
     repeated: u64, // bytes of schemas and channels, which the summary repeats
     channels: u64,
-    topics: BTreeMap<String, Schema>, // a topic has one schema in a file
+    topics: BTreeMap<String, Schema>, // a topic has one schema per file
 }
 
 impl fmt::Debug for Chunks {
@@ -79,7 +79,7 @@ impl Chunks {
         })
     }
 
-    /// Adds a channel and returns its number. `None`: the topic has another schema in this file.
+    /// Adds a channel and returns its number; `None` if the topic has a different schema in this file.
     pub(super) fn channel(&mut self, topic: &str, encoding: &str, schema: &Schema) -> io::Result<Option<u16>> {
         if self.topics.entry(topic.to_owned()).or_insert_with(|| schema.clone()) != schema {
             return Ok(None);
@@ -94,7 +94,7 @@ impl Chunks {
     /// Puts a message into the chunk.
     pub(super) fn put(&mut self, channel: u16, sequence: u64, utc: i128, data: &[u8], now: Instant) -> io::Result<()> {
         let time = u64::try_from(utc).unwrap_or_default();
-        // A sequence has 32 bits and wraps.
+        // A sequence number has 32 bits and wraps.
         let sequence = u32::try_from(sequence & u64::from(u32::MAX)).unwrap_or_default();
         let header = MessageHeader { channel_id: channel, sequence, log_time: time, publish_time: time };
         self.writer.write_to_known_channel(&header, data).map_err(reason)?;
@@ -104,7 +104,7 @@ impl Chunks {
         Ok(())
     }
 
-    /// An upper bound of the file's size if it were finished with one more message of `bytes`.
+    /// An upper bound on the file's size if it were finished after one more message of `bytes`.
     pub(super) fn size_with(&self, file: &RecordingFile, bytes: usize) -> u64 {
         let index = (self.chunks + 1) * (100 + 30 * self.channels);
         let waiting = self.spool.bytes().len() as u64 + self.pending + self.repeated;
@@ -119,12 +119,12 @@ impl Chunks {
         self.since.is_some_and(|since| now - since >= OLDEST_CHUNK)
     }
 
-    /// Whether the disk has not taken the chunk before.
+    /// Whether the disk has not accepted the previous chunk yet.
     pub(super) fn is_stuck(&self) -> bool {
         !self.spool.bytes().is_empty()
     }
 
-    /// Finishes the chunk and writes it, after what the disk has not taken before; whole, or nothing.
+    /// Finishes the chunk and writes it, preceded by anything that the disk did not accept before. Writes all of it or nothing.
     pub(super) fn write(&mut self, file: &mut RecordingFile) -> io::Result<()> {
         self.writer.flush().map_err(reason)?;
         self.chunks += u64::from(self.pending > 0);
@@ -132,7 +132,7 @@ impl Chunks {
         self.hand_over(file)
     }
 
-    /// Writes what belongs at the end of a file.
+    /// Writes the end of the file.
     pub(super) fn finish(&mut self, file: &mut RecordingFile) -> io::Result<()> {
         self.writer.finish().map_err(reason)?;
         self.hand_over(file)
@@ -146,7 +146,7 @@ impl Chunks {
     }
 }
 
-/// What the messages of a channel are.
+/// The schema of a channel's messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Schema {
     pub(super) name: String,

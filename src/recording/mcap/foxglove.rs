@@ -1,15 +1,15 @@
-//! Sound and pictures as the messages that Foxglove shows: `foxglove.RawAudio`, `foxglove.RawImage` and
-//! `foxglove.CompressedImage`, in protobuf, in which the bytes stay what they are (in JSON they would take a third more).
+//! Sound and pictures as messages that Foxglove can show: `foxglove.RawAudio`, `foxglove.RawImage` and `foxglove.CompressedImage`. They use
+//! protobuf, which keeps the bytes unchanged; JSON would take a third more.
 //!
-//! The few fields there are do not need a generator: a message is a list of numbered fields, and its schema a list of
-//! their names, numbers and types (`google.protobuf.FileDescriptorSet`). Names and numbers are those of
+//! With so few fields, no code generator is needed. A message is a list of numbered fields, and its schema is a list of
+//! their names, numbers and types (`google.protobuf.FileDescriptorSet`). Names and numbers are taken from
 //! <https://github.com/foxglove/foxglove-sdk/tree/main/schemas/proto>.
 
 use super::chunks::Schema;
 use crate::channels::{AudioFormat, ImageFormat, SampleFormat};
 use crate::recording::wav::packed;
 
-/// Types of fields, by their numbers in `google.protobuf.FieldDescriptorProto.Type`.
+/// Field types, with their numbers in `google.protobuf.FieldDescriptorProto.Type`.
 const INT64: u64 = 3;
 const INT32: u64 = 5;
 const FIXED32: u64 = 7;
@@ -65,7 +65,7 @@ pub(super) fn audio(message: &mut Vec<u8>, format: AudioFormat, utc: i128, bytes
     bytes_field(message, 2, &packed(format.sample, bytes));
 }
 
-/// Writes a picture of `utc`, seen by `frame`.
+/// Writes a picture taken at `utc` by `frame`.
 pub(super) fn image(message: &mut Vec<u8>, format: ImageFormat, utc: i128, frame: &str, bytes: &[u8]) {
     timestamp(message, utc);
     let ImageFormat { width, height, stride, four_cc } = format;
@@ -87,7 +87,7 @@ fn compressed(format: ImageFormat) -> bool {
     format.stride == 0
 }
 
-/// Foxglove's name for V4L2's; what it has none for keeps V4L2's.
+/// Translates a V4L2 pixel format to Foxglove's name; one without such a name keeps V4L2's.
 fn encoding(four_cc: [u8; 4]) -> String {
     let name = match &four_cc {
         b"YUYV" => "yuv422_yuy2",
@@ -107,7 +107,7 @@ fn encoding(four_cc: [u8; 4]) -> String {
     name.to_owned()
 }
 
-/// A `FileDescriptorSet` with the message and the time stamp that it uses.
+/// A `FileDescriptorSet` with the message and the timestamp type that it uses.
 fn schema(name: &str, fields: &[Field]) -> Schema {
     let mut data = Vec::new();
     let (package, uses) = ("google.protobuf", None);

@@ -1,7 +1,6 @@
 //! Values, samples and ticks as JSON objects, and their schemas.
 //!
-//! A value that a tick could not read is left out of its object: viewers do not accept `null` as a number, and JSON has no
-//! infinity. Pure.
+//! A value that a tick could not read is left out of its object: viewers do not accept `null` as a number, and JSON has no infinity. Pure.
 
 use super::chunks::Schema;
 use crate::metrics::Cause;
@@ -10,7 +9,7 @@ use crate::task::Column;
 use serde_json::{Map, Value, json};
 use std::io::Write;
 
-/// The keys of an object with a number for each column.
+/// The keys of an object with one number per column.
 #[derive(Debug)]
 pub(super) struct Keys(Vec<String>);
 
@@ -27,14 +26,14 @@ impl Keys {
             if index > 0 {
                 message.push(b',');
             }
-            // Writing to a Vec does not fail. `Debug` writes a finite number as JSON does.
+            // Writing to a Vec cannot fail. `Debug` formats a finite number like JSON.
             let _ = write!(message, "{key}{value:?}");
         }
         message.push(b'}');
     }
 }
 
-/// The schema of objects with a number for each of these columns.
+/// The schema of objects with one number per column.
 pub(super) fn schema(name: &str, title: &str, columns: &[Column]) -> Schema {
     let properties: Map<String, Value> = columns
         .iter()
@@ -70,7 +69,7 @@ pub(super) fn overrun_schema() -> Schema {
     tick_object("hertzd.Overrun", "A tick that ended after its deadline", ("cause", cause), by)
 }
 
-/// The numbers of a tick, one more property, and those that only some have.
+/// The schema of a tick: its numbers, one more required property, and the optional ones in `some`.
 fn tick_object<const SOME: usize>(
     name: &str,
     title: &str,
@@ -107,7 +106,7 @@ pub(super) fn tick(message: &mut Vec<u8>, tick: &RecordedTick) {
     message.push(b'}');
 }
 
-/// Writes an overrun, if it was one.
+/// Writes an overrun message, if the tick was an overrun.
 pub(super) fn overrun(message: &mut Vec<u8>, tick: &RecordedTick) {
     if let Some(why) = tick.overrun() {
         let _ = write!(message, "{{{}", numbers(tick));
@@ -116,7 +115,7 @@ pub(super) fn overrun(message: &mut Vec<u8>, tick: &RecordedTick) {
     }
 }
 
-/// Writes a cause and who did it, under keys with this ending.
+/// Writes a cause and its culprit, under keys with this ending.
 fn cause(message: &mut Vec<u8>, why: &Why, ending: &str) {
     let _ = write!(message, ",\"cause{ending}\":\"{}\"", why.cause.map_or("unknown", Cause::word));
     if let Some(by) = &why.by {

@@ -1,5 +1,5 @@
-//! Everything of one task or several as MCAP: values, samples, ticks and overruns as JSON, sound and pictures in Foxglove's
-//! schemas. Each kind of data of a task has its own channel, such as `TASK/values`. May block; time is an argument.
+//! MCAP files with everything from one or more tasks: values, samples, ticks and overruns as JSON, sound and pictures in Foxglove's
+//! schemas. Each kind of a task's data has its own channel, such as `TASK/values`. May block; time is an argument.
 
 mod chunks;
 mod foxglove;
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::io;
 use topics::{Kind, TaskTopics};
 
-/// More than an overrun takes beside the name of its culprit, which is that of a task, or of a program.
+/// More than an overrun message takes besides the culprit's name, which is the name of a task or a program.
 const LARGEST_OVERRUN: usize = 512;
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) struct Mcap {
     message: Vec<u8>,
 }
 
-/// What a message has beside its data.
+/// The properties of a message other than its data.
 #[derive(Clone, Copy)]
 struct MessageHead {
     id: u32,
@@ -46,8 +46,8 @@ impl Mcap {
         Self { file, tasks: BTreeMap::new(), chunks: None, wrote: false, message: Vec::new() }
     }
 
-    /// Begins a file, unless that has just failed. Its topics get the schemas of the task `first`, if they differ, and then
-    /// of the latest.
+    /// Begins a file, unless that has just failed. If tasks disagree about a topic's schema, the task `first` decides, and after it the
+    /// most recent task.
     fn start(&mut self, first: Option<u32>) {
         if self.chunks.is_some() || !self.file.may_try() {
             return;
@@ -72,8 +72,8 @@ impl Mcap {
         Ok(chunks)
     }
 
-    /// Writes what belongs at the end. What the disk does not take is lost. A file that another program has cut off gets no
-    /// end: its index would point to what is gone.
+    /// Writes the end of the file. Data that the disk does not accept is lost. A file that another program has cut off gets no end: its
+    /// index would point to data that is gone.
     fn end(&mut self) {
         let Some(mut chunks) = self.chunks.take() else { return };
         let written = match self.file.is_cut_off() {
@@ -91,23 +91,24 @@ impl Mcap {
         }
     }
 
-    /// Begins the next file, for a message of this task.
+    /// Begins the next file, for a message of task `first`.
     fn turn(&mut self, first: Option<u32>) {
         self.end();
         if let Err(error) = self.file.retire() {
-            // It has its end, and cannot be continued: the next one begins when this can be put aside.
+            // The file has its end and cannot be continued. The next one begins when this one can be put aside.
             self.file.give_up(error);
         }
         self.start(first);
     }
 
-    /// Puts in what `write` writes, and writes the chunk if it is large.
+    /// Adds the message that `write` creates, and writes the chunk if it is large.
     fn put(&mut self, head: MessageHead, counts: WriteCounts, write: impl FnOnce(&TaskTopics, &mut Vec<u8>)) {
         self.put_with(head, counts, 0, write);
         self.write_large();
     }
 
-    /// The same, into a file with room for `more` bytes behind it, and without writing the chunk; true: it is in it.
+    /// The same without writing the chunk, into a file that also has room for `more` bytes after the message. Returns true if the message
+    /// was added.
     fn put_with(
         &mut self,
         head: MessageHead,
@@ -122,7 +123,7 @@ impl Mcap {
         let too_large = |chunks: &Chunks| {
             chunks.messages > 0 && self.file.is_full(chunks.size_with(&self.file, self.message.len() + more))
         };
-        // A topic has one schema in a file: the first message with another one begins the next.
+        // A topic has one schema per file: the first message with a different schema begins the next file.
         let clashes = task.topics.iter().any(|topic| topic.kind == kind && topic.channel.is_none());
         if self.chunks.as_ref().is_some_and(|chunks| !chunks.is_stuck() && (clashes || too_large(chunks))) {
             self.turn(Some(id));
@@ -162,7 +163,7 @@ impl Mcap {
         self.file.make_room();
     }
 
-    /// Writes the chunk. One that the disk does not take waits, and what comes after it is lost.
+    /// Writes the chunk. If the disk does not accept it, it waits, and messages that come after it are lost.
     pub(super) fn write(&mut self) {
         if self.chunks.is_some() && self.file.is_cut_off() {
             return self.turn(None);
@@ -204,7 +205,7 @@ impl Writer for Mcap {
         let has_holes = self.file.has_holes();
         let has_messages = |chunks: &Chunks| chunks.messages > 0 && !chunks.is_stuck();
         if self.file.is_gone() {
-            // The open file can still be finished where it is now.
+            // The open file can still be finished at its new place.
             self.end();
             self.file.close();
         } else if self.chunks.as_ref().is_some_and(Chunks::is_stuck) && self.file.may_try() {
@@ -245,7 +246,7 @@ impl Writer for Mcap {
             Format::Samples(columns) => {
                 for (sample, nth) in samples::read(block.bytes, columns.len()).zip(1..) {
                     let head = MessageHead { sequence: index + nth - 1, utc: i128::from(sample.at) + to_utc, ..head };
-                    // The block counts with its last sample: where one is lost, so are those after it.
+                    // The block counts with its last sample: if one sample is lost, so are those after it.
                     let counts = WriteCounts { blocks: u64::from(nth == count), samples: 1, ..WriteCounts::default() };
                     self.put(head, counts, |task, message| task.samples.write(message, sample.values()));
                 }
@@ -256,7 +257,7 @@ impl Writer for Mcap {
     fn tick(&mut self, tick: &RecordedTick, utc: i128) {
         let head = MessageHead { id: tick.task, kind: Kind::Ticks, sequence: tick.n, utc };
         let counts = WriteCounts { ticks: 1, ..WriteCounts::default() };
-        // Both messages go into one file, so that the cause of an overrun is beside it.
+        // Both messages go into one file, so that the cause of an overrun is next to it.
         let more = if tick.overrun().is_some() { LARGEST_OVERRUN } else { 0 };
         let is_in = self.put_with(head, counts, more, |_, message| json::tick(message, tick));
         if is_in && tick.overrun().is_some() {

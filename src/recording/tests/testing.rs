@@ -1,4 +1,4 @@
-//! What the tests of recordings have in common: rows, blocks and limits to record, and what is in a folder.
+//! Helpers for tests of recordings: rows, blocks and limits to record with, and the content of a folder.
 
 use crate::channels::{Block, Format, Head, Row};
 use crate::config::{RecordConfig, RecordFormat};
@@ -59,7 +59,7 @@ pub(in crate::recording) fn begun(limits: &RecordConfig, content: &Content) -> R
     recording
 }
 
-/// Names in a folder, in order.
+/// The names in a folder, sorted.
 pub(in crate::recording) fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -67,12 +67,12 @@ pub(in crate::recording) fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Samples of two columns, with these times.
+/// Samples with two columns, at these times.
 pub(in crate::recording) fn samples(samples: &[(i64, f64, f64)]) -> Vec<u8> {
     samples.iter().flat_map(|(at, a, b)| [at.to_ne_bytes(), a.to_ne_bytes(), b.to_ne_bytes()].concat()).collect()
 }
 
-/// Puts in a row at this time, and writes it.
+/// Adds a row at this time, and writes it.
 pub(in crate::recording) fn put_row(recording: &Recording, millis: i64, n: u64, utc: i128) -> io::Result<bool> {
     recording.begin(moment(millis));
     recording.lock().row(0, &row(n, &[]), utc);

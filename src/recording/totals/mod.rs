@@ -1,6 +1,6 @@
-//! What the ticks of a recording add up to, for a report: counts, causes, histograms, and the worst of them.
+//! Sums up the ticks of a recording for a report: counts, causes, histograms, and the worst ticks.
 //!
-//! Reading blocks on the file; all else is pure. Of a file of any length a reader keeps a bounded number of [`Bin`]s.
+//! Reading blocks on the file; everything else is pure. The number of [`Bin`]s kept is bounded, no matter how long the file is.
 
 mod read;
 mod sum;

@@ -1,4 +1,4 @@
-//! Reads the ticks of a recording and sums them up. Blocks on the file, and takes memory for its bins, and for 40 bytes a chunk.
+//! Reads the ticks of a recording and sums them up. Blocks on the file. Takes memory for the bins, and 40 bytes per chunk.
 
 use super::sum::Totals;
 use crate::recording::content::RecordedTick;
@@ -11,35 +11,35 @@ use crate::time::{Instant, NANOS_PER_SECOND, Span};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Chunks of a file whose places are kept: half a year of one a second.
+/// The maximum number of chunks whose positions are kept: half a year at one per second.
 const MOST_CHUNKS: usize = 1 << 24;
 
-/// A part of a recording: from how long after its first tick, and for how long.
+/// A part of a recording: its start, relative to the first tick, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) from: Span,
     pub(crate) length: Span,
 }
 
-/// What was read of a recording.
+/// The result of summing up a recording.
 #[derive(Clone, Debug)]
 pub(crate) struct Summed {
     pub(crate) totals: Totals,
-    /// The file ends in the middle: its run was killed, or still writes it.
+    /// The file has no proper end: its run was killed, or is still writing.
     pub(crate) cut_off: bool,
     pub(crate) worst_second: Option<WorstSecond>,
 }
 
-/// The second in which most was missed, of the task that missed it; or, if nothing was, with the latest tick.
+/// The second in which a single task missed the most or, if nothing was missed, the second with the latest tick.
 #[derive(Clone, Debug)]
 pub(crate) struct WorstSecond {
-    /// In nanoseconds since 1970 (UTC).
+    /// Its start, in nanoseconds since 1970 (UTC).
     pub(crate) from: i64,
-    /// The ticks of all tasks that were released in it.
+    /// The ticks of all tasks released within it.
     pub(crate) ticks: Past,
 }
 
-/// Sums up a part of a recording, and calls `progress` with the bytes read so far and their number in all.
+/// Sums up a part of a recording. Calls `progress` with the number of bytes read so far and the total.
 ///
 /// # Errors
 /// What is wrong with the file, and what to do.
@@ -60,21 +60,21 @@ pub(crate) fn sum_up(path: &Path, part: Part, progress: &mut dyn FnMut(u64, u64)
 struct Reader {
     file: McapFile,
     sums: Sums,
-    chunks: Vec<At>, // of the part that was walked through
+    chunks: Vec<At>, // those within the part that was read
 }
 
-/// What messages add up to.
+/// The sums of the messages read so far.
 struct Sums {
     part: Part,
     totals: Totals,
     channels: BTreeMap<u16, String>, // topics of ticks and overruns
-    /// An overrun whose cause comes next, by task.
+    /// By task: an overrun whose cause is still expected in a following message.
     waiting: BTreeMap<String, (RecordedTick, i64)>,
     first: Option<i64>, // when the first tick was released
 }
 
 impl Reader {
-    /// Goes through the file, to the end of the part.
+    /// Reads the file up to the end of the part.
     fn walk(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<(), String> {
         while let Some(at) = self.file.next()? {
             match at.opcode {
@@ -95,7 +95,7 @@ impl Reader {
                 _ => {}
             }
         }
-        // What waits has no cause.
+        // Overruns still waiting have no cause.
         let Sums { waiting, totals, .. } = &mut self.sums;
         std::mem::take(waiting).iter().for_each(|(task, (tick, at))| totals.tick(task, tick, *at));
         Ok(())
@@ -112,7 +112,7 @@ impl Reader {
         Ok(Some(WorstSecond { from, ticks }))
     }
 
-    /// The ticks that were released between two instants.
+    /// The ticks released between two instants.
     fn between(&mut self, from: i64, to: i64) -> Result<Past, String> {
         let mut ticks = Ticks::default();
         self.sums
@@ -132,12 +132,12 @@ impl Reader {
 }
 
 impl Sums {
-    /// Where the part ends, if the first tick was released then.
+    /// Where the part ends, if the first tick was released at `first`.
     fn until(&self, first: i64) -> i64 {
         first.saturating_add(self.part.from.nanos()).saturating_add(self.part.length.nanos())
     }
 
-    /// Takes what a record says.
+    /// Enters the content of a record.
     fn take(&mut self, record: McapRecord<'_>) -> Result<(), String> {
         let (channel, log_time, data) = match record {
             McapRecord::Channel { id, topic } if topic.ends_with("/ticks") || topic.ends_with("/overruns") => {
@@ -150,13 +150,13 @@ impl Sums {
         let Some(topic) = self.channels.get(&channel) else { return Ok(()) };
         let at = nanos(log_time);
         let first = *self.first.get_or_insert(at);
-        // Of several tasks, the first that is recorded need not be the first that was released.
+        // With several tasks, the first tick in the file need not be the first that was released.
         let from = if self.part.from == Span::ZERO { i64::MIN } else { first.saturating_add(self.part.from.nanos()) };
         if !(from..self.until(first)).contains(&at) {
             return Ok(());
         }
         if let Some(task) = topic.strip_suffix("/overruns") {
-            // One that cannot be understood is an overrun without a cause.
+            // An overrun message that cannot be parsed is ignored: the overrun then has no cause.
             if let Ok(overrun) = serde_json::from_slice::<Overrun>(data)
                 && let Some((mut tick, at)) = self.waiting.remove(task)
             {
@@ -183,7 +183,7 @@ fn nanos(time: u64) -> i64 {
     i64::try_from(time).unwrap_or(i64::MAX)
 }
 
-/// Where the second begins in which most is missed; what is missed lies in its middle.
+/// The start of the second in which the most was missed; the misses lie in its middle.
 fn worst_second(ticks: &[PastTick]) -> i64 {
     let at = |tick: &PastTick| (tick.release - Instant::ZERO).nanos();
     let missed = |tick: &PastTick| tick.skipped + u64::from(tick.overrun);

@@ -1,47 +1,48 @@
-//! The ticks of a recording, summed up: what a reader gets. Its size does not depend on the recording's. Pure.
+//! The totals of a recording's ticks, as a reader gets them. Their size does not depend on the recording's length. Pure.
 
 use super::tally::{Bin, Tally};
 use crate::recording::content::RecordedTick;
 use crate::time::{NANOS_PER_SECOND, Span};
 use std::collections::BTreeMap;
 
-/// Bins of a task at most, and of all tasks together if that leaves enough for each.
+/// Limits on the number of bins: the maximum per task, the maximum for all tasks together, and the minimum per task, which takes
+/// precedence.
 const MOST_BINS: usize = 240;
 const MOST_OF_ALL: usize = 48_000;
 const FEWEST_BINS: usize = 24;
 
-/// The narrowest bins are 1/512 s wide; each doubling of that up to a second divides it.
+/// The narrowest bins are 1/512 s wide. Every doubling of that width, up to one second, divides a second evenly.
 const NARROWEST: i64 = NANOS_PER_SECOND >> 9;
 
-/// What a recording says about the ticks in it, in few numbers.
+/// What a recording says about its ticks, in few numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     /// In the order in which they were found.
     pub(crate) tasks: Vec<TaskTotals>,
-    places: BTreeMap<String, usize>, // of these, by name
+    places: BTreeMap<String, usize>, // by name: the index in `tasks`
     grid: Option<BinGrid>,
     worst: Option<TaskSecond>,
 }
 
-/// One task of it.
+/// One task in the recording.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskTotals {
     pub(crate) name: String,
     pub(crate) tally: Tally,
     bins: BTreeMap<i64, Bin>,
-    second: Option<TaskSecond>, // that of its latest tick
+    second: Option<TaskSecond>, // the second of its most recent tick
 }
 
-/// Where the bins of all tasks begin.
+/// The grid on which the bins of all tasks lie.
 #[derive(Clone, Copy, Debug)]
 struct BinGrid {
     origin: i64, // a whole second of UTC
     width: i64,
-    first: i64, // of the bins of all tasks
+    first: i64, // the first bin of any task
     last: i64,
 }
 
-/// A second of a task.
+/// One second of a task.
 #[derive(Clone, Copy, Debug)]
 struct TaskSecond {
     rank: (u64, i64), // releases missed, and the largest lateness
@@ -50,19 +51,19 @@ struct TaskSecond {
 }
 
 impl Totals {
-    /// Where the first bin of all begins, in nanoseconds since 1970 (UTC), and how wide bins are.
+    /// Where the first bin of all tasks begins, in nanoseconds since 1970 (UTC), and the width of a bin.
     pub(crate) fn bins_from(&self) -> Option<(i64, Span)> {
         let BinGrid { origin, width, first, .. } = self.grid?;
         Some((origin + first * width, Span::from_nanos(width)))
     }
 
-    /// The bins of a task: how many there are before each, counted from the first of all, and what happened in it.
+    /// The bins of a task, each with its position counted from the first bin of all tasks.
     pub(crate) fn bins<'a>(&'a self, task: &'a TaskTotals) -> impl Iterator<Item = (i64, &'a Bin)> {
         let first = self.grid.map_or(0, |grid| grid.first);
         task.bins.iter().map(move |(key, bin)| (key - first, bin))
     }
 
-    /// The whole second of UTC in which a task missed most, or was latest if nothing was missed, and the task.
+    /// The whole UTC second in which a single task missed the most (or was latest, if nothing was missed), and that task.
     pub(super) fn worst(&self) -> Option<(i64, &str)> {
         self.worst.map(|TaskSecond { task, from, .. }| (from, &*self.tasks[task].name))
     }
@@ -91,7 +92,7 @@ impl Totals {
         self.widen();
     }
 
-    /// Makes bins so wide that there are few enough.
+    /// Makes bins wider until there are few enough.
     fn widen(&mut self) {
         let Some(grid) = &mut self.grid else { return };
         let most = (MOST_OF_ALL / self.tasks.len().max(1)).clamp(FEWEST_BINS, MOST_BINS);
@@ -101,7 +102,7 @@ impl Totals {
     }
 }
 
-/// Makes one bin of two.
+/// Joins bins in pairs.
 fn double(grid: &mut BinGrid, tasks: &mut [TaskTotals]) {
     grid.width = grid.width.saturating_mul(2);
     (grid.first, grid.last) = (grid.first.div_euclid(2), grid.last.div_euclid(2));

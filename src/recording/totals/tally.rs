@@ -1,4 +1,4 @@
-//! What ticks of one task add up to. Pure.
+//! The totals of one task's ticks. Pure.
 
 use crate::metrics::{Cause, Histogram};
 use crate::recording::content::{RecordedTick, Whys};
@@ -6,25 +6,25 @@ use crate::snapshot::Counts;
 use crate::time::Span;
 use std::collections::BTreeMap;
 
-/// The worst misses that are kept.
+/// How many of the worst misses are kept.
 const WORST: usize = 10;
 
 /// Counts, causes and histograms of the ticks of one task.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
-    /// As far as the ticks say.
+    /// As far as the ticks contain them.
     pub(crate) counts: Counts,
-    /// Releases between ticks of which neither a tick nor one that was skipped is known: their ticks were lost.
+    /// Releases between ticks for which neither a tick nor a skip is recorded: their ticks were lost.
     pub(crate) unrecorded: u64,
-    /// How often the index of the tick began again, as after a reload that changed the task.
+    /// How often the task's index started over, as after a reload that changed the task.
     pub(crate) restarts: u64,
-    /// Of the overruns and skipped releases, by [`Cause::index`]; the others have no cause in the recording.
+    /// The causes of overruns and skipped releases, by [`Cause::index`]. Misses without a cause in the recording are not included.
     pub(crate) causes: [u64; Cause::ALL.len()],
-    /// Of those that were blocked, by whom.
+    /// For those that were blocked: how many by whom.
     pub(crate) blockers: BTreeMap<Box<str>, u64>,
     pub(crate) first: Option<Known>,
     pub(crate) last: Option<Known>,
-    /// Releases from one tick to another, and how long that took in nanoseconds of UTC, since the index began last.
+    /// The number of releases, and their time span in nanoseconds of UTC, since the index last started over.
     pub(crate) grid: (u64, i64),
     pub(crate) lateness: Histogram,
     pub(crate) run: Histogram,
@@ -32,13 +32,13 @@ pub(crate) struct Tally {
     pub(crate) worst: Worst,
 }
 
-/// A tick that is known.
+/// A recorded tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) n: u64,
     /// Its release, in nanoseconds since 1970 (UTC).
     pub(crate) at: i64,
-    /// Releases that were given up when it had finished.
+    /// The number of releases given up when it had finished.
     pub(crate) after: u64,
 }
 
@@ -100,7 +100,7 @@ impl Tally {
         self.lateness.add(tick.lateness);
         self.run.add(tick.response - tick.lateness);
         self.response.add(tick.response);
-        // Where it is not known which were given up before it, some may have been given up after it.
+        // If it is unknown which releases were given up before the tick, some may have been given up after it.
         let untold = whys.before.as_ref().filter(|why| why.cause.is_none()).map_or(0, |why| why.count);
         let this = Known { n: tick.n, at, after: after + untold };
         self.first.get_or_insert(this);
@@ -114,7 +114,7 @@ impl Tally {
     }
 }
 
-/// A tick in which releases were missed. Times are those of the recording.
+/// A tick in which releases were missed. Times are from the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Miss {
     pub(crate) n: u64,
@@ -123,11 +123,11 @@ pub(crate) struct Miss {
     pub(crate) lateness: Span,
     pub(crate) response: Span,
     pub(crate) whys: Whys,
-    /// From the oldest release that was missed in it to its end.
+    /// From the oldest release missed in the tick to the tick's end.
     pub(crate) worst: Span,
 }
 
-/// The worst misses, the worst first, and of equal ones the first.
+/// The worst misses, worst first; equal ones in order of appearance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Worst(Vec<Miss>);
 
@@ -145,7 +145,7 @@ impl Worst {
     }
 }
 
-/// A stretch of time.
+/// The sums over a stretch of time.
 #[derive(Clone, Debug)]
 pub(crate) struct Bin {
     pub(crate) counts: Counts,

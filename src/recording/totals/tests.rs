@@ -1,4 +1,4 @@
-//! What the totals of a recording say is what its ticks say: wherever the file was cut off, however many files there are, whatever part was asked for.
+//! The totals of a recording must match its ticks, wherever the file was cut off, for any number of files and any part of it.
 
 use super::read::{Part, Summed, sum_up};
 use super::tally::Tally;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// The same numbers again and again.
+/// Repeatable pseudo-random numbers.
 struct Random(u64);
 
 impl Random {
@@ -31,7 +31,7 @@ impl Random {
 
 const TASKS: [&str; 3] = ["fast", "slow", "odd"];
 
-/// A run of three tasks that tick at random, miss at random, lose ticks, and begin again.
+/// A run of three tasks that tick and miss at random, lose ticks, and start over.
 struct Run {
     random: Random,
     n: [u64; 3],
@@ -50,7 +50,7 @@ impl Run {
         Self { random: Random(seed), n: [0; 3], now: 0, recording, offered: 0 }
     }
 
-    /// A round of the recorder, in which `ticks` ticks come; the next one comes `pause` milliseconds later.
+    /// A round of the recorder in which `ticks` ticks arrive; the next round comes `pause` milliseconds later.
     fn round(&mut self, ticks: u64, pause: i64) {
         self.recording.begin(moment(self.now));
         for _ in 0..ticks {
@@ -96,7 +96,7 @@ fn read(path: &Path) -> Result<Summed, String> {
     sum_up(path, ALL, &mut |_, _| {})
 }
 
-/// Counts of the messages of a file, which may have no end: ticks, overruns, skipped, and missed by cause.
+/// Counts of a file's messages: ticks, overruns, skipped, and misses by cause. The file may have no end.
 fn counted(path: &Path) -> Counted {
     let bytes = fs::read(path).unwrap();
     let mut counts = Counted::new();
@@ -127,7 +127,7 @@ fn counted(path: &Path) -> Counted {
 
 type Counted = BTreeMap<String, (u64, u64, u64, BTreeMap<String, u64>)>;
 
-/// Asserts that the totals of a file agree with its messages, and with themselves; returns how many ticks it has.
+/// Asserts that a file's totals agree with its messages and are consistent. Returns the number of ticks.
 fn agree(path: &Path) -> u64 {
     let counted = counted(path);
     let read = match read(path) {
@@ -148,7 +148,7 @@ fn agree(path: &Path) -> u64 {
             "{}",
             task.name
         );
-        // Where the file ends between a tick and the cause of its overrun.
+        // The file may end between a tick and the cause of its overrun.
         assert!(tally.without_cause() == 0 || tally.without_cause() == 1 && read.cut_off);
         assert!(tally.worst.iter().map(|miss| miss.worst).is_sorted_by(|a, b| a >= b));
         let mut sum = super::Bin::default();
@@ -182,7 +182,7 @@ fn totals_say_what_the_ticks_say_wherever_the_file_is_cut_off() {
         for round in 0..60 {
             run.round(10 + round % 50, if round % 3 == 0 { 21_000 } else { 900 });
         }
-        // As a kill leaves it: no end.
+        // As left by a kill: without an end.
         let killed = path.with_file_name("killed.mcap");
         fs::copy(&path, &killed).unwrap();
         assert!(agree(&killed) > 1_000 && read(&killed).unwrap().cut_off);
@@ -209,7 +209,7 @@ fn parts_of_a_recording_add_up_to_the_whole() {
     let part = |from, length| sum_up(&path, Part { from, length }, &mut |_, _| {});
     let ticks = |read: &Summed| read.totals.tasks.iter().map(|task| task.tally.counts.ran).sum::<u64>();
     let minute = Span::from_seconds(60);
-    // 330 s.
+    // The run lasts 330 s.
     let parts: Vec<_> = (0..6).map(|n| ticks(&part(Span::from_seconds(60 * n), minute).unwrap())).collect();
     assert_eq!(parts.iter().sum::<u64>(), run.offered, "{parts:?}");
     assert!(parts.iter().all(|ticks| *ticks > 50), "{parts:?}");
@@ -246,7 +246,7 @@ fn each_of_the_files_of_a_recording_keeps_to_its_size() {
         let mut run = Run::new(seed, &RecordConfig { max_size: Some(size), ..limits(&path) });
         (0..400).for_each(|round| run.round(round % 40, 1_700));
         run.recording.finish().unwrap();
-        // Another run puts aside what is there.
+        // Another run puts the existing file aside.
         let mut next = Run::new(seed + 10, &RecordConfig { max_size: Some(size), ..limits(&path) });
         (0..90).for_each(|_| next.round(20, 1_700));
         next.recording.finish().unwrap();
@@ -268,7 +268,7 @@ fn a_reader_of_a_long_recording_keeps_few_bins() {
     let content = Content { task: "t".into(), columns: Vec::new(), format: None };
     let recording = Recordings::default().open(&limits(&path), &content).unwrap();
     recording.join(0, &content);
-    // Four minutes at 1 kHz, of which all buckets of a few powers of two are in use.
+    // Four minutes at 1 kHz, with spans that use every bucket within a few powers of two.
     let (mut random, mut n) = (Random(5), 0);
     for second in 0..240 {
         recording.begin(moment(second * 1_000));
@@ -300,7 +300,7 @@ fn a_reader_of_a_long_recording_keeps_few_bins() {
     let bins: Vec<_> = summed.totals.bins(task).map(|(at, bin)| (at, bin.counts.ran)).collect();
     assert_eq!((width, bins.len()), (Span::from_seconds(1), 240));
     assert!(bins.iter().zip(0..).all(|(bin, at)| *bin == (at, 1_000)), "{bins:?}");
-    // The second that is read back has the ticks of one second.
+    // The second that is read again contains the ticks of only one second.
     let worst = summed.worst_second.unwrap();
     let ticks = &worst.ticks.task("t").unwrap().ticks;
     assert!((500..=1_000).contains(&ticks.len()), "{}", ticks.len());

@@ -1,4 +1,4 @@
-//! Compares what hertzd says of its ticks with the kernel's own trace of the worker's thread.
+//! Compares what hertzd reports about its ticks with the kernel's own trace of the worker's thread.
 
 use super::kernel_trace::{Event, KernelTrace, RESOLUTION, What, away, is_whole};
 use super::kind::{TickNote, notes};
@@ -7,37 +7,37 @@ use super::ticks::{TickLine, tick_lines};
 use crate::program::thread_named;
 use hertzd::time::Span;
 
-/// So far apart, in nanoseconds, may be the times of one switch in the trace and in the kernel's count of how long a thread waited for a
-/// CPU.
+/// The maximum difference, in nanoseconds, between two times of one switch: the time in the trace, and the time in the kernel's count of
+/// how long a thread waited for a CPU.
 const NEARLY: i64 = 100 * RESOLUTION;
 
-/// What was compared.
+/// The results of a comparison.
 #[derive(Debug, Default)]
 pub(crate) struct Compared {
     pub(crate) wakes: u64,
-    /// Sleeps that ended before they began: the instant had passed when the kernel was asked.
+    /// Sleeps whose end had already passed when the kernel was asked.
     pub(crate) past: u64,
-    /// Wake-ups of which the trace lacks an event, as it does where one interrupts another.
+    /// Wake-ups for which the trace lacks an event, as happens when one event interrupts another.
     pub(crate) incomplete: u64,
-    /// Ticks with a verdict of which, or of those before in the same wake-up, the trace lacks an event.
+    /// Ticks with a verdict for which the trace lacks an event, in the tick or in earlier ticks of the same wake-up.
     pub(crate) incomplete_ticks: u64,
     pub(crate) preempted: u64,
-    /// Of these, ticks that waited themselves, or behind one of the same wake-up that did.
+    /// Those of `preempted` that waited themselves, or behind a tick of the same wake-up that did.
     pub(crate) waited: u64,
     pub(crate) ran_long: u64,
-    /// The longest time between the switch to the thread and its own look at the clock.
+    /// The longest time from the switch to the thread until it read the clock itself.
     pub(crate) longest: i64,
     deadline: i64, // of each tick
-    finished: i64, // of the tick before
-    due: i64,      // when the worker was to be woken for the last time
-    whole: bool,   // the trace has each event since then
-    host: i64,     // since then, in ticks: time on the CPU without using it, as the host did
-    earlier: i64,  // how long the thread waited in ticks that missed nothing, since the latest that did
+    finished: i64, // of the previous tick
+    due: i64,      // when the worker was last to be woken
+    whole: bool,   // the trace has every event since then
+    host: i64,     // since then, in ticks: time on the CPU without using it, because the host took it
+    earlier: i64,  // the thread's wait in ticks that missed nothing, since the last tick that missed
 }
 
 impl Scenario {
-    /// Runs it for `length` under the kernel's trace, as root with one task, and asserts that both agree on every tick that
-    /// the trace covers. The reason, where that is impossible.
+    /// Runs it for `length` under the kernel's trace, as root with one task. Asserts that trace and hertzd agree on every tick that the
+    /// trace covers. Returns the reason if this is impossible.
     pub(crate) fn compare_with_kernel(&self, cpu: usize, length: Span) -> Result<Compared, String> {
         let trace = KernelTrace::new()?;
         let mut started = self.start(cpu, User::Root, Mode::Alone, length)?;
@@ -60,7 +60,7 @@ impl Scenario {
 }
 
 impl Compared {
-    /// A tick and what it noted itself.
+    /// Compares a tick with what it noted itself.
     fn tick(&mut self, line: &TickLine, note: &TickNote, events: &[Event]) {
         let release = note.release;
         let (woke, started) = (release + line.woke, release + line.lateness);
@@ -68,11 +68,11 @@ impl Compared {
         let before = std::mem::replace(&mut self.finished, finished);
         let counted = note.queued[1] - note.queued[0];
         let earlier = self.earlier;
-        // After a miss hertzd reads it anew.
+        // After a miss, hertzd reads the kernel's count again.
         self.earlier = if line.verdicts.iter().any(Option::is_some) { 0 } else { earlier + counted };
         let ready = release.max(woke).max(before);
         let host = (finished - ready - note.cpu - away(events, ready, finished)).max(0);
-        // Events are lost in pairs too: put on a CPU and taken off again, say. The kernel's count of the same time shows that.
+        // Events may also be lost in pairs, such as put on a CPU and taken off again. The kernel's count of the same time reveals that.
         let queued = away(events, started, finished);
         let whole = (queued - counted).abs() <= NEARLY && is_whole(events, before, finished);
         (self.host, self.whole) = match line.oversleep {
@@ -84,7 +84,7 @@ impl Compared {
             let slept = |event: &Event| event.what == What::Out { ready: false } && (before..=woke).contains(&event.at);
             let after = events.iter().rposition(slept).map(|slept| &events[slept + 1..]);
             match after {
-                // asked for ≤ made runnable ≤ put on the CPU ≤ the thread's own look at the clock ≤ start of the tick
+                // asked for ≤ made runnable ≤ put on the CPU ≤ the thread's own reading of the clock ≤ start of the tick
                 Some([Event { at: woken, what: What::Woken }, Event { at: on_cpu, what: What::In }, ..]) => {
                     let order = [woke - oversleep, *woken, *on_cpu, woke, started];
                     let in_order = order.windows(2).all(|pair| pair[0] <= pair[1] + RESOLUTION);
@@ -104,8 +104,8 @@ impl Compared {
         let near = || events.iter().filter(|event| (before..=finished).contains(&event.at)).collect::<Vec<_>>();
         match &*verdict.cause {
             "preempted" => {
-                // A tick behind another one may be late for what kept the worker from that one. hertzd takes waits in ticks that missed
-                // nothing for those of the next wake-up. A thread that the host keeps from its CPU stays on it.
+                // A tick behind another one may be late because of what kept the worker from the other tick. hertzd attributes waits in
+                // ticks that missed nothing to the next wake-up. If the host takes the CPU, the thread still appears to be on it.
                 let large = |part: i64| part > self.deadline / 32;
                 let waited = large(away(events, release.min(self.due), finished));
                 let host = large(self.host) && verdict.by.as_ref().is_none_or(|by| !by.contains("(pid "));
@@ -118,7 +118,7 @@ impl Compared {
                 self.waited += u64::from(waited);
             }
             "ran-long" => {
-                // Either it would have missed its deadline alone, or it was on the CPU for most of its run.
+                // Either its work alone would have missed the deadline, or it was on the CPU for most of its run.
                 let long = line.run - queued > self.deadline || queued < line.run / 2;
                 assert!(long, "ran long, but was kept off the CPU for {queued} ns: {line:?}; {note:?}");
                 self.ran_long += 1;

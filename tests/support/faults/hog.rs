@@ -1,4 +1,4 @@
-//! A program that takes a CPU from others, and notes when it ran there.
+//! A program that takes a CPU from others and notes when it ran there.
 
 use super::kind::now;
 use crate::program::{is_root, pause};
@@ -13,20 +13,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The word that makes the test program a hog.
 pub(crate) const HOG: &str = "hog";
 
-/// Two looks at the clock further apart than this: it was not running in between.
+/// If two readings of the clock are further apart than this (in nanoseconds), it was not running in between.
 const AWAY: i64 = 30_000;
 
-/// How a program shares a CPU with others while it has no real-time priority.
+/// The share of a CPU that a program gets if it has no real-time priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// Before all others, where root runs the test.
+    /// Before all others, if root runs the test.
     First,
-    /// After those that come first; where root runs the test, still before all others.
+    /// After programs with the first share; still before all others, if root runs the test.
     Second,
 }
 
 impl Share {
-    /// The start of a command line: what follows runs with this share.
+    /// The beginning of a command line; the program that follows runs with this share.
     pub(crate) fn command(self) -> Command {
         let nice = match (self, is_root()) {
             (Self::First, true) => "-20",
@@ -42,14 +42,14 @@ impl Share {
     }
 }
 
-/// What a hog does.
+/// The behaviour of a hog.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hog {
     /// Its FIFO priority; 0: none.
     pub(crate) priority: u8,
-    /// Busy for this long …
+    /// How long it is busy in each period.
     pub(crate) busy: Span,
-    /// … in each of these.
+    /// The period.
     pub(crate) every: Span,
 }
 
@@ -72,7 +72,7 @@ impl Hog {
 }
 
 impl RunningHog {
-    /// Ends it. Returns when it ran: from, to, in nanoseconds of CLOCK_MONOTONIC.
+    /// Ends the hog. Returns when it ran, as pairs of from and to, in nanoseconds of CLOCK_MONOTONIC.
     pub(crate) fn finish(mut self) -> Vec<[i64; 2]> {
         drop(self.child.stdin.take());
         let status = self.child.wait().unwrap();

@@ -1,4 +1,4 @@
-//! What faults need of the kernel: fresh memory, files without a cache, signals by number.
+//! Kernel functions that faults need: fresh memory, files without a cache, and signals by number.
 
 #![expect(unsafe_code, reason = "mapping memory and sending a signal at an exact instant need system calls")]
 
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::ptr;
 
-/// Bytes of a page.
+/// Bytes per page.
 pub(crate) const PAGE: usize = 4_096;
 
 /// Maps `pages` pages of `file` from `offset`, or fresh memory, touches each, and unmaps them again.
@@ -16,7 +16,7 @@ fn touch_mapping(file: Option<(&File, i64)>, pages: usize) {
         Some((file, offset)) => (libc::MAP_SHARED, file.as_raw_fd(), offset),
         None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0),
     };
-    // Pages of a file are made accessible only after the advice, or a daemon that locks its memory would have them by then.
+    // A file's pages become accessible only after the advice. Otherwise, a daemon that locks its memory would already have loaded them.
     let (access, later) = (libc::PROT_NONE, libc::PROT_READ);
     let access = if file.is_some() { access } else { libc::PROT_READ | libc::PROT_WRITE };
     // SAFETY: a new mapping, at an address that the kernel chooses, changes no other memory.
@@ -41,17 +41,17 @@ fn touch_mapping(file: Option<(&File, i64)>, pages: usize) {
     unsafe { libc::munmap(start, length) };
 }
 
-/// Touches `pages` pages of fresh memory: a minor fault each.
+/// Touches `pages` pages of fresh memory, with one minor fault each.
 pub(crate) fn touch_fresh(pages: usize) {
     touch_mapping(None, pages);
 }
 
-/// Reads `pages` pages of `file` at `offset` through a mapping: a major fault each, if the kernel has forgotten them.
+/// Reads `pages` pages of `file` at `offset` through a mapping, with one major fault each if the kernel has dropped them from its cache.
 pub(crate) fn touch_forgotten(file: &File, offset: i64, pages: usize) {
     touch_mapping(Some((file, offset)), pages);
 }
 
-/// Lets the kernel forget the contents of `file`, which must be on the disk.
+/// Makes the kernel drop the contents of `file` from its cache. They must be on the disk.
 pub(crate) fn forget(file: &File) {
     // SAFETY: advice on an open file touches no memory.
     unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };

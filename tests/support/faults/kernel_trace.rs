@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the trace rounds its instants to, in nanoseconds.
+/// The precision of the trace's instants, in nanoseconds.
 pub(crate) const RESOLUTION: i64 = 1_000;
 
-/// An instance of the kernel's trace, which no other reader of the trace shares. Removed on drop.
+/// A separate instance of the kernel's trace, not shared with other readers. Removed on drop.
 pub(crate) struct KernelTrace {
     folder: tempfile::TempDir,
     instance: PathBuf,
@@ -20,7 +20,7 @@ pub(crate) enum What {
     Woken,
     /// It was put on a CPU.
     In,
-    /// It was taken off the CPU; `ready`: although it could have continued.
+    /// It was taken off the CPU. `ready`: it could have continued.
     Out { ready: bool },
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Event {
 }
 
 impl KernelTrace {
-    /// A trace that is off; the reason if there is none.
+    /// Creates a trace that is switched off. Returns the reason if there is none.
     pub(crate) fn new() -> Result<Self, String> {
         let folder = tempfile::tempdir().unwrap();
         let mounted = Command::new("mount").args(["-t", "tracefs", "nodev"]).arg(folder.path()).output();
@@ -96,7 +96,7 @@ fn event(line: &str, thread: u32) -> Option<Event> {
     Some(Event { at, what })
 }
 
-/// Whether each event between two instants follows from the one before it: some kernels lose the switch from an idle CPU.
+/// Whether each event between two instants fits the event before it: some kernels lose the switch from an idle CPU.
 pub(crate) fn is_whole(events: &[Event], from: i64, to: i64) -> bool {
     let first = events.partition_point(|event| event.at < from).saturating_sub(1);
     let last = events.partition_point(|event| event.at <= to);
@@ -107,7 +107,7 @@ pub(crate) fn is_whole(events: &[Event], from: i64, to: i64) -> bool {
     })
 }
 
-/// How long a thread with these events was ready between two instants, but not on a CPU.
+/// How long the thread with these events was ready but not on a CPU, between two instants.
 pub(crate) fn away(events: &[Event], from: i64, to: i64) -> i64 {
     let mut ready_since = None;
     let mut away = 0;

@@ -1,4 +1,4 @@
-//! A kind of task that disturbs itself in some of its ticks, and notes in memory when it did what.
+//! A kind of task that disturbs itself in some of its ticks, and notes in memory what it did when.
 
 use super::kernel;
 use crate::program::pause;
@@ -11,14 +11,14 @@ use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// What a tick does for the whole length of the fault.
+/// What a tick does for the whole duration of the fault.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 enum Fault {
     /// Nothing.
     #[default]
     None,
-    /// Computes, until that much processor time is used.
+    /// Computes until that much processor time is used.
     Burn,
     /// Touches fresh memory.
     Touch,
@@ -28,7 +28,7 @@ enum Fault {
     Sleep,
 }
 
-/// What it notes of a tick. Instants are nanoseconds of CLOCK_MONOTONIC.
+/// What it notes about a tick. Instants are nanoseconds of CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TickNote {
     pub(crate) n: u64,
@@ -39,13 +39,13 @@ pub(crate) struct TickNote {
     pub(crate) injected: bool,
     /// Its processor time.
     pub(crate) cpu: i64,
-    /// How long its thread has been runnable but not running in all, when it started and when it finished.
+    /// The total time its thread has been runnable but not running, at the start and at the end of the tick.
     pub(crate) queued: [i64; 2],
     /// Its minor and major faults.
     pub(crate) faults: [i64; 2],
-    /// How often it slept: for a disk, say.
+    /// How often it slept, such as for a disk.
     pub(crate) slept: i64,
-    /// The longest time between two of its own looks at the clock while it computed or touched memory: from, to.
+    /// The longest time between two of its own clock readings while it computed or touched memory, as from and to.
     pub(crate) gap: [i64; 2],
 }
 
@@ -56,15 +56,15 @@ pub(crate) struct Disturbed {
     /// What it does to itself.
     #[serde(default)]
     fault: Fault,
-    /// In which ticks: each of this many-th one.
+    /// It disturbs itself in every `every`-th tick.
     #[serde(default = "one")]
     every: u64,
-    /// For how long, in turn, in microseconds.
+    /// The durations of the faults, used in turn, in microseconds.
     #[serde(default)]
     lengths: Vec<i64>,
-    /// Microseconds of processor time that every tick uses.
+    /// Microseconds of processor time used by every tick.
     burn: i64,
-    /// Where the notes are written at the end.
+    /// The file that the notes are written to at the end.
     notes: PathBuf,
     #[serde(skip, default = "room")]
     taken: Vec<TickNote>,
@@ -82,14 +82,14 @@ fn one() -> u64 {
     1
 }
 
-/// Memory for every note, touched.
+/// Memory for every note, already touched.
 fn room() -> Vec<TickNote> {
     let mut room = vec![TickNote { n: 1, ..TickNote::default() }; 20_000];
     black_box(&mut room).clear();
     room
 }
 
-/// The name of the file that is read, beside the notes, and its length.
+/// The name of the file to read, which is beside the notes, and its length.
 pub(crate) const FORGOTTEN: &str = "forgotten";
 pub(crate) const FORGOTTEN_LENGTH: usize = 128 << 20;
 
@@ -114,7 +114,7 @@ impl Disturbed {
         }
     }
 
-    /// Disturbs the tick, and widens `gap` if there was a longer one.
+    /// Disturbs the tick, and updates `gap` if there was a longer one.
     fn inject(&mut self, started: i64, length: i64, gap: &mut [i64; 2]) {
         while now() - started < length {
             match self.fault {
@@ -139,7 +139,7 @@ impl Disturbed {
         }
     }
 
-    /// Time that the thread has waited for a processor.
+    /// How long the thread has waited for a processor.
     fn queued(&self) -> i64 {
         let mut text = [0; 96];
         let read = self.queue.as_ref().and_then(|queue| queue.read_at(&mut text, 0).ok());

@@ -1,4 +1,4 @@
-//! Faults that are injected into a real daemon, each with notes of when it happened.
+//! Faults injected into a real daemon, each with notes of when it happened.
 
 mod agreement;
 pub(crate) mod confidence;

@@ -1,4 +1,4 @@
-//! A daemon with one fault: its configuration, its injectors, and what came of it.
+//! A daemon with one fault: its configuration, its injectors, and the results.
 
 use super::hog::{Hog, RunningHog, Share};
 use super::kernel;
@@ -14,10 +14,11 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// How long each stop of the process lasts: longer than the metrics thread rests, so that it shows there.
+/// How long each stop of the process lasts. It is longer than the metrics thread sleeps, so that this thread notices it.
 const STOP: Span = Span::from_millis(60);
 
-/// So long before a tick, a wait of its worker may show in the evidence: the metrics thread looks at it every 20 ms, on a busy machine later.
+/// For how long a worker's wait may show in the evidence of a later tick. The metrics thread reads the evidence every 20 ms, or later on a
+/// busy machine.
 const LOOK: Span = Span::from_millis(60);
 
 /// Who runs the daemon.
@@ -42,10 +43,10 @@ impl Mode {
     pub(crate) const ALL: [Self; 3] = [Self::Alone, Self::EachTick, Self::Shared];
 }
 
-/// Where the fault comes from.
+/// The source of the fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
-    /// A task disturbs itself: the keys of its fault.
+    /// A task disturbs itself; with the keys of its fault.
     Itself(&'static str),
     /// A task disturbs its neighbours on the worker.
     Neighbour,
@@ -53,9 +54,9 @@ pub(crate) enum Source {
     Hogs(usize, Hog),
     /// Another worker on the same CPU.
     Worker,
-    /// The process is stopped again and again.
+    /// The process is stopped repeatedly.
     Stop,
-    /// Its control group may use only a part of the CPU in real time.
+    /// Its control group limits its real-time use of the CPU.
     Throttle,
 }
 
@@ -65,13 +66,13 @@ pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) word: &'static str,
     pub(crate) source: Source,
-    /// Microseconds of processor time that the ticks of a wake-up use.
+    /// Microseconds of processor time used by the ticks of a wake-up.
     pub(crate) burn: i64,
     /// The period of the tasks in milliseconds; their deadline is half of it.
     pub(crate) period: i64,
-    /// The worker runs with this FIFO priority; 0: none.
+    /// The worker's FIFO priority; 0: none.
     pub(crate) priority: u8,
-    /// Its share of the CPU while it has no priority.
+    /// The daemon's share of the CPU while it has no priority.
     pub(crate) share: Share,
 }
 
@@ -79,7 +80,7 @@ pub(crate) struct Scenario {
 struct Group(std::path::PathBuf);
 
 impl Group {
-    /// A group with 20 ms of real time in every 100 ms; the reason if there is none.
+    /// A group with 20 ms of real time in every 100 ms. Returns the reason if there is none.
     fn new(cpu: usize) -> Result<Self, String> {
         let folder = std::path::PathBuf::from(format!("/sys/fs/cgroup/cpu/hertzd-causes-{}-{cpu}", std::process::id()));
         let made = fs::create_dir(&folder).and_then(|()| {
@@ -105,7 +106,7 @@ pub(crate) struct Started {
 }
 
 impl Scenario {
-    /// Starts it for `length` on `cpu`. The reason, where that is impossible.
+    /// Starts it for `length` on `cpu`. Returns the reason if this is impossible.
     pub(crate) fn start(&self, cpu: usize, user: User, mode: Mode, length: Span) -> Result<Started, String> {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
@@ -128,7 +129,7 @@ impl Scenario {
         Ok(Started { hertzd: run_in(folder, command, &self.config(cpu, mode), &args), _group: group })
     }
 
-    /// Injects its fault until the daemon has ended. Returns when that was done from outside.
+    /// Injects its fault until the daemon has ended. Returns the times of injections from outside.
     pub(crate) fn finish(&self, mut started: Started, cpu: usize) -> (Ended, Vec<[i64; 2]>) {
         let (hogs, mut outside) = self.inject(&mut started.hertzd, cpu);
         let Started { hertzd, _group } = started;
@@ -139,7 +140,7 @@ impl Scenario {
         (ended, outside)
     }
 
-    /// Runs it for `length` on `cpu`, and judges hertzd's verdicts. The reason, where that is impossible.
+    /// Runs it for `length` on `cpu`, and judges hertzd's verdicts. Returns the reason if this is impossible.
     pub(crate) fn run(&self, cpu: usize, user: User, mode: Mode, length: Span) -> Result<Matrix, String> {
         let (ended, outside) = self.finish(self.start(cpu, user, mode, length)?, cpu);
         if is_starved(&ended) {
@@ -163,7 +164,7 @@ impl Scenario {
         Ok(matrix)
     }
 
-    /// The name of the row for misses of which `word` is true.
+    /// The name of the row for misses whose true cause is `word`.
     pub(crate) fn row(&self, user: User, word: &str) -> String {
         let user = if user == User::Root { "root" } else { "user" };
         format!("{} ({user}): {word}", self.name)
@@ -190,7 +191,7 @@ impl Scenario {
         for name in names {
             let keys = match self.source {
                 Source::Itself(keys) if *name == "task" => format!("{burn}\n{keys}"),
-                // It comes up shortly after its neighbour has begun.
+                // It is released shortly after its neighbour has begun.
                 Source::Neighbour => format!("{burn}\nphase = \"500us\""),
                 _ => burn.clone(),
             };
@@ -244,13 +245,13 @@ impl Scenario {
         let mut injections: Vec<_> = outside.into_iter().map(injection).collect();
         let all: Vec<_> = notes.values().flatten().copied().collect();
         let usual = usual_fault(&all);
-        // What is not real-time waits too often for so many.
+        // Without real-time priority, a thread waits too often to look back that many ticks.
         let before = if self.priority > 0 { (LOOK.nanos() / period).try_into().unwrap_or(1) } else { 3 };
         for (name, notes) in &notes {
             for (index, note) in notes.iter().enumerate() {
                 match self.source {
                     Source::Worker if name == "high" => injections.push(injection([note.started, note.finished])),
-                    // Nothing else keeps a real-time thread from the CPU for so long.
+                    // Nothing else keeps a real-time thread off the CPU for that long.
                     Source::Throttle => {
                         let spans = [note.gap, [note.release, note.started]];
                         injections.extend(spans.into_iter().filter(|[from, to]| to - from > period).map(injection));
@@ -264,26 +265,27 @@ impl Scenario {
                 }
             }
         }
-        // The other worker's task is an injector, and not judged.
+        // The other worker's task is an injector and is not judged.
         notes.remove("high");
         injections.sort_by_key(|injection| injection.from);
         Scene { injections, notes, deadline: period / 2, usual: self.burn * 1_000 }
     }
 
-    /// Whether nothing but its own fault held up the last of these ticks, nor `all` ticks shortly before, nor those that share its wake-up and the
-    /// evidence of that. `usual`: what a page fault costs in most ticks.
+    /// Whether the last of these ticks was delayed only by its own fault. The same must hold for the ticks of `all` shortly before, and for
+    /// those that share its wake-up and evidence. `usual`: the cost of a page fault in most ticks.
     fn is_pure(&self, notes: &[TickNote], all: &[TickNote], usual: i64) -> bool {
         let (Some(note), Some(first)) = (notes.last(), notes.first()) else { return false };
         let length = note.finished - note.started;
-        // A disk that answers at once lets no thread sleep: off the processor it was for the host, which did that.
+        // With a disk that answers immediately, no thread sleeps: time off the processor was then taken by the host.
         let waits = self.word == "waited" || self.name == "major faults" && note.slept > 0;
         let away = if waits { 0 } else { length - note.cpu };
         let until = note.finished + self.period * 1_000_000;
         let near = all.iter().filter(|other| (first.started..until).contains(&other.started));
-        // All of them are of one thread. Between ticks it waits as well.
+        // All of these ticks ran on one thread, which also waits between ticks.
         let queued = near.map(|note| note.queued[1]).max().unwrap_or(i64::MAX) - first.queued[0];
-        // A host takes a CPU without a word, and its time counts as the thread's own: it shows where no step takes long. Often for a
-        // little, or in each fault, as it has to find memory, it shows in what a fault costs, which hertzd knows within a factor of two.
+        // A host takes a CPU without notice, and the time counts as the thread's own. That shows as a gap if each step is short. If it
+        // happens often and briefly, or in each fault while the host finds memory, it shows as a higher cost per fault. hertzd knows that
+        // cost within a factor of two.
         let is_minor = self.name == "minor faults";
         let stolen = if is_minor { note.gap[1] - note.gap[0] } else { 0 };
         let is_dear = is_minor && 2 * fault(note) > 3 * usual;
@@ -291,19 +293,19 @@ impl Scenario {
     }
 }
 
-/// What a page fault of a tick has cost at most, in nanoseconds of processor time.
+/// An upper bound on the cost of a page fault in a tick, in nanoseconds of processor time.
 fn fault(note: &TickNote) -> i64 {
     note.cpu / note.faults[0].max(1)
 }
 
-/// The middle one of these, where faults are injected.
+/// The median cost over the ticks with injected faults.
 fn usual_fault(notes: &[TickNote]) -> i64 {
     let mut costs: Vec<_> = notes.iter().filter(|note| note.injected).map(fault).collect();
     costs.sort_unstable();
     costs.get(costs.len() / 2).copied().unwrap_or(0)
 }
 
-/// Whether the daemon gave up because its own threads got no processor time for seconds, and said so.
+/// Whether the daemon reported that it gave up because its own threads got no processor time for seconds.
 fn is_starved(ended: &Ended) -> bool {
     let log = fs::read_to_string(ended.folder.path().join("stderr")).unwrap();
     ended.status.code() == Some(70)
@@ -311,7 +313,7 @@ fn is_starved(ended: &Ended) -> bool {
         && log.contains(" did not answer ")
 }
 
-/// The counts of a task add up, and so do the log's events of it.
+/// Asserts that the counts of a task add up, and so do its events in the log.
 fn assert_counts(task: &Value, (event_causes, events): (BTreeMap<String, u64>, [u64; 2])) {
     let causes = task["causes"].as_object().unwrap();
     let causes: BTreeMap<_, _> = causes.iter().map(|(cause, count)| (cause.clone(), count.as_u64().unwrap())).collect();

@@ -1,10 +1,10 @@
-//! What hertzd says of each tick: the lines that it logs at the level `trace`.
+//! What hertzd reports about each tick, from the lines it logs at the level `trace`.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A tick with hertzd's verdicts. Times are in nanoseconds, relative to the release where that is not said.
+/// A tick with hertzd's verdicts. Times are in nanoseconds, relative to the release unless stated otherwise.
 #[derive(Clone, Debug)]
 pub(crate) struct TickLine {
     pub(crate) task: String,
@@ -15,11 +15,11 @@ pub(crate) struct TickLine {
     pub(crate) oversleep: Option<i64>,
     pub(crate) lateness: i64,
     pub(crate) run: i64,
-    /// On releases given up before it, on its overrun, and on releases given up after it.
+    /// The verdicts on releases given up before the tick, on its overrun, and on releases given up after it.
     pub(crate) verdicts: [Option<Verdict>; 3],
 }
 
-/// A cause, who is to blame as far as that is known, and for how many releases.
+/// A cause, the culprit if known, and the number of releases.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
     pub(crate) cause: String,
@@ -27,13 +27,13 @@ pub(crate) struct Verdict {
     pub(crate) count: u64,
 }
 
-/// Every tick that a daemon with `--log-level trace --log-format json` has logged.
+/// Every tick logged by a daemon with `--log-level trace --log-format json`.
 pub(crate) fn tick_lines(stderr: &Path) -> Vec<TickLine> {
     let text = std::fs::read_to_string(stderr).unwrap();
     text.lines().filter_map(|line| tick_line(&serde_json::from_str(line).ok()?)).collect()
 }
 
-/// What the log's own events of `task` add up to: missed releases by cause, overruns and skipped ones.
+/// The totals of the log's events for `task`: missed releases by cause, overruns and skipped releases.
 pub(crate) fn event_sums(stderr: &Path, task: &str) -> (BTreeMap<String, u64>, [u64; 2]) {
     let text = std::fs::read_to_string(stderr).unwrap();
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());

@@ -1,22 +1,22 @@
 //! What the injectors did, and which verdict each missed release deserves. Arithmetic only.
 //!
-//! A miss is judged only if an injection explains it: without the time that the injection took, little would be left but the
-//! usual work. Other misses are left out, since something else on the machine took part in them.
+//! A miss is judged only if an injection explains it: without the injection's time, little more than the usual work would be left. Other
+//! misses are left out, because something else on the machine contributed to them.
 
 use super::kind::TickNote;
 use super::ticks::{TickLine, Verdict};
 use std::collections::BTreeMap;
 
-/// Something that an injector did, between two instants of CLOCK_MONOTONIC.
+/// An injector's action between two instants of CLOCK_MONOTONIC.
 #[derive(Clone, Debug)]
 pub(crate) struct Injection {
-    /// The cause that it has for the tick that it hit.
+    /// The cause that the hit tick should get.
     pub(crate) word: &'static str,
     pub(crate) from: i64,
     pub(crate) to: i64,
-    /// The task that did it to itself, in this tick; `None`: it came from outside.
+    /// The task that did this to itself, and in which tick; `None` if it came from outside.
     pub(crate) by: Option<(String, u64)>,
-    /// The worker that it came from, if that is another one of the daemon.
+    /// The worker that it came from, if that is another worker of the daemon.
     pub(crate) worker: Option<&'static str>,
 }
 
@@ -26,24 +26,24 @@ impl Injection {
     }
 }
 
-/// A release that was missed, and what hertzd says of it.
+/// A missed release, and hertzd's verdict on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Miss {
     pub(crate) task: String,
     pub(crate) n: u64,
-    /// The time that the verdict is on: from its release to the end of its tick; for releases that were given up, what held them
-    /// up.
+    /// The time that the verdict covers: from the release to the end of its tick. For releases that were given up, the time in which they
+    /// were delayed.
     pub(crate) window: [i64; 2],
     pub(crate) verdict: String,
     pub(crate) blocker: Option<String>,
 }
 
-/// The verdicts that are right, and the name of the task to blame, if one is.
+/// The right verdicts, and the name of the task to blame, if any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Truth {
     pub(crate) words: Vec<&'static str>,
     pub(crate) blocker: Option<String>,
-    /// The worker that preempted, if one did.
+    /// The worker that preempted, if any.
     pub(crate) worker: Option<&'static str>,
 }
 
@@ -54,16 +54,16 @@ pub(crate) struct Scene {
     pub(crate) notes: BTreeMap<String, Vec<TickNote>>,
     /// The deadline of every task, in nanoseconds.
     pub(crate) deadline: i64,
-    /// What the ticks of a wake-up take when nothing disturbs them, in nanoseconds.
+    /// How long the ticks of a wake-up take when nothing disturbs them, in nanoseconds.
     pub(crate) usual: i64,
 }
 
 impl Scene {
-    /// Every release that was missed, with hertzd's verdict, by task and in order.
+    /// Every missed release with hertzd's verdict, by task and in order.
     pub(crate) fn misses(&self, lines: &[TickLine]) -> impl Iterator<Item = Miss> {
         let of_task = |name: &String| {
             let mut misses = Vec::new();
-            let mut before = 0; // releases whose verdict is known
+            let mut before = 0; // the first release whose verdict is not known yet
             for line in lines.iter().filter(|line| line.task == *name) {
                 let Some(note) = self.notes[name].iter().find(|note| note.n == line.n) else { continue };
                 let [given_up, overrun, after] = &line.verdicts;
@@ -73,7 +73,7 @@ impl Scene {
                     misses.push(Miss { task: name.clone(), n, window, verdict: cause, blocker: by });
                 };
                 if let Some(verdict) = given_up {
-                    // One verdict on all of them, from the oldest until the tick began.
+                    // One verdict covers all of them, from the oldest release until the tick started.
                     let oldest = line.n.saturating_sub(verdict.count).max(before);
                     let window = [note.release - (line.n - oldest).cast_signed() * period, note.started];
                     (oldest..line.n).for_each(|n| miss(n, verdict, window));
@@ -83,7 +83,7 @@ impl Scene {
                 }
                 before = line.n + 1;
                 if let Some(verdict) = after {
-                    // They have the tick's own cause.
+                    // These releases have the tick's own cause.
                     let window = [note.release, note.finished];
                     (before..before + verdict.count).for_each(|n| miss(n, verdict, window));
                     before += verdict.count;
@@ -94,13 +94,13 @@ impl Scene {
         self.notes.keys().flat_map(of_task).collect::<Vec<_>>().into_iter()
     }
 
-    /// The distance of two releases of a task.
+    /// The time between two releases of a task.
     fn period(&self, name: &str) -> i64 {
         let mut pairs = self.notes[name].windows(2);
         pairs.next().map_or(0, |pair| (pair[1].release - pair[0].release) / (pair[1].n - pair[0].n).cast_signed())
     }
 
-    /// What is true of a miss; `None`: no injection explains it.
+    /// The truth about a miss; `None` if no injection explains it.
     pub(crate) fn truth(&self, miss: &Miss) -> Option<Truth> {
         let [from, to] = miss.window;
         let overlapping = || self.injections.iter().filter(|injection| injection.overlap(from, to) > 0);
@@ -116,7 +116,7 @@ impl Scene {
         };
         match &main.by {
             Some((task, n)) if *task == miss.task && *n == miss.n => truth(&[main.word], None),
-            // What held up that tick itself would be the root cause.
+            // Whatever delayed that tick itself would be the root cause.
             Some((task, n)) if *task == miss.task && self.delay(task, *n) > self.little() => None,
             Some((task, _)) if *task == miss.task && main.word == "ran-long" => truth(&["own-debt"], None),
             Some((task, _)) if *task == miss.task => truth(&[main.word], None),
@@ -132,7 +132,7 @@ impl Scene {
         }
     }
 
-    /// What a release may take longer than an injection explains.
+    /// How much longer a release may take than an injection explains.
     fn little(&self) -> i64 {
         self.usual + self.deadline / 4
     }
@@ -154,7 +154,7 @@ impl Scene {
     }
 }
 
-/// How often each verdict was given on the misses of each kind.
+/// How often each verdict was given to each kind of miss.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Matrix {
     rows: BTreeMap<String, Row>,
@@ -167,14 +167,14 @@ pub(crate) struct Row {
     pub(crate) right: u64,
     pub(crate) unknown: u64,
     pub(crate) wrong_blockers: u64,
-    /// Right but for the name of the worker that preempted.
+    /// Verdicts that are right except for the name of the worker that preempted.
     pub(crate) wrong_workers: u64,
     pub(crate) unexplained: u64,
     pub(crate) examples: Vec<String>, // of wrong verdicts
 }
 
 impl Row {
-    /// Misses that were judged.
+    /// The number of misses that were judged.
     pub(crate) fn judged(&self) -> u64 {
         self.verdicts.values().sum()
     }
@@ -185,7 +185,7 @@ impl Row {
         }
     }
 
-    /// Those with a verdict that is wrong; `unknown` is not.
+    /// The number of wrong verdicts; `unknown` does not count as wrong.
     pub(crate) fn wrong(&self) -> u64 {
         self.judged() - self.right - self.unknown
     }
@@ -233,7 +233,7 @@ impl Matrix {
         }
     }
 
-    /// As a table: what was injected, the verdicts, how many were right, and how many misses no injection explains.
+    /// Formats it as a table: what was injected, the verdicts, how many were right, and how many misses no injection explains.
     pub(crate) fn table(&self) -> String {
         let columns: std::collections::BTreeSet<_> =
             self.rows.values().flat_map(|row| row.verdicts.keys().map(String::as_str)).collect();

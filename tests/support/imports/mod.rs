@@ -1,9 +1,9 @@
 //! Finds which files of a crate import each other, and compares that with a table of rooms.
 //!
-//! A path (in a `use` or inline) resolves to the file that defines its name; re-exports are followed. A name that stands for
-//! several things, such as a function and a module, resolves to the files of them all. `mod child;` and
-//! `pub use child::Name;` alone import nothing; naming a module imports nothing until something in it is used.
-//! Ignored: code under `#[cfg(test)]`, and `main.rs` beside a `lib.rs`. The root may name every room.
+//! A path (in a `use` or inline) resolves to the file that defines its name; re-exports are followed. If a name stands for several things,
+//! such as a function and a module, the path resolves to the files of all of them. `mod child;` and
+//! `pub use child::Name;` alone import nothing. Naming a module imports nothing until something in it is used.
+//! Code under `#[cfg(test)]` is ignored, as is `main.rs` beside a `lib.rs`. The root may name every room.
 
 pub(crate) mod public;
 
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The text of each file, by its path under `src/`.
 pub(crate) type Sources = BTreeMap<String, String>;
 
-/// The row of each room: a folder, or a file without its `.rs`. One in another room is a room of its own if it has a row.
+/// The row of each room: a folder, or a file without `.rs`. A folder or file within another room is its own room if it has a row.
 pub(crate) type Table = BTreeMap<String, Row>;
 
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ type Module = Vec<String>;
 #[derive(Debug, Default)]
 struct File {
     path: String,
-    /// The names of what it defines itself; not what lies in a block.
+    /// The names of the items it defines itself, except inside blocks.
     items: BTreeSet<String>,
     imports: Vec<Import>,
     /// Paths with at least two segments, outside of `use`.
@@ -84,7 +84,7 @@ fn tokens(text: &str) -> Vec<&str> {
 
 /// The length of the literal at the start of `text`, including both quotes.
 fn quoted(text: &str, quote: char) -> usize {
-    let mut escaped = true; // the opening quote does not end it
+    let mut escaped = true; // do not stop at the opening quote
     for (at, c) in text.char_indices() {
         if c == quote && !escaped {
             return at + 1;
@@ -231,7 +231,7 @@ fn modules(sources: &Sources) -> BTreeMap<Module, File> {
     modules
 }
 
-/// The files that define what the name at `path` stands for, as seen from `module`. None: another crate, or a module itself.
+/// The files that define the name at `path`, as seen from `module`. Empty for another crate, or for a module itself.
 fn resolve<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], path: &[String]) -> BTreeSet<&'a str> {
     let Some((first, rest)) = path.split_first() else { return BTreeSet::new() };
     match first.as_str() {
@@ -247,12 +247,12 @@ fn resolve<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], path: &[S
     }
 }
 
-/// As `resolve`, for a path whose first segment is in `module`.
+/// Like `resolve`, for a path whose first segment is in `module`.
 fn resolve_in<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], path: &[String]) -> BTreeSet<&'a str> {
     let Some((first, rest)) = path.split_first() else { return BTreeSet::new() };
     let child = [module, std::slice::from_ref(first)].concat();
     let is_module = modules.contains_key(&child);
-    // A module and another item may share a name: only the module has items in it.
+    // A module and another item may share a name, but only the module contains items.
     if is_module && !rest.is_empty() {
         return resolve_in(modules, &child, rest);
     }
@@ -265,7 +265,7 @@ fn resolve_in<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], path: 
     found
 }
 
-/// As `resolve`, for a path whose first segment is the name of an import of `module`.
+/// Like `resolve`, for a path whose first segment is the name of an import of `module`.
 fn resolve_imported<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], path: &[String]) -> BTreeSet<&'a str> {
     let is_module = |name: &String| modules.contains_key(&[module, std::slice::from_ref(name)].concat());
     let named = modules[module].imports.iter().filter(|import| import.name == path[0]);
@@ -290,7 +290,7 @@ pub(crate) fn uses(sources: &Sources) -> BTreeMap<String, BTreeSet<String>> {
     modules.iter().map(used_by).collect()
 }
 
-/// The room that a file is in: the innermost that has a row, otherwise the top-level module.
+/// The room that a file is in: the innermost room with a row, otherwise the top-level module.
 fn room<'a>(table: &Table, path: &'a str) -> &'a str {
     let module = path.trim_end_matches(".rs");
     let folders = module.rmatch_indices('/').map(|(end, _)| &module[..end]);
@@ -298,7 +298,7 @@ fn room<'a>(table: &Table, path: &'a str) -> &'a str {
     rooms.find(|room| table.contains_key(*room)).unwrap_or_else(|| module.split('/').next().unwrap())
 }
 
-/// Whether `room` is `outer` or a room in it.
+/// Whether `room` is `outer` or lies within it.
 fn is_within(room: &str, outer: &str) -> bool {
     room.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -308,7 +308,7 @@ fn is_root(path: &str) -> bool {
     module_of(path).is_empty()
 }
 
-/// Each use that the table forbids, and each room that is only in the code or only in the table.
+/// Each use that the table forbids, and each room that exists only in the code or only in the table.
 pub(crate) fn violations(table: &Table, sources: &Sources) -> Vec<String> {
     let mut uses = uses(sources);
     uses.retain(|path, _| !is_root(path));
@@ -318,7 +318,7 @@ pub(crate) fn violations(table: &Table, sources: &Sources) -> Vec<String> {
     found.extend(listed.difference(&rooms).map(|room| format!("{room} is not in src")));
     for (path, used) in &uses {
         let own = room(table, path);
-        // A room stands for those in it, but not to one of them.
+        // A room in a row stands for the rooms within it too, unless the row's own room lies within it.
         let is_meant = |used: &str, room: &str| used == room || is_within(used, room) && !is_within(own, room);
         let is_allowed =
             |used: &str| table.get(own).is_some_and(|row| row.allowed.iter().any(|room| is_meant(used, room)));
@@ -368,8 +368,8 @@ pub(crate) fn cycles(sources: &Sources) -> BTreeSet<Vec<String>> {
     uses.keys().filter_map(through).collect()
 }
 
-/// Reads the table of rooms in a page from the words in backticks: the rooms, the rooms they may use, the paths they must
-/// not name.
+/// Reads the table of rooms from a page. Only words in backticks count: the rooms, the rooms they may use, and the paths they must not
+/// name.
 pub(crate) fn table(page: &str) -> Table {
     let rows = page.lines().skip_while(|line| !line.starts_with("| room |")).skip(2);
     let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<BTreeSet<_>>();

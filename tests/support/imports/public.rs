@@ -1,15 +1,15 @@
-//! Finds what a crate offers to others: every item with the word `pub` that a path of public modules and re-exports leads to. Fields, variants
-//! and the functions of a trait belong to their type and are no items of their own; what is `#[doc(hidden)]` is told apart.
+//! Finds a crate's public API: every `pub` item that a path of public modules and re-exports leads to. Fields, variants and the functions
+//! of a trait belong to their type and are not separate items. Items under `#[doc(hidden)]` are listed separately.
 
 use super::{File, Import, Module, Sources, item_end, module_of, modules, read_use, resolve, tokens, without_tests};
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 
-/// The public items of a crate by their paths, the shortest of each.
+/// The public items of a crate, each by its shortest path.
 #[derive(Debug, Default)]
 pub(crate) struct Public {
     pub(crate) items: BTreeSet<String>,
-    /// What is `#[doc(hidden)]` of these, without what is in a hidden module.
+    /// Those that are `#[doc(hidden)]`, except for items inside a hidden module.
     pub(crate) hidden: BTreeSet<String>,
 }
 
@@ -25,7 +25,7 @@ struct Item<'a> {
 
 const KEYWORDS: [&str; 10] = ["mod", "use", "fn", "const", "static", "struct", "enum", "trait", "type", "impl"];
 
-/// The items of a file or of a block, in their order.
+/// The items of a file or a block, in order.
 fn items<'a>(tokens: &'a [&'a str]) -> Vec<Item<'a>> {
     let (mut found, mut at) = (Vec::new(), 0);
     let (mut is_public, mut is_hidden) = (false, false);
@@ -44,14 +44,14 @@ fn items<'a>(tokens: &'a [&'a str]) -> Vec<Item<'a>> {
             (is_public, is_hidden) = (false, false);
             at = end;
         } else {
-            // `const fn`, `unsafe`, what a macro call holds.
+            // `const fn`, `unsafe`, or the content of a macro call.
             at = if matches!(word, "{" | "(" | "[") { closing(tokens, at) } else { at + 1 };
         }
     }
     found
 }
 
-/// The place after the bracket that closes the one at `start`.
+/// The position after the bracket that closes the one at `start`.
 fn closing(tokens: &[&str], start: usize) -> usize {
     let mut depth = 0;
     for (at, token) in tokens.iter().enumerate().skip(start) {
@@ -67,7 +67,7 @@ fn closing(tokens: &[&str], start: usize) -> usize {
     tokens.len()
 }
 
-/// The type that an `impl` is of; `None`: it is one of a trait.
+/// The type of an inherent `impl`; `None` if it implements a trait.
 fn implemented<'a>(item: &Item<'a>) -> Option<&'a str> {
     let head = item.tokens.split(|token| *token == "{").next()?;
     let mut depth = 0;
@@ -89,7 +89,7 @@ struct Crate<'a> {
     items: BTreeMap<Module, Vec<Item<'a>>>,
     files: BTreeMap<Module, File>,
     found: Public,
-    /// The file and the name of each type that was reached, with its path.
+    /// The path of each type that was reached, by its file and name.
     types: BTreeMap<(String, String), String>,
     walked: BTreeSet<Module>,
 }
@@ -99,7 +99,7 @@ impl Crate<'_> {
         if is_hidden { &mut self.found.hidden } else { &mut self.found.items }.insert(path);
     }
 
-    /// What a module offers, under this path.
+    /// Adds the public items of a module, under this path.
     fn walk(&mut self, module: &Module, path: &str) {
         if !self.walked.insert(module.clone()) {
             return;
@@ -139,7 +139,7 @@ impl Crate<'_> {
         }
     }
 
-    /// Notes an item once, by the first path that leads to it.
+    /// Notes an item once, under the first path that leads to it.
     fn reach(&mut self, file: &str, name: &str, path: &str, is_hidden: bool) {
         let key = (file.to_owned(), name.to_owned());
         if let Entry::Vacant(entry) = self.types.entry(key) {
@@ -148,7 +148,7 @@ impl Crate<'_> {
         }
     }
 
-    /// What the types that were reached have, in whichever file.
+    /// Adds the members of the types that were reached, from any file.
     fn members(&mut self) {
         let mut members = Vec::new();
         for (module, items) in &self.items {
@@ -170,7 +170,7 @@ impl Crate<'_> {
     }
 }
 
-/// What a crate offers.
+/// The public API of a crate.
 pub(crate) fn public(sources: &Sources) -> Public {
     let files = modules(sources);
     let texts: BTreeMap<Module, Vec<&str>> =

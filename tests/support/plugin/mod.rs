@@ -14,7 +14,7 @@ pub(crate) fn header_folder() -> PathBuf {
     root().join("src/kinds/plugin")
 }
 
-/// Builds `tests/support/plugin/NAME.c` to the library `to`, with more arguments for the compiler.
+/// Builds `tests/support/plugin/NAME` as the library `to`, with additional compiler arguments.
 pub(crate) fn build_c(name: &str, to: &Path, more: &[&str]) {
     let mut gcc = Command::new("gcc");
     gcc.arg("-I").arg(header_folder()).args(["-O1", "-w", "-fPIC", "-shared"]).args(more).arg("-o").arg(to);

@@ -1,4 +1,4 @@
-//! The same as probe.c in Rust, as far as it writes what a tick is told.
+//! Like probe.c but in Rust, limited to writing what a tick receives.
 
 #[path = "../../../examples/plugin/peak/src/hertzd.rs"]
 mod hertzd;

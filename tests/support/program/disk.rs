@@ -1,4 +1,4 @@
-//! A file system of a test's own that can be frozen.
+//! A separate file system for a test, which can be frozen.
 
 use super::is_root;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Mounts one on the folder `disk`; its image lies in another `folder`. `None`: that takes root, loop devices and mkfs.ext4.
+    /// Mounts a file system on the folder `disk`; its image lies in the separate `folder`. `None` without root, loop devices or mkfs.ext4.
     pub(crate) fn mount(folder: &Path, disk: PathBuf) -> Option<Self> {
         let (image, on) = (folder.join("image"), disk.to_str()?);
         let image = image.to_str()?;
@@ -28,12 +28,12 @@ impl Disk {
         ready.then(|| Self { guard: guard.spawn().unwrap(), path: disk })
     }
 
-    /// From now on whoever writes to it waits. Whether that was done.
+    /// From now on, writers to it wait. Returns whether that worked.
     pub(crate) fn freeze(&self) -> bool {
         self.fsfreeze("--freeze")
     }
 
-    /// Ends that.
+    /// Ends the freeze. Returns whether that worked.
     pub(crate) fn thaw(&self) -> bool {
         self.fsfreeze("--unfreeze")
     }

@@ -59,14 +59,14 @@ pub(crate) fn run_in(folder: TempDir, mut command: Command, config: &str, args: 
     let path = folder.path().join("test.toml");
     fs::write(&path, config.replace(HERE, folder.path().to_str().unwrap())).unwrap();
     command.arg("run").arg(path).args(args);
-    // Only what is to hang is given up in the time that is the default: a busy machine may hold up a worker for longer.
+    // The default stop timeout applies only to tests of a hang. A busy machine may delay a worker for longer than that.
     if !args.contains(&"--stop-timeout") && !config.contains("\"hang\"") {
         command.args(["--stop-timeout", "60s"]);
     }
     start(folder, command)
 }
 
-/// Starts `command` with its output in files in `folder`, since a full pipe would block it.
+/// Starts `command` with its output in files in `folder`, because a full pipe would block it.
 pub(crate) fn start(folder: TempDir, mut command: Command) -> Running {
     let file = |name| File::create(folder.path().join(name)).unwrap();
     let command = command.stdin(Stdio::null()).stdout(file("stdout")).stderr(file("stderr")).env_remove("HERTZD_LOG");
@@ -147,7 +147,7 @@ impl Drop for Running {
 }
 
 impl Ended {
-    /// The one line on stdout. Its counts add up, and the exit code is the one that it calls for.
+    /// Parses the single line on stdout. Asserts that its counts add up and that the exit code matches it.
     pub(crate) fn summary(&self) -> Value {
         let lines: Vec<_> = self.stdout.lines().collect();
         let &[line] = &lines[..] else { panic!("not one line but {}: {}", lines.len(), self.describe()) };
@@ -166,7 +166,7 @@ impl Ended {
         summary
     }
 
-    /// Asserts that it ran and that nothing worse happened than its summary says, such as rows that a slow disk lost.
+    /// Asserts that it ran and that nothing went wrong beyond what its summary says, such as rows that a slow disk lost.
     pub(crate) fn assert_no_fault(&self) {
         assert!(matches!(self.status.code(), Some(0 | 1)), "{}", self.describe());
         self.summary();
@@ -181,8 +181,8 @@ impl Ended {
 /// The time after which a program counts as hanging.
 pub(crate) const PATIENCE: Span = Span::from_seconds(120);
 
-/// What `hertzd status ARGS` says of the daemon at `socket`, once it has a whole answer. It gives up after two seconds, for which a
-/// busy machine may hold up either of them.
+/// The output of `hertzd status ARGS` for the daemon at `socket`, once the answer is complete. `hertzd status` gives up after two seconds,
+/// and a busy machine may delay it or the daemon for that long.
 pub(crate) fn status(socket: &Path, args: &[&str]) -> Output {
     let waited = stopwatch();
     loop {
@@ -196,7 +196,7 @@ pub(crate) fn status(socket: &Path, args: &[&str]) -> Output {
     }
 }
 
-/// What is sent to a service manager at `path`, up to an empty message.
+/// Receives as a service manager at `path`, and returns all messages up to an empty one.
 pub(crate) fn messages_to(path: &Path) -> JoinHandle<String> {
     let manager = UnixDatagram::bind(path).unwrap();
     std::thread::spawn(move || {
@@ -239,7 +239,7 @@ pub(crate) fn preload(folder: &Path, name: &str) -> PathBuf {
     library
 }
 
-/// Fills a pipe; whether there was room in it.
+/// Fills a pipe. Returns whether there was room in it.
 pub(crate) fn fill(pipe: &impl AsRawFd) -> bool {
     let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
     let mut writer = File::options().write(true).custom_flags(libc::O_NONBLOCK).open(path).unwrap();
@@ -263,7 +263,7 @@ pub(crate) fn affinity() -> Vec<usize> {
     cpus(allowed).into_iter().filter(|cpu| online.contains(cpu)).collect()
 }
 
-/// Of a list as the kernel writes it: `0-3,6`.
+/// Parses a list in the kernel's format: `0-3,6`.
 fn cpus(list: &str) -> Vec<usize> {
     let range = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -284,7 +284,7 @@ pub(crate) fn thread_named(pid: u32, prefix: &str) -> Option<u32> {
     threads(pid).find(named)?.file_name()?.to_str()?.parse().ok()
 }
 
-/// The state of a thread, by its folder; `D`: it waits in the kernel, and cannot be ended.
+/// The state of a thread, given its folder. `D`: it waits in the kernel and cannot be killed.
 pub(crate) fn state(thread: &Path) -> Option<char> {
     fs::read_to_string(thread.join("stat")).ok()?.rsplit_once(") ")?.1.chars().next()
 }
@@ -305,7 +305,7 @@ pub(crate) fn nanos(part: &Value, distribution: &str, key: &str) -> i64 {
     part[distribution][key].as_i64().unwrap_or_else(|| panic!("no {distribution}.{key}: {part}"))
 }
 
-/// Says why something is not tested. Where everything must be tested, as root in CI, that is a failure.
+/// Prints why something is not tested. As root in CI, where everything must be tested, this is a failure.
 pub(crate) fn skip(why: &str) {
     emulation::say_skipped(why);
     let required = is_root() && std::env::var_os("HERTZD_TEST_MUST_RUN").is_some();
@@ -317,7 +317,7 @@ pub(crate) fn works(mut command: Command) -> bool {
     command.arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Whether Rust's compiler is there, for this user and for the machine of this test. If not, says why the test is skipped.
+/// Whether a Rust compiler is available to this user and for this test's machine. If not, prints why the test is skipped.
 pub(crate) fn has_rust(rustc: Command) -> bool {
     if emulation::cannot_be_emulated(emulation::NO_RUST) {
         return false;
@@ -329,8 +329,7 @@ pub(crate) fn has_rust(rustc: Command) -> bool {
     has
 }
 
-/// hertzd for an ordinary user without limits for real time, who may write to `folder`. The program is copied to there, where
-/// any user may run it.
+/// hertzd for an ordinary user without real-time limits, who may write to `folder`. The program is copied there, where any user may run it.
 pub(crate) fn of_ordinary_user(folder: &Path) -> Command {
     let mut command = Command::new("prlimit");
     command.args(["--rtprio=0", "--memlock=0"]);
@@ -345,13 +344,13 @@ pub(crate) fn of_ordinary_user(folder: &Path) -> Command {
     command
 }
 
-/// Copies hertzd to `to`. By a process of its own: a file that this one holds open is open as well in each child that another
-/// test starts meanwhile, until that runs, and "Text file busy" is all that who runs the copy then gets.
+/// Copies hertzd to `to`, in a separate process. If this process had the file open for writing, a child that another test starts meanwhile
+/// would inherit it until its exec. Starting the copy would then fail with "Text file busy".
 pub(crate) fn copy_program(to: &Path) {
     assert!(Command::new("cp").arg(HERTZD).arg(to).status().unwrap().success());
 }
 
-/// A shell script that anyone may run, written by a process of its own (see [`copy_program`]).
+/// Writes a shell script that anyone may run, in a separate process (see [`copy_program`]).
 pub(crate) fn script(to: &Path, text: &str) {
     let mut command = Command::new("sh");
     command.args(["-ec", "printf '#!/bin/sh\\n%s\\n' \"$2\" >\"$1\" && chmod 755 \"$1\"", "sh"]).arg(to).arg(text);

@@ -1,9 +1,9 @@
-//! Releases that were given up without a tick, and what no record says.
+//! Tests of releases that were given up without a tick, and of gaps in the records.
 
 use super::*;
 use crate::channels::IdleWake;
 
-/// A wake-up that came too late for any tick; the thread had waited for `queue` in all.
+/// A wake-up that came too late for any tick. The thread had waited for `queue` in total.
 fn woke_idle(scene: &mut Scene, asked: i64, woke: i64, queue: Option<i64>) {
     let awake = micros(2);
     let evidence =
@@ -15,7 +15,7 @@ fn woke_idle(scene: &mut Scene, asked: i64, woke: i64, queue: Option<i64>) {
 
 #[test]
 fn releases_that_each_wake_up_came_too_late_for_have_the_cause_of_that() {
-    // Five releases, a millisecond apart, each woken for 300 µs late and given up; then one that is in time.
+    // Five releases, a millisecond apart. For each, the wake-up is 300 µs late and the release is given up. The sixth is in time.
     let judged = |queue: fn(i64) -> Option<i64>| {
         let mut scene = Scene::new();
         scene.0.has_waited(0, at(-5), Span::ZERO);
@@ -66,7 +66,7 @@ fn where_a_record_is_missing_nothing_is_known() {
     for sleep in [true, false] {
         let mut scene = Scene::new();
         scene.judge(&after_sleep(0, 0, tick(1, 0, 0, 100)));
-        // Ticks from 100 to 2900 are not known.
+        // Ticks from 100 to 2900 are unknown.
         let record = seen(100, 100, 0, tick(0, 1_000, 2_920, 3_010));
         let record = if sleep { after_sleep(2_900, 2_910, record) } else { record };
         assert_eq!(scene.overrun(&TickRecord { after_loss: true, ..record }).0, Cause::Unknown, "{sleep}");
@@ -79,7 +79,7 @@ fn a_late_wake_up_that_another_task_survived_is_judged_by_the_evidence_of_that_t
         for own in [true, false] {
             let mut scene = Scene::new();
             scene.0.has_waited(0, at(-5), Span::ZERO);
-            // Task 1 is woken for 300 µs late and meets its deadline; a release of task 0 is given up.
+            // The wake-up for task 1 is 300 µs late, but task 1 meets its deadline; a release of task 0 is given up.
             let met = after_sleep(0, 300, tick(1, 0, 301, 400));
             let met = if own { seen(100, 100, queue, met) } else { met };
             assert_eq!(scene.judge(&met), Verdicts::default());

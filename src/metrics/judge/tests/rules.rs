@@ -1,4 +1,4 @@
-//! Which of several causes is to blame.
+//! Tests of which cause wins if there are several.
 
 use super::*;
 use crate::metrics::machine::{Certainty, Stall};
@@ -15,7 +15,7 @@ fn what_a_stop_in_a_long_tick_skipped_is_not_the_ticks_debt() {
         let verdicts = scene.judge(&TickRecord { dropped: 20, ..record });
         let found = verdicts.iter().map(|verdict| (verdict.cause, verdict.count)).collect::<Vec<_>>();
         assert_eq!(found, [(Cause::RanLong, 1), (cause, 20)]);
-        // And what waits behind it, waits for the same reason.
+        // A tick that waits behind it waits for the same reason.
         let next = seen(100, 100, 20_000, tick(0, 20_400, 21_501, 21_601));
         assert_eq!(scene.overrun(&next).0, cause);
     }
@@ -23,7 +23,7 @@ fn what_a_stop_in_a_long_tick_skipped_is_not_the_ticks_debt() {
 
 #[test]
 fn a_thread_that_waited_for_a_processor_was_not_stopped_meanwhile() {
-    // The metrics thread stood still as long as the worker, which waited: so it was throttled, or preempted.
+    // The metrics thread stood still for as long as the worker. But the worker waited for a processor, so it was throttled or preempted.
     let stall = Stall {
         from: [at(-9_000); 3],
         to: [at(31_000); 3],
@@ -49,7 +49,7 @@ fn a_thread_that_waited_for_a_processor_was_not_stopped_meanwhile() {
 
 #[test]
 fn who_starves_a_task_is_named_however_many_ticks_that_takes() {
-    // Task 1 runs 100,000 ticks of 21 µs, and two of 1 ms of task 2 come between.
+    // Task 1 runs 100,000 ticks of 21 µs; two ticks of task 2, of 1 ms each, come in between.
     let mut scene = Scene::new();
     let mut now = 0;
     for n in 0..100_000 {
@@ -65,7 +65,7 @@ fn who_starves_a_task_is_named_however_many_ticks_that_takes() {
         assert_eq!((verdict.cause, verdict.by), (Cause::Blocked, Some(By::Task(1))));
         assert_eq!(verdict.time, micros(now), "all of it, also what is kept no longer");
     }
-    // A verdict on that many releases is worth the look also while records wait.
+    // A verdict on that many releases is worth a long look back, even while records wait.
     let record = TickRecord { missed: 2_000, ..tick(0, now - 1_000, now, now + 10) };
     scene.0.hurry(true);
     let before = scene.judge(&seen(10, 10, 0, record)).before.map(|verdict| (verdict.cause, verdict.by));
@@ -74,7 +74,7 @@ fn who_starves_a_task_is_named_however_many_ticks_that_takes() {
 
 #[test]
 fn what_held_a_task_up_long_ago_is_told_apart_from_other_tasks() {
-    // Woken 900 of every 1000 µs late, for 20,000 wake-ups.
+    // 20,000 wake-ups, one every 1000 µs, each 900 µs late.
     let mut scene = Scene::new();
     for n in 0..20_000 {
         let (asked, woke) = (1_000 * n, 1_000 * n + 900);

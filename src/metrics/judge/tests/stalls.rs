@@ -1,4 +1,4 @@
-//! What delayed the whole process, or moved its clock.
+//! Tests of delays of the whole process, and of clock steps.
 
 use super::*;
 use crate::metrics::machine::{Certainty, Stall};
@@ -31,7 +31,7 @@ fn a_stall_of_the_process_comes_first() {
     scene.0.note_stall(Stall { certainty: Certainty::Writing, ..stall(0, 40) });
     let found = scene.judge(&in_sleep(late)).before.map(|verdict| verdict.cause);
     assert_eq!((found, writing(late)), (Some(Cause::Stalled), Some(Cause::WokenLate)), "woken in its sleep, or not");
-    // The metrics thread was late, for no reason that is known: perhaps the processor that it slept on stood still.
+    // The metrics thread was late for an unknown reason: perhaps only its own processor stood still.
     let uncertain = |record| judged(Stall { certainty: Certainty::Late, ..stall(25, 40) }, record);
     assert_eq!(uncertain(late), Some(Cause::Stalled), "as late as this worker, which no other thread kept");
     let slept = counted(1, 0, 0, 0, seen(29_000, 100, 0, after_sleep(0, 0, tick(0, 0, 0, 29_000))));
@@ -44,7 +44,7 @@ fn a_stall_of_the_process_comes_first() {
         [Certainty::Certain, Certainty::Late, Certainty::Writing].map(cause_in_tick),
         [Cause::Stalled, Cause::Waited, Cause::Waited]
     );
-    // Stopped in a tick; what waited behind that was stalled as well.
+    // Stopped within a tick; whatever waited behind that tick was stalled too.
     let mut scene = Scene::new();
     scene.0.note_stall(stall(25, 40));
     scene.judge(&TickRecord { overrun: false, ..after_sleep(0, 0, tick(1, 0, 0, 29_000)) });
@@ -71,8 +71,8 @@ fn what_a_step_of_the_clock_jumped_over_was_stalled() {
 
 #[test]
 fn what_a_step_jumped_over_was_stalled_whether_the_worker_slept_before_its_next_tick_or_not() {
-    // The step comes half-way to the release at 1 ms. All up to the last one before it are given up, and the next tick is
-    // that one, at once, or the one that is 500 µs ahead.
+    // The step comes half-way to the release at 1 ms. Either the last release that it jumped over is kept and runs at once, or the next
+    // tick is the one 500 µs ahead. All earlier releases are given up.
     let stepped = Span::from_seconds(3_600);
     let step = |next, start, missed| {
         let record = tick(0, next, start, start + 300);
@@ -94,7 +94,7 @@ fn what_a_step_jumped_over_was_stalled_whether_the_worker_slept_before_its_next_
 fn a_step_that_was_absorbed_is_blamed_for_nothing() {
     let mut scene = Scene::new();
     scene.judge(&TickRecord { overrun: false, ..after_sleep(0, 0, tick(0, 0, 0, 900)) });
-    // The clock went forward by a second while the release was far away; the wake-up was late for another reason.
+    // The clock went forward by a second while the release was still far away. The wake-up was late for another reason.
     let stepped = Span::from_seconds(1);
     let record = TickRecord { stepped, ..tick(0, 9_000_000, 9_001_400, 9_001_700) };
     assert_ne!(scene.overrun(&seen(300, 300, 0, after_sleep(9_000_000, 9_001_390, record))).0, Cause::Stalled);
@@ -108,7 +108,7 @@ fn a_step_long_ago_hides_nothing_from_a_task_that_notices_it_only_now() {
         let noticed = |tick| TickRecord { stepped, overrun: false, ..tick };
         scene.judge(&noticed(after_sleep(1_000_000, 1_000_000, tick(0, 1_000_000, 1_000_000, 1_000_100))));
         scene.judge(&noticed(tick(1, 1_000_100, 1_000_100, 1_090_000)));
-        // A rare task ticks for the first time since; what waits behind it waits for the one before.
+        // A rare task ticks for the first time since the step. What waits behind it waited for the task before it.
         scene.judge(&noticed(tick(2, 1_090_000, 1_090_000, 1_091_000)));
         let late = TickRecord { missed: 90, ..tick(0, 1_091_000, 1_091_000, 1_091_100) };
         let verdict = scene.judge(&seen(100, 100, 0, late)).before.unwrap();

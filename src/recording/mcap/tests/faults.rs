@@ -1,4 +1,4 @@
-//! What becomes of an MCAP file when the disk is full, or another program changes it.
+//! What happens to an MCAP file when the disk is full or another program changes the file.
 
 use super::{count, read};
 use crate::channels::Format;
@@ -14,8 +14,8 @@ fn mcap(path: &Path) -> Mcap {
     Mcap::new(RecordingFile::new(path.into(), Claim::take(path).unwrap(), limits(path), false))
 }
 
-/// A recording with one value, and one row every second from the first on: two chunks of one row each on the disk, and a
-/// third row that waits.
+/// A recording with one value and one row every second from the first on. Two chunks with one row each are on the disk, and a third row
+/// waits.
 fn three_rows(path: &Path) -> Mcap {
     let mut mcap = mcap(path);
     mcap.join(0, &content(vec![column("v", "")], None), &limits(path));
@@ -62,7 +62,7 @@ fn what_waits_for_a_deleted_file_is_lost_and_counted() {
 #[test]
 fn a_file_that_was_cut_off_is_put_aside_as_it_is() {
     let (folder, path) = in_folder("x.mcap");
-    // Before the last chunk, and to nothing at all; noticed by the next drain, or by the next write.
+    // Cut off before the end of the last chunk, or to nothing; noticed by the next drain, or by the next write.
     for (cut, by_write) in [(40, false), (40, true), (u64::MAX, false), (u64::MAX, true)] {
         let mut mcap = three_rows(&path);
         let length = fs::metadata(&path).unwrap().len().saturating_sub(cut);
@@ -76,7 +76,7 @@ fn a_file_that_was_cut_off_is_put_aside_as_it_is() {
         mcap.row(0, &row(2_000, &[1.0]), UTC);
         mcap.finish().unwrap();
         assert_eq!((sequences(&path), count(&path)), (vec![2_000], Some(1)));
-        // Of the two chunks on the disk the first is whole in what is left, or nothing is.
+        // Of the two chunks on the disk, either the first remains whole, or nothing remains.
         let kept = u64::from(length > 0);
         assert_eq!((mcap.counts(0).rows, mcap.counts(0).lost), (1 + kept, 3 - kept));
         let aside: Vec<_> = names(folder.path()).into_iter().filter(|name| name != "x.mcap").collect();
@@ -108,13 +108,13 @@ fn what_a_full_disk_does_not_take_waits_or_is_counted() {
     mcap.fill_up();
     tick(&mut mcap, 1_100).unwrap();
     tick(&mut mcap, 1_900).unwrap();
-    // The chunk is not taken, and waits; what comes after it finds no room.
+    // The disk does not accept the chunk, so it waits; messages after it find no room.
     mcap.write();
     assert!(mcap.flush().is_err());
     mcap.row(0, &row(2_000, &[1.0]), UTC);
     assert_eq!(counts(&mcap), (2, 1));
     assert_eq!(fs::read(&path).unwrap(), whole, "the file ends with a whole chunk");
-    // There is room again: it continues in the same file, with the chunk that has waited.
+    // There is room again: the same file continues with the chunk that has waited.
     mcap.make_room();
     tick(&mut mcap, 2_950).unwrap();
     assert_eq!(counts(&mcap), (4, 1));
@@ -133,7 +133,7 @@ fn a_block_that_is_lost_from_its_middle_on_counts_as_lost() {
     mcap.join(0, &content, &limits(&path));
     mcap.begin(moment(0));
     mcap.fill_up();
-    // More than a chunk: the disk is found to be full within the block.
+    // More than a chunk: the full disk is noticed within the block.
     let many = samples(&vec![(1, 0.5, -1.0); 30_000]);
     mcap.block(0, &block(0, &many), UTC);
     assert!(mcap.flush().is_err());

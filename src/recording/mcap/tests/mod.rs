@@ -1,4 +1,4 @@
-//! What goes into an MCAP file comes out of it.
+//! Tests that everything written to an MCAP file can be read back.
 
 mod faults;
 
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// One message of a file.
+/// One message from a file.
 #[derive(Debug)]
 struct Read {
     topic: String,
@@ -53,7 +53,7 @@ fn summary(path: impl AsRef<Path>) -> ::mcap::Summary {
     ::mcap::Summary::read(&fs::read(path).unwrap()).unwrap().unwrap()
 }
 
-/// What the summary at the end of a file counts.
+/// The number of messages according to the summary at the end of a file.
 fn count(path: &Path) -> Option<u64> {
     ::mcap::Summary::read(&fs::read(path).unwrap()).ok()??.stats.map(|stats| stats.message_count)
 }
@@ -118,7 +118,7 @@ fn values_samples_ticks_and_overruns_are_json() {
     let counts = mcap.counts(0);
     assert_eq!((counts.rows, counts.blocks, counts.samples, counts.ticks, counts.lost), (2, 1, 2, 3, 0));
 
-    // The schemas say what is in the messages, in the few words that viewers understand.
+    // The schemas describe the messages in the few words that viewers understand.
     let summary = summary(&path);
     let mut named: Vec<_> = summary.schemas.values().map(|schema| schema.name.as_str()).collect();
     named.sort_unstable();
@@ -142,7 +142,7 @@ fn values_samples_ticks_and_overruns_are_json() {
     }
 }
 
-/// The fields of a protobuf message: number, and value or bytes.
+/// The fields of a protobuf message: by number, the values or bytes.
 fn fields(mut bytes: &[u8]) -> BTreeMap<u64, Vec<Vec<u8>>> {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let mut value = 0;
@@ -173,7 +173,7 @@ fn fields(mut bytes: &[u8]) -> BTreeMap<u64, Vec<Vec<u8>>> {
     found
 }
 
-/// Names of the fields that the schema of a topic has, by their numbers.
+/// The names of the fields in a topic's schema, by number.
 fn described(path: &Path, topic: &str) -> BTreeMap<u64, String> {
     let summary = summary(path);
     let channel = summary.channels.values().find(|channel| channel.topic == topic).unwrap();
@@ -243,7 +243,7 @@ fn several_tasks_share_a_file() {
     one.join(1, &of("b", "m"));
     one.lock().row(0, &row(1, &[1.0]), UTC);
     one.lock().row(1, &row(2, &[2.0]), UTC + 1);
-    // A task of the same name with other columns: with its first message the next file begins.
+    // A task of the same name with different columns: its first message begins the next file.
     one.join(2, &of("a", "s"));
     one.lock().row(0, &row(2, &[2.0]), UTC + 1);
     one.lock().row(2, &row(3, &[3.0]), UTC + 2);
@@ -278,7 +278,7 @@ fn chunks_are_written_every_second_and_a_file_without_an_end_has_them() {
         assert_eq!((there(), mcap.counts(0).rows), (wanted, wanted as u64), "after {millis} ms");
     }
     assert_eq!(count(&path), None, "it has no end yet");
-    // What was left without its end is put aside by the next run, as it is.
+    // The next run puts a file without an end aside, unchanged.
     drop(mcap);
     let mcap = begun(&limits(&path), &content(vec![column("v", "")], None));
     mcap.finish().unwrap();
