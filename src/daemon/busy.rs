@@ -1,40 +1,39 @@
-//! What the builder is doing, and the warnings while it takes long: a file system or a device that hangs holds up a start or
-//! a reload, and nothing else.
+//! What the builder is doing, and the warnings while it takes long. A file system or device that hangs delays only a start or a reload.
 //!
-//! Pure: the time is an argument. Main looks, the builder does not know.
+//! Pure: the time is an argument. Main checks; the builder is not involved.
 
 use crate::time::{Instant, Span};
 use tracing::{info, warn};
 
-/// The first warning comes after this; each further one after twice the time of the one before.
+/// Delay before the first warning. Each further warning comes after twice the previous delay.
 const LONG: Span = Span::from_seconds(5);
 
 /// What the builder is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Busy {
-    /// As it follows "is": "reading the configuration".
+    /// Phrased to follow "is": "reading the configuration".
     pub(super) activity: String,
     /// When it began, on the monotonic clock.
     pub(super) since: Instant,
 }
 
-/// Warns about what takes long.
+/// Warns about activities that take long.
 #[derive(Debug, Default)]
 pub(super) struct LongWait {
-    reported: Option<(Busy, Span)>, // the next warning is due when it has taken this long
+    reported: Option<(Busy, Span)>, // and the total duration at which the next warning is due
 }
 
-/// The result of a look at the builder.
+/// What a check of the builder found.
 #[derive(Debug, PartialEq, Eq)]
 enum Finding {
-    /// It has been at it for long.
+    /// The activity has taken this long and is not finished.
     Lasts(String, Span),
-    /// What took long is over.
+    /// The long activity is over, after this time.
     Over(String, Span),
 }
 
 impl LongWait {
-    /// Logs what takes long at `now`, and its end.
+    /// Logs an activity that takes long at `now`, and its end.
     pub(super) fn report(&mut self, now: Instant, busy: Option<Busy>) {
         match self.look(now, busy) {
             Some(Finding::Lasts(activity, lasting)) => {

@@ -1,5 +1,5 @@
-//! A daemon in this process, as the tests and benches of this crate run one: of a configuration in memory, with trees of devices of its own. What
-//! goes wrong is a panic, which fails the test.
+//! A daemon in this process, for this crate's tests and benches: its configuration is a string, and it has its own `/sys` and `/dev` trees.
+//! Any failure panics, which fails the test.
 
 use super::{Connections, Failure, Loader, Options, Requests, SimulateOptions, run, simulate};
 use crate::channels::Queue;
@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// After this a daemon counts as hanging, on however busy a machine.
+/// A daemon that takes longer than this counts as hung, even on a very busy machine.
 const PATIENCE: Span = Span::from_seconds(600);
 
 /// What to run, and how.
@@ -29,63 +29,63 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// A daemon of these kinds and this configuration.
+    /// A daemon with these kinds and this configuration.
     pub fn of(kinds: Kinds, text: impl Into<String>) -> Self {
         Self { kinds, text: text.into(), options: Options::default(), output: Box::new(LogOutput) }
     }
 
-    /// Ends after this, in place of when it is asked to.
+    /// Ends after `length` instead of on request.
     #[must_use]
     pub fn lasting(mut self, length: Span) -> Self {
         self.options.length = Some(length);
         self
     }
 
-    /// Answers at this socket.
+    /// Answers status requests on this socket.
     #[must_use]
     pub fn status_socket(mut self, path: &Path) -> Self {
         self.options.status_socket = Some(path.to_owned());
         self
     }
 
-    /// Keeps the plan of its safe values in this file.
+    /// Keeps its plan of safe values in this file.
     #[must_use]
     pub fn safe_plan(mut self, path: &Path) -> Self {
         self.options.safe_plan = Some(path.to_owned());
         self
     }
 
-    /// Has this in place of `/sys`.
+    /// Uses this folder instead of `/sys`.
     #[must_use]
     pub fn sys(mut self, folder: &Path) -> Self {
         folder.clone_into(&mut self.options.roots.sys);
         self
     }
 
-    /// Has this in place of `/dev`.
+    /// Uses this folder instead of `/dev`.
     #[must_use]
     pub fn dev(mut self, folder: &Path) -> Self {
         folder.clone_into(&mut self.options.roots.dev);
         self
     }
 
-    /// Calls this at each event, and logs none.
+    /// Calls `told` at each event instead of logging it.
     #[must_use]
     pub fn telling(mut self, told: impl FnMut() + Send + 'static) -> Self {
         self.output = Box::new(Told(Box::new(told)));
         self
     }
 
-    /// Runs it until its end.
+    /// Runs the daemon to its end.
     pub fn run(self) -> Outcome {
         self.start().end()
     }
 
-    /// Runs it on a thread of its own.
+    /// Runs the daemon on a thread of its own.
     pub fn start(self) -> EmbeddedRun {
         let Self { kinds, text, options, output } = self;
         let (requests, later) = (Requests::default(), Arc::<Mutex<Later>>::default());
-        // Not kept while it runs: that would count as its memory.
+        // Don't keep the text during the run: it would count as the daemon's memory.
         let (mut first, reading, asked) = (Some(text), later.clone(), requests.clone());
         let load = Loader::new(move || {
             let text = first.take().unwrap_or_else(|| locked(&reading).text.clone());
@@ -100,14 +100,14 @@ impl Embedded {
         EmbeddedRun { requests, later, thread }
     }
 
-    /// Runs it on the virtual clock for this long. Its tasks are scripts of how long they take, and no values flow.
+    /// Runs the daemon on the virtual clock for `length`. Its tasks are scripted run times; no values flow.
     pub fn simulate(self, length: Span) -> Summary {
         let config = parse(&self.text, &self.kinds).unwrap_or_else(|problems| panic!("{problems}"));
         let options = SimulateOptions { length, first_tick: 0 };
         simulate(&config, options, &mut |_| Ok(())).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// What builds its tasks, in their order, and where: for who ticks them by hand. All that they stream is recorded.
+    /// The task builders, in order, and the site to build them in, for callers that tick the tasks by hand. All streams are recorded.
     pub fn parts(self) -> (Vec<Blueprint>, Site) {
         let config = parse(&self.text, &self.kinds).unwrap_or_else(|problems| panic!("{problems}"));
         let mut site = Site::under(self.options.roots);
@@ -116,7 +116,7 @@ impl Embedded {
     }
 }
 
-/// One that runs.
+/// A running embedded daemon.
 pub struct EmbeddedRun {
     requests: Requests,
     later: Arc<Mutex<Later>>,
@@ -124,18 +124,18 @@ pub struct EmbeddedRun {
 }
 
 impl EmbeddedRun {
-    /// Asks it to go on with this configuration.
+    /// Asks the daemon to reload with this configuration.
     pub fn reload(&self, text: impl Into<String>) {
         locked(&self.later).text = text.into();
         self.requests.ask(Request::Reload);
     }
 
-    /// How often it has read its configuration.
+    /// How often the daemon has read its configuration.
     pub fn reads(&self) -> usize {
         locked(&self.later).reads
     }
 
-    /// Waits until that is so.
+    /// Waits until `is_so` returns true. Panics with `what` after `PATIENCE`, or if the daemon ends first.
     pub fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         let begun = KernelClock::monotonic().now();
         while !is_so() {
@@ -145,22 +145,22 @@ impl EmbeddedRun {
         }
     }
 
-    /// Whether it is over.
+    /// Whether the daemon has ended.
     pub fn has_ended(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Asks it to end.
+    /// Asks the daemon to end.
     pub fn stop(&self) {
         self.requests.ask(Request::Stop(libc::SIGTERM));
     }
 
-    /// Waits until it has ended.
+    /// Waits until the daemon has ended.
     pub fn end(self) -> Outcome {
         self.join().unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// Why nothing was run.
+    /// Waits for the end and returns why the daemon refused to run. Panics if it did run.
     pub fn refusal(self) -> String {
         self.join().map_or_else(|failure| failure.to_string(), |_| panic!("it was run"))
     }
@@ -170,7 +170,7 @@ impl EmbeddedRun {
     }
 }
 
-/// What the next reload reads, and how often was read.
+/// The text for the next reload, and the number of reads so far.
 #[derive(Default)]
 struct Later {
     text: String,
@@ -186,7 +186,7 @@ fn parse(text: &str, kinds: &Kinds) -> Result<Config, Problems> {
     Config::parse(text, "test.toml", kinds, &facts)
 }
 
-/// Calls this, and logs nothing.
+/// Calls the function at each event, and logs nothing.
 struct Told(Box<dyn FnMut() + Send>);
 
 impl Output for Told {

@@ -7,13 +7,13 @@ use std::io;
 /// Why nothing was run, or why a reload was refused.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The configuration is wrong, or what it asks for cannot be built.
+    /// The configuration is wrong, or asks for something that cannot be built.
     Config(Problems),
-    /// The options of the command line contradict the configuration.
+    /// The command-line options contradict the configuration.
     Usage(String),
-    /// `require-realtime` is set, and the kernel refused.
+    /// `require-realtime` is set, but the kernel refused it.
     Permission(String),
-    /// The system refused something without which nothing runs.
+    /// The system refused something that hertzd cannot run without.
     System(&'static str, io::Error),
 }
 

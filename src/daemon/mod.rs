@@ -1,21 +1,21 @@
-//! The wiring: a set of workers and tasks is started, watched, changed, stopped and summed up.
+//! The wiring: starts, watches, changes and stops a set of workers and tasks, and sums up the run.
 //!
 //! | folder or file | what it does |
 //! | --- | --- |
-//! | `main/` | main: an event loop that starts, watches, changes, answers and stops, and waits for nothing but the next event |
-//! | `change/` | from the set that runs to the set that is wanted, at a start as at a reload |
-//! | `watch/` | whether every worker advances, on time and on its clock |
-//! | `metrics/` | the metrics thread: it takes what the workers send, counts and judges it, writes the log, and feeds the recorder and the flight recorder |
-//! | `disk/` | the threads that write to the disk: recordings, and the flight recorder's file |
-//! | `outputs/` | what keeps outputs safe when their tasks do not: the guard, who writes for it, and the plan for when the process is gone; what the targets hold; and what processes before this one have left |
-//! | `preview/` | before a start: whether the deadlines can hold, what it would open, what the kernel would grant, and which layout keeps responses lowest |
-//! | `virtual_clock/` | the same on the virtual clock: the loop that `run` uses, with tasks that compute, recordings, and models of what is measured |
-//! | `plan` | from a checked configuration to what the threads are given: schedules, paces, sizes |
-//! | `busy`, `patience` | warnings while another thread takes long; how long main waits for one at the end |
+//! | `main/` | main's event loop: starts, watches, changes, answers and stops; waits only for the next event |
+//! | `change/` | gets from the running set to the wanted set, at a start or a reload |
+//! | `watch/` | checks that every worker advances, on time and on its clock |
+//! | `metrics/` | the metrics thread: counts and judges the workers' records, writes the log, feeds the recorder and the flight recorder |
+//! | `disk/` | the threads that write to disk: recordings, and the flight recorder's file |
+//! | `outputs/` | keeps outputs safe when their tasks fail: guard, writers, safe plan, readbacks, what earlier processes left |
+//! | `preview/` | before a start: can the deadlines hold, what would be opened and granted, which layout responds fastest |
+//! | `virtual_clock/` | the same loop on the virtual clock, with tasks that compute, recordings, and models of measured values |
+//! | `plan` | turns a checked configuration into schedules, paces and sizes for the threads |
+//! | `busy`, `patience` | warnings while another thread takes long; how long main waits for a thread at the end |
 //! | `failure` | why nothing was run, or why a reload was refused |
-//! | `embedded` | a daemon as the tests and benches of this crate run one |
+//! | `embedded` | a daemon for this crate's own tests and benches |
 //!
-//! Time comes from the kernel's clocks. No task runs on these threads, and none of them is waited for by a worker.
+//! Time comes from the kernel's clocks. No task runs on these threads, and no worker waits for any of them.
 
 mod busy;
 mod change;

@@ -3,11 +3,11 @@
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
 
-/// The most that counts between two looks, which are at most 100 ms apart otherwise.
+/// The most that counts between two checks. Checks are normally at most 100 ms apart.
 const MOST: Span = Span::from_millis(250);
 
-/// A limit on a wait. When this process was stopped meanwhile, or had no processor time, so had the thread that it waits for: of
-/// such a gap only [`MOST`] counts.
+/// A limit on a wait. If this process was stopped or starved of CPU time, so was the thread it waits for. Of such a gap, only [`MOST`]
+/// counts.
 #[derive(Debug)]
 pub(super) struct Patience {
     left: Span,
@@ -23,7 +23,7 @@ impl Patience {
         Self { left: limit, looked: now }
     }
 
-    /// Whether it is used up; to be asked at least ten times a second.
+    /// Whether the limit is used up. Call this at least ten times a second.
     pub(super) fn is_over(&mut self) -> bool {
         self.look(KernelClock::monotonic().now())
     }

@@ -1,4 +1,4 @@
-//! From a checked configuration to what the threads are given: schedules, paces, sizes.
+//! From a checked configuration to the schedules, paces and sizes that the threads get.
 //!
 //! Pure. Shared by `run` and `simulate`, so that both count the same releases.
 
@@ -11,7 +11,7 @@ use crate::time::{Instant, Span};
 use crate::worker::Pace;
 use std::sync::Arc;
 
-/// What stays of a task's section once the task has been built: thousands of whole sections would take megabytes.
+/// What remains of a task's section once the task is built. Thousands of whole sections would take megabytes.
 #[derive(Clone, Debug)]
 pub(super) struct TaskTerms {
     pub(super) name: String,
@@ -35,29 +35,29 @@ impl TaskTerms {
 pub(super) enum Epoch {
     /// Tick 0 of a task lies at this instant plus its phase.
     At(Instant),
-    /// Ticks lie where the clock's own zero puts them, from this instant on.
+    /// Ticks are aligned to the clock's own zero, and start at this instant.
     Aligned(Instant),
 }
 
-/// The part of all releases that is run.
+/// Which of all releases are run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Window {
     /// Every task starts at this tick.
     pub first_tick: u64,
-    /// Exactly the releases with `r(n) − epoch` below this; `None`: no end. With a first tick, its release without the
-    /// phase stands for the epoch.
+    /// Run exactly the releases with `r(n) − epoch` below this; `None`: no end. If `first_tick` is above 0, count from its release without
+    /// the phase instead of from the epoch.
     pub length: Option<Span>,
 }
 
 impl Epoch {
-    /// The instant before which nothing is released.
+    /// Nothing is released before this instant.
     pub(super) const fn start(self) -> Instant {
         match self {
             Self::At(start) | Self::Aligned(start) => start,
         }
     }
 
-    /// The pace of a task that joins a worker with this epoch, which ends at `end`.
+    /// The pace of a task that joins a worker with this epoch. It ends at `end`, on the worker's clock.
     pub(super) fn pace(self, task: &TaskTerms, end: Instant) -> Pace {
         let zero = match self {
             Self::At(epoch) => epoch + task.phase,
@@ -67,7 +67,7 @@ impl Epoch {
     }
 }
 
-/// The schedule that a worker with these tasks starts with.
+/// A worker's initial schedule for these tasks.
 pub(super) fn schedule<'a>(tasks: impl Iterator<Item = &'a TaskTerms>, epoch: Epoch, window: Window) -> Schedule {
     let open = |task: &TaskTerms| {
         let (grid, start) = match epoch {
@@ -83,12 +83,12 @@ pub(super) fn schedule<'a>(tasks: impl Iterator<Item = &'a TaskTerms>, epoch: Ep
     Schedule::new(tasks.map(open))
 }
 
-/// The indices of the tasks of `worker` in the configuration, in the order of declaration.
+/// Indices in the configuration of the tasks of `worker`, in the order of declaration.
 pub(super) fn of_worker(tasks: &[TaskConfig], worker: usize) -> impl Iterator<Item = usize> {
     tasks.iter().enumerate().filter(move |(_, task)| task.worker == worker).map(|(index, _)| index)
 }
 
-/// The kernel's clock of this kind.
+/// The kernel clock of this kind.
 pub(super) fn clock(kind: ClockKind) -> KernelClock {
     match kind {
         ClockKind::Monotonic => KernelClock::monotonic(),
@@ -97,7 +97,7 @@ pub(super) fn clock(kind: ClockKind) -> KernelClock {
     }
 }
 
-/// What the metrics need to know of a task, whose worker has this number and shows these counts of it.
+/// What the metrics need to know of a task: its terms, its worker's number and the counts that its worker publishes.
 pub(super) fn facts(task: &TaskTerms, worker: usize, live: Arc<LiveCounts>) -> TaskFacts {
     TaskFacts {
         name: task.name.clone(),
@@ -118,9 +118,9 @@ pub(super) fn facts(task: &TaskTerms, worker: usize, live: Arc<LiveCounts>) -> T
     }
 }
 
-/// The capacity of a worker's channel, in parts of records.
+/// The capacity of a worker's channel, in record parts.
 pub(super) fn records<'a>(tasks: impl Iterator<Item = &'a TaskConfig>, worker: &WorkerConfig) -> usize {
-    // A tick has one part, another if it has evidence, and one more if releases before it were given up.
+    // A tick takes one part, another if it has evidence, and one more if earlier releases were given up.
     let (usually, missing) = match worker.evidence {
         TakeEvidence::Off => (1, 2),
         TakeEvidence::Wake => (1, 3),

@@ -1,30 +1,30 @@
-//! Two runs beside each other: what is significant, and what is noise. Pure.
+//! Compares two runs: what is significant, and what is noise. Pure.
 //!
-//! How much a number differs from itself is the noise, so a run has to be measured several times before two can be compared. What
-//! `hertzd measure` calls rounds are here the summaries of several runs in one file; or, where single ticks are known, ten equal
-//! stretches of one run, of which each is long enough. A difference is significant if it is more than the rounds of either side
-//! differ by, as [`Rounds::verdict`] says. Where there are fewer than five rounds nothing is judged.
+//! The noise is how much a number varies by itself, so a run has to be measured several times before two can be compared. The counterparts
+//! to the rounds of `hertzd measure` are the summaries of several runs in one file. If single ticks are known, they are ten equal stretches
+//! of one run, as far as those are long enough. A difference is significant if it exceeds the variation between the rounds of either side,
+//! as in [`Rounds::verdict`]. With fewer than five rounds nothing is judged.
 
 use super::model::{Bin, Run, Task, Worker};
 use crate::measure::{Rounds, Verdict};
 use crate::snapshot::{Distribution, HostSummary};
 use serde::Serialize;
 
-/// Equal stretches that a run is divided into.
+/// The number of equal stretches that a run is divided into.
 const STRETCHES: i64 = 10;
 
-/// A stretch counts as a round if this many releases came up in it. A p99 of fewer is a single value.
+/// Releases due in a stretch for it to count as a round. The p99 of fewer would be a single value.
 const ENOUGH: u64 = 100;
 
-/// What rounds are.
+/// What the rounds are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RoundsAre {
-    /// Runs of their own: what differs from run to run is in the noise.
+    /// Separate runs: the variation from run to run is part of the noise.
     Runs,
-    /// Stretches of one run: it is not.
+    /// Stretches of one run: variation from run to run is not included.
     Stretches,
-    /// There is only one.
+    /// There is only one round.
     One,
 }
 
@@ -32,27 +32,27 @@ pub(crate) enum RoundsAre {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Comparison {
     pub(crate) rounds: [RoundsAre; 2],
-    /// What was not the same in both, a sentence each.
+    /// What else differs between them, one sentence each.
     pub(crate) differs: Vec<String>,
     pub(crate) tasks: Vec<Pair>,
-    /// Tasks that only one has.
+    /// Tasks that only one run has.
     pub(crate) only: [Vec<String>; 2],
 }
 
-/// A task in both.
+/// A task that both runs have.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Pair {
     pub(crate) task: String,
     pub(crate) numbers: Vec<Number>,
 }
 
-/// One number of it.
+/// One number of a task.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Number {
     pub(crate) what: What,
-    /// Of the whole (of several runs, the last): ns, or missed releases per million. `None`: not known.
+    /// For the whole run (of several runs, the last): ns, or missed releases per million. `None`: unknown.
     pub(crate) values: [Option<i64>; 2],
-    /// By round, where there are any.
+    /// Over the rounds, if there are any.
     pub(crate) rounds: [Option<Rounds>; 2],
     pub(crate) verdict: Verdict,
 }
@@ -68,7 +68,7 @@ pub(crate) enum What {
 impl What {
     const ALL: [Self; 3] = [Self::MissedPerMillion, Self::LatenessP50, Self::LatenessP99];
 
-    /// For a sentence.
+    /// Its words in a sentence.
     pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::MissedPerMillion => "missed",
@@ -88,7 +88,7 @@ impl What {
         }
     }
 
-    /// Of a stretch of bins: of the percentiles of its bins the median.
+    /// For a stretch of bins: the median of its bins' percentiles.
     fn of_bins(self, bins: &[&Bin]) -> Option<i64> {
         let sum = |of: fn(&Bin) -> u64| bins.iter().map(|bin| of(bin)).sum::<u64>();
         let median = |of: fn(&Bin) -> i64| Rounds::of(bins.iter().filter(|bin| bin.ticks > 0).map(|bin| of(bin)));
@@ -101,7 +101,7 @@ impl What {
 }
 
 impl Comparison {
-    /// Compares what both sides have; each has its runs in order, and at least one.
+    /// Compares what both sides have. Each side has at least one run, in order.
     pub(crate) fn between(a: &[Run], b: &[Run]) -> Self {
         let sides = [a, b];
         let last = sides.map(|runs| &runs[runs.len() - 1]);
@@ -122,7 +122,7 @@ impl Comparison {
         }
     }
 
-    /// How many numbers were judged, and how many of them differ significantly.
+    /// The number of judged numbers, and how many of these differ significantly.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let verdicts = || self.tasks.iter().flat_map(|pair| &pair.numbers).map(|number| number.verdict);
         let judged = verdicts().filter(|verdict| *verdict != Verdict::TooFewRounds).count();
@@ -172,7 +172,7 @@ fn per_million(part: u64, all: u64) -> Option<i64> {
     i64::try_from(per_million).ok()
 }
 
-/// What else was not the same.
+/// What else differs.
 fn differs(a: &Run, b: &Run) -> Vec<String> {
     let mut all = Vec::new();
     let mut compare = |what: &str, one: Option<String>, other: Option<String>| match (one, other) {
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(Comparison::between(&a, &slower).counts(), (3, 2));
     }
 
-    /// A run of 100 s whose lateness is `p50`, in stretches of a second, and grows by 9 ns.
+    /// A run of 100 s in stretches of a second. Its lateness starts at `p50` and grows by 9 ns.
     fn stretches(p50: i64) -> Run {
         let mut run = run(0, p50);
         let bin = |second: i64| Bin {

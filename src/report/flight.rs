@@ -1,4 +1,4 @@
-//! What a flight file says about a run: its ticks, the machine, and what the workers were granted. Pure.
+//! Reads a run from a flight file: its ticks, the machine, and what the workers were granted. Pure.
 
 use super::model::{Available, Kind, Run, Source, Worker};
 use super::ticks::of_ticks;
@@ -6,12 +6,12 @@ use crate::flight::{Flight, KnownWorker};
 use crate::snapshot::{HostSummary, Policy};
 use crate::views::Timeline;
 
-/// The run that it covers, or as much of it as there is.
+/// The run that the file covers, or the part of it that the file still has.
 pub(crate) fn of_flight(flight: &Flight, name: &str) -> Run {
     let who = &flight.who;
     let mut run = of_ticks(&Timeline::of(flight), Source { kind: Kind::FlightFile, name: name.to_owned() });
     for task in &mut run.tasks {
-        // Where a reload exchanged a task for one of the same name, the later one.
+        // If a reload replaced a task by one of the same name, take the later one.
         let Some(known) = who.tasks.values().rev().find(|known| known.name == task.task) else { continue };
         task.rate = Some(known.rate.clone()).filter(|rate| !rate.is_empty());
         task.worker = who.workers.get(&known.worker).map(|worker| worker.name.clone());

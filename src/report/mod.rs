@@ -1,4 +1,4 @@
-//! `hertzd report`: a run as one page of HTML, or two runs beside each other. Pure: what sources tell goes in, text comes out.
+//! `hertzd report`: a run as one HTML page, or two runs beside each other. Pure: takes what a source knows, returns text.
 //!
 //! ```text
 //! summary, snapshot ──────▶ of_summary ─┐

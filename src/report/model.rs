@@ -1,5 +1,5 @@
-//! What a report shows of a run from any source. Plain values: a source fills in what it knows, and says of the rest
-//! that it lacks it. All times are nanoseconds.
+//! The content of a report, from any source. Plain values: a source fills in what it knows, and names what it lacks. All times are in
+//! nanoseconds.
 
 use crate::metrics::Histogram;
 use crate::snapshot::{self, Distribution, HostSummary, Policy, Share};
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// The misses that a report tells the story of.
+/// Maximum number of misses whose story a report tells.
 pub(crate) const WORST: usize = 10;
 
-/// The stretches of time that a run is divided into, at most.
+/// Maximum number of stretches of time that a run is divided into.
 pub(crate) const BINS: usize = 240;
 
-/// The ticks of the worst second that are shown of one task, at most.
+/// Maximum number of ticks of one task shown for the worst second.
 pub(crate) const WORST_SECOND_TICKS: usize = 5_000;
 
 /// A part of a report that its source may lack.
@@ -22,7 +22,7 @@ pub(crate) const WORST_SECOND_TICKS: usize = 5_000;
 #[serde(untagged)]
 pub(crate) enum Available<T> {
     Known(T),
-    /// The source does not have it, as this sentence says.
+    /// The source does not have it; this sentence says why.
     Not {
         not_told: String,
     },
@@ -40,7 +40,7 @@ impl<T> Available<T> {
         }
     }
 
-    /// The sentence, where the source lacks it.
+    /// The sentence, if the source lacks the part.
     pub(crate) fn why_not(&self) -> Option<&str> {
         match self {
             Self::Known(_) => None,
@@ -53,14 +53,14 @@ impl<T> Available<T> {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Run {
     pub(crate) source: Source,
-    /// The source's own verdict, where it has one.
+    /// The source's own verdict, if it has one.
     pub(crate) well: Option<bool>,
-    /// Likewise: the reason, or the daemon's sentence. Without one, the report makes one of the counts.
+    /// The source's reason, or the daemon's sentence. Without one, the report makes a sentence from the counts.
     pub(crate) sentence: Option<String>,
     /// The version of hertzd that ran, and its process.
     pub(crate) hertzd: Option<String>,
     pub(crate) pid: Option<u32>,
-    /// What instants in the report count from, since 1970 (UTC), and how long the time is that it covers.
+    /// The instant that times in the report count from, since 1970 (UTC); and the length of the time that it covers.
     pub(crate) began_utc_ns: Option<i64>,
     pub(crate) length_ns: Option<i64>,
     pub(crate) machine: Available<HostSummary>,
@@ -72,7 +72,7 @@ pub(crate) struct Run {
     /// At most [`WORST`], the worst first.
     pub(crate) worst_misses: Available<Vec<Miss>>,
     pub(crate) worst_second: Available<WorstSecond>,
-    /// What one must know beside all this: what was lost, left out, or cut off.
+    /// What readers must know besides: what was lost, left out or cut off.
     pub(crate) notes: Vec<String>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
-    /// Of a daemon that runs.
+    /// Of a running daemon.
     Snapshot,
     Summary,
     FlightFile,
@@ -116,32 +116,32 @@ pub(crate) struct Worker {
 pub(crate) struct Task {
     pub(crate) task: String,
     pub(crate) worker: Option<String>,
-    /// A fraction of ticks a second: `1000/1`.
+    /// Ticks per second as a fraction: `1000/1`.
     pub(crate) rate: Option<String>,
     pub(crate) state: Option<String>,
     pub(crate) counts: Counts,
-    pub(crate) causes: Vec<(String, u64)>, // the largest first; none that is 0
-    /// Releases that were blocked, by whom.
+    pub(crate) causes: Vec<(String, u64)>, // largest first; none that is 0
+    /// Releases that were blocked, by blocker.
     pub(crate) blockers: Available<Vec<(String, u64)>>,
     pub(crate) lateness_ns: Available<Spread>,
     pub(crate) run_ns: Available<Spread>,
-    /// How old what its ticks used was; `None`: no chain ends with it, or the source does not say.
+    /// The age of the data that its ticks used; `None`: no chain ends with it, or the source does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ages: Option<Ages>,
-    /// One after the other, without those in which nothing happened.
+    /// In order, without stretches in which nothing happened.
     pub(crate) over_time: Available<Vec<Bin>>,
 }
 
-/// How old the oldest measurement behind what ticks used was when they had finished.
+/// The age of the oldest measurement behind what a tick used, when the tick finished.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Ages {
     pub(crate) age_ns: Spread,
-    /// How old it may be, and how many ticks used an older one; `None`: it has no limit.
+    /// The largest allowed age, and how many ticks used an older measurement; `None`: there is no limit.
     pub(crate) max_latency_ns: Option<i64>,
     pub(crate) late_chains: Option<u64>,
 }
 
-/// What became of the releases and of the ticks.
+/// The outcome of releases and ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Counts {
     #[serde(flatten)]
@@ -150,54 +150,54 @@ pub(crate) struct Counts {
     pub(crate) errors: Option<u64>,
 }
 
-/// How times are distributed.
+/// A distribution of times.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Spread {
     #[serde(flatten)]
     pub(crate) all: Distribution,
-    /// Edges of the histogram in each decade: 20, or 3 (1, 2, 5) from 1 µs to 1 s with all below in one.
+    /// Histogram edges per decade: 20; or 3 (1, 2, 5) from 1 µs to 1 s, with everything below in one step.
     pub(crate) steps: u8,
-    /// Pairs of an upper edge and how many are at most that, and above the edge before; in order, none that is 0.
+    /// Pairs of an upper edge and the number of values between it and the edge before, in order; none that is 0.
     pub(crate) histogram: Vec<(i64, u64)>,
 }
 
 impl Spread {
-    /// What was entered into a histogram.
+    /// The distribution of a histogram's values.
     pub(crate) fn of(histogram: &Histogram) -> Self {
         Self { all: histogram.distribution(), steps: 20, histogram: histogram.coarse() }
     }
 }
 
-/// A stretch of a task's time, by the releases that came up in it.
+/// A stretch of a task's time, by the releases due in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Bin {
     pub(crate) begin_ns: i64, // since the beginning
     #[serde(flatten)]
     pub(crate) releases: Share,
-    /// Ticks that started, and their lateness; 0 without one.
+    /// Ticks that started, and their lateness; 0 if there are none.
     pub(crate) ticks: u64,
     pub(crate) p50_ns: i64,
     pub(crate) p99_ns: i64,
     pub(crate) max_ns: i64,
 }
 
-/// Releases of a task that were missed for one cause, in one tick or close together.
+/// Releases of a task missed for one cause, in one tick or close together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Miss {
     pub(crate) task: String,
-    /// Since the beginning; `None`: not known.
+    /// Since the beginning; `None`: unknown.
     pub(crate) at_ns: Option<i64>,
     pub(crate) tick: Option<u64>,
     pub(crate) cause: String,
     pub(crate) by: Option<String>,
     pub(crate) missed: u64,
-    /// From the oldest of these releases to the end of its tick, or until it was given up; `None`: not known.
+    /// From the oldest of these releases to the end of its tick, or until it was given up; `None`: unknown.
     pub(crate) worst_ns: Option<i64>,
     /// What happened, in sentences.
     pub(crate) story: String,
 }
 
-/// The second with the most missed releases, or, if none was missed, with the latest tick.
+/// The second with the most missed releases or, if none was missed, with the latest tick.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct WorstSecond {
     pub(crate) begin_ns: i64, // since the beginning
@@ -205,28 +205,28 @@ pub(crate) struct WorstSecond {
     pub(crate) tasks: Vec<SecondOfTask>, // those with a tick or a miss in it
 }
 
-/// What a task did in it.
+/// What a task did in the worst second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct SecondOfTask {
     pub(crate) task: String,
     pub(crate) ticks: Vec<SecondTick>, // in order, at most WORST_SECOND_TICKS
-    /// Ticks that are left out because there are more.
+    /// Ticks left out beyond that number.
     pub(crate) left_out: u64,
 }
 
-/// A tick; times count from the beginning of the second.
+/// A tick. Times count from the beginning of the second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct SecondTick {
     pub(crate) n: u64,
     pub(crate) release_ns: i64,
     pub(crate) started_ns: i64,
     pub(crate) finished_ns: i64,
-    /// Releases that were missed in it, and the cause of the most of them.
+    /// Releases missed in it, and the cause of most of them.
     pub(crate) missed: u64,
     pub(crate) cause: Option<String>,
 }
 
-/// Counts by name, the largest first, those of the same size as they come; none that is 0.
+/// Counts by name, largest first; equal counts keep their order. None is 0.
 pub(crate) fn largest_first<Name: Into<String>>(counts: impl IntoIterator<Item = (Name, u64)>) -> Vec<(String, u64)> {
     let counts = counts.into_iter().filter(|(_, count)| *count > 0);
     let mut counts: Vec<_> = counts.map(|(name, count)| (name.into(), count)).collect();
@@ -234,7 +234,7 @@ pub(crate) fn largest_first<Name: Into<String>>(counts: impl IntoIterator<Item =
     counts
 }
 
-/// The numbers of a run where a summary has them; what it does not have is missing.
+/// The numbers of a run in the form of a summary. Unknown ones are missing.
 pub(crate) fn as_summary(run: &Run) -> Value {
     let named = |pairs: &[(String, u64)]| pairs.iter().cloned().collect::<BTreeMap<_, _>>();
     let tasks = run.tasks.iter().map(|task| {

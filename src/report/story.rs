@@ -10,13 +10,13 @@ pub(super) struct Found {
     pub(super) task: usize,
     pub(super) worker: usize,
     pub(super) position: usize,
-    /// The release of the first that was missed, ns.
+    /// The release of the first miss, ns.
     pub(super) oldest: i64,
     /// From there to the end of the tick, ns.
     pub(super) worst: i64,
 }
 
-/// What happened, with instants since `begin`.
+/// What happened. Instants count from `begin`.
 pub(super) fn story(timeline: &Timeline, found: &Found, begin: i64) -> Miss {
     let did = &timeline.workers[found.worker].did[found.position];
     let name = &timeline.tasks[found.task].name;
@@ -77,7 +77,7 @@ fn span(nanos: i64) -> Span {
     Span::from_nanos(nanos)
 }
 
-/// How late a tick was, and how long it took, in a sentence.
+/// How late a tick was and how long it took, in one sentence.
 pub(crate) fn ran(lateness: Span, response: Span, overrun: bool) -> String {
     let (run, side) = (response - lateness, if overrun { "past" } else { "within" });
     format!(
@@ -89,7 +89,7 @@ pub(crate) fn releases(count: u64) -> String {
     if count == 1 { "1 release was".into() } else { format!("{count} releases were") }
 }
 
-/// The longest tick of the task that is to blame, among those that ended while this one waited.
+/// The longest tick of the task to blame, among ticks that ended while this one waited.
 fn blocking<'a>(timeline: &'a Timeline, found: &Found, miss: &TimelineMiss) -> Option<&'a Did> {
     let Some((By::Task(number), _)) = miss.by else { return None };
     let before = timeline.workers[found.worker].did[..found.position].iter().rev();

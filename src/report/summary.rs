@@ -1,4 +1,4 @@
-//! What a summary, or the snapshot of a running daemon, says about a run. Pure.
+//! Reads a run from a summary, or from a running daemon's snapshot. Pure.
 
 use super::model::{Ages, Available, Counts, Kind, Miss, Run, Source, Spread, Task, WORST, Worker, largest_first};
 use crate::snapshot::{Distribution, MissSummary, Summary, TaskSummary, WorkerSummary};
@@ -9,10 +9,10 @@ use serde_json::Value;
 /// The version of summaries that this reads.
 const VERSION: u64 = 1;
 
-/// The run that a summary is of, or an earlier part of it.
+/// The run that a summary covers, or the part of it so far.
 ///
 /// # Errors
-/// Why it is none.
+/// Why it is not a summary.
 pub(crate) fn of_summary(summary: &Value, name: &str) -> Result<Run, String> {
     match summary["version"].as_u64() {
         Some(VERSION) => {}
@@ -121,7 +121,7 @@ fn spread(all: &Distribution, fine: &[(i64, u64)]) -> Spread {
     Spread { all: all.clone(), steps, histogram }
 }
 
-/// What counts of all values up to each bound say of the values between two bounds.
+/// Turns counts of all values up to each bound into counts between two bounds.
 fn of_sums(all: &Distribution) -> Vec<(i64, u64)> {
     let mut before = 0;
     let mut pairs = Vec::new();
@@ -135,7 +135,7 @@ fn of_sums(all: &Distribution) -> Vec<(i64, u64)> {
     pairs
 }
 
-/// A snapshot has the latest misses of each task; the worst of them.
+/// The worst of the misses in a snapshot, which has the most recent ones of each task.
 fn latest_misses(tasks: &[Box<TaskSummary>], length: Option<i64>) -> Vec<Miss> {
     let mut all = Vec::new();
     for task in tasks {

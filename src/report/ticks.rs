@@ -1,4 +1,4 @@
-//! What single ticks show of a run: those of a flight file, or of a recording. Pure; allocates a few words for each tick.
+//! Reads a run from its single ticks, in a flight file or a recording. Pure; allocates a few words per tick.
 
 use super::model::{
     Available, BINS, Bin, Counts, Kind, Miss, Run, SecondOfTask, SecondTick, Source, Spread, Task, WORST,
@@ -15,14 +15,14 @@ use std::collections::{BTreeMap, HashMap};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Lengths of stretches of time, in tenths of a second: people read these.
+/// Lengths of stretches, in tenths of a second, chosen to be easy to read.
 const STRETCHES: [i64; 17] =
     [1, 2, 5, 10, 20, 50, 100, 300, 600, 1_200, 3_000, 6_000, 9_000, 18_000, 36_000, 108_000, 216_000];
 
-/// Releases of one miss that are dated singly; of more, the rest counts at the last of these.
+/// How many releases of one miss are dated one by one. The rest counts at the last of these.
 const DATED: u64 = 1 << 20;
 
-/// Notes that are shown, at most.
+/// Maximum number of notes shown.
 const NOTES: usize = 20;
 
 /// The run that these ticks show.
@@ -72,11 +72,11 @@ struct Ticks<'a> {
     end: i64,
     stretch: i64,
     of_task: Vec<Vec<(usize, usize)>>, // worker, position there
-    periods: Vec<i64>,                 // 0: not known
+    periods: Vec<i64>,                 // 0: unknown
     unreported: Vec<Vec<(i64, &'a TimelineMiss)>>,
 }
 
-/// What came up in a stretch of time.
+/// What was due in a stretch of time.
 #[derive(Default)]
 struct Stretch {
     counts: snapshot::Counts,
@@ -107,7 +107,7 @@ impl<'a> Ticks<'a> {
         let tenth = SECOND / 10;
         let least = (ticks.end - ticks.begin) / i64::try_from(BINS).unwrap_or(i64::MAX);
         let enough = STRETCHES.iter().map(|tenths| tenths * tenth).find(|stretch| *stretch > least);
-        // Past the longest of them, a whole number of hours.
+        // Beyond the longest of them, a whole number of hours.
         ticks.stretch = enough.unwrap_or((least / (3_600 * SECOND) + 1) * 3_600 * SECOND);
         ticks
     }
@@ -122,7 +122,7 @@ impl<'a> Ticks<'a> {
         did.filter_map(|did| Some((did, did.tick.as_ref()?)))
     }
 
-    /// Where the source does not say it: from the first to the last tick.
+    /// From the source, else computed from the first and last tick.
     fn period(&self, task: usize) -> i64 {
         let known = self.timeline.tasks[task].period;
         let ends = self.all(task).next().zip(self.all(task).last()).filter(|_| known == 0);
@@ -158,7 +158,7 @@ impl<'a> Ticks<'a> {
         let counts = Counts { releases: sum.counts, errors: is_flight.then_some(sum.errors) };
         let TimelineTask { name, .. } = &self.timeline.tasks[task];
         Task {
-            ages: None, // no record of a tick has them
+            ages: None, // records of ticks do not have them
             task: name.clone(),
             worker: None,
             rate: None,
@@ -181,18 +181,18 @@ impl<'a> Ticks<'a> {
         (release - self.begin).div_euclid(self.stretch)
     }
 
-    /// The release of the first of these that were given up.
+    /// The release of the first of these skipped releases.
     fn first_skipped(&self, task: usize, tick: &TimelineTick, miss: &TimelineMiss) -> i64 {
         let period = self.periods[task];
         match miss.which {
             Which::SkippedAfter => tick.release.saturating_add(period),
-            // What several causes took before a tick lies one after the other; which was first is not known.
+            // The skips before a tick may have several causes, one after the other. Which came first is unknown.
             _ => tick.release.saturating_sub(period.saturating_mul(i64::try_from(miss.count).unwrap_or(i64::MAX))),
         }
         .max(self.begin)
     }
 
-    /// Counts releases that were given up, each when it came up.
+    /// Counts skipped releases, each when it was due.
     fn skip(&self, sum: &mut Sum<'a>, task: usize, first: i64, miss: &'a TimelineMiss) {
         sum.explain(miss, miss.count);
         sum.counts.enter(0, miss.count, 0);
@@ -219,7 +219,7 @@ impl<'a> Ticks<'a> {
                 let oldest = oldest.unwrap_or(tick.release);
                 found.push(Found { task, worker: *worker, position: *position, oldest, worst: did.finished - oldest });
             }
-            // Many more than are shown need not be kept.
+            // Don't keep many more than are shown.
             if found.len() > 4_096 {
                 keep_worst(&mut found);
             }
@@ -260,7 +260,7 @@ impl<'a> Ticks<'a> {
     }
 }
 
-/// What the ticks of a task add up to.
+/// The totals of a task's ticks.
 struct Sum<'a> {
     counts: snapshot::Counts,
     errors: u64,

@@ -5,10 +5,10 @@ use super::model::{Kind, Run, Task};
 use crate::measure::Verdict;
 use crate::time::Span;
 
-/// Numbers that a sentence names, at most.
+/// Maximum number of numbers that a sentence names.
 const NAMED: usize = 5;
 
-/// How it went, in one sentence that makes sense alone.
+/// How the run went, in one sentence that makes sense alone.
 pub(crate) fn verdict(run: &Run) -> String {
     let total = |count: fn(&Task) -> u64| run.tasks.iter().map(count).fold(0, u64::saturating_add);
     let (due, missed) = (total(|task| task.counts.releases.due), total(|task| task.counts.releases.missed));
@@ -45,7 +45,7 @@ pub(crate) fn verdict(run: &Run) -> String {
     {
         let (latest, name) = (Span::from_nanos(spread.all.max), &task.task);
         text += &match run.source.kind {
-            // Those that were given up have a lateness too.
+            // Here, releases that were given up have a lateness too.
             Kind::Snapshot | Kind::Summary => format!("; the latest by {latest}, of task {name}"),
             Kind::FlightFile | Kind::Recording => format!("; the latest tick started {latest} late, of task {name}"),
         };
@@ -53,7 +53,7 @@ pub(crate) fn verdict(run: &Run) -> String {
     text + "."
 }
 
-/// What the source itself says of how it went; `None`: it does not.
+/// The source's own verdict; `None`: it has none.
 pub(crate) fn own_verdict(run: &Run) -> Option<String> {
     let kind = match run.source.kind {
         Kind::Snapshot => "The daemon",
@@ -67,7 +67,7 @@ pub(crate) fn own_verdict(run: &Run) -> Option<String> {
     }
 }
 
-/// Two runs beside each other, in one sentence.
+/// The comparison of two runs, in one sentence.
 pub(crate) fn compared(comparison: &Comparison) -> String {
     let (judged, significant) = comparison.counts();
     let numbers = |count: usize| if count == 1 { "1 number".into() } else { format!("{count} numbers") };
@@ -106,7 +106,7 @@ pub(crate) fn grouped(count: u64) -> String {
     text
 }
 
-/// A share in percent; what is above zero never shows as zero, and what is not all never as all.
+/// A share in percent. A share above zero never shows as zero, and one below 100 % never as 100 %.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(crate) fn share(part: u64, all: u64) -> String {
     if all == 0 {

@@ -1,4 +1,4 @@
-//! From the configuration's tasks to what runs: tasks are built, recordings opened, queues made. May block.
+//! Turns configured tasks into tasks that can run: builds them, opens recordings, makes queues. May block.
 
 use super::joints::Joint;
 use crate::channels::{self, Format, RowSender, Shape, Stream, size};
@@ -19,22 +19,23 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Weak};
 
-/// A task that has been built, with its queues, and does not run yet.
+/// A task that has been built, with its queues, but does not run yet.
 pub(crate) struct Assembled {
     pub(crate) slot: Slot,
     pub(crate) output: Option<TaskOutput>,
     pub(super) joint: Joint,
-    /// What it writes before its first tick.
+    /// What the task writes before its first tick.
     pub(super) beginnings: Vec<Beginning>,
-    /// What others make safe when the task does not.
+    /// Guards that make the outputs safe when the task does not.
     pub(crate) guards: Vec<Weak<Guard>>,
 }
 
-/// What tasks bring for others than their workers, by their numbers; of most there is nothing.
+/// What tasks bring for threads other than their worker, by task number. Most tasks bring nothing.
 pub(crate) type Asides = BTreeMap<u32, Aside>;
 
-/// Builds those tasks of `config` that `begins` chooses by name, and returns them by their index there; the others run
-/// already, and hand over the devices of those that end. Numbers are taken from `next_id`. `building` hears of each task before it is built.
+/// Builds the tasks of `config` whose names `begins` selects, and returns them by their index in `config`. The other tasks already run;
+/// they keep their devices, and the tasks that end hand theirs over. Numbers come from `next_id`. `building` is called with each task's
+/// name before the task is built.
 pub(crate) fn assemble(
     config: &mut Config,
     site: &Site,
@@ -68,7 +69,7 @@ pub(crate) fn assemble(
     problems.map_or(Ok((built, asides)), |problems| Err(Failure::Config(problems)))
 }
 
-/// Shares the files that tasks record to by different paths, which only the file system shows to be the same.
+/// Merges the recordings of tasks that record to the same file by different paths. Only the file system can tell.
 pub(crate) fn share_recordings(tasks: &mut [TaskConfig]) -> Option<Problems> {
     let records = tasks.iter_mut().map(|TaskConfig { name, record, .. }| (name.as_str(), record.as_mut()));
     let conflicts = share(records, Identity::of).into_iter();
@@ -76,9 +77,9 @@ pub(crate) fn share_recordings(tasks: &mut [TaskConfig]) -> Option<Problems> {
     conflicts.map(problem).reduce(Problems::and)
 }
 
-/// What the task has to record. Refuses what the section alone does not show.
+/// What the task can record. Rejects problems that the section alone does not show.
 pub(crate) fn content(config: &TaskConfig, columns: Vec<Column>, shape: Option<&Shape>) -> Result<Content, Problems> {
-    // A kind of a user's own names its values only now.
+    // A user's own kind names its values only when it is built.
     if let Some((name, problem)) = columns.iter().find_map(|Column { name, .. }| Some((name, refuse_value_name(name)?)))
     {
         let text = format!("its value {name:?} {problem}");
@@ -97,7 +98,7 @@ pub(crate) fn not_recorded(config: &TaskConfig, record: &RecordConfig, error: &i
     Problems::at(&config.section, "record", format_args!("cannot record to {path}: {error}{missing}"))
 }
 
-/// Whether a recording takes blocks that hold this.
+/// Returns which block formats a recording accepts.
 const fn takes_blocks(recording: RecordFormat) -> fn(&Format) -> bool {
     match recording {
         RecordFormat::Csv => |format| matches!(format, Format::Samples(_)),
@@ -140,7 +141,7 @@ fn assemble_one(
         budget: config.budget,
         period: config.rate.period(),
         on_error: config.on_error,
-        // A panic may leave the task in a broken state, so it continues only where the section says so.
+        // A panic may leave the task in a broken state, so it continues only if the section says so.
         on_panic: if config.section.has("on-error") { config.on_error } else { OnError::Disable },
         limit: config.overrun_limit.map(|limit| (LeakyBucket::new(limit.count, limit.leak), limit.action)),
         values: values.into(),

@@ -1,6 +1,6 @@
-//! Main's end of the builder thread, which does what may block, so that main does not.
+//! Main's end of the builder thread, which does everything that may block.
 //!
-//! Main waits for it nowhere; at the end, for a limited time. Whatever it is doing then ends with the process.
+//! Main never waits for the builder, except at the end, and then for a limited time. Unfinished work ends with the process.
 
 use super::builder_loop::{BuilderLoop, Held, Job, READING, Shared, still_owed};
 use super::cpu_places::AllowedCpus;
@@ -23,14 +23,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// How much longer the end of a start waits that writes what runs before it have left.
+/// Extra time at the end if safe values that earlier processes left are still unwritten.
 const LEFT_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Main's end of the builder thread. Only [`finish`](Self::finish) waits.
 #[derive(Debug)]
 pub(crate) struct Builder {
     jobs: Sender<Job>,
-    /// What came of each [`prepare`](Self::prepare), and of each [`write`](Self::write).
+    /// The result of each [`prepare`](Self::prepare) and each [`write`](Self::write).
     pub(crate) prepared: Receiver<Result<Prepared, Failure>>,
     shared: Arc<Shared>,
 }
@@ -39,14 +39,14 @@ pub(crate) struct Builder {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BuilderEnd {
     Finished,
-    /// Of a panic, which is reported elsewhere.
+    /// It panicked; the panic is reported elsewhere.
     Died,
-    /// What it has not come back from.
+    /// The activity that has not returned.
     HeldUp(String),
 }
 
 impl Builder {
-    /// Makes the thread. Its workers send on `done` when they end.
+    /// Starts the thread. Its workers send on `done` when they end.
     pub(crate) fn spawn(
         load: Loader,
         site: Site,
@@ -57,7 +57,7 @@ impl Builder {
     ) -> io::Result<Self> {
         let (jobs, receiver) = unbounded();
         let (reply, prepared) = unbounded();
-        // The start asks for nothing else.
+        // The first activity is always reading the configuration.
         let shared = Arc::new(Shared::default());
         shared.begin(READING.into());
         let (owed, targets) = (site.common(), site.common());
@@ -84,23 +84,23 @@ impl Builder {
         Ok(Self { jobs, prepared, shared })
     }
 
-    /// Reads the configuration, and prepares what differs from these sections, whose tasks are joined in this way and whose workers
-    /// hold this.
+    /// Reads the configuration and prepares whatever differs from the running set. That set has these sections and joints, and its workers
+    /// hold this bandwidth.
     pub(crate) fn prepare(&self, running: Arc<Sections>, joints: Arc<Joints>, held: Held) {
         self.send(Job::Prepare(running, joints, held));
     }
 
-    /// Writes what the tasks of this set write before their first tick: the second step, once nothing else can refuse the set.
+    /// Writes the initial outputs of this set: the second step, once nothing but a device can refuse the set.
     pub(crate) fn write(&self, prepared: Prepared) {
         self.send(Job::Write(Box::new(prepared)));
     }
 
-    /// Drops this where closing files may take its time.
+    /// Drops `ended` on the builder thread, because closing files may take time.
     pub(crate) fn close(&self, ended: impl Any + Send) {
         self.send(Job::Close(Box::new(ended)));
     }
 
-    /// Writes the plan of safe values again: a target has another path now, or got its safe value after its task had ended.
+    /// Rewrites the plan of safe values: a target's path has changed, or a target got its safe value after its task had ended.
     pub(crate) fn update_plan(&self) {
         self.send(Job::UpdatePlan);
     }
@@ -109,28 +109,28 @@ impl Builder {
         self.shared.memory_locked.load(Ordering::Relaxed)
     }
 
-    /// What it is doing; `None`: nothing.
+    /// What the builder is doing; `None`: nothing.
     pub(crate) fn busy(&self) -> Option<Busy> {
         self.shared.busy()
     }
 
-    /// What is wrong with the plan of safe values; `None`: nothing is.
+    /// What is wrong with the plan of safe values; `None`: nothing.
     pub(crate) fn plan_trouble(&self) -> Option<String> {
         self.shared.plan_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What runs before this one have left, and could not be written since, and what targets another hertzd has too; `None`: nothing.
+    /// Safe values left by earlier processes and still unwritten, and targets that another hertzd also has; `None`: there are none.
     pub(crate) fn owed(&self) -> Option<String> {
         self.shared.owed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until everything is done, for `patience` at most, and for longer where something is still to be written that runs before it have left.
-    /// Also returns what is [owed](Self::owed) then; of a start that was stopped, with what it has not written.
+    /// Waits at most `patience` until everything is done, and longer while safe values left by earlier processes are unwritten. Also
+    /// returns what is [owed](Self::owed) then. If the start was stopped, that includes what it has not written.
     pub(crate) fn finish(mut self, patience: Duration) -> (BuilderEnd, Option<String>) {
         let patience = if self.left().or(self.owed()).is_some() { patience + LEFT_PATIENCE } else { patience };
         let (reply, answer) = bounded(1);
         let prepared = std::mem::replace(&mut self.prepared, never());
-        self.close(prepared); // and what is left in it
+        self.close(prepared); // along with any results still queued
         self.send(Job::Finish(reply));
         let end = match answer.recv_timeout(patience) {
             Ok(()) => BuilderEnd::Finished,
@@ -144,13 +144,13 @@ impl Builder {
         (end, (!all.is_empty()).then(|| all.join("; ")))
     }
 
-    /// The tasks whose safe values a start has still to deal with; `None`: it has started, or there are none.
+    /// The tasks whose safe values a start has still to deal with; `None`: the start is complete, or there are no such tasks.
     fn left(&self) -> Option<String> {
         self.shared.left.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn send(&self, job: Job) {
-        // The thread ends before its time only by a panic. Then what it should close stays open until the process ends.
+        // The thread ends early only by a panic. Then files it should close stay open until the process ends.
         if let Err(SendError(Job::Close(ended))) = self.jobs.send(job) {
             std::mem::forget(ended);
         }

@@ -1,7 +1,7 @@
-//! What the builder thread does: it reads the configuration, opens devices and recordings, makes and sets up workers, and closes what has
-//! ended. May block.
+//! The builder thread's work: it reads the configuration, opens devices and recordings, starts workers and sets them up, and closes what
+//! has ended. May block.
 //!
-//! Its threads inherit its signal mask: all signals are left to others.
+//! Threads it starts inherit its signal mask: they leave all signals to others.
 
 use super::assemble::{Assembled, assemble};
 use super::cpu_places::AllowedCpus;
@@ -41,13 +41,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tracing::{debug, error, info, warn};
 
-/// How often it looks whether the plan of safe values is still there.
+/// How often to check that the plan of safe values still exists.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What the builder does first.
+/// The builder's first activity.
 pub(super) const READING: &str = "reading the configuration";
 
-/// The bandwidth that each worker gives back when it ends, by name.
+/// The bandwidth that each worker gives back when it ends, by worker name.
 pub(crate) type Held = BTreeMap<String, Bandwidth>;
 
 pub(super) enum Job {
@@ -65,7 +65,7 @@ pub(super) struct Shared {
     busy: Mutex<Option<Busy>>,
     pub(super) plan_trouble: Mutex<Option<String>>,
     pub(super) owed: Mutex<Option<String>>,
-    pub(super) left: Mutex<Option<String>>, // by processes before this one, until the start is known not to be refused
+    pub(super) left: Mutex<Option<String>>, // by earlier processes; `None` once this start can no longer be refused
 }
 
 impl Shared {
@@ -82,7 +82,7 @@ impl Shared {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Does `work`; a panic in it, of an own kind or of a task that is dropped, is an error that says what was going on.
+    /// Runs `work`. A panic in it (a user's own kind, or a task being dropped) becomes an error that names the current activity.
     fn caught<T>(&self, work: impl FnOnce() -> T) -> Result<T, String> {
         helper::caught(work).map_err(|text| {
             let activity = self.busy().map(|busy| busy.activity).unwrap_or_default();
@@ -93,7 +93,7 @@ impl Shared {
 
 pub(super) struct BuilderLoop {
     pub(super) load: Loader,
-    pub(super) site: Site, // a copy of which is lent for each start and reload
+    pub(super) site: Site, // each start and reload borrows a copy
     pub(super) owed: Arc<Owed>,
     pub(super) targets: Arc<Targets>,
     pub(super) guard: Arc<GuardThread>,
@@ -103,10 +103,10 @@ pub(super) struct BuilderLoop {
     pub(super) recordings: Recordings,
     pub(super) next_task: u32,
     pub(super) next_worker: usize,
-    pub(super) rooms: BTreeMap<String, usize>, // of the channel of each worker, by name
+    pub(super) rooms: BTreeMap<String, usize>, // channel capacity of each worker, by name
     pub(super) locked: Option<Result<(), Refusal>>, // None: not tried yet
-    pub(super) _latency: Option<File>,         // open, it keeps the CPUs from deep sleep
-    pub(super) contended: Option<String>,      // targets that another hertzd has too
+    pub(super) _latency: Option<File>,         // while it is open, CPUs stay out of deep sleep
+    pub(super) contended: Option<String>,      // targets that another hertzd also has
     pub(super) shared: Arc<Shared>,
 }
 
@@ -142,7 +142,7 @@ impl BuilderLoop {
                     if result.is_ok() {
                         self.has_started();
                     }
-                    // What has begun to have a target of an earlier run has taken that over.
+                    // A new output on an earlier run's target has taken that target over.
                     self.update_plan("does not follow what has become of the targets");
                     let _ = prepared.send(result);
                 }
@@ -151,7 +151,7 @@ impl BuilderLoop {
                     if let Err(text) = self.shared.caught(|| drop(ended)) {
                         error!("the builder thread {text}");
                     }
-                    // What has no output any more is not to be written by another process.
+                    // Another process must not write safe values for outputs that are closed.
                     self.update_plan("still has outputs that are closed");
                     self.shared.set(None);
                 }
@@ -170,7 +170,8 @@ impl BuilderLoop {
         self.show_left();
     }
 
-    /// Makes a set, or what is left of it. What was refused is not to be written by another process.
+    /// Runs one step of preparing a set; a panic becomes an error. If the set is refused, its outputs leave the plan, so that no other
+    /// process writes them.
     fn answer(&mut self, work: impl FnOnce(&mut Self) -> Result<Prepared, Failure>) -> Result<Prepared, Failure> {
         let shared = self.shared.clone();
         let result = shared
@@ -186,7 +187,8 @@ impl BuilderLoop {
         result
     }
 
-    /// The process ends: no one else has what runs before this one have left, and a target may have become free since it was tried last.
+    /// At the end of the process, writes the safe values that earlier processes left: nothing else will. A target may have become free
+    /// since the last try.
     fn make_left_safe(&mut self) {
         if self.plan.left().is_none() {
             return;
@@ -198,12 +200,12 @@ impl BuilderLoop {
         self.show_left();
     }
 
-    /// Shows main what a start has still to deal with.
+    /// Shows main what a start has still to write.
     fn show_left(&self) {
         *self.shared.left.lock().unwrap_or_else(PoisonError::into_inner) = self.plan.left_by_start();
     }
 
-    /// Writes the plan of safe values again. `but`: what is wrong with the one that there is, should that fail.
+    /// Rewrites the plan of safe values. If that fails, `but` says what is wrong with the existing plan.
     fn update_plan(&mut self, but: &str) {
         self.owed.close_settled();
         self.plan.try_update(&self.guard.planned(), but);
@@ -219,7 +221,7 @@ impl BuilderLoop {
     fn prepare(&mut self, running: &Sections, joined: &Joints, held: &Held) -> Result<Prepared, Failure> {
         self.owed.close_settled();
         self.shared.begin(READING.into());
-        // First: it is known what is left also where the configuration is refused, or cannot be read to its end.
+        // First, so that leftovers are known even if the configuration is refused or cannot be read to the end.
         let taken = self.plan.take_left();
         self.show_left();
         let mut config = self.load.load()?;
@@ -261,7 +263,7 @@ impl BuilderLoop {
         let Config { workers, tasks, files } = config;
         let (mut outputs, mut beginnings) = (Vec::new(), Vec::new());
         let mut of_worker: Vec<Vec<WantedTask>> = workers.iter().map(|_| Vec::new()).collect();
-        // From here on nothing is refused, but by devices in the second step.
+        // From here on nothing can be refused, except by devices in the second step.
         for (index, config) in tasks.into_iter().enumerate() {
             let mut flow = flows.remove(&index);
             let slot = built.remove(&index).map(|Assembled { slot, output, beginnings: first, .. }| {
@@ -279,7 +281,7 @@ impl BuilderLoop {
         Ok(Prepared { workers, outputs, sections, files, diff, joints, asides, beginnings })
     }
 
-    /// A worker that continues keeps its channel of records, also if more tasks join it.
+    /// Warns if a worker's record channel is too small for tasks that join it: a worker that continues keeps its channel.
     fn warn_of_channel(&self, worker: &str, wanted: usize) {
         if let Some(room) = self.rooms.get(worker).filter(|room| **room < wanted) {
             warn!(
@@ -292,8 +294,8 @@ impl BuilderLoop {
         }
     }
 
-    /// Makes and sets up the threads of the workers that begin, by name; they then wait. Those that end give back what they
-    /// held.
+    /// Starts and sets up the threads of the new workers, by name; they then wait for their tasks. Workers that end give back the bandwidth
+    /// they held.
     fn start_workers(
         &mut self,
         config: &Config,
@@ -311,7 +313,7 @@ impl BuilderLoop {
             spawned.push((worker, spawn(worker, room, anywhere, self.done.clone())?));
             self.rooms.insert(worker.name.clone(), room);
         }
-        // Every thread exists, and so does its stack: what is locked now is all there is.
+        // All threads and their stacks exist by now, so everything is locked.
         match self.locked {
             None => {
                 self.lock_memory();
@@ -334,7 +336,7 @@ impl BuilderLoop {
         Ok(fresh)
     }
 
-    /// Has a set write what it begins with; one whose device refuses that is closed.
+    /// Writes a set's initial outputs. If a device refuses, closes the set.
     fn write(&self, mut wanted: Prepared) -> Result<Prepared, Failure> {
         match wanted.write(self.site.common::<Keeper>().pool()) {
             Ok(()) => {
@@ -344,7 +346,7 @@ impl BuilderLoop {
                 Ok(wanted)
             }
             Err(failure) => {
-                // First: what it makes safe at its end is not to come after what is still owed.
+                // Drop first: safe values written by this drop must come before those still owed, not after.
                 drop(wanted);
                 self.owed.cancel_takeovers();
                 Err(failure)
@@ -362,15 +364,15 @@ impl BuilderLoop {
     }
 }
 
-/// That a start leaves what runs before it have left of these tasks.
+/// The message that a start leaves safe values of earlier processes unwritten for these tasks.
 pub(super) fn still_owed(tasks: &str) -> String {
     format!(
         "safe values that an earlier run has left are still owed, those of {tasks}: `hertzd safe` writes them, or the next start"
     )
 }
 
-/// Makes a worker's thread, which then waits; and what it sends, up to this many records ahead of the metrics thread. `anywhere`: the CPUs
-/// of one with the policy `deadline`; empty: those of the calling thread.
+/// Starts a worker's thread, which then waits, and returns the receiving end of its channel, with a capacity of `room` record parts.
+/// `anywhere`: the CPUs for a worker with the `deadline` policy; empty: those of the calling thread.
 pub(crate) fn spawn(
     worker: &WorkerConfig,
     room: usize,

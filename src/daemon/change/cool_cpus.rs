@@ -1,8 +1,8 @@
-//! Where cool threads run: off the CPUs that workers are pinned to, whenever hertzd may use another one.
+//! Keeps cool threads off the CPUs that workers are pinned to, if hertzd may use another CPU.
 //!
-//! Threads and programs inherit their CPUs from the thread that starts them. Main looks once a second, and whenever other workers are
-//! there, as a cpuset, a CPU that goes offline or `taskset` may move any thread. A worker that has lost its CPU in this way is pinned
-//! again. Blocks for nothing.
+//! Threads and programs inherit their CPUs from the thread that starts them. A cpuset change, a CPU going offline or `taskset` can move any
+//! thread, so main checks once a second and whenever the set of workers changes. A worker that lost its CPU this way is pinned again. Never
+//! blocks.
 
 use super::cpu_places::{Allowed, AllowedCpus, Places, Role, both, sorted};
 use super::running::Running;
@@ -16,16 +16,16 @@ use std::sync::Arc;
 use std::{io, mem};
 use tracing::{info, warn};
 
-/// How often main looks.
+/// How often main checks.
 const LOOK_EVERY: Span = Span::from_seconds(1);
 
-/// Main's looks.
+/// Main's checks.
 #[derive(Debug)]
 pub(crate) struct CoolCpus {
     allowed: Arc<AllowedCpus>,
     looked: Instant,
-    asked: Vec<usize>,            // by workers, at the latest look
-    refused: Option<Option<i32>>, // the number of the error that has been logged
+    asked: Vec<usize>,            // by workers, at the last check
+    refused: Option<Option<i32>>, // errno of the refusal that was logged
     summary: Option<CoolSummary>,
 }
 
@@ -39,10 +39,10 @@ impl CoolCpus {
         self.summary.clone()
     }
 
-    /// Looks whether every thread is where it should be, if it is time for that, and moves those that are not.
+    /// If a check is due, moves every thread that is not where it should be.
     pub(crate) fn look(&mut self, now: Instant, set: &mut RunningSet) {
         if set.workers.is_empty() {
-            return; // the builder prepares the first ones
+            return; // the builder places the first ones
         }
         let running = |running: &&Running| !running.worker.is_finished();
         let asked = sorted(set.all().filter(running).flat_map(|running| running.config.cpus.iter().copied()));
@@ -73,7 +73,7 @@ impl CoolCpus {
         }
         let places = self.allowed.places(allowed, &sorted(pinned));
         let kept = self.allowed.keep(&places, &known);
-        // No one outside has moved those.
+        // Update a worker's CPUs only if nothing outside hertzd has moved it.
         let is_cool = |running: &&mut Running| known.get(&running.worker.id().number()) == Some(&Role::Cool);
         for running in set.all_mut().filter(is_cool) {
             if thread::affinity_of(running.worker.id()).is_ok_and(|own| own == places.cool) {
@@ -96,7 +96,7 @@ impl CoolCpus {
         kept
     }
 
-    /// Logs a refusal when it begins, and shows it for as long as it lasts.
+    /// Logs a refusal once, when it begins, and shows it in the summary while it lasts.
     fn say(&mut self, refused: Option<io::Error>) {
         let Some(error) = refused else {
             if self.refused.take().is_some() {
@@ -116,7 +116,7 @@ impl CoolCpus {
     }
 }
 
-/// The run is over. Threads that are not hertzd's may continue: they get their CPUs back.
+/// At the end of the run, threads that are not hertzd's may continue, so they get their CPUs back.
 impl Drop for CoolCpus {
     fn drop(&mut self) {
         let was_placed = self.allowed.placed().is_some();
@@ -126,14 +126,14 @@ impl Drop for CoolCpus {
     }
 }
 
-/// The CPUs of a pinned worker, of those that the kernel grants: where it runs, or where it belongs while nothing keeps it anywhere.
+/// The granted CPUs of a pinned worker: those it runs on or, if it may run on all, those it asked for.
 fn pinned_to(running: &Running, granted: &[usize]) -> Vec<usize> {
     let own = thread::affinity_of(running.worker.id()).unwrap_or_default();
     if own == granted { both(&running.config.cpus, granted) } else { own }
 }
 
-/// Pins a worker again that may run on all CPUs: the kernel takes its CPU from a thread when the cpuset changes (before Linux 6.2), or the
-/// CPU goes offline. One that was moved elsewhere has been moved on purpose.
+/// Pins a worker again if it may run on all CPUs: a thread loses its CPU when the cpuset changes (before Linux 6.2) or the CPU goes
+/// offline. A worker that was moved elsewhere was moved on purpose.
 fn pin_again(running: &mut Running, granted: &[usize]) {
     let (asked, id) = (&running.config.cpus, running.worker.id());
     let cpus = both(asked, granted);

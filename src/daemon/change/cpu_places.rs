@@ -1,4 +1,4 @@
-//! The CPUs that this process may use, and which of them are for whom. Every thread is moved to its own. Blocks for nothing.
+//! Which CPUs this process may use, and which threads get which. Moves every thread to its CPUs. Never blocks.
 
 use crate::config::WorkerConfig;
 use crate::sys::thread::{self, Reservation, ThreadId};
@@ -6,42 +6,43 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// How often the threads are gone through until all are where they should be: a thread that was not moved yet may have started one.
+/// Maximum passes over all threads until none has to move: a thread that was not moved yet may have started another.
 const PASSES: usize = 4;
 
-/// How the threads of workers are called. One that main does not know is about to begin, or to end.
+/// Name prefix of worker threads. A worker that main does not know is just beginning or ending.
 const WORKERS: &str = "hz-";
 
-/// The threads that have safe values written. They may have to take a CPU from any other thread, also from a worker.
+/// The threads that get safe values written. They must be able to take a CPU from any other thread, even from a worker.
 const GUARDS: [&str; 2] = ["hertzd-guard", "hertzd-safe"];
 
 /// The CPUs that this process may use.
 #[derive(Debug)]
 pub(crate) struct AllowedCpus {
     pub(crate) own: Vec<usize>,           // when the run began
-    chosen: OnceLock<Option<Vec<usize>>>, // by who started it, with `taskset`, CPUAffinity= or isolcpus=
-    placed: Mutex<Option<Vec<usize>>>,    // where cool threads were put last; None: nowhere
+    chosen: OnceLock<Option<Vec<usize>>>, // by whoever started it: `taskset`, CPUAffinity= or isolcpus=
+    placed: Mutex<Option<Vec<usize>>>,    // where cool threads were last put; None: nowhere
     reservation: Reservation,
 }
 
 /// The CPUs that this process may use now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Allowed {
-    pub(crate) granted: Vec<usize>, // what its cpuset leaves
-    pub(crate) usable: Vec<usize>,  // of those, the ones that who started it has chosen
+    pub(crate) granted: Vec<usize>, // all that its cpuset allows
+    pub(crate) usable: Vec<usize>,  // those of `granted` that the user chose
 }
 
 impl AllowedCpus {
-    /// Those of the calling thread, before another daemon of this process has moved it. Asks the kernel for nothing that a sandbox may forbid: without a pinned worker nothing is moved.
+    /// The calling thread's CPUs, read before another daemon in this process moves it. Makes no system call that a sandbox may forbid:
+    /// without a pinned worker no thread is moved.
     pub(crate) fn of_this_process() -> Arc<Self> {
         let (reservation, own) = Reservation::begin();
         Arc::new(Self { own, chosen: OnceLock::new(), placed: Mutex::new(None), reservation })
     }
 
-    /// Those of this moment.
+    /// The CPUs at this moment.
     ///
     /// # Errors
-    /// The kernel's reason why it does not say.
+    /// The kernel's reason for not reporting them.
     pub(crate) fn now(&self) -> io::Result<Allowed> {
         let granted = thread::grantable()?;
         let chosen =
@@ -50,8 +51,8 @@ impl AllowedCpus {
         Ok(Allowed { usable: if usable.is_empty() { granted.clone() } else { usable }, granted })
     }
 
-    /// Moves the threads that there are off the CPUs that the workers of the first configuration will be pinned to: what it builds inherits
-    /// that. Returns the CPUs that a thread may need which nothing may restrict; empty: those of the calling thread.
+    /// Before the first set is built, moves existing threads off the CPUs that its workers will be pinned to; everything the builder starts
+    /// inherits this. Returns the CPUs for a thread that must not be restricted; empty: those of the calling thread.
     pub(crate) fn prepare(&self, workers: &[WorkerConfig], is_first: bool) -> Vec<usize> {
         let asked = sorted(workers.iter().flat_map(|worker| worker.cpus.iter().copied()));
         if asked.is_empty() && thread::reserved().is_empty() {
@@ -60,18 +61,18 @@ impl AllowedCpus {
         let Ok(allowed) = self.now() else { return Vec::new() };
         if is_first {
             let places = self.places(&allowed, &both(&asked, &allowed.granted));
-            // What is refused is said when main has looked.
+            // A refusal is reported by main's first check.
             let _ = self.keep(&places, &BTreeMap::new());
         }
         allowed.usable
     }
 
-    /// With workers pinned to these CPUs, beside other daemons of this process.
+    /// The places when workers are pinned to these CPUs, taking other daemons in this process into account.
     pub(crate) fn places(&self, allowed: &Allowed, pinned: &[usize]) -> Places {
         Places::of(allowed, pinned, &self.reservation.of_others())
     }
 
-    /// Moves all threads to their places, and remembers these.
+    /// Moves all threads to their places, and remembers where cool threads went.
     ///
     /// # Errors
     /// As [`Places::keep`].
@@ -81,7 +82,7 @@ impl AllowedCpus {
         places.keep(before.as_deref().unwrap_or(&places.usable), known)
     }
 
-    /// Where cool threads were put last.
+    /// Where cool threads were last put.
     pub(crate) fn placed(&self) -> MutexGuard<'_, Option<Vec<usize>>> {
         self.placed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,11 +94,11 @@ pub(crate) struct Places {
     usable: Vec<usize>,
     pub(crate) cool: Vec<usize>,     // where cool threads run
     pub(crate) pinned: Vec<usize>,   // where pinned workers run
-    pub(super) reserved: Vec<usize>, // those of `pinned` that are kept free; none if that would leave nothing
+    pub(super) reserved: Vec<usize>, // those of `pinned` that are kept free; empty if none would be left
 }
 
 impl Places {
-    /// With workers pinned to these CPUs, and those of other daemons to `others`.
+    /// The places with this daemon's workers pinned to `pinned`, and those of other daemons to `others`.
     fn of(Allowed { usable, .. }: &Allowed, pinned: &[usize], others: &[usize]) -> Self {
         let (usable, pinned) = (usable.clone(), pinned.to_vec());
         let is_free = |cpu: &usize| !pinned.contains(cpu) && !others.contains(cpu);
@@ -108,11 +109,11 @@ impl Places {
         }
     }
 
-    /// Moves all threads of this process but workers to where they run from now on, those of `known` as said there. Cool threads ran on
-    /// `before`.
+    /// Moves all threads of this process except workers to their places, with roles from `known` or else by thread name. `before`: the CPUs
+    /// that cool threads had so far.
     ///
     /// # Errors
-    /// The kernel's reason why it has refused that for one of them, the last one.
+    /// The kernel's last reason for refusing to move a thread.
     fn keep(&self, before: &[usize], known: &BTreeMap<i32, Role>) -> io::Result<()> {
         let (reserved, mut result) = (thread::reserved(), Ok(()));
         for _ in 0..PASSES {
@@ -124,7 +125,7 @@ impl Places {
                 let kept = match known.get(&thread.number()).copied().unwrap_or_else(|| Role::of(thread)) {
                     Role::Worker => Ok(false),
                     Role::Cool => thread::keep_off(&reserved, thread, &self.cool, before),
-                    // It was started by a cool thread.
+                    // A cool thread started it, so it may have inherited cool CPUs.
                     Role::Guard => thread::keep_off(&[], thread, &self.usable, &self.cool),
                 };
                 match kept {
@@ -143,11 +144,11 @@ impl Places {
 /// What a thread may be restricted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Nothing: it is a pinned worker, or one with the policy `deadline`, which excludes pinning.
+    /// Nothing: it is a pinned worker, or has the `deadline` policy, which excludes pinning.
     Worker,
     /// All CPUs that the process may use.
     Guard,
-    /// Those without a pinned worker. So are workers that are not pinned.
+    /// CPUs without a pinned worker. Unpinned workers are cool too.
     Cool,
 }
 
@@ -162,7 +163,7 @@ impl Role {
     }
 }
 
-/// CPUs of `some` that are in `others` as well.
+/// The CPUs of `some` that are also in `others`.
 pub(crate) fn both(some: &[usize], others: &[usize]) -> Vec<usize> {
     some.iter().copied().filter(|cpu| others.contains(cpu)).collect()
 }
@@ -191,7 +192,7 @@ mod tests {
         assert_eq!(places(&[0, 1], &[0, 1]), (vec![0, 1], vec![]), "none is left");
         assert_eq!(places(&[0], &[0]), (vec![0], vec![]), "there is one CPU");
         assert_eq!(places(&[0, 1], &[]), (vec![0, 1], vec![]));
-        // isolcpus=3: who starts hertzd may not use it, a worker may.
+        // isolcpus=3: whoever starts hertzd may not use CPU 3, but a worker may.
         assert_eq!(places(&[0, 1, 2], &[3]), (vec![0, 1, 2], vec![3]));
     }
 

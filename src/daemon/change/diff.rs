@@ -1,7 +1,7 @@
-//! What a reload would do: pure comparison of two sets of sections.
+//! What a reload would change: a pure comparison of two sets of sections.
 //!
-//! Names are identity. A worker whose section has changed restarts, and its tasks with it; a task is kept exactly if its
-//! section and its worker are unchanged.
+//! Names are identity. A worker whose section has changed restarts, along with its tasks. A task is kept only if its section and its worker
+//! are unchanged.
 
 use super::digest::{Digest, Keys, Names};
 use crate::config::{Config, Scheduling, TaskConfig};
@@ -9,17 +9,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The sections of a configuration: what each says, by name.
+/// A digest of each section of a configuration, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Sections {
-    /// A digest of what `[worker.NAME]` says.
+    /// A digest of the text of `[worker.NAME]`.
     pub workers: BTreeMap<Arc<str>, Digest>,
-    /// A digest of what `[task.NAME]` says, and the task's worker.
+    /// A digest of the text of `[task.NAME]`, and the task's worker.
     pub tasks: BTreeMap<Arc<str>, (Digest, Arc<str>)>,
-    /// A digest of what each key of `[worker.NAME]` says, by name of the worker and key.
+    /// A digest of each key of `[worker.NAME]`, by worker name and key.
     #[serde(default)]
     pub worker_keys: BTreeMap<Arc<str>, Keys>,
-    /// The same of `[task.NAME]`.
+    /// The same for `[task.NAME]`.
     #[serde(default)]
     pub task_keys: BTreeMap<Arc<str>, Keys>,
 }
@@ -50,7 +50,7 @@ impl Sections {
 }
 
 impl Sections {
-    /// Whether the section of this task says the same in both, but for its worker: one of them ends where the other begins for that alone.
+    /// Whether this task's section is the same in both, except perhaps for its worker. Such a task restarts only because of its worker.
     pub(crate) fn differ_in_worker_at_most(&self, other: &Self, task: &str) -> bool {
         let keys = self.task_keys.get(task).zip(other.task_keys.get(task));
         keys.is_some_and(|(own, others)| own.differing(others).into_iter().all(|key| key == "worker"))
@@ -91,7 +91,7 @@ pub(crate) struct Diff {
 }
 
 impl Diff {
-    /// From `old` to `new`.
+    /// What changes from `old` to `new`.
     pub(crate) fn between(old: &Sections, new: &Sections) -> Self {
         let workers = compare(&old.workers, &new.workers, |_| true);
         let kept_worker = |worker: &Arc<str>| workers.get(worker) == Some(&Change::Kept);
@@ -99,7 +99,7 @@ impl Diff {
         Self { workers, tasks }
     }
 
-    /// How many tasks change in this way.
+    /// The number of tasks with this change.
     pub(crate) fn count(&self, change: Change) -> usize {
         self.tasks.values().filter(|of| **of == change).count()
     }

@@ -1,7 +1,7 @@
-//! What distinguishes the sections of two configurations, without showing them: everyone may read the status socket, but not every
-//! configuration. Small, because it is kept for every task.
+//! Digests that show where two configurations differ without revealing their contents: anyone may read the status socket, but not every
+//! configuration. They are small because one is kept for every task.
 //!
-//! Pure. In JSON a digest is a text of 16 digits, and the digests of a section's keys are an object.
+//! Pure. In JSON a digest is a string of 16 hex digits, and the digests of a section's keys are an object.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// The digest of a text. The same for the same build of hertzd.
+/// The digest of a text. Equal texts have equal digests within one build of hertzd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Digest(u64);
 
@@ -34,19 +34,19 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// A digest of what each key of a section says, in the order of the keys.
+/// A digest of each key's value in a section, ordered by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Keys(Box<[(Arc<str>, Digest)]>);
 
 impl Keys {
-    /// Of each line of an identity, `key = value`.
+    /// From an identity, which has one `key = value` per line.
     pub(crate) fn of(identity: &str, names: &mut Names) -> Self {
         let lines = identity.lines().filter_map(|line| line.split_once(" = "));
         let keys: BTreeMap<_, _> = lines.map(|(key, value)| (names.shared(key), Digest::of(value))).collect();
         Self(keys.into_iter().collect())
     }
 
-    /// The keys that are not the same in both, in their order.
+    /// The keys that differ between the two or are missing in one, in order.
     pub(crate) fn differing<'a>(&'a self, other: &'a Self) -> BTreeSet<&'a str> {
         let missing_in = |these: &Self, key: &(Arc<str>, Digest)| !these.0.contains(key);
         let old = self.0.iter().filter(|key| missing_in(other, key));
@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for Keys {
     }
 }
 
-/// Names that many sections have in common, each in memory once.
+/// Names that many sections share, each stored once.
 #[derive(Debug, Default)]
 pub(crate) struct Names(BTreeSet<Arc<str>>);
 

@@ -1,4 +1,5 @@
-//! What a worker's thread asks of the kernel and is granted, and its log. May block: a worker sets itself up on its own thread.
+//! What a worker's thread asks of the kernel, what it is granted, and the log of both. May block: it waits for the worker's thread to set
+//! itself up.
 
 use crate::config::WorkerConfig;
 use crate::daemon::failure::Failure;
@@ -9,7 +10,7 @@ use crate::sys::thread::{Bandwidth, ThreadId};
 use crate::worker::{Granted, Refusal, Worker};
 use tracing::{info, warn};
 
-/// Locks the memory of this process.
+/// Locks this process's memory.
 pub(crate) fn lock_memory() -> Result<Locked, Refusal> {
     memory::lock().map_err(|reason| {
         let remedy = grant::remedy(Privilege::LockedMemory);
@@ -29,7 +30,7 @@ pub(crate) fn set_up(worker: &Worker, asked: &WorkerConfig, freed: Bandwidth) ->
     }
 }
 
-/// Why a worker must not run: it requires a policy that it was not granted.
+/// Why a worker must not run: it requires a real-time policy and was not granted it.
 pub(super) fn lacks_required(asked: &WorkerConfig, granted: &Granted) -> Option<String> {
     // The policy's refusal comes first.
     let Refusal { what, reason, remedy, .. } =
@@ -37,8 +38,8 @@ pub(super) fn lacks_required(asked: &WorkerConfig, granted: &Granted) -> Option<
     Some(format!("worker {}: {what} refused ({reason}), and require-realtime is set; {remedy}", asked.name))
 }
 
-/// Logs each refusal once, with the workers that it is about. That of locked memory has been logged; the summary shows it with
-/// each worker.
+/// Logs each refusal once, with the names of all workers it affects. Refused memory locking was logged before; it is only added to each
+/// worker, for the summary.
 pub(super) fn report_refused<'a>(
     workers: impl Iterator<Item = (&'a str, &'a mut Granted)>,
     not_locked: Option<&Refusal>,
@@ -59,7 +60,7 @@ pub(super) fn report_refused<'a>(
     }
 }
 
-/// Logs what a worker was granted, unless it awaits that.
+/// Logs what a worker was granted, unless its grant is still pending.
 pub(crate) fn report(worker: &str, thread: ThreadId, granted: &Granted) {
     let Granted { policy, priority, cpus, awaited, .. } = granted;
     if *awaited > Bandwidth::default() {

@@ -1,5 +1,5 @@
-//! From the inputs of tasks to the links between those that run: at the start, and again at a reload for the tasks that continue while
-//! others, which they take from or give to, do not. No clock is read; nothing blocks.
+//! Turns the inputs of tasks into links between running tasks: at the start, and at a reload also for tasks that continue while their
+//! producers or consumers change. Reads no clock; never blocks.
 
 use super::diff::{Change, Diff};
 use crate::channels::{self, Column, Input, InputSource};
@@ -9,19 +9,19 @@ use crate::worker::Flow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What links are made from: what a task takes, and what it gives.
+/// What a task's links are made from: its inputs and its own values.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Joint {
-    taken: Vec<Taken>, // where the task that runs reads them
+    taken: Vec<Taken>, // the running task reads its inputs here
     columns: Arc<[String]>,
     measures: bool,
 }
 
-/// Those of the tasks that run and take or give anything, by name.
+/// The joints of running tasks that have any inputs or values, by name.
 pub(crate) type Joints = BTreeMap<Arc<str>, Joint>;
 
 impl Joint {
-    /// That of a task which was built from `config`.
+    /// The joint of a task built from `config`.
     pub(crate) fn of(config: &TaskConfig, columns: &[Column], measures: bool) -> Self {
         let taken = config.taken.iter().map(|(taken, _)| taken.clone()).collect();
         Self { taken, columns: columns.iter().map(|column| column.name.clone()).collect(), measures }
@@ -32,7 +32,7 @@ impl Joint {
     }
 }
 
-/// The joints of the tasks of `config`: of those that were `built`, by their index, and of those that continue.
+/// The joints of the tasks of `config`: new ones from `built`, by task index, and those of tasks that continue from `running`.
 pub(crate) fn joints(config: &Config, mut built: BTreeMap<usize, Joint>, running: &Joints) -> Joints {
     let of = |(index, task): (usize, &TaskConfig)| {
         let joint = built.remove(&index).or_else(|| running.get(task.name.as_str()).cloned())?;
@@ -41,7 +41,8 @@ pub(crate) fn joints(config: &Config, mut built: BTreeMap<usize, Joint>, running
     config.tasks.iter().enumerate().filter_map(of).collect()
 }
 
-/// Has the cycles continue of those tasks that begin where the task before them runs with the same section: `is_same`. To be called before the [`flows`].
+/// Lets `previous` inputs of a new task continue with the last value, if a task with the same section (`is_same`) ran before it. Call this
+/// before [`flows`].
 pub(super) fn go_on(joints: &Joints, running: &Joints, is_same: impl Fn(&str) -> bool) {
     for (name, joint) in joints {
         let Some(before) = running.get(name).filter(|_| is_same(name)) else { continue };
@@ -54,11 +55,11 @@ pub(super) fn go_on(joints: &Joints, running: &Joints, is_same: impl Fn(&str) ->
     }
 }
 
-/// The links of the tasks of `config`, by their index: of all that begin, and of those that continue where a task does not to which they
-/// are linked, directly or by way of others, or was before.
+/// New links for the tasks of `config`, by task index. They cover every task that begins, and every task that continues but is or was
+/// linked, directly or through others, to a task that does not.
 ///
 /// # Errors
-/// A value that its task does not have, or a range for one.
+/// A link or a `valid` range names a value that its task does not have.
 pub(crate) fn flows(
     config: &Config,
     joints: &Joints,
@@ -108,12 +109,12 @@ pub(crate) fn flows(
         let task = &config.tasks[*index];
         let joint = &joints[task.name.as_str()];
         flow.measures = joint.measures;
-        // One that acts uses what it takes, whoever takes what it says of itself: those inherit the age.
+        // An actuator ends a chain even if others read its values: they inherit the age.
         let ends = task.acts || !gives.contains(task.name.as_str());
         flow.is_measured = task.max_latency.is_some() || direct(task) && ends;
         flow.valid = valid(task, &joint.columns);
     }
-    // One that is linked no more lets go of what it had.
+    // A task that is no longer linked drops its old links.
     for name in touched.iter().filter(|name| diff.tasks.get(&**name) == Some(&Change::Kept)) {
         if let Some(index) = positions.get(&**name) {
             flows.entry(*index).or_default();
@@ -122,8 +123,8 @@ pub(crate) fn flows(
     Ok(flows)
 }
 
-/// What is wrong with the values that tasks take, and with the ranges of those that they give. `columns` are the names of a task's
-/// values; of a task for which it has none, nothing is said. Nor is anything said of the range of one that neither gives nor takes any.
+/// Reports inputs and `valid` ranges that name values which do not exist. `columns` returns a task's value names; tasks for which it
+/// returns `None` are not checked. Neither are the ranges of a task without values and inputs.
 pub(crate) fn misfits<'a>(config: &Config, columns: impl Fn(&str) -> Option<&'a [String]>) -> Option<Problems> {
     let of_task = |task: &TaskConfig| {
         let own = columns(&task.name).filter(|columns| !columns.is_empty() || !task.taken.is_empty());
@@ -134,7 +135,7 @@ pub(crate) fn misfits<'a>(config: &Config, columns: impl Fn(&str) -> Option<&'a 
     config.tasks.iter().filter_map(of_task).reduce(Problems::and)
 }
 
-/// The tasks that begin, and those that are linked to a task which does not continue.
+/// The tasks that begin, and those linked to a task that does not continue.
 fn touched(joints: &Joints, running: &Joints, diff: &Diff) -> BTreeSet<Arc<str>> {
     let mut linked: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, joint) in joints.iter().chain(running) {
@@ -158,7 +159,7 @@ fn touched(joints: &Joints, running: &Joints, diff: &Diff) -> BTreeSet<Arc<str>>
     touched
 }
 
-/// The range of each value of a task; empty: any number is good.
+/// The range of each value of a task; empty: any number is valid.
 fn valid(task: &TaskConfig, columns: &[String]) -> Vec<[f64; 2]> {
     match &task.valid {
         Valid::Any => Vec::new(),
@@ -185,7 +186,7 @@ fn no_such_value(task: &TaskConfig, taken: &Taken, columns: &[String]) -> Option
     (!is_there).then(problem)
 }
 
-/// Says that a task has no value of this name.
+/// The message that a task has no value of this name.
 pub(crate) fn no_value(task: &str, value: &str, columns: &[String]) -> String {
     let Some(near) = suggestion(value, columns.iter().map(String::as_str)) else {
         return match columns {

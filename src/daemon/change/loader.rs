@@ -1,18 +1,18 @@
-//! Where a daemon has its configuration from: read at the start, and again at each reload. May block; no clock is read.
+//! Where a daemon's configuration comes from: it is read at the start, and again at each reload. May block; reads no clock.
 
 use crate::config::Config;
 use crate::daemon::failure::Failure;
 
-/// Reads the configuration: at the start, and at each reload.
+/// Reads the configuration, at the start and at each reload.
 pub(crate) struct Loader(Box<dyn FnMut() -> Result<Config, Failure> + Send>);
 
 impl Loader {
-    /// Reads it by `load`, on a thread where it may block.
+    /// Calls `load` for each read, on a thread that may block.
     pub(crate) fn new<E: Into<Failure>>(mut load: impl FnMut() -> Result<Config, E> + Send + 'static) -> Self {
         Self(Box::new(move || load().map_err(Into::into)))
     }
 
-    /// Reads it.
+    /// Reads the configuration.
     ///
     /// # Errors
     /// It cannot be read, or is wrong.
@@ -20,7 +20,7 @@ impl Loader {
         (self.0)()
     }
 
-    /// Reads it by `load` at the start; it cannot be read again, so reloads are refused.
+    /// Calls `load` at the start only. The configuration cannot be read again, so reloads are refused.
     pub(crate) fn once<E: Into<Failure>>(load: impl FnOnce() -> Result<Config, E> + Send + 'static) -> Self {
         let mut load = Some(load);
         Self(Box::new(move || match load.take() {

@@ -1,14 +1,14 @@
-//! From the set that runs to the set that is wanted, at a start as at a reload.
+//! From the running set to the wanted set, at a start or a reload.
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `builder`, `builder_loop`, `loader`, `assemble`, `prepared` | the thread that does what may block: reads the configuration, opens devices, starts workers; what it hands to main |
-//! | `diff`, `digest` | what differs |
-//! | `running_set`, `running` | main's steps from one set to the other; the set that runs |
-//! | `joints` | the links between tasks, of which one takes the values of the other |
+//! | `builder`, `builder_loop`, `loader`, `assemble`, `prepared` | the builder thread, which may block; its result for main |
+//! | `diff`, `digest` | what differs between two configurations |
+//! | `running_set`, `running` | main's steps from one set to the next; the set that runs |
+//! | `joints` | links between tasks that produce values and tasks that read them |
 //! | `grants` | what a worker's thread was granted and refused |
-//! | `cpu_places`, `cool_cpus` | which CPUs are for whom |
-//! | `spare_descriptors` | whether descriptors are left for what comes |
+//! | `cpu_places`, `cool_cpus` | which threads run on which CPUs |
+//! | `spare_descriptors` | whether enough file descriptors are left |
 
 pub(super) mod assemble;
 pub(super) mod builder;

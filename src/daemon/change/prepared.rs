@@ -1,4 +1,4 @@
-//! The set that is wanted, as the builder hands it to main: everything that can fail is done. Plain values; nothing blocks.
+//! The wanted set, as the builder hands it to main: everything that can fail is done. [`Prepared::write`] may block; the rest does not.
 
 use super::assemble::Asides;
 use super::diff::{Diff, Sections};
@@ -19,19 +19,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a write of the [second step](Prepared::write) may delay those behind it.
+/// How long a write in the [second step](Prepared::write) may delay those behind it.
 const HOLDS_UP_FOR: Duration = Duration::from_millis(100);
 
-/// A worker of the set that is wanted.
+/// A worker of the wanted set.
 pub(crate) struct WantedWorker {
     pub(crate) config: WorkerConfig,
     pub(crate) tasks: Vec<WantedTask>,
-    /// Its thread, and what it sends; `None`: the worker of this name continues.
+    /// Its thread and its record channel; `None`: the worker of this name continues.
     pub(super) fresh: Option<(WaitingWorker, Feed)>,
 }
 
-/// The set that is wanted, as far as it does not run already. Everything that can fail is done, but for what devices may refuse of the
-/// [second step](Self::write).
+/// The part of the wanted set that does not run yet. Everything that can fail is done, except what devices may refuse in the [second
+/// step](Self::write).
 pub(crate) struct Prepared {
     /// In the order of declaration.
     pub(crate) workers: Vec<WantedWorker>,
@@ -46,15 +46,15 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Whether nothing is left that its tasks write before their first tick.
+    /// Whether no initial writes are left.
     pub(crate) fn is_written(&self) -> bool {
         self.beginnings.is_empty()
     }
 
-    /// The second step: writes that, one after the other; the targets of tasks that tick are taken over last. May block.
+    /// The second step: makes the initial writes one after the other. Targets of running tasks are taken over last. May block.
     ///
     /// # Errors
-    /// What a device refused; what comes after it is not written.
+    /// What a device refused; the writes after it are not made.
     pub(crate) fn write(&mut self, pool: &Pool) -> Result<(), Failure> {
         let beginnings = self.beginnings.drain(..);
         let (taken_over, written): (Vec<_>, Vec<_>) = beginnings.partition(|(_, beginning)| beginning.takes_over());
@@ -62,7 +62,7 @@ impl Prepared {
         make(taken_over, pool)
     }
 
-    /// The tasks that begin, as the metrics have to know them. `numbers` are those of the workers, in their order.
+    /// The new tasks, as the metrics need them. `numbers` are the workers' numbers, in the same order as the workers.
     pub(super) fn new_tasks(&self, numbers: &[usize]) -> Vec<NewTask> {
         let recorded: BTreeMap<_, _> =
             self.outputs.iter().filter_map(|output| Some((output.id, output.ticks.clone()?))).collect();
@@ -80,7 +80,8 @@ impl Prepared {
     }
 }
 
-/// Makes these. One that does not return holds up the end, but not for long those behind it, which another thread of the pool makes then.
+/// Makes these writes in order. One that hangs delays the end, but those behind it only for a short time: another thread of the pool then
+/// takes over.
 fn make(beginnings: Vec<(Origin, Beginning)>, pool: &Pool) -> Result<(), Failure> {
     if beginnings.is_empty() {
         return Ok(());
@@ -94,14 +95,14 @@ fn make(beginnings: Vec<(Origin, Beginning)>, pool: &Pool) -> Result<(), Failure
             let made = helper::caught(|| beginning.write());
             let made = made.map_err(panicked).and_then(|made| made.map_err(refused));
             let refused = made.is_err();
-            let _ = report.send(made); // first: an own kind may panic where what waits is dropped
+            let _ = report.send(made); // first: a user's own kind may panic when the queued writes are dropped
             if refused {
                 rest.clear();
             }
         });
     }
     drop(report);
-    // Where there is no thread, they wait for the one that there is.
+    // Without a pool thread, the builder makes the writes itself.
     if queue.work_on(pool).is_err() {
         queue.work();
     }

@@ -1,4 +1,4 @@
-//! The workers that run, each with its configuration and its tasks. Owned by main; nothing here blocks.
+//! The running workers, each with its configuration and tasks. Owned by main; nothing here blocks.
 
 use super::grants;
 use crate::channels::LiveCounts;
@@ -17,48 +17,48 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tracing::debug;
 
-/// From the start of a worker to its first release: long enough to be asleep by then.
+/// Time from starting a worker to its first release: enough for the worker to be asleep by then.
 pub(super) const LEAD: Span = Span::from_millis(5);
 
 /// A task that runs.
 #[derive(Debug)]
 pub(crate) struct RunningTask {
-    /// Its number; never given twice.
+    /// Its number; never reused.
     pub(crate) id: u32,
     /// Its index in the configuration.
     pub(crate) index: usize,
     pub(crate) terms: TaskTerms,
-    /// What its worker has counted.
+    /// Its worker's counts.
     live: Arc<LiveCounts>,
 }
 
 impl RunningTask {
-    /// Ticks that it has run.
+    /// Ticks it has run.
     pub(crate) fn ran(&self) -> u64 {
         self.live.read().counts.ran
     }
 
-    /// What is due of it at `now` of its worker's clock and what became of that, without the metrics thread.
+    /// Due releases at `now` on its worker's clock and their outcome, computed without the metrics thread.
     pub(crate) fn progress(&self, now: Instant) -> Progress {
         let TaskTerms { rate, turn, overrun, .. } = &self.terms;
         Progress::of(&self.live.read(), *rate, turn.deadline(), *overrun == Overrun::Delay, now)
     }
 }
 
-/// A task that will run: it has been built, or runs already.
+/// A task that is to run: newly built, or already running.
 pub(crate) struct WantedTask {
     /// Its index in the configuration.
     pub(crate) index: usize,
     pub(crate) terms: TaskTerms,
     /// `None`: the task of this name continues.
     pub(crate) slot: Option<Slot>,
-    /// What one that continues takes and gives from now on, if that is not what it was.
+    /// New links for a task that continues, if its links change.
     pub(crate) flow: Option<Box<Flow>>,
 }
 
-/// A worker's thread that has been set up and waits for its tasks.
+/// A worker's thread that is set up and waits for its tasks.
 pub(crate) struct WaitingWorker {
-    /// Its number; never given twice.
+    /// Its number; never reused.
     pub(crate) number: usize,
     pub(crate) worker: Worker,
     pub(crate) granted: Granted,
@@ -68,25 +68,25 @@ pub(crate) struct WaitingWorker {
 pub(crate) struct Running {
     pub(crate) config: WorkerConfig,
     pub(crate) worker: Worker,
-    /// In the metrics.
+    /// Its number in the metrics.
     pub(crate) number: usize,
     pub(crate) granted: Granted,
-    /// Those it runs, in the order of declaration, as in its set.
+    /// Its tasks in the order of declaration, as in its task set.
     pub(crate) tasks: Vec<RunningTask>,
     /// On the monotonic clock; `None`: it has not begun.
     pub(crate) began: Option<Instant>,
     pub(crate) watch: Watch,
     pub(crate) streak: Streak,
-    /// Its clock, if that can be stepped, once it has begun.
+    /// Its clock, once it has begun, if that clock can be stepped.
     pub(crate) clock: Option<ClockWatch>,
     pub(crate) meter: Meter,
     pub(crate) end: Option<WorkerEnd>,
-    counts_taken: bool,                   // the final ones
-    next_tasks: Option<Vec<RunningTask>>, // of the set that it has been handed and has not taken yet
+    counts_taken: bool,                   // the final counts
+    next_tasks: Option<Vec<RunningTask>>, // of the set handed over but not yet taken
     slots: Vec<Slot>,                     // of its tasks, until it begins
-    asked_again: bool,                    // for its policy
+    asked_again: bool,                    // its policy was requested again
     epoch: Epoch,
-    last: Instant, // releases at or after this do not exist; on its clock
+    last: Instant, // no releases at or after this; on its clock
 }
 
 impl Running {
@@ -121,15 +121,15 @@ impl Running {
         }
     }
 
-    /// Starts it, with the first releases at `epoch` of the monotonic clock, or as soon as its own clock allows; releases
-    /// `length` after that and later do not exist.
+    /// Starts the worker. Its first releases are at `epoch` of the monotonic clock, or on another clock at the next whole second that
+    /// leaves time to start. No release comes `length` after that or later.
     pub(crate) fn begin(&mut self, epoch: Instant, length: Option<Span>) {
         self.began = Some(epoch);
         let (worker, count) = (&self.config.name, self.tasks.len());
         debug!(worker, "{worker}: begins with {count} tasks");
         self.epoch = match self.config.clock {
             ClockKind::Monotonic => Epoch::At(epoch),
-            // The next whole second that leaves time to start: machines that start in the same second agree on tick 0.
+            // The next whole second that leaves time to start, so that machines that start in the same second agree on tick 0.
             kind @ (ClockKind::Tai | ClockKind::Realtime) => {
                 let offset = self.clock.insert(ClockWatch::new(plan::clock(kind))).offset;
                 self.worker.set_offset(offset);
@@ -144,8 +144,8 @@ impl Running {
         self.worker.start(TaskSet::starting(schedule, std::mem::take(&mut self.slots)), epoch);
     }
 
-    /// Hands it the tasks it is to have from now on, where they differ from those it has. Those that continue keep everything;
-    /// the others begin at their next release on the grid.
+    /// Hands over the worker's new tasks if they differ from the current ones. Tasks that continue keep everything; the others begin at
+    /// their next release on the grid.
     pub(crate) fn exchange(&mut self, config: WorkerConfig, wanted: Vec<WantedTask>) {
         self.config = config;
         let mut tasks = Vec::with_capacity(wanted.len());
@@ -190,8 +190,8 @@ impl Running {
         }
     }
 
-    /// Whether its policy is still to be granted. The threads that were to give back their bandwidth have ended: asks for it,
-    /// the first time for `patience`. Another program may have taken it meanwhile; see [`must_not_run`](Self::must_not_run).
+    /// Whether its policy is still to be granted. Call this once the threads that give back bandwidth have ended: the first call asks the
+    /// kernel, for up to `patience`. Another program may have taken the bandwidth; see [`must_not_run`](Self::must_not_run).
     pub(super) fn is_awaiting_policy(&mut self, patience: Span) -> bool {
         if self.granted.awaited == Bandwidth::default() {
             return false;
@@ -214,7 +214,7 @@ impl Running {
         grants::lacks_required(&self.config, &self.granted).filter(|_| self.began.is_none())
     }
 
-    /// The set that it has given back, once it has taken the new one; its tasks are the new ones from then on.
+    /// The old set, once the worker has taken the new one. From then on `tasks` are the new ones.
     pub(super) fn exchanged(&mut self) -> Option<Box<TaskSet>> {
         self.next_tasks.as_ref()?;
         let old = self.worker.exchanged()?;
@@ -224,23 +224,23 @@ impl Running {
         Some(old)
     }
 
-    /// Whether it has been handed a new set, and can still take it.
+    /// Whether it has been handed a new set and can still take it.
     pub(super) fn is_exchanging(&self) -> bool {
         self.next_tasks.is_some() && !self.worker.is_finished()
     }
 
-    /// Its tasks, and those it was to have: the numbers that the recorder and the metrics know.
+    /// Its current tasks and those of a set it was handed: the numbers that the recorder and the metrics know.
     pub(super) fn known_tasks(&self) -> impl Iterator<Item = &RunningTask> {
         self.tasks.iter().chain(self.next_tasks.iter().flatten())
     }
 
-    /// Hands it what a step or a suspension has changed, as of `now` on the monotonic clock; the step to report.
+    /// Tells the worker its new clock offset after a step or a suspension, as of `now` on the monotonic clock. Returns a step to report.
     pub(crate) fn follow_clock(&mut self, now: Instant) -> Option<ClockStep> {
         let clock = self.clock.as_mut()?;
         let before = clock.offset;
         if clock.look(now) {
             self.worker.set_offset(clock.offset);
-            // A clock that was put back does not prolong the run; see `Account::step`.
+            // Setting a clock back does not prolong the run; see `Account::step`.
             if self.last < Instant::MAX {
                 self.last = self.last + (clock.offset - before).min(Span::ZERO);
             }
@@ -248,7 +248,7 @@ impl Running {
         clock.report(now)
     }
 
-    /// The number of the task that runs, its tick, and for how long; `None`: no tick runs.
+    /// The running task's number, its tick, and how long that tick has run; `None`: no tick runs.
     pub(crate) fn running_tick(&self) -> Option<(u32, u64, Span)> {
         match self.worker.doing().now {
             Activity::Runs { task, n, since } if !self.worker.is_finished() => {
@@ -258,12 +258,12 @@ impl Running {
         }
     }
 
-    /// Says that a tick of this task has lasted for too long.
+    /// The message that a tick of this task has not returned for too long.
     pub(crate) fn not_returned(&self, (task, n, lasting): (u32, u64, Span)) -> String {
         format!("tick {n} of task {} has not returned for {lasting}", self.task_name(task))
     }
 
-    /// What keeps it from advancing, where that shows already.
+    /// Why it does not advance, if it has stalled for long enough to show.
     pub(crate) fn stall(&self, StallLooks { watched, patience }: StallLooks) -> Option<Stall> {
         if self.began.is_none() || self.worker.is_finished() {
             return None;
@@ -272,13 +272,12 @@ impl Running {
         self.watch.lasting(KernelClock::monotonic().now(), self.worker.doing(), watched, deadline)
     }
 
-    /// How long ago its run has had its length; negative before that.
+    /// Time since its run reached its length, on its clock; negative before that.
     pub(super) fn past_end(&self, now: Instant) -> Span {
         now + self.clock.as_ref().map_or(Span::ZERO, |clock| clock.offset) - self.last
     }
 
-    /// For how long the end of the run has been waiting for it at `now`, while it does not advance; not above zero: it has
-    /// ended, or advances.
+    /// How long the end of the run has waited at `now` for this worker without it advancing. Zero or less: it has ended, or it advances.
     pub(crate) fn overdue(&self, now: Instant) -> Span {
         if self.began.is_none() || self.worker.is_finished() {
             return Span::ZERO;
@@ -291,9 +290,9 @@ impl Running {
         self.known_tasks().find(|task| task.id == id).map(|task| task.terms.turn.deadline())
     }
 
-    /// Reads its processor time, when it is time for that.
+    /// Reads its processor time, if a reading is due.
     pub(crate) fn measure(&mut self, now: Instant) {
-        // The kernel may give the number of a thread that has ended to another one.
+        // The kernel may reuse the number of a thread that has ended.
         if self.began.is_some()
             && self.meter.is_due(now)
             && !self.worker.is_finished()
@@ -308,7 +307,7 @@ impl Running {
         self.known_tasks().find(|task| task.id == id).map_or("?", |task| &task.terms.name)
     }
 
-    /// Whether its thread has ended. Fetches how, the first time.
+    /// Whether its thread has ended. The first time, also fetches how it ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         if self.end.is_none() {
             self.end = self.worker.take_end();
@@ -316,7 +315,7 @@ impl Running {
         self.end.is_some()
     }
 
-    /// The final counts of its tasks, the first time after it has ended.
+    /// The final counts of its tasks, only at the first call after it has ended.
     pub(crate) fn final_counts(&mut self) -> Option<Ended> {
         let Some(WorkerEnd::Finished(finished)) = &self.end else { return None };
         let first = !std::mem::replace(&mut self.counts_taken, true);

@@ -1,8 +1,8 @@
-//! From the set that runs to the set that is wanted. A start is a change from nothing.
+//! From the running set to the wanted set. A start is a change from nothing.
 //!
-//! Everything that can fail was done by the builder, and touched nothing. Here nothing is refused and nothing waits: each
-//! worker that stays is handed its new tasks and takes them between two ticks, the others are asked to end, and main polls
-//! until all have. Then the workers that are new begin.
+//! The builder has already done everything that can fail, without touching the running set. Here nothing is refused and nothing waits. Each
+//! worker that stays takes its new tasks between two ticks, the others are asked to end, and main polls until all have done so. Then the
+//! new workers begin.
 
 use super::assemble::Asides;
 use super::builder::Builder;
@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tracing::{error, info};
 
-/// A worker that has ended may still be on its way out of the kernel, which needs processor time for that.
+/// Limit for the kernel to free the bandwidth of workers that have ended: their threads need processor time to exit.
 const GIVEN_BACK_WITHIN: Span = Span::from_seconds(2);
 
 /// The threads beside the workers.
@@ -42,7 +42,7 @@ pub(crate) struct Threads {
     pub(crate) guard: Arc<GuardThread>,
 }
 
-/// The set that runs; empty at first.
+/// The running set; empty at first.
 #[derive(Default)]
 pub(crate) struct RunningSet {
     /// In the order of declaration.
@@ -50,28 +50,28 @@ pub(crate) struct RunningSet {
     /// Workers that a change ends.
     pub(crate) leaving: Vec<Running>,
     pub(crate) sections: Arc<Sections>,
-    /// What its tasks take from each other, and give.
+    /// The links between its tasks: what they take from each other, and give.
     pub(crate) joints: Arc<Joints>,
     asides: Asides,
     /// The files that the configuration was read from.
     pub(crate) files: Vec<PathBuf>,
-    /// Where the run began, on the monotonic clock; `None`: it has not.
+    /// When the run began, on the monotonic clock; `None`: not yet.
     pub(crate) epoch: Option<Instant>,
-    /// Its tasks write nothing.
+    /// Whether its tasks write nothing.
     pub(crate) is_shadow: bool,
     length: Option<Span>, // of the run
     change: Option<UnderWay>,
 }
 
-/// A change that is under way.
+/// A change in progress.
 struct UnderWay {
     diff: Diff,
-    known: BTreeMap<u32, String>, // all tasks of the old set and of the new one, by number
+    known: BTreeMap<u32, String>, // all tasks of the old and the new set, by number
     ended: Vec<Ended>,
 }
 
 impl RunningSet {
-    /// An empty set, whose run covers exactly the releases with `r(n) − epoch` below `length`; `None`: all.
+    /// An empty set whose run covers exactly the releases with `r(n) − epoch` below `length`; `None`: all.
     pub(crate) fn new(length: Option<Span>, is_shadow: bool) -> Self {
         Self { length, is_shadow, ..Self::default() }
     }
@@ -91,30 +91,30 @@ impl RunningSet {
         self.workers.iter_mut().chain(&mut self.leaving)
     }
 
-    /// A worker runs on a clock that can be stepped.
+    /// Whether a worker runs on a clock that can be stepped.
     pub(crate) fn follows_clocks(&self) -> bool {
         self.workers.iter().chain(&self.leaving).any(|running| running.clock.is_some())
     }
 
-    /// A worker sleeps without knowing of a step of its clock; it has been interrupted.
+    /// Whether a worker is asleep and does not know yet that its clock was stepped. Interrupts such workers.
     pub(crate) fn sleeps_over_a_step(&self) -> bool {
         let sleeps = |running: &&Running| running.clock.is_some() && running.worker.sleeps_over_a_step();
         self.workers.iter().chain(&self.leaving).filter(sleeps).count() > 0
     }
 
-    /// Every worker has run a tick.
+    /// Whether every worker has run a tick.
     pub(crate) fn has_ticked(&self) -> bool {
         !self.workers.is_empty() && self.workers.iter().all(|running| running.worker.doing().ticks > 0)
     }
 
-    /// The workers that the start waits for. One that has ended, because no release is left in the length of the run, is none.
+    /// The workers that the start is waiting for. A worker that ended because the run's length leaves it no release is not counted.
     pub(crate) fn before_first_tick(&self) -> impl Iterator<Item = &Running> {
         let from_the_start = |running: &&Running| running.began.is_some() && running.began == self.epoch;
         let waits = |running: &&Running| running.worker.doing().ticks == 0 && !running.worker.is_finished();
         self.workers.iter().filter(from_the_start).filter(waits)
     }
 
-    /// Whether every worker can take part in a change: none has ended, none is in a tick for longer than `patience`.
+    /// Whether every worker can take part in a change: none has ended, and none has been in a tick for longer than `patience`.
     pub(crate) fn can_change(&self, patience: Span) -> Result<(), Failure> {
         let refuse = |text: String| Err(Failure::System("reloading", io::Error::other(text)));
         for running in &self.workers {
@@ -128,7 +128,7 @@ impl RunningSet {
         Ok(())
     }
 
-    /// Begins the change to `prepared`; [`advance`](Self::advance) ends it.
+    /// Begins the change to `prepared`; [`advance`](Self::advance) completes it.
     pub(crate) fn begin(&mut self, prepared: Prepared, threads: &mut Threads) {
         let mut old: BTreeMap<String, Running> = std::mem::take(&mut self.workers)
             .into_iter()
@@ -143,7 +143,7 @@ impl RunningSet {
         let Prepared { workers, outputs, sections, files, diff, joints, mut asides, beginnings: _ } = prepared;
         let alarms = asides.values_mut().filter_map(|aside| aside.alarm.take()).collect();
         self.asides.extend(asides);
-        // Recorder and metrics know the new tasks before their first tick.
+        // Recorder and metrics must know the new tasks before their first tick.
         threads.recorder.add(outputs);
         threads.metrics.add_tasks(new_tasks, alarms);
         for WantedWorker { config, tasks, fresh } in workers {
@@ -168,7 +168,7 @@ impl RunningSet {
         self.change = Some(UnderWay { diff, known, ended: Vec::new() });
     }
 
-    /// Goes on with the change that is under way; what it did, when it is over.
+    /// Continues the change in progress. Returns what changed, once the change is complete.
     ///
     /// # Errors
     /// A worker that requires its policy has lost it to another program. The change cannot be completed.
@@ -179,7 +179,7 @@ impl RunningSet {
         if let Some(why) = self.workers.iter().find_map(Running::must_not_run) {
             return Err(why);
         }
-        // A worker may have taken its tasks and ended since.
+        // A worker may have taken its tasks and ended since the last check.
         self.take_exchanged(&threads.builder);
         Ok(self.complete(threads))
     }
@@ -192,7 +192,7 @@ impl RunningSet {
         if staying > 0 || self.workers.iter().any(Running::is_exchanging) {
             return true;
         }
-        // By now all that the new ones may wait for is given back; the kernel does so within a period.
+        // The ended workers' bandwidth is free by now, or will be within a period: the kernel needs that long.
         let period = |running: &Running| match running.config.scheduling {
             Scheduling::Deadline { period, .. } => period,
             _ => Span::ZERO,
@@ -202,7 +202,7 @@ impl RunningSet {
         awaiting.sum::<usize>() > 0
     }
 
-    /// Takes what the workers have given back since they were handed new tasks.
+    /// Takes back the old task sets of workers that have taken their new tasks.
     fn take_exchanged(&mut self, builder: &Builder) {
         for mut old in self.workers.iter_mut().filter_map(Running::exchanged) {
             let ended = old.ended();
@@ -215,41 +215,41 @@ impl RunningSet {
         }
     }
 
-    /// The workers that run, while a change is under way as well; those that wait only at the start.
+    /// The workers that run, including those of a change in progress. At the start, also those that wait.
     pub(crate) fn in_force(&self) -> impl Iterator<Item = &Running> {
         self.all().filter(|running| self.epoch.is_none() || running.began.is_some())
     }
 
-    /// How many tasks they have.
+    /// The number of their tasks.
     pub(crate) fn tasks(&self) -> usize {
         self.in_force().map(|running| running.tasks.len()).sum()
     }
 
-    /// What is wrong beside the ticks of its tasks, a clause each.
+    /// What is wrong apart from the ticks of its tasks, one clause each.
     pub(crate) fn troubles(&self) -> impl Iterator<Item = String> {
         self.asides.values().filter_map(Aside::trouble)
     }
 
-    /// For how long the run has been longer than its length; `None`: it is not.
+    /// How far the run is past its length; `None`: it is not.
     pub(crate) fn past_length(&self, now: Instant) -> Option<Span> {
         let past = now - (self.epoch? + self.length?);
         (past >= Span::ZERO).then_some(past)
     }
 
-    /// How long until the end of the run for a worker that has not ended; zero once it is over; `None`: nothing is left, or
-    /// there is no such end.
+    /// Time until the first worker that still runs reaches the end of the run; zero if it is past that. `None`: no worker is left, or the
+    /// run has no length.
     pub(crate) fn until_end(&self, now: Instant) -> Option<Span> {
         self.length?;
         let ticking = self.all().filter(|running| running.began.is_some() && !running.worker.is_finished());
         ticking.map(|running| (-running.past_end(now)).max(Span::ZERO)).min()
     }
 
-    /// Whether every worker has ended. Once the run has its length, one that waits to begin counts as ended, and so does
-    /// one that has kept the end waiting for a time that `is_too_long`, without advancing.
+    /// Whether every worker has ended. Once the run is past its length, a worker that waits to begin counts as ended. So does one that has
+    /// delayed the end without advancing for a time that `is_too_long`.
     pub(crate) fn has_ended(&mut self, now: Instant, is_too_long: impl Fn(Span) -> bool) -> bool {
         let over = self.past_length(now).is_some();
         let hangs = |running: &Running| running.began.is_none() || is_too_long(running.overdue(now));
-        // Every worker is asked: that also fetches how it ended.
+        // Ask every worker: that also fetches how it ended.
         self.all_mut().filter_map(|running| (!(running.has_ended() || over && hangs(running))).then_some(())).count()
             == 0
     }
@@ -260,7 +260,7 @@ impl RunningSet {
         let mut numbers = Vec::new();
         for mut running in self.leaving.drain(..) {
             numbers.push(running.number);
-            // If the run has its length, they have been handed over already.
+            // If the run is past its length, they were handed over already.
             running.final_counts().into_iter().for_each(|ended| threads.metrics.tasks_ended(ended));
             let worker = &running.config.name;
             match &running.end {
@@ -289,13 +289,13 @@ impl RunningSet {
         Some(diff)
     }
 
-    /// The run ends: a change that is under way will not be completed. Logs the tasks that it has ended so far, and that no
-    /// summary describes; the final counts of those that a worker has given back.
+    /// The run ends, so a change in progress will not complete. Logs the tasks that it has ended so far and that the summary leaves out.
+    /// Returns the final counts of tasks in the sets that workers have given back.
     pub(crate) fn abandon_change(&mut self, builder: &Builder) -> Vec<Ended> {
         self.take_exchanged(builder);
         let Some(UnderWay { known, ended, .. }) = self.change.take() else { return Vec::new() };
         ended.iter().flat_map(|ended| &ended.tasks).for_each(|(id, counts)| log_ended(known.get(id), counts));
-        // A task that has moved from a worker that ended to one that stays is in the summary as it is there.
+        // A task that moved from a worker that ended to one that stays appears in the summary as a task of the latter.
         let staying = self.workers.iter().filter(|running| running.began.is_some());
         let staying: BTreeSet<&String> =
             staying.flat_map(|running| &running.tasks).map(|task| &task.terms.name).collect();
@@ -309,7 +309,7 @@ impl RunningSet {
     }
 }
 
-/// Logs the final counts of a task that a reload has ended; `None`: it has not.
+/// Logs the final counts of a task that a reload has ended; `None`: the reload has not ended it.
 fn log_ended(task: Option<&String>, counts: &Counts) {
     let Some(task) = task else { return };
     let Counts { ran, skipped, overruns, errors, .. } = *counts;

@@ -1,13 +1,13 @@
-//! Whether there are enough descriptors left for what comes: a reload that opens devices, recordings that begin their next file, readers
-//! of the status socket.
+//! Whether enough descriptors are left for later: a reload that opens devices, recordings that begin their next file, readers of the status
+//! socket.
 
 use crate::sys::descriptors;
 use tracing::warn;
 
-/// A reload of a few tasks, and the readers that are always let in.
+/// Enough for a reload of a few tasks and the status readers that are always admitted.
 const FEW: u64 = 64;
 
-/// Says so where there are not.
+/// Warns if too few are left.
 pub(crate) fn report() {
     if let Some(text) = descriptors::left().zip(descriptors::limit()).and_then(|(left, limit)| too_few(left, limit)) {
         warn!("{text}");

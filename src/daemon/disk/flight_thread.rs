@@ -1,7 +1,7 @@
-//! The flight recorder: writes what the metrics thread hands over into the file `flight`, a batch at a time.
+//! The flight recorder: writes batches from the metrics thread to the file `flight`.
 //!
-//! A thread of its own, because a disk may hold it up for ever; nothing waits for it but the end of a run, for a limited time.
-//! What the disk does not take is lost, counted and logged.
+//! It has its own thread, because a disk may block it forever. Only the end of a run waits for it, for a limited time. Records that the
+//! disk does not take are lost, counted and logged.
 
 use crate::daemon::metrics::flight_feed::{self, FlightFeed, FlightState, Handed};
 use crate::daemon::patience::Patience;
@@ -23,7 +23,7 @@ use tracing::{info, warn};
 /// Losses are logged at most this often.
 const LOG_EVERY: Span = Span::from_seconds(60);
 
-/// The thread opens files, and formats a line of the log: its stack is part of the locked memory.
+/// Enough stack to open files and format a log line. It counts as locked memory.
 const STACK: usize = 256 << 10;
 
 /// Where to write, and how much.
@@ -35,7 +35,7 @@ pub(crate) struct FlightOptions {
     pub size: Option<u64>,
 }
 
-/// Main's end of the flight recorder; without one it does nothing.
+/// Main's end of the flight recorder. Does nothing if there is none.
 #[derive(Debug)]
 pub(crate) struct FlightThread(Option<Runs>);
 
@@ -47,7 +47,7 @@ struct Runs {
 }
 
 impl FlightThread {
-    /// Starts it, if it is wanted; the other end is for the metrics thread.
+    /// Starts the flight recorder, if it is configured. The other end is for the metrics thread.
     pub(crate) fn spawn(options: Option<&FlightOptions>) -> io::Result<(Self, FlightFeed)> {
         let Some(FlightOptions { directory, size }) = options else { return Ok((Self(None), FlightFeed::off())) };
         let state = Arc::<FlightState>::default();
@@ -59,7 +59,7 @@ impl FlightThread {
         Ok((Self(Some(Runs { path, state, thread })), feed))
     }
 
-    /// What it has written so far; `None`: there is none.
+    /// What has been written so far; `None`: there is no flight recorder.
     pub(crate) fn summary(&self) -> Option<FlightSummary> {
         let Runs { path, state, .. } = self.0.as_ref()?;
         Some(FlightSummary {
@@ -71,7 +71,7 @@ impl FlightThread {
         })
     }
 
-    /// Waits until all is written, but not for longer than `patience`. The metrics thread has ended.
+    /// Waits until everything is written, but no longer than `patience`. The metrics thread must have ended.
     pub(crate) fn finish(&self, patience: Span) {
         let Some(Runs { thread, .. }) = &self.0 else { return };
         let mut patience = Patience::new(patience);
@@ -87,8 +87,8 @@ struct Recorder {
     state: Arc<FlightState>,
     back: Sender<Vec<Packed>>,
     file: Option<FlightFile>,
-    logged: Option<Instant>, // that records were lost, for the last time
-    known: u64,              // lost records that were logged
+    logged: Option<Instant>, // when losses were last logged
+    known: u64,              // lost records already logged
 }
 
 impl Recorder {
@@ -130,7 +130,7 @@ impl Recorder {
         };
         self.state.waiting.fetch_sub(count * RECORD as u64, Ordering::Relaxed);
         batch.clear();
-        // Fails once the metrics thread has ended, which is of no consequence.
+        // Fails once the metrics thread has ended; that does not matter.
         let _ = self.back.send(batch);
         written
     }

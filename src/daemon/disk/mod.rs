@@ -1,4 +1,4 @@
-//! The threads that write to the disk: recordings, and the flight recorder's file.
+//! The threads that write to disk: recordings, and the flight recorder's file.
 
 pub(super) mod flight_thread;
 pub(super) mod recorder_thread;

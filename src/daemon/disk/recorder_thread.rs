@@ -1,8 +1,7 @@
-//! The recorder's thread: empties the tasks' queues a few times a second, and writes.
+//! The recorder's thread: empties the tasks' queues a few times a second and writes recordings.
 //!
-//! Reads the monotonic clock and the offset of UTC. May block on the disk: meanwhile rows that find no room in their queue
-//! are counted as lost. Main never waits for it but at the end, and there with a limit: after each round the thread
-//! publishes what became of each task's output.
+//! Reads the monotonic clock and the UTC offset. May block on the disk; rows that find their queue full meanwhile are counted as lost. Main
+//! waits for it only at the end, and then for a limited time. After each round the thread publishes the state of each task's output.
 
 use crate::channels::Traffic;
 use crate::channels::size::TICKS_TO_RECORD;
@@ -24,10 +23,10 @@ use std::time::Duration;
 /// The pause between two rounds.
 const REST: Span = Span::from_millis(50);
 
-/// A round or a write that takes longer than this is a file system that does not respond.
+/// If a round or a write takes longer than this, the file system counts as unresponsive.
 const LONG_WRITE: Span = Span::from_seconds(1);
 
-/// How often the end looks whether the disk makes progress.
+/// How often the end checks whether the disk makes progress.
 const LOOK: Duration = Duration::from_millis(100);
 
 enum Command {
@@ -35,10 +34,10 @@ enum Command {
     Close(Sender<()>),
 }
 
-/// What went through a queue, and how many of its items were written.
+/// The traffic of a queue, and how many of its items were written.
 type Queue = (Arc<Traffic>, fn(&RecordedSummary) -> u64);
 
-/// What a task with a recording hands over, counted by its own side of the queues.
+/// What a task with a recording offers, counted on the task's side of the queues.
 #[derive(Debug)]
 struct Offered {
     task: String,
@@ -64,17 +63,17 @@ impl Offered {
         Some(Self { task, path: recording.path().display().to_string(), queues, ticks: output.ticks.clone() })
     }
 
-    /// What found no room so far.
+    /// Items that found no room so far.
     fn dropped(&self) -> u64 {
         self.queues.iter().map(|(traffic, _)| traffic.dropped()).sum()
     }
 
-    /// What a newer one replaced, as its queue is meant to.
+    /// Items replaced by newer ones, as that kind of queue intends.
     fn replaced(&self) -> u64 {
         self.queues.iter().map(|(traffic, _)| traffic.replaced()).sum()
     }
 
-    /// Counts as lost all that was offered and is not known to be written.
+    /// Counts as lost everything that was offered but is not known to be written.
     fn settle(&self, recorded: &mut RecordedSummary) {
         recorded.path.clone_from(&self.path);
         let missing =
@@ -83,11 +82,11 @@ impl Offered {
     }
 }
 
-/// What became of the tasks' outputs.
+/// The state of the tasks' outputs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outputs {
     pub(crate) states: Vec<OutputState>,
-    /// What the recordings lost of tasks that have ended, by the task's name.
+    /// What recordings of ended tasks lost, by task name.
     pub(crate) past: BTreeMap<String, PastLoss>,
 }
 
@@ -95,9 +94,9 @@ pub(crate) struct Outputs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecorderEnd {
     Finished,
-    /// Of a panic, which is reported elsewhere.
+    /// It panicked; the panic is reported elsewhere.
     Died,
-    /// A file system holds it up and makes no progress: what was not written by then is counted as lost.
+    /// A file system blocks it and makes no progress. Anything not written by then counts as lost.
     HeldUp,
 }
 
@@ -107,7 +106,7 @@ pub(crate) struct RecorderThread {
     commands: Sender<Command>,
     outputs: Arc<Mutex<Outputs>>,
     offered: BTreeMap<u32, Offered>,
-    ran: BTreeMap<u32, u64>, // ticks of tasks, where not all of them will be passed on
+    ran: BTreeMap<u32, u64>, // ticks run by tasks whose ticks may not all arrive
     progress: Arc<Progress>,
     seen: (u64, Instant), // its steps, and since when they are the same
     long_wait: LongWait,
@@ -127,24 +126,24 @@ impl RecorderThread {
         Ok(Self { commands, outputs, offered, ran, progress, seen, long_wait, thread })
     }
 
-    /// Records these; to be called before their tasks' first tick.
+    /// Records these outputs. Call this before their tasks' first tick.
     pub(crate) fn add(&mut self, outputs: Vec<TaskOutput>) {
         self.offered.extend(outputs.iter().filter_map(|output| Some((output.id, Offered::of(output)?))));
         self.send(Command::Add(outputs));
     }
 
-    /// These tasks have ended. The recorder itself learns of it from the metrics thread, after their last ticks.
+    /// Forgets tasks that have ended. The recorder itself learns this from the metrics thread, after their last ticks.
     pub(crate) fn forget(&mut self, ids: &[u32]) {
         ids.iter().for_each(|id| drop(self.offered.remove(id)));
     }
 
-    /// The run is over: at the end, what the metrics thread has not passed on of the ticks that this task ran counts as lost.
-    /// It may have died, or the records may have been dropped.
+    /// The run is over, and this task ran `ran` ticks. Ticks that the metrics thread has not passed on will count as lost: it may have
+    /// died, or records may have been dropped.
     pub(crate) fn expect_ticks_of(&mut self, id: u32, ran: u64) {
         self.ran.insert(id, ran);
     }
 
-    /// What had become of each task's output after the latest round, and what found no room in its queues since.
+    /// The state of each task's output after the last round, plus what its queues have dropped since.
     pub(crate) fn outputs(&self) -> Outputs {
         let mut outputs = self.outputs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let now = KernelClock::monotonic().now();
@@ -160,22 +159,22 @@ impl RecorderThread {
             if let Some(recorded) = recorded {
                 recorded.lost_age_ns = lost_at.map(|lost_at| (now - lost_at).nanos().max(0));
             }
-            // Their thread may wait for a disk.
+            // Their thread may be waiting for a disk.
             values.values_mut().filter_map(|value| value.age_ns.as_mut()).for_each(|age| *age += (now - *at).nanos());
             *at = now;
         }
         outputs
     }
 
-    /// Logs when the recorder makes no progress for long. Main has looked without a gap since `watched`: while it was stopped
-    /// itself, so was the recorder, and that is no sign of a disk.
+    /// Logs if the recorder makes no progress for long. Main has checked without a gap since `watched`: if main was stopped, so was the
+    /// recorder, which says nothing about the disk.
     pub(crate) fn watch(&mut self, now: Instant, watched: Instant) {
         let steps = self.progress.steps();
         if steps != self.seen.0 {
             self.seen = (steps, now);
         }
         let since = self.seen.1.max(watched);
-        // Nor is a thread that has panicked.
+        // A thread that has panicked says nothing about the disk either.
         let stuck = now - since >= LONG_WRITE && !self.thread.is_finished();
         let activity = || {
             let which = self.progress.writing().unwrap_or_default();
@@ -184,9 +183,8 @@ impl RecorderThread {
         self.long_wait.report(now, stuck.then(|| Busy { activity: activity(), since }));
     }
 
-    /// Finishes all recordings with all that was handed over before, and ends the thread; what became of each task's
-    /// output. A disk that makes no progress is waited for during `patience`, a slow one until it has taken everything;
-    /// `waits` is called several times a second.
+    /// Finishes all recordings with everything handed over so far, ends the thread, and returns the state of each task's output. Gives up
+    /// on a disk that makes no progress for `patience`, but waits for a slow one. Calls `waits` several times a second.
     pub(crate) fn close(self, patience: Span, waits: impl Fn()) -> (Outputs, RecorderEnd) {
         let (reply, answer) = bounded(1);
         self.send(Command::Close(reply));
@@ -242,7 +240,7 @@ impl RecorderThread {
     }
 
     fn send(&self, command: Command) {
-        // The thread ends before its time only by a panic, which ends the run.
+        // The thread ends early only by a panic, which ends the run.
         let _ = self.commands.send(command);
     }
 }
@@ -260,7 +258,7 @@ fn run(commands: &Receiver<Command>, fed: &Receiver<Fed>, outputs: &Mutex<Output
             }
         }
         let mut ended = BTreeMap::new();
-        // All that is there: the ticks are limited, and the tasks that ended are few.
+        // Take everything: the number of ticks is limited, and few tasks end.
         for fed in fed.try_iter().take(2 * TICKS_TO_RECORD) {
             match fed {
                 Fed::Tick(tick) => recorder.tick(tick),

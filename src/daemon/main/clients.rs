@@ -1,5 +1,5 @@
-//! Those who read the status socket at the moment: a limited number, and of each user a part of it, so that no one uses up the daemon's
-//! descriptors and threads or keeps others from their answer. Reading from none; writes with a limit of time.
+//! The current readers of the status socket. Their number is limited, in total and per user, so that no one can use up the daemon's
+//! descriptors and threads or keep others from their answer. Nothing is read from them; writes have a time limit.
 
 use crate::sys::clock::KernelClock;
 use crate::sys::thread::helper;
@@ -11,17 +11,17 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a reader may take nothing, and how long it may take in all.
+/// How long a reader may accept no data, and how long its whole answer may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 const SENT_WITHIN: Span = Span::from_seconds(10);
 
-/// Clients at a time, if the daemon may have eight times as many descriptors; and those that get the rest from a thread of their own,
-/// further ones that are slow get a part. Half of each at most are of one user.
+/// Maximum and minimum number of clients at a time: an eighth of the daemon's descriptors, within these limits. Up to `SLOW` slow clients
+/// get the rest of their answer from a thread of their own; further ones get a truncated answer. One user gets at most half of each.
 const MOST: u64 = 256;
 const FEWEST: u64 = 4;
 const SLOW: usize = 32;
 
-/// A stack that suffices for a system call: it counts as locked memory.
+/// Enough stack for a system call. It counts as locked memory.
 const STACK: usize = 128 << 10;
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ struct Counts {
     slow: usize,
 }
 
-/// A connection that has a place.
+/// A connection that was admitted.
 #[derive(Debug)]
 pub(crate) struct Client {
     stream: UnixStream,
@@ -51,12 +51,12 @@ impl Clients {
         Self::of(usize::try_from(most).unwrap_or(usize::MAX))
     }
 
-    /// With this many places.
+    /// Admits at most `most` clients at a time.
     pub(crate) fn of(most: usize) -> Self {
         Self { most, by_user: Mutex::default() }
     }
 
-    /// Gives the connection a place; `None`: it is closed, since there is none left, or none for its user.
+    /// Admits the connection. `None`: it is closed, because there is no place left, or none for its user.
     pub(crate) fn take(self: &Arc<Self>, stream: UnixStream) -> Option<Client> {
         let user = peer::user(&stream).ok()?;
         let mut counts = self.counts();
@@ -75,16 +75,16 @@ impl Clients {
 }
 
 impl Client {
-    /// Writes what the reader takes at once, and the rest on another thread; closes the connection.
+    /// Sends what the reader accepts at once, and the rest on another thread. Then closes the connection.
     pub(crate) fn send(mut self, text: &Arc<String>) {
-        // An error below means that the reader has gone, or that it takes nothing: both end the connection.
+        // On an error below, the reader has gone or accepts nothing. Either way the connection ends.
         let now = self.stream.set_nonblocking(true).and_then(|()| self.stream.write(text.as_bytes()));
         let sent = now.unwrap_or(0);
         if sent == text.len() || self.stream.set_nonblocking(false).is_err() || !self.is_let_be_slow() {
             return;
         }
         let text = text.clone();
-        // Without a thread, what was moved to it is dropped with it.
+        // If the thread cannot be made, the connection is dropped.
         let _ =
             helper::spawn_with_stack("hertzd-status", STACK, move || drop(self.send_rest(&text.as_bytes()[sent..])));
     }
@@ -103,7 +103,7 @@ impl Client {
         let end = clock.now() + SENT_WITHIN;
         self.stream.set_write_timeout(Some(PATIENCE))?;
         while !rest.is_empty() && clock.now() < end {
-            // Not all at once: a reader that takes a byte now and then would never let the write return.
+            // Write in small pieces: a reader that takes a byte now and then could keep one large write from ever returning.
             let count = self.stream.write(&rest[..rest.len().min(1 << 16)])?;
             rest = &rest[count..];
         }
@@ -135,7 +135,7 @@ mod tests {
         let take = || readers.take(own.try_clone().unwrap());
         let mut all: Vec<_> = std::iter::from_fn(take).collect();
         assert_eq!(all.len(), 4);
-        // As if they were of another user.
+        // Pretend they belong to another user.
         let moved = readers.counts().remove(&all[0].user).unwrap();
         readers.counts().insert(u32::MAX, moved);
         all.iter_mut().for_each(|reader| reader.user = u32::MAX);

@@ -1,6 +1,6 @@
-//! How each task is doing, for those who ask while it runs; and the one sentence about all of them.
+//! How each task is doing while it runs, and the one sentence about all of them.
 //!
-//! Pure but for a look at what the workers show; nothing waits.
+//! Pure except for reading the workers' published state; nothing waits.
 
 use crate::daemon::busy::Busy;
 use crate::daemon::change::running::Running;
@@ -11,7 +11,7 @@ use crate::snapshot::{MissSummary, Share, Summary, TaskState, TaskSummary};
 use crate::time::{Instant, Span};
 use crate::worker::Activity;
 
-/// A first tick that is further away than this comes with the time until then.
+/// If a worker's first tick is further away than this, the sentence says how far.
 const SOON: Span = Span::from_seconds(1);
 
 fn miss_summary(miss: &RecentMiss, age: Span) -> MissSummary {
@@ -25,7 +25,7 @@ fn miss_summary(miss: &RecentMiss, age: Span) -> MissSummary {
     }
 }
 
-/// Enters how a task is doing into its summary.
+/// Adds to a task's summary how the task is doing.
 pub(crate) fn show(summary: &mut TaskSummary, running: &Running, id: u32, health: &TaskHealth, looks: StallLooks) {
     let TaskHealth { short, long, ailment, misses, .. } = health;
     (summary.last_10s, summary.last_minute) = (Some(*short), Some(*long));
@@ -59,7 +59,7 @@ pub(crate) fn show(summary: &mut TaskSummary, running: &Running, id: u32, health
     summary.state_since_ns = since.map(|since| since.nanos().max(0));
 }
 
-/// The same for a task whose worker has ended while another one stops: of all that, only why it was disabled lasts.
+/// The same for a task whose worker has ended while another one is still stopping. Only the reason for being disabled remains.
 pub(super) fn show_ended(summary: &mut TaskSummary, health: &TaskHealth) {
     if !summary.disabled {
         (summary.state, summary.state_reason) = (TaskState::Ended, Some("its worker has ended".into()));
@@ -70,10 +70,10 @@ pub(super) fn show_ended(summary: &mut TaskSummary, health: &TaskHealth) {
     }
 }
 
-/// What the start waits for at `now`, while `busy` is what the builder does; `None`: it is over.
+/// What the start waits for at `now`; `busy` is the builder's activity. `None`: the start is complete.
 pub(crate) fn starting(set: &RunningSet, busy: Option<Busy>, now: Instant) -> Option<String> {
     if set.epoch.is_none() {
-        // The builder has prepared everything, and main hands the tasks to their workers.
+        // The builder has prepared everything, and main is handing the tasks to their workers.
         return Some(busy.map_or_else(|| "its workers are about to begin".into(), |busy| busy.activity));
     }
     let first_tick = |running: &Running| {
@@ -87,7 +87,7 @@ pub(crate) fn starting(set: &RunningSet, busy: Option<Busy>, now: Instant) -> Op
     (!waiting.is_empty()).then(|| format!("waiting for the first tick on worker {}", waiting.join(", ")))
 }
 
-/// What the one sentence says of tasks that are well: how many there are, and what became of their releases lately.
+/// What the sentence says of tasks that are well: their number, and how their recent releases went.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Glance {
     tasks: usize,
@@ -106,8 +106,8 @@ impl Glance {
     }
 }
 
-/// The one sentence: whether all is well, and why not; else what the start waits for; else what runs, and how much of it was
-/// missed. The summary need not have the tasks that are well.
+/// The one sentence: what is not well; else what the start waits for; else what runs and how much was missed. The summary may omit tasks
+/// that are well.
 pub(crate) fn sentence(summary: &Summary, glance: Glance, starting: Option<String>) -> String {
     match (&summary.reason, starting) {
         (Some(reason), _) => return format!("not well: {reason}"),

@@ -18,24 +18,24 @@ use std::sync::Arc;
 pub(crate) struct Options {
     /// Run exactly the releases with `r(n) − epoch` below this, then stop; `None`: until asked to stop.
     pub length: Option<Span>,
-    /// Where to listen for requests for a snapshot; `None`: nowhere.
+    /// Where to listen for status requests; `None`: nowhere.
     pub status_socket: Option<PathBuf>,
-    /// Who may connect there.
+    /// Who may connect to that socket.
     pub status_readers: Readers,
     /// The flight recorder's file; `None`: there is none.
     pub flight: Option<FlightOptions>,
-    /// Where the plan of the outputs' safe values is kept; `None`: nowhere.
+    /// Where to keep the plan of the outputs' safe values; `None`: nowhere.
     pub safe_plan: Option<PathBuf>,
-    /// Plans that processes which died have left elsewhere: what they still owe is written at the start, or at a reload, or goes into
-    /// this one's plan.
+    /// Plans that dead processes left elsewhere. What they still owe is written at the start or at a reload, or is added to this process's
+    /// plan.
     pub left_plans: LeftPlans,
-    /// Locked files by which other starts wait until this one has dealt with those plans: then they are unlocked.
+    /// Locked files that make other starts wait until this one has dealt with those plans. Then they are unlocked.
     pub turn: Vec<Arc<File>>,
-    /// Where the trees of devices are.
+    /// Where the device trees are.
     pub roots: Roots,
-    /// The tasks were made to write nothing, by `Kinds::in_shadow`: said in the log, the status and the summary.
+    /// The tasks were built to write nothing, by `Kinds::in_shadow`. The log, the status and the summary say so.
     pub shadow: bool,
-    /// How long a stop, or the end of the length, waits for a worker that does not advance; then the run ends with a fault.
+    /// How long a stop, or the end of the run's length, waits for a worker that does not advance. Then the run ends with a fault.
     pub stop_timeout: Span,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Connections<'a> {
     pub requests: Requests,
     /// Where events go.
     pub output: Box<dyn Output>,
-    /// Called a few times a second, where progress is shown.
+    /// Called a few times a second if progress is shown.
     pub progress: Option<&'a mut dyn FnMut(Progress)>,
 }
 
@@ -78,6 +78,6 @@ impl Default for Connections<'_> {
 pub(crate) struct Progress {
     /// Since the epoch.
     pub elapsed: Span,
-    /// What has happened so far.
+    /// Totals so far.
     pub totals: Totals,
 }

@@ -1,8 +1,8 @@
-//! A crash, or a signal of one that somebody has sent: the safe values of all outputs, and the entry that says what it was, in a user's
-//! library whose. The process ends after that.
+//! Handles a crash, or a crash signal that another process sent: makes all outputs safe and logs what happened, naming the user's library
+//! if one caused it. Then the process ends.
 //!
-//! Runs on a thread of its own while the crashed one waits, for a limited time. What the crashed thread had locked stays locked: if that was
-//! the allocator, nothing here comes to its end, and the crash handler writes its line alone. May block; reads no clock.
+//! Runs on its own thread while the crashed thread waits, for a limited time. Whatever the crashed thread had locked stays locked. If that
+//! was the allocator, nothing here finishes, and only the crash handler writes its line. May block; reads no clock.
 
 use crate::daemon::outputs::guard_thread::GuardThread;
 use crate::log::{self, Message, make_ready};
@@ -12,11 +12,11 @@ use std::fs;
 use std::sync::Arc;
 use tracing::error;
 
-/// How long what is logged last waits for stderr.
+/// How long the last log entries may wait for stderr.
 const PATIENCE: Span = Span::from_seconds(1);
 
-/// From now on a crash is reported here, and a signal that was sent. For the main thread, which is to hear of an end also while a library that is
-/// loaded hangs.
+/// Reports crashes and crash signals from now on. Call this on the main thread, which must notice an end even while a library being loaded
+/// hangs.
 pub(crate) fn watch(guard: Arc<GuardThread>) {
     make_ready();
     crash::report_to(make_ready, move |crash| report(crash, &guard));
@@ -24,9 +24,9 @@ pub(crate) fn watch(guard: Arc<GuardThread>) {
 }
 
 fn report(crash: &Crash, guard: &GuardThread) {
-    // First of all: it takes the other thread its time. No task recovers after that.
+    // First, because the guard thread needs time for it. No task recovers afterwards.
     guard.make_safe_for_good();
-    // Said before it is known: a device may not respond, which has an entry of its own, and this one is to be out by then.
+    // Log before the result is known: a device may not respond, and this entry must be out by then. That failure gets its own entry.
     let safe = if guard.summary().is_some() { "asks for the safe values of its outputs and then " } else { "" };
     let what = if crash.status.is_some() { "called" } else { "crashed with" };
     let end = crash.status.map_or_else(|| "by this signal".to_owned(), |status| format!("with exit code {status}"));
@@ -68,7 +68,7 @@ fn report(crash: &Crash, guard: &GuardThread) {
     log::finish(PATIENCE);
 }
 
-/// The process that has sent a signal, for people.
+/// The process that sent a signal, described for people.
 fn sender_name(sender: i32, signal: &str) -> String {
     if sender == 0 {
         return "the kernel, or by a process that cannot be seen from here".into();

@@ -1,5 +1,5 @@
-//! The end of a run: workers are asked to stop, the recordings of those that have ended are finished, and one that does not end,
-//! because its tick does not return or it gets no processor time, is waited for, for a limited time.
+//! The end of a run: asks workers to stop, and finishes the recordings of those that have ended. A worker may not end because a tick does
+//! not return or it gets no processor time. Then the wait for it is limited.
 //!
 //! Time is an argument. Nothing here waits: main calls it every few milliseconds while a run ends.
 
@@ -12,21 +12,20 @@ use crate::time::{Instant, Span};
 use std::collections::BTreeSet;
 use tracing::warn;
 
-/// A stop that takes longer than this, or a worker that keeps the end of a run waiting for longer, without advancing: then what is
-/// waited for is logged.
+/// If a stop takes longer than this, or a worker delays the end of a run for longer without advancing, the reason is logged.
 const QUICK_STOP: Span = Span::from_millis(200);
 
-/// How far the end of a run is.
+/// The progress of a run's end.
 #[derive(Debug)]
 pub(crate) struct Ending {
     patience: Span,         // with workers that do not advance
-    since: Option<Instant>, // a stop was asked for
-    delayed: bool,          // which has been logged
+    since: Option<Instant>, // when a stop was requested
+    delayed: bool,          // the delay was logged
     over: BTreeSet<usize>,  // workers that have ended
 }
 
 impl Ending {
-    /// None is under way. A worker that has kept it waiting for `patience` will be given up.
+    /// No end is in progress yet. A worker that delays the end for longer than `patience` is given up.
     pub(crate) fn new(patience: Span) -> Self {
         Self { patience, since: None, delayed: false, over: BTreeSet::new() }
     }
@@ -43,13 +42,13 @@ impl Ending {
         }
     }
 
-    /// From now on, workers are waited for no longer than this.
+    /// Limits the wait for workers to `patience` from now on.
     pub(crate) fn hurry(&mut self, patience: Span) {
         self.patience = self.patience.min(patience);
     }
 
-    /// Repeats the request to stop. Hands over the final counts of workers that have ended and finishes their recordings, even if the tick of another
-    /// worker never returns.
+    /// Repeats the request to stop. Hands over the final counts of workers that have ended and finishes their recordings, even if another
+    /// worker's tick never returns.
     pub(crate) fn advance(&mut self, now: Instant, set: &mut RunningSet, metrics: &MetricsThread) {
         if self.since.is_none() && set.past_length(now).is_none() {
             return;
@@ -73,18 +72,18 @@ impl Ending {
         }
     }
 
-    /// Whether nothing is left to wait for: every worker has ended, or what is left is given up. Main has looked without a
-    /// gap for `watched`: while it was stopped itself, no tick could return.
+    /// Whether the wait is over: every worker has ended, or the rest is given up. Main has checked without a gap for `watched`: while main
+    /// itself was stopped, no tick could return.
     pub(crate) fn is_over(&self, now: Instant, watched: Span, set: &mut RunningSet) -> bool {
         let ended = set.has_ended(now, |overdue| overdue.min(watched) > self.patience);
         match self.since {
             Some(since) => ended || (now - since).min(watched) > self.patience,
-            // A reload may still be under way: it would begin nothing any more.
+            // A reload may still be in progress; it will not begin anything.
             None => ended && set.epoch.is_some(),
         }
     }
 
-    /// What the status adds: that a stop is under way, or for which workers a run waits that is over.
+    /// What to add to the status: that a stop is in progress, or which workers a finished run waits for.
     pub(crate) fn status(&self, now: Instant, set: &RunningSet) -> String {
         if self.since.is_some() {
             return "; a stop is under way".into();
@@ -97,13 +96,13 @@ impl Ending {
         }
     }
 
-    /// How long a worker that does not advance is waited for.
+    /// How long to wait for a worker that does not advance.
     pub(crate) fn patience(&self) -> Span {
         self.patience
     }
 }
 
-/// The workers that have kept the end of the run waiting for longer than a usual tick may.
+/// The workers that have delayed the end of the run for longer than a normal tick may.
 fn keep_waiting(now: Instant, set: &RunningSet) -> impl Iterator<Item = &Running> {
     let usual = |running: &Running| {
         let deadline = running.running_tick().and_then(|(task, ..)| running.deadline_of(task));
@@ -112,7 +111,7 @@ fn keep_waiting(now: Instant, set: &RunningSet) -> impl Iterator<Item = &Running
     set.all().filter(move |running| running.overdue(now) > usual(running))
 }
 
-/// A stop takes long: logs what it waits for, and for how long at most. The service manager waits for as long.
+/// Logs what a slow stop waits for, and its time limit. Asks the service manager to wait that long too.
 fn log_delayed_stop(set: &RunningSet, patience: Span) -> bool {
     notify::extend_timeout("waiting for a tick that has not returned", patience + STOP_TAKES);
     let ends = "a second Ctrl-C or SIGTERM ends hertzd at once";
@@ -121,7 +120,7 @@ fn log_delayed_stop(set: &RunningSet, patience: Span) -> bool {
     true
 }
 
-/// A run that is over does not end: logs what it waits for, and for how long at most. Whether there is such a thing.
+/// Logs what a finished run still waits for, and its time limit. Returns whether there was anything.
 fn log_delayed_end(now: Instant, set: &RunningSet, patience: Span) -> bool {
     let ends = "Ctrl-C or SIGTERM, sent twice, ends hertzd at once";
     keep_waiting(now, set).map(|running| log_wait(running, "the run is over", patience, ends)).count() > 0

@@ -1,4 +1,4 @@
-//! The end of a run: every thread comes to its end, within a limited time each, and the numbers are summed up.
+//! The end of a run: every thread gets a limited time to finish, and the numbers are summed up.
 
 use super::summary::{self, Sources};
 use crate::daemon::change::builder::BuilderEnd;
@@ -19,17 +19,16 @@ use crate::worker::WorkerEnd;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// How long a stop waits: for the ticks that run, unless [`Options`](crate::daemon::Options) say otherwise; for a log that takes nothing,
-/// before and after it waits for a file system that a recording is on and that makes no progress; for the flight recorder; for the
-/// builder.
-/// docs/running.md adds them up.
+/// How long a stop waits: for running ticks, unless [`Options`](crate::daemon::Options) say otherwise; for a log that takes nothing, both
+/// before and after waiting for a recording's file system that makes no progress; for the flight recorder; for the builder. docs/running.md
+/// adds them up.
 pub(super) const TICK_PATIENCE: Span = Span::from_seconds(2);
 const LOG_PATIENCE: Span = Span::from_seconds(2);
 const DISK_PATIENCE: Span = Span::from_seconds(4);
 const FLIGHT_PATIENCE: Span = Span::from_millis(500);
-const BUILDER_PATIENCE: Duration = Duration::from_secs(4); // longer than a fan that was just taken from its chip is read for
+const BUILDER_PATIENCE: Duration = Duration::from_secs(4); // longer than the readback of a fan just taken from its chip
 
-/// What a stop asks the service manager for once the ticks have ended: more than all that it may wait for from then on.
+/// The time requested from the service manager once the ticks have ended. It exceeds everything that may still be waited for.
 pub(super) const STOP_TAKES: Span = Span::from_seconds(15);
 
 /// The result of a run.
@@ -37,11 +36,11 @@ pub(super) const STOP_TAKES: Span = Span::from_seconds(15);
 pub struct Outcome {
     /// The numbers.
     pub summary: Summary,
-    /// Why it ended early, or what its numbers are short of: a task that may end it, a thread that died or hangs.
+    /// Why the run ended early, or what its numbers lack. For example, a task ended the run, or a thread died or hangs.
     pub fault: Option<String>,
 }
 
-/// Lets every thread come to its end, and sums up. Ticks that have not returned were waited for during `patience`.
+/// Lets every thread finish, and sums up. The stop has already waited `patience` for ticks that did not return.
 pub(crate) fn finish(
     host: &Host,
     mut set: RunningSet,
@@ -51,7 +50,7 @@ pub(crate) fn finish(
 ) -> Outcome {
     let now = KernelClock::monotonic().now();
     let Threads { metrics, mut recorder, flight, builder, guard } = threads;
-    // Of a worker that was given up no task will write its own.
+    // The tasks of a worker that was given up will not write their own safe values.
     let not_safe = guard.make_safe_and_wait();
     let is_said = not_safe.is_some();
     faults.extend(not_safe);
@@ -81,7 +80,7 @@ pub(crate) fn finish(
             faults.push(format!("task {task} ended the run: its section says \"exit\""));
         }
     }
-    // A thread that has panicked drops its end of the channel before it is finished.
+    // A panicking thread drops its end of the channel before it is finished.
     let waits = || notify::extend_timeout("summing up what the tasks did", STOP_TAKES);
     let view = metrics.last_look_within(LOG_PATIENCE, waits).unwrap_or_else(|error| {
         let why = if error.is_timeout() {
@@ -92,7 +91,7 @@ pub(crate) fn finish(
         faults.push(format!("{why}: no histograms, 0 records, and no more ticks in recordings"));
         what_is_shown(&set)
     });
-    // By now the metrics thread has passed on every tick whose record it has got. The others were dropped for want of room.
+    // By now the metrics thread has passed on every tick whose record it received. The others were dropped because the channel was full.
     set.all().flat_map(|running| &running.tasks).for_each(|task| recorder.expect_ticks_of(task.id, task.ran()));
     let (outputs, recorder) =
         recorder.close(DISK_PATIENCE, || notify::extend_timeout("writing the recordings", STOP_TAKES));
@@ -105,7 +104,7 @@ pub(crate) fn finish(
         warn!(lost, "{text}");
         faults.push(text);
     }
-    // What it holds makes room for the summary.
+    // Ending the thread frees its memory for the summary.
     if !metrics.finish(LOG_PATIENCE, || notify::extend_timeout("logging the last events", STOP_TAKES)) {
         faults.push(format!("the log has taken nothing for {LOG_PATIENCE}: the last events may be missing there"));
     }
@@ -131,7 +130,7 @@ pub(crate) fn finish(
     Outcome { summary, fault }
 }
 
-/// What the workers that were given up show, without the metrics thread.
+/// What workers that were given up publish themselves, without the metrics thread.
 fn what_is_shown(set: &RunningSet) -> View {
     let given_up = set.in_force().filter(|running| running.end.is_none() && running.began.is_some());
     let shown = given_up.flat_map(|running| {
@@ -144,7 +143,7 @@ fn what_is_shown(set: &RunningSet) -> View {
     View { tasks: shown.collect(), ..View::default() }
 }
 
-/// The last entry of a run: what became of all releases of the tasks in its summary.
+/// The last log entry of a run: the outcome of all releases of the tasks in its summary.
 fn log_end(summary: &Summary) {
     let sum = |of: fn(&Counts) -> u64| summary.tasks.iter().map(|task| of(&task.counts)).sum::<u64>();
     let (due, met, missed) = (sum(|all| all.due), sum(|all| all.met), sum(|all| all.missed));

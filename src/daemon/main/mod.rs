@@ -1,13 +1,13 @@
-//! Main: an event loop that starts, watches, changes, answers and stops, and waits for nothing but the next event.
+//! Main: an event loop that starts, watches, changes, answers and stops. It waits only for the next event.
 //!
 //! | file | what it does |
 //! | --- | --- |
 //! | `run`, `connections` | the loop; what it is connected to |
-//! | `requests`, `reloads` | what others ask it for; what came of the reloads |
-//! | `present`, `summary`, `condition` | what the set that runs shows of itself |
-//! | `status_socket`, `clients` | who may see that |
-//! | `ending`, `finish` | the way to the end of a run, and its numbers |
-//! | `crash_report` | what is left to do when hertzd or a user's library has crashed, or was sent such a signal |
+//! | `requests`, `reloads` | requests to main; the results of reloads |
+//! | `present`, `summary`, `condition` | the current state of the running set, for readers |
+//! | `status_socket`, `clients` | serves that state, and limits its readers |
+//! | `ending`, `finish` | how a run ends, and its numbers |
+//! | `crash_report` | the last steps after a crash of hertzd or a user's library, or after a crash signal from outside |
 
 mod clients;
 mod condition;

@@ -1,4 +1,4 @@
-//! What the set that runs shows of itself now: its summary, and the one sentence about it. Time is a value; never blocks.
+//! The current state of the running set: its summary, and the one sentence about it. Time is a value; never blocks.
 
 use super::condition::{self, Glance};
 use super::ending::Ending;
@@ -14,8 +14,8 @@ use crate::snapshot::{Summary, TaskSummary};
 use crate::sys::host::Host;
 use crate::time::Instant;
 
-/// The summary of the set that runs at `now`, with the latest view of the metrics and the tasks that `keep` chooses, and the one
-/// sentence about it, for which those that are troubled are enough.
+/// The running set's summary at `now`, from the last view of the metrics, with the tasks that `keep` selects, and the one sentence about
+/// it. For the sentence alone, the troubled tasks are enough.
 #[expect(clippy::too_many_arguments, reason = "parts of the daemon, of which its callers hold others")]
 pub(crate) fn present(
     host: &Host,
@@ -56,7 +56,7 @@ pub(crate) fn present(
     let refused = if reloads.refused_last { "; the last reload was refused" } else { "" };
     let shadow = if set.is_shadow { "; SHADOW RUN: no output writes anything" } else { "" };
     let ends = ending.status(now, set);
-    // A start that is stopped waits for nothing any more.
+    // A start that is being stopped waits for nothing.
     let starting = || condition::starting(set, threads.builder.busy(), now);
     let starting = if ending.is_stopping() { None } else { starting() };
     let sentence = condition::sentence(&summary, glance, starting) + shadow + refused + &ends;

@@ -15,7 +15,7 @@ pub(crate) struct Reloads {
 }
 
 impl Reloads {
-    /// A reload succeeded.
+    /// Logs and records a successful reload.
     pub(super) fn accept(&mut self, diff: &Diff) {
         let [kept, restarted, added, removed] =
             [Change::Kept, Change::Restarted, Change::Added, Change::Removed].map(|of| diff.count(of));
@@ -25,7 +25,7 @@ impl Reloads {
         self.note(false, text);
     }
 
-    /// A reload was refused.
+    /// Logs and records a refused reload.
     pub(crate) fn refuse(&mut self, failure: &Failure) {
         let text = match failure {
             Failure::Config(problems) => problems.report(false, "the old configuration stays in force"),

@@ -1,7 +1,6 @@
 //! Requests to a running daemon: flags, and a wake-up for main.
 //!
-//! A request that is made again before main has seen it is the same request. So a flood of signals costs no more than one
-//! of each, and delays nothing.
+//! A request repeated before main has seen it counts once. So a flood of signals costs no more than one of each, and delays nothing.
 
 use crate::sys::signals::Request;
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -15,7 +14,7 @@ struct Flags {
     cpu_limit: AtomicBool,
 }
 
-/// Asks a daemon for something; any thread may. Clones ask the same daemon.
+/// Sends requests to a daemon, from any thread. Clones address the same daemon.
 #[derive(Clone, Debug)]
 pub(crate) struct Requests {
     flags: Arc<Flags>,
@@ -39,7 +38,7 @@ impl Requests {
             Request::CpuLimit => &self.flags.cpu_limit,
         };
         flag.store(true, Ordering::Release);
-        // A wake-up that is already waiting is enough.
+        // One pending wake-up is enough.
         let _ = self.wake.try_send(());
     }
 
@@ -48,22 +47,22 @@ impl Requests {
         &self.woken
     }
 
-    /// Whether a stop was asked for; it stays asked for.
+    /// Whether a stop was requested. It stays requested.
     pub(super) fn stop_asked(&self) -> bool {
         self.flags.stop.load(Ordering::Acquire)
     }
 
-    /// Whether a reload is asked for that has not been taken.
+    /// Whether a requested reload has not been taken yet.
     pub(super) fn reload_asked(&self) -> bool {
         self.flags.reload.load(Ordering::Acquire)
     }
 
-    /// Whether a reload was asked for since the last call.
+    /// Whether a reload was requested since the last call.
     pub(super) fn take_reload(&self) -> bool {
         self.flags.reload.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether the limit of processor time was reached since the last call.
+    /// Whether the CPU time limit was reached since the last call.
     pub(super) fn take_cpu_limit(&self) -> bool {
         self.flags.cpu_limit.swap(false, Ordering::AcqRel)
     }

@@ -1,7 +1,7 @@
 //! Main: an event loop that starts, watches, reloads, answers and stops.
 //!
-//! It runs no task, and waits for nothing but the next event: what may block is done by the builder, the recorder and the
-//! metrics thread. Only the end of a run waits for those, for a limited time each.
+//! Main runs no task and waits only for the next event. Anything that may block is left to the builder, the recorder and the metrics
+//! thread. Only the end of a run waits for those, for a limited time each.
 
 mod start;
 
@@ -36,37 +36,36 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::error;
 
-/// How often main looks whether all is well, and shows progress, without a watchdog that wants to be fed more often.
+/// How often main checks that all is well and shows progress, unless the watchdog must be fed more often.
 const LOOK_EVERY: Span = Span::from_millis(250);
 
-/// How often main asks for a view of the metrics that no one has asked for; not at all with more tasks than this while only the
-/// status socket could want it, for each query of which one is made anyway: those of ten thousand tasks take milliseconds and
-/// megabytes.
+/// How often main asks for a view of the metrics that no one has requested. With more than `MANY_TASKS` tasks it does so only for the
+/// service manager: each status query asks for its own view, and a view of ten thousand tasks takes milliseconds and megabytes.
 const VIEW_EVERY: Span = Span::from_seconds(1);
 const MANY_TASKS: usize = 1_024;
 
-/// How often main looks whether the clock of a worker was stepped, where it can be.
+/// How often main checks whether a worker's clock was stepped, if that is possible.
 const CLOCKS_EVERY: Span = Span::from_millis(50);
 
-/// How often a worker that is to stop or to exchange its tasks is looked at, and interrupted.
+/// How often to check and interrupt a worker that has to stop or exchange its tasks.
 const NUDGE_EVERY: Span = Span::from_millis(5);
 
-/// From the beginning of a reload to that of the next: a flood of requests does not flood the log.
+/// Minimum time between the beginnings of two reloads, so that a flood of requests does not flood the log.
 const RELOAD_EVERY: Span = Span::from_millis(100);
 
-/// A start that takes longer than this waits for a release far ahead, and is looked at less often.
+/// A start that takes longer than this waits for a release far ahead, and is checked less often.
 const QUICK_START: Span = Span::from_seconds(1);
 
-/// Where the current change of the set is.
+/// The stage of the current change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The builder prepares it.
+    /// The builder prepares the set.
     Preparing,
-    /// The builder writes what its tasks begin with.
+    /// The builder makes the tasks' initial writes.
     Writing,
-    /// The workers go over to it.
+    /// The workers switch to the new set.
     Changing,
-    /// There is none.
+    /// No change is in progress.
     Settled,
 }
 
@@ -81,22 +80,22 @@ struct Daemon<'a> {
     status: Option<StatusSocket<Answer>>,
     waiting: Option<(Sender<Answer>, Instant)>, // for the metrics thread, since then
     views: Views,
-    looked: Instant, // when the metrics thread was asked for a view, but for queries
+    looked: Instant, // last request for a view, except for queries
     notices: ServiceNotices,
     cpu_limit: CpuLimit,
     reloads: Reloads,
-    reload_began: Instant, // the latest
+    reload_began: Instant, // the last one
     long_wait: LongWait,
     phase: Phase,
     ending: Ending,
-    wait: Span, // main's latest, at most
+    wait: Span, // limit of main's last wait
     deaths: Receiver<Death>,
     faults: Vec<String>, // each ends the run
     reopened: Arc<Reopened>,
     changed: u64, // targets of outputs
 }
 
-/// Runs what `load` reads until its end, or until a stop is asked for.
+/// Runs the configuration that `load` reads, until it ends or a stop is requested.
 ///
 /// # Errors
 /// Why nothing was run.
@@ -118,7 +117,7 @@ pub(crate) fn run(
             sentence(|| present(host, set, threads, cool, views, looks, faults, (reloads, ending), now, is_troubled))
         };
         if let Some(fault) = notices.look(set, wait, status) {
-            // The tick was waited for: what is left of the watchdog's time is for the other workers.
+            // The tick has had its time. The rest of the watchdog's time is for the other workers.
             daemon.ending.hurry(daemon.notices.feed_every().unwrap_or(TICK_PATIENCE));
             daemon.faults.push(fault);
         }
@@ -139,7 +138,7 @@ pub(crate) fn run(
 }
 
 impl Daemon<'_> {
-    /// Waits for something to happen, for as long as nothing has to be looked at.
+    /// Waits for an event, or until something has to be checked.
     fn next_event(&mut self) -> Result<(), Failure> {
         let queries = match (&self.status, &self.waiting) {
             (Some(status), None) => status.queries.clone(),
@@ -189,7 +188,7 @@ impl Daemon<'_> {
         StallLooks { watched: self.notices.looks().watched(), patience: self.notices.stalled_after() }
     }
 
-    /// How long to wait for an event before looking around.
+    /// How long to wait for an event before the next check.
     fn patience(&self) -> Span {
         let starts = || self.set.epoch.is_some_and(|epoch| KernelClock::monotonic().now() - epoch < QUICK_START);
         let usual = if self.set.follows_clocks() { CLOCKS_EVERY } else { LOOK_EVERY };
@@ -204,20 +203,20 @@ impl Daemon<'_> {
         self.until_reload().map_or(span, |left| span.min(left))
     }
 
-    /// How long until a reload that was asked for may begin; `None`: none was, or it waits for something else.
+    /// Time until a requested reload may begin; `None`: none was requested, or it waits for something else.
     fn until_reload(&self) -> Option<Span> {
         let waits =
             self.phase == Phase::Settled && !self.ending.is_stopping() && self.connections.requests.reload_asked();
         waits.then(|| (self.reload_began + RELOAD_EVERY - KernelClock::monotonic().now()).max(Span::ZERO))
     }
 
-    /// The builder has prepared a change, or says why not. At the start that is the end of it.
+    /// Handles the builder's answer: a prepared change, or why it was refused. A refusal at the start ends the run.
     fn prepared(&mut self, prepared: Result<Prepared, Failure>) -> Result<(), Failure> {
         if self.ending.is_stopping() {
             self.threads.builder.close(prepared);
             return Ok(());
         }
-        // Once its targets were written, a worker that has ended since, or hangs, refuses it no more.
+        // After its initial outputs are written, a change goes ahead even if a worker has ended or hangs.
         let can_change = match self.phase {
             Phase::Writing => Ok(()),
             _ => self.set.can_change(self.notices.stalled_after()),
@@ -248,12 +247,12 @@ impl Daemon<'_> {
         Ok(())
     }
 
-    /// How often a target of an output was opened again, or has got the safe value that a task that was closed had left owing.
+    /// How many times an output's target was reopened, or got the safe value still owed by a closed task.
     fn changed_targets(&self) -> u64 {
         self.reopened.count() + self.threads.guard.settled()
     }
 
-    /// Goes on with the change, the stop or the reload that is under way.
+    /// Continues the change, stop or reload in progress.
     fn advance(&mut self) {
         let starting = self.set.epoch.is_none();
         if self.phase == Phase::Changing && !self.ending.is_stopping() {
@@ -300,7 +299,7 @@ impl Daemon<'_> {
         }
     }
 
-    /// A reload is over.
+    /// Notes that a reload is over, and reports it to the service manager.
     fn settle(&mut self) {
         self.phase = Phase::Settled;
         let looks = self.stall_looks();
@@ -311,12 +310,12 @@ impl Daemon<'_> {
         self.notices.changed(&self.set, &status);
     }
 
-    /// Whether nothing is left to wait for.
+    /// Whether the wait for the end is over.
     fn is_over(&mut self) -> bool {
         self.ending.is_over(KernelClock::monotonic().now(), self.notices.looks().watched(), &mut self.set)
     }
 
-    /// The summary so far, with the latest view of the metrics.
+    /// The summary so far, with the last view of the metrics.
     fn snapshot(&self) -> Answer {
         let Some((view, asked)) = self.views.latest() else {
             return Answer::HeldUp { error: "the metrics thread is delayed" };
@@ -332,7 +331,7 @@ impl Daemon<'_> {
             version: env!("CARGO_PKG_VERSION").into(),
             started_utc_ns: (self.started - Instant::ZERO).nanos(),
             files: self.set.files.iter().map(|path| path.display().to_string()).collect(),
-            running_ns: self.set.epoch.map_or(0, |epoch| (now - epoch).nanos().max(0)), // it lies ahead at first
+            running_ns: self.set.epoch.map_or(0, |epoch| (now - epoch).nanos().max(0)), // the epoch lies ahead at first
             ready: self.notices.ready,
             reloads: self.reloads.done,
             reloads_begun: self.reloads.done + u64::from(self.set.epoch.is_some() && self.phase != Phase::Settled),
@@ -353,7 +352,7 @@ impl Daemon<'_> {
     }
 }
 
-/// The sentence for the service manager; empty where there is none, as summing up ten thousand tasks takes milliseconds.
+/// The sentence for the service manager. Empty if there is none, because summing up ten thousand tasks takes milliseconds.
 fn sentence(present: impl FnOnce() -> (Summary, String)) -> String {
     if notify::is_heard() { present().1 } else { String::new() }
 }

@@ -1,7 +1,8 @@
-//! The status socket: one JSON snapshot per connection, and nothing is ever read from it.
+//! The status socket: sends one JSON snapshot per connection, and never reads anything.
 //!
-//! Its thread waits in `accept`, asks main for the snapshot, writes it as JSON and closes. All who have connected by then get the
-//! same. A reader that is slow gets the rest from a thread of its own, so that it holds up no other. [`Clients`] limits how many there are.
+//! Its thread waits in `accept`, asks main for a snapshot, writes it as JSON and closes the connection. All readers that are connected by
+//! then get the same one. A slow reader gets the rest from a separate thread, so that it cannot delay others. [`Clients`] limits the number
+//! of readers.
 
 use super::clients::{Client, Clients};
 use crate::sys::clock::pause;
@@ -24,27 +25,27 @@ use std::time::Duration;
 /// How long main may take for its answer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Connections that are taken at once: those without a [place](Clients::take) are closed as fast as a flood of them comes.
+/// Connections accepted at once. Those without a [place](Clients::take) are closed as fast as a flood of them arrives.
 const AT_ONCE: usize = 64;
 
-/// How often as many are taken before those are answered that have a place: in a flood there are always more.
+/// Maximum rounds of accepting before the admitted readers are answered: in a flood there are always more.
 const ROUNDS: usize = 8;
 
-/// The status socket and its thread; dropped, it is gone. Snapshots are of type `S`.
+/// The status socket and its thread. Dropping it removes the socket. Snapshots are of type `S`.
 #[derive(Debug)]
 pub(crate) struct StatusSocket<S> {
     entry: Entry,
     own: (u64, u64), // device and inode of the socket that was bound
     ending: Arc<AtomicBool>,
-    /// Requests for a snapshot; it goes into the channel.
+    /// Requests for a snapshot, to be sent into the enclosed channel.
     pub(super) queries: Receiver<Sender<S>>,
 }
 
 impl<S: Serialize + Send + 'static> StatusSocket<S> {
-    /// Listens at `path`, for these. A socket without a listener is replaced.
+    /// Listens at `path`, for these readers. Replaces a socket that no one listens on.
     ///
     /// # Errors
-    /// The path and the system's reason; or that another process listens there.
+    /// The path and the system's reason, or that another process listens there.
     pub(super) fn listen(path: &Path, readers: Readers) -> io::Result<Self> {
         Self::bind(path, readers).map_err(|reason| {
             let text = format!("{}: {reason}; choose another path with --status-socket", path.display());
@@ -54,12 +55,13 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
 
     fn bind(path: &Path, readers: Readers) -> io::Result<Self> {
         let entry = Entry::find(path)?;
-        // Where another user could exchange a folder, the kernel uses the one that was found. Elsewhere others see the path.
+        // If another user could replace a folder on the path, bind through the folder that was opened. Otherwise bind by path, which others
+        // can see.
         let is_roots = effective_user() != 0 || trust::lasting(path).is_ok();
         let address = if is_roots { path.to_owned() } else { entry.by_descriptor() };
         let path = &*address;
-        // A datagram socket cannot connect to a stream socket, and learns at once that there is one: a connection would wait
-        // for a daemon whose queue of connections is full.
+        // Connecting a datagram socket to a stream socket fails, but shows at once whether one is there. A real connection would wait if
+        // the daemon's queue is full.
         let found = UnixDatagram::unbound()?.connect(path).map_err(|error| error.raw_os_error());
         if found == Err(Some(libc::EPROTOTYPE)) && !lock::is_abandoned(path) {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "another daemon listens there"));
@@ -68,7 +70,7 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
             Ok(found) if !std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) => {
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something else, not a socket"));
             }
-            Ok(_) => entry.remove()?, // left by one that was killed
+            Ok(_) => entry.remove()?, // left by a daemon that was killed
             Err(_) => {}
         }
         let listener = UnixListener::bind(path)?;
@@ -83,7 +85,7 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
                     return;
                 }
                 let Ok(first) = stream else {
-                    // Out of file descriptors, most likely: trying again at once would only burn the processor.
+                    // Probably out of file descriptors. Retrying at once would only burn CPU time.
                     pause(Span::from_millis(100));
                     continue;
                 };
@@ -91,7 +93,7 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
                 if readers.is_empty() {
                     continue;
                 }
-                // Nothing is logged here: a log on a slow disk would hold up the answer.
+                // Don't log here: a log on a slow disk would delay the answer.
                 let (reply, answer) = bounded(1);
                 if ask.send(reply).is_err() {
                     return;
@@ -99,7 +101,7 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
                 let Ok(snapshot) = answer.recv_timeout(ANSWERED_WITHIN) else {
                     continue;
                 };
-                // Thousands of tasks take a while: that is not for main to do.
+                // Don't do this on main: with thousands of tasks it takes a while.
                 let text = serde_json::to_string(&snapshot);
                 let text = Arc::new(text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}")) + "\n");
                 readers.into_iter().for_each(|reader| reader.send(&text));
@@ -110,7 +112,7 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
     }
 }
 
-/// All who get the same answer: the first, and who waits beside it, of whom a part at a time is taken.
+/// All readers who get the same answer: the first, and others that wait, accepted in batches.
 fn gathered(places: &Arc<Clients>, first: UnixStream, mut waiting: impl FnMut() -> Vec<UnixStream>) -> Vec<Client> {
     let mut readers: Vec<_> = places.take(first).into_iter().collect();
     for _ in 0..ROUNDS {
@@ -124,18 +126,18 @@ fn gathered(places: &Arc<Clients>, first: UnixStream, mut waiting: impl FnMut() 
     readers
 }
 
-/// Who has connected as well, and waits.
+/// Other connections that are waiting.
 fn waiting(listener: &UnixListener) -> Vec<UnixStream> {
     if listener.set_nonblocking(true).is_err() {
         return Vec::new();
     }
     let streams = listener.incoming().map_while(Result::ok).take(AT_ONCE).collect();
-    // Else the next wait is none; then the pause after an error keeps that from burning the processor.
+    // If this fails, the next wait returns at once. The pause after an error then limits the CPU use.
     let _ = listener.set_nonblocking(false);
     streams
 }
 
-/// What distinguishes this socket from another one at the same path.
+/// Distinguishes this socket from another one at the same path.
 fn device_and_inode(entry: &Entry) -> io::Result<(u64, u64)> {
     entry.metadata().map(|found| (found.dev(), found.ino()))
 }
@@ -143,9 +145,9 @@ fn device_and_inode(entry: &Entry) -> io::Result<(u64, u64)> {
 impl<S> Drop for StatusSocket<S> {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::Release);
-        // Someone may have removed this socket, and another daemon may listen there since.
+        // Someone may have removed this socket, and another daemon may be listening there now.
         if device_and_inode(&self.entry).is_ok_and(|found| found == self.own) {
-            // Wakes the thread, which ends by itself: it may be busy with a slow reader, and is not waited for.
+            // Wake the thread, which ends by itself. It may be busy with a slow reader, so don't wait for it.
             let _ = UnixStream::connect(self.entry.by_descriptor());
             let _ = self.entry.remove();
         }
@@ -158,7 +160,7 @@ mod tests {
     use std::fs;
     use std::io::Read;
 
-    /// Readers of one user that may be slow at a time.
+    /// The number of slow readers allowed per user.
     const SLOW: usize = 16;
     /// Places for clients.
     const FEW: usize = 8;
@@ -167,8 +169,8 @@ mod tests {
     fn each_connection_gets_one_snapshot_and_a_stale_socket_is_no_obstacle() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("status.sock");
-        drop(UnixListener::bind(&path).unwrap()); // as one that was killed leaves it
-        // While another test starts a program, that one holds the dead socket too, until it runs.
+        drop(UnixListener::bind(&path).unwrap()); // as left by a daemon that was killed
+        // If another test is just starting a program, that program also holds the dead socket until it runs.
         let listen = || {
             StatusSocket::<serde_json::Value>::listen(&path, Readers::Owner)
                 .inspect_err(|_| pause(Span::from_millis(5)))
@@ -211,7 +213,7 @@ mod tests {
         }
     }
 
-    /// A user who has all of its places, and connects without a pause, keeps no one from an answer for ever.
+    /// A user who holds all their places and keeps connecting cannot keep others from an answer forever.
     #[test]
     fn a_flood_without_places_does_not_keep_those_who_have_one_waiting() {
         let stream = || UnixStream::pair().unwrap().0;
@@ -226,7 +228,7 @@ mod tests {
         let path = folder.path().join("status.sock");
         let socket = StatusSocket::listen(&path, Readers::Owner).unwrap();
         let queries = socket.queries.clone();
-        // More than a socket holds.
+        // More than a socket buffer holds.
         let text = "x".repeat(1 << 20);
         std::thread::spawn(move || queries.iter().for_each(|query| _ = query.send(text.clone())));
         let idle: Vec<_> = (0..SLOW - 1).map(|_| UnixStream::connect(&path).unwrap()).collect();
@@ -241,7 +243,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("status.sock");
         let first = StatusSocket::<()>::listen(&path, Readers::Owner).unwrap();
-        // Moved and not removed: a file system may give the next socket the inode of one that is gone.
+        // Move it instead of removing it: a file system may reuse the inode of a removed socket.
         fs::rename(&path, folder.path().join("moved.sock")).unwrap();
         let second = StatusSocket::<()>::listen(&path, Readers::Owner).unwrap();
         drop(first);
@@ -276,7 +278,7 @@ mod tests {
         UnixStream::connect(&path).unwrap().read_to_string(&mut text).unwrap();
         assert_eq!(text, "\"here\"\n");
         assert_eq!(StatusSocket::<()>::listen(&path, Readers::Owner).unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        // The one that it removes at its end is its own, whatever its path leads to by then.
+        // At the end it removes its own socket, wherever the path leads by then.
         let moved = folder.path().join("moved");
         fs::rename(&theirs, &moved).unwrap();
         fs::create_dir(&theirs).unwrap();

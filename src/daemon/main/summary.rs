@@ -1,7 +1,7 @@
-//! Puts summaries together: counts from the workers, histograms from the metrics, values from the recorder.
+//! Assembles summaries: counts from the workers, histograms from the metrics, values from the recorder.
 //!
-//! All counts are the workers' own, and right even where records were dropped: those of a worker that has ended come with its
-//! report, those of one that runs are as new as the view of the metrics. Reads no clock.
+//! All counts are the workers' own, so they are right even if records were dropped. For a worker that has ended, they come from its final
+//! report; for a running one, they are as recent as the view of the metrics. Reads no clock.
 
 use super::condition;
 use crate::channels::Counts;
@@ -35,11 +35,11 @@ use std::sync::Arc;
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Answer {
-    /// All that there is to say.
+    /// The full answer.
     Snapshot(Box<Snapshot>),
     /// Nothing is known of the tasks yet.
     HeldUp {
-        /// Why, for people.
+        /// The reason, for people.
         error: &'static str,
     },
 }
@@ -54,13 +54,13 @@ pub(crate) struct Snapshot {
     pub daemon: RunningDaemon,
 }
 
-/// The daemon itself, and what a reload compares.
+/// The daemon itself, and the sections that a reload compares.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RunningDaemon {
     /// The daemon itself.
     #[serde(flatten)]
     pub daemon: DaemonSummary,
-    /// The sections that run, by name.
+    /// The running sections, by name.
     pub sections: Arc<Sections>,
 }
 
@@ -75,14 +75,14 @@ pub(crate) struct Used {
 }
 
 impl Used {
-    /// The shares of one processor that were used, and that were spent in spin tails.
+    /// The shares of one CPU that were used in total and in spin tails.
     pub(crate) fn shares(&self) -> (f64, f64) {
         let share = |span: Span| if self.elapsed > Span::ZERO { span.seconds() / self.elapsed.seconds() } else { 0.0 };
         (share(self.cpu_time), share(self.spun))
     }
 }
 
-/// The summary of these workers and tasks, which run or have ended.
+/// The summary of these workers and tasks, running or ended.
 pub(crate) fn summary(
     runs: bool,
     host: &Host,
@@ -123,9 +123,9 @@ pub(crate) fn task_summary(
 ) -> TaskSummary {
     let Progress { over_budget, errors, disabled, counts } = progress;
     let mut causes = snapshot.causes.clone();
-    // The counts know of every release; the causes miss those of which there is no record, or none yet.
+    // The counts include every release. The causes lack releases whose record is missing or has not arrived.
     let unexplained = counts.missed.saturating_sub(causes.values().sum());
-    // Nothing but the clock shows what a disabled task misses while it runs.
+    // Until its final counts arrive, only the clock shows what a disabled task misses.
     let open = if disabled { progress.open() } else { 0 };
     let open = open.saturating_sub(causes.get(Cause::Disabled.word()).copied().unwrap_or(0));
     let while_disabled = unexplained.min(open);
@@ -170,7 +170,7 @@ pub(crate) fn names(set: &RunningSet) -> BTreeSet<&str> {
     set.in_force().flat_map(|running| running.tasks.iter().map(|task| task.terms.name.as_str())).collect()
 }
 
-/// How the alarms of the tasks in `set` are at `now`.
+/// The alarms of the tasks in `set` at `now`.
 pub(crate) fn alarms(alarms: Option<&[AlarmState]>, set: &RunningSet, now: Instant) -> Option<Vec<AlarmSummary>> {
     let names = names(set);
     let summary = |alarm: &AlarmState| AlarmSummary {
@@ -185,7 +185,7 @@ pub(crate) fn alarms(alarms: Option<&[AlarmState]>, set: &RunningSet, now: Insta
     Some(alarms?.iter().filter(|alarm| names.contains(alarm.task.as_str())).map(summary).collect())
 }
 
-/// What a summary is made from.
+/// The inputs of a summary.
 pub(crate) struct Sources<'a> {
     pub(crate) host: &'a Host,
     pub(crate) set: &'a RunningSet,
@@ -195,8 +195,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) now: Instant,
 }
 
-/// The summary of the set that has ended, or that runs: then with how it is doing, by these looks at the workers. It has the
-/// tasks that `keep` chooses.
+/// The summary of the set. With `looks` the set still runs, and the summary shows how it is doing; otherwise it has ended. Contains the
+/// tasks that `keep` selects.
 pub(super) fn of_set(
     sources: &Sources<'_>,
     looks: Option<StallLooks>,
@@ -206,7 +206,7 @@ pub(super) fn of_set(
 
     let workers = set.in_force().map(|running| worker_summary(running, memory_locked, view, now, looks)).collect();
     let tasks = set.in_force().flat_map(|running| running.tasks.iter().map(move |task| (running, task)));
-    // A task that moves to another worker may run on both until the change is over.
+    // A task that moves to another worker may run on both until the change is complete.
     let mut names = BTreeSet::new();
     let mut tasks: Vec<_> = tasks.filter(|(_, task)| names.insert(&task.terms.name)).collect();
     tasks.sort_unstable_by_key(|(_, task)| task.index);
@@ -218,7 +218,7 @@ pub(super) fn of_set(
     let none = TaskSnapshot::default();
     let Outputs { states, past } = outputs;
     let mut past = past.clone();
-    // The recorder still has some that a reload has ended, and that are not among the tasks any more.
+    // The recorder may still have tasks that a reload has ended and that are no longer in the set.
     let shown: BTreeSet<u32> = tasks.iter().map(|(_, task)| task.id).collect();
     for state in states.iter().filter(|state| !shown.contains(&state.id)) {
         PastLoss::add(&mut past, state);
@@ -249,7 +249,7 @@ pub(super) fn of_set(
         }
         summary
     };
-    // Each goes to its place at once: two copies of ten thousand would be the most memory that the process ever has.
+    // Box each task at once: two copies of ten thousand tasks would be the process's peak memory.
     let mut kept = Vec::new();
     for each in tasks {
         let mut task = task(each);
@@ -271,7 +271,7 @@ pub(super) fn of_set(
     summary
 }
 
-/// Adds what the recording of this task lost before a reload restarted it.
+/// Adds what this task's recording lost before a reload restarted it.
 fn add_past(task: &mut TaskSummary, past: &mut BTreeMap<String, PastLoss>, now: Instant) {
     let Some(recorded) = &mut task.recorded else { return };
     let Some(PastLoss { lost, lost_at, .. }) = past.remove(&task.task) else { return };
@@ -281,7 +281,7 @@ fn add_past(task: &mut TaskSummary, past: &mut BTreeMap<String, PastLoss>, now: 
     recorded.lost_age_ns = Some(recorded.lost_age_ns.map_or(age, |since| since.min(age)));
 }
 
-/// Of a task whose final counts are not known.
+/// For a task whose final counts are unknown.
 fn progress(running: &Running, snapshot: &TaskSnapshot, runs: bool) -> Progress {
     match &running.end {
         Some(WorkerEnd::Finished(_)) => Progress::finished(Counts::default()),
@@ -341,7 +341,7 @@ fn worker_summary(
     }
 }
 
-/// Whether its spin tail's target can be paid; `None`: it has none.
+/// Whether its spin tail's target is affordable; `None`: it has no target.
 pub(crate) fn target_affordable(config: &WorkerConfig, fell_short: bool) -> Option<bool> {
     matches!(config.spin, Spin::Auto { target: Some(_), .. }).then_some(!fell_short)
 }

@@ -1,4 +1,4 @@
-//! What the alarms have to say, into the log: on the metrics thread, which may block and allocate.
+//! Writes alarm changes to the log, on the metrics thread, which may block and allocate.
 
 use super::alarms::Alarms;
 use crate::channels::alarm::{AlarmChange, Level, Severity};
@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::mem;
 use tracing::{error, info, warn};
 
-/// An alarm that comes and goes faster has this many entries in this time; the others are counted.
+/// An alarm gets at most this many entries in this time. Further changes are only counted.
 const ENTRIES: u32 = 10;
 const WITHIN: Span = Span::from_seconds(1);
 
-/// How much was said of each alarm lately, by the name of its task.
+/// The alarms, and how much was logged about each of them lately, by task name.
 #[derive(Debug, Default)]
 pub(crate) struct AlarmLog {
     pub(crate) all: Alarms,
@@ -28,7 +28,7 @@ struct Said {
 }
 
 impl AlarmLog {
-    /// Says what has changed since this was last called, and calls `goes_on` after each change.
+    /// Logs the changes since the last call, and calls `goes_on` after each.
     pub(crate) fn report(&mut self, now: Instant, goes_on: impl Fn()) {
         let Self { all, said } = self;
         all.take_changes(now, |alarm, change, lost| {
@@ -41,7 +41,7 @@ impl AlarmLog {
         self.catch_up(now, false);
     }
 
-    /// Says what was left out last. There will be no more to say.
+    /// Logs the last change that was left out. Nothing more will be logged.
     pub(super) fn finish(&mut self, now: Instant) {
         self.catch_up(now, true);
     }
@@ -60,14 +60,14 @@ impl Said {
         Self { since, entries: 0, left_out: 0, latest: None }
     }
 
-    /// The change, if it is to have an entry now, and how many before it had none.
+    /// The change if it may be logged now, and the number of changes left out before it.
     fn take(&mut self, change: Option<AlarmChange>, lost: u64, now: Instant) -> Option<(AlarmChange, u64)> {
         self.left_out += lost;
         if now - self.since >= WITHIN {
             (self.since, self.entries) = (now, 0);
         }
         let change = change?;
-        // The end of an alarm that a reload ends is its last entry.
+        // An end by a reload, which has no tick number, is always logged: it is the last entry.
         if self.entries >= ENTRIES && change.n.is_some() {
             self.left_out += 1;
             self.latest = Some(change);
@@ -78,7 +78,7 @@ impl Said {
         Some((change, mem::take(&mut self.left_out)))
     }
 
-    /// The same for the latest that had no entry, once there may be one again or the log `ends`: how the alarm is may depend on it.
+    /// The last change that was left out, once entries are allowed again or the log `ends`. Without it, the log could show the wrong state.
     fn catch_up(&mut self, now: Instant, ends: bool) -> Option<(AlarmChange, u64)> {
         let is_time = ends || now - self.since >= WITHIN;
         let change = self.latest.take_if(|_| is_time)?;
@@ -125,12 +125,12 @@ mod tests {
         Some(AlarmChange { n: Some(n), severity: Severity::Error, was, is, value: 0.0 })
     }
 
-    /// Which tick has an entry, and how many changes before it had none.
+    /// Which tick has an entry, and how many changes before it were left out.
     fn entry(said: Option<(AlarmChange, u64)>) -> Option<(u64, u64)> {
         said.map(|(change, left_out)| (change.n.unwrap(), left_out))
     }
 
-    /// Eleven changes in a second and two more, of which ten have an entry.
+    /// Thirteen changes within a second, ten of which are logged.
     fn chattered() -> Said {
         let mut said = Said::new(Instant::ZERO);
         let entries = (0..13).filter_map(|n| entry(said.take(change(n), 0, Instant::ZERO)));

@@ -1,26 +1,26 @@
-//! The alarms of the tasks that run, as the metrics thread watches them. Time is an argument; nothing waits for a tick.
+//! The alarms of running tasks, as the metrics thread watches them. Time is an argument; never waits for a tick.
 
 use crate::channels::alarm::{Alarm, AlarmChange, Level, Severity, Shown};
 use crate::time::Instant;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// How an alarm is.
+/// The state of an alarm.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AlarmState {
     /// Its task.
     pub(crate) task: String,
     pub(crate) severity: Severity,
     pub(crate) level: Level,
-    /// At its latest tick; NaN: there was no good value.
+    /// At its last tick; NaN: there was no good value.
     pub(crate) value: f64,
-    /// Its level lasts only because it is latched.
+    /// Its level persists only because it is latched.
     pub(crate) is_latched: bool,
-    /// When it was first seen to be active; `None`: it is not.
+    /// When it was first seen active; `None`: it is not active.
     pub(crate) since: Option<Instant>,
 }
 
-/// An alarm, and when it was first seen to be active.
+/// An alarm, and when it was first seen active.
 #[derive(Debug)]
 struct Watched {
     alarm: Arc<Alarm>,
@@ -28,7 +28,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// What it shows; `None`: it has not ticked.
+    /// The alarm's published state; `None`: it has not ticked.
     fn look(&mut self, now: Instant) -> Option<Shown> {
         let shown = self.alarm.shown();
         let is_active = shown.is_some_and(|shown| shown.level != Level::Normal);
@@ -37,20 +37,20 @@ impl Watched {
     }
 }
 
-/// Those of the tasks that run, and of those that have ended and whose last changes are still to be logged.
+/// The alarms of running tasks, and of ended tasks whose last changes are still to be logged.
 #[derive(Debug, Default)]
 pub(crate) struct Alarms(Vec<Watched>);
 
 impl Alarms {
-    /// That of a task that begins; one that continues from another may have the same.
+    /// Adds the alarm of a new task. A task that continues from another may have the same alarm.
     pub(crate) fn add(&mut self, alarm: Arc<Alarm>) {
         if !self.0.iter().any(|watched| Arc::ptr_eq(&watched.alarm, &alarm)) {
             self.0.push(Watched { alarm, since: None });
         }
     }
 
-    /// Calls `changed` with each change of each alarm since this was last called, and how many were lost for want of room; without a change only where
-    /// some were. Alarms that a reload has ended end here: those of a run that ends are not looked at any more. Waits for no tick.
+    /// Calls `changed` with each change of each alarm since the last call. Changes lost for lack of room are reported by their number,
+    /// without a change. Alarms ended by a reload end here; at the end of a run they are simply not checked again. Never waits for a tick.
     pub(crate) fn take_changes(&mut self, now: Instant, mut changed: impl FnMut(&Alarm, Option<AlarmChange>, u64)) {
         self.0.retain_mut(|watched| {
             let alarm = &watched.alarm;
@@ -73,9 +73,9 @@ impl Alarms {
         });
     }
 
-    /// How all alarms are whose tasks have ticked, by the names of these; `None`: there are none.
+    /// The states of all alarms whose tasks have ticked, by task name; `None`: there are no alarms.
     pub(crate) fn states(&mut self, now: Instant) -> Option<Vec<AlarmState>> {
-        // Of a task that a reload restarts there are two for a moment: the newer one is meant once it ticks.
+        // While a reload restarts a task, it briefly has two alarms. The newer one counts once it ticks.
         let mut names = BTreeSet::new();
         let state = |watched: &mut Watched| {
             let Shown { level, severity, is_latched, value, .. } = watched.look(now)?;

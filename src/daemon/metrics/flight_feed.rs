@@ -1,6 +1,6 @@
-//! From the metrics thread to the flight recorder: each tick with the verdicts on what was missed, in batches.
+//! From the metrics thread to the flight recorder: each tick with the verdicts on missed releases, in batches.
 //!
-//! Neither end waits for the other. A batch that finds no room is counted as lost. Reads clocks, about once a second.
+//! Neither end waits for the other. A batch that finds no room is counted as lost. Reads clocks about once a second.
 
 use crate::channels::size::FLIGHT_BYTES;
 use crate::channels::{IdleWake, TickRecord};
@@ -17,13 +17,13 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Records of a batch at most; the batches of one round follow each other.
+/// Maximum number of records in a batch; one round may send several batches.
 const BATCH: usize = 512;
 
-/// How often the distances between the clocks are measured, where no worker follows one that can be stepped.
+/// How often to measure the distances between the clocks, unless a worker follows a clock that can be stepped.
 const CLOCKS_EVERY: Span = Span::from_seconds(1);
 
-/// How much time the file covers, unless it was given a size; the most bytes that takes; and the least.
+/// The time that the file covers, unless its size is given; and the maximum and minimum size in bytes.
 const COVERS: f64 = 120.0; // seconds
 const AT_MOST: u64 = 16 << 20;
 const AT_LEAST: u64 = 1 << 20;
@@ -31,20 +31,20 @@ const AT_LEAST: u64 = 1 << 20;
 /// What the flight recorder gets.
 #[derive(Debug)]
 pub(crate) enum Handed {
-    /// First of all: how many records the file has room for.
+    /// Sent first: how many records the file has room for.
     Begin(u64),
     Known(Known),
     Batch(Vec<Packed>),
 }
 
-/// What both ends, and main, know.
+/// State shared by both ends and main.
 #[derive(Debug, Default)]
 pub(crate) struct FlightState {
     pub(crate) capacity: AtomicU64, // records
     pub(crate) written: AtomicU64,
     pub(crate) lost: AtomicU64,
     pub(crate) waiting: AtomicU64,             // bytes
-    pub(crate) trouble: Mutex<Option<String>>, // why the latest batch was not written
+    pub(crate) trouble: Mutex<Option<String>>, // why the last batch was not written
 }
 
 /// The metrics thread's end.
@@ -55,7 +55,7 @@ pub(crate) struct FlightFeed(Option<Open>);
 struct Open {
     batch: Vec<Packed>,
     sender: Sender<Handed>,
-    spare: Receiver<Vec<Packed>>, // batches that have been written
+    spare: Receiver<Vec<Packed>>, // written batches, to be reused
     state: Arc<FlightState>,
     size: Option<u64>, // bytes
     clocks: Clocks,
@@ -63,8 +63,8 @@ struct Open {
     steps: bool,               // a worker follows a clock that can be stepped
 }
 
-/// The metrics thread's end, and the flight recorder's: what it gets, and where it gives back batches. `size`: bytes for records;
-/// `None`: by the rates.
+/// The metrics thread's end, and the flight recorder's two: what it receives, and where it returns batches. `size`: bytes for records;
+/// `None`: from the rates.
 pub(crate) fn feed(size: Option<u64>, state: Arc<FlightState>) -> (FlightFeed, Receiver<Handed>, Sender<Vec<Packed>>) {
     let (sender, receiver) = unbounded();
     let (back, spare) = unbounded();
@@ -73,7 +73,7 @@ pub(crate) fn feed(size: Option<u64>, state: Arc<FlightState>) -> (FlightFeed, R
 }
 
 impl FlightFeed {
-    /// Without a flight recorder.
+    /// A feed without a flight recorder.
     pub(crate) const fn off() -> Self {
         Self(None)
     }
@@ -82,7 +82,7 @@ impl FlightFeed {
         self.0.is_some()
     }
 
-    /// To be called before the first record of any task: how many ticks a second there are.
+    /// Call this before the first record of any task. `hertz`: ticks per second of all tasks.
     pub(crate) fn begin(&mut self, hertz: f64) {
         let Some(open) = &mut self.0 else { return };
         if open.state.capacity.load(Ordering::Relaxed) == 0 {
@@ -127,7 +127,7 @@ impl FlightFeed {
         })));
     }
 
-    /// Its last tick was offered.
+    /// The last tick of this task was offered.
     pub(super) fn end_task(&mut self, id: u32, now: Instant) {
         self.send_all();
         if let Some(open) = &self.0 {
@@ -135,7 +135,7 @@ impl FlightFeed {
         }
     }
 
-    /// The last tick of its tasks was offered.
+    /// The last tick of this worker's tasks was offered.
     pub(super) fn end_worker(&mut self, worker: usize, now: Instant) {
         self.send_all();
         if let Some(open) = &self.0 {
@@ -143,7 +143,7 @@ impl FlightFeed {
         }
     }
 
-    /// Takes a tick, with why releases were missed in it.
+    /// Takes a tick, with the causes of missed releases.
     pub(crate) fn tick(&mut self, record: &TickRecord, verdicts: &Verdicts) {
         let Some(open) = &mut self.0 else { return };
         open.put(&Entry::Ran(Ran::of(record)));
@@ -162,14 +162,14 @@ impl FlightFeed {
         open.put(&Entry::Woke(Woken { worker: number(worker), sleep, ended, after_loss }));
     }
 
-    /// Takes releases that no tick reports; the first came up at this instant of the worker's clock.
+    /// Takes releases that no tick reports. `first`: when the first of them was due, on the worker's clock.
     pub(crate) fn unreported(&mut self, task: u32, first: Option<Instant>, verdict: &Verdict) {
         if let Some(open) = &mut self.0 {
             open.put(&missed(task, Place::Unreported(first.map(nanos)), verdict));
         }
     }
 
-    /// Hands over what was taken, which is all that workers had sent by `now`. So far they have dropped this many ticks.
+    /// Hands over everything taken: all that workers had sent by `now`. `dropped`: ticks they have dropped so far.
     pub(super) fn hand_over(&mut self, now: Instant, dropped: u64) {
         if let Some(open) = self.0.as_mut().filter(|open| !open.batch.is_empty()) {
             open.mark(now, dropped, false);
@@ -179,7 +179,7 @@ impl FlightFeed {
 
     /// The same for the last time: the run is over.
     pub(crate) fn finish(&mut self, now: Instant, dropped: u64) {
-        // A start that was refused has begun no file, and leaves that of the process before as it is.
+        // A refused start has begun no file, and leaves the previous process's file as it is.
         let begun = |open: &Open| open.state.capacity.load(Ordering::Relaxed) > 0;
         if let Some(mut open) = self.0.take().filter(begun) {
             open.mark(now, dropped, true);
@@ -234,7 +234,7 @@ impl Open {
     }
 
     fn send(&self, handed: Handed) {
-        // Fails once the flight recorder has ended, which is of no consequence.
+        // Fails once the flight recorder has ended; that does not matter.
         let _ = self.sender.send(handed);
     }
 }
@@ -244,10 +244,10 @@ fn missed(task: u32, place: Place, verdict: &Verdict) -> Entry {
     Entry::Missed(Miss { task, place, cause, by, time: time.nanos(), count })
 }
 
-/// Bytes for the records of two minutes: the ticks, the marks between them, and some for what is missed.
+/// Bytes for two minutes of records: the ticks, the marks between them, and some for missed releases.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped before")]
 fn bytes_for(hertz: f64) -> u64 {
-    const MARKS: f64 = 50.0; // a second
+    const MARKS: f64 = 50.0; // per second
     let records = COVERS * (hertz * 1.05 + MARKS);
     (records * RECORD as f64).clamp(AT_LEAST as f64, AT_MOST as f64) as u64
 }
@@ -284,7 +284,7 @@ mod tests {
             waiting <= FLIGHT_BYTES && waiting + lost * RECORD as u64 == 100 * 401 * RECORD as u64,
             "{waiting} {lost}"
         );
-        // The disk is back: batches go through, and the next mark says what was lost.
+        // The disk is back: batches go through, and the next mark says how many were lost.
         let written: Vec<_> = receiver.try_iter().collect();
         state.waiting.store(0, Ordering::Relaxed);
         for handed in written {

@@ -1,18 +1,18 @@
-//! The metrics thread's own heartbeat: by it the process notices that it was stopped, frozen or suspended.
+//! The metrics thread's own heartbeat, which shows that the process was stopped, frozen or suspended.
 //!
-//! A thread that slept for longer than it asked to, and neither ran nor waited for a processor meanwhile, was kept from
-//! running by something that no thread escapes: if it was woken for it, surely; else perhaps only its processor stood still,
-//! which the host of a virtual machine may do to one of many. Reads all clocks; nothing blocks.
+//! If the thread slept longer than it asked to, and neither ran nor waited for a CPU meanwhile, something kept it from running that no
+//! thread escapes. That is certain if the thread was woken for it. Otherwise perhaps only its CPU stood still, which a virtual machine's
+//! host may do to one CPU of many. Reads all clocks; nothing blocks.
 
 use crate::metrics::{Certainty, Instants, Stall};
 use crate::sys::clock::{KernelClock, thread_cpu_time};
 use crate::sys::usage::{self, RunQueue, WrappingCount};
 use crate::time::{Clock, Instant, Span};
 
-/// A sleep that ends later than this, without reason, is a stall.
+/// A sleep that ends this late for no other reason is a stall.
 const LATE: Span = Span::from_millis(3);
 
-/// A shorter suspension is none.
+/// A shorter suspension does not count.
 const SUSPENDED: Span = Span::from_millis(1);
 
 /// The heart of the calling thread.
@@ -39,24 +39,24 @@ impl Heart {
         heart
     }
 
-    /// Beats. `slept` is what the thread asked to sleep since the beat before; `None`: it did not sleep. Returns what befell
-    /// the process meanwhile.
+    /// Beats. `slept`: how long the thread asked to sleep since the last beat; `None`: it did not sleep. Returns a stall of the process
+    /// since then.
     pub(crate) fn beat(&mut self, slept: Option<Span>) -> Option<Stall> {
         let now = self.read();
         let before = std::mem::replace(&mut self.last, now);
-        // Without this number every wait for a processor would look like a stop.
+        // Without this number, every wait for a CPU would look like a stop.
         self.queue.as_ref().and_then(|_| stall(&before, &now, slept))
     }
 
-    /// Beats after some work without a sleep: only where so much time has passed that there can have been a stall.
+    /// Beats after work without a sleep, but only if enough time has passed for a stall.
     pub(super) fn beat_after_work(&mut self) -> Option<Stall> {
         if self.was_short() { None } else { self.beat(None) }
     }
 
-    /// Beats after the log was written, which may have waited for its reader. Returns a stop that may have befallen the process
-    /// meanwhile, of any length up to the time that the thread did not run; a suspension of the machine is certain.
+    /// Beats after writing the log, which may have waited for its reader. The returned stop of the process is only possible, and may have
+    /// had any length up to the time that the thread did not run. A suspension of the machine is certain.
     pub(super) fn beat_after_writing(&mut self) -> Option<Stall> {
-        // Then the beat after the sleep may count from before the work: the thread gave up its processor for the sleep alone.
+        // The work was short and did not give up the CPU, so the next beat may count from before it.
         if self.was_short() && usage::of_this_thread().voluntary == self.last.gave_up {
             return None;
         }
@@ -65,7 +65,7 @@ impl Heart {
         while_writing(stall, suspended(&before, &self.last))
     }
 
-    /// Whether the time since the latest beat is too short for a stall. Two readings: a beat makes three system calls as well.
+    /// Whether the time since the last beat is too short for a stall. Takes two clock readings; a full beat also makes three system calls.
     fn was_short(&self) -> bool {
         let at = KernelClock::monotonic().now();
         let now = Beat { at: [at; 3], boot: KernelClock::boottime().now(), ..self.last };
@@ -84,13 +84,13 @@ impl Heart {
     }
 }
 
-/// For how long the machine was suspended between two beats, if it was.
+/// How long the machine was suspended between two beats, if it was.
 fn suspended(before: &Beat, now: &Beat) -> Option<Span> {
     let suspended = (now.boot - before.boot) - (now.at[0] - before.at[0]);
     (suspended > SUSPENDED).then_some(suspended)
 }
 
-/// What is known of this stall if the log was written meanwhile.
+/// What remains of this stall if the log was written meanwhile.
 fn while_writing(stall: Stall, suspended: Option<Span>) -> Option<Stall> {
     match (stall.certainty, suspended) {
         (_, Some(_)) => Some(stall),
@@ -103,7 +103,7 @@ fn stall(before: &Beat, now: &Beat, slept: Option<Span>) -> Option<Stall> {
     let passed = now.at[0] - before.at[0];
     let most = passed - (now.used - before.used) - (now.waited - before.waited);
     let least = most - slept.unwrap_or(Span::ZERO);
-    // A thread that is stopped gives up the processor for it, in its sleep once more.
+    // A thread that is stopped gives up the CPU once for that, in addition to its sleep.
     let stopped = now.gave_up.since(before.gave_up) > u32::from(slept.is_some());
     let suspended_for = suspended(before, now);
     let certainty = if stopped || suspended_for.is_some() { Certainty::Certain } else { Certainty::Late };
@@ -125,7 +125,7 @@ mod tests {
 
     const SLEEP: Span = Span::from_millis(10);
 
-    /// A beat `millis` later, of which the thread ran and waited so long.
+    /// A beat `millis` later; of that time the thread ran for `used` and waited for `waited`.
     fn later(millis: i64, used: i64, waited: i64, gave_up: i32) -> (Beat, Beat) {
         let before = Beat { at: [5, 6, 7].map(|n| Instant::from_nanos(n << 40)), ..Beat::default() };
         let passed = Span::from_millis(millis);
@@ -160,7 +160,7 @@ mod tests {
         now.boot = now.boot + Span::from_seconds(60);
         let found = stall(&before, &now, Some(SLEEP)).unwrap();
         assert_eq!((found.least, found.from, found.to), (Span::from_seconds(60), before.at, now.at));
-        // Also while the log was written, which explains any other gap as well.
+        // Also while the log was written, which explains any other gap.
         let writing = |now: &Beat| {
             let stall = while_writing(stall(&before, now, None)?, suspended(&before, now))?;
             Some((stall.least, stall.certainty == Certainty::Certain))

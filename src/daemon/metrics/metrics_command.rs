@@ -1,4 +1,4 @@
-//! What the metrics thread is asked to do, and what it has to know of a worker or a task before its first record. Only types.
+//! Commands to the metrics thread, and what it must know of a worker or task before its first record. Only types.
 
 use super::view::{Depth, View};
 use crate::channels::alarm::Alarm;
@@ -18,22 +18,22 @@ pub(crate) struct Feed {
     pub(crate) panics: Receiver<Panic>,
 }
 
-/// A worker as the metrics have to know it before its first record.
+/// What the metrics must know of a worker before its first record.
 pub(crate) struct NewWorker {
-    pub(crate) number: usize, // never given twice
+    pub(crate) number: usize, // never reused
     pub(crate) config: WorkerConfig,
     pub(crate) granted: Granted,
     pub(crate) thread: ThreadId,
     pub(crate) feed: Feed,
 }
 
-/// A task as the metrics have to know it before its first record.
+/// What the metrics must know of a task before its first record.
 pub(crate) struct NewTask {
     pub(crate) id: u32,
     pub(crate) facts: TaskFacts,
-    /// The clock its releases are on.
+    /// The clock of its releases.
     pub(crate) clock: KernelClock,
-    /// Its ticks are recorded, and counted here.
+    /// Counts its ticks, if they are recorded.
     pub(crate) recorded: Option<Arc<Traffic>>,
 }
 

@@ -1,8 +1,7 @@
-//! What the metrics thread does: it polls the workers' channels every few milliseconds, judges what was missed, and reports
-//! events.
+//! The metrics thread's work: polls the workers' channels every few milliseconds, judges what was missed, and reports events.
 //!
-//! A wake-up would fall to a hot thread, so there is none; commands go through a channel that is polled as well. Reads the
-//! monotonic clock, and may block on outputs.
+//! It polls because waking it would cost a hot thread time. Its commands come through a channel that it polls too. Reads the monotonic
+//! clock; may block on outputs.
 
 use super::alarm_log::AlarmLog;
 use super::flight_feed::FlightFeed;
@@ -23,60 +22,59 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The longest pause between two polls, and the shortest.
+/// The longest and the shortest pause between two polls.
 const RESTS: [Span; 2] = [Span::from_millis(20), Span::from_millis(1)];
 
-/// While something is missed, the pause is this at most, for a while: causes are reported by what happened between two polls.
+/// For a second after a miss, pause at most this long: evidence of the cause is only as fine as the polling.
 const REST_IN_TROUBLE: Span = Span::from_millis(10);
 const TROUBLE_LASTS: Span = Span::from_seconds(1);
 
-/// The part of a channel that may be filled in a pause: delays of the thread itself need the rest.
+/// How full a pause may leave a channel. The rest is for delays of this thread.
 const FILLED: f64 = 0.25;
 
-/// The most records that are taken from one worker at a time: half of what the judge of causes remembers.
+/// Maximum number of records taken from one worker at a time: half of what the judge of causes remembers.
 const AT_A_TIME: usize = 1 << 11;
 
-/// The same where there is one worker, whose records need not be compared with those of others: what stays in the caches until
-/// it is judged.
+/// The same for a single worker, whose records need no comparison with others: what stays in the caches until it is judged.
 const AT_A_TIME_ALONE: usize = 1 << 8;
 
-/// The windows of the tasks are brought up to date this long before each second ends, longer than the longest pause: what
-/// came in a second is entered as part of it.
+/// The tasks' windows are updated this long before each second ends. That is longer than the longest pause, so records of a second count in
+/// that second.
 const SAMPLE_BEFORE: Span = Span::from_millis(30);
 
-/// While something is missed, it is looked this often whether a task waits and does not run at all.
+/// While something is missed, how often to check whether a task waits and does not run at all.
 const LOOK_EVERY: Span = Span::from_millis(250);
 
-/// The number of tasks that are sampled by one reading of their clock.
+/// Tasks sampled with one reading of their clock.
 const BY_A_READING: usize = 64;
 
-/// After this many records it shows main that it makes progress.
+/// After this many records, main is shown some progress.
 const PROGRESS_EVERY: usize = 32;
 
 /// Dropped records of a worker are reported at most this often.
 const REPORT_EVERY: Span = Span::from_seconds(1);
 
-/// What the metrics thread does, until it is asked to finish.
+/// The metrics thread's state while it runs.
 pub(crate) struct MetricsLoop {
     metrics: Metrics,
     witnesses: Witnesses,
-    ahead: Vec<(usize, Part)>, // observed and not judged yet, with the numbers of their workers
-    taken: Vec<(usize, Part)>, // empty between two rounds: its memory serves the next
+    ahead: Vec<(usize, Part)>, // observed but not judged yet, with worker numbers
+    taken: Vec<(usize, Part)>, // empty between two rounds; its memory is reused
     workers: BTreeMap<usize, WorkerFeed>,
     panics: BTreeMap<u32, PanicLimit>,
     alarms: AlarmLog,
     before: (u64, u64),             // records sent and dropped by workers that have ended
-    tasks: Vec<(u32, KernelClock)>, // in this order; and the clock of its releases
+    tasks: Vec<(u32, KernelClock)>, // sorted by number; with the clock of its releases
     sampled: i128,                  // the second that all of them were sampled in, or for
-    looked: Instant,                // whether one of them waits
+    looked: Instant,                // last check whether one of them waits
     output: Box<dyn Output>,
     recorder: TickFeed,
     flight: FlightFeed,
     commands: Receiver<Command>,
     later: Vec<Command>, // to be done once the records are taken
     rest: Span,          // the pause between two polls
-    slept: Span,         // the latest of them
-    troubled: Instant,   // when something was missed, for the last time
+    slept: Span,         // the last pause
+    troubled: Instant,   // when something was last missed
     published: Arc<Mutex<Totals>>,
     progress: Arc<AtomicU64>,
 }
@@ -86,7 +84,7 @@ pub(crate) fn goes_on(progress: &AtomicU64) {
     progress.fetch_add(1, Ordering::Relaxed);
 }
 
-/// One worker's feed, and the dropped records that were reported.
+/// One worker's feed, and the dropped records already reported.
 struct WorkerFeed {
     name: String,
     feed: Feed,
@@ -97,8 +95,8 @@ struct WorkerFeed {
 }
 
 impl MetricsLoop {
-    /// To be called on the thread that will run it. The totals of each poll are published; `progress` grows while it works, and does
-    /// not while the output takes nothing.
+    /// Call this on the thread that will run it. It publishes the totals of each poll. `progress` grows while it works, but not while the
+    /// output blocks.
     pub(crate) fn new(
         output: Box<dyn Output>,
         recorder: TickFeed,
@@ -146,7 +144,7 @@ impl MetricsLoop {
             self.drain(now);
             goes_on(&self.progress);
             *self.published.lock().unwrap_or_else(PoisonError::into_inner) = self.metrics.totals();
-            // A command that came during the draining may be about records that are not taken yet: it waits a round.
+            // A command that came while draining may concern records not taken yet, so it waits a round.
             for command in self.later.drain(..count).collect::<Vec<_>>() {
                 if !self.execute_after(command, clock.now()) {
                     return;
@@ -161,7 +159,7 @@ impl MetricsLoop {
         }
     }
 
-    /// Executes additions at once, before records are taken; keeps the other commands for after that.
+    /// Executes additions at once, before records are taken. Keeps the other commands for afterwards.
     fn receive(&mut self) {
         let (commands, disconnected) = waiting(&self.commands);
         for command in commands {
@@ -197,7 +195,7 @@ impl MetricsLoop {
         }
     }
 
-    /// By the amount that can come: the pause in which no channel is filled by more than a part.
+    /// The longest pause in which no channel fills by more than [`FILLED`], given the tasks' rates.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -216,7 +214,7 @@ impl MetricsLoop {
         hertz.iter().filter_map(rest).fold(longest, Span::min).max(shortest)
     }
 
-    /// Executes a command once the records are taken. False: this was the last one.
+    /// Executes a command once the records are taken. Returns false for the last command.
     fn execute_after(&mut self, command: Command, now: Instant) -> bool {
         match command {
             Command::FinishTasks(ids) => ids.into_iter().for_each(|id| self.recorder.finish(id)),
@@ -270,7 +268,7 @@ impl MetricsLoop {
     fn drain(&mut self, now: Instant) {
         self.metrics.drains_at(now);
         self.witnesses.begin(self.metrics.threads(), now, self.slept);
-        // What waits by now, and no more: workers that send faster than this would keep the thread from all else.
+        // Take only what is waiting now: workers that send faster than this would keep the thread from everything else.
         let waiting = self.workers.values().map(|worker| worker.feed.ticks.waiting()).max().unwrap_or(0);
         self.metrics.threads().hurry(waiting >= AT_A_TIME);
         for _ in 0..=waiting / self.at_a_time() {
@@ -314,12 +312,12 @@ impl MetricsLoop {
         }
     }
 
-    /// Takes records and judges them; whether there are more. Some of each worker at a time, so that a fast one does not hold
-    /// up the others.
+    /// Takes and judges records. Returns whether there are more. Takes some of each worker at a time, so that a fast one does not delay the
+    /// others.
     fn take_some(&mut self, now: Instant) -> bool {
         let (mut taken, mut ahead) = (std::mem::take(&mut self.ahead), std::mem::take(&mut self.taken));
         let more = self.fetch(&mut taken);
-        // What another worker did while these ticks ran has been sent by now, but may not have been there when it was its turn.
+        // Whatever another worker did while these ticks ran has been sent by now, but may not have been there at its turn.
         self.fetch(&mut ahead);
         self.witnesses.taken(self.metrics.threads());
         for (index, (number, part)) in taken.iter().enumerate() {
@@ -351,7 +349,7 @@ impl MetricsLoop {
         more
     }
 
-    /// Moves records from the channels, in their parts; whether there are more.
+    /// Moves record parts out of the channels. Returns whether there are more.
     fn fetch(&mut self, taken: &mut Vec<(usize, Part)>) -> bool {
         let (mut more, at_a_time) = (false, self.at_a_time());
         let numbers: Vec<_> = self.workers.keys().copied().collect();
@@ -366,7 +364,7 @@ impl MetricsLoop {
                 if let Sent::Tick(record) = &sent
                     && !self.metrics.knows(record.task)
                 {
-                    // Its task was added after this round had begun.
+                    // Its task was added after this round began.
                     self.receive();
                 }
                 self.metrics.observe(number, &sent);
@@ -381,14 +379,14 @@ impl MetricsLoop {
         if self.workers.len() > 1 { AT_A_TIME } else { AT_A_TIME_ALONE }
     }
 
-    /// What no record reports goes to the flight recorder as well.
+    /// Passes releases that no record reports to the flight recorder too.
     fn offer_unreported(&mut self) {
         for (task, first, verdict) in self.metrics.unreported() {
             self.flight.unreported(task, first, &verdict);
         }
     }
 
-    /// Records that all workers have sent, and dropped.
+    /// Records that all workers have sent and dropped.
     fn traffic(&self) -> (u64, u64) {
         let traffic = |(sent, dropped): (u64, u64), worker: &WorkerFeed| {
             let traffic = worker.feed.ticks.traffic();

@@ -1,6 +1,6 @@
-//! Main's end of the metrics thread, and its start.
+//! Starts the metrics thread; main's end of it.
 //!
-//! Reads the monotonic clock to limit what waits.
+//! Reads the monotonic clock to limit waits.
 
 use super::flight_feed::FlightFeed;
 use super::metrics_command::Command;
@@ -24,7 +24,7 @@ use std::time::Duration;
 pub(crate) use super::metrics_command::{Feed, NewTask, NewWorker};
 pub(crate) use super::view::{Depth, View};
 
-/// From one look to the next while main waits for its last view.
+/// Interval of checks while main waits for its last view.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Main's end of the metrics thread. Only [`last_look_within`](Self::last_look_within) and [`finish`](Self::finish) wait.
@@ -48,58 +48,58 @@ impl MetricsThread {
         Ok(Self { commands, totals, progress, thread })
     }
 
-    /// To be called before its tasks are added.
+    /// Adds a worker. Call this before its tasks are added.
     pub(crate) fn add_worker(&self, worker: NewWorker) {
         self.send(Command::AddWorker(Box::new(worker)));
     }
 
-    /// To be called before the worker may send the first record of them.
+    /// Adds tasks. Call this before the worker may send their first record.
     pub(crate) fn add_tasks(&self, tasks: Vec<NewTask>, alarms: Vec<Arc<Alarm>>) {
         self.send(Command::AddTasks(tasks, alarms));
     }
 
-    /// Lets the recorder finish what only these tasks record to. To be called after the last record of them was sent.
+    /// Lets the recorder finish recordings that only these tasks write to. Call this after their last record was sent.
     pub(crate) fn finish_tasks(&self, ids: Vec<u32>) {
         self.send(Command::FinishTasks(ids));
     }
 
-    /// To be called after the worker has sent the last record of them.
+    /// Removes tasks. Call this after the worker has sent their last record.
     pub(crate) fn remove_tasks(&self, ids: Vec<u32>) {
         self.send(Command::RemoveTasks(ids));
     }
 
-    /// To be called after the last of their tasks has been removed.
+    /// Removes workers. Call this after the last of their tasks was removed.
     pub(crate) fn remove_workers(&self, numbers: Vec<usize>) {
         self.send(Command::RemoveWorkers(numbers));
     }
 
-    /// Hands over the final counts of tasks. To be called after the worker has sent the last record of them.
+    /// Hands over the final counts of tasks. Call this after the worker has sent their last record.
     pub(crate) fn tasks_ended(&self, ended: Ended) {
         self.send(Command::TasksEnded(ended));
     }
 
-    /// These tasks of one worker report no more, because a tick of `hung` does not return.
+    /// Gives up on these tasks of one worker: they report no more, because a tick of `hung` does not return.
     pub(crate) fn give_up(&self, ids: Vec<u32>, hung: Option<u32>) {
         self.send(Command::GiveUp(ids, hung));
     }
 
-    /// The totals of the latest poll.
+    /// The totals of the last poll.
     pub(crate) fn totals(&self) -> Totals {
         *self.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for a view with all records that were sent before; it comes through the channel.
+    /// Asks for a view that includes all records sent before. It arrives on the channel.
     pub(crate) fn look(&self, depth: Depth) -> Receiver<View> {
         let (reply, answer) = bounded(1);
         self.send(Command::Look(depth, reply));
         answer
     }
 
-    /// As [`look`](Self::look), for the last time. Waits for as long as the thread continues: on a slow machine it may have records of
-    /// many seconds before it. Calls `waits` meanwhile.
+    /// As [`look`](Self::look), for the last time. Waits as long as the thread makes progress: on a slow machine it may have many seconds
+    /// of records to process. Calls `waits` meanwhile.
     ///
     /// # Errors
-    /// A timeout if the log holds the metrics thread up for `patience`; else the thread has died, or is about to.
+    /// A timeout if the log blocks the metrics thread for `patience`; otherwise the thread has died or is about to.
     pub(crate) fn last_look_within(&self, patience: Span, waits: impl Fn()) -> Result<View, RecvTimeoutError> {
         let view = self.look(Depth::Last);
         let mut held_up = HeldUp::new(&self.progress, patience, now());
@@ -112,8 +112,8 @@ impl MetricsThread {
         }
     }
 
-    /// Reports everything that is left, and ends the thread. Calls `waits` meanwhile. Whether it has ended: one that the log holds
-    /// up for `patience` is left alone with it.
+    /// Reports everything that is left and ends the thread. Calls `waits` meanwhile. Returns whether it has ended: if the log blocks it for
+    /// `patience`, it is left behind.
     pub(crate) fn finish(self, patience: Span, waits: impl Fn()) -> bool {
         self.send(Command::Finish);
         let mut held_up = HeldUp::new(&self.progress, patience, now());
@@ -132,12 +132,12 @@ impl MetricsThread {
     }
 
     fn send(&self, command: Command) {
-        // The thread ends before its time only by a panic, which ends the run.
+        // The thread ends early only by a panic, which ends the run.
         let _ = self.commands.send(command);
     }
 }
 
-/// An output that shows main what it takes: a slow log is one that makes progress.
+/// An output that shows main each entry it takes, so that a slow log still counts as progress.
 struct Followed {
     output: Box<dyn Output>,
     progress: Arc<AtomicU64>,
@@ -160,7 +160,7 @@ impl Output for Followed {
     }
 }
 
-/// The wait for a thread that shows progress: only what it makes none in counts.
+/// A wait for a thread that shows progress. Only time without progress counts.
 struct HeldUp<'a> {
     progress: &'a AtomicU64,
     seen: u64,
@@ -173,7 +173,7 @@ impl<'a> HeldUp<'a> {
         Self { progress, seen: progress.load(Ordering::Relaxed), limit, patience: Patience::since(now, limit) }
     }
 
-    /// Whether it has made none for longer than the limit; to be asked at least ten times a second.
+    /// Whether it made no progress for longer than the limit. Call this at least ten times a second.
     fn look(&mut self, now: Instant) -> bool {
         let progress = self.progress.load(Ordering::Relaxed);
         if progress != self.seen {

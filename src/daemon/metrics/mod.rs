@@ -1,12 +1,12 @@
-//! The metrics thread: it takes what the workers send, counts and judges it, writes the log, and feeds the recorder and the flight recorder.
+//! The metrics thread: counts and judges the workers' records, writes the log, and feeds the recorder and the flight recorder.
 //!
 //! | file | what it does |
 //! | --- | --- |
 //! | `metrics_thread`, `metrics_loop` | main's end of the thread; what it does in each round |
-//! | `metrics_command`, `view`, `views` | what it is asked to do, what it answers, and what main has of that |
-//! | `witnesses`, `heartbeat`, `suspects` | evidence of why releases were missed, beside the records |
-//! | `alarms` | the alarms of the tasks that run |
-//! | `alarm_log`, `tick_trace`, `panic_limit` | what alarms, ticks and panics have to say, into the log |
+//! | `metrics_command`, `view`, `views` | its commands, its answers, and main's copy of those |
+//! | `witnesses`, `heartbeat`, `suspects` | evidence, beside the records, of why releases were missed |
+//! | `alarms` | the alarms of running tasks |
+//! | `alarm_log`, `tick_trace`, `panic_limit` | logs alarms, ticks and panics |
 //! | `tick_feed`, `flight_feed` | ticks for recordings and for the flight recorder |
 
 mod alarm_log;

@@ -1,4 +1,4 @@
-//! How often the panics of a task that continues are reported. Time is an argument; nothing blocks.
+//! Limits how often panics of a task that continues are reported. Time is an argument; nothing blocks.
 
 use crate::time::{Instant, Span};
 
@@ -13,7 +13,7 @@ pub(crate) struct PanicLimit {
 }
 
 impl PanicLimit {
-    /// How many panics the report on one at `now` stands for; `None`: it is too early to report.
+    /// How many panics a report at `now` stands for; `None`: it is too early to report.
     pub(crate) fn count(&mut self, now: Instant, ended: bool) -> Option<u64> {
         self.unreported += 1;
         if !ended && self.reported.is_some_and(|reported| now - reported < REPORT_EVERY) {

@@ -1,7 +1,7 @@
-//! Who took the processor from a worker: found among the threads of all processes, interrupts and the host.
+//! Finds out who took the CPU from a worker: another thread, interrupts or the host.
 //!
-//! Reads /proc, as an ordinary user may, and only while workers are preempted: all threads at most once a second, those under
-//! suspicion in each round of the metrics thread. Time is an argument.
+//! Reads /proc, as any user may, and only while workers are preempted: all threads at most once a second, suspects in each round of the
+//! metrics thread. Time is an argument.
 
 use crate::metrics::{Accuser, By, Program};
 use crate::sys::processor::{self, Lost, OtherThread};
@@ -9,16 +9,16 @@ use crate::sys::thread::ThreadId;
 use crate::time::{Instant, Span};
 use std::collections::BTreeMap;
 
-/// All threads are looked through at most this often.
+/// Minimum time between two scans of all threads.
 const SCAN_EVERY: Span = Span::from_seconds(1);
 
-/// For how long after the latest preemption suspects are watched.
+/// How long suspects are watched after the last preemption.
 const WATCH_FOR: Span = Span::from_seconds(5);
 
-/// How many threads of a processor are under suspicion at a time.
+/// The number of suspects per CPU.
 const SUSPECTS: usize = 3;
 
-/// The processors on which workers were preempted.
+/// The CPUs on which workers were preempted.
 #[derive(Debug, Default)]
 pub(crate) struct Suspects {
     cpus: BTreeMap<usize, Watched>,
@@ -26,13 +26,13 @@ pub(crate) struct Suspects {
     now: Instant,
 }
 
-/// One processor.
+/// One CPU.
 #[derive(Debug)]
 struct Watched {
     scanned: Instant,
-    preempted: Instant,               // latest
-    used: BTreeMap<(u32, u32), Span>, // by the threads that could preempt, at the latest scan
-    suspects: Vec<Suspect>,           // who used most of it between the latest two scans
+    preempted: Instant,               // the last time
+    used: BTreeMap<(u32, u32), Span>, // by threads that could preempt, at the last scan
+    suspects: Vec<Suspect>,           // threads that used most of it between the last two scans
     lost: Option<Lost>,
 }
 
@@ -41,11 +41,11 @@ struct Suspect {
     program: Program,
     thread: (u32, u32), // process and thread
     used: Span,
-    lately: Span, // used between the latest two rounds
+    lately: Span, // used between the last two rounds
 }
 
 impl Suspects {
-    /// The threads of our workers: the metrics know what those did.
+    /// The threads of our workers. The metrics know what those did.
     pub(super) fn set_workers(&mut self, workers: Vec<ThreadId>) {
         self.workers = workers;
     }
@@ -61,7 +61,7 @@ impl Suspects {
 }
 
 impl Suspect {
-    /// Reads how much it has used since the round before; false: it has ended.
+    /// Reads how much it has used since the last round; false: it has ended.
     fn look(&mut self) -> bool {
         let used = processor::time_used(self.thread.0, self.thread.1);
         self.lately = used.map_or(Span::ZERO, |used| used - self.used);
@@ -76,7 +76,7 @@ impl Accuser for Suspects {
         let watched = self.cpus.entry(cpu).or_insert_with(|| Watched::new(cpu, priority, now, workers));
         watched.preempted = now;
         if !switched {
-            // It stayed on the processor for the kernel: interrupts, or the host.
+            // The worker was not switched out, so it was the kernel: interrupts, or the host.
             return watched.lost(cpu, time);
         }
         if now - watched.scanned >= SCAN_EVERY {
@@ -100,8 +100,8 @@ impl Watched {
         new
     }
 
-    /// Looks through all threads for those that could preempt a worker of this real-time priority, and suspects those that
-    /// have used most since the scan before.
+    /// Scans all threads for those that could preempt a worker of this real-time priority. Those that used most since the last scan become
+    /// suspects.
     fn scan(&mut self, cpu: usize, priority: u8, now: Instant, workers: &[ThreadId]) {
         let is_worker = |other: &OtherThread| workers.iter().any(|id| u32::try_from(id.number()) == Ok(other.thread));
         let able = |other: &OtherThread| other.cpu == cpu && other.priority >= priority && !is_worker(other);
@@ -113,7 +113,7 @@ impl Watched {
             used.insert(thread, now_used);
             if let Some(before) = self.used.get(&thread).filter(|before| now_used > **before) {
                 let program = Program::new(&other.name, other.process);
-                // How much it used in this round is not known yet: the next round knows.
+                // How much it used in this round is not known until the next one.
                 let lately =
                     self.suspects.iter().find(|known| known.thread == thread).map_or(Span::ZERO, |it| it.lately);
                 suspects.push((now_used - *before, Suspect { program, thread, used: now_used, lately }));
@@ -124,7 +124,7 @@ impl Watched {
         (self.used, self.scanned) = (used, now);
     }
 
-    /// Interrupts or the host, if one of them explains `time` since this was asked last.
+    /// Interrupts or the host, if one of them explains `time` since the last call.
     fn lost(&mut self, cpu: usize, time: Span) -> Option<By> {
         let now = processor::lost(cpu)?;
         let before = self.lost.replace(now)?;

@@ -1,4 +1,4 @@
-//! From the metrics thread to the recorder: the ticks of tasks that are recorded with them, and which tasks have ended.
+//! From the metrics thread to the recorder: recorded ticks, and which tasks have ended.
 //!
 //! Neither end waits for the other. Ticks that find no room are counted.
 
@@ -14,9 +14,9 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) enum Fed {
     Tick(RecordedTick),
-    /// Nothing more comes of this task, neither ticks nor values nor blocks.
+    /// This task will send no more ticks, values or blocks.
     Last(u32),
-    /// The same, and the task leaves the set. So many of the ticks that it ran were never offered: their records were dropped.
+    /// The same, and the task leaves the set. This many of its ticks were never offered, because their records were dropped.
     Ended(u32, u64),
 }
 
@@ -27,33 +27,33 @@ pub(crate) struct TickFeed {
     recorded: BTreeMap<u32, Arc<Traffic>>,
 }
 
-/// Both ends. The channel grows as needed; most runs need none of it.
+/// Both ends. The channel grows as needed; most runs do not use it.
 pub(crate) fn feed() -> (TickFeed, Receiver<Fed>) {
     let (sender, receiver) = unbounded();
     (TickFeed { sender, recorded: BTreeMap::new() }, receiver)
 }
 
 impl TickFeed {
-    /// From now on the ticks of this task are recorded, and counted in `traffic`.
+    /// Records the ticks of this task from now on, counted in `traffic`.
     pub(crate) fn add(&mut self, id: u32, traffic: Arc<Traffic>) {
         self.recorded.insert(id, traffic);
     }
 
-    /// This task runs no more, and its last tick was offered: its recording can be finished.
+    /// This task has run its last tick, which was offered. Its recording can be finished.
     pub(crate) fn finish(&self, id: u32) {
         let _ = self.sender.send(Fed::Last(id));
     }
 
-    /// This task has ended after that many ticks, if that is known, and its last tick was offered. The recorder learns of it after all
-    /// of its ticks.
+    /// This task has ended after `ran` ticks (`None`: unknown), and its last tick was offered. The recorder learns this after all its
+    /// ticks.
     pub(crate) fn remove(&mut self, id: u32, ran: Option<u64>) {
         let offered = self.recorded.remove(&id).map(|traffic| traffic.sent() + traffic.dropped());
         let missing = ran.zip(offered).map_or(0, |(ran, offered)| ran.saturating_sub(offered));
-        // Fails once the recorder has ended, which is of no consequence.
+        // Fails once the recorder has ended; that does not matter.
         let _ = self.sender.send(Fed::Ended(id, missing));
     }
 
-    /// Hands over a tick, if it is recorded, with why releases were missed in it; `name` says who did it.
+    /// Hands over a tick, if its task is recorded, with the causes of missed releases. `name` names the culprit.
     pub(crate) fn offer(&self, record: &TickRecord, verdicts: &Verdicts, name: impl Fn(By) -> String) {
         let Some(traffic) = self.recorded.get(&record.task) else { return };
         let [before, overrun, after] = [verdicts.before, verdicts.overrun, verdicts.after].map(|verdict| {
@@ -77,7 +77,7 @@ impl TickFeed {
     }
 }
 
-/// Everything in a channel, and whether its last sender has gone.
+/// Everything in a channel, and whether its last sender is gone.
 pub(crate) fn waiting<T>(receiver: &Receiver<T>) -> (Vec<T>, bool) {
     let mut taken = Vec::new();
     loop {
@@ -100,7 +100,7 @@ mod tests {
         feed.add(7, traffic.clone());
         [true, true, false].iter().for_each(|taken| traffic.count(*taken));
         feed.remove(7, Some(10));
-        feed.remove(8, Some(10)); // not recorded with its ticks
+        feed.remove(8, Some(10)); // its ticks are not recorded
         feed.remove(9, None);
         let told: Vec<_> = fed
             .try_iter()

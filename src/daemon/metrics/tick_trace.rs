@@ -1,12 +1,11 @@
-//! Each tick as a line of the log, at the level `trace`: from the metrics thread, which may block and allocate. Times come
-//! with the record.
+//! Logs each tick at level `trace`, on the metrics thread, which may block and allocate. Times come with the record.
 
 use crate::channels::TickRecord;
 use crate::metrics::{Metrics, Verdict, Verdicts};
 use crate::time::Span;
 use tracing::{Level, enabled, trace};
 
-/// Logs a tick with the verdicts on what was missed in it, if the log takes that.
+/// Logs a tick with the verdicts on its missed releases, if the log level allows it.
 pub(crate) fn log(record: &TickRecord, verdicts: &Verdicts, metrics: &Metrics, worker: &str) {
     if !enabled!(Level::TRACE) {
         return;

@@ -1,28 +1,28 @@
-//! What the metrics thread answers to a look at its counts. Plain values.
+//! The metrics thread's answer to a request for its counts. Plain values.
 
 use super::alarms::AlarmState;
 use crate::metrics::TaskSnapshot;
 use crate::snapshot::{BeforeReloadDropped, Distribution};
 use std::collections::BTreeMap;
 
-/// How much a look takes in.
+/// How much a view includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
     /// Everything.
     Full,
-    /// The same, for the last time: what later looks would need is let go.
+    /// Everything, for the last time: state that later views would need is dropped.
     Last,
-    /// No distributions, whose percentiles take long where there are many tasks.
+    /// No distributions, whose percentiles take long with many tasks.
     Brief,
 }
 
-/// What the metrics show at one moment.
+/// The metrics at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct View {
-    pub(crate) tasks: Vec<(u32, TaskSnapshot)>, // in the order of their numbers
+    pub(crate) tasks: Vec<(u32, TaskSnapshot)>, // ordered by number
     pub(crate) oversleeps: BTreeMap<usize, Distribution>,
     pub(crate) before_reload_dropped: Option<BeforeReloadDropped>,
-    pub(crate) alarms: Option<Vec<AlarmState>>, // by their tasks; none: there are no alarms
+    pub(crate) alarms: Option<Vec<AlarmState>>, // by task name; None: there are no alarms
     pub(crate) sent: u64,
     pub(crate) dropped: u64,
 }
@@ -32,7 +32,7 @@ impl View {
         self.position(id).map(|position| &self.tasks[position].1)
     }
 
-    /// Takes the distributions over from an earlier one, which keeps none.
+    /// Takes over the distributions of an earlier view, which loses them.
     pub(super) fn inherit_spans(&mut self, mut earlier: Self) {
         for (id, task) in &mut self.tasks {
             task.spans = earlier.position(*id).and_then(|position| earlier.tasks[position].1.spans.take());

@@ -1,4 +1,4 @@
-//! The metrics as main sees them: what was asked for and has not come, and the latest that came.
+//! Main's side of the metrics: the pending request, and the last view that arrived.
 //!
 //! Time is an argument; nothing waits.
 
@@ -6,33 +6,33 @@ use super::metrics_thread::{Depth, MetricsThread, View};
 use crate::time::{Instant, Span};
 use crossbeam_channel::{Receiver, RecvError, never};
 
-/// How long an answer waits for the metrics thread.
+/// How long a status answer waits for the metrics thread.
 pub(crate) const PATIENCE: Span = Span::from_millis(500);
 
-/// Up to this many tasks every view has the distributions.
+/// With up to this many tasks, every view includes the distributions.
 const FEW_TASKS: usize = 64;
 
-/// What was asked for, and what came.
+/// The pending request, and the last view.
 #[derive(Default)]
 pub(crate) struct Views {
     pending: Option<(Receiver<View>, Depth, Instant)>,
     latest: Option<(View, Instant)>,
-    full: Option<Instant>, // the latest with distributions was asked for
+    full: Option<Instant>, // when the last view with distributions was requested
 }
 
 impl Views {
-    /// Asks for a view of this many tasks, unless one is under way.
+    /// Asks for a view of this many tasks, unless a request is pending.
     pub(crate) fn ask(&mut self, metrics: &MetricsThread, depth: Depth, tasks: usize, now: Instant) {
         let depth = if tasks <= FEW_TASKS { Depth::Full } else { depth };
         self.pending.get_or_insert_with(|| (metrics.look(depth), depth, now));
     }
 
-    /// Where the next one comes from.
+    /// Where the pending view will arrive.
     pub(crate) fn arrival(&self) -> Receiver<View> {
         self.pending.as_ref().map_or_else(never, |(view, ..)| view.clone())
     }
 
-    /// It came, or never will.
+    /// Takes a view that arrived; an error means that it never will.
     pub(crate) fn take(&mut self, view: Result<View, RecvError>) {
         let (Some((_, depth, asked)), Ok(mut view)) = (self.pending.take(), view) else { return };
         match (depth, self.latest.take()) {
@@ -43,17 +43,17 @@ impl Views {
         self.latest = Some((view, asked));
     }
 
-    /// Whether the metrics thread owes an answer for longer than main waits for one.
+    /// Whether the metrics thread has owed an answer for longer than main waits for one.
     pub(crate) fn are_late(&self, now: Instant) -> bool {
         self.pending.as_ref().is_some_and(|(.., asked)| now - *asked > PATIENCE)
     }
 
-    /// Whether the latest has everything, as of `asked` or later.
+    /// Whether the last full view is as recent as `asked`.
     pub(crate) fn are_full_since(&self, asked: Instant) -> bool {
         self.full.is_some_and(|full| full >= asked)
     }
 
-    /// The latest, and when it was asked for.
+    /// The last view, and when it was requested.
     pub(crate) fn latest(&self) -> Option<(&View, Instant)> {
         self.latest.as_ref().map(|(view, asked)| (view, *asked))
     }

@@ -1,5 +1,5 @@
-//! What the metrics thread finds out for the judge of causes, in each round: stalls of the process, how long the workers
-//! waited for a processor, and who took it from them.
+//! What the metrics thread finds out in each round for the judge of causes: stalls of the process, how long workers waited for a CPU, and
+//! who took it from them.
 //!
 //! Reads clocks and /proc, some microseconds a round. For the metrics thread only.
 
@@ -17,17 +17,17 @@ use crate::time::{Clock, Instant, Span};
 use crate::worker::Granted;
 use std::collections::BTreeMap;
 
-/// What a page fault costs is found out again at most this often, while ticks with many are late.
+/// While ticks with many page faults are late, the cost of a page fault is measured at most this often.
 const TRY_EVERY: Span = Span::from_seconds(1);
 
-/// All that is watched.
+/// Everything that is watched.
 #[derive(Debug)]
 pub(crate) struct Witnesses {
     heart: Heart,
     pub(crate) suspects: Suspects,
     workers: BTreeMap<usize, Watched>,
     shared: Option<Bandwidth>, // of the real-time threads of each CPU
-    tried: Instant,            // what a page fault costs, for the last time
+    tried: Instant,            // when the cost of a page fault was last measured
 }
 
 /// A worker's thread.
@@ -39,7 +39,7 @@ struct Watched {
 }
 
 impl Witnesses {
-    /// To be called on the thread that will use it.
+    /// Call this on the thread that will use it.
     pub(crate) fn new(threads: &mut Threads) -> Self {
         threads.faults_cost(memory::fault_cost());
         let shared = Host::read().realtime_bandwidth.and_then(|(runtime, period)| {
@@ -51,7 +51,7 @@ impl Witnesses {
         Self { heart: Heart::of_this_thread(), suspects, workers, shared, tried: Instant::ZERO }
     }
 
-    /// Watches the worker with this number from now on. Returns what the judge has to know of it.
+    /// Watches the worker with this number from now on. Returns what the judge must know of it.
     pub(crate) fn add(&mut self, number: usize, id: ThreadId, config: &WorkerConfig, granted: &Granted) -> WorkerFacts {
         let watched = Watched { id, clock: plan::clock(config.clock), queue: RunQueue::of(id) };
         self.workers.insert(number, watched);
@@ -75,7 +75,7 @@ impl Witnesses {
 
     pub(crate) fn remove(&mut self, number: usize) {
         self.workers.remove(&number);
-        // The kernel may give the number of a thread that has ended to another one.
+        // The kernel may reuse the number of a thread that has ended.
         self.name_workers();
     }
 
@@ -94,14 +94,14 @@ impl Witnesses {
         }
     }
 
-    /// The records of this round have been taken: until now nothing was slept or waited for.
+    /// The records of this round were taken, without sleeping or waiting.
     pub(crate) fn taken(&mut self, threads: &mut Threads) {
         self.heart.beat_after_work().into_iter().for_each(|stall| threads.note_stall(stall));
     }
 
-    /// Ends a round that had begun at `now`.
+    /// Ends a round that began at `now`.
     pub(crate) fn pause(&mut self, threads: &mut Threads, now: Instant) {
-        // It depends on what else the machine does. To try it takes 0.1 ms, and interrupts the other threads of the process.
+        // The cost depends on what else the machine does. Measuring takes 0.1 ms and interrupts the other threads of the process.
         if threads.fault_matters() && now - self.tried >= TRY_EVERY {
             threads.faults_cost(memory::fault_cost());
             self.tried = now;

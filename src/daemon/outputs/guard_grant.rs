@@ -1,6 +1,6 @@
-//! The real-time priority of the threads that have safe values written: asked for above that of every worker, and what was granted.
+//! The real-time priority of the threads that write safe values: requested above every worker, with a record of what was granted.
 //!
-//! Each thread asks for itself. What the kernel says of it now is read where it is shown; nothing waits.
+//! Each thread asks for its own priority. The summary reads the current priority from the kernel. Nothing waits, except [`tried`].
 
 use crate::log::Message;
 use crate::snapshot::{GuardSummary, Policy};
@@ -17,16 +17,16 @@ const HIGHEST: u8 = 99;
 
 const KEPT: &str = "a worker that keeps its CPU to itself may keep it from writing safe values";
 
-/// What the threads ask for, and what came of it.
+/// What the threads ask for, and the result.
 #[derive(Debug, Default)]
 pub(crate) struct GuardGrant {
-    workers: AtomicU8,         // the highest that workers asked for; 0: none
+    workers: AtomicU8,         // highest that workers asked for; 0: none
     wanted: AtomicU8,          // 0: no worker has asked for a real-time priority
-    refused: AtomicU64,        // the latest that was refused, and why, as `Refused`; 0: none
+    refused: AtomicU64,        // the last refused priority and its errno, as `Refused`; 0: none
     guard: OnceLock<ThreadId>, // the guard thread
 }
 
-/// A refusal, in one number: whoever sees the priority sees the reason that belongs to it.
+/// A refusal packed into one number, so that a reader always sees the reason that belongs to the priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Refused {
     priority: u8,
@@ -52,14 +52,15 @@ impl Refused {
 }
 
 impl GuardGrant {
-    /// Asks for more than this, which workers have. A reload that lowers their priority changes nothing: until it is over, others have theirs.
+    /// Asks for more than `workers`, the workers' highest priority. A reload that lowers it changes nothing: workers of the old set keep
+    /// their priority until the reload is complete.
     pub(super) fn be_above(&self, workers: Option<u8>) {
         let wanted = workers.map_or(0, above);
         self.workers.fetch_max(workers.unwrap_or(0), Ordering::Relaxed);
         self.wanted.fetch_max(wanted, Ordering::Relaxed);
     }
 
-    /// Has the calling thread ask for the priority that is wanted now, if it has not asked for that yet. What it asked for last is in `asked`.
+    /// Makes the calling thread ask for the wanted priority, unless `asked`, its last request, is the same.
     pub(crate) fn promote(&self, asked: &mut u8) -> Option<(u8, io::Result<()>)> {
         let wanted = self.wanted.load(Ordering::Relaxed);
         if wanted == *asked {
@@ -69,7 +70,7 @@ impl GuardGrant {
         Some((wanted, set_fifo(wanted)))
     }
 
-    /// The same for the guard thread, which notes and logs what comes of it.
+    /// Does the same for the guard thread, and records and logs the result.
     pub(super) fn promote_guard(&self, asked: &mut u8) {
         self.guard.get_or_init(thread::id);
         let Some((wanted, result)) = self.promote(asked) else { return };
@@ -103,14 +104,14 @@ impl GuardGrant {
         }
     }
 
-    /// What it asked for, and has; `None`: there is no such thread.
+    /// What the guard thread asked for and what it has; `None`: there is no such thread.
     pub(crate) fn summary(&self) -> Option<GuardSummary> {
         let guard = *self.guard.get()?;
         let asked = |priority| match priority {
             0 => Policy { name: "other".into(), priority },
             _ => Policy { name: "fifo".into(), priority },
         };
-        // What the kernel does not say is not known to be granted.
+        // If the kernel does not answer, the grant is unknown.
         let granted = thread::scheduling_of(guard).map_or(Policy { name: "unknown".into(), priority: 0 }, |now| {
             Policy { name: now.policy.into(), priority: now.priority }
         });
@@ -123,16 +124,16 @@ impl GuardGrant {
     }
 }
 
-/// What the guard asks for above workers of this priority.
+/// The priority that the guard asks for above workers of this priority.
 fn above(workers: u8) -> u8 {
     (workers + 1).min(HIGHEST)
 }
 
-/// Whether the kernel grants what the guard asks for above workers of this priority: tried by a thread that ends. May block.
+/// Tests on a short-lived thread whether the kernel grants the priority the guard asks for above these workers. May block.
 pub(crate) fn tried(workers: u8) -> (u8, Result<(), Refusal>) {
     let wanted = above(workers);
     let (answer, answered) = mpsc::channel();
-    // Who asked waits for the answer, and takes the end of the thread for one.
+    // If the thread ends without an answer, the receive fails, so the caller never hangs.
     let asked = helper::spawn("hertzd-guard", move || _ = answer.send(set_fifo(wanted)));
     let no_thread = || io::Error::from(io::ErrorKind::UnexpectedEof);
     let granted = match asked {

@@ -1,51 +1,51 @@
-//! When the guard thread has the safe value of an output written, by what its looks at the output have shown. Pure: time comes in as what
-//! has passed between two looks.
+//! Decides when the guard thread gets an output's safe value written, based on its checks of the output. Pure: time comes in as the time
+//! between two checks.
 
 use crate::safety::was_replaced;
 use crate::time::Span;
 use std::io;
 
-/// When a write is made again: one of the task's own that was under way may have come after it, or it failed.
+/// Interval for repeating a write: it failed, or a concurrent write of the task may have come after it.
 pub(crate) const AGAIN_EVERY: Span = Span::from_millis(100);
 
-/// For how long a write that fails is tried again at the end of a run.
+/// How long failing writes are retried at the end of a run.
 const RETRY_FOR: Span = Span::from_seconds(1);
 
-/// What is new about a write.
+/// What to log about a write.
 #[derive(Debug)]
 pub(crate) enum Said {
     Nothing,
-    /// Because its task stands still.
+    /// Written because the task has stopped ticking.
     Written,
     Failed(io::Error),
-    /// After it had failed.
+    /// Succeeded after an earlier failure.
     AtLast,
 }
 
-/// What the latest looks at an output have shown.
+/// The state of an output as of the last check.
 #[derive(Debug, Default)]
 pub(crate) struct Look {
     beats: Option<u64>,                 // as in `act`
-    still: Span,                        // it has not ticked for that long
-    pub(super) still_before: Span,      // the same, when the latest write began
-    since: Option<Span>,                // the latest write, if there was one since it ticked
-    pub(crate) under_way: Option<Span>, // a write, for that long
-    wanted: bool,                       // a write, for another reason than that the task stands still
-    pub(crate) expected: bool,          // the latest write was: it was wanted, or the output was safe already
-    failed: bool,                       // that write; or a write of the task's own may have come after it
-    said: bool,                         // that it failed
-    tried: Span,                        // for that long it has failed
-    written: u32,                       // how often since it ticked
+    still: Span,                        // time without a tick
+    pub(super) still_before: Span,      // `still` when the last write began
+    since: Option<Span>,                // time since the last write; None: none since the last tick
+    pub(crate) under_way: Option<Span>, // duration of the write in progress
+    wanted: bool,                       // a write is wanted, not because the task stands still
+    pub(crate) expected: bool,          // the last write was wanted, or the output was already safe
+    failed: bool,                       // the last write failed, or a write of the task may have come after it
+    said: bool,                         // the failure was logged
+    tried: Span,                        // how long writes have been failing
+    written: u32,                       // writes since the last tick
 }
 
 impl Look {
-    /// Whether its safe value is to be written, after so much time has `passed`. It is `wanted` for another reason than that the task stands
-    /// still; or the process `ends`, and the task may tick, but not recover. `beats`: `None` while its first tick is not waited for.
+    /// Whether to write the safe value now, after `passed` since the last check. `wanted`: for another reason than that the task stands
+    /// still. `ends`: the process ends, so the task may tick but cannot recover. `beats`: `None` while the first tick is not awaited.
     pub(crate) fn act(&mut self, beats: Option<u64>, safe_after: Span, wanted: bool, ends: bool, passed: Span) -> bool {
         self.wanted |= wanted;
         if beats != self.beats {
             (self.beats, self.still) = (beats, Span::ZERO);
-            // What is left of a failed write the task does itself, while it ticks and may recover.
+            // While the task ticks and may recover, it repairs a failed write itself.
             if !ends && self.under_way.is_none() {
                 *self = Self { beats, wanted: self.wanted, said: self.said, ..Self::default() };
             }
@@ -65,18 +65,18 @@ impl Look {
         due && (self.wanted || self.failed || stands)
     }
 
-    /// Its safe value is being written from now on. It was `safe` already, or not.
+    /// Notes that a write of the safe value begins. `safe`: the output was safe already.
     pub(crate) fn begins(&mut self, safe: bool) {
         self.expected = self.wanted || safe;
         (self.under_way, self.still_before, self.wanted) = (Some(Span::ZERO), self.still, false);
     }
 
-    /// Whether the latest write has not returned for this long, for the first time.
+    /// Whether the write in progress takes longer than `long`. True only once.
     pub(crate) fn hangs(&mut self, long: Span) -> bool {
         self.under_way.is_some_and(|since| since > long) && !std::mem::replace(&mut self.said, true)
     }
 
-    /// Notes that it was written, and whether a write of the task's own was under way meanwhile. Returns what is to be said.
+    /// Notes the result of a write, and whether a write of the task overlapped it. Returns what to log.
     pub(crate) fn wrote(&mut self, result: io::Result<()>, overlapped: bool) -> Said {
         (self.since, self.under_way) = (Some(Span::ZERO), None);
         self.written += 1;
@@ -94,7 +94,7 @@ impl Look {
         }
     }
 
-    /// Whether nothing is to be waited for.
+    /// Whether there is nothing to wait for.
     pub(super) fn is_done(&self, ends: bool) -> bool {
         self.under_way.is_none() && !self.wanted && !(ends && self.failed && self.tried < RETRY_FOR)
     }
@@ -106,7 +106,7 @@ mod tests {
 
     const STEP: Span = Span::from_millis(10);
 
-    /// The looks, by number, at which the value is written of a task that ticks at the looks in `ticks`.
+    /// The numbers of the checks at which the value is written, for a task that ticks at the checks in `ticks`.
     fn writes(ticks: &[u64], looks: u64, safe_after: Span, fails: impl Fn(u64) -> bool) -> Vec<u64> {
         let (mut look, mut beats) = (Look::default(), None);
         let acts = |at: u64| {
@@ -131,9 +131,9 @@ mod tests {
         let mut look = Look::default();
         let acts: Vec<_> = (0..20).map(|_| look.act(Some(0), Span::from_millis(50), false, false, STEP)).collect();
         assert_eq!(acts.iter().position(|acts| *acts), Some(6), "unless that is waited for");
-        // Ticked last at look 3; stands still for more than 50 ms at look 9, and once more 100 ms later.
+        // Last tick at check 3: more than 50 ms ago at check 9, and again 100 ms later.
         assert_eq!(writes(&[0, 1, 2, 3], 100, Span::from_millis(50), |_| false), [9, 19]);
-        // It ticks again, and stops again.
+        // The task ticks again, then stops again.
         assert_eq!(writes(&[3, 40], 100, Span::from_millis(50), |_| false), [9, 19, 46, 56]);
     }
 
@@ -142,7 +142,8 @@ mod tests {
         assert_eq!(writes(&[0], 60, Span::from_millis(50), |at| at < 30), [6, 16, 26, 36]);
     }
 
-    /// Looks every 10 ms, of which those at which a write begins are returned; each returns `after` as many looks.
+    /// Checks every 10 ms; each write returns `after` checks later. Returns the checks at which a write begins, and those at which all is
+    /// done.
     fn wanted(
         wanted: &[u64],
         ticks: bool,
@@ -174,13 +175,13 @@ mod tests {
     fn what_is_asked_for_is_written_once_and_again_if_it_may_not_be_there() {
         let well = |_| (true, false);
         assert_eq!(wanted(&[5], true, false, 1, well).0, [5]);
-        // While a write is under way, and right after another one.
+        // During another write, and right after one.
         assert_eq!(wanted(&[5, 7], true, false, 4, well).0, [5, 9]);
         assert_eq!(wanted(&[5, 7], false, false, 1, well).0, [5, 7]);
-        // A write of the task's own may have come after it: also of one that ticks, if it is the end.
+        // A write of the task may have come after it. At the end, that matters even if the task ticks.
         assert_eq!(wanted(&[5], false, false, 1, |at| (true, at < 20)).0, [5, 15, 25]);
         assert_eq!(wanted(&[5], true, true, 1, |at| (true, at < 20)).0, [5, 15, 25]);
-        // A task that ticks does it itself.
+        // A task that ticks repairs it itself.
         assert_eq!(wanted(&[5], true, false, 1, |at| (at > 20, false)).0, [5]);
     }
 

@@ -1,9 +1,9 @@
-//! The guard thread: has the safe value written of each output whose task has stopped ticking, and those of all outputs when the process is
-//! about to end, or a worker has kept its CPU for too long.
+//! The guard thread. If an output's task stops ticking, it gets the output's safe value written. If the process is about to end, or a
+//! worker has kept its CPU for too long, it does so for all outputs.
 //!
-//! It sleeps, and between two sleeps looks at a counter of each output. Above every worker in priority, where that is granted, so that one
-//! which keeps a CPU to itself does not keep this thread from it. A write may block for as long as the device takes: others make them
-//! (`safe_writers`). There is no such thread without outputs.
+//! It sleeps, and at each wake-up checks a counter of each output. If granted, its priority is above every worker, so that a worker that
+//! hogs a CPU cannot delay it. A write may block for as long as the device takes, so other threads make the writes (`safe_writers`).
+//! Without outputs there is no guard thread.
 
 use super::guard_grant::GuardGrant;
 use super::guard_look::{AGAIN_EVERY, Look, Said};
@@ -26,45 +26,46 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 use tracing::{error, warn};
 
-/// How often it looks.
+/// How often the thread checks.
 const LOOK_EVERY: Span = Span::from_millis(10);
 
-/// Of a longer time between two looks only this counts, and for how long the thread waited for a processor: the process was stopped otherwise, and the
-/// workers with it.
+/// Between two checks, at most this much time counts, plus the time that this thread waited for a CPU. In a longer gap the process was
+/// stopped, and its workers with it.
 const AT_MOST: Span = Span::from_millis(40);
 
-/// How long main waits for the writes at the end of a run: for a device that does not respond, or processor time that there is not.
+/// How long main waits for the writes at the end of a run: a device may not respond, or no processor time be left.
 const PATIENCE: Span = Span::from_seconds(4);
 
 /// A write that takes longer is reported.
 const LONG: Span = Span::from_seconds(1);
 
-/// The thread, if there is one, as main and the builder see it.
+/// The guard thread, if there is one, as main and the builder see it.
 #[derive(Debug, Default)]
 pub(crate) struct GuardThread {
-    guards: Mutex<Vec<Weak<Guard>>>, // of the outputs of this daemon
+    guards: Mutex<Vec<Weak<Guard>>>, // of this daemon's outputs
     orders: SafeOrders,
-    running: AtomicBool, // there is a thread
+    running: AtomicBool, // the thread exists
     settled: AtomicU64,
     grant: Arc<GuardGrant>,
     readbacks: Arc<Readbacks>,
 }
 
 impl GuardThread {
-    /// Watches over these outputs as well.
+    /// Guards these outputs too.
     pub(crate) fn add(&self, opened: Vec<Weak<Guard>>) {
         let mut guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner);
         guards.retain(|guard| guard.strong_count() > 0);
         guards.extend(opened);
     }
 
-    /// Those of the outputs that are open and have begun, in the order in which they were opened. While a reload hands a target over to another
-    /// task it is in the care of that one: who gives it away ticks no more, and that is no fault.
+    /// The guards of outputs that are open and have begun, in the order they were opened. Of each target only the newest counts: when a
+    /// reload hands a target over, the old task stops ticking, and that is no fault.
     pub(crate) fn guards(&self) -> Vec<Arc<Guard>> {
         latest(self.open().into_iter().filter(|guard| guard.has_begun() && guard.is_open()).collect())
     }
 
-    /// The same without waiting for who has the list locked, a thread that a worker may keep from its CPU: then those that were `known` before.
+    /// As [`guards`](Self::guards), but never waits for the lock: a worker may keep the thread that holds it from the CPU. If the lock is
+    /// taken, uses the guards `known` so far.
     fn guards_unless_locked(&self, known: &mut Vec<Weak<Guard>>) -> Vec<Arc<Guard>> {
         match self.guards.try_lock() {
             Ok(guards) => known.clone_from(&guards),
@@ -74,7 +75,7 @@ impl GuardThread {
         latest(known.iter().filter_map(Weak::upgrade).filter(|guard| guard.has_begun() && guard.is_open()).collect())
     }
 
-    /// Enters into these tasks which of them another thread holds at their safe values, and what is in force therefore.
+    /// Adds to these tasks whether another thread holds their target at its safe value, and the value in force.
     pub(crate) fn show_held(&self, tasks: &mut [Box<TaskSummary>], now: Instant) {
         for guard in self.guards() {
             if let Some(task) = tasks.iter_mut().find(|task| task.task == guard.task()) {
@@ -83,7 +84,8 @@ impl GuardThread {
         }
     }
 
-    /// The same with those that are to begin, where no other one has the target yet: what is to be known of them has to be there before they write.
+    /// As [`guards`](Self::guards), plus outputs that have not begun, if no other output has their target yet: the plan must list an output
+    /// before it writes.
     pub(crate) fn planned(&self) -> Vec<Arc<Guard>> {
         let open: Vec<_> = self.open().into_iter().filter(|guard| guard.is_open()).collect();
         let begun: HashSet<_> = open.iter().filter(|guard| guard.has_begun()).map(|guard| guard.target()).collect();
@@ -94,17 +96,17 @@ impl GuardThread {
         self.guards.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Of each output that does not hold its safe value though it should: why.
+    /// The reason for each output that should hold its safe value but does not.
     pub(crate) fn troubles(&self) -> Vec<String> {
         self.guards().iter().filter_map(|guard| guard.trouble()).collect()
     }
 
-    /// How many outputs that had ended without their safe values have these now: their targets are to be closed.
+    /// How many outputs ended without their safe value but have it now, so that their targets can be closed.
     pub(crate) fn settled(&self) -> u64 {
         self.settled.load(Ordering::SeqCst)
     }
 
-    /// A start was refused: says which of its outputs are left without their safe values.
+    /// After a refused start, logs which outputs are left without their safe values.
     pub(crate) fn report_owed(&self) {
         for guard in self.guards().iter().filter(|guard| guard.is_wanted()) {
             let (task, what) = (guard.task(), guard.says());
@@ -116,16 +118,16 @@ impl GuardThread {
         }
     }
 
-    /// What came of reading the targets of outputs back.
+    /// The results of reading outputs back.
     pub(crate) fn readbacks(&self) -> &Readbacks {
         &self.readbacks
     }
 
-    /// Makes the thread, if there is none yet and there are outputs, and has the keeper read their targets back. `highest`: the priority of the
-    /// workers, at most; the thread goes above it.
+    /// Starts the thread if there are outputs and no thread yet, and has the keeper read their targets back. `highest`: the highest
+    /// priority of the workers. The thread asks for more.
     ///
     /// # Errors
-    /// The system's reason why there is no thread.
+    /// The system's reason for refusing a thread.
     pub(crate) fn guard(self: &Arc<Self>, highest: Option<u8>, keeper: &Keeper) -> io::Result<()> {
         self.grant.be_above(highest);
         let guards: Vec<_> = self.open().into_iter().filter(|guard| guard.is_open()).collect();
@@ -143,22 +145,22 @@ impl GuardThread {
         Ok(())
     }
 
-    /// The priority that the thread asked for, and has; `None`: there is no thread.
+    /// The priority that the thread asked for and has; `None`: there is no thread.
     pub(crate) fn summary(&self) -> Option<GuardSummary> {
         self.grant.summary()
     }
 
-    /// Asks for the safe values of all outputs, now. Does not wait.
+    /// Requests the safe values of all outputs now. Does not wait.
     pub(crate) fn make_safe(&self) {
         self.orders.give();
     }
 
-    /// The same for the last time: no output recovers after that.
+    /// As [`make_safe`](Self::make_safe), for the last time: no output recovers afterwards.
     pub(crate) fn make_safe_for_good(&self) {
         self.orders.give_last();
     }
 
-    /// The same at the end of a run: waits until they are written, for a limited time. Returns which were not, and why.
+    /// Makes all outputs safe at the end of a run and waits for the writes, for a limited time. Returns which were not written, and why.
     pub(crate) fn make_safe_and_wait(&self) -> Option<String> {
         if !self.running.load(Ordering::Relaxed) {
             return None;
@@ -182,9 +184,9 @@ impl GuardThread {
         self.not_safe()
     }
 
-    /// Which outputs are without their safe values at the end, and why: those of a reload that was under way among them.
+    /// Which outputs lack their safe values at the end, and why. Includes those of a reload that was in progress.
     pub(crate) fn not_safe(&self) -> Option<String> {
-        // Of one that keeps what it has no safe value is missing.
+        // With safe = "hold" there is no safe value to write.
         let guards = self.guards().into_iter().filter(|guard| !guard.keeps_what_it_has());
         let troubles: Vec<_> = guards.filter_map(|guard| guard.trouble()).collect();
         (!troubles.is_empty()).then(|| {
@@ -195,12 +197,12 @@ impl GuardThread {
     }
 
     fn run(&self) {
-        let mut asked = 0; // which priority
+        let mut asked = 0; // last requested priority
         self.grant.promote_guard(&mut asked);
         let mut writers = SafeWriters::new(self.grant.clone());
         let clock = KernelClock::monotonic();
         let (mut looks, mut before): (BTreeMap<usize, Look>, Instant) = (BTreeMap::new(), clock.now());
-        let (mut taken, mut known) = (0, Vec::new()); // orders; guards
+        let (mut taken, mut known) = (0, Vec::new()); // orders taken; known guards
         let (queue, mut waited) = (RunQueue::of_this_thread(), Span::ZERO);
         loop {
             let wrote = writers.wait(LOOK_EVERY);
@@ -228,7 +230,7 @@ impl GuardThread {
             let all = latest > taken || second_end.is_some() && taken < u64::MAX;
             taken = if second_end.is_some() { u64::MAX } else { latest };
             let (guards, mut hanging) = (self.guards_unless_locked(&mut known), Vec::new());
-            // No worker begins before the last output has, and a device may take its time for that.
+            // Workers begin only after the last output, whose device may be slow. Until then no first tick is due.
             let begins = known.iter().filter_map(Weak::upgrade).any(|guard| guard.is_open() && !guard.has_begun());
             looks.retain(|at, look| look.under_way.is_some() || guards.iter().any(|guard| key(guard) == *at));
             for guard in &guards {
@@ -252,7 +254,7 @@ impl GuardThread {
                 }
             }
             writers.keep_up();
-            // Every value is on its way before anything is said of any.
+            // Start all writes before logging anything.
             for (guard, still, result) in said {
                 say(&guard, still, result);
             }
@@ -269,7 +271,7 @@ impl GuardThread {
     }
 }
 
-/// Of each target the one that was opened last.
+/// Keeps only the newest guard of each target.
 fn latest(mut open: Vec<Arc<Guard>>) -> Vec<Arc<Guard>> {
     let mut targets = HashSet::new();
     open.reverse();
@@ -282,7 +284,7 @@ fn key(guard: &Arc<Guard>) -> usize {
     Arc::as_ptr(guard).addr()
 }
 
-/// Says what was written, or not. `still`: its task has not ticked for that long, and that is why; zero: it is not.
+/// Logs the result of a write. `still`: how long the task has not ticked, if that was the reason; otherwise zero.
 fn say(guard: &Guard, still: Span, result: Said) {
     let (message_id, task, still_ns) = (Message::OutputSafe.id(), guard.task(), still.nanos());
     let stands = if still > Span::ZERO { format!("has not ticked for {still}, and ") } else { String::new() };
@@ -328,7 +330,7 @@ mod tests {
 
     const STEP: Span = Span::from_millis(10);
 
-    /// Its safe value is written nowhere.
+    /// Writes no safe value.
     struct Nowhere;
 
     impl SafeWrite for Nowhere {
@@ -375,7 +377,7 @@ mod tests {
         assert_eq!(looks(60), Some(31), "from the last tick of the one before");
         second.beat();
         assert_eq!(looks(60), Some(6));
-        // A thread may be about to let go of them.
+        // Another thread may be about to drop the guards.
         first.leaves();
         first.close();
         assert_eq!(names(thread.planned()), ["second"]);
@@ -402,7 +404,7 @@ mod tests {
         refused.begins();
         let names = |guards: Vec<Arc<Guard>>| guards.iter().map(|guard| guard.task().to_owned()).collect::<Vec<_>>();
         assert_eq!(names(thread.guards()), ["refused"]);
-        // It is closed, and a thread that has just looked still has it.
+        // It is closed while another thread still holds the guard.
         refused.leaves();
         refused.trip().unwrap();
         refused.close();

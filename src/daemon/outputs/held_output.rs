@@ -1,10 +1,10 @@
-//! What the summary of an output says while another thread than its task holds its target. Pure but for what the guard shows; nothing waits.
+//! The summary of an output while another thread than its task holds the target. Reads only the guard's state; nothing waits.
 
 use crate::safety::{Guard, HeldFor};
 use crate::snapshot::{HeldSummary, TaskState, TaskSummary};
 use crate::time::Instant;
 
-/// Enters since when, why, and what ends it; and what is in force now, which the task has not come to say.
+/// Adds how long and why the target has been held, and what will end that. Also adds the value now in force, which the task cannot report.
 pub(crate) fn show(task: &mut TaskSummary, guard: &Guard, now: Instant) {
     let Some((lasts, why)) = guard.held(now) else { return };
     let (is_safe, since_ns) = (guard.holds_safe_value(), lasts.nanos());

@@ -1,5 +1,5 @@
-//! One of the [outputs](super::left_outputs) that a process before this one has left: its safe value is written by a thread of the pool, as a write may
-//! not return. For the builder; nothing here waits.
+//! One of the [outputs](super::left_outputs) that an earlier process left. A pool thread writes its safe value, because a write may never
+//! return. Used by the builder; nothing here waits.
 
 use super::safe_plan::PlannedOutput;
 use crate::io::Pool;
@@ -10,32 +10,32 @@ use crossbeam_channel::{Receiver, TryRecvError, bounded};
 use std::io;
 use tracing::{error, info, warn};
 
-/// When one that failed is tried again.
+/// How soon a failed write is tried again.
 pub(super) const AGAIN_EVERY: Span = Span::from_seconds(2);
 
-/// What to do about one that failed, and about one whose target another hertzd has.
+/// Advice for a failed write, and for a target that another hertzd holds.
 pub(super) const LOOK: &str = "look at the device, or switch off what it drives";
 pub(super) const STOP: &str = "stop that hertzd if the value is to be written now";
 
-/// It, and how far its safe value is.
+/// An output left by an earlier process, and the state of its safe value.
 #[derive(Debug)]
 pub(super) struct LeftOutput {
     pub(super) planned: PlannedOutput,
     pub(super) planner: u32,          // the process that had its targets
-    pub(super) _owing: Option<Owing>, // unless it was made safe
+    pub(super) _owing: Option<Owing>, // None: it was made safe
     pub(super) under_way: Option<(Receiver<io::Result<()>>, Vec<PlannedWrite>)>,
     pub(super) failed: Option<(String, &'static str)>, // why, and what to do
     pub(super) next: Option<Instant>,                  // when it is tried again
 }
 
 impl LeftOutput {
-    /// What it has beside what other outputs plan to write; `None`: nothing.
+    /// The output without writes that `planned` covers; `None`: nothing is left.
     pub(super) fn beside(&self, planned: &[PlannedWrite]) -> Option<PlannedOutput> {
         let writes: Vec<_> = self.planned.writes.iter().filter_map(|write| beside(write, planned)).collect();
         (!writes.is_empty()).then(|| PlannedOutput { writes, ..self.planned.clone() })
     }
 
-    /// Has other writes in the place of its own, or none. True: one has changed.
+    /// Replaces each of its writes by what `now` returns, or drops it. Returns whether any changed.
     pub(super) fn has_become(
         &mut self,
         known: &LeftWrites,
@@ -80,7 +80,7 @@ impl LeftOutput {
         }
     }
 
-    /// Whether a write of it has ended since, and nothing is owed any more; `None`: nothing has ended.
+    /// Whether nothing is owed any more, if a write has ended since the last call; `None`: no write has ended.
     pub(super) fn has_ended(&mut self, now: Instant, known: &LeftWrites) -> Option<bool> {
         let result = match self.under_way.as_ref()?.0.try_recv() {
             Ok(result) => result,
@@ -102,7 +102,7 @@ impl LeftOutput {
                 Some(self.is_over(known, &writes))
             }
             Err(error) => {
-                // Another hertzd that has it may hold it, or give it back what it has found there: what the earlier run wrote.
+                // Another hertzd with this target may hold it, or restore what it found: what the earlier run wrote.
                 self.fails(error.to_string(), if is_left_to_another(&error) { STOP } else { LOOK });
                 self.next = Some(now + AGAIN_EVERY);
                 Some(false)
@@ -110,13 +110,13 @@ impl LeftOutput {
         }
     }
 
-    /// These are not owed any more. Whether none is.
+    /// Drops these writes, which are no longer owed. Returns whether none is left.
     fn is_over(&mut self, known: &LeftWrites, writes: &[PlannedWrite]) -> bool {
         self.has_become(known, |write| beside(write, writes));
         self.planned.writes.is_empty()
     }
 
-    /// Whether all that it wrote to are regular files, of which none is there. A device may come back, and still do what it did.
+    /// Whether all its targets are regular files and none exists any more. A device may come back, still doing what it did.
     fn is_gone_for_good(&self) -> bool {
         self.planned.writes.iter().all(PlannedWrite::is_gone_for_good)
     }
@@ -134,7 +134,7 @@ impl LeftOutput {
     }
 }
 
-/// A write, if its target is none of these, nor shares a part with one.
+/// The write, unless its target is one of `others` or shares a part with one.
 pub(super) fn beside(write: &PlannedWrite, others: &[PlannedWrite]) -> Option<PlannedWrite> {
     (!others.iter().any(|other| write.is_had_by(other))).then(|| write.clone())
 }
@@ -147,7 +147,7 @@ fn said(writes: &[PlannedWrite]) -> String {
     writes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Makes the writes of one output, and once more those that [need it](once_more). `planner`: the process that had its targets.
+/// Makes the writes of one output, then repeats those that [need it](once_more). `planner`: the process that had its targets.
 fn make_all(output: &PlannedOutput, planner: u32) -> io::Result<()> {
     let writes = &output.writes;
     let make = |write: &PlannedWrite| write.make_of(&output.task, Some(planner)).map(drop);
@@ -159,7 +159,7 @@ fn make_all(output: &PlannedOutput, planner: u32) -> io::Result<()> {
             continue;
         }
         done = done.and(match write.at_full_speed(writes) {
-            // The value that is still to come is not that of full speed.
+            // Skip the rest: its value is not full speed.
             Some(instead) => return instead.iter().try_for_each(make),
             None => Err(error),
         });
@@ -167,7 +167,7 @@ fn make_all(output: &PlannedOutput, planner: u32) -> io::Result<()> {
     done
 }
 
-/// Says what a value holds some time after it was written, if it needs others for its effect, and holds something else.
+/// Warns if a value that needs other writes for its effect holds something else some time after it was written.
 fn say_unlike(task: &str, writes: &[PlannedWrite]) {
     for value in once_more(Vec::new(), writes) {
         if let Some(why) = wrong_in_the_end(|| value.amiss(None)) {

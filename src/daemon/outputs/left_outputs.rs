@@ -1,7 +1,8 @@
-//! Outputs that processes before this one have left without their safe values, by the plans that lie there at a start. One whose target an output of
-//! this process has is that one's; any other gets its safe value now. What cannot be written stays in the plan of this process, and is tried again.
+//! Outputs that earlier processes left without their safe values, according to the plans found at a start. If an output of this process has
+//! the target, it takes over; every other target gets its safe value now. What cannot be written stays in this process's plan and is
+//! retried.
 //!
-//! For the builder: what it waits for is limited. Each output is written by a thread of the pool, as a write may not return.
+//! For the builder, which waits only for a limited time. A pool thread writes each output, because a write may never return.
 
 use super::left_output::{AGAIN_EVERY, LOOK, LeftOutput, STOP, beside, say_written};
 use super::left_own::LeftOwn;
@@ -20,37 +21,37 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::{error, warn};
 
-/// How long a start waits for the writes, all of them together.
+/// How long a start waits for all these writes together.
 const RETURNS_WITHIN: Span = Span::from_seconds(2);
 
-/// How long a start waits for a plan whose process is about to end, as what it has locked is free when its last thread has gone, or that another one
-/// deals with; for those of other processes all together.
+/// How long a start waits for a locked plan: its process may be about to end (the lock is free once its last thread is gone), or another
+/// process is carrying it out. The plans of other processes share one such limit.
 const ENDS_WITHIN: Span = Span::from_seconds(2);
 
-/// How often it is looked whether something has ended that is waited for.
+/// How often a wait checks whether it is over.
 const BETWEEN: Span = Span::from_millis(10);
 
-/// All of them, and the plans that they are from.
+/// All left outputs, and the plans they came from.
 #[derive(Debug)]
 pub(super) struct LeftOutputs {
     outputs: Vec<LeftOutput>,
     own: LeftOwn,
     plans: Vec<(PathBuf, File)>,    // locked
-    known: Vec<LeftWrite>,          // of plans that another process deals with
+    known: Vec<LeftWrite>,          // from plans that another process is carrying out
     unread: Vec<(PathBuf, String)>, // plans that cannot be carried out, and why
-    seen: Vec<PathBuf>,             // those of others at this start, or at the latest reload
+    seen: Vec<PathBuf>,             // plans of others, at this start or the last reload
     has_started: bool,
-    writes: Arc<LeftWrites>, // all of them, as outputs have to know them
-    live: Arc<LiveOutputs>,  // which are not live meanwhile
+    writes: Arc<LeftWrites>, // all of them, for this process's outputs
+    live: Arc<LiveOutputs>,  // the left outputs do not count as live
     targets: Arc<Targets>,
     pool: Arc<Pool>,
 }
 
 impl LeftOutputs {
-    /// Takes the plan at `own`, where this process will keep its own, and those of `others` that have died.
+    /// Takes the plan at `own`, where this process will keep its own, and those plans of `others` whose processes have died.
     ///
     /// # Errors
-    /// The process lives whose plan is at `own`, or another one has that locked; or a plan could not be kept aside.
+    /// The process that wrote the plan at `own` is alive, or another process has it locked; or an unusable plan could not be kept aside.
     pub(super) fn take(own: &Path, others: &[PathBuf], common: &Common) -> Result<Self, Failure> {
         let mut left = Self {
             outputs: Vec::new(),
@@ -79,14 +80,13 @@ impl LeftOutputs {
         Ok(left)
     }
 
-    /// Takes what others have left since; it waits for none of them. Then it looks where the devices are now.
+    /// Takes what others have left since, without waiting, then looks up where the devices are now.
     pub(super) fn take_more(&mut self, others: Vec<PathBuf>) {
         self.take_others(others, self.outputs.len(), KernelClock::monotonic().now());
         self.follow();
     }
 
-    /// Takes those plans of others that it has not. The outputs of this process do not know yet what was left by the output with the index `first`
-    /// and those after it.
+    /// Takes the plans of others not taken yet. `first`: the first left output that this process's outputs have not been told about.
     fn take_others(&mut self, others: Vec<PathBuf>, first: usize, waits_until: Instant) {
         let first_known = self.known.len();
         for path in &others {
@@ -97,7 +97,7 @@ impl LeftOutputs {
             self.unread.extend(kept_aside(path));
             match take_when_free(path, waits_until) {
                 Ok((plan, file)) => self.add(plan, path, file),
-                // It may have been dealt with meanwhile by another process.
+                // Another process may have dealt with it meanwhile.
                 Err(NoPlan::Missing) => {}
                 Err(NoPlan::Held(pid)) => self.know(path, pid),
                 Err(NoPlan::Unusable(why) | NoPlan::NotOurs(why)) => {
@@ -114,8 +114,8 @@ impl LeftOutputs {
         self.writes.leave_behind(writes.chain(self.known.iter().skip(first_known).cloned()).collect());
     }
 
-    /// Refuses outputs that were opened while a hertzd with one of their targets was killed: what they have read there may be what that one wrote.
-    /// `others`: the plans that there are now.
+    /// Refuses outputs if a hertzd that had one of their targets was killed while they were opened: the values they read may be what that
+    /// hertzd wrote. `others`: the plans that exist now.
     ///
     /// # Errors
     /// The task that had the target, its plan, and what to do.
@@ -143,7 +143,7 @@ impl LeftOutputs {
         Ok(())
     }
 
-    /// Looks where their devices are now.
+    /// Looks up where their devices are now.
     fn follow(&mut self) {
         for output in self.outputs.iter_mut().filter(|output| output.under_way.is_none()) {
             output.has_become(&self.writes, |write| Some(write.clone().followed()));
@@ -154,7 +154,7 @@ impl LeftOutputs {
         self.plans.push((path.into(), file));
         self.own.add(plan.own, &self.live);
         for planned in plan.outputs {
-            // What no output writes, no output has left.
+            // A planned write that no output could make was not left by one.
             match planned.writes.iter().try_for_each(PlannedWrite::check) {
                 Ok(()) => {
                     let _owing = (!planned.written).then(|| self.live.owing(&planned.task));
@@ -179,7 +179,7 @@ impl LeftOutputs {
         }
     }
 
-    /// Another process has this plan, and makes its outputs safe. To an output of this start that has such a target, it says what was there before.
+    /// Notes a plan that another process is carrying out. It shows this start's outputs with the same targets what was there before.
     fn know(&mut self, path: &Path, holder: u32) {
         let plan = match SafePlan::look(path) {
             Ok(plan) => plan,
@@ -203,7 +203,8 @@ impl LeftOutputs {
         self.known.extend(left.filter(|left| left.write.check().is_ok()));
     }
 
-    /// What is to stand in the plan of this process, beside its own outputs. Those that have begun to have a target owe its safe value from now on.
+    /// What this process's plan must contain beside its own outputs. Outputs that have begun with one of these targets owe its safe value
+    /// from now on.
     pub(super) fn still_owed(&mut self, guards: &[Arc<Guard>]) -> Vec<PlannedOutput> {
         self.note_made();
         let begun = self.had(guards.iter().filter(|guard| guard.has_begun()), true);
@@ -211,7 +212,7 @@ impl LeftOutputs {
             output.has_become(&self.writes, |write| beside(write, &begun));
             !output.planned.writes.is_empty()
         });
-        // Those that were made safe are known for the outputs of the start alone: from then on what is there is what was there before.
+        // Outputs made safe matter only to this start's outputs. Later ones take what they find as the original.
         if self.has_started {
             let (written, owed) = self.outputs.drain(..).partition(|output| output.planned.written);
             self.outputs = owed;
@@ -219,38 +220,38 @@ impl LeftOutputs {
             written.iter().flat_map(|output| &output.planned.writes).for_each(|write| self.writes.forget_left(write));
             self.known.drain(..).for_each(|left| self.writes.forget_left(&left.write));
         }
-        // What is only switched has no plan that would stand for it until it has begun.
+        // A target that is only switched has no plan of its own, so its leftover stays in the plan until it has begun.
         let planned: Vec<PlannedWrite> = guards.iter().flat_map(|guard| guard.writes()).collect();
         self.outputs.iter().filter_map(|output| output.beside(&planned)).collect()
     }
 
-    /// The tasks of those among them whose safe values only their own processes could write, beside the own ones of these outputs.
+    /// The left tasks whose safe values only their own processes could write, except those that run again.
     pub(super) fn still_own(&mut self, guards: &[Arc<Guard>]) -> impl Iterator<Item = &str> {
         self.own.still(guards, self.has_started)
     }
 
-    /// The start was not refused: what its outputs had to know of those that were made safe, they know.
+    /// The start can no longer be refused. Its outputs know by now which targets were already made safe.
     pub(super) const fn has_started(&mut self) {
         self.has_started = true;
     }
 
-    /// Whether it is not known so far that it is not refused.
+    /// Whether the start can still be refused.
     pub(super) const fn is_starting(&self) -> bool {
         !self.has_started
     }
 
-    /// What was left is in the plan of this process now: the plans that it is from are over.
+    /// This process's plan now contains everything that was left, so the plans it came from are removed.
     pub(super) fn are_planned(&mut self) {
         for (path, file) in self.plans.drain(..) {
-            // In the place of one there is that of this process by now.
+            // One may already have been replaced by this process's plan.
             if is_at(&file, &path) {
                 let _ = fs::remove_file(&path);
             }
         }
     }
 
-    /// Has the safe values written that none of these outputs has to write, where that is due. `waits`: until all have returned, for a limited
-    /// time. True: something has become of one.
+    /// Starts all due writes that no output of this process has to make. `waits`: until all have returned, for a limited time. Returns
+    /// whether the state of any output changed.
     pub(super) fn write(&mut self, guards: &[Arc<Guard>], waits: bool) -> bool {
         self.note_made();
         let planned = self.had(guards, false);
@@ -289,18 +290,19 @@ impl LeftOutputs {
         changed
     }
 
-    /// The same at the end of the process, whenever they were tried last; it waits.
+    /// Tries all of them once more at the end of the process, whenever they were last tried, and waits.
     pub(super) fn write_at_end(&mut self, guards: &[Arc<Guard>]) -> bool {
         self.outputs.iter_mut().for_each(|output| output.next = None);
         self.write(guards, true)
     }
 
-    /// Writes to the targets that tasks of this daemon have: these outputs, and what is only switched on and off. `are_ready`: those that were set up.
+    /// Writes to targets that this daemon's tasks have: those of these outputs, and those of tasks that only switch on and off.
+    /// `are_ready`: of the latter only those that are set up.
     fn had<'a>(&self, guards: impl IntoIterator<Item = &'a Arc<Guard>>, are_ready: bool) -> Vec<PlannedWrite> {
         guards.into_iter().flat_map(|guard| guard.writes()).chain(self.targets.switched(are_ready)).collect()
     }
 
-    /// Notes what outputs have written that share bytes with it: they did so before they were opened.
+    /// Notes safe values that were written because a new output shares bytes with them: this happens before the output is opened.
     fn note_made(&mut self) {
         for LeftOutput { planned, failed, _owing, .. } in &mut self.outputs {
             if !planned.written
@@ -313,14 +315,14 @@ impl LeftOutputs {
         }
     }
 
-    /// The tasks of those that are not written; `None`: there is none.
+    /// The tasks whose safe values are not written; `None`: there are none.
     pub(super) fn tasks(&self) -> Option<String> {
         let owed = self.outputs.iter().filter(|output| !output.planned.written);
         let tasks: Vec<_> = owed.map(|output| output.planned.task.as_str()).collect();
         (!tasks.is_empty()).then(|| tasks.join(", "))
     }
 
-    /// What is still owed and why, for those who ask whether all is well.
+    /// What is still owed and why, for the status.
     pub(super) fn trouble(&self) -> Option<String> {
         let owed = [LOOK, STOP].into_iter().filter_map(|advice| {
             let owed = self.outputs.iter().filter_map(|output| {

@@ -1,26 +1,26 @@
-//! Outputs of kinds of a user's own that processes before this one have left: no plan says how their safe values are written, only a task of the
-//! same name does it, before its first tick. Until then they stay in the plan. Nothing blocks.
+//! Outputs of a user's own kinds that earlier processes left. No plan describes how to write their safe values: only a task of the same
+//! name can, before its first tick. Until then they stay in the plan. Nothing blocks.
 
 use crate::safety::{Guard, LiveOutputs, Owing};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::{error, info};
 
-/// Those that are left.
+/// The outputs of users' own kinds that are still left.
 #[derive(Debug)]
 pub(super) struct LeftOwn {
-    left: Vec<(String, Owing)>, // by the names of their tasks
-    plan: PathBuf,              // where this process keeps them
+    left: Vec<(String, Owing)>, // by task name
+    plan: PathBuf,              // where this process keeps its plan
     is_said: bool,
 }
 
 impl LeftOwn {
-    /// None yet. `plan`: where this process keeps its plan.
+    /// Empty at first. `plan`: where this process keeps its plan.
     pub(super) fn new(plan: &Path) -> Self {
         Self { left: Vec::new(), plan: plan.into(), is_said: false }
     }
 
-    /// Those of a plan.
+    /// Adds a plan's tasks of users' own kinds.
     pub(super) fn add(&mut self, tasks: Vec<String>, live: &Arc<LiveOutputs>) {
         for task in tasks {
             if self.left.iter().all(|(left, _)| *left != task) {
@@ -30,7 +30,7 @@ impl LeftOwn {
         }
     }
 
-    /// The tasks of those that are still left, now that there are these outputs. `says`: the start is not refused any more.
+    /// The tasks still left, given the guards of this process. `says`: the start can no longer be refused, so they are logged.
     pub(super) fn still(&mut self, guards: &[Arc<Guard>], says: bool) -> impl Iterator<Item = &str> {
         self.left.retain(|(task, _)| {
             let has_begun = |guard: &Guard| guard.has_no_plan() && guard.has_begun() && guard.task() == task;
@@ -56,7 +56,7 @@ impl LeftOwn {
         )
     }
 
-    /// The same of all, for those who ask whether all is well.
+    /// The same for every task, for the status.
     pub(super) fn trouble(&self) -> impl Iterator<Item = String> {
         self.left.iter().map(|(task, _)| self.says(task))
     }

@@ -1,16 +1,16 @@
-//! What keeps outputs safe when their tasks do not: the guard, who writes for it, and the plan for when the process is gone; what the
-//! targets hold; and what processes before this one have left.
+//! Keeps outputs safe when their tasks cannot: the guard and its writers, the plan for after the process is gone, readbacks of the targets,
+//! and what earlier processes left.
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `guard_thread`, `guard_look` | sees which tasks of outputs have stopped ticking, and has their safe values written |
+//! | `guard_thread`, `guard_look` | detects tasks that have stopped ticking, and gets their safe values written |
 //! | `guard_grant` | the real-time priority of these threads |
-//! | `safe_writers` | the threads that write, of which one is always free |
-//! | `safe_orders` | what others ask of the guard |
-//! | `held_output` | what the summary says of an output that the guard holds |
-//! | `safe_plan`, `plan_file` | what is to be written should this process not come to it |
-//! | `left_plans`, `left_outputs`, `left_output`, `left_own` | outputs that processes before this one have left without their safe values, by their plans |
-//! | `readbacks`, `readback_record` | what the targets hold, against what was written to them |
+//! | `safe_writers` | the threads that write; one is always free |
+//! | `safe_orders` | requests to the guard from other threads |
+//! | `held_output` | shows in the summary that the guard holds an output |
+//! | `safe_plan`, `plan_file` | what another process has to write if this one no longer can |
+//! | `left_plans`, `left_outputs`, `left_output`, `left_own` | outputs that earlier processes left without their safe values, found by their plans |
+//! | `readbacks`, `readback_record` | compares what the targets hold with what was written |
 
 pub(super) mod guard_grant;
 mod guard_look;

@@ -1,5 +1,5 @@
-//! The plan of safe values as this process keeps it: it is there before anything but a safe value is written. It is locked for as long as the
-//! process lives, so that no one else carries it out meanwhile. Written by the builder; may block.
+//! This process's plan of safe values. It exists before anything but a safe value is written. Its file stays locked while the process
+//! lives, so that no other process carries it out. Written by the builder; may block.
 
 use super::left_outputs::LeftOutputs;
 use super::left_plans::LeftPlans;
@@ -17,26 +17,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::{info, warn};
 
-/// Where a daemon keeps its plan, and the plan that it has.
+/// Where a daemon keeps its plan, and the plan as written.
 #[derive(Debug)]
 pub(crate) struct PlanFile {
     path: Option<PathBuf>, // `None`: there is no runtime directory
     readers: Readers,
     written: Option<(SafePlan, File)>,
-    folder: Option<File>, // locked, if it was made again: that of a process that lives
+    folder: Option<File>, // locked, if recreated: shows that its process lives
     missing_is_said: bool,
-    /// What processes before this one have left; `None`: no one has looked.
+    /// What earlier processes left; `None`: not looked up yet.
     left: Option<LeftOutputs>,
     others: LeftPlans,
     turn: Vec<Arc<File>>, // locked until the start is over
-    common: Arc<Common>,  // with the tasks
-    /// What is wrong with the plan that lies there, for those who ask whether all is well.
+    common: Arc<Common>,  // shared with the tasks
+    /// What is wrong with the plan on disk, for the status.
     pub(crate) trouble: Option<String>,
 }
 
 impl PlanFile {
-    /// `others`: the plans of processes that have died, which this one deals with as well. `turn`: locked, it keeps other starts waiting until this one
-    /// is over. `common`: with the tasks.
+    /// `others`: plans of dead processes that this one also deals with. `turn`: locks that keep other starts waiting until this one is
+    /// over. `common`: shared with the tasks.
     pub(crate) fn at(
         path: Option<PathBuf>,
         readers: Readers,
@@ -58,7 +58,7 @@ impl PlanFile {
         }
     }
 
-    /// Takes what processes before this one have left, and at a reload what others have left since; then it looks where the devices are now.
+    /// Takes what earlier processes left. At a reload, takes what others have left since, and looks up where the devices are now.
     ///
     /// # Errors
     /// See [`LeftOutputs::take`].
@@ -71,7 +71,7 @@ impl PlanFile {
         Ok(())
     }
 
-    /// Refuses these outputs if the process that had one of their targets was killed since.
+    /// Refuses these outputs if a process that had one of their targets was killed since.
     ///
     /// # Errors
     /// See [`LeftOutputs::refuse_left_since`].
@@ -79,49 +79,49 @@ impl PlanFile {
         self.left.as_ref().map_or(Ok(()), |left| left.refuse_left_since(&self.others.now(), guards))
     }
 
-    /// The start was not refused.
+    /// The start can no longer be refused: lets other starts go ahead.
     pub(crate) fn has_started(&mut self) {
         if let Some(left) = &mut self.left {
             left.has_started();
         }
-        // Main has the same open files.
+        // Unlock explicitly: main shares these open files.
         std::mem::take(&mut self.turn).iter().for_each(|lock| drop(lock.unlock()));
     }
 
-    /// Of a start that is refused, or was stopped: the tasks of processes before this one whose safe values are still owed, separated by commas; `None`:
-    /// there is none, or it has started.
+    /// While this start can still be refused or stopped: the tasks of earlier processes whose safe values are owed, separated by commas.
+    /// `None`: there are none, or the start is complete.
     pub(crate) fn left_by_start(&self) -> Option<String> {
         self.left.as_ref().filter(|left| left.is_starting()).and_then(LeftOutputs::tasks)
     }
 
-    /// The same, whether it has started or not.
+    /// The same, whether or not the start is complete.
     pub(crate) fn left(&self) -> Option<String> {
         self.left.as_ref().and_then(LeftOutputs::tasks)
     }
 
-    /// Writes the safe values that are still owed, and that none of these outputs has to write. `waits`: for a while. True: something has become of
-    /// them.
+    /// Writes the owed safe values that none of these outputs has to write. `waits`: waits for the writes, for a limited time. Returns
+    /// whether the state of any changed.
     pub(crate) fn write_left(&mut self, guards: &[Arc<Guard>], waits: bool) -> bool {
         self.left.as_mut().is_some_and(|left| left.write(guards, waits))
     }
 
-    /// The same at the end of the process: all are tried once more, whenever that was last done.
+    /// Tries all of them once more at the end of the process, whenever they were last tried.
     pub(crate) fn write_left_at_end(&mut self, guards: &[Arc<Guard>]) -> bool {
         self.left.as_mut().is_some_and(|left| left.write_at_end(guards))
     }
 
-    /// What processes before this one have left, and is still owed.
+    /// What earlier processes left and is still owed.
     pub(crate) fn owed(&self) -> Option<String> {
         self.left.as_ref().and_then(LeftOutputs::trouble)
     }
 
-    /// Whether it is to be written again: somebody has removed it, or that failed before.
+    /// Whether the plan must be written again: someone removed it, or the last try failed.
     pub(crate) fn is_amiss(&self) -> bool {
         self.trouble.is_some() || self.is_gone()
     }
 
-    /// Writes the plan of these outputs, as [`update`](Self::update); what comes of it is logged, and is its trouble. `but`: what is wrong
-    /// with the one that there is, should that fail.
+    /// Writes the plan of these outputs as [`update`](Self::update) does, logs the result, and keeps a failure as `trouble`. In that case
+    /// `but` says what is wrong with the existing plan.
     pub(crate) fn try_update(&mut self, guards: &[Arc<Guard>], but: &str) {
         let was_gone = self.is_gone();
         let (failed, path) = (self.update(guards).err(), self.path.as_deref().unwrap_or(Path::new("")).display());
@@ -139,21 +139,21 @@ impl PlanFile {
         self.trouble = trouble;
     }
 
-    /// Whether the plan that was written lies there no more, though it says something.
+    /// Whether the plan is no longer at its path, though it is not empty.
     fn is_gone(&self) -> bool {
         let written = self.written.as_ref().filter(|(plan, _)| !plan.is_empty());
         self.path.as_ref().zip(written).is_some_and(|(path, (_, file))| !is_at(file, path))
     }
 
-    /// Whether there is one.
+    /// Whether this process has written a plan.
     pub(crate) fn is_written(&self) -> bool {
         self.written.is_some()
     }
 
-    /// Writes the plan of these outputs, which are all that are open, and of what is owed, if it differs from what is there.
+    /// Writes the plan of these outputs, which must be all open ones, and of what is owed, if it differs from the existing plan.
     ///
     /// # Errors
-    /// It could not be written; the plan from before, if there is one, stays.
+    /// The plan could not be written; an existing plan stays.
     pub(crate) fn update(&mut self, guards: &[Arc<Guard>]) -> io::Result<()> {
         let output =
             |guard: &Guard| PlannedOutput { task: guard.task().to_owned(), writes: guard.plan(), written: false };
@@ -181,7 +181,7 @@ impl PlanFile {
         };
         let unchanged = match &self.written {
             Some((written, _)) => *written == plan && !self.is_gone(),
-            // Of a process before this one there may be another.
+            // An earlier process may have left one there.
             None => plan.is_empty() && path.symlink_metadata().is_err(),
         };
         if unchanged {
@@ -203,24 +203,24 @@ impl PlanFile {
     }
 }
 
-/// Makes the folder of the plan, should somebody have removed it, and locks it: others see by that that its process lives.
+/// Recreates the plan's folder if someone removed it, and locks it to show that its process lives.
 fn made_again(path: &Path) -> io::Result<Option<File>> {
     let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) else { return Ok(None) };
     fs::create_dir_all(folder)?;
     let made = File::open(folder)?;
-    // Whoever has it locked meanwhile looks whether it is one of a process that died, and may remove it: then it is made once more.
+    // Someone else may have it locked to check whether its process has died, and may remove it. Then the next update makes it again.
     let _ = made.try_lock();
     Ok(Some(made))
 }
 
-/// Puts a file with this plan in the place of what is there, in one step, locked.
+/// Atomically replaces the file at `path` by this plan, locked.
 fn replace(path: &Path, plan: &SafePlan, readers: Readers) -> io::Result<File> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str)) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     let new = Path::new(name).with_extension("new");
     let new = new.to_str().ok_or(io::ErrorKind::InvalidInput)?;
-    // Its readers, who could lock it as well, have it only when it is locked.
+    // Readers could lock the file too, so they get access only once it is locked.
     let folder = Dir::open(folder)?;
     let bytes = plan.to_bytes()?;
     let mut file = folder.create(new)?;
@@ -233,10 +233,11 @@ fn replace(path: &Path, plan: &SafePlan, readers: Readers) -> io::Result<File> {
 }
 
 impl SafePlan {
-    /// Notes in the plan at `path`, whose lock the caller has, which of its outputs have their safe values now. Who may read it, still may.
+    /// Updates the plan at `path` with the outputs that have their safe values now. The caller holds its lock. Read permissions stay the
+    /// same.
     ///
     /// # Errors
-    /// It could not be written, and is as it was.
+    /// The plan could not be written and is unchanged.
     pub(crate) fn note_written(&self, path: &Path) -> io::Result<()> {
         let facts = fs::symlink_metadata(path)?;
         let readers = if facts.mode() & 0o040 == 0 { Readers::Owner } else { Readers::Group(Some(facts.gid())) };

@@ -1,4 +1,4 @@
-//! What came of reading the target of an output back, so far. Pure: time comes in as a value.
+//! The results so far of reading an output's target back. Pure: time comes in as a value.
 
 use crate::safety::{Lapse, Reading};
 use crate::snapshot::ReadbackSummary;
@@ -13,12 +13,12 @@ pub(crate) struct Record {
     differences: u64, // how often one began
     unreadable: u64,  // readings
     state: State,
-    since: Option<Instant>, // it differs, or cannot be read
+    since: Option<Instant>, // when it began to differ or be unreadable
 }
 
 #[derive(Debug, Default, PartialEq)]
 enum State {
-    /// Nothing was compared yet.
+    /// Nothing has been compared yet.
     #[default]
     Unknown,
     Agrees,
@@ -30,29 +30,30 @@ enum State {
     Unreadable(String),
 }
 
-/// What is new about it.
+/// A change worth logging.
 #[derive(Debug, PartialEq)]
 pub(crate) enum News {
-    /// It is not as it was written, or cannot be read: what is wrong, in a clause.
+    /// The target differs from what was written, or cannot be read. `what` says what is wrong, in a clause.
     Fails { what: String, advice: String, written: Option<f64>, read: String },
-    /// It is as it was written again, or is not compared any more, after so long by the readings. `written`: the raw number that it reads again.
+    /// The target agrees again after `lasted`, counted between readings, or is no longer compared. `written`: the raw number it reads
+    /// again.
     Passes { what: String, written: Option<f64>, lasted: Span },
 }
 
 impl Record {
-    /// It is read from now on, under this name, so often.
+    /// From now on the target is read under this name, at this interval.
     pub(crate) fn begins(&mut self, target: String, every: Span) {
         (self.target, self.every) = (target, every);
     }
 
-    /// It is read no more: its output has ended.
+    /// The output has ended, so its target is no longer read.
     pub(crate) fn ends(&mut self, now: Instant) -> Option<News> {
         self.state = State::Unknown;
         let what = format!("its output has ended, and {} is not read back any more", self.target);
         self.passes(what, None, now)
     }
 
-    /// Notes what a reading came to.
+    /// Records a reading.
     pub(crate) fn took(&mut self, reading: Reading, now: Instant) -> Option<News> {
         let was_wrong = self.since;
         match reading {
@@ -90,7 +91,7 @@ impl Record {
             }
             Reading::Unreadable(why) => {
                 self.unreadable += 1;
-                // What it held when it could be read is not known to be better since.
+                // A failed read does not show that the difference is gone.
                 if matches!(self.state, State::Differs { .. } | State::NotInForce(_)) {
                     return None;
                 }
@@ -103,7 +104,7 @@ impl Record {
         }
     }
 
-    /// Whatever was wrong with it is over, if anything was.
+    /// Whatever was wrong is over, if anything was.
     fn passes(&mut self, what: String, written: Option<f64>, now: Instant) -> Option<News> {
         self.since.take().map(|since| News::Passes { what, written, lasted: now - since })
     }
@@ -125,7 +126,7 @@ impl Record {
         }
     }
 
-    /// What is wrong with it, in a clause; `None`: nothing is known to be.
+    /// What is wrong with the target, in a clause; `None`: nothing is known to be wrong.
     fn what(&self) -> Option<String> {
         let target = &self.target;
         match &self.state {
@@ -140,7 +141,7 @@ impl Record {
         }
     }
 
-    /// The same for those who ask whether all is well.
+    /// The same for the status, with the time since it was noticed.
     pub(crate) fn trouble(&self, task: &str, now: Instant) -> Option<String> {
         let since = self.since.map_or(Span::ZERO, |since| now - since);
         let advice = match &self.state {
@@ -150,7 +151,7 @@ impl Record {
         self.what().map(|what| format!("task {task}: {what}, noticed {} ago{advice}", Age(since)))
     }
 
-    /// All of it.
+    /// The whole record.
     pub(crate) fn summary(&self, task: &str, now: Instant) -> ReadbackSummary {
         let (state, written, read) = match &self.state {
             State::Unknown => ("unknown", None, None),

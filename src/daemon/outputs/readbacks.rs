@@ -1,7 +1,7 @@
-//! Has targets of outputs read, each at its interval, and says what differs from what was written: all of it with `readback`, and always what
-//! decides whether it has any effect.
+//! Reads outputs' targets back, each at its interval, and reports differences from what was written. With `readback` the value itself is
+//! compared. The settings that give it its effect are always compared.
 //!
-//! The keeper looks after it, every 100 ms at least. A read may block for as long as the device takes: threads of the pool make them, one after
+//! The keeper runs this at least every 100 ms. A read may block for as long as the device takes, so pool threads make the reads, one after
 //! the other while none hangs.
 
 use super::readback_record::{News, Record};
@@ -18,16 +18,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tracing::{error, info, warn};
 
-/// How often it looks at least, to find outputs that are new.
+/// Longest time between two checks for new outputs.
 const LOOK_EVERY: Span = Span::from_millis(100);
 
 /// A read that takes longer is reported.
 const LONG: Span = Span::from_seconds(1);
 
-/// What came of it, as main and the builder see it.
+/// The results, as main and the builder see them.
 #[derive(Debug, Default)]
 pub(crate) struct Readbacks {
-    records: Mutex<BTreeMap<String, Record>>, // by task, of all that there have been
+    records: Mutex<BTreeMap<String, Record>>, // by task, including outputs that have ended
     running: AtomicBool,
     ends: AtomicBool,
 }
@@ -39,13 +39,13 @@ type Returned = (String, Arc<dyn ReadBack>, Reading);
 struct Due {
     next: Instant,
     under_way: Option<Asked>, // a reading
-    hangs: bool,              // and that was said
+    hangs: bool,              // and this was logged
 }
 
-/// A reading that was asked for, and when a thread began it.
+/// When a reading was requested, and when a thread began it.
 type Asked = (Instant, Arc<OnceLock<Instant>>);
 
-/// How far it is, as the keeper has it. `guards` are those of the outputs that are open.
+/// The keeper's state. `guards` returns the guards of open outputs.
 struct Reader<G> {
     shared: Arc<Readbacks>,
     pool: Arc<Pool>,
@@ -54,15 +54,15 @@ struct Reader<G> {
     readings: Queue,
     read: Sender<Returned>,
     returned: Receiver<Returned>,
-    next: Instant, // look
-    refused: bool, // a further thread, which was said
+    next: Instant, // when to check next
+    refused: bool, // a further thread; this was logged
 }
 
 impl Readbacks {
-    /// Begins, if it has not yet. `guards` are those of the outputs that are open.
+    /// Begins, unless it has already. `guards` returns the guards of open outputs.
     ///
     /// # Errors
-    /// The system's reason why there is no thread.
+    /// The system's reason for refusing a thread.
     pub(crate) fn start(
         self: &Arc<Self>,
         keeper: &Keeper,
@@ -78,12 +78,12 @@ impl Readbacks {
         Ok(())
     }
 
-    /// Of each target that is not as it was written, or cannot be read: what is wrong.
+    /// What is wrong with each target that differs from what was written, or cannot be read.
     pub(crate) fn troubles(&self, now: Instant) -> Vec<String> {
         self.records().iter().filter_map(|(task, record)| record.trouble(task, now)).collect()
     }
 
-    /// What came of all readings of the outputs with these names; `None`: there were none.
+    /// The results for the outputs of these tasks; `None`: there are none.
     pub(crate) fn summary(&self, tasks: &BTreeSet<&str>, now: Instant) -> Option<Vec<ReadbackSummary>> {
         let records = self.records();
         let of_tasks = records.iter().filter(|(task, _)| tasks.contains(task.as_str()));
@@ -91,7 +91,7 @@ impl Readbacks {
         (!summaries.is_empty()).then_some(summaries)
     }
 
-    /// The run ends: nothing is read any more.
+    /// The run ends: stops reading.
     pub(crate) fn end(&self) {
         self.ends.store(true, Ordering::Relaxed);
     }
@@ -125,7 +125,7 @@ impl<G: Fn() -> Vec<Arc<Guard>> + Send> Kept for Reader<G> {
         let guards = (self.guards)();
         let open: Vec<_> = guards.iter().filter_map(|guard| Some((guard.task(), guard.readback()?.clone()))).collect();
         for (task, readback, reading) in self.returned.try_iter() {
-            // That of an output which has ended meanwhile says nothing.
+            // Ignore readings of outputs that have ended meanwhile.
             if let Some(due) = self.dues.get_mut(&key(&readback))
                 && open.iter().any(|(_, open)| key(open) == key(&readback))
             {
@@ -157,7 +157,7 @@ impl<G: Fn() -> Vec<Arc<Guard>> + Send> Kept for Reader<G> {
                     self.shared.took(task, Reading::Unreadable(why), now);
                 }
                 None if now >= due.next => {
-                    // At its pace, whenever the look came.
+                    // Keep the pace, even if this check came late.
                     let (paced, every) = (due.next + readback.every(), readback.every());
                     let begun = Arc::<OnceLock<Instant>>::default();
                     due.under_way = Some((now, begun.clone()));

@@ -1,7 +1,7 @@
-//! The plan of safe values: a file in the runtime directory that says what is to be written, and where, should this process not come to it. How it
-//! is found and read; [`PlanFile`](super::plan_file::PlanFile) writes it.
+//! The plan of safe values: a file in the runtime directory that says what to write, and where, if this process no longer can. This file
+//! finds and reads plans; [`PlanFile`](super::plan_file::PlanFile) writes them.
 //!
-//! Where it lies says nothing about who wrote it: it is carried out with the rights of its owner, and only where no one else could have put it
+//! A plan's location does not prove who wrote it. It is carried out with its owner's rights, and only if no other user could have put it
 //! there. May block.
 
 use crate::config::is_name;
@@ -21,17 +21,17 @@ use std::io::{self, Read, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What the file says first.
+/// The version at the start of the file.
 pub(super) const VERSION: u32 = 1;
 
-/// Bytes of a plan: none that is longer is written or read.
+/// The largest plan written or read, in bytes.
 const LARGEST: u64 = 16 << 20;
 
-/// How long a process that was killed is waited for, and how often it is looked for: until it has ended, it has its targets locked.
+/// How long to wait for a killed process to end, since it keeps its targets locked until then; and how often to check.
 const ENDS_WITHIN: Span = Span::from_seconds(5);
 const BETWEEN: Span = Span::from_millis(10);
 
-/// How often a process is looked at that does not seem to have been killed: between the signal and its end there is an instant without a sign.
+/// How many times to check a process that does not appear to be killed: between the signal and its end, it shows no sign for an instant.
 const LOOKS: u32 = 20;
 
 /// All outputs of a daemon.
@@ -40,12 +40,12 @@ pub(crate) struct SafePlan {
     pub(crate) version: u32,
     /// The process that wrote it.
     pub(crate) pid: u32,
-    /// Its outputs; those that hold what they have, whatever happens, are not among them.
+    /// Its outputs, except those that always hold what they have.
     pub(crate) outputs: Vec<PlannedOutput>,
-    /// The tasks of those: nothing is written to their targets.
+    /// The tasks of outputs that always hold what they have: nothing is written to their targets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) holds: Vec<String>,
-    /// The tasks of those whose safe value only the process itself could write.
+    /// The tasks of outputs whose safe value only the process itself could write.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) own: Vec<String>,
 }
@@ -57,7 +57,7 @@ pub(crate) struct PlannedOutput {
     pub(crate) task: String,
     /// In this order.
     pub(crate) writes: Vec<PlannedWrite>,
-    /// Its safe value was written since, by a process that carried the plan out.
+    /// Its safe value was written since, by a process that carried out the plan.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) written: bool,
 }
@@ -65,33 +65,33 @@ pub(crate) struct PlannedOutput {
 /// Why a plan cannot be carried out.
 #[derive(Debug)]
 pub(crate) enum NoPlan {
-    /// There is no such file.
+    /// The file does not exist.
     Missing,
-    /// The process that wrote it lives.
+    /// Another process keeps it: the one that wrote it, or one that is carrying it out.
     Held(u32),
-    /// Another user has to do it.
+    /// Only another user may carry it out.
     NotOurs(String),
-    /// It cannot be read, or is no plan.
+    /// It cannot be read, or is not a plan.
     Unusable(String),
 }
 
-/// A plan that lies there, open and not yet read.
+/// A plan that was found and opened, but not yet read.
 #[derive(Debug)]
 pub(crate) struct FoundPlan {
     path: PathBuf,
     file: File,
-    /// Whose it is, and of which group.
+    /// Its user and group.
     pub(crate) owner: (u32, u32),
 }
 
 impl FoundPlan {
-    /// Opens a plan that no one but its owner and root can have put there.
+    /// Opens a plan that only its owner or root can have put there.
     ///
     /// # Errors
-    /// Why it cannot be carried out by anyone.
+    /// Why no one can carry it out.
     pub(crate) fn open(path: &Path) -> Result<Self, NoPlan> {
         match Self::open_once(path) {
-            // It is there all the same: its folder was replaced meanwhile.
+            // The file exists after all: its folder was just replaced.
             Err(NoPlan::Missing) if path.symlink_metadata().is_ok() => Self::open_once(path),
             opened => opened,
         }
@@ -110,7 +110,7 @@ impl FoundPlan {
             io::ErrorKind::PermissionDenied => not_ours(&error),
             _ => unusable(&error),
         };
-        // The folder may be named by a link. What that leads to is gone through once more, without any.
+        // The folder's path may contain links. The resolved path is opened again without following any.
         let name = path.file_name().ok_or(NoPlan::Missing)?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let real = folder.canonicalize().map_err(failed)?.join(name);
@@ -125,7 +125,7 @@ impl FoundPlan {
         let opened = opened.map_err(failed)?;
         let found = Self::of(opened.file, real).map_err(|why| unusable(&why))?;
         let (owner, _) = found.owner;
-        // In a sticky folder of root others may give names to what is not theirs.
+        // In a sticky folder owned by root, others can link to files that are not theirs.
         let facts = found.file.metadata().map_err(|error| unusable(&error))?;
         if opened.folders.last().is_some_and(|(_, folder)| may_be_planted(&facts, folder, owner)) {
             return Err(unusable(&"it has another name too, and may be another user's"));
@@ -140,7 +140,7 @@ impl FoundPlan {
         Ok(found)
     }
 
-    /// One that another process has opened, and checked where it lies.
+    /// A plan that another process opened, after checking its location.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -161,23 +161,23 @@ impl FoundPlan {
         }
     }
 
-    /// Whether this process has the rights of its owner, and no others.
+    /// Whether its owner is the user this process runs as.
     pub(crate) fn is_own(&self) -> bool {
         self.owner.0 == effective_user()
     }
 
-    /// Where it lies, without links.
+    /// Its path, without links.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The open file, for a process that has its owner's rights.
+    /// The open file, for a process with its owner's rights.
     pub(crate) fn into_file(self) -> File {
         self.file
     }
 
-    /// Waits for the end of the process that wrote it, if that was killed: until then it has its targets locked. For a limited time since it `began`, as
-    /// a device may keep it from ending. What there is to say of that.
+    /// If the process that wrote the plan was killed, waits until it has ended: until then it keeps its targets locked. The wait since
+    /// `began` is limited, because a device may keep the process from ending. Returns a message about the wait, if there was one.
     pub(crate) fn await_end(&self, began: Instant) -> Option<String> {
         let clock = KernelClock::monotonic();
         let mut waited = None;
@@ -201,7 +201,7 @@ impl FoundPlan {
         waited.map(|it| format!("waited until {} (pid {}), which was killed, had ended", it.name, it.pid))
     }
 
-    /// A process that was killed and has not ended: its writer, or who has it locked.
+    /// A process that was killed but has not ended: the plan's writer, or one that holds its lock.
     fn killed(&self, writer: Option<&Holder>) -> Option<Holder> {
         let locked_by = || match lock::probe(&self.file) {
             Ok(Taken::Peer(holder) | Taken::Stranger(holder)) => holder,
@@ -211,13 +211,13 @@ impl FoundPlan {
         writer.cloned().filter(is_killed).or_else(|| locked_by().filter(is_killed))
     }
 
-    /// Whether its writer is there, or anyone who has it locked.
+    /// Whether its writer lives, or another hertzd holds its lock.
     fn is_kept(&self, writer: Option<&Holder>) -> bool {
         let is_locked = || matches!(lock::probe(&self.file), Ok(Taken::Peer(_)));
         writer.is_some_and(|writer| !writer.has_ended()) || is_locked()
     }
 
-    /// Reads it, and keeps it locked for as long as the file lives that comes with it.
+    /// Reads the plan, and keeps it locked while the returned file is open.
     ///
     /// # Errors
     /// Why it cannot be carried out.
@@ -235,7 +235,7 @@ impl FoundPlan {
 }
 
 impl SafePlan {
-    /// Whether it names no output, not even one that keeps what it has.
+    /// Whether it names no outputs, not even held ones.
     pub(crate) const fn is_empty(&self) -> bool {
         self.outputs.is_empty() && self.holds.is_empty() && self.own.is_empty()
     }
@@ -243,7 +243,7 @@ impl SafePlan {
     /// The text of the file.
     ///
     /// # Errors
-    /// It would be larger than what is read of one: `hertzd safe` would refuse it.
+    /// It would be larger than the limit for reading, so `hertzd safe` would refuse it.
     pub(super) fn to_bytes(&self) -> io::Result<Vec<u8>> {
         let bytes = serde_json::to_vec_pretty(self)?;
         match bytes.len() as u64 > LARGEST {
@@ -258,10 +258,10 @@ impl SafePlan {
         }
     }
 
-    /// The plan of a process that lives; `None`: there is none, or its process does not live.
+    /// The plan at `path` if the process that keeps it lives; `None`: there is no plan, or its process is dead.
     ///
     /// # Errors
-    /// It may not be read, or is no plan: a process that lives may keep it.
+    /// It may not be read, or is not a plan; a live process may still keep it.
     pub(crate) fn held(path: &Path) -> Result<Option<Self>, NoPlan> {
         let unusable = |why: String| NoPlan::Unusable(format!("{}: {why}", path.display()));
         let file = match FoundPlan::open(path) {
@@ -276,10 +276,10 @@ impl SafePlan {
         }
     }
 
-    /// What a plan of this user says that another process has locked.
+    /// Reads a plan of this user without locking it, even if another process has it locked.
     ///
     /// # Errors
-    /// It is not there any more, or cannot be read.
+    /// It no longer exists, or cannot be read.
     pub(crate) fn look(path: &Path) -> Result<Self, NoPlan> {
         let found = FoundPlan::open(path)?;
         let unusable = |why: &dyn Display| NoPlan::Unusable(format!("{}: {why}", path.display()));
@@ -289,7 +289,7 @@ impl SafePlan {
         Ok(read(&found.file).map_err(|why| unusable(&why))?.followed())
     }
 
-    /// The same where the devices are now.
+    /// The same plan, with the current paths of the devices.
     fn followed(mut self) -> Self {
         for output in &mut self.outputs {
             output.writes = output.writes.drain(..).map(PlannedWrite::followed).collect();
@@ -297,7 +297,7 @@ impl SafePlan {
         self
     }
 
-    /// Reads a plan of this user, and keeps it locked for as long as the file lives that comes with it.
+    /// Reads a plan of this user, and keeps it locked while the returned file is open.
     ///
     /// # Errors
     /// Why it cannot be carried out.
@@ -306,7 +306,7 @@ impl SafePlan {
     }
 }
 
-/// Locks a plan; or says which process of hertzd keeps it. A file that may only be read is looked at: its owner writes it nowhere.
+/// Locks a plan, or returns the hertzd process that keeps it. A read-only file is only checked: its owner cannot write it either.
 fn keeper(file: &File, plan: &SafePlan) -> io::Result<Option<u32>> {
     let taken = match lock::take(file) {
         Err(error) if error.raw_os_error() == Some(libc::EBADF) => lock::probe(file)?,
@@ -314,16 +314,16 @@ fn keeper(file: &File, plan: &SafePlan) -> io::Result<Option<u32>> {
     };
     Ok(match taken {
         Taken::Locked | Taken::Unsupported => None,
-        // Whose own lock it is may not be seen.
+        // The lock's holder cannot be seen; it may be the writer, which was killed.
         Taken::Peer(None) if Holder::of(plan.pid).is_some_and(|writer| writer.is_ours() && writer.is_killed()) => None,
         Taken::Peer(holder) => Some(holder.map_or(plan.pid, |holder| holder.pid)),
-        // Its lock is no reason. Behind it there may be a process that could not lock the plan either.
+        // This lock does not count, but it may hide a process that could not lock the plan either.
         Taken::Stranger(_) => lock::writer(file).map(|writer| writer.pid),
     })
 }
 
-/// Why nothing starts while the process `pid` keeps the plan there. Who has written it keeps it for as long as it lives; anyone else only while it
-/// carries it out, which may take longer than the start has `waited`.
+/// Why nothing starts while process `pid` keeps the plan there. The process that wrote it keeps it as long as it lives. Any other keeps it
+/// only while carrying it out, which may take longer than the start has `waited`.
 pub(crate) fn refused(path: &Path, pid: u32, waited: Span) -> Failure {
     let (keeper, shown) = (Holder::of(pid), path.display());
     let has_written_it = || SafePlan::held(path).ok().flatten().is_some_and(|plan| plan.pid == pid);
@@ -347,7 +347,7 @@ fn read(mut file: &File) -> Result<SafePlan, String> {
     let plan: SafePlan = serde_json::from_reader(reader).map_err(|error| error.to_string())?;
     let names = || plan.outputs.iter().map(|output| &output.task).chain(&plan.holds).chain(&plan.own);
     match plan.version {
-        // What no task is called would be printed as if hertzd said it.
+        // An invalid task name would be printed as if hertzd had said it.
         VERSION => match names().find(|name| !is_name(name)) {
             None => Ok(plan),
             Some(_) => Err("it names a task as none can be called: no hertzd has written it".into()),
@@ -356,14 +356,14 @@ fn read(mut file: &File) -> Result<SafePlan, String> {
     }
 }
 
-/// Whether it is this file that the path leads to.
+/// Whether the path leads to this very file.
 pub(crate) fn is_at(file: &File, path: &Path) -> bool {
     let same = |own: Metadata, there: Metadata| (own.dev(), own.ino()) == (there.dev(), there.ino());
     file.metadata().ok().zip(fs::symlink_metadata(path).ok()).is_some_and(|(own, there)| same(own, there))
 }
 
-/// Whether others than root and the owner of a plan may write to this: the file itself, or a folder on the way to it, in which a sticky bit keeps
-/// them from replacing what is not theirs.
+/// Whether anyone but root and the plan's owner may write to this: the file itself, or a folder on its path. A folder's sticky bit keeps
+/// others from replacing files that are not theirs.
 fn others_may_write(facts: &Metadata, owner: u32, is_folder: bool) -> bool {
     if ![0, owner].contains(&facts.uid()) {
         return true;

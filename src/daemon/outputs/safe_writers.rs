@@ -1,5 +1,5 @@
-//! The threads that write safe values. A write blocks for as long as its device takes, and holds up no other. They inherit the priority of
-//! the guard thread, which makes them, and follow where that rises.
+//! The threads that write safe values. A write blocks for as long as its device takes, without delaying any other write. The guard thread
+//! makes these threads. They inherit its priority, and follow when it rises.
 
 use super::guard_grant::GuardGrant;
 use crate::io::Pool;
@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::warn;
 
-/// So many stay: one may hang before a further one has to be made.
+/// Threads kept: one may hang before another has to be made.
 const SPARE: isize = 2;
 
-/// A stack that suffices for a system call and a text: it counts as locked memory.
+/// Enough stack for a system call and a message. It counts as locked memory.
 const STACK: usize = 128 << 10;
 
 /// A write that has returned.
@@ -22,17 +22,17 @@ pub(crate) struct Wrote {
     pub(crate) safe: MadeSafe,
 }
 
-/// The threads, as the guard thread sees them. Each remembers which priority it has asked for.
+/// The threads, as the guard thread sees them. Each remembers the priority it last asked for.
 pub(crate) struct SafeWriters {
     pool: Pool<u8>,
     grant: Arc<GuardGrant>,
     wrote: Sender<Wrote>,
     returned: Receiver<Wrote>,
-    refused: bool, // a further thread, which was said
+    refused: bool, // a further thread; this was logged
 }
 
 impl SafeWriters {
-    /// Makes the threads. What the system refuses now is asked for again later.
+    /// Makes the threads. If the system refuses one now, it is asked again later.
     pub(crate) fn new(grant: Arc<GuardGrant>) -> Self {
         let (wrote, returned) = unbounded();
         let pool = Pool::reserved("hertzd-safe", STACK, SPARE);
@@ -41,24 +41,24 @@ impl SafeWriters {
         writers
     }
 
-    /// Has the safe value of an output written.
+    /// Gets the safe value of an output written.
     pub(crate) fn give(&self, guard: Arc<Guard>) {
         let (grant, wrote) = (self.grant.clone(), self.wrote.clone());
         self.pool.queue(Box::new(move |asked| {
-            // What is refused is refused to the guard thread too, which says so.
+            // If refused, the guard thread was refused too and logs it.
             let _ = grant.promote(asked);
             let safe = guard.make_safe();
             let _ = wrote.send(Wrote { guard, safe });
         }));
     }
 
-    /// Waits for that long, or until a write has returned: those that have.
+    /// Waits up to `most` for a write to return. Returns all that have.
     pub(crate) fn wait(&self, most: Span) -> Vec<Wrote> {
         let first = self.returned.recv_timeout(Duration::from_nanos(most.nanos().unsigned_abs()));
         first.into_iter().chain(self.returned.try_iter()).collect()
     }
 
-    /// Makes a further thread if none is left that could write.
+    /// Makes another thread if none is free to write.
     pub(crate) fn keep_up(&mut self) {
         self.made(self.pool.keep_up());
     }

@@ -1,9 +1,8 @@
-//! Whether the deadlines of a configuration can hold, for each CPU over all workers on it. Pure.
+//! Whether the deadlines of a configuration can hold, per CPU over all its workers. Pure.
 //!
-//! A worker that is not pinned to a single CPU is judged as if it had one of its own; that there are enough of those is judged
-//! over all of them. A task takes its budget, or as long as its kind knows that it does, if that is longer. Where neither is
-//! given it counts as no work: what fails even then, fails. A tick that sleeps all that time holds up the tasks of its worker,
-//! and takes no processor time.
+//! A worker that is not pinned to a single CPU is judged as if it had its own. Whether enough CPUs exist for these is judged over all of
+//! them. A task takes its budget, or the run that its kind knows, whichever is longer. With neither it counts as no work, so whatever fails
+//! even then really fails. A tick that sleeps all that time delays the tasks of its worker but takes no processor time.
 
 use crate::config::{Config, Scheduling, TaskConfig, WorkerConfig};
 use crate::daemon::plan;
@@ -14,17 +13,17 @@ use std::collections::BTreeMap;
 /// The share of a CPU that the kernel leaves to real-time threads: by default it stops them for 50 ms in every second.
 const REALTIME_SHARE: f64 = 0.95;
 
-/// For the rounding of sums.
+/// Tolerance for the rounding of sums.
 const ROUNDING: f64 = 1e-9;
 
 /// The verdict on one CPU.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Capacity {
-    /// Which CPU, and whose: `CPU 1 (control, log)`, `worker log on a CPU of its own`.
+    /// The CPU and its workers: `CPU 1 (control, log)`, `worker log on a CPU of its own`.
     pub(crate) label: String,
-    /// What is demanded of it: `26.0 % of its time: 20.0 % by budgets, 6.0 % by spin tails`; and for whom that is not known.
+    /// The demand on it: `26.0 % of its time: 20.0 % by budgets, 6.0 % by spin tails`; also names the tasks whose demand is unknown.
     pub(crate) sum: String,
-    /// What follows from that, a sentence each.
+    /// The conclusions, one sentence each.
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -64,15 +63,15 @@ pub(crate) fn capacities(config: &Config, online_cpus: &[usize]) -> Vec<Capacity
     verdicts
 }
 
-/// What counts of a task.
+/// What counts for a task.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     rate: Rate,
     deadline: Span,
-    cost: Span,  // the longest that a tick may take
-    work: Span,  // the most processor time that it takes
-    usual: Span, // how long it takes on average
-    awake: Span, // and how much processor time
+    cost: Span,  // longest time of a tick
+    work: Span,  // most processor time of a tick
+    usual: Span, // average time of a tick
+    awake: Span, // average processor time of a tick
 }
 
 impl Claim {
@@ -81,14 +80,14 @@ impl Claim {
         Self { rate: task.rate, deadline: task.deadline, cost, work, usual, awake }
     }
 
-    /// Of a task that only has a budget.
+    /// The claim of a task that has only a budget.
     #[cfg(test)]
     pub(super) fn budget(rate: Rate, deadline: Span, budget: Span) -> Self {
         Self { rate, deadline, cost: budget, work: budget, usual: budget, awake: budget }
     }
 }
 
-/// How many objections there are to real-time workers on one CPU, the first of which interrupts the second, and so on.
+/// The number of objections to real-time workers on one CPU, where each worker interrupts those after it.
 pub(crate) fn objections(workers: &[(Vec<Claim>, Tail)]) -> usize {
     let share: f64 =
         workers.iter().map(|(claims, tail)| shares(claims, *tail)).map(|(_, budgets, spin)| budgets + spin).sum();
@@ -105,10 +104,10 @@ pub(crate) fn objections(workers: &[(Vec<Claim>, Tail)]) -> usize {
     objections
 }
 
-/// The most processor time that the spin tail of a worker takes for a release, its work as a share of a CPU, and the tail as one: it takes no
-/// more than what the ticks leave.
+/// The most processor time that a worker's spin tail takes per release; the worker's work as a share of a CPU; and the tail as such a
+/// share. The tail takes no more than the ticks leave.
 fn shares(claims: &[Claim], tail: Tail) -> (Span, f64, f64) {
-    // Summed up from zero: the sum of no floats is -0.0.
+    // Sum up from zero: the sum of no floats is -0.0.
     let hertz = claims.iter().fold(0.0, |sum, claim| sum + claim.rate.hertz());
     let tail = tail.cost(hertz);
     let share = |of: &dyn Fn(&Claim) -> Span| {
@@ -117,13 +116,13 @@ fn shares(claims: &[Claim], tail: Tail) -> (Span, f64, f64) {
     (tail, share(&|claim| claim.awake), (tail.seconds() * hertz).min((1.0 - share(&|claim| claim.usual)).max(0.0)))
 }
 
-/// The work and the tails of a worker, for those that come after it.
+/// A worker's work and tails, as interference for the workers after it.
 fn interference(claims: &[Claim], tail: Span) -> impl Iterator<Item = Interference> {
     let each = claims.iter().map(move |claim| Interference { rate: claim.rate, cost: claim.work + tail });
     each.filter(|one| one.cost > Span::ZERO)
 }
 
-/// What is said of a CPU whose workers take this share of it, and those with a real-time policy this one; `None`: it is not too much.
+/// The objection to a CPU whose workers take `share` of it, and those with a real-time policy `realtime`; `None`: neither is too much.
 fn too_much(share: f64, realtime: f64) -> Option<String> {
     if share > 1.0 + ROUNDING {
         Some("more work than time, so releases will be missed".into())
@@ -137,15 +136,15 @@ fn too_much(share: f64, realtime: f64) -> Option<String> {
     }
 }
 
-/// What a worker demands.
+/// A worker's demand.
 struct Load<'a> {
     worker: &'a WorkerConfig,
     tasks: Vec<&'a TaskConfig>,
     claims: Vec<Claim>, // of the tasks
-    /// The most processor time that its spin tail takes for a release.
+    /// The most processor time that its spin tail takes per release.
     tail: Span,
     budgets: f64, // processor time as a share of a CPU
-    spin: f64,    // the same; it takes no more than what the ticks leave
+    spin: f64,    // the same for the spin tail, limited to what the ticks leave
 }
 
 impl<'a> Load<'a> {
@@ -160,7 +159,7 @@ impl<'a> Load<'a> {
         self.budgets + self.spin
     }
 
-    /// Among the workers of its CPU. One that runs like every other program comes last.
+    /// Its priority among the workers of its CPU. A worker without a real-time policy comes last.
     fn priority(&self) -> u8 {
         match self.worker.scheduling {
             Scheduling::Fifo { priority } | Scheduling::Rr { priority } => priority,
@@ -177,23 +176,23 @@ impl<'a> Load<'a> {
         self.tasks.iter().copied().filter(|task| task.blueprint.sleeps() && cost(task) > Span::ZERO)
     }
 
-    /// Its work and its tails, for workers that come after it.
+    /// Its work and tails, as interference for the workers after it.
     fn interference(&self) -> impl Iterator<Item = Interference> {
         interference(&self.claims, self.tail)
     }
 }
 
-/// The longest that a tick may take, or is known to.
+/// The longest time that a tick may take, or is known to take.
 fn known(task: &TaskConfig) -> Option<Span> {
     regular(task).max(task.blueprint.exceptional().map(|tick| tick.run))
 }
 
-/// The same without a tick that takes another time now and then.
+/// The same, except ticks that now and then take a different time.
 fn regular(task: &TaskConfig) -> Option<Span> {
     task.budget.max(task.blueprint.run().iter().copied().max())
 }
 
-/// How long a tick takes on average: its budget, or what its kind knows, if that is more.
+/// The average time of a tick: its budget, or what its kind knows, if that is more.
 fn usual(task: &TaskConfig) -> Span {
     let runs = task.blueprint.run();
     let all = runs.iter().map(|run| i128::from(run.nanos())).sum::<i128>();
@@ -213,12 +212,12 @@ fn work(task: &TaskConfig) -> Span {
     }
 }
 
-/// The part of `time` that a tick is on the processor.
+/// The part of `time` that a tick spends on the processor.
 fn awake(task: &TaskConfig, time: fn(&TaskConfig) -> Span) -> Span {
     if task.blueprint.sleeps() { Span::ZERO } else { time(task) }
 }
 
-/// The verdict on a CPU that these workers have for themselves.
+/// The verdict on a CPU that only these workers use.
 fn one_cpu(label: String, loads: &[&Load<'_>]) -> Capacity {
     let total = |of: &dyn Fn(&Load<'_>) -> f64| loads.iter().fold(0.0, |sum, load| sum + of(load));
     let mut findings = Vec::new();
@@ -229,7 +228,7 @@ fn one_cpu(label: String, loads: &[&Load<'_>]) -> Capacity {
         let is_first = |other: &Load<'_>| !std::ptr::eq(other, *load) && other.priority() >= load.priority();
         let first: Vec<_> = loads.iter().copied().filter(|other| is_first(other)).collect();
         let name = if loads.len() > 1 { format!("{}: ", load.worker.name) } else { String::new() };
-        // What is too much for a whole CPU is too much for its only worker.
+        // An overload of the whole CPU already covers its only worker.
         let runtime = runtime(load);
         let deadlines =
             (runtime.is_none() && (findings.is_empty() || loads.len() > 1)).then(|| deadlines(load, &first));
@@ -273,7 +272,7 @@ fn sources<'a>(mut tasks: impl Iterator<Item = &'a TaskConfig>) -> &'static str 
     if tasks.any(|task| known(task) > task.budget) { "budgets and known runs" } else { "budgets" }
 }
 
-/// Whether a worker with the policy `deadline` has asked for enough; `None`: it has, or has another policy.
+/// Whether a worker with the policy `deadline` has asked for too little; `None`: it has not, or has another policy.
 fn runtime(load: &Load<'_>) -> Option<Finding> {
     let Scheduling::Deadline { runtime, period } = load.worker.scheduling else { return None };
     let sum = |of: &dyn Fn(&TaskConfig) -> Span| {
@@ -293,7 +292,7 @@ fn runtime(load: &Load<'_>) -> Option<Finding> {
     })
 }
 
-/// Whether a worker holds its deadlines while no tick exceeds its budget and `first` come first.
+/// Whether a worker meets its deadlines if no tick exceeds its budget and the workers in `first` go first.
 fn deadlines(load: &Load<'_>, first: &[&Load<'_>]) -> Finding {
     let above: Vec<_> = first.iter().flat_map(|other| other.interference()).collect();
     let name = |task: usize| &load.tasks[task].name;
@@ -326,8 +325,8 @@ fn deadlines(load: &Load<'_>, first: &[&Load<'_>]) -> Finding {
     }
 }
 
-/// Whether the worker meets its deadlines beside what comes `above`. What comes first while a tick sleeps may delay it, or may
-/// not: then the deadlines hold if they do with all of it, and fail if they do without it or without the sleeps.
+/// Whether a worker meets its deadlines beside the interference of the workers `above`. That may or may not delay a tick that sleeps. So
+/// the deadlines hold if they hold with all of it, and fail if they fail without it or without the sleeps.
 fn verdict(claims: &[Claim], above: &[Interference]) -> Verdict {
     let demands = |of: &dyn Fn(&Claim) -> Span| -> Vec<_> {
         let demand = |claim: &Claim| Demand { rate: claim.rate, deadline: claim.deadline, budget: of(claim) };
@@ -348,7 +347,7 @@ fn fails(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Fails { .. } | Verdict::Overloaded { .. })
 }
 
-/// Sets of CPUs whose workers demand more than all of them together have.
+/// Sets of CPUs whose workers demand more than those CPUs have together.
 fn sets(loads: &[Load<'_>], online_cpus: &[usize]) -> Vec<Capacity> {
     let allowed = |load: &Load<'_>| match &load.worker.cpus[..] {
         [] => online_cpus.to_vec(),
@@ -375,7 +374,7 @@ fn named(loads: &[&Load<'_>]) -> String {
     listed(&loads.iter().map(|load| load.worker.name.as_str()).collect::<Vec<_>>())
 }
 
-/// The first few of them.
+/// The first few names.
 fn listed(names: &[&str]) -> String {
     match names.len() {
         0..=4 => names.join(", "),

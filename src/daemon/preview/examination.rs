@@ -1,4 +1,4 @@
-//! All that `hertzd doctor` tries and reads before anything is concluded from it. May block; a start's tasks are not built.
+//! Everything that `hertzd doctor` tries and reads before drawing conclusions. May block; builds no tasks.
 
 use super::capacity::capacities;
 use super::look::look;
@@ -24,24 +24,24 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// systemd answers at once, or not at all.
+/// systemd answers at once or not at all.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// Properties of a unit that may keep hertzd from something.
+/// Unit properties that may keep hertzd from something.
 const PROPERTIES: &str = "LoadState,User,DynamicUser,LimitRTPRIO,LimitMEMLOCK,LimitRTTIME,AmbientCapabilities,\
     CapabilityBoundingSet,RestrictRealtime,PrivateUsers,PrivateDevices,DevicePolicy,DeviceAllow,AllowedCPUs,CPUAffinity,\
     SystemCallFilter,ProtectSystem,StateDirectory,ReadWritePaths";
 
-/// Waits for threads that looked by the rights of the service's user and are ending, for a limited time: once memory is locked, they would get no
-/// more of it than their limit.
+/// Waits, for a limited time, until the threads that looked with the service user's rights have ended. Once memory is locked, they could
+/// get no more of it than their limit.
 fn await_ends() {
     const EVERY: Span = Span::from_millis(5);
     let are_others = || fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() > 1);
     let _ = (0..60).any(|_| !are_others() || (pause(EVERY), false).1);
 }
 
-/// Examines this machine for `config`. `again` is the same configuration once more, as each can be looked at once; `None`: it can
-/// be read only once. `is_of_service`: it is the one that the service reads. `view`: what a process of the service's user found of it.
+/// Examines this machine for `config`. `again`: the same configuration once more, because each can be examined only once; `None`: it can be
+/// read only once. `is_of_service`: it is the service's configuration. `view`: what a process of the service's user found.
 pub(crate) fn examined(
     config: &mut Config,
     again: Option<Config>,
@@ -59,11 +59,11 @@ pub(crate) fn examined(
     let is_own = unit.as_ref().is_ok_and(|unit| unit.is_own);
     let mut look = look_as("this user", false, config, |path| permits(path, rights.uid));
     if is_own || !is_of_service {
-        // It is this user who would start it.
+        // This user would be the one to start it.
         refuse_what_only_the_service_may(&mut look, |path| permits(path, rights.uid));
     }
     let service = as_service(again, &rights, view);
-    // Root does not start what is the service's, nor load its plugins.
+    // Root would not start the service's configuration, nor load its plugins, so only the service's view counts.
     let is_only_for_service = is_of_service && !is_own && rights.uid == 0 && service.tasks.is_ok();
     let looks = if is_only_for_service { vec![service] } else { vec![look, service] };
     await_ends();
@@ -84,9 +84,10 @@ pub(crate) fn examined(
     }
 }
 
-/// What a reading of the monotonic clock takes, and what it takes by a system call.
+/// The time to read the monotonic clock, and the time by a system call.
 ///
-/// Of batches, as a reading may be shorter than a step of the clock; of the best one, as what else runs here only makes them longer.
+/// Measured in batches, because a reading may be shorter than the clock's resolution. The best batch counts: other load only makes batches
+/// longer.
 fn clock_reads() -> (Span, Option<Span>) {
     const BATCHES: usize = 20;
     const READINGS: i64 = 50;
@@ -103,7 +104,7 @@ fn clock_reads() -> (Span, Option<Span>) {
     (batches.iter().map(|(read, _)| *read).min().unwrap_or_default(), call)
 }
 
-/// What the rights of the calling thread let it find out. `permits` says what would let it open a file that it may not.
+/// What the calling thread's rights let it find out. `permits` returns what would let it open a file that is closed to it.
 fn look_as(who: &str, is_service: bool, config: &mut Config, permits: impl Fn(&Path) -> Vec<Mend>) -> Look {
     let tasks = Ok(config.tasks.len());
     let looked = look(config, |_| true, None);
@@ -118,7 +119,7 @@ fn look_as(who: &str, is_service: bool, config: &mut Config, permits: impl Fn(&P
     Look { who: who.into(), is_service, refused: refused.collect(), tasks, warnings, unknown: looked.unknown }
 }
 
-/// A look takes what the service's user may open for a matter of who starts it.
+/// Turns warnings about files that only the service's user may open into refusals. A plain look leaves open who will start hertzd.
 fn refuse_what_only_the_service_may(look: &mut Look, permits: impl Fn(&Path) -> Vec<Mend>) {
     let only = format!("only the service's user {} may ", service_user());
     let (refused, others): (Vec<_>, Vec<_>) = look.warnings.drain(..).partition(|warning| warning.contains(&only));
@@ -130,8 +131,8 @@ fn refuse_what_only_the_service_may(look: &mut Look, permits: impl Fn(&Path) -> 
     );
 }
 
-/// By the rights of the service's user, where root can have them. Recordings are left out: their folder is another one there. What a process of that
-/// user has a `view` of says more: it has that folder, and the plugins that root does not load.
+/// Looks with the rights of the service's user, if root can take them on. Skips recordings, because the service keeps them in another
+/// folder. A `view` by a process of that user says more: it has that folder, and the plugins that root does not load.
 fn as_service(again: Option<Config>, rights: &Rights, view: Option<ServiceView>) -> Look {
     let who = format!("the service's user {}", service_user());
     let unseen = |why: &str| {
@@ -154,7 +155,7 @@ fn as_service(again: Option<Config>, rights: &Rights, view: Option<ServiceView>)
         Err(error) => return unseen(&format!("its rights could not be taken on: {error}")),
     };
     if let Some(ServiceView { tasks, refused, warnings, unknown }) = view {
-        // Only lines that root itself has found.
+        // Use only remedies that root itself found.
         let mend = |what: &String| look.refused.iter().find(|refused| refused.what == *what).map(|it| it.mend.clone());
         let refused = refused.into_iter().map(|what| Refused { mend: mend(&what).unwrap_or_default(), what }).collect();
         return Look { tasks: Ok(tasks), refused, warnings, unknown, ..look };
@@ -164,8 +165,8 @@ fn as_service(again: Option<Config>, rights: &Rights, view: Option<ServiceView>)
     look
 }
 
-/// What this process finds of the configuration, for root; it has the rights of the service's user. `records`: it has the folder of the service's
-/// recordings too.
+/// What this process finds in the configuration, reported to root. It runs with the rights of the service's user. `records`: it also has
+/// the folder of the service's recordings.
 pub(crate) fn service_view(config: Result<Config, Problems>, records: bool) -> ServiceView {
     let mut config = match config {
         Ok(config) => config,
@@ -180,22 +181,22 @@ pub(crate) fn service_view(config: Result<Config, Problems>, records: bool) -> S
     ServiceView { tasks: config.tasks.len(), refused, warnings, unknown }
 }
 
-/// The file of a refusal that the calling thread may not open, as the kernel says. None that is behind a link which root does not follow: what is
-/// proposed for it would be done to another file.
+/// The file named in a refusal, if the kernel confirms that the calling thread may not open it. Excludes files behind a link that root does
+/// not follow: the proposed remedy would be applied to another file.
 fn denied(message: &str) -> Option<PathBuf> {
     let path = subject(message)?;
     let is_closed = || user::is_denied(&path, false) || user::is_denied(&path, true);
-    // That the way there is closed is what the kernel says.
+    // If the error has an errno, the kernel closed the path, and no such link is the reason.
     let is_behind_link = resolve(&path).is_err_and(|error| error.raw_os_error().is_none());
     (path.ancestors().any(Path::exists) && !is_behind_link && is_closed()).then_some(path)
 }
 
-/// The file that a refusal is about, where hertzd names it in its own words: "cannot open PATH", "PATH: ...". What comes later may be the words of
-/// others: what a file holds, who has a GPIO line, the name of a camera. None whose name a shell would not take as it is.
+/// The file that a refusal is about, if hertzd names it in its own words: "cannot open PATH", "PATH: ...". Later words may come from
+/// elsewhere: a file's content, the user of a GPIO line, a camera's name. Excludes names that a shell would not take literally.
 fn subject(message: &str) -> Option<PathBuf> {
-    // What the configuration says may stand before it: `path = "x"; `.
+    // It may be preceded by the setting: `path = "x"; `.
     let mut message = message.split_once("; ").filter(|(key, _)| key.contains(" = ")).map_or(message, |(_, said)| said);
-    // And of what it is said: `task.x: chip: `.
+    // And by what it is about: `task.x: chip: `.
     let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
     while let Some((_, said)) = message.split_once(": ").filter(|(name, _)| is_name(name)) {
         message = said;
@@ -220,12 +221,12 @@ fn permits(path: &Path, uid: u32) -> Vec<Mend> {
 
 fn permits_service(path: &Path) -> Vec<Mend> {
     let mut lines = permitting(path, service_user());
-    lines.retain(|mend| !mend.line.contains("usermod")); // systemd adds groups by the unit
+    lines.retain(|mend| !mend.line.contains("usermod")); // systemd adds groups through the unit
     lines
 }
 
-/// What lets a user open a file that is closed to it. Nothing where somebody else than root could put a link in its place: what root does by
-/// such a line would be done to the file of that one's choice.
+/// Remedies that let a user open a file closed to them. None if anyone but root could put a link in its place: root's command would then
+/// change a file of their choice.
 fn permitting(path: &Path, name: &str) -> Vec<Mend> {
     // The outermost folder that the user may not enter comes first.
     let folders: Vec<_> = path.ancestors().skip(1).filter(|folder| user::may_not_enter(folder)).collect();
@@ -252,7 +253,7 @@ fn permitting(path: &Path, name: &str) -> Vec<Mend> {
             let mode = match user::is_denied(path, false) {
                 _ if is_device => "o+rw",
                 true => "o+r",
-                false => "o+w", // it can be read: that it cannot be written is what is wrong
+                false => "o+w", // it can be read, so the missing right is to write
             };
             let chmod = is_lasting(Mend::shell(format!("sudo chmod {mode} {}", path.display())));
             let rule = is_device
@@ -263,7 +264,7 @@ fn permitting(path: &Path, name: &str) -> Vec<Mend> {
     }
 }
 
-/// The unit that this process is part of, else the one that is installed; or why it cannot be seen.
+/// The unit that this process is part of, else the installed one; or why it cannot be seen.
 fn unit(own: Option<&str>) -> Result<Unit, String> {
     if !Path::new("/run/systemd/system").exists() {
         return Err("systemd does not run here".into());
@@ -280,7 +281,7 @@ fn unit(own: Option<&str>) -> Result<Unit, String> {
     }
 }
 
-/// Its properties. A systemctl that hangs is left behind.
+/// The unit's properties. A systemctl that hangs is left behind.
 fn asked(name: &str) -> Result<String, String> {
     let mut child = Command::new("systemctl")
         .args(["show", "--no-pager", &format!("--property={PROPERTIES}"), "--", name])
@@ -305,7 +306,7 @@ fn asked(name: &str) -> Result<String, String> {
 
 fn all(from: Option<impl Read>) -> String {
     let mut text = String::new();
-    // What was read before an error is not worth less.
+    // Text read before an error is still useful.
     let _ = from.map(|mut from| from.read_to_string(&mut text));
     text
 }
@@ -321,12 +322,12 @@ mod tests {
         assert_eq!(denied("path = \"x\": there is no such thing"), None);
         let of = |message: &str| subject(message).map(|path| path.display().to_string());
         assert_eq!(of("cannot open /dev/i2c-1: Permission denied").as_deref(), Some("/dev/i2c-1"));
-        // What a file holds says nothing of what it may be.
+        // Text from a file's content must not be taken as its path.
         assert_eq!(of("/srv/x holds \"/root/.ssh/authorized_keys\", which is no number").as_deref(), Some("/srv/x"));
         let only = format!("only the service's user {} may write to /srv/x", service_user());
         assert_eq!(of(&only).as_deref(), Some("/srv/x"));
         assert_eq!(of("task.x: chip: cannot open /srv/in: Permission denied").as_deref(), Some("/srv/in"));
-        // Nor does the consumer of a line, or the name of a device.
+        // Nor must the consumer of a line, or the name of a device.
         for others in [
             "gpiochip0: line 3 (\"x /etc/passwd\") is in use",
             "no camera is named \"x\"; there are /etc/passwd: Permission denied",

@@ -1,14 +1,13 @@
-//! Which layout of workers, CPUs and phases keeps each task's worst response lowest. Pure and deterministic.
+//! Finds the layout of workers, CPUs and phases that keeps each task's worst response lowest. Pure and deterministic.
 //!
-//! A layout is judged by the time that each task waits at the worst, as a share of its deadline: first the largest, then the next,
-//! and so on; then by the load of the fullest CPU, then by the number of workers. A layout that `hertzd check` would object to
-//! comes after all others, and one in which chains are older than their `max-latency` after those in which they are not.
+//! Layouts are compared by how long each task waits at worst, as a share of its deadline: first the largest share, then the next, and so
+//! on. Then the load of the fullest CPU counts, then the number of workers. A layout that `hertzd check` would object to comes after all
+//! others. Layouts with chains older than their `max-latency` come after those without.
 //!
-//! Up to [`ALL`] tasks, every way to spread them over the CPUs is tried; else each task, the one with the largest load first,
-//! goes to the CPU with the least load, and single tasks are then moved while that is better. On a CPU, tasks with shorter
-//! deadlines may get a worker that interrupts the others. Phases are chosen task by task, the shortest period first. A phase or a
-//! CPU that a task comes with stays. Tasks of one chain are placed together, and their phases are moved together. If chains are too old then,
-//! other ways to keep tasks together are tried.
+//! Up to [`ALL`] tasks, every distribution over the CPUs is tried. With more tasks, each goes to the least loaded CPU, the largest load
+//! first, and then single tasks are moved while that helps. On a CPU, tasks with shorter deadlines may get a worker that interrupts the
+//! others. Phases are chosen task by task, shortest period first. A task's fixed phase or CPU stays. Tasks of one chain are placed
+//! together, and their phases move together. If chains are still too old, other ways to keep tasks together are tried.
 
 mod phases;
 mod placed;
@@ -21,30 +20,30 @@ pub(crate) use placed::{Chains, CpuLayout, Placed, PlannedWorker, Spot, TooOld};
 use placed::{chains, turns};
 use std::collections::BTreeMap;
 
-/// Tasks for which every way is tried.
+/// Up to this many tasks, every way is tried.
 pub(crate) const ALL: usize = 7;
 
-/// The most tasks that are planned.
+/// Maximum number of tasks that are planned.
 pub(crate) const MOST: usize = 256;
 
-/// Ticks that are looked at to compare two layouts, and for the result.
+/// Ticks examined to compare two layouts, and for the result.
 const TICKS: usize = 4_000;
 pub(crate) const MANY_TICKS: usize = 5_000_000;
 
-/// Layouts of single CPUs that are looked at when not all are.
+/// Layouts of single CPUs that are examined if not all are.
 const LOOKS: usize = 400;
 
 /// A layout of all CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) cpus: Vec<CpuLayout>,
-    /// Every way to spread the tasks was tried.
+    /// Every way to distribute the tasks was tried.
     pub(crate) all_tried: bool,
-    /// It is another one than before.
+    /// It differs from the previous layout.
     pub(crate) changed: bool,
 }
 
-/// How good a layout is: less is better, the first difference decides.
+/// How good a layout is. Less is better; the first difference decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Score {
     objections: usize, // of `hertzd check` to the load of CPUs and workers
@@ -54,7 +53,7 @@ struct Score {
     workers: usize,
 }
 
-/// A layout of one CPU, the worst responses of its tasks, and how good it is by itself.
+/// A layout of one CPU, the worst responses of its tasks, and its own score.
 #[derive(Clone, Debug)]
 struct Judged {
     layout: CpuLayout,
@@ -62,7 +61,7 @@ struct Judged {
     score: Score,
 }
 
-/// The best layout that was found, on this many CPUs: that of `now`, if none that was tried is better.
+/// The best layout found for this many CPUs, or `now` if none is better.
 pub(crate) fn plan(tasks: &[Placed], cpus: usize, now: Option<Vec<CpuLayout>>, chains: &Chains<'_>) -> Layout {
     let (mut found, mut layout) = search(tasks, cpus, chains);
     for together in chains.together {
@@ -86,7 +85,7 @@ pub(crate) fn plan(tasks: &[Placed], cpus: usize, now: Option<Vec<CpuLayout>>, c
     }
 }
 
-/// The best of the layouts in which these chains stay together.
+/// The best of the layouts that keep these chains together.
 fn search(tasks: &[Placed], cpus: usize, judge: &Chains<'_>) -> (Score, Vec<CpuLayout>) {
     let all: Vec<usize> = (0..tasks.len()).collect();
     let mut search = Search { tasks, chains: chains(tasks, &all), judge, known: BTreeMap::new() };
@@ -94,7 +93,7 @@ fn search(tasks: &[Placed], cpus: usize, judge: &Chains<'_>) -> (Score, Vec<CpuL
     (search.score(&sets), sets.into_iter().map(|set| search.cpu(&set).layout).collect())
 }
 
-/// The worst responses on a CPU, if each sleep ends this `late`.
+/// The worst responses on a CPU if each sleep ends this `late`.
 pub(crate) fn on_cpu(tasks: &[Placed], cpu: &CpuLayout, late: Span, ticks: usize) -> Responses {
     let load = |((task, phase), turn): (&(usize, Span), Turn)| {
         let Placed { rate, run, .. } = tasks[*task];
@@ -106,7 +105,7 @@ pub(crate) fn on_cpu(tasks: &[Placed], cpu: &CpuLayout, late: Span, ticks: usize
 }
 
 impl Score {
-    /// That of several CPUs together, for this many tasks.
+    /// The score of several CPUs together, for this many tasks.
     fn of(tasks: usize, cpus: &[Judged], chains: &Chains<'_>) -> Self {
         let mut total = Self::default();
         let (mut spots, mut worker) = (vec![None; tasks], 0);
@@ -130,14 +129,14 @@ impl Score {
 
 struct Search<'a> {
     tasks: &'a [Placed],
-    /// What is placed together: a chain, or a task that is in none.
+    /// Units that are placed together: a chain, or a task in no chain.
     chains: Vec<Vec<usize>>,
     judge: &'a Chains<'a>,
     known: BTreeMap<Vec<usize>, Judged>,
 }
 
 impl Search<'_> {
-    /// Each way to spread the chains over CPUs; the first of the best.
+    /// Tries each way to distribute the chains over CPUs. Returns the first of the best.
     fn every_way(&mut self, cpus: usize) -> Vec<Vec<usize>> {
         let mut best: Option<(Score, Vec<Vec<usize>>)> = None;
         let mut on = vec![0; self.chains.len()];
@@ -155,8 +154,8 @@ impl Search<'_> {
                     best = Some((score, sets));
                 }
             }
-            // The next one. But for the CPUs that tasks may use, CPUs do not differ: a chain may go to those that chains before
-            // it use, and to one more.
+            // The next way. Apart from tasks' fixed CPUs, all CPUs are alike, so a chain may go only to the CPUs that earlier chains use,
+            // and to one more.
             let may_go_on = |chain: usize| {
                 let used = on[..chain].iter().max().map_or(0, |most| most + 1);
                 on[chain] < used.min(cpus - 1)
@@ -168,7 +167,7 @@ impl Search<'_> {
         best.map(|(_, sets)| sets).unwrap_or_default()
     }
 
-    /// These sets, each at the position of a CPU that all its tasks may use; `None`: there is no such order.
+    /// These sets, each at the position of a CPU that all its tasks may use; `None`: no such order exists.
     fn assigned(&self, sets: Vec<Vec<usize>>) -> Option<Vec<Vec<usize>>> {
         if self.tasks.iter().all(|task| task.on.is_none()) {
             return Some(sets);
@@ -183,7 +182,7 @@ impl Search<'_> {
         })
     }
 
-    /// Finds CPUs for the sets from position `next` on, beside those of the sets before it.
+    /// Finds CPUs for the sets from position `next` on, other than those of earlier sets.
     fn assign(&self, sets: &[Vec<usize>], next: usize, cpu_of: &mut [usize]) -> bool {
         let Some(set) = sets.get(next) else { return true };
         if set.is_empty() {
@@ -205,7 +204,7 @@ impl Search<'_> {
         self.tasks[task].on.as_ref().is_none_or(|on| on.contains(&cpu))
     }
 
-    /// The chain with the largest load first, each to the CPU with the least; then better ones by moving single chains.
+    /// Gives the chains to the least loaded CPUs, largest load first. Then improves that by moving single chains.
     fn spread(&mut self, cpus: usize) -> Vec<Vec<usize>> {
         let mut chains = self.chains.clone();
         let of = |chain: &[usize]| chain.iter().fold(0.0, |sum, task| sum + load(&self.tasks[*task]));
@@ -245,13 +244,13 @@ impl Search<'_> {
         }
     }
 
-    /// How good it is to give each CPU one of these sets.
+    /// The score of giving each CPU one of these sets.
     fn score(&mut self, sets: &[Vec<usize>]) -> Score {
         let judged: Vec<_> = sets.iter().map(|set| self.cpu(set)).collect();
         Score::of(self.tasks.len(), &judged, self.judge)
     }
 
-    /// The best that was found for these tasks on one CPU.
+    /// The best layout found for these tasks on one CPU.
     fn cpu(&mut self, set: &[usize]) -> Judged {
         if let Some(known) = self.known.get(set) {
             return known.clone();
@@ -263,13 +262,13 @@ impl Search<'_> {
         best
     }
 
-    /// Ways to give tasks to workers of one CPU: by their deadlines, to one, two or three of them.
+    /// Ways to divide tasks by deadline among one, two or three workers of a CPU.
     fn workers(&self, set: &[usize]) -> Vec<Vec<Vec<usize>>> {
         let mut by_deadline = chains(self.tasks, set);
         let shortest = |chain: &[usize]| chain.iter().map(|task| self.tasks[*task].deadline).min();
         by_deadline.sort_by_key(|chain| (shortest(chain), chain[0]));
         let count = set.len();
-        // Between chains with different deadlines; of many, about a dozen.
+        // Cut only between chains with different deadlines; if there are many, about a dozen cuts.
         let cuts = (1..by_deadline.len()).filter(|cut| shortest(&by_deadline[cut - 1]) < shortest(&by_deadline[*cut]));
         let cuts: Vec<_> = cuts.collect();
         let cuts: Vec<_> = cuts.iter().copied().step_by(cuts.len().div_ceil(12).max(1)).collect();
@@ -288,7 +287,7 @@ impl Search<'_> {
         ways
     }
 
-    /// Tasks that cannot share a worker get one each, in the order of their deadlines.
+    /// Separates tasks that cannot share a worker, in the order of their deadlines.
     fn by_settings(&self, group: &[usize]) -> Vec<Vec<usize>> {
         let mut groups: Vec<(usize, Vec<usize>)> = Vec::new();
         for task in group {
@@ -312,7 +311,7 @@ fn load(task: &Placed) -> f64 {
     task.run.seconds() * task.rate.hertz()
 }
 
-/// How good the layout of a CPU is.
+/// Judges the layout of one CPU.
 fn judge(tasks: &[Placed], layout: CpuLayout, chains: &Chains<'_>) -> Judged {
     let cpu = &layout;
     let share: f64 =
@@ -339,7 +338,7 @@ fn judge(tasks: &[Placed], layout: CpuLayout, chains: &Chains<'_>) -> Judged {
     Judged { score, ..alone }
 }
 
-/// What `hertzd check` counts of each worker.
+/// What `hertzd check` counts for each worker.
 fn claims(tasks: &[Placed], cpu: &CpuLayout) -> Vec<(Vec<Claim>, Tail)> {
     let workers = cpu.workers.iter().filter(|worker| !worker.tasks.is_empty());
     let of = |worker: &PlannedWorker| {

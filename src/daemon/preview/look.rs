@@ -1,4 +1,4 @@
-//! A look at what a start or a reload would open, which changes nothing: what `hertzd check` does. May block.
+//! Finds out what a start or a reload would open, without changing anything, for `hertzd check`. May block.
 
 use crate::channels::ValueName;
 use crate::config::{Config, Preview, Problems, TaskConfig};
@@ -9,18 +9,18 @@ use crate::site::Site;
 use crate::task::Column;
 use std::collections::BTreeMap;
 
-/// What a look found.
+/// What was found.
 #[derive(Debug, Default)]
 pub(crate) struct Looked {
-    /// A start would be refused.
+    /// Problems for which a start would be refused.
     pub(crate) problems: Option<Problems>,
-    /// What may keep a task from a start, but need not.
+    /// Conditions that may keep a task from starting.
     pub(crate) warnings: Vec<Problems>,
-    /// In what state tasks leave their devices.
+    /// The state in which tasks leave their devices.
     pub(crate) safe: Vec<String>,
-    /// What a hertzd that runs has of it.
+    /// Devices and files that a running hertzd has in use.
     pub(crate) taken: Vec<String>,
-    /// What only a start finds out.
+    /// Questions that only a start can answer.
     pub(crate) unknown: Vec<String>,
     /// The values of each task whose values are known.
     pub(crate) columns: BTreeMap<String, Vec<Column>>,
@@ -35,12 +35,12 @@ impl Looked {
     }
 }
 
-/// Looks at those tasks of `config` that `begins` chooses by name; the others run already, and keep what they have. Recordings of
-/// the process `daemon` are handed over to those that begin.
+/// Examines the tasks of `config` whose names `begins` selects. The others run already, and keep what they have. Recordings of the process
+/// `daemon` will be handed to the tasks that begin.
 pub(crate) fn look(config: &mut Config, begins: impl Fn(&str) -> bool, daemon: Option<u32>) -> Looked {
     let mut looked = Looked { problems: share_recordings(&mut config.tasks), ..Looked::default() };
-    // What they hold is held until all have been looked at. Nothing else matters of a task that
-    // runs: it has opened what it wants.
+    // Keep all previews until every task was examined, so that what they hold stays taken. For running tasks nothing else matters: they
+    // have already opened what they need.
     let (begin, run): (Vec<_>, Vec<_>) = config.tasks.iter_mut().partition(|task| begins(&task.name));
     let (mut previews, mut site) = (Vec::new(), Site::default());
     for task in run {
@@ -113,7 +113,7 @@ mod tests {
     use crate::kinds::device::{Missing, Sight, preview};
     use crate::site::{DeviceId, Label};
 
-    /// Tasks of the kind `toy` all want one device; those of the kind `own` do not say what they open.
+    /// Tasks of kind `toy` all want one device; those of kind `own` do not say what they open.
     fn kinds() -> Kinds {
         let build = |_: &mut Site| unreachable!("a look builds nothing");
         let toy = move |section: &mut Section<'_>| {
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(refused(&[("a", "toy"), ("b", "toy")], &|_| true), Some(vec![by_a.to_owned()]));
         assert_eq!(refused(&[("b", "toy"), ("a", "toy")], &|task| task == "b"), Some(vec![by_a.to_owned()]));
         assert_eq!(refused(&[("a", "toy"), ("b", "own")], &|_| true), None);
-        // One that ends hands it over: it is in the configuration no more.
+        // A task that ends hands the device over: it is no longer in the configuration.
         assert_eq!(refused(&[("b", "toy")], &|task| task == "b"), None);
     }
 

@@ -1,5 +1,5 @@
-//! Before a start: whether the deadlines can hold, what it would open, what the kernel would grant, and which layout keeps responses lowest.
-//! Nothing is changed.
+//! Questions before a start: can the deadlines hold, what would be opened, what would the kernel grant, and which layout keeps responses
+//! lowest? Changes nothing.
 //!
 //! | file | what it does |
 //! | --- | --- |

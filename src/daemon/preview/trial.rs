@@ -1,4 +1,4 @@
-//! A trial of a start: threads as those of the workers ask the kernel for what the configuration wants, and no task is built.
+//! A trial start: threads like the workers' ask the kernel for what the configuration wants. No task is built.
 //!
 //! May block. The threads end before it returns; locked memory stays locked.
 
@@ -15,17 +15,17 @@ use crate::time::Span;
 use crate::worker::Worker;
 use crossbeam_channel::unbounded;
 
-/// How long a thread may take to end. It waits for orders, so it takes processor time only.
+/// How long a thread may take to end. It waits for orders, so it needs only some processor time.
 const END_WITHIN: Span = Span::from_seconds(1);
 
-/// Asks for all that a start with `config` asks for, in the same order.
+/// Asks for everything that a start with `config` asks for, in the same order.
 pub(crate) fn try_start(config: &Config) -> Trial {
     let (done, _ended) = unbounded();
     let spawned = config.workers.iter().enumerate().map(|(index, worker)| {
         let tasks = plan::of_worker(&config.tasks, index).map(|task| &config.tasks[task]);
         spawn(worker, plan::records(tasks, worker), &[], done.clone()).map_err(|failure| failure.to_string())
     });
-    // All threads exist before the memory is locked.
+    // All threads must exist before the memory is locked.
     let spawned: Vec<_> = spawned.collect();
     let memory = grants::lock_memory();
     let held = memory::hold_cpu_latency();
@@ -33,7 +33,7 @@ pub(crate) fn try_start(config: &Config) -> Trial {
         Ok((worker, _feed)) => worker.set_up(Bandwidth::default()).map_err(|error| error.to_string()),
         Err(why) => Err(why.clone()),
     };
-    // All at once, as those of a start: deadline policies share the bandwidth.
+    // Set up all workers together, as a start does: deadline policies share the bandwidth.
     let workers = spawned.iter().map(set_up).collect();
     let priority = |worker: &WorkerConfig| match worker.scheduling {
         Scheduling::Fifo { priority } | Scheduling::Rr { priority } => Some(priority),

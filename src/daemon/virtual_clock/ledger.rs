@@ -1,4 +1,4 @@
-//! Where the records of a simulation end: each tick is counted, judged, and reported. No clock is read.
+//! Receives a simulation's records: counts, judges and reports each tick. Reads no clock.
 
 use super::virtual_tasks::Shown;
 use crate::channels::{Counts, IdleWake, Sent, TickRecord, TickSink};
@@ -24,9 +24,9 @@ pub(crate) struct SimulatedTick<'a> {
     pub started_ns: i128,
     /// When it finished.
     pub finished_ns: i128,
-    /// Releases given up before it, because something else held the worker, and when it had finished.
+    /// Releases given up before it, because something else held the worker, and after it finished.
     pub skipped: u64,
-    /// Its values, in the order of its columns; empty of a task that is only a script. `NaN`: it has none.
+    /// Its values, in column order; empty for a task that is only a script. `NaN`: no value.
     #[serde(skip)]
     pub values: &'a [f64],
 }
@@ -46,7 +46,7 @@ impl Played {
     }
 }
 
-/// Where all records end: in the metrics, and printed.
+/// Receives all records, for the metrics and for printing.
 pub(crate) struct Ledger<'a> {
     config: &'a Config,
     pub(crate) metrics: &'a mut Metrics,
@@ -64,7 +64,7 @@ impl<'a> Ledger<'a> {
         Self { config, metrics, line, played: Played::of(config), broken: None }
     }
 
-    /// Whether the run is to continue.
+    /// Enters a tick. Returns whether the run should continue.
     pub(crate) fn tick(&mut self, worker: usize, record: &TickRecord, values: &[f64]) -> bool {
         self.played.sent += 1;
         let counts = &mut self.played.counts[record.task as usize];
@@ -120,7 +120,7 @@ impl TickSink for Lines<'_> {
     }
 }
 
-/// Hands the records of one of several loops over, with the values of each tick.
+/// Forwards the records of one of several loops, with the values of each tick.
 pub(crate) struct Relay {
     pub(crate) worker: usize,
     pub(crate) shown: BTreeMap<u32, Shown>,
@@ -134,7 +134,7 @@ impl TickSink for Relay {
     fn offer(&mut self, record: TickRecord) {
         let shown =
             self.shown.get(&record.task).map(|shown| shown.lock().unwrap_or_else(PoisonError::into_inner).clone());
-        // The ledger takes until all have ended.
+        // The ledger receives until all loops have ended.
         let _ = self.relay.send((self.worker, Sent::Tick(record), shown.unwrap_or_default()));
     }
 

@@ -1,9 +1,9 @@
-//! The same on the virtual clock: the loop that `run` uses, with tasks that compute, recordings, and models of what is measured.
+//! Simulation on the virtual clock: the loop of `run`, with tasks that compute, recordings, and models of measured values.
 //!
 //! | file | what it does |
 //! | --- | --- |
 //! | `simulate`, `ledger` | the run; where its records are counted |
-//! | `virtual_tasks`, `plant` | what runs in place of a task; a process of first or second order |
+//! | `virtual_tasks`, `plant` | stand-ins for tasks; a first- or second-order process |
 //! | `models` | how late sleeps end, and how long ticks run |
 
 pub(super) mod ledger;

@@ -1,5 +1,5 @@
-//! What the virtual clock plays: how late sleeps end, and how long ticks run. From the configuration, or from files that were
-//! measured. May block while it reads; reads no clock.
+//! What the virtual clock plays: how late sleeps end, and how long ticks run. Taken from the configuration or from measured files. May
+//! block while reading files; reads no clock.
 
 mod json;
 mod values;
@@ -21,7 +21,7 @@ use std::path::Path;
 /// The first bytes of an MCAP file.
 const MCAP_MAGIC: &[u8] = b"\x89MCAP";
 
-/// What to play in place of the scripts of the configuration.
+/// What to play instead of the configuration's scripts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Models {
     oversleep: Option<Oversleep>,
@@ -49,7 +49,7 @@ enum Oversleep {
 }
 
 impl Models {
-    /// Lets sleeps end as late as a file says: a recording, or JSON.
+    /// Makes sleeps end as late as a file says: a recording, or JSON.
     ///
     /// # Errors
     /// What is wrong with the file.
@@ -77,7 +77,7 @@ impl Models {
         Ok(Self { oversleep: Some(oversleep), ..self })
     }
 
-    /// Lets the ticks of each recorded task run as long as the recorded ones, one after the other, cycled.
+    /// Makes the ticks of each recorded task run as long as the recorded ones, in order and cycled.
     ///
     /// # Errors
     /// What is wrong with the file.
@@ -85,7 +85,7 @@ impl Models {
         Ok(Self { runs: Some(recording(path)?), ..self })
     }
 
-    /// Plays a recording of the tasks of `config`: each tick runs as long, and each sleep ends as late, as it did at that time.
+    /// Replays a recording of the tasks of `config`: each tick runs as long, and each sleep ends as late, as at that time in the recording.
     ///
     /// # Errors
     /// What is wrong with the file.
@@ -101,14 +101,14 @@ impl Models {
         Self { replay: Some(past), ..Self::default() }
     }
 
-    /// The longest run that was recorded of a task, and of how many ticks.
+    /// The longest recorded run of a task, and the number of its ticks.
     pub(crate) fn longest_run(&self, task: &str) -> Option<(Span, usize)> {
         let ticks = &self.runs.as_ref()?.task(task)?.ticks;
         Some((ticks.iter().map(|tick| tick.run).max()?, ticks.len()))
     }
 
-    /// How late the sleeps on each measured CPU ended: its number, and the median, the 99th percentile and the longest. Empty
-    /// unless [`oversleeping`](Self::oversleeping) was given what `hertzd measure` kept.
+    /// How late sleeps ended on each measured CPU: its number, and the median, 99th percentile and maximum. Empty unless
+    /// [`oversleeping`](Self::oversleeping) read a file of `hertzd measure`.
     pub(crate) fn measured_cpus(&self) -> Vec<(usize, [Span; 3])> {
         let Some(Oversleep::Written(Written::Cpus(all))) = &self.oversleep else { return Vec::new() };
         let of = |on: &OnCpu| {
@@ -120,7 +120,7 @@ impl Models {
         all.iter().map(of).collect()
     }
 
-    /// How long the recording is that is replayed.
+    /// The length of the recording being replayed.
     pub(crate) fn replayed_length(&self) -> Option<Span> {
         self.replay.as_ref().map(Past::length)
     }
@@ -131,7 +131,7 @@ impl Models {
         let of = |past: &Past| -> Vec<_> {
             let own: Vec<_> = past.sleeps(is_its_own).collect();
             let all = if own.is_empty() { past.sleeps(|_| true).collect() } else { own };
-            // A clock that is set back during a sleep makes it end early; on the virtual clock none does.
+            // If a clock is set back during a sleep, the sleep ends early. On the virtual clock none does.
             all.into_iter().map(|(at, late)| (at, late.max(Span::ZERO))).collect()
         };
         if let Some(past) = &self.replay {
@@ -164,7 +164,7 @@ impl Models {
         if let Some(past) = self.runs.as_ref().and_then(|past| past.task(&task.name)) {
             return Runs::Cycled(past.ticks.iter().map(|tick| tick.run).collect());
         }
-        // What the script says, what the kind knows, else the longest run allowed.
+        // From the script, else what the kind knows, else the longest run allowed.
         let known = || match task.blueprint.run() {
             [] => task.budget.into_iter().collect(),
             run => run.to_vec(),
@@ -172,12 +172,12 @@ impl Models {
         Runs::Cycled(task.simulated_run.clone().unwrap_or_else(known))
     }
 
-    /// What the recording that is replayed says about a task.
+    /// What the replayed recording says about a task.
     pub(super) fn as_recorded(&self, task: &str) -> Option<Share> {
         Some(self.replay.as_ref()?.task(task)?.counts().share())
     }
 
-    /// What is played and what is not, a sentence each.
+    /// What is played and what is not, one sentence each.
     pub(crate) fn notes(&self, config: &Config) -> Vec<String> {
         let mut notes = Vec::new();
         for past in self.runs.iter().chain(&self.replay) {
@@ -212,13 +212,13 @@ impl Models {
     }
 }
 
-/// The measured CPUs that a worker may use; all of them, if it is pinned to none of these.
+/// The measured CPUs that a worker may use; all of them if it is pinned to none of these.
 fn of_worker<'a>(all: &'a [OnCpu], config: &Config, worker: usize) -> Vec<&'a OnCpu> {
     let its: Vec<_> = all.iter().filter(|on| config.workers[worker].cpus.contains(&on.cpu)).collect();
     if its.is_empty() { all.iter().collect() } else { its }
 }
 
-/// What a worker's sleeps are taken from.
+/// Where the lateness of a worker's sleeps comes from.
 fn note_of_cpus(all: &[OnCpu], config: &Config, worker: usize) -> String {
     let its = of_worker(all, config, worker);
     let cpus = its.iter().map(|on| on.cpu.to_string()).collect::<Vec<_>>().join(", ");

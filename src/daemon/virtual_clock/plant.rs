@@ -1,6 +1,6 @@
-//! A plant: a process of first or second order with dead time, driven by another task's output. Pure.
+//! A plant: a first- or second-order process with dead time, driven by another task's output. Pure.
 //!
-//! An output acts until the next one (a zero-order hold), later by the dead time, however the ticks of both tasks lie:
+//! An output acts until the next one (a zero-order hold), delayed by the dead time, no matter how the two tasks' ticks lie:
 //!
 //! ```text
 //! put out       u0        u1   u2
@@ -8,8 +8,8 @@
 //! measured   r0            r1            r2
 //! ```
 //!
-//! So the output in the tick of a release shows at the next one, not before. Between two inputs the solution of the differential equation is
-//! exact, so the rate of the task that measures does not change the model.
+//! So an output made in the tick of a release shows at the next release, not before. Between two inputs the differential equation is solved
+//! exactly, so the rate of the measuring task does not change the model.
 
 use crate::channels::InputSource;
 use crate::config::{Dynamics, PlantConfig};
@@ -23,17 +23,17 @@ pub(crate) struct Plant {
     offset: f64,
     dynamics: Dynamics,
     dead_time: Span,
-    input: f64,                       // that acts
-    step: Option<f64>,                // put out at the first tick
-    coming: VecDeque<(Instant, f64)>, // those that were put out since, and when they begin to act
-    at: Option<Instant>,              // when it was measured last
-    deviation: f64,                   // of the output from the offset, then
+    input: f64,                       // the one that acts
+    step: Option<f64>,                // output at the first tick
+    coming: VecDeque<(Instant, f64)>, // later inputs, and when they begin to act
+    at: Option<Instant>,              // last measurement
+    deviation: f64,                   // of the output from the offset, at that time
     slope: f64,                       // per second
 }
 
 impl Plant {
-    /// One that has not been measured yet; the input of `config` drove it until then. A number that it is not at rest with is put out
-    /// at its first tick.
+    /// A plant that has not been measured yet. Until then the input of `config` has driven it. If that input is a number and `initial` is
+    /// not at rest with it, the number becomes a step at the first tick.
     pub(crate) fn new(config: &PlantConfig) -> Self {
         let input = config.input.get();
         let at_rest = config.offset + config.gain * input;
@@ -53,7 +53,7 @@ impl Plant {
         }
     }
 
-    /// This was output now, later than all before. A number that is not finite changes nothing.
+    /// An input that begins now, later than all before. A number that is not finite changes nothing.
     pub(super) fn drive(&mut self, now: Instant, input: f64) {
         let latest = self.coming.back().map_or(self.input, |(_, input)| *input);
         if input.is_finite() && input.total_cmp(&latest).is_ne() {
@@ -61,7 +61,7 @@ impl Plant {
         }
     }
 
-    /// What is measured now, of all that has acted before.
+    /// The measurement now, from all inputs that have acted before.
     pub(crate) fn measure(&mut self, now: Instant) -> f64 {
         if let Some(step) = self.step.take() {
             self.coming.push_front((now + self.dead_time, step));
@@ -76,7 +76,7 @@ impl Plant {
         self.offset + self.deviation
     }
 
-    /// Goes on with the same input.
+    /// Continues with the same input.
     fn pass(&mut self, until: Instant) {
         let Some(at) = self.at.filter(|at| *at < until) else { return };
         self.at = Some(until);
@@ -90,7 +90,7 @@ impl Plant {
     }
 }
 
-/// What becomes of the distance from where the output settles, and of its slope, within a time of constant input.
+/// How the distance from the settled output, and its slope, develop during a time of constant input.
 fn matrix(seconds: f64, dynamics: Dynamics) -> [[f64; 2]; 2] {
     match dynamics {
         Dynamics::First { time_constant } if time_constant <= 0.0 => [[0.0; 2]; 2],
@@ -99,18 +99,18 @@ fn matrix(seconds: f64, dynamics: Dynamics) -> [[f64; 2]; 2] {
     }
 }
 
-/// Of `e'' + 2·damping·w·e' + w²·e = 0`.
+/// For `e'' + 2·damping·w·e' + w²·e = 0`.
 fn second_order(t: f64, w: f64, damping: f64) -> [[f64; 2]; 2] {
     let decay = damping * w;
     let square = 1.0 - damping * damping;
-    // The parts of the solution that belong to e and to e' at the beginning: even, and odd over its frequency.
+    // The parts of the solution for the initial e and e': the even one, and the odd one divided by its frequency.
     let (even, odd) = if square > 1e-12 {
         let swing = w * square.sqrt();
         let envelope = (-decay * t).exp();
         (envelope * (swing * t).cos(), envelope * (swing * t).sin() / swing)
     } else if square < -1e-12 {
         let apart = w * (-square).sqrt();
-        // The slow one of the two, without cancellation.
+        // The slower of the two exponentials, computed without cancellation.
         let (slow, fast) = ((-w * w / (decay + apart) * t).exp(), (-(decay + apart) * t).exp());
         (f64::midpoint(slow, fast), (slow - fast) / 2.0 / apart)
     } else {
@@ -139,7 +139,7 @@ mod tests {
         Plant::new(plant)
     }
 
-    /// What is measured at each of these releases, and at the one after them. At each of them `input` is output, before or after that.
+    /// The measurements at each of these releases and the one after. At each release `input` is output, before or after the measurement.
     fn run(plant: &mut Plant, hertz: i64, ticks: i64, before: bool, input: impl Fn(i64) -> f64) -> Vec<f64> {
         let at = |n: i64| Instant::ZERO + Span::from_nanos(n * 1_000_000_000 / hertz);
         let mut measure = |n: i64| {
@@ -155,7 +155,7 @@ mod tests {
         (0..=ticks).map(&mut measure).collect()
     }
 
-    /// By many small steps of the differential equation, of second order: `y'' + 2·z·w·y' + w²·y = w²·k·u(t - dead)`.
+    /// Integrates the second-order differential equation in many small steps: `y'' + 2·z·w·y' + w²·y = w²·k·u(t - dead)`.
     fn integrated(w: f64, z: f64, k: f64, dead: f64, until: f64, input: impl Fn(f64) -> f64) -> f64 {
         const STEPS: u32 = 200_000;
         let h = until / f64::from(STEPS);
@@ -188,7 +188,7 @@ mod tests {
                 "natural-frequency = 2.0\ndamping = {damping}\ngain = 1.5\ndead-time = \"{}ms\"",
                 (dead * 1_000.0_f64).round()
             );
-            // The input changes with every tick.
+            // The input changes at every tick.
             let input = |tick: i32| f64::from(tick % 7) - 2.0;
             #[expect(clippy::cast_possible_truncation, reason = "the index of a tick")]
             let held = |t: f64| if t < 0.0 { 0.0 } else { input((t / 0.1).floor() as i32) };
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn what_is_put_out_acts_from_then_on_whoever_measures_when() {
-        // Looked at once a second; driven at any time, also several times between two looks.
+        // Measured once a second, but driven at any time, even several times between two measurements.
         let mut plant = plant("time-constant = \"2s\"\ndead-time = \"500ms\"");
         let at = |millis| Instant::ZERO + Span::from_millis(millis);
         assert_eq!(plant.measure(at(0)), 0.0);

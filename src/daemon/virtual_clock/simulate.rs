@@ -1,8 +1,8 @@
-//! The same schedules and the same hot loop, on the virtual clock.
+//! The same schedules and the same hot loop as `run`, on the virtual clock.
 //!
-//! No device is opened and no real time read: a script of how long its ticks take, or a recording, replaces each task; one that
-//! only computes is run, and so is an output, without its target. Workers do not affect each other and are simulated one after the other, unless values flow between them:
-//! those have a thread each, of which one runs at a time, in one order of virtual time.
+//! No device is opened and no real time is read. A task that only computes really runs, and so does an output, but without its target. A
+//! script of run times or a recording replaces every other task. Workers do not affect each other and are simulated one after the other,
+//! unless values flow between them. Such workers have a thread each; one thread runs at a time, in one order of virtual time.
 
 use super::ledger::{Ledger, Lines, Played, RELAYED_AHEAD, Relay, SimulatedTick};
 use super::models::Models;
@@ -27,15 +27,15 @@ use std::thread;
 /// What to simulate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SimulateOptions {
-    /// Exactly the releases with `r(n) − epoch` below this. With a first tick, its release without the phase stands for
-    /// the epoch.
+    /// Run exactly the releases with `r(n) − epoch` below this. If `first_tick` is above 0, count from its release without the phase
+    /// instead of from the epoch.
     pub length: Span,
     /// Every task starts at this tick.
     pub first_tick: u64,
 }
 
-/// The highest first tick from which every task can count its ticks (64 bits) and their nanoseconds (128 bits) for
-/// `length`, with the task that allows no more.
+/// The highest first tick that leaves every task room to count its ticks (64 bits) and their nanoseconds (128 bits) over `length`, and the
+/// task that sets this limit.
 pub(crate) fn highest_first_tick(config: &Config, length: Span) -> Option<(u64, &str)> {
     let of = |task: &TaskConfig| {
         let exact = i128::MAX / i128::from(NANOS_PER_SECOND) / i128::from(task.rate.den());
@@ -45,11 +45,10 @@ pub(crate) fn highest_first_tick(config: &Config, length: Span) -> Option<(u64, 
     config.tasks.iter().map(|task| (of(task), task.name.as_str())).min()
 }
 
-/// Runs `config` on the virtual clock, hands every tick to `line`, and sums up. Each task is a script of how long it takes, and no
-/// values flow.
+/// Runs `config` on the virtual clock, passes every tick to `line`, and sums up. Each task is a script of run times; no values flow.
 ///
 /// # Errors
-/// The first error of `line`, after which nothing more is handed to it.
+/// The first error of `line`, after which it is not called again.
 pub(crate) fn simulate(
     config: &Config,
     options: SimulateOptions,
@@ -59,7 +58,7 @@ pub(crate) fn simulate(
     Simulation { config, options, models, graph }.play(line)
 }
 
-/// A configuration on the virtual clock; to be run once.
+/// A configuration on the virtual clock, to be run once.
 #[derive(Debug)]
 pub(crate) struct Simulation<'a> {
     pub(crate) config: &'a Config,
@@ -69,7 +68,7 @@ pub(crate) struct Simulation<'a> {
 }
 
 impl Simulation<'_> {
-    /// Runs all of it and hands every tick to `line`.
+    /// Runs the whole simulation and passes every tick to `line`.
     ///
     /// # Errors
     /// As [`simulate`].
@@ -91,7 +90,7 @@ impl Simulation<'_> {
         Ok(self.summary(&mut metrics, &reports.into_values().collect::<Vec<_>>(), records))
     }
 
-    /// With nothing entered yet.
+    /// The metrics before the first tick.
     fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::default();
         for (index, worker) in self.config.workers.iter().enumerate() {
@@ -108,7 +107,7 @@ impl Simulation<'_> {
         plan::of_worker(&self.config.tasks, worker)
     }
 
-    /// Runs one worker, all of it.
+    /// Runs one worker to its end.
     fn worker(
         &self,
         index: usize,
@@ -125,7 +124,7 @@ impl Simulation<'_> {
         Ok((report, sink.ledger.finish()?))
     }
 
-    /// Runs workers between which values flow, all of it.
+    /// Runs a group of workers, between which values flow, to its end.
     fn together(
         &self,
         workers: &[usize],
@@ -176,7 +175,7 @@ impl Simulation<'_> {
         let window = Window { first_tick: options.first_tick, length: Some(options.length) };
         let terms: Vec<_> = self.tasks(index).map(|task| TaskTerms::of(&config.tasks[task])).collect();
         let schedule = plan::schedule(terms.iter(), Epoch::At(Instant::ZERO), window);
-        // An epoch is where a run begins; with a first tick the wait from there until its release is skipped.
+        // A run begins at its epoch. With a first tick, skip the wait from the epoch to its release.
         let began = match options.first_tick {
             0 => Instant::ZERO,
             _ => schedule.next_release().unwrap_or(Instant::ZERO),
@@ -196,7 +195,7 @@ impl Simulation<'_> {
         ReadyWorker { clock, set, shown }
     }
 
-    /// Sums up what the workers did, each with its report.
+    /// Sums up what the workers did, given their reports.
     fn summary(&self, metrics: &mut Metrics, reports: &[Report], records: RecordsSummary) -> Summary {
         let Self { config, models, .. } = self;
         for (id, given_up) in reports.iter().flat_map(|report| &report.given_up) {
@@ -257,5 +256,5 @@ fn busy(metrics: &mut Metrics, report: &Report) -> Span {
 struct ReadyWorker {
     clock: SimClock,
     set: TaskSet,
-    shown: BTreeMap<u32, Shown>, // by the number of the task
+    shown: BTreeMap<u32, Shown>, // by task number
 }

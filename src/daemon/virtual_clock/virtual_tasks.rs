@@ -1,7 +1,7 @@
-//! What runs in place of each task on the virtual clock: the task itself if it computes, an output without its target, a recording
-//! of its values, a plant, or only a script of how long it takes. And the links between them.
+//! What runs in place of each task on the virtual clock, and the links between them. That is the task itself if it computes, an output
+//! without its target, a recording of its values, a plant, or only a script of run times.
 //!
-//! Building reads recordings, and opens nothing else. At a tick nothing blocks and no clock is read.
+//! Building reads recordings and opens nothing else. During ticks nothing blocks and no clock is read.
 
 use super::models::{RecordedValues, played_at};
 use super::plant::Plant;
@@ -36,30 +36,30 @@ struct Driven {
     plant: Arc<Mutex<Plant>>,
 }
 
-/// The values of a task's latest tick, for whoever looks after it.
+/// The values of a task's last tick, for those who read them afterwards.
 pub(crate) type Shown = Arc<Mutex<Vec<f64>>>;
 
-/// A task with values, or that takes some.
+/// A task that has values or reads some.
 pub(crate) struct Part {
     source: Source,
     drives: Vec<Driven>,
     fails: Option<Failing>,
-    /// What it takes and gives.
+    /// Its links to other tasks.
     pub(crate) flow: Option<Box<Flow>>,
     /// The number of its values.
     pub(super) width: usize,
-    /// Those of its latest tick.
+    /// The values of its last tick.
     pub(crate) shown: Shown,
 }
 
 /// The values of all tasks of a configuration on the virtual clock, and how they flow.
 pub(crate) struct Graph {
-    parts: Mutex<BTreeMap<usize, Part>>, // by the index of the task
+    parts: Mutex<BTreeMap<usize, Part>>, // by task index
     columns: BTreeMap<usize, Vec<Column>>,
     groups: Vec<Vec<usize>>, // workers between which values flow
     missing: Vec<Missing>,
-    recorded: Vec<(String, Span)>, // tasks, and how long what was recorded lasts
-    units: Vec<String>,            // what of that is in another unit than here, a sentence each
+    recorded: Vec<(String, Span)>, // tasks, and how long their recordings last
+    units: Vec<String>,            // recorded values whose unit differs here, one sentence each
 }
 
 impl Graph {
@@ -76,7 +76,7 @@ impl Graph {
         }
     }
 
-    /// Builds what computes, and reads what was recorded.
+    /// Builds the tasks that compute, and reads recordings.
     ///
     /// # Errors
     /// A file that cannot be used, or a value that its task does not have.
@@ -130,7 +130,7 @@ impl Graph {
         Ok(Self { parts: Mutex::new(parts), columns, groups, missing, recorded, units })
     }
 
-    /// The workers, together where values flow between them.
+    /// The workers, grouped where values flow between them.
     pub(crate) fn groups(&self) -> &[Vec<usize>] {
         &self.groups
     }
@@ -140,12 +140,12 @@ impl Graph {
         self.parts().values().any(|part| part.flow.is_some() || !part.drives.is_empty())
     }
 
-    /// The values of the tasks that have some, by the index of the task.
+    /// The values of the tasks that have any, by task index.
     pub(crate) fn columns(&self) -> &BTreeMap<usize, Vec<Column>> {
         &self.columns
     }
 
-    /// What has no values in a run of this `length`, or some in another unit, a sentence each.
+    /// What has no values in a run of this `length`, or values in another unit, one sentence each.
     pub(crate) fn notes(&self, length: Span) -> Vec<String> {
         let missing = self.missing.iter().map(Missing::to_string);
         let ends = self.recorded.iter().filter(|(_, lasts)| *lasts < length);
@@ -154,7 +154,7 @@ impl Graph {
         missing.chain(ends).chain(self.units.iter().cloned()).collect()
     }
 
-    /// The part of a task; once.
+    /// Takes the part of a task, once.
     pub(crate) fn take(&self, task: usize) -> Option<Part> {
         self.parts().remove(&task)
     }
@@ -170,12 +170,12 @@ impl fmt::Debug for Graph {
     }
 }
 
-/// A value that nothing makes here.
+/// A value that nothing makes in this simulation.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Missing {
     task: String,
     value: String,
-    /// The number that tasks which read it get in its place: it closes a cycle.
+    /// If it closes a cycle, the number that its readers get instead.
     instead: Option<String>,
 }
 
@@ -222,7 +222,7 @@ fn source(task: &mut TaskConfig, site: &mut Site) -> Result<(Source, Vec<Column>
     })
 }
 
-/// What was recorded of a task in another unit than its section says, a sentence each.
+/// Recorded values of a task whose unit differs from its section, one sentence each.
 fn other_units(task: &TaskConfig, source: &Source) -> Vec<String> {
     let (Source::Recording { values, .. }, Some(StandIn::Recording { path, .. })) = (source, task.stand_in.as_deref())
     else {
@@ -242,10 +242,11 @@ fn other_units(task: &TaskConfig, source: &Source) -> Vec<String> {
     values.columns.iter().filter_map(differs).collect()
 }
 
-/// Gives tasks the values that others take of them but that nothing makes here; they are missing at each tick. Returns them.
+/// Adds values that are read but that nothing makes in this simulation to the tasks they belong to. They are missing at each tick. Returns
+/// them.
 ///
 /// # Errors
-/// A value that no column of a recording has.
+/// A value that a recording, or a task that computes, does not have.
 fn add_missing(config: &Config, sources: &mut Sources) -> Result<Vec<Missing>, Problems> {
     let mut missing = BTreeSet::new();
     let mut problems = Vec::new();
@@ -286,7 +287,7 @@ fn add_missing(config: &Config, sources: &mut Sources) -> Result<Vec<Missing>, P
             }
         }
     }
-    // Ranges of values that nothing makes here are not wrong for that.
+    // A range for a value that nothing makes in this simulation is not an error.
     for (index, task) in config.tasks.iter().enumerate() {
         let (Valid::Named(named), Some((source, columns))) = (&task.valid, sources.get_mut(&index)) else { continue };
         for (name, _) in named {
@@ -302,8 +303,8 @@ fn add_missing(config: &Config, sources: &mut Sources) -> Result<Vec<Missing>, P
     }
 }
 
-/// The plants that each task drives. That is no link to the tasks that these stand in for: the age of what is measured counts from
-/// the measurement.
+/// The plants that each task drives. This is not a link to the tasks that these plants stand in for: the age of a measured value counts
+/// from the measurement.
 fn drives(config: &Config, sources: &Sources) -> Result<BTreeMap<usize, Vec<Driven>>, Problems> {
     let mut drives: BTreeMap<usize, Vec<Driven>> = BTreeMap::new();
     let names = |columns: &[Column]| columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
@@ -322,7 +323,7 @@ fn drives(config: &Config, sources: &Sources) -> Result<BTreeMap<usize, Vec<Driv
     Ok(drives)
 }
 
-/// The workers, together where values flow between them; each group at the place of its first worker.
+/// The workers, grouped where values flow between them. Each group is at the position of its first worker.
 fn groups(config: &Config) -> Vec<Vec<usize>> {
     let mut group: Vec<usize> = (0..config.workers.len()).collect();
     for task in &config.tasks {
@@ -353,13 +354,13 @@ pub(crate) struct VirtualTask {
 }
 
 impl VirtualTask {
-    /// What the graph has of a task, whose ticks take as long as those of `scripted`.
+    /// Makes a task from its part of the graph. Its ticks take as long as those of `scripted`.
     pub(crate) fn new(part: Part, scripted: Scripted) -> (Self, Option<Box<Flow>>) {
         let Part { source, drives, fails, flow, shown, .. } = part;
         (Self { source, drives, fails, shown, scripted }, flow)
     }
 
-    /// The task itself, where it is run.
+    /// The task itself, if it runs.
     fn task(&self) -> Option<&dyn Task> {
         match &self.source {
             Source::Task(built) => Some(&*built.task),
@@ -401,7 +402,7 @@ impl Task for VirtualTask {
             shown.extend_from_slice(values);
         };
         show(&self.shown, values); // none yet, and none if it panics
-        let mut made = self.make(tick, values); // of a plant: it continues, whoever looks
+        let mut made = self.make(tick, values); // also if the task fails: a plant continues
         if self.fails.is_some_and(|fails| fails.contains(tick.release - Instant::ZERO)) {
             values.fill(f64::NAN);
             made = Err(DOES_NOT_ANSWER);
@@ -416,7 +417,7 @@ impl Task for VirtualTask {
     }
 }
 
-/// For the one thread whose turn it is.
+/// Locks it for the one thread whose turn it is.
 fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
-//! How far a worker's clock is ahead of the monotonic one, and when that clock was stepped.
+//! How far a worker's clock is ahead of the monotonic clock, and when it was stepped.
 //!
-//! Main measures it several times a second, for a worker on `tai` or `realtime`. Nothing here blocks; the worker takes over a
-//! new offset between two ticks.
+//! Main measures this several times a second for workers on `tai` or `realtime`. Nothing here blocks; the worker adopts a new offset
+//! between two ticks.
 
 use crate::sys::clock::{Ahead, KernelClock};
 use crate::time::{Instant, Span};
@@ -9,17 +9,17 @@ use crate::time::{Instant, Span};
 /// Steps of one clock are reported at most this often.
 const REPORT_EVERY: Span = Span::from_seconds(1);
 
-/// A clock that gains exactly the time for which the machine was suspended was not stepped; the two are measured within this.
+/// A clock that gains exactly the time of a suspension was not stepped. The two are compared with this tolerance.
 const SAME: Span = Span::from_millis(1);
 
-/// A step of the clock, or several in a row.
+/// One step of the clock, or several in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClockStep {
     /// When it was noticed, on the monotonic clock.
     pub(crate) at: Instant,
-    /// How far the clock went forward; negative: back. The time of a suspension is not in it.
+    /// How far the clock went forward; negative: back. Excludes suspension time.
     pub(crate) by: Span,
-    /// How many steps these were.
+    /// The number of steps combined here.
     pub(crate) count: u64,
 }
 
@@ -29,18 +29,18 @@ pub(crate) struct ClockWatch {
     clock: KernelClock,
     ahead: Ahead,
     suspended: Ahead, // in total, since boot
-    /// From the monotonic clock to this one, as measured at the start or after the latest step: never more than the true one.
+    /// From the monotonic clock to this one, measured at the start or after the last step. Never more than the true offset.
     pub(crate) offset: Span,
-    /// The latest step.
+    /// The last step.
     pub(crate) latest: Option<ClockStep>,
-    /// How many steps there were.
+    /// The number of steps so far.
     pub(crate) steps: u64,
     unreported: Option<ClockStep>,
     reported: Option<Instant>,
 }
 
 impl ClockWatch {
-    /// Begins with this clock.
+    /// Starts following this clock.
     pub(crate) fn new(clock: KernelClock) -> Self {
         Self::with(clock, measure(clock))
     }
@@ -50,7 +50,7 @@ impl ClockWatch {
         Self { clock, ahead, suspended, offset, latest: None, steps: 0, unreported: None, reported: None }
     }
 
-    /// Measures at `now` of the monotonic clock. Whether the offset is another one: after a step or a suspension.
+    /// Measures at `now` on the monotonic clock. Returns whether the offset has changed, by a step or a suspension.
     pub(crate) fn look(&mut self, now: Instant) -> bool {
         self.enter(now, measure(self.clock))
     }
@@ -78,7 +78,7 @@ impl ClockWatch {
         true
     }
 
-    /// What is to be reported at `now`: the step since the last call, or all of them together.
+    /// The step to report at `now`: all steps since the last report combined. `None`: nothing new, or too soon.
     pub(crate) fn report(&mut self, now: Instant) -> Option<ClockStep> {
         if self.reported.is_some_and(|reported| now - reported < REPORT_EVERY) {
             return None;
@@ -105,7 +105,7 @@ mod tests {
         Instant::ZERO + Span::from_seconds(seconds)
     }
 
-    /// The clock is `ahead` seconds ahead and the machine was suspended for `suspended`; measured to `blur` ns.
+    /// The clock is `ahead` seconds ahead, and the machine was suspended for `suspended` seconds, measured to within `blur` ns.
     fn measured(ahead: i128, suspended: i128, blur: i128) -> (Ahead, Ahead) {
         let around = |nanos| Ahead { least: nanos - blur, most: nanos + blur };
         (around(ahead * SECOND), around(suspended * SECOND))

@@ -1,8 +1,8 @@
-//! Which worker has reached the limit of real-time processor time without a sleep (RLIMIT_RTTIME; SIGXCPU): the kernel signals
-//! the process and does not say which thread it was.
+//! Finds the worker that has reached the limit of real-time CPU time without a sleep (RLIMIT_RTTIME; SIGXCPU): the kernel signals the
+//! process without naming the thread.
 //!
-//! Main notes the processor time and the sleeps of each real-time worker now and then, so that it knows what each has used
-//! since its last sleep, to a quarter of the limit. Time is an argument; reads `/proc`, does not block.
+//! Main regularly notes each real-time worker's CPU time and number of sleeps. So it knows the CPU time used since the last sleep to within
+//! a quarter of the limit. Time is an argument; reads `/proc`, does not block.
 
 use crate::daemon::change::running::Running;
 use crate::daemon::change::running_set::RunningSet;
@@ -11,12 +11,12 @@ use crate::sys::thread;
 use crate::time::{Instant, Span};
 use tracing::{error, info, warn};
 
-/// Workers are looked at no less often than this.
+/// Workers are checked at least this often.
 const LOOK_EVERY: Span = Span::from_seconds(1);
-/// And no more often than this.
+/// And at most this often.
 const LOOK_AT_MOST_EVERY: Span = Span::from_millis(5);
 
-/// The limit, and main's latest look at the workers.
+/// The limit, and main's last check of the workers.
 #[derive(Debug)]
 pub(crate) struct CpuLimit {
     limit: Option<Span>,
@@ -24,7 +24,7 @@ pub(crate) struct CpuLimit {
 }
 
 impl CpuLimit {
-    /// The limit that the process was started with, lowered if the kernel would kill the process at that instant.
+    /// The limit that the process was started with, lowered if the kernel would kill the process at the same instant.
     pub(crate) fn of_this_process(now: Instant) -> Self {
         match thread::make_room() {
             Some((soft, hard, Ok(()))) => info!(
@@ -40,13 +40,13 @@ impl CpuLimit {
         Self { limit: thread::realtime_limit(), looked: now }
     }
 
-    /// How often [`look`](Self::look) is to be called; `None`: there is no limit.
+    /// How often to call [`look`](Self::look); `None`: there is no limit.
     pub(crate) fn look_every(&self) -> Option<Span> {
         let quarter = Span::from_nanos(self.limit?.nanos() / 4);
         Some(quarter.clamp(LOOK_AT_MOST_EVERY, LOOK_EVERY))
     }
 
-    /// Looks at the workers, if it is time to.
+    /// Checks the workers, if that is due.
     pub(crate) fn look(&mut self, now: Instant, set: &mut RunningSet) {
         if self.look_every().is_none_or(|every| now - self.looked < every) {
             return;
@@ -59,12 +59,12 @@ impl CpuLimit {
         }
     }
 
-    /// The limit was reached: demotes the worker that has used most, so that the machine stays usable, and restores the limit
-    /// for the others, which the kernel has raised by a second.
+    /// Handles a reached limit: demotes the worker that has used most, so that the machine stays usable. The kernel has raised the limit by
+    /// a second, so it is set back for the others.
     pub(crate) fn reached(&self, set: &mut RunningSet) {
         let used = realtime(set).filter_map(|running| {
             let (goes_on, used) = running.streak.used(thread::usage_of(running.worker.id())?);
-            // One that has slept since the latest look has used some of it after the sleep.
+            // A worker that has slept since the last check has used part of that time after its sleep.
             let far = self.limit.is_some_and(|limit| used + used >= limit);
             Some((goes_on && far, used, running))
         });
@@ -80,7 +80,7 @@ impl CpuLimit {
     }
 }
 
-/// The workers that the limit counts.
+/// The workers that the limit applies to.
 fn realtime(set: &mut RunningSet) -> impl Iterator<Item = &mut Running> {
     set.all_mut().filter(|running| matches!(running.granted.policy, "fifo" | "rr") && !running.worker.is_finished())
 }

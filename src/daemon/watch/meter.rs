@@ -1,4 +1,4 @@
-//! The share of its CPU that a thread uses now, and spins, from its times at the last looks. Arithmetic only.
+//! A thread's current share of its CPU, in total and spinning, from its recent readings. Arithmetic only.
 
 use crate::time::{Instant, Span};
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 /// The time that the share covers.
 const OVER: Span = Span::from_seconds(5);
 
-/// Between two readings.
+/// Time between two readings.
 const EVERY: Span = Span::from_seconds(1);
 
 /// What one thread has used.
@@ -28,19 +28,19 @@ pub(crate) struct Meter {
 pub(crate) struct Shares {
     pub(crate) cpu: f64,
     pub(crate) spin: f64,  // in spin tails
-    pub(crate) over: Span, // the time that they cover
+    pub(crate) over: Span, // the time they cover
 }
 
 impl Meter {
-    /// Whether it is time for a reading.
+    /// Whether a reading is due.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.readings.back().is_none_or(|last| now - last.at >= EVERY)
     }
 
-    /// Enters the processor time that the thread had used by `now`, and how long it had spun.
+    /// Adds a reading: the CPU time that the thread had used by `now`, and how much of it was spinning.
     pub(crate) fn enter(&mut self, now: Instant, cpu_time: Span, spun: Span) {
         self.readings.push_back(Reading { at: now, cpu_time, spun });
-        // The first of them is the one to compare with.
+        // The first reading is the one to compare with.
         while self.readings.get(1).is_some_and(|second| now - second.at >= OVER) {
             self.readings.pop_front();
         }

@@ -1,12 +1,12 @@
-//! Whether every worker advances, on time and on its clock.
+//! Checks that every worker advances, on time and on its clock.
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `notices` | looks at all workers, and reports to the service manager, its watchdog and the log |
-//! | `stall` | whether one advances, and which task is to blame if not |
-//! | `clock` | how far its clock is ahead of the monotonic one, and when it was stepped |
-//! | `cpu_limit` | which has used its CPU for too long without a sleep |
-//! | `meter` | the share of its CPU that it uses |
+//! | `notices` | checks all workers, and reports to the service manager, its watchdog and the log |
+//! | `stall` | whether a worker advances, and which task is to blame if not |
+//! | `clock` | how far a worker's clock is ahead of the monotonic clock, and when it was stepped |
+//! | `cpu_limit` | which worker has used its CPU for too long without sleeping |
+//! | `meter` | a worker's current CPU share |
 
 pub(super) mod clock;
 pub(super) mod cpu_limit;

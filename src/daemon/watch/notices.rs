@@ -1,7 +1,7 @@
-//! Whether every worker advances, and the reports on it: to the service manager, its watchdog, and the log.
+//! Checks that every worker advances, and reports to the service manager, its watchdog and the log.
 //!
-//! Called by main, several times a second when it matters. Reads the workers' clocks; waits for no other thread, so that a
-//! log that blocks does not keep the watchdog from being fed.
+//! Main calls this, several times a second when it matters. Reads the workers' clocks. Waits for no other thread, so a log that blocks does
+//! not stop the watchdog from being fed.
 
 use super::clock::ClockStep;
 use super::stall::{Entry, Finding, Looks, Stall, StallLooks};
@@ -18,17 +18,17 @@ use tracing::{error, warn};
 /// How often the service manager gets a status line.
 const STATUS_EVERY: Span = Span::from_seconds(1);
 
-/// How long a tick may last before its task is named, without a watchdog.
+/// How long a tick may last before its task is reported, if there is no watchdog.
 const PATIENCE: Span = Span::from_seconds(10);
 
-/// The service manager, and what it was notified of.
+/// The service manager, and what it was told.
 #[derive(Debug)]
 pub(crate) struct ServiceNotices {
     watchdog: Option<Span>,
     fed: Instant,
     status: Instant,
     looks: Looks,
-    started: bool, // it has been ready
+    started: bool, // it was ready once
     pub(crate) ready: bool,
 }
 
@@ -44,18 +44,18 @@ impl ServiceNotices {
         self.watchdog.map_or(PATIENCE, |interval| Span::from_nanos(interval.nanos() / 2))
     }
 
-    /// How often the watchdog has to be fed; `None`: there is none.
+    /// How often to feed the watchdog; `None`: there is none.
     pub(crate) fn feed_every(&self) -> Option<Span> {
         self.watchdog.map(|interval| Span::from_nanos(interval.nanos() / 4))
     }
 
-    /// Main's looks at the workers.
+    /// Main's checks of the workers.
     pub(crate) fn looks(&self) -> Looks {
         self.looks
     }
 
-    /// Looks whether every worker advances, after main wanted to wait for `wait` at most; the watchdog is fed only if all do.
-    /// `status` is the status line. Returns why the start has failed.
+    /// Checks that every worker advances, after main meant to wait at most `wait`. Feeds the watchdog only if all do. `status` builds the
+    /// status line. Returns why the start has failed.
     pub(crate) fn look(
         &mut self,
         set: &mut RunningSet,
@@ -107,13 +107,13 @@ impl ServiceNotices {
         }
         if now - self.status >= STATUS_EVERY {
             self.status = now;
-            // The kernel may give the number of a thread that has ended to another one.
+            // The kernel may reuse the number of a thread that has ended.
             let granted = |running: &&mut Running| running.began.is_some() && !running.worker.is_finished();
             set.all_mut().filter(granted).for_each(check_grant);
-            // The sentence about ten thousand tasks takes milliseconds.
+            // A sentence about ten thousand tasks takes milliseconds.
             if notify::is_heard() {
                 let status = status(set);
-                // The first release may be as far ahead as a task's phase, or the next full hour of an aligned clock.
+                // The first release may be a task's phase away, or wait for an aligned clock's next full hour.
                 match !self.ready && set.epoch.is_some() && all_advance {
                     true => notify::extend_timeout(&status, Span::from_seconds(30)),
                     false => notify::status(&status),
@@ -123,7 +123,7 @@ impl ServiceNotices {
         failed
     }
 
-    /// A change is over; ready is who has run a tick on every worker.
+    /// A change is complete. The service is ready once every worker has run a tick.
     pub(crate) fn changed(&mut self, set: &RunningSet, status: &str) {
         self.ready = set.has_ticked();
         if self.ready {
@@ -131,7 +131,7 @@ impl ServiceNotices {
         }
     }
 
-    /// The service stops. From now on the watchdog is not fed: that would arm it again, though the manager has disarmed it.
+    /// The service stops. The watchdog is no longer fed: the manager has disarmed it, and feeding would arm it again.
     pub(crate) fn stopping(&mut self) {
         self.watchdog = None;
         notify::stopping();
@@ -144,8 +144,8 @@ impl ServiceNotices {
     }
 }
 
-/// Looks whether what a worker was granted has been changed from outside: by `chrt`, `taskset`, a cgroup that lost a CPU.
-/// It continues; the change is logged, and shown from then on.
+/// Checks whether a worker's grant was changed from outside: by `chrt`, `taskset`, or a cgroup that lost a CPU. The worker continues; the
+/// change is logged, and shown from then on.
 fn check_grant(running: &mut Running) {
     let id = running.worker.id();
     let (Ok(scheduled), Ok(cpus)) = (thread::scheduling_of(id), thread::affinity_of(id)) else { return };
@@ -177,7 +177,7 @@ fn report_step(running: &Running, ClockStep { by, count, .. }: ClockStep) {
     );
 }
 
-/// A stall is known now; with a watchdog, that is not fed once it lasts for longer than `patience`.
+/// Logs a new stall. With a watchdog, also says that it is not fed once the stall is longer than `patience`.
 fn report_stall(running: &Running, Stall { tick, lasting }: Stall, patience: Option<Span>) {
     let worker = &running.config.name;
     let stalled_ns = lasting.nanos();
@@ -211,7 +211,7 @@ fn report_stall(running: &Running, Stall { tick, lasting }: Stall, patience: Opt
     }
 }
 
-/// It was over before this look, and lasted for this long at the most.
+/// Logs the end of a stall. It ended before this check, so `lasting` is an upper bound.
 fn report_end_of_stall(running: &Running, Stall { tick, lasting }: Stall) {
     let (worker, stalled_ns) = (&running.config.name, lasting.nanos());
     match tick {
@@ -236,7 +236,7 @@ fn what_stalls(running: &Running, Stall { tick, lasting }: Stall) -> String {
     }
 }
 
-/// A helper thread has died: logs it. Returns the fault, with which the run ends.
+/// Logs that a helper thread has died. Returns the fault that ends the run.
 pub(crate) fn report_death(Death { thread, text }: &Death) -> String {
     let fault = format!("the thread {thread} {text}; please report this");
     error!(thread, "{fault}; the workers are stopped");

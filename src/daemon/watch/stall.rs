@@ -1,7 +1,7 @@
 //! Whether a worker advances, and which task is to blame if not.
 //!
-//! Pure: what the worker shows comes in as values, with the time. A worker that rests until its next release advances; one
-//! that has been in the same tick for too long does not, nor one that has slept past its release for too long.
+//! Pure: the worker's state and the time come in as values. A worker that rests until its next release advances. A worker that has been in
+//! the same tick for too long does not, nor does one that has slept too far past its release.
 
 use crate::sys::thread::Usage;
 use crate::time::{Instant, Span};
@@ -12,18 +12,18 @@ use crate::worker::{Activity, Doing};
 pub(crate) struct Stall {
     /// The number of the task that does not return, and its tick; `None`: the worker does not wake up.
     pub(crate) tick: Option<(u32, u64)>,
-    /// For how long.
+    /// How long it has lasted.
     pub(crate) lasting: Span,
 }
 
-/// Main's looks at the workers. While it did not look, because the whole process was stopped, no worker could advance.
+/// Main's checks of the workers. If main did not check because the whole process was stopped, no worker could advance either.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Looks {
     latest: Instant,
     since: Instant, // without a gap
 }
 
-/// A look that comes later than this is a gap, with any patience.
+/// A check that is later than this is a gap, whatever the patience.
 const LONG_GAP: Span = Span::from_seconds(1);
 
 impl Looks {
@@ -31,8 +31,8 @@ impl Looks {
         Self { latest: now, since: now }
     }
 
-    /// Main looks at `now`, after it wanted to wait for `wait` at most. Returns how much later it came, if that is a gap: if
-    /// it is more than a second, or half of `patience`, after which a worker counts as stalled.
+    /// Main checks at `now`, after it meant to wait at most `wait`. It is a gap if the check is late by more than a second or by half of
+    /// `patience`, the time after which a worker counts as stalled. Returns the delay of a gap longer than a second.
     pub(crate) fn look(&mut self, now: Instant, wait: Span, patience: Span) -> Option<Span> {
         let late = now - self.latest - wait;
         self.latest = now;
@@ -43,65 +43,65 @@ impl Looks {
         (gap && late > LONG_GAP).then_some(late)
     }
 
-    /// Since when main has looked without a gap.
+    /// Since when main has checked without a gap.
     pub(crate) fn since(&self) -> Instant {
         self.since
     }
 
-    /// For how long that was at its latest look.
+    /// How long that was at its last check.
     pub(crate) fn watched(&self) -> Span {
         self.latest - self.since
     }
 }
 
-/// By what a stall shows: for how long main has looked without a gap, and after which time a tick is reported.
+/// What decides whether a stall shows: how long main has checked without a gap, and after what time a tick is reported.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StallLooks {
     pub(crate) watched: Span,
     pub(crate) patience: Span,
 }
 
-/// After this time a worker that does not advance shows as stalled.
+/// A worker that does not advance shows as stalled after this time.
 const SHOWN_AFTER: Span = Span::from_millis(750);
 
-/// Stalls of one worker that follow each other more closely than this are logged only once they last as long as one that
-/// keeps the watchdog from being fed.
+/// A stall that follows another of the same worker sooner than this is logged only if it lasts long enough to stop the watchdog from being
+/// fed.
 const LOG_EVERY: Span = Span::from_seconds(10);
 
 /// Watches one worker.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
     ticks: Option<u64>,
-    moved: Option<Instant>,  // the look at which they were new
-    before: Option<Instant>, // the look before that
+    moved: Option<Instant>,  // the check that first saw these ticks
+    before: Option<Instant>, // the check before that
     looked: Option<Instant>,
     reported: Option<Activity>,
-    logged: Option<(Doing, Stall, Instant)>, // the stall that lasts, and since when at the earliest
+    logged: Option<(Doing, Stall, Instant)>, // the stall in progress, and its earliest possible beginning
     last_logged: Option<Instant>,
 }
 
-/// What is to be logged of a stall.
+/// What to log about a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// It is known now.
+    /// A stall was detected.
     Begins(Stall),
-    /// It is over, and lasted for this long at the most.
+    /// A stall is over, and lasted at most this long.
     Ends(Stall),
 }
 
-/// The result of a look at a worker.
+/// The result of checking a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
     /// It advances.
     Advances,
-    /// It has not for longer than the patience, and that is new.
+    /// It has not advanced for longer than the patience, and this is new.
     Stalls(Stall),
-    /// It still does not.
+    /// It still does not advance.
     StallsStill,
 }
 
 impl Watch {
-    /// The tick that does not return, as far as it was reported: the number of its task, and its index.
+    /// The tick that was reported not to return: the number of its task, and its index.
     pub(crate) fn stalled(&self) -> Option<(u32, u64)> {
         match self.reported? {
             Activity::Runs { task, n, .. } => Some((task, n)),
@@ -109,14 +109,13 @@ impl Watch {
         }
     }
 
-    /// Whether it was reported, between two ticks, that the worker does not wake up.
+    /// Whether the worker was reported not to wake up between two ticks.
     pub(crate) fn sleeps_on(&self) -> bool {
         matches!(self.reported, Some(Activity::Rests { .. }))
     }
 
-    /// What keeps the worker from advancing at `now`, if it has not for [`SHOWN_AFTER`]: a shorter time than that after which
-    /// it is reported. A tick may also last until its deadline, `deadline_of` its task. Only what lies within the latest
-    /// `watched` counts.
+    /// The worker's stall at `now`, if it has lasted for [`SHOWN_AFTER`], which is shorter than the time until it is reported. A tick may
+    /// also last until its deadline, `deadline_of` its task. Only time within the last `watched` counts.
     pub(crate) fn lasting(
         &self,
         now: Instant,
@@ -132,7 +131,7 @@ impl Watch {
         (lasting.min(watched) > patience.max(SHOWN_AFTER)).then_some(Stall { tick, lasting })
     }
 
-    /// For how long the worker has not advanced at `now`: nothing while it rests until a release that is to come.
+    /// How long the worker has not advanced at `now`. Zero or negative while it rests until a future release.
     pub(crate) fn still_for(&self, now: Instant, doing: Doing) -> Span {
         let Some(moved) = self.moved.filter(|_| self.ticks == Some(doing.ticks)) else { return Span::ZERO };
         match doing.now {
@@ -141,10 +140,10 @@ impl Watch {
         }
     }
 
-    /// What is to be logged at `now`, while the worker does this, and this `stall` [lasts](Self::lasting).
+    /// What to log at `now`, given the worker's state and the `stall` that [lasts](Self::lasting).
     pub(crate) fn entry(&mut self, now: Instant, doing: Doing, stall: Option<Stall>, patience: Span) -> Option<Entry> {
         if let Some((since_then, stall, since)) = self.logged {
-            // While main was stopped itself no stall shows, but it may last.
+            // While main itself was stopped, no stall shows, but it may continue.
             if since_then == doing {
                 return None;
             }
@@ -154,7 +153,7 @@ impl Watch {
         let is_new =
             |stall: &Stall| self.last_logged.is_none_or(|logged| now - logged >= LOG_EVERY) || stall.lasting > patience;
         let stall = stall.filter(is_new)?;
-        // The latest tick before a rest ended after the look at which it had not.
+        // The last tick before this rest ended after the check that had not seen it.
         let since = match (doing.now, self.before) {
             (Activity::Rests { until }, Some(before)) => until.max(before).min(now - stall.lasting),
             _ => now - stall.lasting,
@@ -163,15 +162,15 @@ impl Watch {
         Some(Entry::Begins(stall))
     }
 
-    /// The run ends without the worker, which does this.
+    /// The run ends without this worker, which is still doing this.
     pub(crate) fn give_up(&mut self, doing: Doing) {
         self.reported = Some(doing.now);
     }
 
-    /// Looks at what a worker does at `now`, by the monotonic clock; a tick, or a delay of one, longer than `patience` is a
-    /// stall, which is reported once. Only what lies within the latest `watched` counts.
+    /// Checks the worker at `now`, on the monotonic clock. A tick that lasts longer than `patience`, or is delayed by more, is a stall and
+    /// is reported once. Only time within the last `watched` counts.
     pub(crate) fn look(&mut self, now: Instant, doing: Doing, watched: Span, patience: Span) -> Finding {
-        // A worker that is always behind never rests, and what it shows between two ticks is a rest of long ago.
+        // A worker that is always behind never rests, so between two ticks it shows an old rest.
         let before = self.looked.replace(now);
         if self.ticks.replace(doing.ticks) != Some(doing.ticks) {
             (self.moved, self.before) = (Some(now), before);
@@ -197,18 +196,18 @@ impl Watch {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Streak {
     sleeps: u64,
-    since: Span, // its processor time at the first look after that sleep
+    since: Span, // its processor time at the first check after that sleep
 }
 
 impl Streak {
-    /// Takes in what the kernel says.
+    /// Updates the record with the kernel's numbers.
     pub(crate) fn look(&mut self, Usage { cpu, sleeps }: Usage) {
         if self.sleeps != sleeps {
             *self = Self { sleeps, since: cpu };
         }
     }
 
-    /// The processor time used without a sleep, and whether it continues; it may have ended since the latest look.
+    /// Whether the worker has gone without a sleep since the last check, and the CPU time it has used in this streak.
     pub(crate) fn used(&self, Usage { cpu, sleeps }: Usage) -> (bool, Span) {
         (self.sleeps == sleeps, cpu - self.since)
     }
@@ -227,7 +226,7 @@ mod tests {
         assert_eq!((looks.look(second(3), span(1), patience), looks.watched()), (None, span(3)), "a little late");
         assert_eq!((looks.look(second(60), span(1), patience), looks.watched()), (Some(span(56)), span(0)));
         assert_eq!((looks.look(second(61), span(1), patience), looks.watched()), (None, span(1)));
-        // With a short patience a short gap counts, without being reported.
+        // With a short patience, a short gap counts too, without being reported.
         assert_eq!((looks.look(second(62), span(0), span(1)), looks.watched()), (None, span(0)));
         let rests = Doing { ticks: 5, now: Activity::Rests { until: second(4) } };
         let mut watch = Watch::default();
@@ -275,7 +274,7 @@ mod tests {
         assert_eq!(watch.entry(at(2_800), runs(0), Some(stall(70, 1_800)), patience), None);
         assert_eq!(watch.entry(at(9_000), runs(0), None, patience), None, "main was stopped itself");
         assert_eq!(watch.entry(at(9_500), runs(1), None, patience), Some(Entry::Ends(stall(70, 8_500))));
-        // The next one follows soon.
+        // The next stall follows soon.
         assert_eq!(watch.entry(at(10_000), runs(1), Some(stall(71, 1_000)), patience), None);
         let begins = watch.entry(at(14_001), runs(1), Some(stall(71, 5_001)), patience);
         assert_eq!(begins, Some(Entry::Begins(stall(71, 5_001))));
@@ -291,7 +290,7 @@ mod tests {
         let rests = |ticks, until| Doing { ticks, now: Activity::Rests { until: at(until) } };
         let mut watch = Watch::default();
         watch.look(at(1_000), rests(4, 1_010), Span::MAX, patience);
-        // It ticked soon after that look, and was due again at 1,020; or had been behind since 300.
+        // The worker ticked soon after that check and was due again at 1,020; or it had been behind since 300.
         for (ticks, until, most) in [(5, 1_020, 1_480), (6, 300, 1_500)] {
             let doing = rests(ticks, until);
             watch.look(at(1_250), doing, Span::MAX, patience);
@@ -323,7 +322,7 @@ mod tests {
         assert_eq!(look(17, runs), Finding::Stalls(hangs));
         assert_eq!(look(18, runs), Finding::StallsStill);
         assert_eq!(look(19, Activity::Rests { until: second(20) }), Finding::Advances);
-        // Before its first rest a worker shows when it should have begun.
+        // Before its first rest, a worker shows when it should have begun.
         let mut unborn = Watch::default();
         let mut look = |now| {
             let doing = Doing { ticks: 0, now: Activity::Rests { until: second(0) } };

@@ -1,4 +1,4 @@
-//! How old what the tasks used was with which a chain ends. Pure.
+//! The age of the data used by tasks at the end of a chain. Pure.
 
 use super::sections::Sections;
 use super::table::{rest, table_begin, table_end};
@@ -7,7 +7,7 @@ use crate::report::verdict::grouped;
 use std::fmt::Write as _;
 
 impl Sections<'_> {
-    /// Nothing, where no chain ends or the source does not say.
+    /// Writes nothing if no chain ends, or the source does not say.
     pub(super) fn ages(&self, out: &mut String) {
         let with_ages: Vec<_> = self.run.tasks.iter().filter_map(|task| Some((task, task.ages.as_ref()?))).collect();
         if with_ages.is_empty() {

@@ -1,4 +1,4 @@
-//! Where values lie on a chart, and what is written at its axes. Pure.
+//! Positions of values on a chart, and the labels of its axes. Pure.
 
 use super::text::span;
 
@@ -10,7 +10,7 @@ pub(super) struct Decades {
 }
 
 impl Decades {
-    /// From the decade of the least value, but not below `least`, to that of the most; at least one.
+    /// From the decade of `low`, but not below `least`, to that of `high`; at least one decade.
     pub(super) fn around(low: i64, high: i64, least: i64) -> Self {
         let low = low.max(least).max(1);
         let first = low.ilog10().cast_signed();
@@ -20,14 +20,14 @@ impl Decades {
         Self { first, last: (power + i32::from(!whole)).max(first + 1) }
     }
 
-    /// Between 0 and 1; what lies outside is at the end.
+    /// Between 0 and 1. Values outside are drawn at the end.
     #[expect(clippy::cast_precision_loss, reason = "a place on a chart")]
     pub(super) fn place(self, value: i64) -> f64 {
         let power = (value.max(1) as f64).log10();
         ((power - f64::from(self.first)) / f64::from(self.last - self.first)).clamp(0.0, 1.0)
     }
 
-    /// The powers of ten on it, with their places; of very many, every second.
+    /// The powers of ten on it, with their positions. On a very long axis, every second one.
     pub(super) fn marks(self) -> impl Iterator<Item = (i64, f64)> {
         let step = if self.last - self.first > 7 { 2 } else { 1 };
         (self.first..=self.last).step_by(step).filter_map(move |power| {
@@ -37,7 +37,7 @@ impl Decades {
     }
 }
 
-/// A power of ten of nanoseconds: `10 µs`.
+/// A power of ten in nanoseconds: `10 µs`.
 pub(super) fn decade(nanos: i64) -> String {
     let (scale, unit) = match nanos {
         ..1_000 => (1, "ns"),
@@ -58,7 +58,7 @@ pub(super) fn count_decade(count: i64) -> String {
     }
 }
 
-/// A linear axis of time from 0 on.
+/// A linear time axis that starts at 0.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seconds {
     length: i64, // ns
@@ -74,7 +74,7 @@ impl Seconds {
         (at as f64 / self.length as f64).clamp(0.0, 1.0)
     }
 
-    /// Round instants on it, about five.
+    /// About five round instants on it.
     pub(super) fn marks(self) -> Vec<(i64, f64)> {
         let mut steps = (0..12).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_i64.pow(power)));
         let long =

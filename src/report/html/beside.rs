@@ -12,10 +12,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Notes of each side, and differences of the machines, at most.
+/// Maximum number of notes of each side, and of differences between the machines.
 const NOTES: usize = 20;
 
-/// Names of tasks that only one side has, at most.
+/// Maximum number of listed tasks that only one side has.
 const NAMES: usize = 10;
 
 pub(super) struct Beside<'a> {
@@ -108,7 +108,7 @@ impl Beside<'_> {
         *out += "</ul>\n";
     }
 
-    /// Significant ones first.
+    /// The pairs of tasks, those with significant differences first.
     fn ordered(&self) -> Vec<&Pair> {
         let mut pairs: Vec<_> = self.comparison.tasks.iter().collect();
         let significant =
@@ -280,7 +280,7 @@ fn row(out: &mut String, task: &str, number: &Number) {
     );
 }
 
-/// A time, or missed releases per million as a share.
+/// A time; or missed releases per million, as a share.
 fn written(what: What, value: i64) -> String {
     match what {
         What::MissedPerMillion => share(u64::try_from(value).unwrap_or(0), 1_000_000),

@@ -1,13 +1,13 @@
-//! The charts, as SVG: each has a title, a description with its numbers, axes and units. Pure.
+//! The charts, as SVG. Each has a title, a description with its numbers, axes and units. Pure.
 //!
-//! Lines differ by their dashes, and what was missed by its place and form, so that no colour is needed to tell them apart.
+//! Lines differ by their dashes, and missed releases by position and shape, so the charts can be read without colour.
 
 use super::axis::{Decades, Seconds, count_decade, decade, instant};
 use crate::report::model::{Bin, Spread};
 use crate::snapshot::Distribution;
 use std::fmt::Write as _;
 
-/// The least time on an axis: what is less is drawn there.
+/// The smallest time on an axis. Smaller ones are drawn there.
 const LEAST: i64 = 10; // ns
 
 const WIDTH: f64 = 360.0;
@@ -16,7 +16,7 @@ const RIGHT: f64 = 8.0;
 
 /// The text of a chart.
 pub(super) struct Words<'a> {
-    pub(super) id: &'a str,          // no other chart on the page has it
+    pub(super) id: &'a str,          // unique on the page
     pub(super) title: &'a str,       // escaped
     pub(super) description: &'a str, // escaped
 }
@@ -47,7 +47,7 @@ pub(super) fn open(out: &mut String, words: &Words<'_>, class: &str, width: f64,
     );
 }
 
-/// The lower edge of the step of a histogram that ends at `edge`.
+/// The lower edge of the histogram step that ends at `edge`.
 fn lower(edge: i64, steps: u8) -> i64 {
     const FINE: [i64; 20] = [10, 11, 12, 14, 16, 18, 20, 22, 25, 28, 32, 36, 40, 45, 50, 56, 63, 71, 80, 90];
     const COARSE: [i64; 3] = [10, 20, 50];
@@ -62,7 +62,7 @@ fn lower(edge: i64, steps: u8) -> i64 {
     below.unwrap_or(LEAST).max(first)
 }
 
-/// The axis below and its unit.
+/// The axis below the chart, and its unit.
 fn axis_x(out: &mut String, frame: &Frame, marks: impl Iterator<Item = (String, f64)>, unit: &str) {
     let (mut grid, Frame { top, bottom }) = (String::new(), frame);
     *out += "<g text-anchor=\"middle\">";
@@ -87,14 +87,14 @@ fn axis_y(out: &mut String, frame: &Frame, marks: impl Iterator<Item = (String, 
     let _ = write!(out, "</g><text x=\"2\" y=\"11\">{unit}</text><path class=\"grid\" d=\"{grid}\"/>");
 }
 
-/// The bars of a histogram, one path.
+/// The bars of a histogram, as one path.
 fn bars(out: &mut String, frame: &Frame, (across, up): (Decades, Decades), spread: &Spread, class: &str) {
     let _ = write!(out, "<path class=\"{class}\" d=\"");
     for (edge, count) in &spread.histogram {
         let right = if spread.steps == 3 { (*edge).min(spread.all.max) } else { *edge };
         let left = lower(*edge, spread.steps).min(right);
         let (left, right) = (frame.x(across.place(left)), frame.x(across.place(right)));
-        // One value is a bar too: half a decade above the axis where 1 is its end.
+        // A single value gets a bar too: the axis starts at half a count, so draw twice the count.
         let top = frame.y(up.place(i64::try_from(count.saturating_mul(2)).unwrap_or(i64::MAX)));
         let _ = write!(out, "M{left:.1} {:.1}V{top:.1}H{:.1}V{:.1}", frame.bottom, right.max(left + 1.0), frame.bottom);
     }
@@ -110,7 +110,7 @@ pub(super) fn histogram(out: &mut String, words: &Words<'_>, spreads: &[&Spread]
     };
     let across = Decades::around(ends(|all| all.min).min().unwrap_or(0), ends(|all| all.max).max().unwrap_or(0), LEAST);
     let most = spreads.iter().flat_map(|spread| &spread.histogram).map(|(_, count)| *count).max().unwrap_or(1);
-    // The axis begins at half a count, so that a single one can be seen; places are of twice the count.
+    // The axis begins at half a count, so that a single value is visible. Positions are those of twice the count.
     let up = Decades::around(1, i64::try_from(most.saturating_mul(2)).unwrap_or(i64::MAX), 1);
     axis_x(out, &frame, across.marks().map(|(value, place)| (decade(value), place)), of);
     let marks = up.marks().map(|(value, _)| (count_decade(value), up.place(value.saturating_mul(2))));
@@ -121,7 +121,7 @@ pub(super) fn histogram(out: &mut String, words: &Words<'_>, spreads: &[&Spread]
     end(out, &frame);
 }
 
-/// Lateness over time: the largest, p99 and p50 of each stretch, and what was missed in it.
+/// Lateness over time: the maximum, p99 and p50 of each stretch, and what was missed in it.
 pub(super) fn over_time(out: &mut String, words: &Words<'_>, bins: &[Bin], stretch: i64, length: i64) {
     let frame = Frame { top: 42.0, bottom: 178.0 };
     open(out, words, "chart", WIDTH, 212.0);
@@ -175,7 +175,7 @@ pub(super) fn bar(out: &mut String, share: f64) {
     );
 }
 
-/// Draws the lines of both axes over all else, and ends the chart.
+/// Draws the lines of both axes on top, and ends the chart.
 fn end(out: &mut String, frame: &Frame) {
     let _ = write!(
         out,

@@ -10,7 +10,7 @@ pub(super) struct Detail {
     pub(super) lanes: usize,      // tasks in the worst second
 }
 
-/// From much to little; the last fits every run.
+/// From most to least detail. The last one fits every run.
 pub(super) const DETAILS: [Detail; 8] = [
     Detail { rows: 5_000, histograms: 1_000, tables: true, over_time: 40, lanes: 16 },
     Detail { rows: 5_000, histograms: 1_000, tables: true, over_time: 16, lanes: 12 },

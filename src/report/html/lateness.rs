@@ -1,4 +1,4 @@
-//! How late each task was, in all and over time. Pure.
+//! The lateness of each task, in total and over time. Pure.
 
 use super::chart::{self, Words};
 use super::sections::Sections;

@@ -12,10 +12,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Missed ticks of the worst second in its table, at most.
+/// Maximum number of ticks in the table of the worst second.
 const SECOND_ROWS: usize = 60;
 
-/// Blockers of a task in a table, at most.
+/// Maximum number of a task's blockers in a table.
 const BLOCKERS: usize = 5;
 
 const SECOND: i64 = 1_000_000_000;
@@ -217,7 +217,7 @@ fn second_table(out: &mut String, tasks: &[&SecondOfTask]) {
     let all = tasks.iter().flat_map(|task| task.ticks.iter().map(move |tick| (task, tick)));
     let mut ticks: Vec<_> = all.collect();
     let total = ticks.len();
-    // Those that matter most, in the order of time.
+    // The ticks that matter most, in order of time.
     ticks.sort_by_key(|(_, tick)| Reverse((tick.missed, tick.finished_ns - tick.release_ns)));
     ticks.truncate(SECOND_ROWS);
     ticks.sort_by_key(|(_, tick)| tick.release_ns);
@@ -252,7 +252,7 @@ fn second_table(out: &mut String, tasks: &[&SecondOfTask]) {
     *out += "</tbody></table></div></details>\n";
 }
 
-/// Text with words in backticks.
+/// Text in which words in backticks become code.
 fn code(text: &str) -> String {
     let parts = text.split('`').enumerate();
     parts

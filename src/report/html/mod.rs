@@ -1,6 +1,7 @@
-//! A run, or two beside each other, as one page of HTML: no script, nothing that is loaded, one style sheet within. Pure.
+//! A run, or two beside each other, as one HTML page: no scripts, nothing loaded, one embedded style sheet. Pure.
 //!
-//! Its size has a limit. Charts and tables take most of it, so with many tasks there are fewer of them, and the page says how many.
+//! The page has a size limit. Charts and tables take most of the space, so with many tasks there are fewer of them, and the page says how
+//! many.
 
 mod ages;
 mod axis;
@@ -58,7 +59,7 @@ pub(crate) fn page_of_two(sides: [&Run; 2], comparison: &Comparison, written_by:
     })
 }
 
-/// The first that fits.
+/// The most detailed page that fits.
 fn fitting(of: impl Fn(&Detail) -> String) -> String {
     let (last, before) = (DETAILS[DETAILS.len() - 1], &DETAILS[..DETAILS.len() - 1]);
     before.iter().map(&of).find(|page| page.len() < LIMIT).unwrap_or_else(|| of(&last))
@@ -67,7 +68,7 @@ fn fitting(of: impl Fn(&Detail) -> String) -> String {
 fn begin(title: &str) -> String {
     let mut out = String::with_capacity(LIMIT);
     let title = Text(title);
-    // Writing to a String does not fail, here and below.
+    // Writing to a String never fails, here and below.
     let _ = write!(
         out,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

@@ -1,7 +1,7 @@
 //! The worst second: what each task did when. Pure.
 //!
-//! A column of the chart is as high as the share of its time in which the task ran, and above that the one in which it waited:
-//! so a tick of 20 µs does not look like one of a millisecond, however long a column is.
+//! A column's lower part is the share of its time in which the task ran; the part above is the share in which it waited. So a tick of 20 µs
+//! does not look like one of a millisecond, whatever time a column covers.
 
 use super::axis::{Seconds, instant};
 use super::chart::{Words, open};
@@ -18,7 +18,7 @@ const TOP: f64 = 10.0;
 /// Characters of a name beside its lane.
 const NAME: usize = 16;
 
-/// The tasks from `from` to `to`, nanoseconds of that second.
+/// The tasks from `from` to `to`, in nanoseconds of that second.
 pub(super) fn lanes(out: &mut String, words: &Words<'_>, tasks: &[&SecondOfTask], (from, to): (i64, i64)) {
     let bottom = tasks.iter().fold(TOP, |bottom, _| bottom + LANE);
     open(out, words, "chart wide", WIDTH, bottom + 34.0);
@@ -63,7 +63,7 @@ pub(super) fn lanes(out: &mut String, words: &Words<'_>, tasks: &[&SecondOfTask]
     *out += "</svg>";
 }
 
-/// Of the time of each column the share that these stretches cover.
+/// The share of each column's time that these stretches cover.
 #[expect(clippy::cast_precision_loss, reason = "shares on a chart")]
 fn shares(stretches: impl Iterator<Item = (i64, i64)>, from: i64, to: i64) -> Vec<f64> {
     let mut shares = vec![0.0; COLUMNS];
@@ -90,10 +90,10 @@ fn whole(place: f64) -> usize {
     place.max(0.0) as usize
 }
 
-/// Columns with a share, those of the same height as one.
+/// Draws the columns with a share. Adjacent columns of the same height are drawn as one.
 #[expect(clippy::cast_precision_loss, reason = "a place on a chart")]
 fn columns(out: &mut String, class: &str, shares: &[f64], base: f64, room: f64, x: impl Fn(f64) -> f64) {
-    // What is there is seen: at least one unit high.
+    // Anything above zero must be visible: at least one unit high.
     let heights: Vec<_> =
         shares.iter().map(|share| if *share > 0.0 { (share * room).max(1.0).round() } else { 0.0 }).collect();
     let _ = write!(out, "<path class=\"{class}\" d=\"");
@@ -108,7 +108,7 @@ fn columns(out: &mut String, class: &str, shares: &[f64], base: f64, room: f64, 
     *out += "\"/>";
 }
 
-/// A triangle above each tick in which something was missed; of those in one column, one.
+/// Draws a triangle above each tick in which something was missed, at most one per column.
 #[expect(clippy::cast_precision_loss, reason = "a place on a chart")]
 fn missed(out: &mut String, task: &SecondOfTask, (from, to): (i64, i64), top: f64, x: impl Fn(f64) -> f64) {
     let place = |tick: &SecondTick| (tick.release_ns.max(from) - from) as f64 / (to - from).max(1) as f64;

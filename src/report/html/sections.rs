@@ -9,7 +9,7 @@ use crate::snapshot::{Distribution, list};
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 
-/// Workers, notes and refusals that are shown, at most.
+/// Maximum number of workers shown, and of notes and refusals.
 const WORKERS: usize = 64;
 const NOTES: usize = 40;
 
@@ -19,7 +19,7 @@ pub(super) struct Sections<'a> {
 }
 
 impl Sections<'_> {
-    /// The tasks, those that missed most first, then the latest.
+    /// The tasks, those with the most misses first, then by maximum lateness.
     pub(super) fn ordered(&self) -> Vec<&Task> {
         let mut tasks: Vec<_> = self.run.tasks.iter().collect();
         let latest = |task: &Task| task.lateness_ns.known().map_or(0, |spread| spread.all.max);

@@ -1,11 +1,11 @@
-//! Tables that can be scrolled by the keyboard, and what is said where there is none. Pure.
+//! Tables that can be scrolled with the keyboard, and the text that replaces missing ones. Pure.
 
 use super::text::{Text, span};
 use crate::report::model::{Available, Spread};
 use crate::report::verdict::grouped;
 use std::fmt::Write as _;
 
-/// A table that can be scrolled by the keyboard.
+/// Begins a table that can be scrolled with the keyboard.
 pub(super) fn table_begin(out: &mut String, label: &str, caption: &str, head: &[(&str, bool)]) {
     let _ = write!(
         out,
@@ -18,7 +18,7 @@ pub(super) fn table_end(out: &mut String) {
     *out += "</tbody></table></div>\n";
 }
 
-/// A table behind a chart.
+/// Begins a table behind a chart.
 pub(super) fn details_begin(out: &mut String, title: &str, label: &str, head: &[(&str, bool)]) {
     let _ = write!(
         out,
@@ -44,7 +44,7 @@ pub(super) fn numbers(out: &mut String, cells: &[String]) {
     cells.iter().for_each(|cell| _ = write!(out, "<td>{cell}"));
 }
 
-/// A table behind a chart that has numbers only. There are many: what HTML may leave out is left out.
+/// Begins a table of numbers behind a chart. There are many, so optional HTML tags are left out.
 pub(super) fn numbers_begin(out: &mut String, label: &str, head: &[&str]) {
     let _ = write!(
         out,
@@ -54,14 +54,14 @@ pub(super) fn numbers_begin(out: &mut String, label: &str, head: &[&str]) {
     *out += "<tbody>";
 }
 
-/// That the tables behind the charts are left out.
+/// Writes that the tables behind the charts are left out, if they are.
 pub(super) fn without_tables(out: &mut String, tables: bool) {
     if !tables {
         *out += "<p class=\"quiet\">The tables behind these charts are left out, so that the page stays small; <code>--json</code> has their numbers.</p>\n";
     }
 }
 
-/// That there are more than are shown.
+/// Writes that not all are shown, if so.
 pub(super) fn rest(out: &mut String, all: usize, shown: usize, what: &str) {
     if all > shown {
         let _ = writeln!(
@@ -71,7 +71,7 @@ pub(super) fn rest(out: &mut String, all: usize, shown: usize, what: &str) {
     }
 }
 
-/// The part, or, where the source lacks it, the sentence that says so.
+/// The part. If the source lacks it, writes the sentence that says so.
 pub(super) fn available<'a, T>(out: &mut String, part: &'a Available<T>) -> Option<&'a T> {
     if let Some(why) = part.why_not() {
         let _ = writeln!(out, "<p class=\"untold\">{}</p>", Text(why));
@@ -79,7 +79,7 @@ pub(super) fn available<'a, T>(out: &mut String, part: &'a Available<T>) -> Opti
     part.known()
 }
 
-/// The numbers of a distribution in a sentence.
+/// The numbers of a distribution in one sentence.
 pub(super) fn describe(spread: &Spread) -> String {
     format!(
         "{} values: half at most {}, 99\u{A0}% at most {}, 99.9\u{A0}% at most {}, all at most {}.",
@@ -91,7 +91,7 @@ pub(super) fn describe(spread: &Spread) -> String {
     )
 }
 
-/// Ticks a second of a fraction.
+/// Ticks per second, from a fraction.
 pub(super) fn rate(rate: Option<&str>) -> String {
     let Some((num, den)) = rate.and_then(|rate| rate.split_once('/')) else { return "not available".into() };
     match (num.parse::<f64>(), den.parse::<f64>()) {

@@ -25,7 +25,7 @@ impl Display for Text<'_> {
                 '"' => f.write_str("&quot;")?,
                 '\'' => f.write_str("&#39;")?,
                 '\n' | '\t' => f.write_char(' ')?,
-                // Those that a page may not have, and those that turn the direction of the text around them.
+                // Characters that a page may not contain, and those that change the direction of the text around them.
                 other if is_command(other) || is_no_character(other) => f.write_char('\u{FFFD}')?,
                 other => f.write_char(other)?,
             }
@@ -38,7 +38,7 @@ const fn is_no_character(character: char) -> bool {
     matches!(character, '\u{FDD0}'..='\u{FDEF}') || character as u32 & 0xFFFE == 0xFFFE
 }
 
-/// A name, cut. In an element its direction does not change that of the text around it.
+/// A name, cut to a length. In an element, its direction does not affect the text around it.
 #[derive(Clone, Copy)]
 pub(super) struct Name<'a>(pub(super) &'a str);
 
@@ -58,7 +58,7 @@ impl Display for Name<'_> {
     }
 }
 
-/// A time with its unit; the two are not torn apart.
+/// A time with its unit, which stay together on one line.
 pub(super) fn span(nanos: i64) -> String {
     Span::from_nanos(nanos).to_string().replace(' ', "\u{A0}")
 }
@@ -72,7 +72,7 @@ pub(super) fn utc(nanos: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{:03} UTC", of_day % 1_000)
 }
 
-/// The date that is this number of days after 1970-01-01. Years are counted from March on, so that the leap day is the last of one.
+/// The date this many days after 1970-01-01. Years start in March here, so that the leap day is the last day of a year.
 fn date(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468; // since 0000-03-01
     let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));

@@ -1,4 +1,4 @@
-//! The start of main: its threads are made, and the builder begins.
+//! Main's start: creates its threads and gets the builder going.
 
 use super::{Daemon, Phase};
 use crate::daemon::busy::LongWait;
@@ -34,14 +34,14 @@ use std::sync::Arc;
 use tracing::warn;
 
 impl<'a> Daemon<'a> {
-    /// Makes the threads, and lets the builder begin.
+    /// Creates the threads and gives the builder its first job.
     pub(super) fn new(load: Loader, options: &Options, mut connections: Connections<'a>) -> Result<Self, Failure> {
         if options.shadow {
             warn!(
                 "SHADOW RUN: all tasks compute, and no output writes anything; what one would write is its value `applied`"
             );
         }
-        // What a program may have open by default is soon used up by many tasks. Where this is refused, the limit is what it was.
+        // Many tasks soon exhaust the default limit of open files. If raising it is refused, the old limit stays.
         let _ = descriptors::raise_limit();
         let listen = |path| StatusSocket::listen(path, options.status_readers);
         let status = options.status_socket.as_deref().map(listen).transpose();
@@ -51,7 +51,7 @@ impl<'a> Daemon<'a> {
         let (done, ended) = unbounded();
         let common = Arc::<Common>::default();
         let allowed = AllowedCpus::of_this_process();
-        // These threads, and those that the builder makes, leave signals to main.
+        // These threads, and those that the builder starts, leave signals to main.
         let spawn = || {
             let failed = |what| move |reason| Failure::System(what, reason);
             let (feed, fed) = tick_feed::feed();

@@ -1,4 +1,4 @@
-//! Phases that keep the tasks of a CPU apart where that can be, chosen task by task. Pure and deterministic.
+//! Chooses phases, task by task, that keep the tasks of a CPU apart where possible. Pure and deterministic.
 
 use super::placed::{CpuLayout, Placed, PlannedWorker, chains};
 use crate::pacing::{Load, between, common_divisor};
@@ -6,16 +6,16 @@ use crate::time::Span;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// The most phases that are tried for a task.
+/// Maximum number of phases tried for a task.
 const PHASES: usize = 192;
 
-/// These workers, with phases that keep their tasks apart where that can be.
+/// These workers, with phases that keep their tasks apart where possible.
 pub(super) fn with_phases(tasks: &[Placed], groups: &[Vec<usize>]) -> CpuLayout {
     let level = |task: usize| groups.iter().position(|group| group.contains(&task)).unwrap_or(0);
     let mut order = chains(tasks, &groups.concat());
     order
         .sort_by_key(|chain| chain.iter().map(|task| (tasks[*task].rate.period(), tasks[*task].deadline, *task)).min());
-    // Phases that were given come first: the others have to keep away from them.
+    // Fixed phases come first: the others have to keep away from them.
     let (given, free): (Vec<_>, Vec<_>) =
         order.into_iter().partition(|chain| chain.iter().any(|task| tasks[*task].phase.is_some()));
     let given = given.concat().into_iter().map(|task| (task, tasks[task].phase.unwrap_or(tasks[task].now)));
@@ -33,7 +33,7 @@ pub(super) fn with_phases(tasks: &[Placed], groups: &[Vec<usize>]) -> CpuLayout 
     CpuLayout { workers: groups.iter().map(worker).collect() }
 }
 
-/// The phase of a task when its chain is moved; a task that is in no chain is moved from 0.
+/// The phase of a task whose chain is moved by `by`. A task in no chain is moved from 0.
 fn moved(task: &Placed, chain: &[usize], by: Span) -> Span {
     let from = if chain.len() > 1 { task.now } else { Span::ZERO };
     Span::from_nanos((from + by).nanos().rem_euclid(task.rate.period().nanos().max(1)))
@@ -43,7 +43,7 @@ fn at(task: &Placed, phase: Span) -> Load {
     Load { rate: task.rate, phase, turn: task.deadline.into(), run: task.run }
 }
 
-/// What a phase costs: the largest wait as a share of its deadline, the sum of all, and how close ticks come.
+/// The cost of a phase: the largest wait as a share of its deadline, the sum of all such shares, and how close ticks come.
 struct Cost {
     largest: f64,
     sum: f64,
@@ -52,7 +52,7 @@ struct Cost {
 
 impl Cost {
     fn compare(&self, other: &Self) -> Ordering {
-        // To a microsecond: smaller differences are not worth a phase that is hard to read.
+        // To a microsecond: a smaller difference is not worth a phase that is hard to read.
         let gap = (other.gap.nanos() / 1_000).cmp(&(self.gap.nanos() / 1_000));
         self.largest.total_cmp(&other.largest).then(self.sum.total_cmp(&other.sum)).then(gap)
     }
@@ -87,8 +87,7 @@ fn cost(
     cost
 }
 
-/// How far a chain may be moved so that one of its tasks begins just after one of the others, ends just before it, or lies in the
-/// middle between.
+/// Distances to move a chain so that one of its tasks begins just after another task, ends just before it, or lies midway.
 fn moves(tasks: &[Placed], chain: &[usize], phases: &BTreeMap<usize, Span>) -> Vec<Span> {
     let longest = chain.iter().map(|task| tasks[*task].rate.period().nanos()).max().unwrap_or(1);
     let mut all = vec![0];
@@ -105,7 +104,7 @@ fn moves(tasks: &[Placed], chain: &[usize], phases: &BTreeMap<usize, Span>) -> V
             all.extend((0..times).step_by(step).map(|nth| first + nth * common));
         }
     }
-    // Whole microseconds where there is room: they are for people to read.
+    // Add whole microseconds where possible: people read these phases.
     all.extend(all.clone().iter().map(|nanos| (nanos + 999) / 1_000 * 1_000));
     all.retain(|nanos| (0..i128::from(longest)).contains(nanos));
     all.sort_by_key(|nanos| (nanos % 1_000 != 0, *nanos));

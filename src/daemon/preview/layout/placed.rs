@@ -1,4 +1,4 @@
-//! Tasks that are placed, and where: what a layout of one CPU consists of.
+//! Tasks to be placed and their positions: the parts of a CPU's layout.
 
 use crate::daemon::preview::capacity::Claim;
 use crate::pacing::{Rate, Tail, Turn};
@@ -10,26 +10,26 @@ use std::collections::BTreeMap;
 pub(crate) struct Placed {
     pub(crate) rate: Rate,
     pub(crate) deadline: Span,
-    /// The tasks that take its values: on one worker it runs before them.
+    /// The tasks that read its values. On one worker it runs before them.
     pub(crate) feeds: Vec<usize>,
-    /// The longest run that is known; zero if none is.
+    /// The longest known run; zero if none is known.
     pub(crate) run: Span,
-    /// What `hertzd check` counts.
+    /// What `hertzd check` counts for it.
     pub(crate) claim: Claim,
     /// Only tasks with the same number may share a worker.
     pub(crate) settings: usize,
-    /// The only phase that it may have; `None`: any.
+    /// Its fixed phase; `None`: any.
     pub(crate) phase: Option<Span>,
     /// The positions of the CPUs that it may use; `None`: any.
     pub(crate) on: Option<Vec<usize>>,
     pub(crate) tail: Tail,
-    /// The phase that it has now.
+    /// Its current phase.
     pub(crate) now: Span,
-    /// Tasks of the same chain stay on one worker, with the distances that their phases have now; `None`: it is in none.
+    /// Tasks of the same chain stay on one worker, and their phases keep their current distances. `None`: it is in no chain.
     pub(crate) chain: Option<usize>,
 }
 
-/// Where a task is, for whoever judges the chain that ends with it.
+/// The position of a task, for judging the chain that ends with it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot {
     /// Tasks with the same number are on one worker.
@@ -39,7 +39,7 @@ pub(crate) struct Spot {
     pub(crate) worst: Span,
 }
 
-/// The chains that are older than their `max-latency`, and by how much all together: less is better.
+/// The chains older than their `max-latency`, and their total excess. Less is better.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TooOld {
     pub(crate) chains: usize,
@@ -49,9 +49,9 @@ pub(crate) struct TooOld {
 /// What is known of chains.
 #[derive(Clone, Copy)]
 pub(crate) struct Chains<'a> {
-    /// Other ways to keep tasks together, in place of [`Placed::chain`], for layouts in which a chain is not older than its `max-latency`.
+    /// Other ways to keep tasks together, instead of [`Placed::chain`]. They are tried if a chain exceeds its `max-latency`.
     pub(crate) together: &'a [Vec<Option<usize>>],
-    /// Judges those that end with the tasks that are somewhere: the others are on workers of their own.
+    /// Judges the chains that end with the placed tasks. Unplaced tasks count as alone on their workers.
     pub(crate) too_old: &'a dyn Fn(&[Option<Spot>]) -> TooOld,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn turns(tasks: &[Placed], worker: &PlannedWorker) -> Vec<Turn> {
     turns
 }
 
-/// These tasks, those of one chain together.
+/// These tasks, grouped by chain.
 pub(super) fn chains(tasks: &[Placed], of: &[usize]) -> Vec<Vec<usize>> {
     let mut together: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
     for task in of {
@@ -92,7 +92,7 @@ pub(crate) struct PlannedWorker {
     pub(crate) tasks: Vec<(usize, Span)>,
 }
 
-/// What runs on one CPU: workers, the first interrupts the second, and so on.
+/// The workers of one CPU. Each interrupts those after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuLayout {
     pub(crate) workers: Vec<PlannedWorker>,

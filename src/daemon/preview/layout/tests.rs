@@ -1,4 +1,4 @@
-//! Small sets whose best layout is known, and many tasks.
+//! Small sets with a known best layout, and many tasks.
 
 use super::*;
 use crate::pacing::{Rate, Tail};
@@ -21,7 +21,7 @@ fn task(hertz: u64, deadline: i64, run: i64) -> Placed {
     }
 }
 
-/// Of tasks that are in no chain.
+/// Plans tasks that are in no chain.
 fn plan(tasks: &[Placed], cpus: usize, now: Option<Vec<CpuLayout>>) -> Layout {
     super::plan(tasks, cpus, now, &Chains { together: &[], too_old: &|_| TooOld::default() })
 }
@@ -109,7 +109,7 @@ fn a_phase_and_a_cpu_that_were_given_stay() {
         assert!(places().any(|(task, _, phase)| (task, phase) == (0, Span::from_micros(450))), "{layout:?}");
         assert_eq!(worst(&tasks, &layout), [200, 300, 400]);
     }
-    // Many of them, two of which are on the last CPU: the others leave it room.
+    // Twelve tasks, two of them bound to the last CPU: the others must leave room there.
     let mut many = vec![task(100, 10_000, 1_500); 12];
     many[3].on = Some(vec![2]);
     many[7].on = Some(vec![2]);
@@ -128,7 +128,7 @@ fn what_is_as_good_stays() {
     let now = vec![CpuLayout { workers: vec![worker(&[0])] }, CpuLayout { workers: vec![worker(&[1])] }];
     let layout = plan(&tasks, 2, Some(now.clone()));
     assert_eq!((layout.changed, layout.cpus), (false, now));
-    // On phases at which they wait for each other it does not.
+    // If their phases make them wait for each other, the layout changes.
     let met = CpuLayout { workers: vec![PlannedWorker { tasks: vec![(0, Span::ZERO), (1, Span::ZERO)] }] };
     let layout = plan(&tasks, 1, Some(vec![met]));
     assert!(layout.changed);
@@ -160,7 +160,7 @@ fn what_a_chain_must_not_exceed_comes_before_how_long_others_wait() {
     let ms = Span::from_millis;
     let mut tasks = [task(100, 10_000, 3_000), task(10, 100_000, 5_000)];
     (tasks[0].phase, tasks[1].phase) = (Some(Span::ZERO), Some(ms(7)));
-    // It is interrupted, and ends after 8 ms.
+    // The second task is interrupted, and ends after 8 ms.
     assert_eq!(worst(&tasks, &plan(&tasks, 1, None)), [3_000, 8_000]);
     let by = |spot: Option<Spot>| spot.map_or(Span::ZERO, |spot| (spot.worst - ms(6)).max(Span::ZERO));
     let too_old = |spots: &[Option<Spot>]| TooOld { chains: usize::from(by(spots[1]) > Span::ZERO), by: by(spots[1]) };
@@ -170,7 +170,7 @@ fn what_a_chain_must_not_exceed_comes_before_how_long_others_wait() {
 
 #[test]
 fn what_the_kernel_leaves_to_real_time_threads_comes_before_how_long_others_wait() {
-    // Four on one CPU would never wait, but take 96 % of it.
+    // Four on one CPU would never wait, but they would take 96 % of it.
     let mut tasks = vec![task(100, 10_000, 2_400); 4];
     tasks.extend([task(50, 20_000, 5_000), task(20, 50_000, 7_000)]);
     let layout = plan(&tasks, 2, None);
@@ -182,7 +182,7 @@ fn what_the_kernel_leaves_to_real_time_threads_comes_before_how_long_others_wait
 
 #[test]
 fn other_ways_to_keep_tasks_together_are_tried_if_a_chain_is_too_old() {
-    // On one worker only where they are kept together: the third one has an earlier deadline than one of them, and a later one than the other.
+    // On one worker only if kept together: the third task's deadline lies between those of the other two.
     let mut tasks = vec![task(100, 4_000, 500), task(100, 10_000, 500), task(100, 6_000, 4_000)];
     tasks.iter_mut().for_each(|task| task.phase = Some(Span::ZERO));
     let too_old = |spots: &[Option<Spot>]| {

@@ -1,4 +1,4 @@
-//! How late sleeps end, as JSON says it: values, counts, or the percentiles of a summary. Pure.
+//! How late sleeps end, read from JSON: values, counts, or the percentiles of a summary. Pure.
 
 use crate::time::Span;
 use serde_json::Value;
@@ -6,15 +6,15 @@ use serde_json::Value;
 /// How late sleeps end.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Written {
-    /// Of any worker.
+    /// For any worker.
     Any(Vec<Span>),
-    /// Of workers with these names.
+    /// For workers with these names.
     Workers(Vec<(String, Vec<Span>)>),
-    /// Of sleeps on these CPUs, as `hertzd measure` has them.
+    /// For sleeps on these CPUs, from `hertzd measure`.
     Cpus(Vec<OnCpu>),
 }
 
-/// How late sleeps on a CPU ended: how often by how much, ascending.
+/// How late sleeps on a CPU ended, as counts per value, ascending.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct OnCpu {
     pub(super) cpu: usize,
@@ -23,22 +23,22 @@ pub(super) struct OnCpu {
     counts: Vec<(Span, u64)>,
 }
 
-/// A round of values with the distribution of all of these together.
+/// A round of values with the combined distribution of these CPUs.
 pub(super) fn together<'a>(cpus: impl IntoIterator<Item = &'a OnCpu>) -> Vec<Span> {
     let mut counts: Vec<_> = cpus.into_iter().flat_map(|on| on.counts.iter().copied()).collect();
     counts.sort_unstable();
-    // They have been drawn from one by one when they were read, so there is something to draw from.
+    // Each was checked when it was read, so there is something to draw from.
     drawn(&counts).unwrap_or_default()
 }
 
-/// How many values stand for a distribution: the 99.99th percentile is one of them.
+/// How many values represent a distribution: enough to include the 99.99th percentile.
 const DRAWS: u64 = 10_000;
 
-/// From one of them to the next. It has no factor in common with their number, so each comes once in a round, and large and
-/// small ones alternate.
+/// The step from one value to the next. It shares no factor with [`DRAWS`], so each value comes once per round, and large and small values
+/// alternate.
 const STRIDE: u64 = 6_181;
 
-/// What a file in JSON says of oversleeps.
+/// Reads oversleeps from a JSON file.
 pub(super) fn from_json(value: &Value) -> Result<Written, String> {
     if let Some(workers) = value.get("workers").and_then(Value::as_array) {
         let one =
@@ -62,7 +62,7 @@ pub(super) fn from_json(value: &Value) -> Result<Written, String> {
     spans(value.get("oversleep_ns").unwrap_or(value)).map(Written::Any)
 }
 
-/// What `hertzd measure` says of a CPU: under load, if that was measured.
+/// Reads what `hertzd measure` found on a CPU, under load if that was measured.
 fn on_cpu(value: &Value) -> Result<OnCpu, String> {
     let cpu = value.get("cpu").and_then(Value::as_u64).and_then(|cpu| usize::try_from(cpu).ok());
     let cpu = cpu.ok_or("one of its cpus has no number")?;
@@ -82,7 +82,7 @@ fn nanos(value: &Value) -> Result<Span, String> {
     value.as_i64().map(Span::from_nanos).ok_or_else(|| format!("{value} is no whole number of nanoseconds"))
 }
 
-/// How often by how much, ascending.
+/// Counts per value, ascending.
 fn pairs(counts: &[Value]) -> Result<Vec<(Span, u64)>, String> {
     let pair = |pair: &Value| match pair.as_array().map(Vec::as_slice) {
         Some([at, count]) => Ok((nanos(at)?, count.as_u64().ok_or_else(|| format!("{count} is no count"))?)),
@@ -93,7 +93,7 @@ fn pairs(counts: &[Value]) -> Result<Vec<(Span, u64)>, String> {
     Ok(counts)
 }
 
-/// Values, counts of values, or the numbers that summarise a histogram.
+/// Reads values, counts of values, or the percentiles that summarise a histogram.
 fn spans(value: &Value) -> Result<Vec<Span>, String> {
     if let Some(values) = value.as_array() {
         return match values.is_empty() {
@@ -117,7 +117,7 @@ fn spans(value: &Value) -> Result<Vec<Span>, String> {
     drawn(&names.into_iter().map(known).collect::<Result<Vec<_>, String>>()?)
 }
 
-/// A round of values with this distribution, of which the largest is one. Always the same, in an order that mixes them.
+/// A round of values with this distribution, including the largest. Always the same, in a mixed order.
 fn drawn(counts: &[(Span, u64)]) -> Result<Vec<Span>, String> {
     let total = counts.iter().fold(0_u64, |total, (_, count)| total.saturating_add(*count));
     if total == 0 {
@@ -133,7 +133,7 @@ fn drawn(counts: &[(Span, u64)]) -> Result<Vec<Span>, String> {
         });
         found.map_or(Span::ZERO, |(at, _)| *at)
     };
-    // The last of each of `draws` equal parts, so that the largest is among them.
+    // The last value of each of `draws` equal parts, so that the largest is among them.
     let rank =
         |draw: u64| u64::try_from((u128::from(draw) + 1) * u128::from(total) / u128::from(draws)).unwrap_or(total);
     let stride = if draws == DRAWS { STRIDE } else { 1 };

@@ -9,8 +9,7 @@ use crate::snapshot::Summary;
 
 const RECORDED: &str = "[task.a]\nkind = \"load\"\nrate = 100\nrun = \"1us\"\n";
 
-/// A task at 100 Hz from 7 s on: tick 2 ran for 14 ms, release 3 was skipped for it, and the sleep before tick 5 ended 3 ms
-/// late.
+/// A task at 100 Hz from 7 s on. Tick 2 ran for 14 ms, so release 3 was skipped. The sleep before tick 5 ended 3 ms late.
 fn past() -> Past {
     let ms = Span::from_millis;
     let tick = |n: i64, run, late: Option<i64>| PastTick {
@@ -33,7 +32,7 @@ fn past() -> Past {
     Past { tasks: vec![PastTask { name: "a".into(), ticks, before: 0, ..PastTask::default() }], cut_off: false }
 }
 
-/// What the recording becomes with this configuration: index, start and end of each tick in milliseconds, and the summary.
+/// Replays the recording with this configuration. Returns the index, start and end of each tick in milliseconds, and the summary.
 fn replayed(text: &str, past: Past) -> (Vec<(u64, i128, i128)>, Summary) {
     let facts = Facts { online_cpus: vec![0], cpu_set_size: 1_024 };
     let config = Config::parse(text, "test", &Kinds::builtin(), &facts).unwrap();
@@ -54,7 +53,7 @@ fn replayed(text: &str, past: Past) -> (Vec<(u64, i128, i128)>, Summary) {
 fn a_replay_of_the_same_configuration_is_what_was_recorded() {
     let (ticks, summary) = replayed(RECORDED, past());
     assert_eq!(ticks, [(0, 0, 2), (1, 10, 13), (2, 20, 34), (3, 34, 48), (4, 48, 52), (5, 52, 57), (6, 60, 66)]);
-    // But for the policy: release 3 was skipped when it was recorded, and here it runs late, as long as the tick before it.
+    // Except for the policy: release 3 was skipped in the recording. Here it runs late, as long as the tick before it.
     let (dropped, other) = replayed(&format!("{RECORDED}overrun = \"drop\"\n"), past());
     assert_eq!(dropped, [(0, 0, 2), (1, 10, 13), (2, 20, 34), (4, 40, 44), (5, 53, 58), (6, 60, 66)]);
     let missed =
@@ -65,7 +64,7 @@ fn a_replay_of_the_same_configuration_is_what_was_recorded() {
 
 #[test]
 fn a_clock_that_went_at_another_speed_changes_nothing() {
-    // Minutes at 100 Hz, by a UTC that is 50 millionths faster than the clock of releases; one tick in 1,000 ran longer.
+    // Minutes at 100 Hz, timed by a UTC that runs 50 ppm faster than the clock of releases. One tick in 1,000 ran longer.
     let minutes = |speed: i64| {
         let tick = |n: i64| PastTick {
             n: n.unsigned_abs(),
@@ -87,6 +86,6 @@ fn a_clock_that_went_at_another_speed_changes_nothing() {
 #[test]
 fn at_another_rate_or_phase_what_happened_at_that_time_is_played() {
     let (ticks, _) = replayed("[task.a]\nkind = \"load\"\nrate = 50\nphase = \"1ms\"\noverrun = \"drop\"\n", past());
-    // Recorded ticks 0, 2, 4 and 6. The late sleep was to end at 50 ms, which is nearer to 41 ms and 61 ms than no other.
+    // Recorded ticks 0, 2, 4 and 6. The late sleep was due to end at 50 ms; other recorded sleeps are nearer to 41 ms and 61 ms.
     assert_eq!(ticks, [(0, 1, 3), (1, 21, 35), (2, 41, 45), (3, 61, 67)]);
 }

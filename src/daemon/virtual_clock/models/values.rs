@@ -1,4 +1,4 @@
-//! Values that were recorded in a CSV, to be played again. Reading blocks; reads no clock.
+//! Recorded values from a CSV, for replay. Reading blocks; reads no clock.
 
 use crate::channels::Column;
 use crate::sys::{entry, limited};
@@ -7,14 +7,14 @@ use std::io::Read;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-/// What stands in the columns before the values: the index and the time of a tick or sample, and the lateness of a tick.
+/// The columns before the values: the index and the time of a tick or sample, and a tick's lateness.
 const TIMES: [&str; 2] = ["release_utc", "sample_utc"];
 const LATENESS: &str = "lateness_ns";
 
-/// How an MCAP file begins.
+/// The first bytes of an MCAP file.
 const MCAP: &[u8] = b"\x89MCAP0\r\n";
 
-/// Half a day of a kilohertz: all of it is kept in memory.
+/// The largest file in bytes, all of which is kept in memory: half a day at 1 kHz.
 const LARGEST: u64 = 2 << 30;
 
 /// More columns than any task has.
@@ -26,7 +26,7 @@ pub(crate) struct RecordedValues {
     pub(crate) columns: Vec<Column>,
     times: Vec<Span>, // since the first row, ascending
     values: Vec<f64>, // row by row; NaN: missing
-    end: Span,        // after this nothing was recorded
+    end: Span,        // nothing was recorded from then on
 }
 
 impl RecordedValues {
@@ -37,7 +37,7 @@ impl RecordedValues {
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let file = entry::open(path, libc::O_RDONLY).map_err(|error| failed(&error))?;
-        // From a pipe or a device there may be no end.
+        // A pipe or a device may never end.
         if !file.metadata().map_err(|error| failed(&error))?.is_file() {
             return Err(failed(&"it is no regular file"));
         }
@@ -110,12 +110,12 @@ impl RecordedValues {
         Ok(Self { columns, times, values, end })
     }
 
-    /// From the first row until no more are there.
+    /// The time from the first row to the end of the recording.
     pub(crate) fn length(&self) -> Span {
         self.end
     }
 
-    /// The values of the latest row at `since` or before, counted from the first; `None` after the end.
+    /// The values of the last row at or before `since`, which counts from the first row; `None` after the end.
     pub(crate) fn at(&self, since: Span) -> Option<&[f64]> {
         let row = self.times.partition_point(|time| *time <= since).checked_sub(1)?;
         let width = self.columns.len();
@@ -123,7 +123,7 @@ impl RecordedValues {
     }
 }
 
-/// The cells of a line; those in quotes may hold commas.
+/// The cells of a line. Quoted cells may contain commas.
 fn cells(line: &str) -> Vec<String> {
     let mut cells = vec![String::new()];
     let mut characters = line.chars().peekable();
@@ -140,13 +140,13 @@ fn cells(line: &str) -> Vec<String> {
     cells
 }
 
-/// The number of a cell. A recording may well hold `inf`, but digits must not become it.
+/// The number in a cell. A recording may contain `inf`, but no other number may overflow to it.
 fn finite(cell: &str) -> Option<f64> {
     let number: f64 = cell.parse().ok()?;
     (number.is_finite() || !cell.contains(|c: char| c.is_ascii_digit())).then_some(number)
 }
 
-/// `NAME [UNIT]`, or just a name.
+/// `NAME [UNIT]`, or only a name.
 fn column(title: &str) -> Column {
     let with_unit = title.strip_suffix(']').and_then(|title| title.rsplit_once(" ["));
     let (name, unit) = with_unit.unwrap_or((title, ""));
@@ -159,8 +159,8 @@ fn nanos_since_1970(text: &str) -> Option<i128> {
     i128::try_from(since.as_nanos()).ok()
 }
 
-/// Where a row lies that is played at `release` by a task whose first tick is at `zero`. The clock of a recording is set while it
-/// is made, so a row up to a tenth of a period later is of that tick as well.
+/// Which row to play at `release`, for a task whose first tick is at `zero`. The clock may have been adjusted during the recording, so a
+/// row up to a tenth of a period later still belongs to this tick.
 pub(crate) fn played_at(release: Instant, zero: Instant, period: Span) -> Span {
     release - zero + Span::from_nanos(period.nanos() / 10)
 }
