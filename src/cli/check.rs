@@ -1,5 +1,4 @@
-//! `hertzd check`: what a configuration means, whether its tasks can hold their deadlines, and whether a start would find what
-//! it opens.
+//! `hertzd check`: what a configuration means, whether its tasks can meet their deadlines, and whether a start could open what it needs.
 
 mod against;
 mod chains;
@@ -73,7 +72,7 @@ pub(super) struct CheckArgs {
 pub(super) fn check(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     match looked_at(app, args) {
         Err(Stop::Config(_)) if args.explain => Err(Stop::Logged(CONFIGURATION)),
-        Err(Stop::TooMuch(_)) if args.explain => Err(Stop::Logged(UNWELL)), // printed already
+        Err(Stop::TooMuch(_)) if args.explain => Err(Stop::Logged(UNWELL)), // already printed
         other => other,
     }
 }
@@ -83,7 +82,7 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     if let Some(ended) = look_as_service(&source, args) {
         return ended;
     }
-    let wrong = "a start with this configuration would be refused"; // nothing was to be started
+    let wrong = "a start with this configuration would be refused"; // nothing was going to be started
     let refused = |problems: Problems| Stop::Config(problems.ending_in(wrong));
     let mut config = app.load(&source).map_err(refused)?;
     if let Some(language) = args.graph {
@@ -124,7 +123,7 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     let (taken, finds_out) = match &against {
         Some(against) => {
             text += &against.describe(&config);
-            (Vec::new(), "Only the reload itself finds out:") // the running daemon hands it over
+            (Vec::new(), "Only the reload itself finds out:") // the running daemon hands these over
         }
         None => (taken, "Only a start finds out:"),
     };
@@ -147,22 +146,22 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     if too_much.is_empty() { Ok(()) } else { Err(Stop::TooMuch(too_much.join("; "))) }
 }
 
-/// Root looks at the configuration of the service with the rights of its user: what they open and load is what the service will, and no plugin of
-/// that user runs as root. `None`: this process looks itself.
+/// Root checks the service's configuration with the rights of the service's user. That shows what the service can open and load, and no
+/// plugin of that user runs as root. `None`: this process does the check itself.
 fn look_as_service(source: &Source, args: &CheckArgs) -> Option<Result<(), Stop>> {
     let path = source.of_service()?;
-    // In another folder these would be other files.
+    // From another folder, relative paths would mean other files.
     let is_anywhere = path.is_absolute() && args.socket.socket.is_absolute();
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     match run_as_service(&arguments, is_anywhere) {
         Ok(None) => None,
         Ok(Some(output)) => Some(said(&output)),
-        // Root would wait for the same.
+        // Root would wait for the same thing.
         Err(error) if error.kind() == ErrorKind::TimedOut => Some(Err(Stop::Unwell(format!(
             "cannot check with the rights of the service's user {}: {error}; to find the cause, comment out the tasks one by one",
             service_user()
         )))),
-        // A container may have no rights but those of its root; of libraries that loads its own only.
+        // A container may have only its root's rights; checking as root then loads only root's own libraries.
         Err(error) => {
             note(&format!(
                 "looks as root, since the rights of the service's user {} cannot be taken on: {error}",
@@ -173,7 +172,7 @@ fn look_as_service(source: &Source, args: &CheckArgs) -> Option<Result<(), Stop>
     }
 }
 
-/// Ends as the process of the service's user has ended.
+/// Ends in the same way as the process of the service's user.
 fn said(output: &Output) -> Result<(), Stop> {
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
     if !err.is_empty() {
@@ -191,12 +190,12 @@ fn said(output: &Output) -> Result<(), Stop> {
     }
 }
 
-/// What can hardly be meant, as far as the configuration alone shows it.
+/// What is probably unintended, as far as the configuration alone shows.
 pub(super) fn doubts(graph: &Graph<'_>) -> Vec<Problems> {
     [chains::doubts(graph), guarded::doubts(graph.config), latency::doubts(graph)].concat()
 }
 
-/// What is written and could not be checked.
+/// Settings that could not be checked.
 fn unchecked(config: &Config) -> Vec<Problems> {
     let of_task = |task: &TaskConfig| {
         let left = task.blueprint.left_unchecked()?;
@@ -211,7 +210,7 @@ fn list(text: &mut String, heading: &str, lines: &[String]) {
     }
 }
 
-/// The deadlines that a CPU cannot hold, with the sum; `None`: there is none.
+/// The deadlines that a CPU cannot meet, with the sum of the load. `None`: there are none.
 pub(super) fn too_much(Capacity { label, sum, findings }: &Capacity) -> Option<String> {
     let fails: Vec<_> = findings.iter().filter(|finding| finding.fails).map(|finding| finding.text.as_str()).collect();
     (!fails.is_empty()).then(|| format!("{label}: {sum}; {}", fails.join("; ")))
@@ -219,7 +218,7 @@ pub(super) fn too_much(Capacity { label, sum, findings }: &Capacity) -> Option<S
 
 fn describe(text: &mut String, config: &Config, index: usize, worker: &WorkerConfig) {
     let tasks: Vec<_> = config.tasks.iter().filter(|task| task.worker == index).collect();
-    // Writing to a String does not fail, here and below.
+    // Writing to a String cannot fail, here and below.
     let _ = writeln!(text, "\nworker {}: {}", worker.name, asked(worker));
     let width = tasks.iter().map(|task| task.name.len()).max().unwrap_or(0);
     for task in &tasks {

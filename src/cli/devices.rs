@@ -1,7 +1,7 @@
-//! `hertzd devices`: prints what this machine has, as sections of a configuration ready to paste.
+//! `hertzd devices`: prints this machine's devices as configuration sections, ready to paste.
 //!
-//! The kinds find their devices themselves, by the code that their tasks use. No bus is probed, and no line or stream is
-//! taken. Works for an ordinary user, and says what is needed to open a device.
+//! The kinds find their devices themselves, with the code that their tasks use. No bus is probed, and no line or stream is claimed. Works
+//! for an ordinary user, and says what is needed to open a device.
 
 use super::terminal::Shown;
 use super::{App, Stop};
@@ -40,7 +40,7 @@ pub(super) fn devices(app: &App, args: &DevicesArgs) -> Result<(), Stop> {
     }
 }
 
-/// All there is; sections have names of their own, and keys that this build knows.
+/// All devices found. Section names are unique, and sections contain only keys that this build knows.
 fn find(roots: &Roots, kinds: &Kinds) -> Vec<FoundDevice> {
     let mut devices = found_devices(roots);
     let mut names = BTreeSet::new();
@@ -48,13 +48,13 @@ fn find(roots: &Roots, kinds: &Kinds) -> Vec<FoundDevice> {
         let name = std::mem::take(&mut device.task);
         let numbered = (2..).map(|number| format!("{name}-{number}"));
         let mut free = std::iter::once(name.clone()).chain(numbered).filter(|name| names.insert(name.clone()));
-        device.task = free.next().unwrap_or_default(); // there is always one
+        device.task = free.next().unwrap_or_default(); // there is always a free name
         device.needs.extend(unfit(device, kinds));
     }
     devices
 }
 
-/// Why this build would refuse the section.
+/// Why this build would reject the section.
 fn unfit(device: &FoundDevice, kinds: &Kinds) -> Option<String> {
     let kind = device.kind;
     let Some(known) = kinds.get(kind) else {
@@ -88,7 +88,7 @@ fn as_text(devices: &[FoundDevice]) -> String {
     }
 }
 
-/// What is known of a device, as comments, and its section; commented out if something is needed first.
+/// What is known about a device, as comments, followed by its section. The section is commented out if something is needed first.
 fn entry(device: &FoundDevice) -> String {
     let node = device.node.iter().map(|node| format!(", {node}")).collect::<String>();
     let mut lines = vec![format!("# {}: {}{node}", device.class, device.name)];
@@ -100,7 +100,7 @@ fn entry(device: &FoundDevice) -> String {
     lines.iter().map(|line| one_line(line) + "\n").collect()
 }
 
-/// A text of the kernel's or a device's, fit for one line.
+/// A text from the kernel or a device, made fit for one line.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if is_command(c) { '?' } else { c }).collect()
 }

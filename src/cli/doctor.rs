@@ -1,5 +1,5 @@
-//! `hertzd doctor`: tries what a start would do, and says what keeps the configured tasks from being on time, with the line that
-//! mends it.
+//! `hertzd doctor`: tries what a start would do, and reports what keeps the configured tasks from being on time, with the line that fixes
+//! it.
 
 mod report;
 
@@ -62,18 +62,18 @@ pub(super) fn doctor(app: &App, args: &DoctorArgs) -> Result<(), Stop> {
         false => Shown::styled(|coloured| program::owned(as_text(&report, args.all, coloured))),
     };
     shown.print_beside_verdict()?;
-    // The findings are the reason.
+    // The findings already give the reason.
     match findings.iter().any(|finding| finding.weight == Weight::Fails) {
         true => Err(Stop::Logged(UNWELL)),
         false => Ok(()),
     }
 }
 
-/// What a process of the service's user finds of the service's configuration, if this is root: no plugin of that user runs as root. `None`: there is
-/// no such process, or no answer.
+/// For root: how the service's configuration looks to a process of the service's user, so that no plugin of that user runs as root. `None`:
+/// there is no such process, or it gave no answer.
 fn view_of_service(path: &Path) -> Option<ServiceView> {
     let arguments = ["doctor", "--as-service", "--config"].map(OsString::from).into_iter().chain([path.into()]);
-    // In another folder it would be another file.
+    // From another folder, a relative path would mean another file.
     let output = run_as_service(&arguments.collect::<Vec<_>>(), path.is_absolute());
     if let Err(error) = &output
         && error.kind() == ErrorKind::TimedOut

@@ -1,5 +1,5 @@
-//! `hertzd exporter`: serves what the daemon's status socket says to Prometheus. A process of its own: no thread of this is in the
-//! one that runs tasks.
+//! `hertzd exporter`: serves the content of the daemon's status socket to Prometheus. It is a separate process, so none of its threads runs
+//! in the process that runs tasks.
 
 mod http;
 mod source;
@@ -65,7 +65,7 @@ pub(super) fn exporter(args: &ExporterArgs) -> Result<(), Stop> {
     .run(&listener)
 }
 
-/// A line on stderr, and so in the journal of the unit.
+/// Prints a line on stderr, which ends up in the unit's journal.
 fn say(line: &str) {
     terminal::say(&format!("{} exporter: {line}", program::name()));
 }

@@ -1,4 +1,4 @@
-//! `hertzd status --follow`: a snapshot a second, each on a line of its own, for programs. Blocks.
+//! `hertzd status --follow`: one snapshot per second, each on its own line, for programs. Blocks.
 
 use super::Stop;
 use super::socket::{self, SocketArg};
@@ -7,14 +7,14 @@ use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
 use serde_json::Value;
 
-/// From one line to the next.
+/// The time between lines.
 const EVERY: Span = Span::from_seconds(1);
 
-/// What is known of the daemon that is followed.
+/// What is known about the followed daemon.
 #[derive(Debug, Default)]
 struct Followed {
     pid: Option<u64>, // once it has answered
-    missed: bool,     // its latest answer did not come
+    missed: bool,     // its most recent answer did not arrive
 }
 
 /// What to do after an answer.
@@ -22,15 +22,15 @@ struct Followed {
 enum Next {
     /// Print this line.
     Line(String),
-    /// Ask again: it knows nothing of its tasks yet, or was just about to stop.
+    /// Ask again: the daemon knows nothing about its tasks yet, or was just stopping.
     Again,
-    /// It has ended, in these words.
+    /// The daemon has ended; this text says how.
     Ended(String),
 }
 
-/// Prints a line a second until the daemon has ended or no one reads.
+/// Prints a line per second until the daemon has ended or no one reads.
 pub(super) fn follow(socket: &SocketArg) -> Result<(), Stop> {
-    // The same one for all lines, also if another one starts.
+    // The same daemon for all lines, even if another one starts.
     let socket = &socket.found()?;
     let clock = KernelClock::monotonic();
     let (begun, mut followed) = (clock.now(), Followed::default());
@@ -50,24 +50,24 @@ pub(super) fn follow(socket: &SocketArg) -> Result<(), Stop> {
     }
 }
 
-/// The next instant for a line: they stay on whole seconds since `begun`, however long an answer takes.
+/// The next instant for a line: always whole seconds after `begun`, however long an answer takes.
 fn after(begun: Instant, now: Instant) -> Instant {
     let passed = (now - begun).nanos().max(0) / EVERY.nanos();
     begun + Span::from_nanos((passed + 1) * EVERY.nanos())
 }
 
 impl Followed {
-    /// What to do after this answer; `listens` says whether anyone still listens at the socket.
+    /// What to do after this answer. `listens` says whether anyone still listens at the socket.
     ///
     /// # Errors
-    /// There was no daemon from the beginning, it is there and does not answer, or its answer cannot be used.
+    /// There was no daemon from the beginning, it is there but does not respond, or its answer cannot be used.
     fn next(&mut self, answer: Result<String, Stop>, listens: impl FnOnce() -> bool) -> Result<Next, Stop> {
         let text = match (answer, self.pid) {
             (Ok(text), _) => text,
             (Err(Stop::Unavailable(_)), Some(pid)) if !listens() => {
                 return Ok(Next::Ended(format!("process {pid} no longer answers: it has ended")));
             }
-            // A daemon that stops closes connections without an answer, before its socket goes.
+            // A daemon that stops closes connections without an answer before its socket disappears.
             (Err(Stop::Unavailable(_)), Some(_)) if !std::mem::replace(&mut self.missed, true) => {
                 return Ok(Next::Again);
             }

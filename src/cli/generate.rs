@@ -1,5 +1,5 @@
-//! `hertzd generate`: the manual pages and shell completions, made from the command line and the tables of keys, so
-//! that they cannot say anything else. Hidden; packages are built with it.
+//! `hertzd generate`: the manual pages and shell completions, made from the command line and the key tables, so that they cannot contradict
+//! them. Hidden; used to build packages.
 
 use super::{App, Stop};
 use crate::program as own;
@@ -34,7 +34,7 @@ fn write(app: &App, line: &Command, dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The command line without what is hidden, which completions would offer all the same.
+/// The command line without hidden parts, which completions would otherwise offer.
 fn visible(line: &Command) -> Command {
     let shown = line.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned();
     Command::new(own::name())
@@ -55,7 +55,7 @@ mod tests {
 
     mod pages;
 
-    /// The files made, in a folder of their own.
+    /// The generated files, in a folder of their own.
     fn made() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         write(&App::new(Kinds::builtin()), &CommandLine::command(), dir.path()).unwrap();
@@ -64,7 +64,7 @@ mod tests {
 
     fn read(dir: &tempfile::TempDir, name: &str) -> String {
         let text = fs::read_to_string(dir.path().join(name)).unwrap();
-        // How roff writes a hyphen and an apostrophe that may be copied.
+        // How roff writes a hyphen and an apostrophe that can be copied.
         text.replace("\\-", "-").replace("\\*(Aq", "'")
     }
 

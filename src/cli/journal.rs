@@ -1,4 +1,4 @@
-//! `hertzd log`: what the daemon has logged, as the journal has it. Reads it by way of journalctl, and blocks.
+//! `hertzd log`: the daemon's log entries from the journal. Reads them through journalctl, and blocks.
 
 use super::Stop;
 use super::socket::{SocketArg, fetch};
@@ -16,13 +16,13 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The reader of the journal that systemd comes with.
+/// systemd's own journal reader.
 const READER: &str = "journalctl";
 
-/// Entries that are shown where nothing says how many, or since when.
+/// How many entries are shown if neither a number nor a start time is given.
 const LINES: usize = 100;
 
-/// The longest entry, as journalctl prints it.
+/// Maximum length of an entry, as journalctl prints it.
 const LONGEST: u64 = 4 << 20;
 
 #[derive(Debug, Args)]
@@ -81,16 +81,16 @@ pub(super) fn log(args: &LogArgs) -> Result<(), Stop> {
     }
 }
 
-/// Whose entries are meant.
+/// Whose entries to show.
 struct Meant {
-    /// `None`: those of the service, which are found without a daemon, and with those of the processes before it.
+    /// `None`: the service's entries, which can be found without a daemon; they include those of its earlier processes.
     process: Option<u64>,
     /// Where else to look if there are none.
     elsewhere: Option<String>,
 }
 
 impl Meant {
-    /// Where no daemon is named, and the only one that runs is not the service, that one is meant if it logs to the journal.
+    /// If no daemon is named, and the only one running is not the service, that one is meant if it logs to the journal.
     fn by(socket: &SocketArg) -> Result<Self, Stop> {
         if !socket.is_of_service() {
             return Ok(Self { process: Some(logging(socket)?), elsewhere: None });
@@ -106,20 +106,20 @@ impl Meant {
     }
 }
 
-/// journalctl, with all but whose entries are wanted.
+/// The journalctl command, except for whose entries are wanted.
 fn reader(args: &LogArgs) -> Command {
     let mut command = Command::new(READER);
-    // Long fields are left out without --all; --quiet leaves out remarks that are not about this.
+    // --all keeps long fields, which are left out otherwise; --quiet suppresses unrelated remarks.
     command.args(["--output=json", "--all", "--quiet", "--no-pager"]).stdin(Stdio::null()).stdout(Stdio::piped());
     if let Some(since) = &args.since {
-        // A length of time is meant to end now; all else journalctl knows better.
+        // A duration means "this long ago"; journalctl parses everything else better.
         let ago = super::span(since).map(|ago| format!("-{}us", ago.nanos() / 1_000));
         command.arg(format!("--since={}", ago.unwrap_or_else(|_| since.clone())));
     }
     if args.follow {
         command.arg("--follow");
     }
-    // It counts entries before their causes are looked at.
+    // journalctl counts entries before they are filtered by cause.
     if args.follow || args.cause.is_none() {
         let lines = args.lines.or((args.since.is_none()).then_some(if args.follow { 10 } else { LINES }));
         command.arg(lines.map_or("--lines=all".into(), |lines| format!("--lines={lines}")));
@@ -128,7 +128,7 @@ fn reader(args: &LogArgs) -> Command {
     command
 }
 
-/// Prints what it reads; how many entries that was.
+/// Prints the entries it reads; returns their number.
 fn show(args: &LogArgs, reader: &mut Reading) -> Result<usize, Stop> {
     let (mut widths, mut count) = (Widths::default(), 0);
     let mut line = |entry: &Value| match args.json {
@@ -167,7 +167,7 @@ fn utc(micros: u64) -> String {
     humantime::format_rfc3339_micros(UNIX_EPOCH + Duration::from_micros(micros)).to_string()
 }
 
-/// No entry was found.
+/// The outcome if no entry was found.
 fn nothing(args: &LogArgs, meant: &Meant) -> Result<(), Stop> {
     let filtered = args.task.is_some() || args.cause.is_some() || args.since.is_some();
     let process = match meant.process {
@@ -190,7 +190,7 @@ fn nothing(args: &LogArgs, meant: &Meant) -> Result<(), Stop> {
 /// The process that listens at the socket, if it logs to the journal.
 ///
 /// # Errors
-/// No daemon answers; or its log goes elsewhere, and where.
+/// No daemon responds; or its log goes elsewhere, and where.
 fn logging(socket: &SocketArg) -> Result<u64, Stop> {
     let snapshot: Value = serde_json::from_str(&fetch(socket)?).map_err(super::socket::not_understood)?;
     let Some(process) = snapshot["daemon"]["pid"].as_u64() else {
@@ -202,7 +202,7 @@ fn logging(socket: &SocketArg) -> Result<u64, Stop> {
     Err(Stop::Unavailable(format!("process {process} does not log to the journal: {}", where_it_logs(process))))
 }
 
-/// There is nothing to read the journal with: says where the log is instead.
+/// The error if there is no journal reader; says where the log is instead.
 fn no_reader(socket: &SocketArg, error: &io::Error) -> Stop {
     let hint = match socket.is_listened_at().then(|| logging(socket)) {
         Some(Ok(process)) => format!("process {process} logs to the journal: install systemd's {READER}"),
@@ -233,7 +233,7 @@ fn where_it_logs(process: u64) -> String {
     }
 }
 
-/// A reader that is ended with whoever reads from it.
+/// A running journalctl, ended when this is dropped.
 struct Reading(Child);
 
 impl Reading {
@@ -244,13 +244,13 @@ impl Reading {
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        // Both fail where it has ended by itself.
+        // Both fail if it has already ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The lines, without their ends, up to the first that is too long: the journal keeps what other programs log, of any size.
+/// The lines without their line ends, up to the first that is too long: the journal keeps other programs' entries, of any size.
 fn limited_lines(mut from: impl BufRead) -> impl Iterator<Item = io::Result<String>> {
     let mut next = move || {
         let mut line = Vec::new();

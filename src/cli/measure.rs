@@ -25,11 +25,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Shorter than this, a command needs no line of progress.
+/// A shorter command needs no progress line.
 const SHORT: Span = Span::from_seconds(2);
 const DRAW_EVERY: Span = Span::from_millis(250);
 
-/// Rates that sleeps can be measured at.
+/// The rates at which sleeps can be measured.
 const SLOWEST: f64 = 1.0;
 const FASTEST: f64 = 20_000.0;
 
@@ -111,7 +111,7 @@ pub(super) fn measure(args: &MeasureArgs) -> Result<(), Stop> {
     let measured = with_signals_blocked(|| run(&options, &mut watch)).flatten();
     line.clear();
     if measured.is_err() {
-        // One that gets no processor time would keep the process from its end.
+        // A thread that gets no CPU time would keep the process from ending.
         thread::let_all_end();
     }
     let measured = measured.map_err(|error| Stop::Fault(format!("measuring: {error}")))?;
@@ -119,7 +119,7 @@ pub(super) fn measure(args: &MeasureArgs) -> Result<(), Stop> {
         return Err(Stop::Unwell("it was stopped before anything was measured".into()));
     }
     let comparison = before.map(|kept| Comparison::between(&kept.name, &kept.measured, &measured));
-    // First: a reader of stdout that has gone does not cost what was to be kept.
+    // Save first: a closed stdout must not lose the result.
     let saved = saving.map_or(Ok(()), |saving| save(saving, args, &measured));
     let printed = match args.json {
         true => print_json(&Printed { measured: &measured, comparison: comparison.as_ref() }),
@@ -157,7 +157,7 @@ fn options(args: &MeasureArgs) -> Result<Options, Stop> {
     Ok(options)
 }
 
-/// A flag that the first SIGINT, SIGTERM or SIGHUP raises. The second SIGINT or SIGTERM ends the process.
+/// A flag set by the first SIGINT, SIGTERM or SIGHUP. A second SIGINT or SIGTERM ends the process.
 fn stopped_by_signals() -> io::Result<Arc<AtomicBool>> {
     let mut signals = StopSignals::install()?;
     catch_interrupts()?;
@@ -172,7 +172,7 @@ fn stopped_by_signals() -> io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// The line of progress, on a terminal.
+/// The progress line, on a terminal.
 struct Line {
     wanted: bool,
     length: Span,
@@ -182,7 +182,7 @@ struct Line {
 
 impl Line {
     fn new(length: Span, json: bool) -> Self {
-        // JSON on the same terminal would stand in the line.
+        // JSON on the same terminal would get mixed up with the line.
         let wanted = stderr_is_terminal() && length > SHORT && !(json && stdout_is_terminal());
         Self { wanted, length, begun: KernelClock::monotonic().now(), drawn: None }
     }

@@ -1,4 +1,4 @@
-//! The command line: one file or folder per command, what they share in `base`, and the only code that talks to a terminal.
+//! The command line: one file or folder per command, shared code in `base`, and the only code that talks to a terminal.
 //!
 //! The result of a command goes to stdout; messages about it go to stderr.
 
@@ -115,24 +115,24 @@ enum Command {
 }
 
 impl App {
-    /// The arguments of this process, read.
+    /// Parses the arguments of this process.
     fn command_line(&self) -> Result<CommandLine, clap::Error> {
         let mut command = named::called_by_its_name(CommandLine::command());
         let read = command.try_get_matches_from_mut(std::env::args_os());
         read.and_then(|found| CommandLine::from_arg_matches(&found)).map_err(|error| error.format(&mut command))
     }
 
-    /// Runs the command line of this process; returns the exit status.
+    /// Runs the command line of this process, and returns the exit status.
     pub fn main(self) -> ExitCode {
         secure::keep_out_code_of_the_environment();
-        // Before all that may take time: a reload that is asked for before the handlers exist would end the process.
+        // First, before anything that may take time: a reload requested before the handlers exist would end the process.
         let held = thread::hold_reload().ok();
         self.introduce();
         crash::install_all();
         let line = match self.command_line() {
             Ok(line) => line,
             Err(error) => {
-                // Help and version are reported as errors too.
+                // clap reports help and version as errors too.
                 if error.kind() == ErrorKind::DisplayVersion {
                     let printed = print(&(self.version_line() + "\n"));
                     return printed.map_or_else(|stop| terminal::report(&stop), |()| ExitCode::SUCCESS);

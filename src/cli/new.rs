@@ -1,5 +1,5 @@
-//! `hertzd new`: a project of one's own, with a task, its test, a service and a package. It writes files and reads none but the
-//! checkout's Cargo.toml and Cargo.lock.
+//! `hertzd new`: a custom project, with a task, its test, a service and a package. It writes files, and reads only the Cargo.toml and
+//! Cargo.lock of the hertzd checkout.
 
 mod files;
 mod folder;
@@ -13,7 +13,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf, absolute};
 
-/// Where this program was built from, if that is there still.
+/// The source folder this program was built from, which may no longer exist.
 const BUILT_FROM: &str = env!("CARGO_MANIFEST_DIR");
 const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -69,7 +69,7 @@ fn name(args: &NewArgs) -> Result<String, String> {
     let (name, whose) = match &args.name {
         Some(name) => (name.clone(), "--name "),
         None => {
-            // Also of "." and "..".
+            // This also works for "." and "..".
             let dir = fs::canonicalize(&args.dir).or_else(|_| absolute(&args.dir));
             let last = dir.ok().and_then(|dir| Some(dir.file_name()?.to_string_lossy().into_owned()));
             (last.ok_or_else(|| format!("{}: this folder has no name; give one by --name", args.dir.display()))?, "")
@@ -85,7 +85,7 @@ fn name(args: &NewArgs) -> Result<String, String> {
     ))
 }
 
-/// The valid name that is most like this one.
+/// The closest valid name.
 fn nearest(name: &str) -> Option<String> {
     let fits = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let name: String = name.chars().map(fits).collect();
@@ -100,7 +100,7 @@ fn nearest(name: &str) -> Option<String> {
         .find(|name| program::wrong(name).or_else(|| is_taken(name)).is_none())
 }
 
-/// Why a name that has the right form cannot be taken.
+/// Why a well-formed name cannot be used.
 fn is_taken(name: &str) -> Option<&'static str> {
     const WORDS: &str = "as async await become box break const continue crate do dyn else enum extern false final fn for gen if impl in let \
         loop macro match mod move mut override priv pub ref return self static struct super trait true try type typeof unsafe unsized \
@@ -121,7 +121,7 @@ fn is_taken(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether the daemon of such a project is installed here: then what is here is its own.
+/// Whether this project's daemon is installed here: what exists under the name is then its own.
 fn is_own(name: &str) -> bool {
     Path::new("/etc").join(name).join(format!("{name}.toml")).exists()
 }
@@ -138,7 +138,7 @@ fn is_program(name: &str) -> bool {
     ["/usr/bin", "/usr/sbin"].iter().any(|folder| Path::new(folder).join(name).exists())
 }
 
-/// The checkout of hertzd that a project is built on.
+/// The hertzd checkout that a project is built on.
 #[derive(Debug)]
 struct Checkout {
     path: String,
@@ -146,7 +146,7 @@ struct Checkout {
 }
 
 impl Checkout {
-    /// The one that is named, else what this program was built from; or why there is none.
+    /// The named checkout, otherwise the one this program was built from; or why there is none.
     fn of(named: Option<&Path>) -> Result<Self, String> {
         if let Some(path) = named {
             return Self::at(path).map_err(|why| {
@@ -165,7 +165,7 @@ impl Checkout {
         }
     }
 
-    /// The one in this folder, or why it is none.
+    /// The checkout in this folder, or why it is not one.
     fn at(folder: &Path) -> Result<Self, String> {
         let manifest = folder.join("Cargo.toml");
         let text = fs::read_to_string(&manifest).map_err(|error| format!("{}: {error}", manifest.display()))?;
@@ -183,12 +183,12 @@ impl Checkout {
         }
     }
 
-    /// The line of Cargo.toml. A text has the same quotes and escapes in JSON.
+    /// The dependency line for Cargo.toml. JSON has the same quotes and escapes for text.
     fn line(&self) -> String {
         format!("hertzd = {{ path = {} }}", serde_json::Value::from(self.path.as_str()))
     }
 
-    /// For people.
+    /// A description for people.
     fn said(&self) -> String {
         let Self { path, version } = self;
         if version == OWN_VERSION {
@@ -199,7 +199,7 @@ impl Checkout {
         )
     }
 
-    /// The versions of all other crates, so that none is chosen again.
+    /// The lock file, so that the versions of all other crates are not resolved again.
     fn lock(&self) -> Result<String, String> {
         let lock = Path::new(&self.path).join("Cargo.lock");
         fs::read_to_string(&lock).map_err(|error| format!("{}: {error}", lock.display()))

@@ -1,4 +1,4 @@
-//! `hertzd plan`: the layout of workers, CPUs and phases that keeps each task's worst response lowest, as the sections that change.
+//! `hertzd plan`: the layout of workers, CPUs and phases with the lowest worst response of each task, printed as the sections that change.
 
 mod chains;
 mod changes;
@@ -106,7 +106,7 @@ pub(super) fn plan(app: &App, args: &PlanArgs) -> Result<(), Stop> {
         Some(path) => late_on(models, path)?,
         None => (models, Vec::new()),
     };
-    // CPUs that were not measured come last.
+    // CPUs without a measurement come last.
     let p99 = |cpu: &usize| late.iter().find(|(on, _)| on == cpu).map_or(Span::MAX, |(_, [_, p99, _])| *p99);
     cpus.sort_by_key(|cpu| (p99(cpu), *cpu));
     let texts = texts(app, &source, &config)?;
@@ -156,7 +156,7 @@ pub(super) fn plan(app: &App, args: &PlanArgs) -> Result<(), Stop> {
     if reasons.is_empty() { Ok(()) } else { Err(Stop::Unplanned(reasons.join(". And "))) }
 }
 
-/// How late sleeps on each CPU ended when that was measured: median, 99th percentile, the latest.
+/// How late sleeps on each CPU ended when it was measured: median, 99th percentile, maximum.
 type LateOn = Vec<(usize, [Span; 3])>;
 
 fn late_on(models: Models, path: &Path) -> Result<(Models, LateOn), Stop> {

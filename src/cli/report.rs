@@ -1,4 +1,4 @@
-//! `hertzd report`: a run as one page of HTML. Blocks on files and sockets.
+//! `hertzd report`: a run as one HTML page. Blocks on files and sockets.
 
 mod recorded;
 mod source;
@@ -56,7 +56,7 @@ pub(super) struct ReportArgs {
     json: bool,
 }
 
-/// What was written of two runs.
+/// What was written about two runs.
 #[derive(Debug, Serialize)]
 struct WrittenOfTwo<'a> {
     output: &'a Path,
@@ -68,13 +68,13 @@ struct WrittenOfTwo<'a> {
     b: &'a Run,
 }
 
-/// What was written, and what is in it.
+/// What was written, and what it contains.
 #[derive(Debug, Serialize)]
 struct Written<'a> {
     output: &'a Path,
     bytes: usize,
     verdict: String,
-    /// The rules of `--fail-if` that are broken.
+    /// The rules of `--fail-if` that are violated.
     broken: &'a [String],
     run: &'a Run,
 }
@@ -126,7 +126,7 @@ fn compare(args: &ReportArgs, output: Option<OutputFile>, a: &LoadedRuns, b: &Lo
     judged(&broken)
 }
 
-/// Writes the page, and says so.
+/// Writes the page, and reports that.
 fn finish(
     args: &ReportArgs,
     output: Option<OutputFile>,

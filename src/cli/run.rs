@@ -65,23 +65,23 @@ pub(super) struct RunArgs {
     log_level: Option<LogLevel>,
 }
 
-/// A SIGHUP that was `held` since the start of the process arrives once there is a handler for it.
+/// A SIGHUP `held` since the start of the process is delivered once there is a handler.
 pub(super) fn run(app: App, args: RunArgs, held: Option<Held>) -> Result<(), Stop> {
-    // Before there is a second thread: it would have an arena of its own by then.
+    // Before there is a second thread, which would get its own arena.
     limit_arenas();
     let log = log::start(args.log_format, args.log_level)?;
     let ended = log.end(run_logged(app, args, log, held));
-    // One that was given up because it gets no processor time would keep the process from its end.
+    // A thread that was given up because it gets no CPU time would otherwise keep the process from ending.
     thread::let_all_end();
     ended
 }
 
 fn run_logged(app: App, args: RunArgs, log: Log, held: Option<Held>) -> Result<(), Stop> {
-    // First, so that a signal during the start is a request like any other.
+    // First, so that a signal during the start is handled as a request like any other.
     let fault = |error| Stop::Fault(format!("handling signals: {error}"));
     let requests = requests().map_err(fault)?;
     drop(held);
-    // The kernel gives a signal to this thread where it may, and to no other while this one waits for a disk without an end.
+    // The kernel prefers this thread for signals, and would deliver them to no other even while this one is stuck waiting for a disk.
     thread::leave_signals().map_err(fault)?;
     let on_terminal = log.progress();
     let (length, json) = (args.length, args.json);
@@ -130,7 +130,7 @@ fn run_logged(app: App, args: RunArgs, log: Log, held: Option<Held>) -> Result<(
     }
 }
 
-/// Reads the configuration, on a thread where that may block. Which one it is, is decided once.
+/// Reads the configuration, on a thread that may block. The source is decided once.
 fn loader(app: App, config: ConfigArg, fail_if: Arc<FailIf>) -> Loader {
     let mut source = None;
     let standard_input = config.is_standard_input();
@@ -149,16 +149,16 @@ fn loader(app: App, config: ConfigArg, fail_if: Arc<FailIf>) -> Loader {
 
 fn stop_timeout(text: &str) -> Result<Span, String> {
     let timeout = span(text)?;
-    let least = Span::from_millis(100); // workers that are well need some milliseconds
+    let least = Span::from_millis(100); // a healthy worker needs some milliseconds
     if timeout >= least { Ok(timeout) } else { Err(format!("must be at least {least}")) }
 }
 
-/// Bytes; zero for none.
+/// Parses a number of bytes; zero for no flight file.
 fn flight_size(text: &str) -> Result<u64, String> {
     if text.trim() == "0" {
         return Ok(0);
     }
-    let least = 64 << 10; // a few hundred ticks: less is no use
+    let least = 64 << 10; // a few hundred ticks; less would be useless
     match size_text(text.trim())? {
         bytes if bytes > crate::flight::LONGEST => Err("must be at most 1 GiB".into()),
         bytes if bytes >= least => Ok(bytes),
@@ -166,7 +166,7 @@ fn flight_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Turns signals into requests, on a thread of its own.
+/// Turns signals into requests, on its own thread.
 fn requests() -> io::Result<Requests> {
     let mut signals = StopSignals::install()?;
     let requests = Requests::default();

@@ -1,6 +1,6 @@
 //! `hertzd status` and `hertzd reload`: talking to the running daemon.
 //!
-//! Its status socket can only be read; requests are signals. Both commands block, with a limit.
+//! The daemon's status socket is read-only; requests are sent as signals. Both commands block, with a limit.
 
 use super::socket::{ANSWER_WITHIN, Came, SocketArg, answer, connect, duration, fetch, late, not_understood};
 use super::stop::{CONFIGURATION, UNWELL};
@@ -17,19 +17,19 @@ use clap::Args;
 use serde::Deserialize;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-/// How often a daemon is asked whether it has reloaded.
+/// How often to ask a daemon whether it has reloaded.
 const ASK_EVERY: Span = Span::from_millis(20);
 
-/// How long a daemon that has started may take until it can say how it is.
+/// How long a daemon may take after its start before it can report its state.
 const ONE_THAT_STARTS: Span = Span::from_seconds(10);
 
-/// A wait that is longer shows that it is one.
+/// A longer wait shows a progress line.
 const LONG: Span = Span::from_seconds(2);
 
-/// How long `status` gives it, with room for the start of the program.
+/// How long `status` waits for the daemon, leaving time for the program's own start.
 const STATUS_WITHIN: Span = Span::from_millis(1_900);
 
-/// How long `status` may take in all, with a reader that stalls too.
+/// How long `status` may take in total, even if its reader stalls.
 const STATUS_OVER: Span = Span::from_seconds(2);
 
 #[derive(Debug, Args)]
@@ -65,7 +65,7 @@ pub(super) struct ReloadArgs {
     timeout: Span,
 }
 
-/// What `status` reads first. An answer of any version has a part of it.
+/// What `status` reads first; answers of every version contain some of it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Brief {
@@ -91,11 +91,11 @@ pub(super) struct Seen {
 /// What is known of the answer so far.
 struct StatusText {
     text: Shown,
-    well: Option<bool>, // None: it does not say
+    well: Option<bool>, // None: the answer does not say
 }
 
-/// Has its answer after [`STATUS_WITHIN`], whether the daemon is slow or the machine too busy to read its answer. Where only the table
-/// is missing by then, the sentence is shown without it.
+/// Answers within [`STATUS_WITHIN`], whether the daemon is slow or the machine is too busy to read its answer. If only the table is missing
+/// by then, the sentence is shown without it.
 pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
     let found = args.socket.found()?;
     let (socket, json) = (found.clone(), args.json);
@@ -122,7 +122,7 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
     text.print_while_time_is_left(STATUS_OVER, || begun + STATUS_OVER - clock.now())?;
     match well {
         Some(true) => Ok(()),
-        Some(false) => Err(Stop::Logged(UNWELL)), // the first line has said why
+        Some(false) => Err(Stop::Logged(UNWELL)), // the first line already gave the reason
         None => Err(Stop::Fault(format!(
             "what answers at {} does not say whether all is well: it is another version of hertzd, or another program",
             found.socket.display()
@@ -130,14 +130,14 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
     }
 }
 
-/// Asks the daemon; calls `so_far` with the sentence before it makes the table.
+/// Asks the daemon. Calls `so_far` with the sentence before formatting the table.
 fn ask_for_status(
     socket: &SocketArg,
     json: bool,
     comes: impl FnMut(Came),
     so_far: impl FnOnce(StatusText),
 ) -> Result<StatusText, Stop> {
-    // Each step has a little less, so that it can say which one it was.
+    // Each step gets slightly less time, so that it can report which one was slow.
     let each = duration(STATUS_WITHIN).mul_f64(0.9);
     let text = answer(socket, connect(socket, each)?, each, comes)?;
     let Brief { error, well, daemon: BriefDaemon { sentence } } =
@@ -173,13 +173,13 @@ pub(super) fn reload(args: &ReloadArgs) -> Result<(), Stop> {
         if now.pid != before.pid {
             return Err(Stop::Fault("the daemon was restarted during the reload".into()));
         }
-        // One that had begun before may have read the old files.
+        // A reload that had begun before may have read the old files.
         if now.reloads <= before.reloads_begun {
             sentence = now.sentence;
             continue;
         }
         drop(wait);
-        // In the unit's journal the daemon's own entry says it already.
+        // In the unit's journal, the daemon's own entry already says it.
         let is_logged = journal::stderr_leads_there();
         return match now.last_reload_refused {
             false if is_logged => Ok(()),
@@ -191,8 +191,8 @@ pub(super) fn reload(args: &ReloadArgs) -> Result<(), Stop> {
     Err(Stop::Fault(format!("process {id} has not reloaded within {}, but still may: {sentence}", args.timeout)))
 }
 
-/// The process that listens at the socket, and what it says about itself, once it can. Whom to signal comes from the
-/// kernel: anyone may listen there and name any process.
+/// The process that listens at the socket, and its own report once it can give one. The kernel says which process to signal: anyone may
+/// listen there and claim to be any process.
 fn daemon(socket: &SocketArg, wait: &mut Wait) -> Result<(Peer, DaemonSummary), Stop> {
     let socket = &socket.found()?;
     let fault = |text: String| Stop::Fault(format!("{}: {text}; nothing was signalled", socket.socket.display()));
@@ -217,7 +217,7 @@ fn daemon(socket: &SocketArg, wait: &mut Wait) -> Result<(Peer, DaemonSummary), 
     }
 }
 
-/// The process of the running daemon: the one that the kernel names, if the daemon's answer names it too.
+/// The process id of the running daemon: the one the kernel reports, if the daemon's answer agrees.
 pub(super) fn process(socket: &SocketArg) -> Result<u32, Stop> {
     daemon(socket, &mut Wait::of(Span::ZERO)).map(|(peer, _)| peer.id())
 }
@@ -227,7 +227,7 @@ pub(super) fn read(socket: &SocketArg) -> Result<Seen, Stop> {
     parse(&fetch(socket)?)
 }
 
-/// The same; waits for one that has just started and cannot answer yet.
+/// The same, but waits for a daemon that has just started and cannot answer yet.
 pub(super) fn read_once_it_can(socket: &SocketArg) -> Result<Seen, Stop> {
     read_within(socket, &mut Wait::of(ONE_THAT_STARTS))
 }
@@ -236,7 +236,7 @@ fn read_within(socket: &SocketArg, wait: &mut Wait) -> Result<Seen, Stop> {
     parse(&until_it_can(wait, || fetch(socket), |text| text)?)
 }
 
-/// A limited wait for the daemon. On a terminal, a line of progress says what for, from [`LONG`] on and until this is dropped.
+/// A limited wait for the daemon. On a terminal, a progress line says what it waits for, from [`LONG`] on until this is dropped.
 struct Wait {
     begun: Instant,
     length: Span,
@@ -248,7 +248,7 @@ impl Wait {
         Self { begun: KernelClock::monotonic().now(), length, shown: String::new() }
     }
 
-    /// Waits a little and says whether there was time left for that.
+    /// Waits a little. Returns false if no time was left.
     fn goes_on(&mut self, what: impl FnOnce() -> String) -> bool {
         let passed = KernelClock::monotonic().now() - self.begun;
         if passed >= self.length {
@@ -256,7 +256,7 @@ impl Wait {
         }
         if passed >= LONG && stderr_is_terminal() {
             let line = format!("{:.0} s of {:.0} s: {}", passed.seconds(), self.length.seconds(), what());
-            // Not each time it looks: a slow terminal would never be through with it.
+            // Redrawing on every poll would overwhelm a slow terminal.
             if line != self.shown {
                 log::draw(&line);
                 self.shown = line;
@@ -275,8 +275,8 @@ impl Drop for Wait {
     }
 }
 
-/// Asks again, while there is time, if the daemon answers that it cannot say anything yet. On a slow machine that is so for a
-/// while after its start.
+/// Asks again, as long as there is time, if the daemon answers that it has nothing to report yet. On a slow machine that can last a while
+/// after the start.
 fn until_it_can<T>(
     wait: &mut Wait,
     mut ask: impl FnMut() -> Result<T, Stop>,
@@ -291,7 +291,7 @@ fn until_it_can<T>(
     }
 }
 
-/// Why the daemon cannot answer for now, if that is what its answer says.
+/// Why the daemon cannot answer for now, if its answer says so.
 fn held_up(text: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct HeldUp {
@@ -313,7 +313,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixListener;
 
-    /// What comes of `ask` while a daemon gives these answers, one after the other. All of them are asked for.
+    /// The result of `ask` while a daemon gives these answers in turn. All of them must be requested.
     fn asked<T>(answers: &'static [&'static str], ask: impl FnOnce(&SocketArg) -> Result<T, Stop>) -> Result<T, Stop> {
         let folder = tempfile::tempdir().unwrap();
         let socket = SocketArg { socket: folder.path().join("s") };
@@ -334,7 +334,7 @@ mod tests {
         let seen =
             asked(&[NOT_YET, NOT_YET, ANSWER], |socket| read_within(socket, &mut Wait::of(Span::from_seconds(3_600))));
         assert!(matches!(&seen, Ok(seen) if seen.daemon.daemon.pid == 7), "{seen:?}");
-        // Until the time is up.
+        // Only until the time is up.
         let seen = asked(&[NOT_YET], |socket| daemon(socket, &mut Wait::of(Span::ZERO)));
         let Err(Stop::Fault(text)) = seen else { panic!("it has no answer") };
         assert!(text.contains("cannot answer yet: the metrics thread is delayed; try again"), "{text}");

@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// How often it looks for a signal while it holds lines.
+/// How often to check for a signal while lines are held.
 const LOOK_EVERY: Span = Span::from_millis(50);
 
 #[derive(Debug, Args)]
@@ -65,7 +65,7 @@ pub(super) struct SafeArgs {
 }
 
 pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
-    // A file that may not be longer is a write that fails, as any other, and not the end of this process.
+    // With the signal caught, exceeding the file size limit is a failed write like any other, and does not end this process.
     let _ = catch_interrupts();
     let manner = Manner { dry_run: args.dry_run, hold: args.hold };
     if let (Some(owner), Some(plan)) = (args.as_owner, &args.plan) {
@@ -88,13 +88,13 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
     let others = if args.plan.is_none() { runtime::safe_plans_of_others() } else { Vec::new() };
     let has_done_something = !all.done.is_empty();
     if has_done_something && !others.is_empty() {
-        // Whatever the plans of others do.
+        // Regardless of other users' plans.
         printed = all.done.print().and_then(|()| print_failed(&all.done));
     }
     for path in &others {
         all.carry_out(FoundPlan::open(path), path, manner);
     }
-    // systemd sets this where the service has ended: there it says something only if there is something to say.
+    // systemd sets this after the service has ended. Then the command speaks only if there is something to report.
     let is_asked = std::env::var_os("SERVICE_RESULT").is_none();
     if is_asked && args.plan.is_none() {
         for path in runtime::kept_plans() {
@@ -122,7 +122,7 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
     end(&done)
 }
 
-/// What came of all plans.
+/// The results of all plans.
 #[derive(Default)]
 struct All {
     done: Done,
@@ -131,7 +131,7 @@ struct All {
 }
 
 impl All {
-    /// Carries a plan out, if there is one: what was there just now, and is gone, is not missed.
+    /// Carries out a plan, if it still exists. A plan that was there a moment ago and has gone is not an error.
     fn carry_out(&mut self, found: Result<FoundPlan, NoPlan>, at: &Path, manner: Manner) {
         let refused = |why| {
             let mut done = Done::default();
@@ -166,13 +166,13 @@ impl All {
     }
 }
 
-/// Who decides what lies at this path.
+/// Who controls what lies at this path.
 fn owner_of_folder(path: &Path) -> u32 {
     let folder = path.parent().and_then(|folder| folder.symlink_metadata().ok());
     folder.map_or(0, |facts| facts.uid())
 }
 
-/// What failed so far; the exit code says it once more.
+/// Prints what has failed so far; the exit code reports it again.
 fn print_failed(done: &Done) -> Result<(), Stop> {
     match end(done).err().and_then(|stop| stop.text(false)) {
         Some((text, _)) => print(&(text + "\n")),
@@ -188,7 +188,7 @@ fn wait_for_the_end() -> Result<(), Stop> {
     Ok(())
 }
 
-/// What the command says at its end.
+/// The result at the end of the command.
 fn end(done: &Done) -> Result<(), Stop> {
     match (&done.failed[..], &done.held[..]) {
         ([], []) => Ok(()),
@@ -200,7 +200,7 @@ fn end(done: &Done) -> Result<(), Stop> {
     }
 }
 
-/// Whatever is in them, they are one line.
+/// Joins the texts into one line, whatever they contain.
 fn joined<'a>(all: impl Iterator<Item = &'a String>) -> String {
     all.map(|what| visible_line(what)).collect::<Vec<_>>().join("; ")
 }

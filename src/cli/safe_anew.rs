@@ -1,4 +1,4 @@
-//! `hertzd safe CONFIG`: writes the safe values of the outputs that a configuration names, where no daemon has left a plan of them.
+//! `hertzd safe CONFIG`: writes the safe values of a configuration's outputs if no daemon has left a plan for them.
 
 use super::safe_writes::{AT_ONCE, not_returned};
 use super::{App, Source, Stop, print, runtime, safe_readback};
@@ -14,21 +14,21 @@ use std::sync::{Arc, Mutex, Weak, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// What became of one output.
+/// What happened to one output.
 enum Became {
-    /// Its safe values were written, or would be; or it is to be left alone: a line for each.
+    /// Its safe values were written, or would be; or it is to be left alone. One line each.
     Well(Vec<String>),
     /// It does not have its safe value.
     Failed(String),
-    /// Another process has its target.
+    /// Another process holds its target.
     Held(String),
 }
 
-/// How long they may take, all together: a write that returns does so within two seconds; the mode of a fan, its value, and in the end what was
-/// written are read for three each.
+/// How long all outputs together may take. A write that returns does so within two seconds. Reading a fan's mode, its value, and finally
+/// what was written takes up to three seconds each.
 const RETURNS_WITHIN: Span = Span::from_seconds(12);
 
-/// Writes them side by side: none that fails or hangs keeps others from it.
+/// Writes the safe values in parallel, so that an output that fails or hangs does not affect the others.
 pub(super) fn safe(app: &App, source: &Source, dry_run: bool) -> Result<(), Stop> {
     let config = app.load(source).map_err(|problems: Problems| problems.ending_in("nothing was written"))?;
     let mut live = Live::found();
@@ -37,7 +37,7 @@ pub(super) fn safe(app: &App, source: &Source, dry_run: bool) -> Result<(), Stop
     let names: Vec<_> = tasks.iter().map(|task| task.name.clone()).collect();
     for (task_name, became) in names.iter().zip(make_all(tasks, live, dry_run)) {
         match became {
-            // Writing to a String does not fail.
+            // Writing to a String cannot fail.
             Became::Well(lines) => lines.iter().for_each(|line| _ = writeln!(text, "{task_name}: {line}")),
             Became::Failed(why) => failed.push(format!("{task_name}: {why}")),
             Became::Held(by) => held.push(format!("{task_name}: {by}")),
@@ -60,21 +60,21 @@ pub(super) fn safe(app: &App, source: &Source, dry_run: bool) -> Result<(), Stop
     }
 }
 
-/// The daemons that live, by their plans.
+/// The live daemons, known from their plans.
 struct Live {
     plans: Vec<SafePlan>,
-    unseen: Vec<String>, // those that cannot be read, and why
-    waited: String,      // for those that were killed: a line for each
+    unseen: Vec<String>, // plans that cannot be read, and why
+    waited: String,      // notes on killed processes, one line each
 }
 
 impl Live {
     fn found() -> Self {
         let mut found = Self { plans: Vec::new(), unseen: Vec::new(), waited: String::new() };
-        // For all of them together.
+        // One limit for all of them together.
         let began = KernelClock::monotonic().now();
         for path in runtime::safe_plans() {
             if let Some(waited) = FoundPlan::open(&path).ok().and_then(|plan| plan.await_end(began)) {
-                // Writing to a String does not fail.
+                // Writing to a String cannot fail.
                 _ = writeln!(found.waited, "{waited}");
             }
             match SafePlan::held(&path) {
@@ -87,7 +87,7 @@ impl Live {
     }
 }
 
-/// Makes each of them safe, on threads of which those that hang are left behind. Where there are no threads, this one does it.
+/// Makes each output safe on worker threads; threads that hang are abandoned. If no thread can be started, this thread does the work.
 fn make_all(tasks: Vec<TaskConfig>, live: Live, dry_run: bool) -> Vec<Became> {
     let count = tasks.len();
     let (sender, done) = mpsc::channel();
@@ -116,7 +116,7 @@ fn make_all(tasks: Vec<TaskConfig>, live: Live, dry_run: bool) -> Vec<Became> {
     {
         all[index] = Some(became);
     }
-    // From here on none is begun any more.
+    // From here on, no further output is started.
     for (index, _) in next.lock().iter_mut().flat_map(|next| next.by_ref()) {
         let why = format!(
             "it was not begun, as {AT_ONCE} others have not returned: look at their devices, and run this again"
@@ -126,7 +126,8 @@ fn make_all(tasks: Vec<TaskConfig>, live: Live, dry_run: bool) -> Vec<Became> {
     all.into_iter().map(|became| became.unwrap_or_else(|| Became::Failed(not_returned(RETURNS_WITHIN)))).collect()
 }
 
-/// Opens an output, and writes its safe values, unless another daemon has it. It has a site by itself: others are made safe meanwhile.
+/// Opens an output and writes its safe values, unless another daemon has it. Each output has its own site, because others are made safe at
+/// the same time.
 fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
     let mut site = Site::default();
     let refused = |error: BuildError| Became::Failed(format!("{}: {}", error.key, error.message));
@@ -135,7 +136,7 @@ fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
         Some(Err(error)) => return refused(error),
         None => return Became::Failed("there is nothing to look at".into()),
     };
-    // While the preview lives, it has the ids of its frames.
+    // While the preview lives, it holds the ids of its frames.
     let unseen = || {
         let is_unseen = task.kind == "can" && !live.unseen.is_empty();
         is_unseen.then(|| format!("a daemon whose plan cannot be read may be sending it: {}", live.unseen.join("; ")))
@@ -190,7 +191,7 @@ fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
     }
 }
 
-/// Which of these daemons sends a frame that the task being looked at sends too. Nothing locks the id of a frame.
+/// Which of these daemons sends a frame that this task sends too. Frame ids cannot be locked.
 fn sender(site: &Site, live: &[SafePlan]) -> Option<String> {
     let writes = |plan: &SafePlan| plan.outputs.iter().flat_map(|output| output.writes.clone()).collect::<Vec<_>>();
     let is_sent_here =

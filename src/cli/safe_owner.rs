@@ -1,9 +1,9 @@
-//! Carries out the plan of another user, as root: by this program once more, in a process that has that user's rights and no others. Before anything
-//! else it gives up root's: that user may have no right to execute the program. It gets the plan as its standard input, already open and
-//! checked, and answers with one line of JSON.
+//! Carries out another user's plan for root: root runs this program again, in a process that has that user's rights and no others. The new
+//! process itself gives up root's rights, before anything else, because that user may not be allowed to execute the program. It receives
+//! the plan as its standard input, already open and checked, and answers with one line of JSON.
 //!
-//! The user may do what it likes with that process, as with any of its own. So nothing of root's is in its reach, and of its answer no more is read
-//! than fits, for no longer than the writes may take.
+//! The user can do anything with that process, as with any of its own. So nothing of root's is within its reach, and root limits how much
+//! of its answer it reads and how long it waits.
 
 use super::print_json;
 use super::safe_writes::{Done, Manner};
@@ -24,22 +24,22 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Bytes of an answer, and of what is shown of all those of an owner.
+/// Maximum bytes of one answer, and of what is shown of all answers of one owner.
 const LONGEST: usize = 64 << 10;
 
-/// How long the answers of an owner are waited for, for all its plans together.
+/// How long root waits for all answers of one owner, over all its plans.
 const PATIENCE: Span = Span::from_seconds(60);
 
-/// How often, and after what time, it is looked whether a process that was asked to end has ended.
+/// How many times, and at what interval, to check whether a process that was asked to end has ended.
 const LOOKS: u32 = 200;
 const BETWEEN: Span = Span::from_millis(10);
 
-/// Another user, by its plans: none decides how long root waits for the plans of the others, nor how much is said.
+/// What one other user's plans have used up. No user can decide how long root waits for other users' plans, or how much is printed.
 #[derive(Debug)]
 pub(super) struct Theirs {
     spent: Span,
     shown: usize,           // bytes
-    is_left_out: [bool; 3], // of each list, that there is more
+    is_left_out: [bool; 3], // for each list, whether something was left out
 }
 
 impl Default for Theirs {
@@ -49,7 +49,7 @@ impl Default for Theirs {
 }
 
 impl Theirs {
-    /// Has a plan carried out by its owner. With `--hold` the process that is returned keeps the lines until it is dropped.
+    /// Has a plan carried out by its owner. With `--hold`, the returned process keeps the lines until it is dropped.
     pub(super) fn carry_out(&mut self, found: FoundPlan, manner: Manner) -> (Done, Option<Owner>) {
         let clock = KernelClock::monotonic();
         let began = clock.now();
@@ -58,7 +58,7 @@ impl Theirs {
         done
     }
 
-    /// Adds what was done for user `uid`: each line is one, says whose plan it is about, and none is added that is too much.
+    /// Adds what was done for user `uid`. Each entry is one line that names the plan's owner; lines beyond the limit are dropped.
     pub(super) fn add(&mut self, uid: u32, theirs: Done, done: &mut Done) {
         let whose = format!("user {}", name_of(uid).unwrap_or_else(|| uid.to_string()));
         done.holds |= theirs.holds;
@@ -83,7 +83,7 @@ impl Theirs {
     }
 }
 
-/// The process that carries a plan out. Dropped, it ends.
+/// The process that carries out a plan. Dropping it ends the process.
 #[derive(Debug)]
 pub(super) struct Owner(Child);
 
@@ -92,7 +92,7 @@ impl Drop for Owner {
         ask_to_end(&self.0);
         if !self.ends() {
             let _ = self.0.kill();
-            // One that waits for a device cannot end: it is not waited for.
+            // A process stuck in a device access cannot end, so do not wait for it forever.
             self.ends();
         }
     }
@@ -104,7 +104,7 @@ impl Owner {
     }
 }
 
-/// The same by an owner who has `left` for it.
+/// The same, for an owner with `left` time remaining.
 fn carry_out(found: FoundPlan, manner: Manner, left: Span) -> (Done, Option<Owner>) {
     let ((uid, _), path) = (found.owner, found.path().to_owned());
     let failed = |why: String| {
@@ -124,7 +124,7 @@ fn carry_out(found: FoundPlan, manner: Manner, left: Span) -> (Done, Option<Owne
     let stdout = child.stdout.take();
     let owner = Owner(child);
     match answer(stdout, Duration::from_nanos(left.nanos().max(0).unsigned_abs())) {
-        // What it says of itself does not decide whether root waits.
+        // The process's own claim does not decide whether root waits.
         Ok(mut done) => {
             done.holds &= manner.hold;
             let owner = done.holds.then_some(owner);
@@ -166,13 +166,13 @@ fn answer(stdout: Option<ChildStdout>, patience: Duration) -> Result<Done, Strin
     serde_json::from_slice(&line).map_err(|error| format!("its answer cannot be read: {error}"))
 }
 
-/// Reads a user and its group, `UID:GID`.
+/// Parses a user and its group, `UID:GID`.
 pub(super) fn user_of(text: &str) -> Result<(u32, u32), String> {
     let both = text.split_once(':').and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
     both.ok_or_else(|| "expected UID:GID".into())
 }
 
-/// What that process does. It keeps what it holds until it is asked to end.
+/// The body of that process. It keeps what it holds until it is asked to end.
 pub(super) fn answer_for_root((uid, gid): (u32, u32), plan: &Path, manner: Manner) -> Result<Done, Stop> {
     if effective_user() == 0 {
         become_user(uid, gid)
@@ -190,13 +190,13 @@ pub(super) fn answer_for_root((uid, gid): (u32, u32), plan: &Path, manner: Manne
     Ok(done)
 }
 
-/// Leaves out what would make an answer too long to be read: the latter half of the longest list, until it fits.
+/// Drops lines from an answer that would be too long to read: the second half of the longest list, until it fits.
 fn shorten(done: &mut Done) {
     let mut left_out = [0; 3];
     for line in done.failed.iter_mut().chain(&mut done.held).chain(&mut done.said) {
         *line = visible_line(line).into_owned();
     }
-    // Some is kept for what is said of that.
+    // Leave room for the note about what was dropped.
     while serde_json::to_vec(done).is_ok_and(|answer| answer.len() > LONGEST - 1_024) {
         let lists = [&mut done.failed, &mut done.held, &mut done.said].into_iter().zip(&mut left_out);
         let Some((lines, left_out)) = lists.max_by_key(|(lines, _)| lines.iter().map(String::len).sum::<usize>())

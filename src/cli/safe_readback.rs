@@ -1,9 +1,9 @@
-//! What `hertzd safe` has written, read back.
+//! Reads back what `hertzd safe` has written.
 
 use crate::safety::wrong_in_the_end;
 
-/// Looks at all of these until nothing is wrong with any, and says what still is at the end, with the task's name before it where one is
-/// given. They are read once all are written, so that none is delayed by another.
+/// Repeats all checks until none reports a problem, and returns what is still wrong at the end, prefixed with the task's name if given.
+/// Reading starts after all writes are done, so that no output delays another.
 pub(super) fn amiss(looks: Vec<(Option<&str>, impl Fn() -> Option<String>)>) -> Vec<String> {
     let mut left: Vec<_> = looks.into_iter().map(|(task, look)| (task, String::new(), look)).collect();
     _ = wrong_in_the_end(|| {

@@ -1,4 +1,4 @@
-//! Carries plans of safe values out, with the rights that this process has, and gathers what came of it.
+//! Carries out plans of safe values with the rights of this process, and collects the results.
 
 use super::{Stop, print, runtime, safe_readback};
 use crate::daemon::{FoundPlan, NoPlan, PlannedOutput};
@@ -16,10 +16,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// How long a write may take. What follows it in its own output waits for it, and so do outputs that come after [`AT_ONCE`] that hang.
+/// How long a write may take. The output's later writes wait for it; once [`AT_ONCE`] outputs hang, further outputs wait too.
 const RETURNS_WITHIN: Span = Span::from_seconds(2);
 
-/// How many outputs are written side by side.
+/// How many outputs are written in parallel.
 pub(super) const AT_ONCE: usize = 64;
 
 /// How plans are carried out.
@@ -27,50 +27,50 @@ pub(super) const AT_ONCE: usize = 64;
 pub(super) struct Manner {
     /// Nothing is written.
     pub(super) dry_run: bool,
-    /// Lines of GPIO chips are kept.
+    /// Whether lines of GPIO chips stay requested.
     pub(super) hold: bool,
 }
 
-/// What came of plans.
+/// The results of carrying out plans.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Done {
-    /// What was written, or would be: a line for each.
+    /// What was written, or would be; one line each.
     pub(super) said: Vec<String>,
-    /// What does not have its safe value, and why.
+    /// Outputs that do not have their safe value, and why.
     pub(super) failed: Vec<String>,
-    /// What another process has, or only another user may write.
+    /// Outputs that another process holds, or that only another user may write.
     pub(super) held: Vec<String>,
-    /// Lines of GPIO chips are kept.
+    /// Whether lines of GPIO chips stay requested.
     pub(super) holds: bool,
     #[serde(skip)]
-    pub(super) lines: Vec<File>, // those that are kept
+    pub(super) lines: Vec<File>, // the lines that stay requested
 }
 
 impl Done {
-    /// Nothing of a plan was carried out.
+    /// The result if nothing of a plan was carried out.
     pub(super) fn failed(why: String) -> Self {
         Self { failed: vec![why], ..Self::default() }
     }
 
-    /// Adds what came of another one.
+    /// Adds another result.
     pub(super) fn extend(&mut self, other: Self) {
         self.said.extend(other.said);
         self.failed.extend(other.failed);
         self.held.extend(other.held);
     }
 
-    /// Whether nothing is to be said.
+    /// Whether there is nothing to report.
     pub(super) const fn is_empty(&self) -> bool {
         self.said.is_empty() && self.failed.is_empty() && self.held.is_empty()
     }
 
-    /// Prints what was written so far. Whatever is in it, each line of it is one.
+    /// Prints what was written so far. Each entry stays on one line, whatever it contains.
     pub(super) fn print(&mut self) -> Result<(), Stop> {
         let lines = self.said.drain(..).map(|line| visible_line(&line).into_owned() + "\n");
         print(&lines.collect::<String>())
     }
 
-    /// There is a plan that is not carried out.
+    /// Records that a plan is not carried out.
     pub(super) fn refuse(&mut self, why: NoPlan) {
         match why {
             NoPlan::Missing => {}
@@ -103,11 +103,11 @@ impl Done {
                 Err(Failed::Because(why)) => self.failed.push(why),
             }
         }
-        // All are written: who has a lock is looked for only now, and for a limited time.
+        // Everything is written. Only now look for who holds the locks, for a limited time.
         let (tasks, locks): (Vec<_>, Vec<_>) = locks.into_iter().unzip();
         let says = tasks.iter().zip(PassedOver::say_all(locks));
         let mut says: Vec<_> = says.map(|(task, lock)| format!("{task}: {lock}")).collect();
-        says.dedup(); // of one that was written twice
+        says.dedup(); // an output that was written twice reports its lock twice
         self.said.extend(says);
         self.said.extend(plan.holds.iter().map(|task| {
             format!(
@@ -144,37 +144,37 @@ impl Done {
             output.written = is_safe;
         }
         if is_new {
-            // Should that fail, the next start writes them once more.
+            // If this fails, the next start writes the values once more.
             let _ = plan.note_written(&path);
         }
     }
 }
 
-/// Why an output has not got its safe value.
+/// Why an output does not have its safe value.
 enum Failed {
-    /// Another process has the target.
+    /// Another process holds the target.
     Held(String),
     Because(String),
 }
 
-/// A write that was made.
+/// A completed write.
 struct Made<'a> {
     task: &'a str,
     write: PlannedWrite,
-    writes: &'a [PlannedWrite], // all of its output
-    line: Option<File>,         // requested until this is dropped
+    writes: &'a [PlannedWrite], // all writes of its output
+    line: Option<File>,         // stays requested until this is dropped
 }
 
-/// What came of one output.
+/// The result for one output.
 struct OutputDone<'a> {
     done: Result<(), Failed>,
     said: Vec<String>,
     made: Vec<Made<'a>>,
-    locks: Vec<(&'a str, PassedOver)>, // that did not keep it from being written
+    locks: Vec<(&'a str, PassedOver)>, // locks that did not prevent the write
 }
 
-/// Makes the writes of all outputs side by side, as one that hangs must not keep others from their safe values. Where there are no more
-/// threads, those that there are do the rest.
+/// Makes the writes of all outputs in parallel, so that one that hangs does not keep others from their safe values. If no more threads can
+/// be started, the existing ones do the rest.
 fn make_all(outputs: &[PlannedOutput], how: (u32, Manner)) -> Vec<OutputDone<'_>> {
     let next = AtomicUsize::new(0);
     let some = || {
@@ -200,7 +200,7 @@ fn make_all(outputs: &[PlannedOutput], how: (u32, Manner)) -> Vec<OutputDone<'_>
     all.into_iter().map(|(_, output)| output).collect()
 }
 
-/// Makes the writes of one output, and once more those that [need it](once_more). `planner`: the process that had its targets.
+/// Makes the writes of one output, and repeats those that [need it](once_more). `planner`: the process that held its targets.
 fn make<'a>(
     output: &'a PlannedOutput,
     (planner, manner): (u32, Manner),
@@ -208,7 +208,7 @@ fn make<'a>(
 ) -> Result<(), Failed> {
     let task = &output.task;
     let because = |write: &PlannedWrite, error: io::Error| Failed::Because(format!("{task}: {write}: {error}"));
-    // Nothing is written of an output that no hertzd has planned.
+    // If a write was not planned by hertzd, nothing of this output is written.
     for write in &output.writes {
         write.check().map_err(|error| because(write, error))?;
     }
@@ -221,11 +221,11 @@ fn make<'a>(
                 one.said.push(format!("{task}: would write {write}{}", before.unwrap_or_default()));
             }
             false => match make_one(write, output, (planner, manner), one) {
-                // Not once more, as others wait.
+                // Do not retry, because others are waiting.
                 Err(error) if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() => {
                     return Err(because(write, error));
                 }
-                // What a driver calls busy is a write that failed.
+                // A write that the driver itself reports as busy has failed.
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy && error.raw_os_error().is_none() => {
                     return Err(Failed::Held(format!("{task}: {write}: {error}")));
                 }
@@ -264,7 +264,7 @@ fn make<'a>(
             let made = make_one(&instead, output, (planner, manner), one);
             one.made.push(made.map_err(|error| because(&instead, error))?);
         }
-        return Ok(()); // the value that is still to come is not that of full speed
+        return Ok(()); // the remaining value must not replace full speed
     }
     done
 }
@@ -287,18 +287,18 @@ fn make_one<'a>(
     Ok(Made { task, write: write.clone(), writes: &output.writes, line })
 }
 
-/// What is said of one that hangs.
+/// The message for a write that hangs.
 pub(super) fn not_returned(within: Span) -> String {
     format!("it has not returned within {within}: look at the device, or switch off what it drives, and run this again")
 }
 
-/// Makes a write, on a thread of its own: one that does not return holds up no other output.
+/// Makes a write on a separate thread, so that a write that never returns does not delay other outputs.
 fn make_in_time(write: &PlannedWrite, task: &str, planner: u32) -> io::Result<MadeWrite> {
     let (sender, made) = mpsc::channel();
     let (own, own_task) = (write.clone(), task.to_owned());
     let make = move || _ = sender.send(own.make_unsaid(&own_task, Some(planner)));
     if thread::Builder::new().spawn(make).is_err() {
-        // Better one that may hang than none.
+        // A write that may hang is better than none.
         return write.make_unsaid(task, Some(planner));
     }
     match made.recv_timeout(Duration::from_nanos(RETURNS_WITHIN.nanos().unsigned_abs())) {

@@ -145,14 +145,14 @@ pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
     stop::ended(print_summary(args, stdout, &summary, &after), summary.reason)
 }
 
-/// All files that are read: those of the configuration and of its tasks, and those that options name.
+/// All files that are read: those of the configuration and its tasks, and those that options name.
 fn read_by<'a>(args: &'a SimulateArgs, config: &'a Config) -> impl Iterator<Item = &'a Path> {
     let standard_input = args.config.is_standard_input().then_some(Path::new("-"));
     let named = [&args.oversleep, &args.runs, &args.replay].into_iter().flatten().map(PathBuf::as_path);
     config.inputs().chain(standard_input).chain(named)
 }
 
-/// What the options ask to play.
+/// The models that the options select.
 fn models(args: &SimulateArgs, config: &Config) -> Result<Models, ModelError> {
     if let Some(path) = &args.replay {
         return Models::replaying(path, config);
@@ -167,7 +167,7 @@ fn models(args: &SimulateArgs, config: &Config) -> Result<Models, ModelError> {
     }
 }
 
-/// What was recorded beside what was replayed.
+/// Compares with the results in the replayed recording.
 fn after_the_table(summary: &Summary) -> String {
     let mut text = String::new();
     for task in &summary.tasks {
@@ -207,7 +207,7 @@ impl Progress {
 
     fn tick(&mut self, tick: &SimulatedTick<'_>) {
         self.ticks += 1;
-        // A look at the clock every 65,536 ticks is a few times a second at the most.
+        // Checking the clock every 65,536 ticks means a few times a second at most.
         if !self.ticks.is_multiple_of(1 << 16) {
             return;
         }

@@ -11,7 +11,7 @@ pub(super) struct StopArgs {
     socket: SocketArg,
 }
 
-/// The status socket can only be read, and a stop is a signal: says which.
+/// Says which signal stops the daemon: its status socket is read-only, so this command cannot stop it.
 pub(super) fn stop(args: &StopArgs) -> Result<(), Stop> {
     let pid = process(&args.socket)?;
     let service = match args.socket.is_of_service() {

@@ -1,7 +1,7 @@
 //! `hertzd top`: the live view of a daemon on the terminal, or one frame of it as text.
 //!
-//! One thread asks the status socket once a second and reads the whole answer; this one draws and reads keys, and waits for neither
-//! the daemon nor the other thread. What is shown is worked out in the room `top`, which reads no clock.
+//! One thread asks the status socket once a second and reads the whole answer. This thread draws and reads keys; it waits neither for the
+//! daemon nor for the other thread. The module `top` computes what is shown, and reads no clock.
 
 mod ask;
 mod screen;
@@ -24,17 +24,17 @@ use std::io::{self, IsTerminal};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long a key is waited for before answers and signals are looked at.
+/// How long to wait for a key before checking for answers and signals.
 const LOOK_EVERY: Span = Span::from_millis(100);
 
-/// Ages on the screen continue without answers.
+/// Ages on the screen advance even without answers.
 const DRAW_EVERY: Span = Span::from_seconds(1);
 
-/// The one frame is of at least this long, if these many answers are enough for that.
+/// The single frame covers at least this long, if this many answers are enough for that.
 const OVER: Span = Span::from_millis(900);
 const ANSWERS: u32 = 4;
 
-/// The width of text where nothing says another one.
+/// The width of text if nothing specifies another.
 const COLUMNS: usize = 80;
 
 #[derive(Debug, Args)]
@@ -80,7 +80,7 @@ pub(super) fn top(args: &TopArgs) -> Result<(), Stop> {
     if is_dumb { follow(&args.socket, &mut top) } else { live(&args.socket, &mut top) }
 }
 
-/// Whether the locale has more characters than ASCII.
+/// Whether the locale supports more than ASCII.
 fn shows_unicode() -> bool {
     let set = |name: &&str| var_os(name).is_some_and(|value| !value.is_empty());
     let Some(name) = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find(set) else { return false };
@@ -88,7 +88,7 @@ fn shows_unicode() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// The width of text: that of the terminal, of `COLUMNS`, or what all terminals have.
+/// The width of text: the terminal's, the one in `COLUMNS`, or the one all terminals have.
 fn width() -> usize {
     let terminal = stdout_is_terminal().then(|| ratatui::crossterm::terminal::size().ok()).flatten();
     let terminal = terminal.map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0);
@@ -96,7 +96,7 @@ fn width() -> usize {
     terminal.or_else(named).unwrap_or(COLUMNS).min(1_000)
 }
 
-/// Two answers, for what is the difference of two, and their frame.
+/// Reads at least two answers, because some figures are differences, and prints their frame.
 fn once(socket: &SocketArg, top: &mut Top) -> Result<(), Stop> {
     let clock = KernelClock::monotonic();
     let asker = Asker::spawn(socket.clone())?;
@@ -131,7 +131,7 @@ fn no_answer(socket: &SocketArg) -> Stop {
     ))
 }
 
-/// Frames one after the other, for a terminal that can do no more.
+/// Prints one frame after another, for a terminal that can do no more.
 fn follow(socket: &SocketArg, top: &mut Top) -> Result<(), Stop> {
     let (clock, asker) = (KernelClock::monotonic(), Asker::spawn(socket.clone())?);
     loop {
@@ -148,7 +148,7 @@ fn follow(socket: &SocketArg, top: &mut Top) -> Result<(), Stop> {
     }
 }
 
-/// An answer; an error if there is no daemon at all, which is most likely a wrong path, or none that runs.
+/// Processes an answer. An error if there was no daemon from the start: most likely the path is wrong, or none is running.
 fn enter(top: &mut Top, answer: Result<Box<Summary>, Stop>, now: Instant) -> Result<(), Stop> {
     match answer {
         Err(stop) if !top.has_figures() => Err(stop),
@@ -164,13 +164,13 @@ fn enter(top: &mut Top, answer: Result<Box<Summary>, Stop>, now: Instant) -> Res
     }
 }
 
-/// The screen, until a key or a signal ends it.
+/// Runs the live screen until a key or a signal ends it.
 fn live(socket: &SocketArg, top: &mut Top) -> Result<(), Stop> {
     let fault = |reason| Stop::Fault(format!("the terminal: {reason}"));
     let clock = KernelClock::monotonic();
     let end = end_flag().map_err(fault)?;
     let asker = Asker::spawn(socket.clone())?;
-    // Where no daemon listens the terminal is left alone.
+    // If no daemon listens, the terminal is left alone.
     while let Some(heard) = asker.wait(Span::from_millis(300)) {
         match heard {
             Heard::Asks => top.asks(clock.now()),
@@ -193,7 +193,7 @@ fn live(socket: &SocketArg, top: &mut Top) -> Result<(), Stop> {
             drawn = None;
             continue;
         }
-        // SIGSTOP cannot be caught: what stopped it may have used the terminal since.
+        // SIGSTOP cannot be caught; another program may have used the terminal in the meantime.
         if jobs.went_on() {
             screen.taken_again().map_err(fault)?;
             drawn = None;
@@ -203,23 +203,23 @@ fn live(socket: &SocketArg, top: &mut Top) -> Result<(), Stop> {
             screen.draw(top, now).map_err(fault)?;
             drawn = Some(now);
         }
-        // Where the terminal has gone, crossterm would read nothing from it for ever.
+        // If the terminal has gone, crossterm would keep reading nothing, forever.
         if reading(&keys, LOOK_EVERY) == Reading::HungUp {
             break;
         }
         while event::poll(Duration::ZERO).map_err(fault)? {
-            drawn = None; // if not by a key, then the screen has another size
+            drawn = None; // if it is not a key, the screen's size has changed
             match event::read().map_err(fault)? {
                 Event::Key(key) if key.kind == KeyEventKind::Release => {}
                 Event::Key(KeyEvent { code: KeyCode::Char('c' | 'd'), modifiers: KeyModifiers::CONTROL, .. }) => {
                     return Ok(());
                 }
-                // In raw mode the terminal sends no signal for it.
+                // In raw mode the terminal sends no signal for this key.
                 Event::Key(KeyEvent { code: KeyCode::Char('z'), modifiers: KeyModifiers::CONTROL, .. }) => {
                     jobs.ask_to_stop();
                 }
                 Event::Key(key) => {
-                    // A terminal sends Alt as an escape before the key: that may have been the key Esc.
+                    // A terminal sends Alt as an escape before the key, so it may have been the Esc key.
                     let escaped = key.modifiers.contains(KeyModifiers::ALT).then_some(Key::Escape);
                     if !escaped.into_iter().chain(translated(key.code)).all(|key| top.press(key)) {
                         return Ok(());

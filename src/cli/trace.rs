@@ -1,4 +1,4 @@
-//! `hertzd trace`: a flight file, or a recording of ticks, as a Perfetto trace. Blocks on files.
+//! `hertzd trace`: turns a flight file, or a recording of ticks, into a Perfetto trace. Blocks on files.
 
 mod recorded;
 mod tracefs;
@@ -21,7 +21,7 @@ use serde::Serialize;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// How long the ticks of a recorded time are waited for.
+/// How long to wait for the ticks of the recorded time.
 const HANDED_OVER_WITHIN: Span = Span::from_seconds(1);
 
 #[derive(Debug, Args)]
@@ -59,7 +59,7 @@ pub(super) struct TraceArgs {
     json: bool,
 }
 
-/// What was read, and what the trace has.
+/// What was read, and what the trace contains.
 #[derive(Debug, Default, Serialize)]
 struct Written {
     source: PathBuf,
@@ -79,24 +79,24 @@ struct Written {
 #[derive(Debug, Serialize)]
 struct WrittenKernel {
     events: u64,
-    /// Events that its buffer has not kept.
+    /// Events lost because the kernel's buffer was full.
     overwritten: u64,
 }
 
-/// What a flight file says of itself.
+/// What a flight file reports about itself.
 #[derive(Debug, Serialize)]
 struct WrittenFlight {
     pid: u32,
-    /// The run has ended by itself. Else it still runs, or was killed.
+    /// Whether the run ended by itself. If not, it is still running or was killed.
     ended: bool,
-    /// All that workers had sent by this instant of the monotonic clock is there, or counted as lost.
+    /// Everything workers had sent by this instant of the monotonic clock is there, or counted as lost.
     until_ns: i64,
-    /// Older ticks have been overwritten.
+    /// Whether older ticks have been overwritten.
     came_round: bool,
     lost: u64,
     dropped: u64,
     torn: u64,
-    /// Missed releases at the beginning, whose ticks have been overwritten.
+    /// Missed releases at the beginning whose ticks have been overwritten.
     missed_without_tick: u64,
 }
 
@@ -151,7 +151,7 @@ pub(super) fn trace(args: &TraceArgs) -> Result<(), Stop> {
     }
 }
 
-/// The flight file of the daemon that is meant; without one, the latest that was left.
+/// The flight file of the daemon that is meant; if none is running, the newest one left behind.
 fn flight_file(socket: &SocketArg) -> Result<PathBuf, Stop> {
     match running_flight_file(socket) {
         Err(Stop::Unavailable(why)) if socket.is_of_service() => {
@@ -170,21 +170,21 @@ fn running_flight_file(socket: &SocketArg) -> Result<PathBuf, Stop> {
     })
 }
 
-/// What the kernel has recorded, and between which instants of the monotonic clock.
+/// What the kernel recorded, and from when to when, on the monotonic clock.
 struct Recorded {
     kernel: Kernel,
     from: i64,
     to: i64,
 }
 
-/// Records what the kernel's scheduler does, until the flight file has the ticks of that time.
+/// Records the kernel's scheduler, then waits until the flight file has the ticks of that time.
 fn record(seconds: u16, flight: &Path) -> Result<Recorded, Stop> {
     let clock = KernelClock::monotonic();
     let now = || (clock.now() - Instant::ZERO).nanos();
     let from = now();
     let kernel = tracefs::record(Span::from_seconds(seconds.into()))?;
     let to = now();
-    // With a tick in more than a second, there may be none to wait for.
+    // If ticks are more than a second apart, there may be none to wait for.
     while now() - to < HANDED_OVER_WITHIN.nanos() {
         let until = flight::read(flight).map_err(Stop::Fault)?.mark.map_or(0, |mark| mark.at);
         if until >= to {

@@ -1,6 +1,6 @@
-//! What a kind makes of a task's section: how to build the task, and how to look beforehand at what that would open.
+//! What a kind makes of a task's section: how to build the task, and how to preview what building would open.
 //!
-//! Building and looking may block, and so may the look at a file's state; all are called off the hot thread. No clock is read here.
+//! Building, previewing and checking a file's state may block; all three run off the hot thread. No clock is read here.
 
 use crate::channels::Shape;
 use crate::site::{BuildError, Built, Site};
@@ -11,19 +11,19 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs};
 
-/// What makes a task: files are opened and buffers allocated here.
+/// Builds the task: opens files and allocates buffers.
 type Build = Box<dyn FnOnce(&mut Site) -> Result<Built, BuildError> + Send>;
 
-/// What makes the task that runs in its place on the virtual clock; nothing is opened.
+/// Builds the task that replaces the real one on the virtual clock. Opens nothing.
 type BuildAtTheDesk = Box<dyn FnOnce() -> Result<Built, BuildError> + Send>;
 
-/// What looks at what that would open, and changes nothing.
+/// Previews what building would open, and changes nothing.
 type Look = Box<dyn FnOnce(&mut Site) -> Result<Preview, BuildError> + Send>;
 
-/// What gives the unit of a value by its name, as far as the section says it.
+/// Returns the unit of a value by name, as far as the section specifies it.
 type Units = Box<dyn Fn(&str) -> String + Send>;
 
-/// A task that has been parsed and checked, but not built: nothing is open yet.
+/// A task that has been parsed and checked but not built: nothing is open yet.
 pub struct Blueprint {
     build: Option<Build>,
     look: Option<Look>,
@@ -39,17 +39,17 @@ pub struct Blueprint {
     loads: Option<PathBuf>,
 }
 
-/// A tick that takes another time than the others.
+/// A tick whose run time differs from the usual one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exceptional {
-    /// How long it takes.
+    /// Its run time.
     pub run: Span,
-    /// It sleeps for all of it.
+    /// Whether it sleeps for all of that time.
     pub sleeps: bool,
 }
 
 impl Blueprint {
-    /// A blueprint that `build` turns into a task, and what that brings. A task that brings nothing is returned by `Ok(task.into())`.
+    /// A blueprint whose task is created by `build`, together with what comes with it. For a task alone, return `Ok(task.into())`.
     pub fn new(build: impl FnOnce(&mut Site) -> Result<Built, BuildError> + Send + 'static) -> Self {
         Self {
             build: Some(Box::new(build)),
@@ -67,78 +67,80 @@ impl Blueprint {
         }
     }
 
-    /// A blueprint of a task that exists already and opens nothing.
+    /// A blueprint of a task that already exists and opens nothing.
     pub fn built(task: impl Into<Built>) -> Self {
         let built = task.into();
         let preview = Preview { columns: Some(built.task.columns()), ..Preview::default() };
         Self::new(move |_| Ok(built)).looking(move |_| Ok(preview))
     }
 
-    /// Says how `hertzd check` finds out whether the task can be built. `look` must change nothing: it writes to no device,
-    /// takes none that only one task can have, and opens none where that alone has an effect.
+    /// Sets how `hertzd check` finds out whether the task can be built. `look` must change nothing. It must not write to a device, claim a
+    /// device that only one task can hold, or open one where opening alone has an effect.
     #[must_use]
     pub fn looking(self, look: impl FnOnce(&mut Site) -> Result<Preview, BuildError> + Send + 'static) -> Self {
         Self { look: Some(Box::new(look)), ..self }
     }
 
-    /// Says how long the ticks are known to take, cycled; `simulate` uses it unless the configuration says more.
+    /// Sets the known run times of the ticks, used in turn. `simulate` uses them unless the configuration overrides them.
     #[must_use]
     pub(crate) fn taking(self, run: Vec<Span>) -> Self {
         Self { run, ..self }
     }
 
-    /// How long the ticks are known to take, cycled; empty when that is not known.
+    /// The known run times of the ticks, used in turn. Empty if unknown.
     pub(crate) fn run(&self) -> &[Span] {
         &self.run
     }
 
-    /// Says how long a tick takes now and then in place of [`taking`](Self::taking); `hertzd check` reckons with the longest.
+    /// Sets the run time of an occasional tick that differs from [`taking`](Self::taking). `hertzd check` plans with the longest.
     #[must_use]
     pub(crate) fn now_and_then(self, tick: Exceptional) -> Self {
         Self { now_and_then: Some(tick), ..self }
     }
 
-    /// How long a tick takes now and then.
+    /// The occasional tick with a different run time.
     pub(crate) fn exceptional(&self) -> Option<Exceptional> {
         self.now_and_then
     }
 
-    /// Says that its ticks sleep for as long as they take: they hold up their worker, and take no processor time from others.
+    /// Marks the ticks as sleeping for their whole run: they occupy their worker but take no processor time from others.
     #[must_use]
     pub(crate) fn sleeping(self) -> Self {
         Self { sleeps: true, ..self }
     }
 
-    /// Whether its ticks sleep for as long as they take.
+    /// Whether the ticks sleep for their whole run.
     pub(crate) fn sleeps(&self) -> bool {
         self.sleeps
     }
 
-    /// Says that the task opens nothing, and computes from its inputs and its ticks alone: `simulate` runs it in place of a script.
+    /// Marks the task as opening nothing and computing from its inputs and ticks alone. `simulate` runs the task itself instead of a
+    /// script.
     #[must_use]
     pub fn computing(self) -> Self {
         Self { computes: true, ..self }
     }
 
-    /// Says what `simulate` runs in place of a task that opens something: one that computes the same values and opens nothing.
+    /// Sets what `simulate` runs in place of a task that opens something: a task that computes the same values and opens nothing.
     #[must_use]
     pub fn at_the_desk<T: Into<Built>>(self, build: impl FnOnce() -> T + Send + 'static) -> Self {
         self.at_the_desk_if(move || Ok(build().into()))
     }
 
-    /// The same where building that can fail.
+    /// Like [`at_the_desk`](Self::at_the_desk), for a replacement that can fail to build.
     #[must_use]
     pub(crate) fn at_the_desk_if(self, build: impl FnOnce() -> Result<Built, BuildError> + Send + 'static) -> Self {
         Self { at_the_desk: Some(Box::new(build)), ..self }
     }
 
-    /// Says that the task is built from what this file says, which the section names at `key`: a reload that finds the file changed restarts it.
+    /// Declares that the task is built from this file, which the section names at `key`. A reload restarts the task if the file has
+    /// changed.
     #[must_use]
     pub(crate) fn reading(self, key: &'static str, file: PathBuf) -> Self {
         Self { reads: Some((key, file)), ..self }
     }
 
-    /// Says that the task is code from this file, which no command may write over.
+    /// Declares that the task is code loaded from this file. No command may overwrite the file.
     #[must_use]
     pub(crate) fn loading(self, file: PathBuf) -> Self {
         Self { loads: Some(file), ..self }
@@ -149,7 +151,8 @@ impl Blueprint {
         self.reads.iter().map(|(_, file)| file).chain(&self.loads).map(PathBuf::as_path)
     }
 
-    /// The key that names the file it is built from, and what tells another content of that: the path, the file, its length and time.
+    /// The key that names the file the task is built from, and a text that identifies its content: path, device, inode, length and
+    /// modification time.
     pub(super) fn read_state(&self) -> Option<(&'static str, String)> {
         let (key, path) = self.reads.as_ref()?;
         let shown = path.display();
@@ -163,24 +166,24 @@ impl Blueprint {
         Some((*key, state))
     }
 
-    /// Says what of the section could not be checked, and why. A look or a start refuses the task.
+    /// Records which part of the section could not be checked, and why. A preview or a start rejects the task.
     #[must_use]
     pub(crate) fn unchecked(self, what: BuildError) -> Self {
         Self { unchecked: Some(what), ..self }
     }
 
-    /// What of the section could not be checked; `None`: nothing.
+    /// The part of the section that could not be checked. `None`: everything was checked.
     pub(crate) fn left_unchecked(&self) -> Option<&BuildError> {
         self.unchecked.as_ref()
     }
 
-    /// Says how the unit of a value is found by its name without opening anything: what stands in for the task under `simulate` has the same.
+    /// Sets how to look up a value's unit by name without opening anything. The stand-in under `simulate` uses the same units.
     #[must_use]
     pub(crate) fn with_units(self, unit: impl Fn(&str) -> String + Send + 'static) -> Self {
         Self { units: Some(Box::new(unit)), ..self }
     }
 
-    /// The same by the values that the section describes.
+    /// Like [`with_units`](Self::with_units), from the values that the section describes.
     #[must_use]
     pub(crate) fn with_columns(self, columns: Vec<Column>) -> Self {
         self.with_units(move |value| {
@@ -189,13 +192,13 @@ impl Blueprint {
         })
     }
 
-    /// The unit of a value, as far as the section says it; else empty.
+    /// The unit of a value, as far as the section specifies it; otherwise empty.
     pub(crate) fn unit(&self, value: &str) -> String {
         self.units.as_ref().map_or_else(String::new, |unit| unit(value))
     }
 
-    /// Builds what runs on the virtual clock, which opens nothing: the task itself if it only [computes](Self::computing), else what stands
-    /// in for it [at the desk](Self::at_the_desk). `None`: its kind has neither, or it was built before.
+    /// Builds what runs on the virtual clock and opens nothing: the [replacement](Self::at_the_desk) if there is one, otherwise the task
+    /// itself if it only [computes](Self::computing). `None`: the kind has neither, or it was built before.
     ///
     /// # Errors
     /// Why the task could not be built.
@@ -206,18 +209,18 @@ impl Blueprint {
         }
     }
 
-    /// Says that a tick may give values which were measured so long before its release ([`Task::age`]), at most.
+    /// Declares that a value may have been measured up to `held` before the release of its tick ([`Task::age`]).
     #[must_use]
     pub(crate) fn holding(self, held: Span) -> Self {
         Self { held, ..self }
     }
 
-    /// How long before the release of its tick a value may have been measured.
+    /// How long before the release of its tick a value may have been measured, at most.
     pub(crate) fn held(&self) -> Span {
         self.held
     }
 
-    /// Looks at what the task would open, and changes nothing. `None`: its kind does not know how to, or this was called before.
+    /// Previews what the task would open, and changes nothing. `None`: the kind has no preview, or this was called before.
     ///
     /// # Errors
     /// What could not be opened now, and why.
@@ -226,13 +229,13 @@ impl Blueprint {
         self.look.take().map(|look| look(site))
     }
 
-    /// Builds the task; once.
+    /// Builds the task. Works only once.
     ///
     /// # Errors
-    /// What could not be opened, and why; or that it has been built before.
+    /// What could not be opened, and why; or that the task has already been built.
     #[doc(hidden)]
     pub fn build(&mut self, site: &mut Site) -> Result<Built, BuildError> {
-        self.look = None; // what it would have opened is open now
+        self.look = None; // what the preview would have opened is open now
         match self.build.take() {
             Some(build) => {
                 site.take_stream();
@@ -250,21 +253,21 @@ impl fmt::Debug for Blueprint {
     }
 }
 
-/// What a task will be, as far as a look at the machine shows.
+/// What a task will be, as far as a preview can tell.
 #[derive(Debug, Default)]
 pub struct Preview {
-    /// Its values; `None` if only a start finds them out.
+    /// The task's values; `None` if only a start can find them out.
     pub columns: Option<Vec<Column>>,
     /// The blocks that it produces, if any.
     pub stream: Option<Shape>,
-    /// What may keep it from a start, but need not: a device that only the service may open, or that is still to come.
+    /// What may prevent a start, but need not: a device that only the service may open, or one that is not there yet.
     pub warnings: Vec<String>,
-    /// What it does to leave its device in a safe state, each a sentence without its full stop.
+    /// How the task leaves its device in a safe state; each item is a sentence without its full stop.
     pub safe: Vec<String>,
-    /// What another hertzd that runs has of what a start would take.
+    /// What a start would need but another running hertzd holds.
     pub taken: Vec<String>,
     /// What only a start can find out, as clauses that begin with "whether".
     pub unknown: Vec<String>,
-    /// Kept until the whole configuration has been looked at, so that two tasks do not both take the same device for free.
+    /// Kept until the whole configuration has been previewed, so that two tasks cannot both find the same device free.
     pub held: Option<Box<dyn Any + Send>>,
 }

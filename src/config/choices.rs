@@ -1,6 +1,6 @@
-//! Choices of keys that other rooms know by their types.
+//! Choices of keys that other modules use as types.
 
-/// The clock that releases are on.
+/// The clock of a worker's releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClockKind {
     /// Since boot; never set.
@@ -12,7 +12,7 @@ pub(crate) enum ClockKind {
 }
 
 impl ClockKind {
-    /// The word for it in the configuration and in every output.
+    /// Its name in the configuration and in every output.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Monotonic => "monotonic",
@@ -22,36 +22,36 @@ impl ClockKind {
     }
 }
 
-/// When a worker takes evidence of why a release was missed.
+/// When a worker collects evidence of why a release was missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum TakeEvidence {
-    /// Never: the cause of a late wake-up or a long run stays open.
+    /// Never: the cause of a late wake-up or a long run stays unknown.
     Off,
-    /// Once each wake-up, before the sleep, and after each tick in which something was missed.
+    /// Once per wake-up, before the sleep, and after each tick in which something was missed.
     #[default]
     Wake,
     /// After each tick.
     Tick,
 }
 
-/// What follows too many overruns.
+/// What happens after too many overruns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitAction {
-    /// A warning.
+    /// Log a warning.
     Warn,
-    /// No more ticks of this task.
+    /// Stop running this task.
     Disable,
-    /// The end of the daemon.
+    /// End the daemon.
     Exit,
 }
 
-/// What follows a failed tick.
+/// What happens after a failed tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
-    /// The next tick.
+    /// Run the next tick as usual.
     Continue,
-    /// No more ticks of this task.
+    /// Stop running this task.
     Disable,
-    /// The end of the daemon.
+    /// End the daemon.
     Exit,
 }

@@ -1,11 +1,11 @@
-//! Keys, values and rules in words: for the manual page, the reference tables, the schema and the errors. Pure.
+//! Describes keys, values and rules in words: for the manual page, the reference tables, the schema and the errors. Pure.
 
 use super::key::{Absent, Key, Needs, Rule, Value};
 use super::value::{written, written_size};
 use crate::time::Span;
 
 impl Key {
-    /// What it does, with what it excludes and needs.
+    /// What the key does, and which keys it excludes and needs.
     pub(crate) fn text(&self) -> String {
         let (words, whole): (Vec<&Rule>, Vec<&Rule>) = self.rules.iter().partition(|rule| rule.word.is_some());
         let (refused, needed): (Vec<&Rule>, Vec<&Rule>) = whole.into_iter().partition(|rule| rule.is_refusal());
@@ -24,7 +24,7 @@ impl Key {
         all.join(" ").trim().to_owned()
     }
 
-    /// What it does; then after `gap` its default, or that it is required.
+    /// What the key does, then `gap`, then its default or that it is required.
     pub(crate) fn text_and_default(&self, gap: &str) -> String {
         let default = self.default_text();
         match (self.text(), &self.absent) {
@@ -34,7 +34,7 @@ impl Key {
         }
     }
 
-    /// What holds without it, for people: `"5ms"`, `required`, `none`.
+    /// What applies without the key, for people: `"5ms"`, `required`, `none`.
     pub(crate) fn default_text(&self) -> String {
         match self.absent {
             Absent::Nothing => "none".to_owned(),
@@ -49,7 +49,7 @@ impl Key {
 }
 
 impl Value {
-    /// What it looks like in a file, for people.
+    /// What the value looks like in a file, for people.
     pub(crate) fn shape(&self) -> String {
         let range = |min: i64, max: i64| match max {
             i64::MAX => format!("integer from {min}"),
@@ -106,7 +106,7 @@ impl Value {
 }
 
 impl Rule {
-    /// What is wrong where it is broken.
+    /// What is wrong if the rule is broken.
     pub(super) fn refusal(&self) -> String {
         if let Some(message) = self.message {
             return message.to_owned();
@@ -125,19 +125,19 @@ impl Rule {
         format!("has no effect {why}; {}", self.advice)
     }
 
-    /// The same as a sentence about its word of the key called `name`.
+    /// The rule as a sentence, for a rule about one word of the key called `name`.
     fn sentence(&self, name: &str) -> String {
         let only = if self.is_refusal() { "not" } else { "only" };
         let word = self.word.unwrap_or_default();
         format!("`{name} = \"{word}\"` {only} with {}.", or(self.others().into_iter()))
     }
 
-    /// Whether it excludes what it names, which otherwise is needed.
+    /// Whether the rule excludes what it names, instead of needing it.
     const fn is_refusal(&self) -> bool {
         matches!(self.needs, Needs::Without(_) | Needs::IsNot(..) | Needs::Off(_))
     }
 
-    /// The keys, or their values, any of which it needs or excludes.
+    /// The keys, or values of a key, of which the rule needs one or excludes all.
     fn others(&self) -> Vec<String> {
         match self.needs {
             Needs::With(keys) | Needs::Without(keys) => keys.iter().map(|key| quoted(key)).collect(),
@@ -150,7 +150,7 @@ impl Rule {
     }
 }
 
-/// `` `a` ``, or ``the task's `a` `` of a key of the table above.
+/// `` `a` ``, or ``the task's `a` `` for a key of the enclosing table.
 fn quoted(key: &str) -> String {
     match key.strip_prefix("../") {
         Some(key) => format!("the task's `{key}`"),

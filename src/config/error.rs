@@ -1,8 +1,8 @@
-//! What is wrong with a configuration, and how it is shown: file, line, column, the source line with a caret, the
-//! table and key, what was found and what is wanted.
+//! What is wrong with a configuration, and how it is shown: file, line and column, the source line with a caret, table and key, and what
+//! was found and wanted.
 //!
-//! All problems of a file and its drop-ins are reported in one go, in their order. No clock is read and nothing is logged;
-//! the holder of the [`Problems`] decides where they are printed.
+//! All problems of a file and its drop-ins are reported together, in order. No clock is read and nothing is logged; the holder of the
+//! [`Problems`] decides where to print them.
 
 use super::source::{Source, printable};
 use super::taken::Taken;
@@ -12,34 +12,34 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-const MAX_SHOWN: usize = 50; // a binary file has a problem in every line
+const MAX_SHOWN: usize = 50; // a binary file has a problem on every line
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
-    /// Where, in bytes of [`Problems::text`]; `None` when a file could not even be read, which the message names then.
+    /// The position, in bytes of [`Problems::text`]. `None` if a file could not even be read; the message then names it.
     pub span: Option<Range<usize>>,
-    /// The table: `task.imu`; empty for the file as a whole.
+    /// The table, such as `task.imu`; empty for the file as a whole.
     pub table: String,
     /// The key in that table; empty for the table as a whole.
     pub key: String,
-    /// What was found and what is wanted, beginning with the table and the key.
+    /// What was found and what is wanted; starts with the table and the key.
     pub message: String,
-    /// What to do about it, where that is clear.
+    /// What to do about it, if that is clear.
     pub help: Option<String>,
 }
 
-/// All that is wrong with one configuration; never empty.
+/// Everything that is wrong with one configuration; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems {
     source: Arc<Source>,
-    list: Vec<Problem>, // in the order of the source
+    list: Vec<Problem>, // in source order
     consequence: &'static str,
 }
 
 impl Problems {
-    /// A problem with a section that was valid by itself, found when its task was built or its worker set up: shown
-    /// at the value of `key`, or at the section's header when the key is not there.
+    /// A problem with a section that was valid on its own, found when its task was built or its worker set up. Shown at the value of `key`,
+    /// or at the section's header if the key is absent.
     pub(crate) fn at(origin: &Origin, key: &str, message: impl fmt::Display) -> Self {
         let value = origin.values.iter().find(|(name, _)| name == key).map(|(_, span)| span.clone());
         let span = value.clone().unwrap_or_else(|| origin.header.clone());
@@ -47,13 +47,13 @@ impl Problems {
         Self::new(Arc::clone(&origin.source), vec![problem])
     }
 
-    /// One with a value that is taken from another task, at where that is written.
+    /// A problem with a value taken from another task, shown where the value is named.
     pub(crate) fn at_taken(origin: &Origin, taken: &Taken, message: impl fmt::Display) -> Self {
         let problem = problem(&origin.source, &origin.table, taken.key, taken.span.clone(), true, message);
         Self::new(Arc::clone(&origin.source), vec![problem])
     }
 
-    /// All of these, which are of the same configuration; `None`: there are none.
+    /// Joins the problems of one configuration. `None`: there are none.
     pub(crate) fn joined(all: impl IntoIterator<Item = Self>) -> Option<Self> {
         let mut all = all.into_iter();
         let mut first = all.next()?;
@@ -61,35 +61,35 @@ impl Problems {
         Some(Self::new(first.source, first.list))
     }
 
-    /// Adds the problems of the same configuration found elsewhere.
+    /// Adds problems of the same configuration that were found elsewhere.
     #[must_use]
     pub(crate) fn and(self, other: Self) -> Self {
         Self::new(self.source, self.list.into_iter().chain(other.list).collect())
     }
 
-    /// Every problem, in the order of the file.
+    /// Every problem, in source order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.list.iter()
     }
 
-    /// The text that the spans point into: that of the file, then that of each drop-in, with a line break between.
+    /// The text that the spans point into: the file, then each drop-in, separated by line breaks.
     #[cfg(test)]
     pub(crate) fn text(&self) -> &str {
         self.source.text()
     }
 
-    /// The whole report, ending in `2 problems; nothing was started`; with colours for a terminal.
+    /// The whole report, ending in `2 problems; nothing was started`. `colour` is for a terminal.
     pub(crate) fn render(&self, colour: bool) -> String {
         self.report(colour, self.consequence)
     }
 
-    /// The same problems with another end of the report, in place of `nothing was started`.
+    /// Replaces `nothing was started` at the end of the report.
     #[must_use]
     pub(crate) fn ending_in(self, consequence: &'static str) -> Self {
         Self { consequence, ..self }
     }
 
-    /// The whole report, ending in the number of problems and what comes of them; with colours for a terminal.
+    /// The whole report, ending in the number of problems and this consequence. `colour` is for a terminal.
     pub(crate) fn report(&self, colour: bool, consequence: &str) -> String {
         let report = self.blocks(&Level::ERROR, colour);
         match self.list.len() {
@@ -99,7 +99,7 @@ impl Problems {
         }
     }
 
-    /// The same look for what refuses nothing.
+    /// The same report for warnings, which reject nothing.
     pub(crate) fn warnings(&self, colour: bool) -> String {
         let blocks = self.blocks(&Level::WARNING, colour);
         match self.list.len() {
@@ -108,7 +108,7 @@ impl Problems {
         }
     }
 
-    /// One for each problem, and an empty line after it.
+    /// One block for each problem, each followed by an empty line.
     fn blocks(&self, level: &Level<'static>, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
         let mut blocks = String::new();
@@ -152,7 +152,7 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// Where a section is written, so that a later failure can be shown there.
+/// Where a section is written, so that a later failure can point to it.
 #[derive(Clone)]
 pub(crate) struct Origin {
     pub(super) source: Arc<Source>,
@@ -162,26 +162,26 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Whether the section has the key.
+    /// Whether the section has this key.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.values.iter().any(|(name, _)| name == key)
     }
 
-    /// The text of a key as it is written, without the quotes around it.
+    /// A key's value as written, without the quotes around it.
     pub(crate) fn written(&self, key: &str) -> Option<&str> {
         let (_, span) = self.values.iter().find(|(name, _)| name == key)?;
         Some(self.source.text()[self.source.whole(span)].trim_matches(['"', '\'']))
     }
 }
 
-/// `hertzd.toml: task.imu`; the whole source would drown everything around it.
+/// Prints `hertzd.toml: task.imu`: the whole source would drown everything around it.
 impl fmt::Debug for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.source.text_at(self.header.start).0, self.table)
     }
 }
 
-/// A problem whose message begins with table, key and, when `found`, the value at `span`.
+/// A problem whose message starts with the table, the key and, if `found`, the value at `span`.
 pub(super) fn problem(
     source: &Source,
     table: &str,

@@ -1,4 +1,4 @@
-//! Keys that name other tasks, which have to be there and to act. Pure.
+//! Keys that name other tasks, which must exist and be actuators. Pure.
 
 use super::key::Key;
 use super::meant::did_you_mean;
@@ -7,8 +7,8 @@ use super::taken::Fellows;
 use toml::de::DeValue;
 
 impl Section<'_> {
-    /// Other tasks by their names, all of which put something out that has a safe value. `None` without the key: then it is all that do, of which
-    /// there has to be one.
+    /// The names of other tasks, each of which must have an output with a safe value. `None` if the key is absent: it then means all such
+    /// tasks, and there must be at least one.
     pub(crate) fn acting_tasks(&mut self, key: &Key) -> Option<Vec<String>> {
         let names = self.texts(key);
         if names.is_some() || !self.has(key) {
@@ -18,7 +18,7 @@ impl Section<'_> {
     }
 }
 
-/// Refuses what names a task that there is not, or that does not act.
+/// Rejects references to tasks that do not exist or are not actuators.
 pub(super) fn refuse_unknown(tasks: &mut [(String, Section<'_>)]) {
     if tasks.iter().all(|(_, section)| section.fellows.is_empty()) {
         return;

@@ -1,4 +1,4 @@
-//! From texts to a [`Config`]: their syntax, their named tables, and the rules that concern all of them.
+//! From texts to a [`Config`]: TOML syntax, named tables, and the rules that span several tables.
 
 use super::error::{self, Problem, Problems};
 use super::files;
@@ -17,11 +17,11 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 impl Config {
-    /// Reads a configuration from a file (or pipe) of at most 1 MiB and, when its name ends in `.toml`, from its
-    /// [drop-ins](super#drop-ins): for `NAME.toml` those in the folder `NAME.d` beside it, if there is one.
+    /// Reads a configuration of at most 1 MiB from a file or pipe. If its name ends in `.toml`, its [drop-ins](super#drop-ins) are read
+    /// too: for `NAME.toml`, those in the folder `NAME.d` beside it, if that exists.
     ///
     /// # Errors
-    /// Everything that is wrong with them, or why one of them could not be read.
+    /// Everything that is wrong with these files, or why one of them could not be read.
     pub(crate) fn load(path: &Path, kinds: &Kinds, facts: &Facts) -> Result<Self, Problems> {
         let (read, problems) = files::read(path);
         let texts: Vec<_> = read.iter().map(|(path, bytes)| (path.display().to_string(), bytes.as_slice())).collect();
@@ -30,7 +30,7 @@ impl Config {
         Ok(Self { files, ..config })
     }
 
-    /// Reads a configuration of at most 1 MiB, which messages call `name`; there are no drop-ins.
+    /// Reads a configuration of at most 1 MiB, without drop-ins. Messages refer to it as `name`.
     ///
     /// # Errors
     /// Everything that is wrong with it, or why it could not be read.
@@ -43,7 +43,7 @@ impl Config {
         }
     }
 
-    /// Reads a configuration from its text, which messages call `name`.
+    /// Reads a configuration from its text. Messages refer to it as `name`.
     ///
     /// # Errors
     /// Everything that is wrong with it.
@@ -51,8 +51,8 @@ impl Config {
         understand(Path::new(""), &[(name.to_owned(), text.as_ref())], &[], Vec::new(), kinds, facts)
     }
 
-    /// As [`parse`](Self::parse), of texts by name which belong into this folder (empty: the working directory), merged like drop-ins,
-    /// and without the sections of some workers.
+    /// Like [`parse`](Self::parse), for several named texts that are merged like drop-ins. `folder` is the configuration's folder (empty:
+    /// the working directory). The sections of the workers in `without` are left out.
     pub(crate) fn parse_merged(
         folder: &Path,
         texts: &[(String, &[u8])],
@@ -64,8 +64,9 @@ impl Config {
     }
 }
 
-/// The texts, by name, as one configuration, `without` the sections of these workers. With `problems` from before it is refused, but only after
-/// each text has been parsed; rules are not checked then, since what is missing may be in a text that could not be read.
+/// Reads the named texts as one configuration, leaving out the sections of the workers in `without`. If there are `problems` already, it is
+/// rejected, but only after every text has been parsed. Rules are not checked in that case, because whatever seems missing may be in a text
+/// that could not be read.
 fn understand(
     folder: &Path,
     texts: &[(String, &[u8])],
@@ -86,10 +87,11 @@ fn understand(
     judged.map_err(|list| Problems::new(Arc::clone(&source), list))
 }
 
-/// What the tasks of `kind` in the configuration at `path` say at `key`, each once. Whatever else may be wrong with it is not looked at.
+/// The values that tasks of `kind` in the configuration at `path` have at `key`, without duplicates. Nothing else in the configuration is
+/// checked.
 ///
 /// # Errors
-/// What of it could not be read, or is not TOML.
+/// Which part could not be read or is not TOML.
 #[cfg(feature = "plugin")]
 pub(crate) fn written_at(path: &Path, kind: &str, key: &str) -> Result<std::collections::BTreeSet<String>, Problems> {
     use super::keys::KIND;
@@ -105,7 +107,7 @@ pub(crate) fn written_at(path: &Path, kind: &str, key: &str) -> Result<std::coll
     if problems.is_empty() { Ok(written) } else { Err(Problems::new(Arc::clone(&source), problems)) }
 }
 
-/// The texts, by name, one after the other; and where each is.
+/// Concatenates the named texts; returns the source and the position of each.
 fn put_together(folder: &Path, texts: &[(String, &[u8])]) -> (Arc<Source>, Vec<Range<usize>>) {
     let mut source = Source::of(folder);
     let add = |(name, bytes): &(String, &[u8])| source.add(name, &String::from_utf8_lossy(bytes));
@@ -113,7 +115,7 @@ fn put_together(folder: &Path, texts: &[(String, &[u8])]) -> (Arc<Source>, Vec<R
     (Arc::new(source), spans)
 }
 
-/// The texts as one table; adds what is no TOML to the `problems`.
+/// The texts merged into one table. Text that is not TOML is added to `problems`.
 fn merged<'s>(
     source: &'s Source,
     texts: &[(String, &[u8])],
@@ -130,7 +132,7 @@ fn merged<'s>(
     root
 }
 
-/// The text at `span`, which was read from `bytes`, as a table with the spans of the whole source.
+/// Parses the text at `span`, read from `bytes`, as a table whose spans refer to the whole source.
 fn table<'s>(source: &'s Source, bytes: &[u8], span: Range<usize>) -> Result<DeTable<'s>, Vec<Problem>> {
     let text = &source.text()[span.clone()];
     let at = |start: usize, end: usize| span.start + start..span.start + end;
@@ -156,7 +158,7 @@ fn table<'s>(source: &'s Source, bytes: &[u8], span: Range<usize>) -> Result<DeT
     Err(first_of_each_line(text, &errors).map(|error| syntax(source, error, span.start)).collect())
 }
 
-/// One slip often causes a second error further along its line; the first is the one that helps. A line may have very many.
+/// Keeps the first error of each line: one slip often causes a second error further along, and a single line may have very many.
 fn first_of_each_line<'e>(text: &str, errors: &'e [toml::de::Error]) -> impl Iterator<Item = &'e toml::de::Error> {
     let start = |error: &toml::de::Error| error.span().map_or(0, |span| span.start).min(text.len());
     let mut sorted: Vec<_> = errors.iter().map(|error| (start(error), error)).collect();
@@ -174,7 +176,7 @@ fn first_of_each_line<'e>(text: &str, errors: &'e [toml::de::Error]) -> impl Ite
     sorted.into_iter().map(|(_, error)| error)
 }
 
-/// The format that a text is probably in which is not TOML, by its first line that is no comment; and that line.
+/// Guesses the format of a text that is not TOML from its first line that is not a comment; returns the format and that line.
 fn other_format(text: &str) -> Option<(&'static str, Range<usize>)> {
     let start = |line: &str| line.as_ptr().addr() - text.as_ptr().addr();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));

@@ -1,5 +1,4 @@
-//! The bytes of a configuration: the file itself and the drop-ins beside it. The only part of this room that asks the
-//! machine for anything.
+//! The bytes of a configuration: the file itself and the drop-ins beside it. The only part of this module that accesses the machine.
 
 use super::error::Problem;
 use super::source::printable;
@@ -12,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 const MAX_BYTES: usize = 1 << 20;
 
-/// What could be read of the file at `path` and its drop-ins, in the order in which it is merged, and why the rest could not.
+/// Reads the file at `path` and its drop-ins, in merge order. Returns what could be read, and problems for the rest.
 pub(super) fn read(path: &Path) -> (Vec<(PathBuf, Vec<u8>)>, Vec<Problem>) {
     let mut all = vec![(path.to_owned(), bytes(path))];
     if let Some(folder) = folder(path) {
@@ -31,10 +30,10 @@ pub(super) fn read(path: &Path) -> (Vec<(PathBuf, Vec<u8>)>, Vec<Problem>) {
     (read, problems)
 }
 
-/// The folder from which the relative paths count that are no concern of the caller's: that of the configuration at `path`, also for
-/// what its drop-ins say. Empty, which is the working directory, for what is no file: a pipe has no folder.
+/// The base for relative paths to code, independent of where the caller runs: the folder of the configuration at `path`, also for its
+/// drop-ins. Empty, meaning the working directory, if `path` is not a file: a pipe has no folder.
 pub(crate) fn base_folder(path: &Path) -> PathBuf {
-    // The name of a descriptor says nothing of where its file is.
+    // A descriptor's name does not reveal where its file is.
     let is_descriptor = path == Path::new("/dev/stdin") || path.starts_with("/dev/fd") || path.starts_with("/proc");
     let is_file = !is_descriptor && fs::metadata(path).is_ok_and(|found| found.is_file());
     path.parent().filter(|_| is_file).map_or_else(PathBuf::new, Path::to_owned)
@@ -46,15 +45,15 @@ pub(super) fn unreadable(path: &Path, reason: &str) -> Problem {
     Problem { span: None, table: String::new(), key: String::new(), message, help: None }
 }
 
-/// Where the drop-ins of a file are; `None` for a file that has none because its name does not end in `.toml`.
+/// The folder with a file's drop-ins. `None` if the file's name does not end in `.toml`: it has none.
 fn folder(path: &Path) -> Option<PathBuf> {
     (path.extension()? == "toml").then(|| path.with_extension("d"))
 }
 
-/// The drop-ins in the order of their names' bytes.
+/// The drop-ins, in byte order of their names.
 fn drop_ins(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
-        // Something else of that name, such as the dependencies that a build has written down, is none of ours.
+        // Something else with that name, such as a build's dependency list, is not ours.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(Vec::new());
         }
@@ -72,10 +71,10 @@ fn drop_ins(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(names.iter().map(|name| folder.join(name)).collect())
 }
 
-/// The bytes of a drop-in. Unlike the file itself it was not named by anyone, so nothing that could block is opened.
+/// The bytes of a drop-in. Unlike the main file, nobody named it explicitly, so nothing that could block is opened.
 fn drop_in(path: &Path) -> Result<Vec<u8>, String> {
     let kind = fs::metadata(path).map_err(|reason| format!("cannot be read: {reason}"))?.file_type();
-    // A device too, because a link to /dev/null is how a drop-in is masked.
+    // Devices are allowed too: a drop-in is masked by a link to /dev/null.
     if kind.is_file() || kind.is_char_device() { bytes(path) } else { Err("is not a file".to_owned()) }
 }
 
@@ -83,9 +82,9 @@ fn bytes(path: &Path) -> Result<Vec<u8>, String> {
     limited(File::open(path).map_err(|reason| format!("cannot be read: {reason}"))?)
 }
 
-/// All bytes, of which there may be 1 MiB.
+/// All bytes, up to 1 MiB.
 pub(super) fn limited(reader: impl Read) -> Result<Vec<u8>, String> {
-    // Also stops at the end of nothing: /dev/zero is a path like any other.
+    // The limit also stops endless input: /dev/zero is a valid path.
     let limit = u64::try_from(MAX_BYTES + 1).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
     reader.take(limit).read_to_end(&mut bytes).map_err(|reason| format!("cannot be read: {reason}"))?;

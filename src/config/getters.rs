@@ -1,4 +1,4 @@
-//! The getters of a [`Section`]: from a key to its value, within the key's limits. Each notes what is wrong.
+//! The getters of a [`Section`]: from a key to its value, within the key's limits. Each getter notes what is wrong.
 
 use super::describe::or;
 use super::key::{Absent, Key, Value};
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use toml::Spanned;
 use toml::de::DeValue;
 
-/// A whole number, or a text that is not empty.
+/// An integer, or a non-empty text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NumberOrName {
     /// The number.
@@ -57,12 +57,12 @@ impl Section<'_> {
         self.items(key, list, |item| part(item, std::mem::take(&mut first)))
     }
 
-    /// A length of time.
+    /// A duration.
     pub fn duration(&mut self, key: &Key) -> Option<Span> {
         self.read(key, |found| limits::duration_of(&key.value, found))
     }
 
-    /// One length of time or a list of them; never empty, and zero is allowed.
+    /// One duration or a list of them; never empty. Zero is allowed.
     pub(crate) fn durations(&mut self, key: &Key) -> Option<Vec<Span>> {
         match self.value(key) {
             Some(DeValue::Array(list)) if list.is_empty() => {
@@ -79,7 +79,7 @@ impl Section<'_> {
         self.read(key, |found| limits::size_of(&key.value, found))
     }
 
-    /// A number per second, exact.
+    /// An exact rate, in ticks per second.
     pub(crate) fn rate(&mut self, key: &Key) -> Option<Rate> {
         self.read(key, value::rate)
     }
@@ -95,7 +95,7 @@ impl Section<'_> {
         self.read(key, |found| limits::number_of(&key.value, found))
     }
 
-    /// A whole number. `None` too, with a problem noted, where the key's range is wider than `T`.
+    /// An integer. If the key's range is wider than `T`, a value that does not fit is noted as a problem and returns `None`.
     pub fn integer<T: TryFrom<i64>>(&mut self, key: &Key) -> Option<T> {
         self.read(key, |found| {
             let number = limits::integer(&key.value, found)?;
@@ -103,7 +103,7 @@ impl Section<'_> {
         })
     }
 
-    /// The same; `help` says what a number out of range was probably meant to be.
+    /// Like [`integer`](Self::integer); for a number out of range, `help` says what was probably meant.
     pub(crate) fn integer_or_help<T: TryFrom<i64>>(
         &mut self,
         key: &Key,
@@ -117,7 +117,7 @@ impl Section<'_> {
         read
     }
 
-    /// A finite number, or the meaning of one of the words. The key lists the same words, by way of `words`.
+    /// A finite number, or the meaning of one of the words. The key must list the same words, through `words`.
     pub(crate) fn number_or<T: Copy>(&mut self, key: &Key, words: &[(&str, T)]) -> Option<Result<f64, T>> {
         let wanted = || {
             let words = or(words.iter().map(|(word, _)| format!("\"{word}\"")));
@@ -132,12 +132,12 @@ impl Section<'_> {
         })
     }
 
-    /// A whole number, or a text that is not empty.
+    /// An integer, or a non-empty text.
     pub(crate) fn number_or_name(&mut self, key: &Key) -> Option<NumberOrName> {
         self.read(key, |found| Self::either(&key.value, found))
     }
 
-    /// A list of these.
+    /// A list of integers and non-empty texts.
     pub(crate) fn numbers_or_names(&mut self, key: &Key) -> Option<Vec<NumberOrName>> {
         self.list(key, "numbers and texts", |item| Self::either(&key.value, item))
     }
@@ -149,7 +149,7 @@ impl Section<'_> {
         }
     }
 
-    /// A list of lists of bytes, of which none is empty.
+    /// A list of byte lists, none of them empty.
     pub(crate) fn bytes(&mut self, key: &Key) -> Option<Vec<Vec<u8>>> {
         let Value::Bytes { most } = key.value else { return None };
         let wanted = format!("must be a list of lists of 1 to {most} bytes");
@@ -180,18 +180,19 @@ impl Section<'_> {
         (all.len() == lists.len()).then_some(all)
     }
 
-    /// One period of the task whose section this is; `None` when its rate is wrong, which is noted elsewhere.
+    /// One period of this section's task. `None` if its rate is wrong, which is noted elsewhere.
     pub fn period(&self) -> Option<Span> {
         self.task_rate().map(Rate::period)
     }
 
-    /// The share of its releases that may be missed before its task is not well; that of the default when it is wrong, which is noted elsewhere.
+    /// The share of releases that may be missed before the task is not well. If the value is wrong, which is noted elsewhere, the default
+    /// applies.
     pub(crate) fn max_missed(&self) -> f64 {
         let share = |value: &DeValue<'_>| percent_of(&MAX_MISSED.value, value).ok();
         self.value(&MAX_MISSED).and_then(share).unwrap_or(0.01)
     }
 
-    /// The rate of the task whose section this is, exact; `None` when it is wrong, which is noted elsewhere.
+    /// The exact rate of this section's task. `None` if it is wrong, which is noted elsewhere.
     pub(crate) fn task_rate(&self) -> Option<Rate> {
         match (self.value(&RATE), self.value(&PERIOD)) {
             (Some(rate), None) => value::rate(rate).ok(),
@@ -210,7 +211,7 @@ impl Section<'_> {
         self.text(key).map(PathBuf::from)
     }
 
-    /// The meaning of one of the words. The key lists the same words, as [`Value::Choice`].
+    /// The meaning of one of the words. The key must list the same words, as [`Value::Choice`].
     pub fn choice<T: Copy>(&mut self, key: &Key, choices: &[(&str, T)]) -> Option<T> {
         let meaning = |word| choices.iter().find(|(known, _)| Some(*known) == word).map(|(_, meaning)| *meaning);
         let Some(value) = self.value(key) else { return meaning(key.default_word()) };
@@ -224,7 +225,7 @@ impl Section<'_> {
         meaning(found)
     }
 
-    /// Reads the value of a key, or its default, noting what is wanted when it is something else.
+    /// Reads the value of a key, or its default. If the value is wrong, notes what is wanted.
     pub(super) fn read<T>(&mut self, key: &Key, read: impl Fn(&DeValue<'_>) -> Result<T, String>) -> Option<T> {
         match (self.value(key), key.absent) {
             (Some(found), _) => {
@@ -235,7 +236,7 @@ impl Section<'_> {
         }
     }
 
-    /// Notes that the key's value is not what is wanted, with what was probably meant, if that is `accepted`.
+    /// Notes that the key's value is not what is wanted, and suggests what was probably meant if that would be `accepted`.
     fn refuse(&mut self, key: &Key, wanted: impl Display, accepted: &dyn Fn(&DeValue<'_>) -> bool) {
         let found = self.table.get(key.name);
         let help =
@@ -243,7 +244,7 @@ impl Section<'_> {
         self.problem_at(key.name, wanted, help);
     }
 
-    /// The items of a list, noting each that is wrong.
+    /// The items of a list. Notes each item that is wrong.
     fn items<T>(
         &mut self,
         key: &Key,
@@ -260,7 +261,7 @@ impl Section<'_> {
         (items.len() == list.len()).then_some(items)
     }
 
-    /// A list of at least one item, none of them twice.
+    /// A list of at least one item, without duplicates.
     fn list<T: PartialEq + Clone>(
         &mut self,
         key: &Key,

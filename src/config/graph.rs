@@ -1,5 +1,5 @@
-//! Which task takes values from which: the graph of a configuration. Refuses names of tasks that there are not and cycles, and says
-//! in which order the tasks of a worker run. Pure.
+//! The graph of a configuration: which task reads values from which. It rejects references to tasks that do not exist, rejects cycles, and
+//! orders the tasks of a worker. Pure.
 
 use super::key::Key;
 use super::keys::{MAX_AGE, MAX_LATENCY};
@@ -10,36 +10,36 @@ use crate::pacing::{Rate, Turn};
 use crate::time::Span;
 use std::collections::{HashMap, HashSet};
 
-/// By default a value is stale after that many times the sum of the periods along its chain, and what the first task of it may hold on to.
+/// Default `max-age`: this many times the sum of the periods along the chain, plus how long each task on it may hold a value.
 const PERIODS: i64 = 3;
 
-/// What the graph says of a task.
+/// The graph's results for one task.
 #[derive(Debug)]
 pub(super) struct Linked {
-    /// What it takes, each with the age from which on it is stale.
+    /// The values it reads, each with the age at which it becomes stale.
     pub(super) taken: Vec<(Taken, Span)>,
-    /// When it has its turn.
+    /// When it runs among the tasks of its worker.
     pub(super) turn: Turn,
 }
 
-/// What the graph needs to know of a task; what is wrong with it is missing, and noted elsewhere.
+/// What the graph needs to know about a task. Wrong fields are missing; the problem is noted elsewhere.
 pub(super) struct Node {
     pub(super) worker: Option<usize>,
     pub(super) rate: Option<Rate>,
     pub(super) deadline: Option<Span>,
-    /// How long before the release of its tick what it measures may have been.
+    /// How long before its tick's release a value may have been measured, at most.
     pub(super) held: Span,
 }
 
-/// One value on its way.
+/// One value passed from one task to another.
 struct Link {
     from: usize,
     to: usize,
-    taken: usize, // its place among those that the task takes
-    closes: bool, // a cycle: it is of the tick before
+    taken: usize, // its index among the values the task reads
+    closes: bool, // whether it closes a cycle: the value is from the previous tick
 }
 
-/// The links between all tasks, in their order.
+/// Links all tasks; the result is in the order of `tasks`.
 pub(super) fn link(tasks: &mut [(String, Section<'_>)], nodes: &[Node]) -> Vec<Linked> {
     let turn = |node: &Node| Linked { turn: node.deadline.unwrap_or_default().into(), taken: Vec::new() };
     let mut linked: Vec<Linked> = nodes.iter().map(turn).collect();
@@ -48,7 +48,7 @@ pub(super) fn link(tasks: &mut [(String, Section<'_>)], nodes: &[Node]) -> Vec<L
         refuse_without_links(section, &MAX_LATENCY, |taken| taken.name().previous.is_none());
     }
     if tasks.iter().all(|(_, section)| section.taken.is_empty()) {
-        return linked; // of thousands of tasks no index is made
+        return linked; // do not build an index for thousands of tasks
     }
     let links = links(tasks);
     let into = by_task(tasks.len(), &links, |link| link.to);
@@ -58,7 +58,7 @@ pub(super) fn link(tasks: &mut [(String, Section<'_>)], nodes: &[Node]) -> Vec<L
         let period = nodes[task].rate.map_or(Span::ZERO, Rate::period);
         Span::from_nanos(period.nanos().saturating_mul(PERIODS))
     };
-    // Along the longest way to each task.
+    // The longest path to each task.
     let mut sums: Vec<Span> = (0..tasks.len()).map(|task| periods(task) + nodes[task].held).collect();
     for to in &order {
         let before = into[*to].iter().filter(|link| !link.closes).map(|link| sums[link.from]).max();
@@ -72,7 +72,7 @@ pub(super) fn link(tasks: &mut [(String, Section<'_>)], nodes: &[Node]) -> Vec<L
             linked[task].taken.push((taken, age.unwrap_or(usual)));
         }
     }
-    // Consumers first: each producer has its turn before them.
+    // Consumers first: each producer must run before them.
     for to in order.iter().rev() {
         let same_worker = |link: &&&Link| !link.closes && nodes[link.from].worker == nodes[*to].worker;
         for link in into[*to].iter().filter(same_worker) {
@@ -82,14 +82,14 @@ pub(super) fn link(tasks: &mut [(String, Section<'_>)], nodes: &[Node]) -> Vec<L
     linked
 }
 
-/// The links of each task.
+/// Groups the links by task.
 fn by_task(tasks: usize, links: &[Link], task: impl Fn(&Link) -> usize) -> Vec<Vec<&Link>> {
     let mut of_task: Vec<Vec<&Link>> = vec![Vec::new(); tasks];
     links.iter().for_each(|link| of_task[task(link)].push(link));
     of_task
 }
 
-/// Refuses a key that has an effect only where the task takes a value that `counts`.
+/// Rejects a key that has an effect only if the task reads a value that `counts`.
 fn refuse_without_links(section: &mut Section<'_>, key: &Key, counts: impl Fn(&Taken) -> bool) {
     if section.has(key) && !section.taken.iter().any(counts) && section.problems.is_empty() {
         let but = if section.taken.is_empty() { "" } else { " but those of the tick before, which have no age" };
@@ -97,7 +97,7 @@ fn refuse_without_links(section: &mut Section<'_>, key: &Key, counts: impl Fn(&T
     }
 }
 
-/// Every link, and what is wrong with it.
+/// Every link. Notes what is wrong with each.
 fn links(tasks: &mut [(String, Section<'_>)]) -> Vec<Link> {
     let names: Vec<String> = tasks.iter().map(|(name, _)| name.clone()).collect();
     let positions: HashMap<&str, usize> = names.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
@@ -118,7 +118,7 @@ fn links(tasks: &mut [(String, Section<'_>)]) -> Vec<Link> {
     links
 }
 
-/// The tasks in an order in which each comes after those whose values it takes; a cycle is refused, and left out.
+/// The tasks in an order in which producers precede their consumers. A cycle is rejected and left out.
 fn order(tasks: &mut [(String, Section<'_>)], links: &[Link], into: &[Vec<&Link>]) -> Vec<usize> {
     let out = by_task(tasks.len(), links, |link| link.from);
     let mut waiting: Vec<usize> = into.iter().map(|links| links.iter().filter(|link| !link.closes).count()).collect();
@@ -139,7 +139,7 @@ fn order(tasks: &mut [(String, Section<'_>)], links: &[Link], into: &[Vec<&Link>
     order
 }
 
-/// Refuses values of the tick before where they close no cycle: they never grow old, for no reason.
+/// Rejects values of the previous tick that close no cycle: they never grow old, for no reason.
 fn refuse_previous(tasks: &mut [(String, Section<'_>)], links: &[Link], into: &[Vec<&Link>]) {
     for link in links.iter().filter(|link| link.closes && !leads(link.to, link.from, into)) {
         let taken = &tasks[link.to].1.taken[link.taken];
@@ -154,7 +154,7 @@ fn refuse_previous(tasks: &mut [(String, Section<'_>)], links: &[Link], into: &[
     }
 }
 
-/// Whether values go from one task to another, on any way.
+/// Whether values flow from one task to another, on any path.
 fn leads(from: usize, to: usize, into: &[Vec<&Link>]) -> bool {
     let (mut seen, mut waiting) = (HashSet::from([to]), vec![to]);
     while let Some(task) = waiting.pop() {
@@ -166,8 +166,8 @@ fn leads(from: usize, to: usize, into: &[Vec<&Link>]) -> bool {
     false
 }
 
-/// A cycle among the tasks that wait for each other: its links, each from the task that the one before leads to. Goes
-/// backwards from `begin`, where each task that waits takes a value of another one that does.
+/// A cycle among tasks that wait for each other: its links, each starting at the task where the one before ended. Walks backwards from
+/// `begin`; every waiting task reads a value of another waiting task.
 fn cycle<'a>(begin: usize, into: &[Vec<&'a Link>], waits: impl Fn(usize) -> bool) -> Vec<&'a Link> {
     let (mut way, mut task): (Vec<&Link>, usize) = (Vec::new(), begin);
     loop {
@@ -182,7 +182,7 @@ fn cycle<'a>(begin: usize, into: &[Vec<&'a Link>], waits: impl Fn(usize) -> bool
     }
 }
 
-/// Refuses a cycle at the link that was written last.
+/// Rejects a cycle; the problem is noted at the link that comes last in the file.
 fn refuse(tasks: &mut [(String, Section<'_>)], cycle: &[&Link]) {
     let start = |at: &usize| tasks[cycle[*at].to].1.taken[cycle[*at].taken].span.start;
     let Some(at) = (0..cycle.len()).max_by_key(start) else { return };

@@ -1,15 +1,14 @@
 //! A section as one canonical text, so that a reload can tell which sections have changed. Pure.
 //!
-//! Comments, whitespace, the order of the keys, the file that a key is in and the ways to write a table do not change it.
-//! Values count as they are written: `1000` and `"1 kHz"` differ, and a needless restart of a task is the price of
-//! knowing nothing of its keys here.
+//! Comments, whitespace, the order of keys, the file a key is in and the way a table is written do not affect it. Values are compared as
+//! written: `1000` and `"1 kHz"` differ. This module knows nothing about the keys; the price is an occasional needless restart of a task.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use toml::de::{DeTable, DeValue};
 
-/// One line for each key in alphabetical order. `resolved` are keys and texts that replace what is written, or stand
-/// for what is not. The `simulate` table is left out: nothing that runs reads it.
+/// One line per key, in alphabetical order. `resolved` has keys and texts that replace what is written or supply what is missing. The
+/// `simulate` table is left out: nothing reads it in a real run.
 pub(super) fn identity(table: &DeTable<'_>, resolved: &[(&str, &str)]) -> String {
     let written = table.iter().map(|(key, value)| {
         let mut text = String::new();
@@ -38,7 +37,7 @@ fn write_key(text: &mut String, key: &str) {
 }
 
 fn write_value(text: &mut String, value: &DeValue<'_>) {
-    // Writing to a String does not fail.
+    // Writing to a String cannot fail.
     let _ = match value {
         DeValue::String(value) => write!(text, "{value:?}"),
         DeValue::Integer(value) => write!(text, "{value}"),
@@ -54,7 +53,7 @@ fn write_value(text: &mut String, value: &DeValue<'_>) {
             text.push(']');
             Ok(())
         }
-        // Sorted by its nature.
+        // A table is already sorted.
         DeValue::Table(table) => {
             text.push('{');
             for (key, value) in table {

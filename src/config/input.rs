@@ -1,4 +1,4 @@
-//! Keys that take a value: a number, or a value of another task. And the ranges outside which values are bad. Pure.
+//! Keys that take an input: a number, or a value of another task. Also the ranges outside which values are bad. Pure.
 
 use super::key::Key;
 use super::section::Section;
@@ -10,15 +10,15 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 impl Section<'_> {
-    /// A number, or a value of another task, which is laid into it before each tick.
+    /// A number, or a value of another task that is copied into the input before each tick.
     pub fn input(&mut self, key: &Key) -> Option<Input> {
         let source = self.read(key, input)?;
         let span = self.table.get(key.name).map_or(0..0, Spanned::span);
         Some(self.taken(key, source, span))
     }
 
-    /// As [`input`](Self::input), and with it, of the same row, the value of this name if that task has one; until it has come, and where
-    /// there is none, this reads as 0 if it is of the tick before, else as missing. Of a number there is none.
+    /// Like [`input`](Self::input), plus the value called `beside` from the same row, if the producer has one. While no row has arrived, or
+    /// if there is no such value, it reads as missing; for a value of the previous tick, as 0. A number has none.
     pub(crate) fn input_with(&mut self, key: &Key, beside: &str) -> Option<(Input, Option<Input>)> {
         let taken = self.input(key)?;
         let InputSource::Value(ValueName { task, previous, .. }) = taken.source() else { return Some((taken, None)) };
@@ -30,7 +30,8 @@ impl Section<'_> {
         Some((taken, Some(beside)))
     }
 
-    /// As [`input`](Self::input), of what acts on it: a value of the tick before never grows old, so that its end would go unseen; it is refused.
+    /// Like [`input`](Self::input), for a task that acts on it. A value of the previous tick is rejected: it never grows old, so the task
+    /// would not notice when its input stops.
     pub fn input_that_ages(&mut self, key: &Key) -> Option<Input> {
         let taken = self.input(key)?;
         if matches!(taken.source(), InputSource::Value(name) if name.previous.is_some()) {
@@ -42,7 +43,7 @@ impl Section<'_> {
         Some(taken)
     }
 
-    /// A table of these, by names of the user's own, in the order in which they are written.
+    /// A table of inputs under names the user chooses, in file order.
     pub(crate) fn inputs(&mut self, key: &Key) -> Option<Vec<(String, Input)>> {
         let wanted = "must be a table of values by name, such as { speed = \"motor.speed\" }";
         let table = match self.value(key)? {
@@ -75,7 +76,7 @@ impl Section<'_> {
         }
     }
 
-    /// A range of numbers, the lower end first and below the higher.
+    /// A range of numbers; the lower end comes first and is below the upper end.
     pub(crate) fn range(&mut self, key: &Key) -> Option<[f64; 2]> {
         self.read(key, |found| {
             range(found).map_err(|_| "must be a range such as [0, 1], the lower end first".to_owned())

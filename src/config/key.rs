@@ -1,5 +1,5 @@
-//! What a key is: its values, what holds without it, and which other keys it goes with. Plain constants that parsing, the
-//! schema, the manual page and the reference tables all read.
+//! Descriptions of configuration keys: accepted values, defaults, and which keys go together. They are plain constants, read by the parser,
+//! the schema, the manual page and the reference tables.
 
 use crate::time::Span;
 
@@ -13,17 +13,17 @@ use crate::time::Span;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Its name in the file, in kebab-case.
+    /// Name in the file, in kebab-case.
     pub name: &'static str,
-    /// The values that it accepts.
+    /// The values it accepts.
     pub value: Value,
-    /// What it does and why, in a sentence or two: without range, default and rules, which are added by themselves.
+    /// What the key does and why, in a sentence or two. Range, default and rules are added automatically.
     pub about: &'static str,
-    /// What holds when it is absent.
+    /// What applies when the key is absent.
     pub(crate) absent: Absent,
-    /// Keys that cannot be written beside it, because they say the same in another way.
+    /// Keys that must not appear beside this one, because they express the same thing in another way.
     pub(crate) excludes: &'static [&'static str],
-    /// What it needs to have an effect. A key without effect is refused.
+    /// What the key needs in order to have an effect. A key without effect is rejected.
     pub(crate) rules: &'static [Rule],
 }
 
@@ -33,43 +33,43 @@ impl Key {
         Self { name, value, about, absent: Absent::Nothing, excludes: &[], rules: &[] }
     }
 
-    /// The value that holds when the key is absent, as TOML.
+    /// Sets the default: the value that applies when the key is absent, as TOML.
     #[must_use]
     pub const fn default(self, toml: &'static str) -> Self {
         Self { absent: Absent::Value(toml), ..self }
     }
 
-    /// What holds when the key is absent, in words.
+    /// Describes in words what applies when the key is absent.
     #[must_use]
     pub(crate) const fn otherwise(self, words: &'static str) -> Self {
         Self { absent: Absent::Words(words), ..self }
     }
 
-    /// Refuses a table without this key. `hint` says what to write: "name the bus, such as 1".
+    /// Makes the key mandatory. `hint` says what to write: "name the bus, such as 1".
     #[must_use]
     pub const fn required(self, hint: &'static str) -> Self {
         self.required_unless(&[], hint)
     }
 
-    /// The same, unless one of the `others` is there, or a rule keeps the key from having an effect.
+    /// Makes the key mandatory, unless one of `others` is present or a rule keeps the key from having an effect.
     #[must_use]
     pub(crate) const fn required_unless(self, others: &'static [&'static str], hint: &'static str) -> Self {
         Self { absent: Absent::Refused { unless: others, hint }, ..self }
     }
 
-    /// Refuses these keys beside this one.
+    /// Rejects a table that has both this key and one of these.
     #[must_use]
     pub(crate) const fn excludes(self, others: &'static [&'static str]) -> Self {
         Self { excludes: others, ..self }
     }
 
-    /// Sets what the key needs to have an effect.
+    /// Sets what the key needs in order to have an effect.
     #[must_use]
     pub(crate) const fn rules(self, rules: &'static [Rule]) -> Self {
         Self { rules, ..self }
     }
 
-    /// The word that holds when it is absent, of a default in quotes.
+    /// The default, if it is a text: without its quotes.
     pub(super) fn default_word(&self) -> Option<&'static str> {
         match self.absent {
             Absent::Value(toml) => toml.strip_prefix('"')?.strip_suffix('"'),
@@ -78,49 +78,49 @@ impl Key {
     }
 }
 
-/// What holds when a key is absent.
+/// What applies when a key is absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Absent {
     /// Nothing.
     Nothing,
     /// This value, as TOML.
     Value(&'static str),
-    /// What the words say.
+    /// What these words describe.
     Words(&'static str),
-    /// The table is refused.
+    /// The table is rejected.
     Refused {
-        /// But not when one of these keys is there.
+        /// The table is accepted if it has one of these keys.
         unless: &'static [&'static str],
         /// What to write.
         hint: &'static str,
     },
 }
 
-/// The values that a key accepts.
+/// The values a key accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Value {
-    /// A length of time: `"250us"`.
+    /// A duration: `"250us"`.
     Duration {
         /// The shortest; `Span::ZERO` accepts zero.
         min: Span,
         /// The longest.
         max: Span,
     },
-    /// A length of time, or a list of at least one; zero is accepted.
+    /// A duration, or a list of at least one. Zero is allowed.
     Durations,
     /// A number per second: `1000`, `"60 Hz"`, `"30000/1001"`.
     Rate,
     /// A whole number of hertz from 1 to 1,000,000: `48000`, `"48 kHz"`.
     Hertz,
-    /// A whole number.
+    /// An integer.
     Integer {
         /// The smallest.
         min: i64,
         /// The largest.
         max: i64,
     },
-    /// A whole number, or a text that is not empty.
+    /// An integer, or a non-empty text.
     NumberOrName {
         /// The smallest.
         min: i64,
@@ -129,60 +129,60 @@ pub enum Value {
     },
     /// A finite number, or one of these words.
     NumberOr(&'static [&'static str]),
-    /// A list of these, none of them twice.
+    /// A list of integers and non-empty texts, without duplicates.
     NumbersOrNames {
         /// The smallest.
         min: i64,
         /// The largest.
         max: i64,
-        /// The most that the list holds; at least one.
+        /// Maximum number of list items; at least one.
         most: usize,
     },
     /// A finite number, with or without a fraction.
     Number,
-    /// The same, but not zero.
+    /// A finite number other than zero.
     Factor,
-    /// The same, above zero.
+    /// A finite number above zero.
     Positive,
-    /// A number, or a value of another task: `55`, `"board.temp1"`, `{ previous = "fan.applied", initial = 0.3 }`.
+    /// A number, or another task's value: `55`, `"board.temp1"`, `{ previous = "fan.applied", initial = 0.3 }`.
     Input,
-    /// A table of these, by names of the user's own.
+    /// A table of such inputs, under names the user chooses.
     Inputs,
-    /// A range of numbers, the lower end first: `[0, 1]`.
+    /// A range of numbers, lower end first: `[0, 1]`.
     Range,
-    /// The range that values are good in: `[0, 120]`, or a table of such ranges by the names of values.
+    /// The range in which values are good: `[0, 120]`, or a table with a range for each value name.
     Ranges,
     /// Any text.
     Text,
-    /// A text that is not empty.
+    /// A non-empty text.
     Name,
-    /// The name of a value: not empty, no column that each recording has, and without control characters.
+    /// The name of a value: not empty, without control characters, and not a column that every recording has.
     ValueName,
-    /// A list of at least one text, none of them twice.
+    /// A list of at least one text, without duplicates.
     Texts,
-    /// A program and its arguments: a list of texts, of which the first is not empty.
+    /// A program and its arguments: a list of texts. The first must not be empty.
     Command,
-    /// A text in a format of its own, which the kind reads.
+    /// A text in a custom format that the kind parses.
     Format {
-        /// What it looks like, for people: `WIDTHxHEIGHT`.
+        /// The format for people: `WIDTHxHEIGHT`.
         like: &'static str,
-        /// The same as a regular expression.
+        /// The same format as a regular expression.
         pattern: &'static str,
     },
     /// The path of a file.
     Path,
-    /// The path of a file with one of these endings, in upper or lower case.
+    /// The path of a file with one of these extensions; case is ignored.
     PathEnding(&'static [&'static str]),
     /// The name of a file, without a folder.
     FileName,
     /// A list of lists of bytes.
     Bytes {
-        /// The most that a list holds; at least one.
+        /// Maximum length of an inner list; at least one.
         most: usize,
     },
-    /// A share: `"5%"`.
+    /// A percentage: `"5%"`.
     Percent {
-        /// Whether it may be zero.
+        /// Whether zero is allowed.
         zero: bool,
         /// The largest, in percent: a multiple of ten.
         max: u8,
@@ -200,9 +200,9 @@ pub enum Value {
     Cpu,
     /// A list of CPUs.
     Cpus,
-    /// `"off"`, `"auto"` or a length of time.
+    /// `"off"`, `"auto"` or a duration.
     Spin,
-    /// A percentile and a length of time above zero: `"p99 < 1us"`.
+    /// A percentile and a duration above zero: `"p99 < 1us"`.
     SpinTarget,
     /// The name of a kind of task.
     Kind,
@@ -210,16 +210,16 @@ pub enum Value {
     Table(&'static [Key]),
     /// A list of tables with these keys: `[[task.NAME.KEY]]`.
     Tables(&'static [Key]),
-    /// Any value; the kind reads it.
+    /// Any value; the kind interprets it.
     Any,
 }
 
 impl Value {
-    /// A length of time above zero.
+    /// A duration above zero.
     pub(crate) const DURATION: Self = Self::Duration { min: Span::from_nanos(1), max: Span::MAX };
 }
 
-/// The words of a list of choices, for [`Value::Choice`]: so that a word and its meaning are written once.
+/// The words of a list of choices, for [`Value::Choice`], so that each word and its meaning are written only once.
 pub(crate) const fn words<T: Copy, const N: usize>(choices: &[(&'static str, T); N]) -> [&'static str; N] {
     let mut words = [""; N];
     let mut index = 0;
@@ -230,29 +230,29 @@ pub(crate) const fn words<T: Copy, const N: usize>(choices: &[(&'static str, T);
     words
 }
 
-/// What a key needs to have an effect. Of an inner table, `../KEY` is a key of the table around it.
+/// What a key needs in order to have an effect. In an inner table, `../KEY` refers to a key of the enclosing table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
     /// What is needed.
     pub needs: Needs,
-    /// Only this word of the key needs it; `None`: each value does, but `false` never.
+    /// The rule applies only to this value of the key. `None`: to every value except `false`.
     pub word: Option<&'static str>,
     /// What to do about it.
     pub advice: &'static str,
-    /// What the error says, instead of "has no effect" and the advice.
+    /// The error message, in place of "has no effect" and the advice.
     pub message: Option<&'static str>,
 }
 
 /// The condition of a [`Rule`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
-    /// One of these keys is there.
+    /// One of these keys is present.
     With(&'static [&'static str]),
-    /// None of these keys is there.
+    /// None of these keys is present.
     Without(&'static [&'static str]),
-    /// The key has one of these words, by default or as written.
+    /// The key has one of these values, written or by default.
     Is(&'static str, &'static [&'static str]),
-    /// The key has none of these words.
+    /// The key has none of these values.
     IsNot(&'static str, &'static [&'static str]),
     /// The key is `true`.
     On(&'static str),
@@ -261,32 +261,32 @@ pub(crate) enum Needs {
 }
 
 impl Rule {
-    /// One of `keys` has to be there.
+    /// Requires one of `keys`.
     pub(crate) const fn with(keys: &'static [&'static str]) -> Self {
         Self::new(Needs::With(keys))
     }
 
-    /// None of `keys` may be there.
+    /// Forbids all of `keys`.
     pub(crate) const fn without(keys: &'static [&'static str]) -> Self {
         Self::new(Needs::Without(keys))
     }
 
-    /// `key` has to have one of these words.
+    /// Requires `key` to have one of these values.
     pub(crate) const fn when(key: &'static str, words: &'static [&'static str]) -> Self {
         Self::new(Needs::Is(key, words))
     }
 
-    /// `key` must have none of these words.
+    /// Forbids these values of `key`.
     pub(crate) const fn unless(key: &'static str, words: &'static [&'static str]) -> Self {
         Self::new(Needs::IsNot(key, words))
     }
 
-    /// `key` has to be `true`.
+    /// Requires `key` to be `true`.
     pub(crate) const fn when_on(key: &'static str) -> Self {
         Self::new(Needs::On(key))
     }
 
-    /// `key` must not be `true`.
+    /// Forbids `key` to be `true`.
     pub(crate) const fn when_off(key: &'static str) -> Self {
         Self::new(Needs::Off(key))
     }
@@ -295,19 +295,19 @@ impl Rule {
         Self { needs, word: None, advice: "remove it", message: None }
     }
 
-    /// Says what to do about it, instead of "remove it".
+    /// Sets the advice that replaces "remove it".
     #[must_use]
     pub(crate) const fn advice(self, advice: &'static str) -> Self {
         Self { advice, ..self }
     }
 
-    /// Says this instead of "has no effect ...".
+    /// Sets the message that replaces "has no effect ...".
     #[must_use]
     pub(crate) const fn message(self, message: &'static str) -> Self {
         Self { message: Some(message), ..self }
     }
 
-    /// Makes it a rule for this word of the key alone.
+    /// Restricts the rule to this value of the key.
     #[must_use]
     pub(crate) const fn for_word(self, word: &'static str) -> Self {
         Self { word: Some(word), ..self }

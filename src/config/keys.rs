@@ -1,4 +1,4 @@
-//! The keys that every worker and every task has.
+//! The keys common to all workers and all tasks.
 
 use super::choices::{ClockKind, LimitAction, OnError, TakeEvidence};
 use super::key::{Key, Rule, Value, words};
@@ -23,7 +23,7 @@ pub(super) const CLOCKS: [(&str, ClockKind); 3] = {
 };
 pub(super) const EVIDENCES: [(&str, TakeEvidence); 3] =
     [("off", TakeEvidence::Off), ("wake", TakeEvidence::Wake), ("tick", TakeEvidence::Tick)];
-/// The parameters have keys of their own.
+/// The parameters have their own keys.
 pub(super) const OVERRUNS: [(&str, Overrun); 5] = [
     ("drop", Overrun::Drop),
     ("keep-working", Overrun::KeepWorking),
@@ -132,7 +132,7 @@ pub(super) const OVERSLEEP: Key = Key::new(
 )
 .default("\"0s\"");
 
-/// The keys of `[worker.NAME.simulate]`, which only `hertzd simulate` reads.
+/// The keys of `[worker.NAME.simulate]`, read only by `hertzd simulate`.
 pub(crate) const WORKER_SIMULATE_KEYS: &[Key] = &[OVERSLEEP];
 
 pub(super) const KIND: Key = Key::new("kind", Value::Kind, "What the task does.").required("");
@@ -279,7 +279,7 @@ pub(super) const RECORD_KEEP: Key = Key::new(
 .otherwise("all")
 .rules(&[RECORDED]);
 
-/// The keys of `[task.NAME]` that every kind has.
+/// The keys of `[task.NAME]` common to all kinds.
 pub(crate) const TASK_KEYS: &[Key] = &[
     KIND,
     WORKER,
@@ -332,7 +332,7 @@ pub(super) const FAILS_FOR: Key = Key::new("fails-for", Value::DURATION, "For ho
     .otherwise("until the end")
     .rules(&[Rule::with(&["fails-at"])]);
 
-/// The keys of `[task.NAME.simulate]`, which only `hertzd simulate` reads.
+/// The keys of `[task.NAME.simulate]`, read only by `hertzd simulate`.
 pub(crate) const TASK_SIMULATE_KEYS: &[Key] = &[RUN, VALUES, PLANT, FAILS_AT, FAILS_FOR];
 
 /// The keys of `[task.NAME.simulate.plant]`.
@@ -382,5 +382,5 @@ pub(super) const OFFSET: Key =
 pub(super) const INITIAL: Key = Key::new("initial", Value::Number, "The output at the first tick.")
     .otherwise("at rest: `offset`, and `gain` times the first input");
 
-/// What a worker or task may be called.
+/// What a worker or a task may be called, as a regular expression.
 pub(super) const NAME_PATTERN: &str = "^[A-Za-z0-9_-]{1,64}$";

@@ -1,6 +1,6 @@
-//! Which kinds of task there are: a registry that other crates add their own to.
+//! The registry of task kinds. Other crates can add their own.
 //!
-//! Filled before the configuration is read; nothing here runs later, and no clock is read.
+//! It is filled before the configuration is read. Nothing here runs later, and no clock is read.
 
 use super::blueprint::Blueprint;
 use super::key::{Key, Value};
@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How a kind makes a blueprint from a task's section: `None` when it has noted a problem there.
+/// How a kind makes a blueprint from a task's section. `None` if it has noted a problem there.
 type Parse = Box<dyn Fn(&mut Section<'_>) -> Option<Blueprint> + Send + Sync>;
 
 /// The kinds that `kind = "…"` may name.
@@ -30,7 +30,7 @@ impl Kinds {
         Self::default()
     }
 
-    /// Adds a kind; one of the same name is replaced.
+    /// Adds a kind, replacing one of the same name.
     #[must_use]
     #[expect(clippy::should_implement_trait, reason = "kinds are listed, not summed")]
     pub fn add(mut self, kind: Kind) -> Self {
@@ -39,18 +39,18 @@ impl Kinds {
         self
     }
 
-    /// For a shadow run: tasks compute, and write nothing. Their kinds see it in [`Section::is_shadow`].
+    /// Marks a shadow run: tasks compute and write nothing. Kinds see it through [`Section::is_shadow`].
     #[must_use]
     pub(crate) fn in_shadow(self) -> Self {
         Self { shadow: true, ..self }
     }
 
-    /// Whether it is for a shadow run.
+    /// Whether this is for a shadow run.
     pub(super) fn is_shadow(&self) -> bool {
         self.shadow
     }
 
-    /// Remembers a kind that this build was made without, and how to get it, for the error.
+    /// Records a kind that this build does not include, and how to get it, for the error message.
     #[must_use]
     #[allow(dead_code, reason = "a build with every feature leaves nothing out")]
     pub(crate) fn leaving_out(mut self, name: &'static str, remedy: &'static str) -> Self {
@@ -58,22 +58,22 @@ impl Kinds {
         self
     }
 
-    /// How to get a kind that this build was made without; `None`: it is no such kind.
+    /// How to get a kind that this build does not include. `None`: no such kind is known.
     pub(crate) fn remedy(&self, name: &str) -> Option<&'static str> {
         self.left_out.get(name).copied()
     }
 
-    /// The kinds that this build was made without.
+    /// The kinds this build does not include.
     #[doc(hidden)]
     pub fn left_out(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.left_out.keys().copied()
     }
 
-    /// Adds a kind whose tasks are deserialized straight from their section, by serde and ready to run.
+    /// Adds a kind whose tasks serde deserializes directly from their section, ready to run.
     ///
-    /// The kind's own keys are the fields of `T`, by their serde names. A field with the name of a common key
-    /// (`rate`, `phase`) is given what the file says there, as written. Unknown keys are refused here; only for a
-    /// `T` with `#[serde(flatten)]`, whose fields cannot be known, that is left to `T`.
+    /// The kind's own keys are the fields of `T`, under their serde names. A field named like a common key (`rate`, `phase`) receives the
+    /// value as written in the file. Unknown keys are rejected here, except for a `T` with `#[serde(flatten)]`: its fields cannot be known,
+    /// so `T` must reject them itself.
     ///
     /// ```
     /// use hertzd::time::Span;
@@ -95,8 +95,8 @@ impl Kinds {
         self.deserializing(name, about, |task: T| Blueprint::built(task))
     }
 
-    /// As [`with`](Self::with), for tasks that open nothing and compute from their keys and their ticks alone: `simulate` runs them on the
-    /// virtual clock, where a task of another kind is a script without values.
+    /// Like [`with`](Self::with), for tasks that open nothing and compute from their keys and ticks alone. `simulate` runs them on the
+    /// virtual clock; a task of any other kind is a script without values there.
     #[must_use]
     pub fn with_computing<T: Task + DeserializeOwned + 'static>(self, name: &'static str, about: &'static str) -> Self {
         self.deserializing(name, about, |task: T| Blueprint::built(task).computing())
@@ -122,7 +122,7 @@ impl Kinds {
         self.add(Kind { open: fields.is_none(), ..Kind::new(name, about, keys, parse) })
     }
 
-    /// The kind of this name.
+    /// The kind with this name.
     #[doc(hidden)]
     pub fn get(&self, name: &str) -> Option<&Kind> {
         self.kinds.get(name)
@@ -133,7 +133,7 @@ impl Kinds {
         self.kinds.keys().copied()
     }
 
-    /// Every kind, in the order of their names.
+    /// Every kind, ordered by name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Kind> {
         self.kinds.values()
     }
@@ -147,20 +147,20 @@ impl fmt::Debug for Kinds {
 
 /// One kind of task.
 pub struct Kind {
-    /// What `kind = "…"` says.
+    /// The name written in `kind = "…"`.
     pub name: &'static str,
     /// What its tasks do, in a sentence or two.
     pub about: &'static str,
-    /// Its own keys, beside those that every task has.
+    /// The kind's own keys, besides those every task has.
     pub keys: Cow<'static, [Key]>,
     /// Makes a blueprint from a section.
     pub parse: Parse,
-    pub(super) also: Option<serde_json::Value>, // what the keys do not say, as a JSON schema of the section
-    open: bool,                                 // the keys are not known; `parse` refuses what it does not want
+    pub(super) also: Option<serde_json::Value>, // what the keys cannot express, as a JSON schema of the section
+    open: bool,                                 // the keys are not known; `parse` rejects those it does not want
 }
 
 impl Kind {
-    /// A kind with these keys of its own; `parse` is only shown sections without unknown keys.
+    /// A kind with these keys of its own. `parse` only receives sections without unknown keys.
     pub fn new(
         name: &'static str,
         about: &'static str,
@@ -170,20 +170,20 @@ impl Kind {
         Self { name, about, keys: keys.into(), parse: Box::new(parse), also: None, open: false }
     }
 
-    /// Adds what `parse` refuses beyond the rules of the keys, as a JSON schema of the section.
+    /// Adds what `parse` rejects beyond the rules of the keys, as a JSON schema of the section.
     #[must_use]
     pub(crate) fn also(self, schema: serde_json::Value) -> Self {
         Self { also: Some(schema), ..self }
     }
 
-    /// Says that its sections have keys beyond these, which show only in the section: `parse` must refuse those that it does not want, by
+    /// Declares that sections may have further keys, known only from the section itself. `parse` must reject unwanted ones with
     /// [`Section::refuse_beyond`].
     #[must_use]
     pub(crate) fn with_more_keys(self) -> Self {
         Self { open: true, ..self }
     }
 
-    /// Whether the keys are unknown beforehand, so that `parse` itself must refuse those it does not want.
+    /// Whether the keys are not known beforehand, so that `parse` itself must reject unwanted ones.
     pub(crate) fn is_open(&self) -> bool {
         self.open
     }
@@ -195,14 +195,14 @@ impl fmt::Debug for Kind {
     }
 }
 
-/// The fields that serde's derive lists for `T`; `None` when `T` does not read a plain struct.
+/// The fields that serde's derive lists for `T`. `None` if `T` does not deserialize as a plain struct.
 fn fields_of<T: DeserializeOwned>() -> Option<&'static [&'static str]> {
     let fields = Cell::new(None);
     let _ = T::deserialize(Probe(&fields));
     fields.get()
 }
 
-/// A deserializer that holds no data: it only hears which fields are asked for, and fails.
+/// A deserializer without data: it only records which fields are requested, then fails.
 struct Probe<'a>(&'a Cell<Option<&'static [&'static str]>>);
 
 impl<'de> Deserializer<'de> for Probe<'_> {

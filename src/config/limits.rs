@@ -1,6 +1,6 @@
-//! The limits of keys: whether a value that was read is one that its key accepts. Pure.
+//! Checks that a value is within its key's limits. Pure.
 //!
-//! Each returns what is wanted when it is not, to be put behind `key = found; `.
+//! On failure, each function returns what is wanted instead; the caller appends that to `key = found; `.
 
 use super::key::Value;
 use super::value::{duration, duration_text, number, percent, rate, size, written, written_size};
@@ -26,7 +26,7 @@ pub(super) fn size_of(wanted: &Value, found: &DeValue<'_>) -> Result<u64, String
     }
 }
 
-/// A share, within the key's range, as a fraction of one.
+/// A percentage within the key's range, as a fraction of one.
 pub(super) fn percent_of(wanted: &Value, found: &DeValue<'_>) -> Result<f64, String> {
     match (percent(found)?, wanted) {
         (share, Value::Percent { zero, max }) if (share <= 0.0 && !zero) || share > f64::from(*max) / 100.0 => {
@@ -43,7 +43,7 @@ pub(super) fn hertz(found: &DeValue<'_>) -> Result<u32, String> {
     hertz.ok_or_else(|| "must be a whole number of hertz up to 1 MHz, such as 48000 or \"48 kHz\"".to_owned())
 }
 
-/// A finite number, not zero or above zero as the key wants.
+/// A finite number; not zero, or above zero, if the key demands that.
 pub(super) fn number_of(wanted: &Value, found: &DeValue<'_>) -> Result<f64, String> {
     match (number(found)?, wanted) {
         (0.0, Value::Factor) => Err("must not be zero".to_owned()),
@@ -54,7 +54,7 @@ pub(super) fn number_of(wanted: &Value, found: &DeValue<'_>) -> Result<f64, Stri
 
 pub(super) fn integer(wanted: &Value, found: &DeValue<'_>) -> Result<i64, String> {
     let number = whole(found);
-    // Limits as the number is written: an address of a chip is 0x48 to everybody.
+    // Show limits in the notation of the number: everyone writes a chip's address as 0x48.
     let shown = |limit: i64| match found.as_integer().map(|number| number.radix()) {
         Some(16) => format!("{limit:#04x}"),
         _ => limit.to_string(),
@@ -72,7 +72,7 @@ pub(super) fn integer(wanted: &Value, found: &DeValue<'_>) -> Result<i64, String
     })
 }
 
-/// The whole number that was found, in any range.
+/// The integer that was found, in any range.
 pub(super) fn whole(found: &DeValue<'_>) -> Option<i64> {
     found.as_integer().and_then(|number| i64::from_str_radix(number.as_str(), number.radix()).ok())
 }
@@ -82,7 +82,7 @@ pub(super) fn byte(found: &DeValue<'_>) -> Result<u8, String> {
     u8::try_from(byte).map_err(|error| error.to_string())
 }
 
-/// A text, not empty or a path or the name of a file as the key wants.
+/// A text; as the key demands, a non-empty text, a path or a file name.
 pub(super) fn text(wanted: &Value, found: &DeValue<'_>) -> Result<String, String> {
     let kind = if matches!(wanted, Value::Path | Value::PathEnding(_)) { "path" } else { "text" };
     let text = found.as_str().ok_or_else(|| format!("must be a {kind} in quotes"))?;
@@ -98,10 +98,10 @@ pub(super) fn text(wanted: &Value, found: &DeValue<'_>) -> Result<String, String
     }
 }
 
-/// What every CSV has beside the values; see [`crate::recording`].
+/// The columns of every CSV recording besides the values; see [`crate::recording`].
 pub(super) const OWN_COLUMNS: [&str; 4] = ["tick", "release_utc", "sample_utc", "lateness_ns"];
 
-/// Why a value cannot be called `name`; `None`: it can.
+/// Why a value cannot be called `name`. `None`: it can.
 pub(crate) fn refuse_value_name(name: &str) -> Option<&'static str> {
     match name {
         "" => Some("must not be empty"),
@@ -111,7 +111,7 @@ pub(crate) fn refuse_value_name(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether the key accepts this word, or it is not one of words.
+/// Whether the key accepts this word. True for a key that does not take words.
 pub(super) fn is_word(wanted: &Value, word: &str) -> bool {
     match wanted {
         Value::Choice(words) | Value::NumberOr(words) => words.contains(&word),

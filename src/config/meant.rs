@@ -1,11 +1,11 @@
-//! What was probably meant where a key or a value is wrong: the help of a problem. Pure.
+//! What was probably meant by a wrong key or value: the help text of a problem. Pure.
 
 use super::key::{Key, Value};
 use super::keys::{KIND, PERIOD, RATE, TASK_KEYS, WORKER_KEYS};
 use super::value;
 use toml::de::DeValue;
 
-/// What other programs call a key of ours.
+/// Other programs' names for our keys.
 const OTHER_WORDS: &[(&str, &[&str])] = &[
     ("rate", &["frequency", "freq", "hz", "hertz", "fps", "ticks-per-second"]),
     ("period", &["interval", "cycle", "cycle-time", "every", "sleep"]),
@@ -32,13 +32,13 @@ const DURATION_UNITS: &[(&str, &[&str])] = &[
     ("h", &["h", "hr", "hrs", "hour", "hours"]),
 ];
 
-/// The one of `known` that the key `found` was probably meant to be.
+/// The key in `known` that `found` was probably meant to be.
 pub(super) fn key<'k>(found: &str, known: &[&'k str]) -> Option<&'k str> {
     let known = || known.iter().copied();
     known().find(|name| other_word(found) == Some(name)).or_else(|| suggestion(found, known()))
 }
 
-/// Where the key `found` belongs, if it is none of the table called `path` but one of another table, or a task itself.
+/// Where the key `found` belongs, if it is not a key of table `path`: in another table, or it is a task itself.
 pub(super) fn elsewhere(path: &str, found: &str, value: &DeValue<'_>) -> Option<String> {
     let named = |keys: &'static [Key]| keys.iter().map(|key| key.name);
     let name =
@@ -65,7 +65,7 @@ fn other_word(found: &str) -> Option<&'static str> {
     OTHER_WORDS.iter().find(|(_, words)| words.contains(&found.as_str())).map(|(key, _)| *key)
 }
 
-/// What to write in place of the value `found`, which the file shows as `text`; only what is `accepted`, as TOML.
+/// What to write in place of the value `found`, shown in the file as `text`. Suggests only `accepted` values, as TOML.
 pub(super) fn value(
     key: &Key,
     found: &DeValue<'_>,
@@ -76,7 +76,7 @@ pub(super) fn value(
     let accepted = |better: &str| DeValue::parse(better).is_ok_and(|better| accepted(better.get_ref()));
     let write = |how, better: String| accepted(&better).then(|| format!("write {how}: {name} = {better}"));
     match (key.value, found) {
-        _ if text.ends_with('…') => None, // it is cut
+        _ if text.ends_with('…') => None, // it is truncated
         (Value::Rate | Value::Hertz, DeValue::String(found)) => rate(key, found.trim(), accepted),
         (Value::Duration { .. } | Value::Durations | Value::Spin, DeValue::String(found)) => {
             duration(key, found.trim(), accepted)
@@ -122,10 +122,10 @@ fn duration(key: &Key, found: &str, accepted: impl Fn(&str) -> bool) -> Option<S
     (unit != ours && accepted(&duration)).then(|| format!("did you mean {duration}?"))
 }
 
-/// The number of a text, and the unit behind it.
+/// Splits a text into a number and the unit after it.
 fn split(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    // A fraction of whole numbers is a number too.
+    // A fraction of whole numbers counts as a number too.
     let rest = &text[end..];
     let fraction = rest
         .strip_prefix('/')
@@ -139,10 +139,10 @@ fn meant(unit: &str, units: &[(&'static str, &[&str])]) -> Option<&'static str> 
     units.iter().find(|(_, words)| words.contains(&unit.as_str())).map(|(unit, _)| *unit)
 }
 
-/// The one of `known` that `found` was probably meant to be.
+/// The word in `known` that `found` was probably meant to be.
 pub(crate) fn suggestion<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let found = found.to_lowercase().replace('_', "-");
-    // One slip in three letters; beyond that a suggestion is a guess.
+    // One slip per three letters; beyond that, a suggestion is a guess.
     let reach = (found.chars().count() / 3).max(1);
     let distance = |name: &str| match name.starts_with(&found) && found.len() >= 3 {
         true => 1, // an abbreviation
@@ -152,7 +152,7 @@ pub(crate) fn suggestion<'a>(found: &str, known: impl IntoIterator<Item = &'a st
     (nearest.0 <= reach).then_some(nearest.1)
 }
 
-/// The same as a help for a word in quotes.
+/// The same, as help text with the word in quotes.
 pub(super) fn did_you_mean<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     suggestion(found, known).map(|near| format!("did you mean \"{near}\"?"))
 }

@@ -1,10 +1,10 @@
-//! Several parsed files as one: spans moved to the position of each text in the [`Source`](super::source::Source), and
-//! later values over earlier ones. Pure.
+//! Merges several parsed files into one: shifts spans to each text's position in the [`Source`](super::source::Source), and puts later
+//! values over earlier ones. Pure.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The table with all its spans moved by `by`, the length of the texts before its own.
+/// Shifts all spans of a table by `by`, the total length of the texts before it.
 pub(super) fn shifted(table: DeTable<'_>, by: usize) -> DeTable<'_> {
     let moved = table.into_iter().map(|(key, value)| {
         let span = key.span();
@@ -24,8 +24,8 @@ fn shifted_value(value: Spanned<DeValue<'_>>, by: usize) -> Spanned<DeValue<'_>>
     Spanned::new(span.start + by..span.end + by, moved)
 }
 
-/// Puts `later` over `earlier`: tables are merged key by key, and every other value, lists too, replaces the earlier
-/// one as a whole. A key keeps the span of its first appearance, a value has its own.
+/// Merges `later` into `earlier`. Tables are merged key by key; any other value, including a list, replaces the earlier one as a whole. A
+/// key keeps the span of its first appearance; a value keeps its own.
 pub(super) fn merge<'a>(earlier: &mut DeTable<'a>, later: DeTable<'a>) {
     for (key, value) in later {
         let Some(there) = earlier.get_mut(key.get_ref().as_ref()) else {

@@ -1,5 +1,5 @@
-//! The configuration: files are read, checked as a whole, and become a `Config` that holds valid values only, or
-//! [`Problems`] that show every fault at its line.
+//! The configuration. Files are read and checked as a whole. The result is a `Config` that holds only valid values, or [`Problems`] that
+//! show every fault with its line.
 //!
 //! ```text
 //! files -> source (texts, spans) -> file (syntax, merge) -> task, worker, kinds (through Section) -> Config
@@ -8,17 +8,17 @@
 //!                                                 \-- schema, manual page, docs/configuration.md
 //! ```
 //!
-//! A [`Key`] is the only description of a key: its values, range, default, rules and text.
+//! A [`Key`] is the only description of a key: values, range, default, rules and text.
 //!
 //! # Drop-ins
 //!
-//! The files `hertzd.d/*.toml` beside `hertzd.toml` are read in the byte order of their names (`10-…` comes before `9-…`);
-//! hidden files and other endings are ignored. Each is merged into what was read before: tables key by key; any other value,
-//! including a whole list, replaces the earlier one. A drop-in with problems, or a folder that cannot be read, makes the
-//! whole configuration invalid: the daemon never runs half of it. `docs/configuration.md` says more.
+//! hertzd reads the files `hertzd.d/*.toml` beside `hertzd.toml` in byte order of their names (`10-…` comes before `9-…`). Hidden files and
+//! other extensions are ignored. Each drop-in is merged into what was read before: tables key by key; any other value, including a whole
+//! list, replaces the earlier one. If a drop-in has problems, or the folder cannot be read, the whole configuration is invalid: the daemon
+//! never runs half of it. See `docs/configuration.md` for more.
 //!
-//! Runs on the main thread or the builder, never on a hot thread; reads no clock. It asks the machine only for the files
-//! themselves: the CPUs are passed in as `Facts`.
+//! Runs on the main thread or the builder, never on a hot thread, and reads no clock. It reads only the configuration files from the
+//! machine; the CPUs are passed in as `Facts`.
 
 mod blueprint;
 mod choices;

@@ -1,4 +1,4 @@
-//! The rules of `record` and the keys around it: which formats there are, and which tasks may share a file. Pure.
+//! The rules of `record` and its related keys: the formats, and which tasks may share a file. Pure.
 
 use super::keys::{RECORD, RECORD_KEEP, RECORD_MAX_SIZE, RECORD_MAX_TIME};
 use super::section::Section;
@@ -7,18 +7,18 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::path::{Path, PathBuf};
 
-/// What a task is recorded to.
+/// Where and how a task is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RecordConfig {
-    /// The file that is written; finished ones have a time in their names. Without `./`, so that equal paths are equal.
+    /// The file being written; finished files have a time in their names. A leading `./` is removed, so that equal paths compare equal.
     pub path: PathBuf,
-    /// What is written there.
+    /// The format of the file.
     pub format: RecordFormat,
-    /// Bytes that a file may have; `None`: any number. At least 64,000.
+    /// Maximum size of a file in bytes, at least 64,000. `None`: unlimited.
     pub max_size: Option<u64>,
-    /// How old a file may get; `None`: any age. At least 1 s.
+    /// Maximum age of a file, at least 1 s. `None`: unlimited.
     pub max_time: Option<Span>,
-    /// How many finished files are kept; `None`: all. At least 1.
+    /// How many finished files are kept, at least 1. `None`: all.
     pub keep: Option<usize>,
 }
 
@@ -29,12 +29,12 @@ pub(crate) enum RecordFormat {
     Csv,
     /// Sound.
     Wav,
-    /// Everything, of one task or several.
+    /// Everything, from one task or several.
     Mcap,
 }
 
 impl RecordFormat {
-    /// The format that the ending of `path` asks for, in upper or lower case; `None`: no recorder knows it.
+    /// The format for the extension of `path`, ignoring case. `None`: no recorder supports it.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "csv" => Some(Self::Csv),
@@ -45,7 +45,7 @@ impl RecordFormat {
     }
 }
 
-/// The sizes in a WAV file have 32 bits.
+/// WAV files store sizes in 32 bits.
 const LARGEST_WAV: u64 = 4_000_000_000;
 const LIMITS: [&str; 3] = [RECORD_MAX_SIZE.name, RECORD_MAX_TIME.name, RECORD_KEEP.name];
 
@@ -76,22 +76,22 @@ pub(super) fn judge(section: &mut Section<'_>) -> Option<RecordConfig> {
     Some(RecordConfig { path, format, max_size, max_time, keep })
 }
 
-/// A key of a task that contradicts what an earlier task says of the same file.
+/// A key of one task that contradicts what an earlier task sets for the same file.
 #[derive(Debug)]
 pub(crate) struct Conflict {
-    pub(crate) task: usize, // its position
+    pub(crate) task: usize, // its index
     pub(crate) key: &'static str,
     pub(crate) message: String,
     pub(crate) help: Option<String>,
 }
 
-/// Lets tasks share an MCAP file: all get the limits that any of them sets. Refuses contradictory limits, and any other
-/// file that several tasks record to. Two paths are the same file when `file` gives the same for both.
+/// Lets tasks share an MCAP file: each gets the limits that any of them sets. Contradictory limits are rejected, and so is any other file
+/// that several tasks record to. Two paths are the same file if `file` returns the same for both.
 pub(crate) fn share<'a, F: Eq + Hash>(
     tasks: impl Iterator<Item = (&'a str, Option<&'a mut RecordConfig>)>,
     file: impl Fn(&Path) -> F,
 ) -> Vec<Conflict> {
-    // What is asked of the file system is asked once: the next answer may be another one.
+    // Ask the file system only once per path: the next answer may differ.
     let mut known: HashMap<F, usize> = HashMap::new();
     let mut shared: Vec<(&str, RecordConfig)> = Vec::new();
     let mut conflicts = Vec::new();
@@ -128,7 +128,7 @@ pub(crate) fn share<'a, F: Eq + Hash>(
     conflicts
 }
 
-/// Takes over what only one of them says; false: they say different things.
+/// Adopts a value that only one of them sets. Returns false if they differ.
 fn agree<T: Copy + PartialEq>(shared: &mut Option<T>, own: Option<T>) -> bool {
     *shared = shared.or(own);
     own.is_none() || *shared == own

@@ -1,4 +1,4 @@
-//! The rules of a table's keys: those that are unknown, that exclude each other, that are missing, that have no effect.
+//! The rules of a table's keys: unknown keys, keys that exclude each other, missing keys, keys without effect.
 
 use super::error;
 use super::key::{Absent, Key, Needs, Rule, Value};
@@ -7,12 +7,11 @@ use super::limits;
 use super::meant;
 use super::section::Section;
 
-/// The unknown keys of a table for which is looked what was meant by them.
+/// For how many unknown keys of a table hertzd searches for what was meant.
 const MOST_LOOKS: usize = 100;
 
 impl Section<'_> {
-    /// Refuses what breaks the rules of these keys: those that exclude each other, those that are missing, and those that
-    /// have no effect.
+    /// Rejects violations of these keys' rules: keys that exclude each other, missing keys, and keys without effect.
     pub(super) fn refuse_broken_rules(&mut self, keys: &[&Key]) {
         for key in keys {
             for other in key.excludes {
@@ -44,9 +43,9 @@ impl Section<'_> {
         }
     }
 
-    /// For a kind [whose keys show only in the section](super::Kind::with_more_keys): refuses keys that are neither its own, which are `kinds` and
-    /// `more`, nor those of every task; and what breaks the rules of `more`. `None`: which more there are could not be found out, so only what
-    /// looks like a slip is refused.
+    /// For a kind [whose keys are known only from the section](super::Kind::with_more_keys). Rejects every key that is not in `kinds` (the
+    /// kind's fixed keys), in `more`, or common to all tasks, and checks the rules of `more`. `None`: the further keys could not be
+    /// determined, so only likely slips are rejected.
     pub(crate) fn refuse_beyond(&mut self, kinds: &[Key], more: Option<&[Key]>) {
         let more_keys = more.unwrap_or_default();
         let mut known: Vec<&str> = TASK_KEYS.iter().map(|key| key.name).chain(["simulate"]).collect();
@@ -55,14 +54,14 @@ impl Section<'_> {
         self.refuse_broken_rules(&more_keys.iter().collect::<Vec<_>>());
     }
 
-    /// The word that a key has, by default or as written; `None`: none that it may have.
+    /// The word a key has, written or by default. `None` if it is not one of the key's words.
     fn word(&self, name: &str, keys: &[&Key]) -> Option<&str> {
         let key = keys.iter().find(|key| key.name == name)?;
         let word = self.value(key).map_or_else(|| key.default_word(), |value| value.as_str())?;
         limits::is_word(&key.value, word).then_some(word)
     }
 
-    /// Whether it can be said if the rule holds: not where it needs a word of a key that has none.
+    /// Whether the rule can be decided. It cannot if it depends on the word of a key that has none.
     fn is_decided(&self, rule: &Rule, keys: &[&Key]) -> bool {
         match rule.needs {
             Needs::Is(name, _) => self.word(name, keys).is_some(),
@@ -70,7 +69,7 @@ impl Section<'_> {
         }
     }
 
-    /// Whether what the rule needs is there. So it is when that cannot be said, since another problem says what to do.
+    /// Whether the rule's condition is met. Also true if that cannot be decided, because another problem says what to do.
     fn holds(&self, rule: &Rule, keys: &[&Key], missing: &[&str]) -> bool {
         let word = |name: &str| self.word(name, keys);
         let is_on = |name: &str| self.table.get(name).is_some_and(|value| value.get_ref().as_bool() == Some(true));
@@ -84,14 +83,14 @@ impl Section<'_> {
         }
     }
 
-    /// Whether an unknown key was probably meant to be this one: then that problem says all.
+    /// Whether an unknown key was probably meant to be this one. That problem then says everything.
     fn is_misspelt(&self, this: impl Fn(&str) -> bool, keys: &[&Key]) -> bool {
         let known: Vec<_> = keys.iter().map(|key| key.name).collect();
         let written = self.table.keys().map(|key| -> &str { key.get_ref() }).filter(|key| !known.contains(key));
         written.take(MOST_LOOKS).any(|key| meant::key(key, &known).is_some_and(&this))
     }
 
-    /// Whether this table has the key or, for `../KEY`, the one around it.
+    /// Whether this table has the key or, for `../KEY`, whether the enclosing table has it.
     fn is_there(&self, key: &str) -> bool {
         match key.strip_prefix("../") {
             Some(key) => self.outer.is_some_and(|outer| outer.contains_key(key)),
@@ -99,10 +98,9 @@ impl Section<'_> {
         }
     }
 
-    /// Refuses every key that is not among `known`. `closed` is false when the full list could not be found out: then
-    /// only what looks like a slip is refused.
+    /// Rejects every key that is not in `known`. If `closed` is false, the list could not be completed, and only likely slips are rejected.
     pub(super) fn refuse_unknown(&mut self, known: &[&str], closed: bool) {
-        // Looking for what was meant takes long: not for each line of nonsense.
+        // Searching for what was meant is slow, so it is limited: a file may be nonsense from start to end.
         let mut looks = MOST_LOOKS;
         for (name, value) in self.table {
             let key: &str = name.get_ref();
@@ -131,7 +129,7 @@ impl Section<'_> {
         }
     }
 
-    /// Refuses two keys of which one says what the other does, at the one that came later.
+    /// Rejects two keys that express the same thing; the problem is noted at the later one.
     fn refuse_both(&mut self, one: &str, other: &str) {
         let start = |key: &str| self.table.get(key).map(|value| value.span().start);
         let (Some(first), Some(second)) = (start(one), start(other)) else { return };

@@ -1,6 +1,6 @@
-//! The key tables as a JSON Schema, for editors that complete and check TOML while it is written. Pure.
+//! The key tables as a JSON Schema, for editors that complete and check TOML as you type. Pure.
 //!
-//! It says all that a schema can say of what `hertzd check` refuses: `tests/agreement.rs` lists what it cannot.
+//! It covers everything `hertzd check` rejects that a schema can express. `tests/agreement.rs` lists the rest.
 
 use super::key::{Absent, Key, Needs, Rule, Value as Wanted};
 use super::keys::{NAME_PATTERN, TASK_KEYS, TASK_SIMULATE_KEYS, WORKER_KEYS, WORKER_SIMULATE_KEYS};
@@ -10,18 +10,18 @@ use super::value::{DURATION_UNITS, RATE_UNITS, SIZE_UNITS};
 use crate::time::Span;
 use serde_json::{Map, Value, json};
 
-/// The keys of those tasks of a kind whose section has a certain text at a key.
+/// The keys of a kind's tasks whose section has a certain text at one key.
 #[derive(Clone, Debug)]
 pub(crate) struct Variant {
     /// The kind.
     pub(crate) kind: &'static str,
-    /// The key that says so.
+    /// The key that selects the variant.
     pub(crate) key: &'static str,
-    /// What is written there.
+    /// The text at that key.
     pub(crate) text: String,
-    /// All keys of the kind there.
+    /// All of the kind's keys in this variant.
     pub(crate) keys: Vec<Key>,
-    /// What the keys do not say.
+    /// Rules that the keys cannot express, as a schema.
     pub(crate) also: Value,
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn schema(kinds: &Kinds) -> Value {
     schema_with(kinds, &[])
 }
 
-/// The schema (draft 2020-12) of a configuration with these kinds; of one whose keys are not known beforehand with those of these variants.
+/// The schema (draft 2020-12) of a configuration with these kinds. `variants` supply the keys of kinds whose keys are not known beforehand.
 pub(crate) fn schema_with(kinds: &Kinds, variants: &[Variant]) -> Value {
     let named = |definition: &str| {
         json!({"type": "object", "propertyNames": {"pattern": NAME_PATTERN},
@@ -75,7 +75,7 @@ pub(crate) fn schema_with(kinds: &Kinds, variants: &[Variant]) -> Value {
     })
 }
 
-/// What holds for a task of this kind: its keys, and no others beside the common ones.
+/// The schema of a task of this kind: its own keys and the common ones. Other keys are allowed only if the kind is open.
 fn of_kind(kind: &Kind, kinds: &Kinds) -> Value {
     let mut then = beside_common(&kind.keys, kinds, kind.is_open());
     then["description"] = json!(kind.about);
@@ -85,14 +85,14 @@ fn of_kind(kind: &Kind, kinds: &Kinds) -> Value {
     json!({"if": {"properties": {"kind": {"const": kind.name}}, "required": ["kind"]}, "then": then})
 }
 
-/// The same of those tasks of it that have a certain text at a key.
+/// The same, for the tasks of this variant.
 fn of_variant(variant: &Variant, kinds: &Kinds) -> Value {
     let Variant { kind, key, text, keys, also } = variant;
     let concerned = json!({"properties": {"kind": {"const": kind}, *key: {"const": text}}, "required": ["kind", key]});
     json!({"if": concerned, "then": {"allOf": [beside_common(keys, kinds, false), also]}})
 }
 
-/// A table with these keys and those that every task has; with others only if it is `open`.
+/// A table with these keys and the common ones; further keys are allowed only if it is `open`.
 fn beside_common(keys: &[Key], kinds: &Kinds, open: bool) -> Value {
     let mut whole = table(keys, kinds);
     whole["additionalProperties"] = json!(open);
@@ -119,13 +119,13 @@ fn table(keys: &[Key], kinds: &Kinds) -> Value {
     let rules: Vec<Value> = keys.iter().flat_map(|key| rules(key, keys, None)).chain(inner).collect();
     let mut table = json!({"type": "object", "properties": properties});
     if !rules.is_empty() {
-        table["allOf"] = json!(rules); // an empty list is refused
+        table["allOf"] = json!(rules); // a schema must not contain an empty list
     }
     table
 }
 
-/// What else has to hold where this key is there, or is not. For a key of the tables in the list `inside`, only the
-/// rules about the table around them; else all others.
+/// What else must hold if this key is present, or absent. For a key of the tables in the list `inside`: only the rules about the enclosing
+/// table. Otherwise: all other rules.
 fn rules(key: &Key, keys: &[Key], inside: Option<&str>) -> Vec<Value> {
     let about_outer = |others: &[&str]| others.iter().any(|other| other.starts_with("../"));
     let of_rule = |rule: &Rule| match rule.needs {
@@ -135,7 +135,7 @@ fn rules(key: &Key, keys: &[Key], inside: Option<&str>) -> Vec<Value> {
     let outer = inside.is_some();
     let is_there = match inside {
         None => there(key.name),
-        // Some table of the list has it.
+        // At least one table of the list has the key.
         Some(list) => json!({"required": [list], "properties": {list: {"contains": there(key.name)}}}),
     };
     let excluded = key.excludes.iter().filter(|_| !outer);
@@ -164,7 +164,7 @@ fn rules(key: &Key, keys: &[Key], inside: Option<&str>) -> Vec<Value> {
     all
 }
 
-/// The condition of a rule; a key of the outer table is named as it is there.
+/// The condition of a rule. A key of the outer table is named as it is there.
 fn needs(rule: &Rule, keys: &[Key]) -> Value {
     let any = |others: &[&str]| match others {
         [one] => there(one),
@@ -210,7 +210,7 @@ fn wanted(value: &Wanted, kinds: &Kinds) -> Value {
         i64::MAX => json!({"type": "integer", "minimum": min}),
         _ => json!({"type": "integer", "minimum": min, "maximum": max}),
     };
-    // Neither empty nor with a NUL byte.
+    // Neither empty nor containing a NUL byte.
     let name = json!({"type": "string", "pattern": r"^[^\x00]*[^\s\x00][^\x00]*$"});
     let duration = json!({"$ref": "#/$defs/duration"});
     match *value {
@@ -282,7 +282,7 @@ fn wanted(value: &Wanted, kinds: &Kinds) -> Value {
     }
 }
 
-/// `TASK.VALUE`: the value may have dots in its name, the task has none.
+/// `TASK.VALUE`: the value's name may contain dots, the task's name may not.
 const VALUE_NAME_PATTERN: &str = r"^[A-Za-z0-9_-]{1,64}\.[^\x00-\x1f\x7f-\x9f]+$";
 
 const DECIMAL: &str = r"[0-9]+(\.[0-9]+)?";
@@ -297,7 +297,7 @@ fn size_pattern() -> String {
 }
 
 fn duration_pattern(number: &str) -> String {
-    // The second letter for micro (Greek) is read as well as the first.
+    // Both Unicode letters for micro are accepted: the micro sign and the Greek mu.
     format!(r"^\s*{number}\s*({}|μs)\s*$", units(DURATION_UNITS.iter().copied()))
 }
 
@@ -311,7 +311,7 @@ fn rate_pattern() -> String {
     format!(r"^\s*{number}(\s*/\s*{number})?\s*({})?\s*$", units(RATE_UNITS.iter().map(|(unit, _)| *unit)))
 }
 
-/// Above zero, or at least `zero`, and up to `max`, a multiple of ten.
+/// A percentage from above zero (from zero if `zero`) up to `max`, a multiple of ten.
 fn percent_pattern(zero: bool, max: u8) -> String {
     let tens = max / 10;
     let below = format!(r"0*([1-{}][0-9]|[1-9])(\.[0-9]*)?|0*\.0*[1-9][0-9]*|0+\.0*[1-9][0-9]*", tens - 1);

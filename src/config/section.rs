@@ -1,5 +1,5 @@
-//! One table of the configuration, read key by key. Problems are collected, so that all are reported at once. Used by this
-//! room itself and by every kind of task.
+//! One table of the configuration, read key by key. Problems are collected, so that all are reported at once. Used by this module and by
+//! every kind of task.
 
 use super::choices::ClockKind;
 use super::error::{self, Origin, Problem};
@@ -17,40 +17,39 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-/// One table of the file and its drop-ins; its keys may come from several.
+/// One table of the file and its drop-ins; its keys may come from several files.
 ///
-/// A getter takes the [`Key`], whose range, choices and default it applies. It returns `None` when the key is absent and
-/// has no default, and also when the value is wrong; then the problem has been noted, and the configuration will be
-/// refused. So `section.integer(&STEP)?` is all that a key with a default needs. Unknown keys, missing ones and keys
-/// without effect have been noted before.
+/// A getter takes a [`Key`] and applies its range, choices and default. It returns `None` if the key is absent and has no default, or if
+/// the value is wrong. In the latter case it has noted a problem, and the configuration will be rejected. So `section.integer(&STEP)?` is
+/// all a key with a default needs. Unknown keys, missing keys and keys without effect have been noted before.
 pub struct Section<'a> {
     pub(super) source: &'a Arc<Source>,
     pub(super) path: String,
     header: Range<usize>,
     pub(super) table: &'a DeTable<'a>,
-    pub(super) outer: Option<&'a DeTable<'a>>, // the table around it, for rules
+    pub(super) outer: Option<&'a DeTable<'a>>, // the enclosing table, for rules
     pub(super) problems: Vec<Problem>,
-    pub(super) taken: Vec<Taken>,              // the values of other tasks that it names
-    pub(super) fellows: Vec<Fellows>,          // the tasks that it names
-    pub(super) modelled: Vec<(String, Taken)>, // those that drive plants, each with the table of the plant
+    pub(super) taken: Vec<Taken>,              // other tasks' values that it names
+    pub(super) fellows: Vec<Fellows>,          // other tasks that it names
+    pub(super) modelled: Vec<(String, Taken)>, // values that drive plants, each with its plant's table
     pub(super) shadow: bool,
     pub(super) acts: bool,
     pub(super) clock: ClockKind,
 }
 
 impl<'a> Section<'a> {
-    /// What the section is called: `task.imu`.
+    /// The section's name: `task.imu`.
     pub fn name(&self) -> &str {
         &self.path
     }
 
-    /// Whether the task is to compute everything and write nothing (`hertzd run --shadow`): its kind must then build one that opens no device
-    /// for writing, takes none that only one task can have, locks nothing and sets nothing.
+    /// Whether the task must compute everything and write nothing (`hertzd run --shadow`). Its kind must then build a task that opens no
+    /// device for writing and claims no device that only one task can hold. The task must neither lock nor set anything.
     pub fn is_shadow(&self) -> bool {
         self.shadow
     }
 
-    /// The folder of the configuration, from which the path of code counts; empty: the working directory.
+    /// The configuration's folder, against which relative paths to code are resolved. Empty: the working directory.
     pub(crate) fn folder(&self) -> &Path {
         self.source.folder()
     }
@@ -60,28 +59,29 @@ impl<'a> Section<'a> {
         self.clock
     }
 
-    /// What it says but for the worker, in one order: the same text, and a task may continue where the one before it was.
+    /// All keys and values except the worker, in canonical order. If this text is unchanged, a task may continue where its predecessor
+    /// stopped.
     pub(crate) fn says(&self) -> String {
         let lines = identity(self.table, &[]);
         lines.split_inclusive('\n').filter(|line| !line.starts_with("worker = ")).collect()
     }
 
-    /// Notes that the task puts something out which has a safe value.
+    /// Notes that the task has an output with a safe value.
     pub fn acts(&mut self) {
         self.acts = true;
     }
 
-    /// Whether the key is there, with any value.
+    /// Whether the key is present, with any value.
     pub(crate) fn has(&self, key: &Key) -> bool {
         self.table.contains_key(key.name)
     }
 
-    /// Notes a problem, at the key's value or, when the key is absent, at the section's header.
+    /// Notes a problem at the key's value or, if the key is absent, at the section's header.
     pub fn problem(&mut self, key: &Key, message: impl Display) {
         self.problem_at(key.name, message, None);
     }
 
-    /// The same, with what to do about it.
+    /// Like [`problem`](Self::problem), with advice on what to do.
     pub(crate) fn problem_with_help(&mut self, key: &Key, message: impl Display, help: impl Into<String>) {
         self.problem_at(key.name, message, Some(help.into()));
     }
@@ -93,8 +93,7 @@ impl<'a> Section<'a> {
         self.problem(&key, message);
     }
 
-    /// The keys of the section that `belongs` accepts as one value of the caller's own type; an error of serde is noted
-    /// at the value it is about.
+    /// Deserializes the keys that `belongs` accepts into one value of the caller's type. A serde error is noted at the value it concerns.
     pub(crate) fn deserialize<T: DeserializeOwned>(&mut self, belongs: impl Fn(&str) -> bool) -> Option<T> {
         let own = self.table.iter().filter(|(key, _)| belongs(key.get_ref()));
         let table: DeTable<'a> = own.map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -123,7 +122,7 @@ impl<'a> Section<'a> {
         self.table.get(key.name).map(Spanned::get_ref)
     }
 
-    /// Notes a problem at the value of `key`, or at the section's header when there is no such key.
+    /// Notes a problem at the value of `key`, or at the section's header if the key is absent.
     pub(super) fn problem_at(&mut self, key: &str, message: impl Display, help: Option<String>) {
         let Some(value) = self.table.get(key) else {
             return self.note(key, self.header.clone(), false, message, help);
@@ -144,7 +143,7 @@ impl<'a> Section<'a> {
         section
     }
 
-    /// What the table `simulate`, whose only key is `key`, says.
+    /// The durations in the table `simulate`, whose only key is `key`.
     pub(super) fn simulated(&mut self, key: &Key) -> Option<Vec<Span>> {
         let mut simulate = self.table_inside("simulate", &[*key])?;
         let simulated = simulate.durations(key);
@@ -152,7 +151,7 @@ impl<'a> Section<'a> {
         simulated
     }
 
-    /// The table at `key`, as a section with the keys `known`; to be handed back to [`absorb`](Self::absorb) when it has been read.
+    /// The table at `key`, as a section with the keys `known`. Pass it to [`absorb`](Self::absorb) after reading.
     pub(super) fn table_inside(&mut self, key: &str, known: &[Key]) -> Option<Self> {
         let (name, value) = self.table.get_key_value(key)?;
         let path = format!("{}.{key}", self.path);
@@ -163,8 +162,8 @@ impl<'a> Section<'a> {
         Some(self.inner(&path, name.span(), table, known))
     }
 
-    /// The tables of a list (`[[task.NAME.KEY]]`), in their order, as sections with the keys of [`Value::Tables`]; to be
-    /// handed back to [`absorb`](Self::absorb) when they have been read. Empty when the key is absent or wrong.
+    /// The tables of a list (`[[task.NAME.KEY]]`) in order, as sections with the keys of [`Value::Tables`]. Pass each to
+    /// [`absorb`](Self::absorb) after reading. Empty if the key is absent or wrong.
     pub(crate) fn tables(&mut self, key: &Key) -> Vec<Self> {
         let path = format!("{}.{}", self.path, key.name);
         let wanted = format!("must be a list of tables: write the keys of each under [[{path}]]");
@@ -187,7 +186,7 @@ impl<'a> Section<'a> {
         sections
     }
 
-    /// The named tables at `key` (`[task.NAME]`), in the order in which they first appear.
+    /// The named tables at `key` (`[task.NAME]`), in order of first appearance.
     pub(super) fn named(&mut self, key: &str) -> Vec<(String, Self)> {
         let entries = match self.table.get(key).map(Spanned::get_ref) {
             Some(DeValue::Table(table)) => table,
@@ -221,13 +220,13 @@ impl<'a> Section<'a> {
     }
 
     pub(super) fn origin(&self) -> Origin {
-        // A list of tables is no value that a message could quote.
+        // A list of tables is not a value that a message could quote.
         let values = self.table.iter().filter(|(_, value)| !holds_tables(value.get_ref()));
         let values = values.map(|(key, value)| (key.get_ref().to_string(), value.span())).collect();
         Origin { source: Arc::clone(self.source), table: self.path.clone(), header: self.header.clone(), values }
     }
 
-    /// Takes over what a section inside this one noted.
+    /// Adds what an inner section noted.
     pub(crate) fn absorb(&mut self, inner: Section<'_>) {
         self.problems.extend(inner.problems);
         self.taken.extend(inner.taken);
@@ -259,7 +258,7 @@ fn holds_tables(value: &DeValue<'_>) -> bool {
     value.as_array().is_some_and(|list| list.iter().any(|item| item.get_ref().is_table()))
 }
 
-/// Whether `span` lies in the value. The keys of a table may stand anywhere, in another file even.
+/// Whether `span` lies inside the value. The keys of a table can be anywhere, even in another file.
 fn holds(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> bool {
     let inside = |outer: &Range<usize>| outer.start <= span.start && span.end <= outer.end;
     inside(&value.span())

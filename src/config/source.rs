@@ -1,16 +1,16 @@
-//! The text of a configuration: one file, or a file and its drop-ins one after the other, so that a span says which
-//! file as well as where in it. Pure.
+//! The text of a configuration: one file, or a file followed by its drop-ins. A span thus identifies the file as well as the position in
+//! it. Pure.
 
 use crate::escape::is_command;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Texts one after the other, with the names that messages use for them.
+/// Concatenated texts, with the names that messages use for them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Source {
     folder: PathBuf,
     text: String,
-    texts: Vec<Text>, // in the order of the text
+    texts: Vec<Text>, // in text order
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ struct Text {
 }
 
 impl Source {
-    /// One without a text yet, of the configuration in this folder.
+    /// A source without any text yet, for a configuration in this folder.
     pub(super) fn of(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), ..Self::default() }
     }
@@ -32,7 +32,7 @@ impl Source {
 
     /// Appends a text; returns its span.
     pub(super) fn add(&mut self, name: &str, text: &str) -> Range<usize> {
-        // Keeps the end of one text apart from the start of the next.
+        // Separates the end of one text from the start of the next.
         if !self.texts.is_empty() {
             self.text.push('\n');
         }
@@ -43,12 +43,12 @@ impl Source {
         span
     }
 
-    /// All of the texts, with a line break between them.
+    /// All texts, with a line break between them.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// The name and the span of the text that contains the byte `at`; empty when there is no text.
+    /// The name and span of the text that contains byte `at`. Empty if there is no text.
     pub(super) fn text_at(&self, at: usize) -> (&str, Range<usize>) {
         let index = self.texts.partition_point(|text| text.span.start <= at);
         match self.texts.get(index.saturating_sub(1)) {
@@ -57,7 +57,7 @@ impl Source {
         }
     }
 
-    /// The first line at `span`, at most 40 characters of it.
+    /// The first line at `span`, cut to 40 characters.
     pub(super) fn excerpt(&self, span: &Range<usize>) -> String {
         let text = &self.text[self.whole(span)];
         let line = text.lines().next().unwrap_or_default();
@@ -68,7 +68,7 @@ impl Source {
         shown
     }
 
-    /// The span, cut to the text it begins in and to whole characters, so that every slice of it is sound.
+    /// The span, cut to the text in which it starts and to whole characters, so that slicing with it cannot panic.
     pub(super) fn whole(&self, span: &Range<usize>) -> Range<usize> {
         let inside = |at: &usize| self.text.is_char_boundary(*at);
         let length = self.text_at(span.start).1.end;
@@ -77,8 +77,7 @@ impl Source {
     }
 }
 
-/// The text with its control characters as escapes: names come from files, and must not move the cursor of a terminal or
-/// begin a line of a log.
+/// Escapes control characters: names come from files, and must not move a terminal's cursor or start a new log line.
 pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if is_command(c) { c.escape_default().to_string() } else { c.into() }).collect()
 }

@@ -1,5 +1,4 @@
-//! `[task.NAME.simulate]`: how long ticks take under `hertzd simulate`, and what makes the task's values there in its place.
-//! Pure.
+//! `[task.NAME.simulate]`: how long ticks take under `hertzd simulate`, and what produces the task's values there. Pure.
 
 use super::error::{self, Origin};
 use super::keys::*;
@@ -11,78 +10,78 @@ use crate::pacing::Overrun;
 use crate::time::Span;
 use std::path::PathBuf;
 
-/// The most periods that the dead time of a plant may last: that many values are kept.
+/// Maximum dead time of a plant, in periods; one value is kept per period.
 const MOST_PERIODS: i64 = 1_000_000;
 
-/// What makes the values of a task under `simulate`, in place of the task.
+/// What produces a task's values under `simulate`, in place of the task.
 #[derive(Clone, Debug)]
 pub(crate) enum StandIn {
-    /// What was recorded of it, or of another one.
+    /// A recording of this task, or of another one.
     Recording {
-        /// The CSV.
+        /// The CSV file.
         path: PathBuf,
-        /// The table that names it.
+        /// The table that names the file.
         section: Origin,
     },
-    /// A model of what it measures.
+    /// A model of what the task measures.
     Plant(Box<PlantConfig>),
 }
 
-/// When the ticks of what stands in for a task fail.
+/// When the ticks of a task's stand-in fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failing {
-    /// Since the epoch: from this release on.
+    /// The first release that fails, since the epoch.
     pub from: Span,
-    /// For so long; `None`: until the end.
+    /// How long ticks keep failing. `None`: until the end.
     pub lasting: Option<Span>,
 }
 
 impl Failing {
-    /// Whether the tick with a release so long after the epoch fails.
+    /// Whether a tick fails, given its release as time since the epoch.
     pub(crate) fn contains(self, release: Span) -> bool {
         release >= self.from && self.lasting.is_none_or(|lasting| release - self.from < lasting)
     }
 }
 
-/// A process that answers to a value of another task.
+/// A process that responds to a value of another task.
 #[derive(Clone, Debug)]
 pub(crate) struct PlantConfig {
-    /// The value of the task that it makes.
+    /// Which of the task's values the plant produces.
     pub value: String,
-    /// What drives it: a number, or a value of another task, of the tick before.
+    /// What drives the plant: a number, or another task's value from the previous tick.
     pub input: Input,
-    /// Change of the output per unit of input, when all has settled.
+    /// Change of the output per unit of input in steady state.
     pub gain: f64,
-    /// How it gets there.
+    /// How the output approaches its final value.
     pub dynamics: Dynamics,
     /// How long the input takes to have any effect.
     pub dead_time: Span,
-    /// The output while the input has always been zero.
+    /// The output if the input has always been zero.
     pub offset: f64,
     /// The output at the first tick.
     pub initial: f64,
-    /// Its table.
+    /// The plant's table.
     pub section: Origin,
 }
 
-/// How the output of a plant goes to where the input leads it.
+/// How a plant's output approaches the value its input leads to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Dynamics {
     /// First order.
     First {
-        /// In seconds; zero: at once.
+        /// In seconds; zero: immediately.
         time_constant: f64,
     },
     /// Second order.
     Second {
         /// Undamped, in radians per second; above zero.
         natural_frequency: f64,
-        /// Damping ratio; at least zero, and 1 where the output just does not overshoot.
+        /// Damping ratio; at least zero. From 1 upwards the output does not overshoot.
         damping: f64,
     },
 }
 
-/// What `[task.NAME.simulate]` says.
+/// The contents of `[task.NAME.simulate]`.
 #[derive(Debug, Default)]
 pub(super) struct Simulated {
     pub(super) run: Option<Vec<Span>>,
@@ -98,7 +97,7 @@ pub(super) fn judge(section: &mut Section<'_>, overrun: Option<Overrun>) -> Simu
     let recording = table.path(&VALUES).map(|path| StandIn::Recording { path, section: table.origin() });
     let plant = table.table_inside(PLANT.name, PLANT_KEYS).and_then(|mut plant| {
         let judged = self::plant(&mut plant, period, overrun);
-        // What drives it is no link of the task that runs.
+        // The plant's input is not a link of the task that runs.
         let driven_by = std::mem::take(&mut plant.taken).into_iter().map(|taken| (plant.path.clone(), taken));
         plant.modelled.extend(driven_by);
         table.absorb(plant);
@@ -167,7 +166,7 @@ fn dynamics(section: &mut Section<'_>) -> Option<Dynamics> {
     })
 }
 
-/// Refuses plants that are driven by tasks that there are not.
+/// Rejects plants driven by tasks that do not exist.
 pub(super) fn refuse_unknown(tasks: &mut [(String, Section<'_>)]) {
     if tasks.iter().all(|(_, section)| section.modelled.is_empty()) {
         return;

@@ -1,29 +1,29 @@
-//! What a task takes from others, and when what it gives is bad. Plain values.
+//! What a task reads from other tasks, and when its own values are bad. Plain values.
 
 use super::key::Key;
 use crate::channels::{Input, InputSource, ValueName};
 use std::ops::Range;
 
-/// A value that a task takes from another one.
+/// A value that a task reads from another task.
 #[derive(Clone, Debug)]
 pub(crate) struct Taken {
     /// The key that names it.
     pub key: &'static str,
-    /// Where that task reads it.
+    /// Where the task reads it.
     pub input: Input,
-    /// Where it reads another value of the same task, if that has one.
+    /// Where the task reads a second value of the same producer, if there is one.
     pub(crate) beside: Option<Input>,
-    pub(super) span: Range<usize>, // of what is written
+    pub(super) span: Range<usize>, // of the value's text in the file
 }
 
 impl Taken {
-    /// The value that is taken.
+    /// The name of the value.
     pub(crate) fn name(&self) -> &ValueName {
         name_in(&self.input)
     }
 }
 
-/// The value that an input which was taken names.
+/// The name of the value that a taken input refers to.
 pub(super) fn name_in(input: &Input) -> &ValueName {
     let InputSource::Value(name) = input.source() else { unreachable!("a number is taken from no task") };
     name
@@ -32,17 +32,17 @@ pub(super) fn name_in(input: &Input) -> &ValueName {
 /// The range outside which a task's values are bad.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Valid {
-    /// Any number is good.
+    /// Any finite number is good.
     #[default]
     Any,
-    /// All values have this one.
+    /// All values share this range.
     All([f64; 2]),
-    /// Those of this name have one.
+    /// Only these values have a range, by name.
     Named(Vec<(String, [f64; 2])>),
 }
 
-/// Other tasks that a section names; all of them have to act.
+/// Other tasks that a section names. All of them must be actuators.
 pub(super) struct Fellows {
     pub(super) key: Key,
-    pub(super) names: Option<Vec<String>>, // `None`: all that there are
+    pub(super) names: Option<Vec<String>>, // `None`: all actuators there are
 }

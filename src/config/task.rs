@@ -16,30 +16,30 @@ use super::{record, stand_in, value};
 use crate::pacing::{Overrun, Rate};
 use crate::time::Span;
 
-/// What is known of a task; its worker, rate and recording even when something else of it is wrong.
+/// What is known about a task. Its worker, rate and recording are known even if something else is wrong.
 pub(super) struct Judged {
     pub(super) worker: Option<usize>,
     pub(super) rate: Option<Rate>,
     pub(super) record: Option<RecordConfig>,
     deadline: Option<Span>,
-    config: Option<TaskConfig>, // `None` only when a problem was noted
+    config: Option<TaskConfig>, // `None` only if a problem was noted
 }
 
 impl Judged {
-    /// What its place among the others follows from.
+    /// What the graph needs to order this task among the others.
     pub(super) fn node(&self) -> Node {
         let held = self.config.as_ref().map_or(Span::ZERO, |config| config.blueprint.held());
         Node { worker: self.worker, rate: self.rate, deadline: self.deadline, held }
     }
 
-    /// The task, when nothing was wrong with it.
+    /// The task, if nothing was wrong with it.
     pub(super) fn into_config(self, linked: Linked) -> Option<TaskConfig> {
         let Linked { taken, turn } = linked;
         Some(TaskConfig { record: self.record, taken, turn, ..self.config? })
     }
 }
 
-/// `workers`: their names and clocks.
+/// Checks one task. `workers`: their names and clocks.
 pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[(&str, ClockKind)], kinds: &Kinds) -> Judged {
     let clocks = workers;
     let workers: &[&str] = &workers.iter().map(|(name, _)| *name).collect::<Vec<_>>();
@@ -113,13 +113,13 @@ fn kind<'k>(section: &mut Section<'_>, kinds: &'k Kinds) -> Option<&'k Kind> {
     kind
 }
 
-/// Refuses unknown keys, and those that break a rule of the tables.
+/// Rejects unknown keys, and keys that break a rule of the tables.
 fn refuse_unknown(section: &mut Section<'_>, kind: Option<&Kind>) {
     let keys: Vec<&Key> = TASK_KEYS.iter().chain(kind.iter().flat_map(|kind| kind.keys.iter())).collect();
     let mut known: Vec<_> = keys.iter().map(|key| key.name).collect();
     known.insert(TASK_KEYS.len(), "simulate");
     match kind {
-        Some(kind) if kind.is_open() => (), // serde refuses what it does not know
+        Some(kind) if kind.is_open() => (), // serde rejects what it does not know
         _ => section.refuse_unknown(&known, kind.is_some()),
     }
     section.refuse_broken_rules(&keys);

@@ -1,4 +1,4 @@
-//! A configuration that holds valid values only.
+//! A checked configuration: its types hold only valid values.
 
 use super::blueprint::Blueprint;
 use super::choices::{ClockKind, LimitAction, OnError, TakeEvidence};
@@ -11,19 +11,19 @@ use crate::pacing::{Overrun, Rate, Tail, Target, Turn};
 use crate::time::Span;
 use std::path::{Path, PathBuf};
 
-/// All of a configuration. Every worker has a task, and every task a worker.
+/// The whole configuration. Every worker has a task, and every task has a worker.
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// The workers, in the order in which they first appear; at least one.
+    /// The workers in order of first appearance; at least one.
     pub workers: Vec<WorkerConfig>,
-    /// The tasks, in the order in which they first appear; at least one.
+    /// The tasks in order of first appearance; at least one.
     pub tasks: Vec<TaskConfig>,
-    /// The files that were read, drop-ins after the file itself and masks included; empty for [`Config::parse`].
+    /// The files that were read: the main file, then its drop-ins, including masked ones. Empty for [`Config::parse`].
     pub files: Vec<PathBuf>,
 }
 
 impl Config {
-    /// All files that are read for it: its own, those that its tasks are built from, and recordings that are played in place of tasks.
+    /// All files this configuration depends on: its own, those its tasks are built from, and recordings played back in place of tasks.
     pub(crate) fn inputs(&self) -> impl Iterator<Item = &Path> {
         let recorded = self.tasks.iter().filter_map(|task| match task.stand_in.as_deref() {
             Some(StandIn::Recording { path, .. }) => Some(path.as_path()),
@@ -34,38 +34,38 @@ impl Config {
     }
 }
 
-/// Facts of the machine that a configuration is judged by.
+/// Facts about the machine that a configuration is checked against.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// The CPUs that are online, in ascending order.
+    /// The online CPUs, in ascending order.
     pub online_cpus: Vec<usize>,
-    /// How many CPUs a CPU set of this system can name: 1024 on Linux.
+    /// How many CPUs a CPU set can address on this system: 1024 on Linux.
     pub cpu_set_size: usize,
 }
 
 /// One worker: `[worker.NAME]`.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerConfig {
-    /// Its name, unique; 1 to 64 letters, digits, `-` and `_`.
+    /// Unique name; 1 to 64 letters, digits, `-` and `_`.
     pub name: String,
-    /// The CPUs it is pinned to, ascending and online; empty: not pinned.
+    /// The CPUs the worker is pinned to, ascending and online. Empty: not pinned.
     pub cpus: Vec<usize>,
-    /// How the kernel is asked to schedule it.
+    /// The scheduling requested from the kernel.
     pub scheduling: Scheduling,
-    /// How long it stays awake before a release.
+    /// How long the worker stays awake before a release.
     pub spin: Spin,
-    /// The clock that its releases are on.
+    /// The clock of its releases.
     pub clock: ClockKind,
-    /// When it takes evidence of why a release was missed.
+    /// When the worker collects evidence of why a release was missed.
     pub evidence: TakeEvidence,
-    /// Whether to refuse to start when `scheduling` is not granted.
+    /// Whether to refuse to start if the kernel does not grant `scheduling`.
     pub require_realtime: bool,
-    /// Its keys and values in canonical text, without `simulate`: two configurations have the same worker, unchanged,
-    /// when name and identity are equal. Rates of its tasks are not part of it.
+    /// Keys and values as canonical text, without `simulate` and without the rates of the worker's tasks. Two configurations have the same,
+    /// unchanged worker if name and identity are equal.
     pub identity: String,
-    /// How late each sleep ends under `simulate`, cycled; empty: never late.
+    /// How late each sleep ends under `simulate`, used in turn. Empty: never late.
     pub simulated_oversleep: Vec<Span>,
-    /// Where it is first written; for an implicit worker, the start of the file.
+    /// Where the worker is first declared. For an implicit worker, the start of the file.
     pub section: Origin,
 }
 
@@ -82,14 +82,14 @@ pub(crate) enum Scheduling {
         /// In 1..=99.
         priority: u8,
     },
-    /// Earliest deadline first; never together with `cpus`.
+    /// Earliest deadline first. Cannot be combined with `cpus`.
     Deadline {
-        /// Processor time in each period; from 1024 ns to the period.
+        /// Processor time per period; from 1024 ns to the period.
         runtime: Span,
         /// The shortest period of the worker's tasks.
         period: Span,
     },
-    /// Like every other program.
+    /// Ordinary time-sharing, as for any other program.
     Other,
 }
 
@@ -98,19 +98,19 @@ pub(crate) enum Scheduling {
 pub(crate) enum Spin {
     /// Not at all.
     Off,
-    /// Always this long; above zero, and at most 80 % of a CPU over all ticks.
+    /// Always this long: above zero, and costing at most 80 % of a CPU over all ticks.
     Fixed(Span),
     /// As long as the measured oversleeps require.
     Auto {
-        /// The most it may cost, as a fraction of one CPU; above 0 and at most 0.5.
+        /// Maximum cost as a fraction of one CPU; above 0 and at most 0.5.
         cpu_max: f64,
-        /// No longer than this lateness needs; `None`: as long as `cpu_max` pays for.
+        /// The tail is no longer than this lateness target needs. `None`: as long as `cpu_max` allows.
         target: Option<Target>,
     },
 }
 
 impl Spin {
-    /// The spin tail that is asked for.
+    /// The requested spin tail.
     pub(crate) fn tail(self) -> Tail {
         match self {
             Self::Off => Tail::Off,
@@ -123,64 +123,64 @@ impl Spin {
 /// One task: `[task.NAME]`.
 #[derive(Debug)]
 pub(crate) struct TaskConfig {
-    /// Its name, unique; 1 to 64 letters, digits, `-` and `_`.
+    /// Unique name; 1 to 64 letters, digits, `-` and `_`.
     pub name: String,
-    /// The name of its kind.
+    /// The name of the task's kind.
     pub kind: &'static str,
     /// Index of its worker in [`Config::workers`].
     pub worker: usize,
     /// Ticks per second.
     pub rate: Rate,
-    /// How far its grid lies behind the worker's epoch; at least zero and below one period.
+    /// Offset of the task's releases from the worker's epoch; at least zero and below one period.
     pub phase: Span,
-    /// What happens to releases that came up while it could not run.
+    /// What happens to releases that came up while the task could not run.
     pub overrun: Overrun,
-    /// Latest allowed finish after the release; above zero.
+    /// Latest allowed finish, relative to the release; above zero.
     pub deadline: Span,
-    /// When it has its turn among the tasks of its worker: by its deadline, but before those that take its values.
+    /// When the task runs relative to others on its worker: ordered by deadline, but before the consumers of its values.
     pub turn: Turn,
-    /// The values that it takes from other tasks, each with the age from which on it is stale.
+    /// The values read from other tasks, each with the age at which it becomes stale.
     pub taken: Vec<(Taken, Span)>,
-    /// How old the oldest measurement behind what it uses may be when its tick has finished; above zero.
+    /// Maximum age of the oldest measurement behind the task's inputs, when its tick has finished; above zero.
     pub max_latency: Option<Span>,
-    /// The range outside which its own values are bad.
+    /// The range outside which the task's own values are bad.
     pub valid: Valid,
-    /// How many of its releases may be missed before it is not well, as a fraction; 0 to 1.
+    /// The share of releases that may be missed before the task is not well; 0 to 1.
     pub max_missed: f64,
     /// Longest allowed run; above zero and at most the deadline.
     pub budget: Option<Span>,
-    /// How many overruns are tolerated; `None`: any number.
+    /// How many overruns are tolerated. `None`: any number.
     pub overrun_limit: Option<OverrunLimit>,
-    /// What follows a failed tick.
+    /// What happens after a failed tick.
     pub on_error: OnError,
-    /// What it is recorded to.
+    /// Where the task is recorded.
     pub record: Option<RecordConfig>,
-    /// What happens to data that it produces faster than the recorder takes it.
+    /// What happens to data that the task produces faster than the recorder can store it.
     pub queue: Queue,
-    /// Its keys and values in canonical text, with the name of its worker and without `simulate`: two configurations
-    /// have the same task, unchanged, when name and identity are equal. Values count as they are written.
+    /// Keys and values as canonical text, with the worker's name and without `simulate`. Two configurations have the same, unchanged task
+    /// if name and identity are equal. Values are compared as written.
     pub identity: String,
-    /// How long each tick takes under `simulate`, cycled and never empty; `None`: what the blueprint says, else the budget.
+    /// How long each tick takes under `simulate`, used in turn and never empty. `None`: the blueprint's run times, otherwise the budget.
     pub simulated_run: Option<Vec<Span>>,
-    /// What makes its values under `simulate`; `None`: the task itself if it computes, else nothing.
+    /// What produces the task's values under `simulate`. `None`: the task itself if it only computes, otherwise nothing.
     pub stand_in: Option<Box<StandIn>>,
-    /// When what stands in for it fails.
+    /// When the stand-in fails.
     pub fails: Option<Box<Failing>>,
-    /// It puts something out which has a safe value.
+    /// Whether the task has an output with a safe value.
     pub acts: bool,
     /// Builds the task.
     pub blueprint: Blueprint,
-    /// Where it is first written, for [`Problems::at`](super::Problems::at) when it cannot be built.
+    /// Where the task is first declared, for [`Problems::at`](super::Problems::at) if it cannot be built.
     pub section: Origin,
 }
 
-/// How many overruns of a task are tolerated, as a [`LeakyBucket`](crate::pacing::LeakyBucket) counts them.
+/// How many overruns of a task are tolerated, counted by a [`LeakyBucket`](crate::pacing::LeakyBucket).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OverrunLimit {
-    /// The most that are tolerated at once; in 1..=1_000_000.
+    /// Most overruns tolerated at once; in 1..=1_000_000.
     pub count: u32,
-    /// Each time this has passed, one is forgiven; above zero.
+    /// One overrun is forgiven each time this span has passed; above zero.
     pub leak: Span,
-    /// What happens when there are more.
+    /// What happens when the limit is exceeded.
     pub action: LimitAction,
 }

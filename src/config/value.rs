@@ -1,19 +1,19 @@
-//! From the text of one value to what it means: durations, rates, shares, sizes. Pure functions; exact, by way of integers.
+//! Parses single values: durations, rates, shares, sizes. Pure functions; exact, using integers.
 //!
-//! Each returns what is wanted when the value is something else, to be put behind `key = found; `.
+//! On failure, each returns what is wanted instead; the caller appends that to `key = found; `.
 
 use crate::pacing::{Rate, Target, reduced};
 use crate::time::Span;
 use std::time::Duration;
 use toml::de::DeValue;
 
-/// The units of a duration, as they are written.
+/// The units of a duration, as written.
 pub(super) const DURATION_UNITS: &[&str] = &["ns", "us", "µs", "ms", "s", "min", "h"];
 
-/// The units of a rate and what they multiply it with.
+/// The units of a rate, with their factors.
 pub(super) const RATE_UNITS: &[(&str, u64)] = &[("", 1), ("Hz", 1), ("kHz", 1_000), ("KHz", 1_000), ("MHz", 1_000_000)];
 
-/// The units of a size in bytes, and what they multiply it with.
+/// The units of a size in bytes, with their factors.
 pub(super) const SIZE_UNITS: &[(&str, u64)] = &[
     ("B", 1),
     ("kB", 1_000),
@@ -24,7 +24,7 @@ pub(super) const SIZE_UNITS: &[(&str, u64)] = &[
     ("GiB", 1 << 30),
 ];
 
-/// A length of time, zero included: one number with one unit.
+/// A duration, zero included: one number with one unit.
 pub(super) fn duration(value: &DeValue<'_>) -> Result<Span, String> {
     match value {
         DeValue::String(text) => duration_text(text.trim()),
@@ -49,7 +49,7 @@ pub(super) fn rate(value: &DeValue<'_>) -> Result<Rate, String> {
     }
 }
 
-/// A percentile with at most one digit after the point, and what it is to be below.
+/// A percentile with at most one decimal, and the duration it should stay below.
 pub(super) fn spin_target(value: &DeValue<'_>) -> Result<Target, String> {
     let wanted = || "must be a percentile from p50 to p99.9 and a duration, such as \"p99 < 1us\"".to_owned();
     let DeValue::String(text) = value else { return Err(wanted()) };
@@ -78,7 +78,7 @@ pub(super) fn size(value: &DeValue<'_>) -> Result<u64, String> {
     size_text(text)
 }
 
-/// The same, of its text.
+/// The same, from its text.
 pub(crate) fn size_text(text: &str) -> Result<u64, String> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = (&text[..split], text[split..].trim_start());
@@ -93,7 +93,7 @@ pub(crate) fn size_text(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A share in percent, as a fraction of one.
+/// A percentage, as a fraction of one.
 pub(super) fn percent(value: &DeValue<'_>) -> Result<f64, String> {
     let wanted = || "must be a share such as \"5%\"".to_owned();
     let DeValue::String(text) = value else {
@@ -117,7 +117,7 @@ pub(super) fn number(value: &DeValue<'_>) -> Result<f64, String> {
     number.filter(|number: &f64| number.is_finite()).ok_or_else(|| "must be a finite number".to_owned())
 }
 
-/// A length of time as a configuration would say it: exact, in the largest unit that leaves it whole.
+/// Formats a duration as a configuration would write it: exact, in the largest unit that leaves a whole number.
 pub(crate) fn written(span: Span) -> String {
     if span == Span::ZERO {
         return "0s".to_owned();
@@ -129,14 +129,14 @@ pub(crate) fn written(span: Span) -> String {
     format!("{}{unit}", span.nanos() / scale)
 }
 
-/// A number of bytes in the same way.
+/// Formats a number of bytes in the same way.
 pub(super) fn written_size(bytes: u64) -> String {
     let units = SIZE_UNITS[..4].iter().rev().find(|(_, scale)| bytes.is_multiple_of(*scale));
     let (unit, scale) = units.unwrap_or(&("B", 1));
     format!("{} {unit}", bytes / scale)
 }
 
-/// A length of time such as `250us`: one number with one unit.
+/// Parses a duration such as `250us`: one number with one unit.
 pub(crate) fn duration_text(text: &str) -> Result<Span, String> {
     if text.starts_with('-') {
         return Err("must not be negative".to_owned());
@@ -149,7 +149,7 @@ pub(crate) fn duration_text(text: &str) -> Result<Span, String> {
     if unit.is_empty() {
         return Err(format!("write a unit, e.g. \"{number}us\""));
     }
-    // humantime knows more units than is good here ("M" is a month) and only one of the two letters for micro.
+    // humantime accepts units that would confuse here ("M" is a month), and only one of the two letters for micro.
     let unit = unit.replace('\u{3bc}', "\u{b5}");
     if !DURATION_UNITS.contains(&unit.as_str()) {
         return Err(format!("must be one number with one of the units {}", DURATION_UNITS.join(", ")));
@@ -177,7 +177,7 @@ pub(crate) fn rate_text(text: &str) -> Result<Rate, String> {
     let times = |a: u64, b: u64| u128::from(a) * u128::from(b);
     let num = times(over.0, under.1).checked_mul(u128::from(*scale)).ok_or_else(limits)?;
     let den = times(over.1, under.0);
-    // Reduced before it is narrowed: 44.1 kHz passes through 441000/10.
+    // Reduce before narrowing: 44.1 kHz passes through 441000/10.
     let (num, den) = reduced(num, den);
     match (u64::try_from(num), u64::try_from(den)) {
         (Ok(num), Ok(den)) => Rate::new(num, den).ok_or_else(limits),
@@ -185,8 +185,8 @@ pub(crate) fn rate_text(text: &str) -> Result<Rate, String> {
     }
 }
 
-/// A decimal number as the fraction it is, so that 29.97 means 2997/100 and not the nearest binary number; `None`
-/// for one that is negative, or too large or too finely written for any rate.
+/// A decimal number as an exact fraction: 29.97 becomes 2997/100, not the nearest binary number. `None` if it is negative, or too large or
+/// too precise for any rate.
 fn decimal(text: &str) -> Result<Option<(u64, u64)>, String> {
     let wanted = || "must be a rate such as 1000, \"60 Hz\" or \"30000/1001\"".to_owned();
     let (sign, text) = match text.strip_prefix(['+', '-']) {

@@ -13,14 +13,14 @@ use toml::de::DeValue;
 
 const SPIN_SHARE_MAX: f64 = 0.8; // real-time throttling stops a thread at 95 %
 
-/// The clock that it asks for; the usual one where that is wrong, which is noted elsewhere.
+/// The clock the section asks for. If the value is wrong, which is noted elsewhere, the default clock.
 pub(super) fn clock(section: &Section<'_>) -> ClockKind {
     let word = section.value(&CLOCK).and_then(DeValue::as_str);
     let known = CLOCKS.iter().find(|(known, _)| Some(*known) == word);
     known.map_or(ClockKind::Monotonic, |(_, clock)| *clock)
 }
 
-/// Judges one worker whose tasks have these rates. `None` only when a problem was noted.
+/// Checks one worker, whose tasks have these rates. `None` only if a problem was noted.
 pub(super) fn judge(name: &str, section: &mut Section<'_>, facts: &Facts, rates: &[Rate]) -> Option<WorkerConfig> {
     let mut known: Vec<_> = WORKER_KEYS.iter().map(|key| key.name).collect();
     known.push("simulate");
@@ -50,7 +50,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, facts: &Facts, rates:
 
 fn cpus(section: &mut Section<'_>, facts: &Facts) -> Option<Vec<usize>> {
     match (section.has(&CPU), section.has(&CPUS)) {
-        (true, true) => return None, // noted
+        (true, true) => return None, // noted already
         (true, false) => return section.read(&CPU, |value| Ok(vec![cpu(value, facts)?])),
         (false, false) => return Some(Vec::new()),
         (false, true) => (),
@@ -79,7 +79,7 @@ fn cpu(value: &DeValue<'_>, facts: &Facts) -> Result<usize, String> {
     if facts.online_cpus.contains(&cpu) { Ok(cpu) } else { Err(there()) }
 }
 
-/// `0-3,6`.
+/// Formats CPUs as `0-3,6`.
 fn ranges(cpus: &[usize]) -> String {
     let chunks = cpus.chunk_by(|a, b| a + 1 == *b);
     let shown = chunks.map(|chunk| match chunk {
@@ -104,7 +104,7 @@ fn scheduling(
     }
 }
 
-/// The runtime is for ticks and spin tails: the kernel stops a thread that has used it until its next period.
+/// The runtime covers ticks and spin tails. The kernel stops a thread that has used up its runtime until the next period.
 fn deadline(section: &mut Section<'_>, runtime: Option<Span>, rates: &[Rate], spin: Spin) -> Option<Scheduling> {
     let period = rates.iter().map(|rate| rate.period()).min()?;
     let Value::Duration { min, .. } = RUNTIME.value else { return None };
@@ -140,7 +140,7 @@ fn deadline(section: &mut Section<'_>, runtime: Option<Span>, rates: &[Rate], sp
     }
 }
 
-/// The most that the spin tails of tasks with these rates take in a period.
+/// Maximum time that the spin tails of tasks with these rates take in a period.
 fn tails(period: Span, rates: &[Rate], spin: Spin) -> Span {
     let tail = spin.tail().cost(rates.iter().map(|rate| rate.hertz()).sum());
     let releases: u64 = rates.iter().map(|rate| rate.ticks_before(period.nanos().into())).sum();
@@ -154,7 +154,7 @@ fn spin(section: &mut Section<'_>, rates: &[Rate]) -> Option<Spin> {
     let spin = section.read(&SPIN, |value| match value.as_str() {
         Some("off") => Ok(Spin::Off),
         Some("auto") => Ok(Spin::Auto { cpu_max: cpu_max.unwrap_or_default(), target }),
-        // What begins like a number is a wrong duration; anything else may be a wrong word.
+        // A text that starts like a number is a wrong duration; any other text may be a wrong word.
         Some(text) if !text.trim_start().starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
             Err(wanted.to_owned())
         }
@@ -166,7 +166,7 @@ fn spin(section: &mut Section<'_>, rates: &[Rate]) -> Option<Spin> {
     });
     if let Some(Spin::Fixed(span)) = spin {
         let share = rates.iter().map(|rate| rate.hertz() * span.seconds()).sum::<f64>();
-        // The slack is for the rounding of the sum, so that exactly 80 % passes.
+        // The slack covers rounding of the sum, so that exactly 80 % passes.
         if share > SPIN_SHARE_MAX + 1e-9 {
             let taken = (share * 1_000.0).ceil() / 10.0;
             let why = "must stay within 80 %, because the kernel stops a real-time thread that always spins";

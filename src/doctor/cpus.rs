@@ -1,4 +1,4 @@
-//! Whether the CPUs that workers are pinned to are theirs alone: isolation, the scheduler's tick, interrupts, siblings.
+//! Whether pinned workers have their CPUs to themselves: isolation, the scheduler's tick, interrupts, siblings.
 
 use super::facts::Facts;
 use super::finding::{Finding, Mend, Place, Weight};
@@ -19,7 +19,7 @@ pub(super) fn findings(work: Work<'_>, facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// The kernel's command line is the host's where hertzd is in a container.
+/// A fix on the kernel's command line; in a container that is the host's.
 pub(super) fn kernel(facts: &Facts, line: impl Into<String>) -> Mend {
     let note = if facts.machine.in_container { "of the host, from its next boot on" } else { "from the next boot on" };
     Mend::new(Place::Kernel, line, note)
@@ -32,7 +32,7 @@ fn isolation(work: Work<'_>, facts: &Facts, pinned: &BTreeSet<usize>, rest: &BTr
     };
     let online = facts.machine.host.online_cpus.len();
     if pinned.is_empty() {
-        // A worker with the policy deadline cannot be pinned, and one of normal priority need not be.
+        // A worker with the deadline policy cannot be pinned, and one with normal priority need not be.
         let can_be = |scheduling| matches!(scheduling, Scheduling::Fifo { .. } | Scheduling::Rr { .. });
         let worker = work.workers().find(|(_, worker)| can_be(worker.scheduling));
         return match (worker, facts.machine.host.online_cpus.last()) {
@@ -138,7 +138,7 @@ fn interrupts(work: Work<'_>, facts: &Facts, pinned: &BTreeSet<usize>, rest: &BT
     draft.is(Weight::Minor, found, format!("each interrupt delays {on}, by microseconds mostly"), mend)
 }
 
-/// The other halves of a core with a worker.
+/// The sibling hardware threads of a worker's core.
 fn siblings(work: Work<'_>, facts: &Facts, cpu: usize, pinned: &BTreeSet<usize>) -> Option<Finding> {
     let siblings = &facts.machine.cpus.get(&cpu)?.siblings;
     let draft = Finding::of(
@@ -152,7 +152,7 @@ fn siblings(work: Work<'_>, facts: &Facts, cpu: usize, pinned: &BTreeSet<usize>)
     let others = cpu_list(siblings.iter().copied());
     let shown = if facts.machine.is_virtual == Some(true) { ", as the virtual machine shows it" } else { "" };
     let found = format!("it shares its core with CPU {others}{shown}");
-    // Two workers that keep each other from running at full speed: each pair is reported once.
+    // Two workers that keep each other from running at full speed; each pair is reported once.
     if let Some(other) = siblings.iter().find(|other| pinned.contains(other)) {
         if *other < cpu {
             return None;

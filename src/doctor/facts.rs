@@ -1,4 +1,4 @@
-//! What the findings are drawn from: all that was tried and read. Plain data, so that tests can make it up.
+//! The input of the findings: everything that was tried and read. Plain data, so that tests can make it up.
 
 use super::finding::Mend;
 use crate::sys::machine::Machine;
@@ -10,34 +10,35 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 
-/// Everything that is known.
+/// All known facts.
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) machine: Machine,
     pub(crate) rights: Rights,
     pub(crate) trial: Trial,
-    /// The unit that hertzd runs in, or else the installed one; or why there is none to see.
+    /// The unit that hertzd runs in, otherwise the installed one; or why neither can be seen.
     pub(crate) unit: Result<Unit, String>,
-    /// What a look at the tasks' devices, files and recordings found, for each user whose rights it had.
+    /// What previewing the tasks' devices, files and recordings found, for each user whose rights were used.
     pub(crate) looks: Vec<Look>,
-    /// What is demanded of each CPU, and whether that is too much.
+    /// The load on each CPU, and whether it is too much.
     pub(crate) demands: Vec<Demand>,
-    /// The configuration is that of the service, or this process is the service.
+    /// The configuration belongs to the service, or this process is the service.
     pub(crate) is_for_service: bool,
     /// How far the clock `tai` is ahead of UTC.
     pub(crate) tai_ahead: Span,
-    /// What a reading of the clock takes, on average, in the best of several batches.
+    /// Average time of one clock reading, in the best of several batches.
     pub(crate) clock_read: Span,
-    /// What it takes by a system call; `None`: there is no such call.
+    /// The same through a system call. `None`: no such call exists.
     pub(crate) clock_call: Option<Span>,
 }
 
-/// What the kernel granted when it was asked as by a start.
+/// What the kernel granted when asked in the same way as by a start.
 #[derive(Debug)]
 pub(crate) struct Trial {
-    /// For each worker, in the order of the configuration; or why it has no thread.
+    /// For each worker, in the order of the configuration: what was granted, or why it has no thread.
     pub(crate) workers: Vec<Result<Granted, String>>,
-    /// The priority of the thread that has safe values written, and whether it was granted; `None`: there is none, or it asks for nothing.
+    /// The priority of the thread that triggers safe values, and whether it was granted. `None`: there is no such thread, or it asks for
+    /// nothing.
     pub(crate) guard: Option<(u8, Result<(), Refusal>)>,
     pub(crate) memory: Result<Locked, Refusal>,
     /// Why `/dev/cpu_dma_latency` could not be held.
@@ -48,13 +49,13 @@ pub(crate) struct Trial {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unit {
     pub(crate) name: String,
-    /// This process was started by it, so that its rights are those that were tried.
+    /// The unit started this process, so the rights that were tried are the unit's.
     pub(crate) is_own: bool,
     values: BTreeMap<String, Vec<String>>,
 }
 
 impl Unit {
-    /// From lines such as `RestrictRealtime=no`, where a key may come several times.
+    /// Parses lines such as `RestrictRealtime=no`. A key may occur several times.
     pub(crate) fn parse(name: &str, is_own: bool, text: &str) -> Self {
         let mut values: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (key, value) in text.lines().filter_map(|line| line.split_once('=')) {
@@ -63,7 +64,7 @@ impl Unit {
         Self { name: name.to_owned(), is_own, values }
     }
 
-    /// The first value of a property; empty if there is none.
+    /// The first value of a property. Empty if there is none.
     pub(crate) fn get(&self, key: &str) -> &str {
         self.values.get(key).and_then(|values| values.first()).map_or("", String::as_str)
     }
@@ -76,19 +77,19 @@ impl Unit {
         self.get(key) == "yes"
     }
 
-    /// Whether its filter allows this system call, by its name.
+    /// Whether the unit's filter allows this system call, given by name.
     pub(crate) fn allows_call(&self, call: &str) -> bool {
         let filter = self.get("SystemCallFilter");
         match filter.strip_prefix('~') {
             _ if filter.is_empty() => true,
-            // What is left out, with an errno behind it where it has its own.
+            // The calls left out; a call with its own errno has it appended.
             Some(refused) => !refused.split_whitespace().any(|name| name.split(':').next() == Some(call)),
             None => filter.split_whitespace().any(|name| name == call),
         }
     }
 }
 
-/// What a process of another user found when it looked at what a start would open: in words alone, as that user may do what it likes with it.
+/// What a process of another user found when it previewed what a start would open. Only text, because that user can manipulate the process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ServiceView {
     pub(crate) tasks: usize,
@@ -97,29 +98,29 @@ pub(crate) struct ServiceView {
     pub(crate) unknown: Vec<String>,
 }
 
-/// A look at what a start would open, by one user.
+/// One user's preview of what a start would open.
 #[derive(Debug)]
 pub(crate) struct Look {
     /// `this user`, `the service's user hertzd`.
     pub(crate) who: String,
     pub(crate) is_service: bool,
-    /// The number of tasks that were looked at, or why none was.
+    /// The number of tasks that were previewed, or why none was.
     pub(crate) tasks: Result<usize, String>,
     pub(crate) refused: Vec<Refused>,
-    /// What may keep tasks from a start, but need not.
+    /// What may prevent tasks from starting, but need not.
     pub(crate) warnings: Vec<String>,
-    /// What only a start finds out.
+    /// What only a start can find out.
     pub(crate) unknown: Vec<String>,
 }
 
 /// What a task could not open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
-    pub(crate) what: String, // begins with the task and the key
+    pub(crate) what: String, // starts with the task and the key
     pub(crate) mend: Vec<Mend>,
 }
 
-/// What `check` says of a CPU.
+/// `check`'s verdict on a CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Demand {
     pub(crate) label: String,

@@ -1,9 +1,9 @@
-//! What was found out, and the lines that mend it. Plain data.
+//! A finding, and the lines that fix it. Plain data.
 
 use crate::sys::grant;
 use serde::Serialize;
 
-/// How much a finding matters, the worst first.
+/// How serious a finding is, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Weight {
@@ -11,43 +11,43 @@ pub(crate) enum Weight {
     Fails,
     /// It works, but ticks will be late.
     Harms,
-    /// Ticks may be late, by little or seldom.
+    /// Ticks may be late, slightly or rarely.
     Minor,
-    /// It could not be looked at.
+    /// It could not be checked.
     Unseen,
-    /// It is as it should be.
+    /// Everything is as it should be.
     Well,
 }
 
-/// Where a line is to be written.
+/// Where a line has to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Place {
-    /// A shell runs it.
+    /// To be run in a shell.
     Shell,
-    /// A file of /etc/security/limits.d.
+    /// In a file of /etc/security/limits.d.
     Login,
-    /// The section [Service] of the unit.
+    /// In the section [Service] of the unit.
     Unit,
-    /// The command line of the kernel.
+    /// On the kernel's command line.
     Kernel,
-    /// A file of /etc/udev/rules.d.
+    /// In a file of /etc/udev/rules.d.
     Udev,
-    /// The configuration of hertzd.
+    /// In hertzd's configuration.
     Configuration,
-    /// The command that starts the container.
+    /// In the command that starts the container.
     Container,
 }
 
-/// A line that mends it; each of several is enough alone.
+/// A line that fixes a finding. If there are several, any one of them is enough.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Mend {
-    /// Where it is to be written.
+    /// Where to write it.
     #[serde(rename = "for")]
     pub(crate) place: Place,
-    /// To be copied as it is. A line break separates lines that are needed together.
+    /// To be copied unchanged. A line break separates lines that are needed together.
     pub(crate) line: String,
-    /// What there is to know of it; mostly empty.
+    /// What to know about it; usually empty.
     pub(crate) note: String,
 }
 
@@ -60,7 +60,7 @@ impl Mend {
         Self::new(Place::Shell, line, "")
     }
 
-    /// A line for a shell whose effect ends with the next boot.
+    /// A shell line whose effect lasts until the next boot.
     pub(crate) fn until_boot(line: impl Into<String>) -> Self {
         Self::new(Place::Shell, line, "until the next boot")
     }
@@ -69,7 +69,7 @@ impl Mend {
         Self::new(Place::Unit, line, "")
     }
 
-    /// With what there is to know of it.
+    /// Adds what to know about it.
     #[must_use]
     pub(crate) fn noted(self, note: &str) -> Self {
         Self { note: note.to_owned(), ..self }
@@ -95,31 +95,31 @@ impl From<(grant::Place, String)> for Mend {
     }
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    /// What it is about: a word that stays the same.
+    /// The subject of the check, as a fixed word.
     pub(crate) about: &'static str,
-    /// Which worker, task, CPU or unit: `worker main`; empty: the machine.
+    /// Which worker, task, CPU or unit: `worker main`. Empty: the whole machine.
     pub(crate) subject: String,
     pub(crate) weight: Weight,
     /// What was tried or read.
     pub(crate) tried: String,
-    /// What came back; where it could not be looked at, why.
+    /// The outcome; if it could not be checked, why.
     pub(crate) found: String,
-    /// What it means for the configured tasks; empty where all is well.
+    /// What it means for the configured tasks. Empty if all is well.
     pub(crate) matters: String,
     pub(crate) mend: Vec<Mend>,
 }
 
 impl Finding {
-    /// Begins one with what was tried.
+    /// Starts a finding with what was tried.
     pub(crate) fn of(about: &'static str, subject: impl Into<String>, tried: impl Into<String>) -> Draft {
         Draft { about, subject: subject.into(), tried: tried.into() }
     }
 }
 
-/// A finding whose weight is still open.
+/// A finding whose weight is not decided yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     about: &'static str,
@@ -132,7 +132,7 @@ impl Draft {
         self.is(Weight::Well, found, "", Vec::new())
     }
 
-    /// It could not be looked at.
+    /// It could not be checked.
     pub(crate) fn unseen(self, why: impl Into<String>) -> Finding {
         self.is(Weight::Unseen, why, "", Vec::new())
     }

@@ -1,4 +1,4 @@
-//! What the kernel and the host are like: preemption, source of time, huge pages, swap, hypervisor, the offset of TAI.
+//! Properties of the kernel and the host: preemption, clock source, huge pages, swap, hypervisor, TAI offset.
 
 use super::cpus::kernel;
 use super::facts::Facts;
@@ -8,16 +8,17 @@ use crate::config::ClockKind;
 use crate::sys::memory::Locked;
 use crate::time::Span;
 
-/// Sources of time that take a microsecond or more, as no reading of them goes without the kernel or slow hardware.
+/// Clock sources that take a microsecond or more, because every reading goes through the kernel or slow hardware.
 const SLOW: [&str; 7] = ["hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit", "tsc-early", "xen"];
 
-/// A reading that takes more than this part of one by a system call is one as well, or as slow. Through the vDSO it takes less than half.
+/// If reading the clock takes more than this share of a system call, it is a system call, or as slow as one. Through the vDSO it takes less
+/// than half.
 const LIKE_A_CALL: f64 = 0.75;
 
-/// Below this deadline the sections of a kernel without PREEMPT_RT that nothing interrupts matter.
+/// Below this deadline, the non-preemptible sections of a kernel without PREEMPT_RT matter.
 const SHORT: Span = Span::from_millis(1);
 
-/// More time than this that a host took is worth more than a note, as a part of all.
+/// If the host took more than this share of the time, it is worth more than a note.
 const MUCH: f64 = 0.001;
 
 pub(super) fn findings(work: Work<'_>, facts: &Facts) -> Vec<Finding> {
@@ -78,14 +79,14 @@ fn clocksource(facts: &Facts) -> Finding {
         return draft.unseen(format!("the kernel does not name its source of time; {takes}"));
     }
     let is_slow = SLOW.contains(&source.as_str());
-    // The others are judged by what a reading takes: the vDSO cannot read each of them, or not for each program.
+    // All other sources are judged by the cost of a reading: the vDSO cannot read every source, or not for every program.
     let like_a_call = |call: &Span| facts.clock_read.seconds() > call.seconds() * LIKE_A_CALL;
     let found = match facts.clock_call.filter(like_a_call) {
         Some(call) => format!("{source}; {takes}, as much as a system call ({call})"),
         None if is_slow => format!("{source}; {takes}"),
         None => return draft.well(format!("{source}; {takes}")),
     };
-    // Where a quick source of x86 has become slow, another one may be wrong on that machine.
+    // If a fast x86 source has become slow, another fast one may be wrong on that machine.
     let better: &[&str] = match is_slow {
         true => &["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"],
         false => &["arch_sys_counter"],
@@ -177,7 +178,7 @@ fn hypervisor(work: Work<'_>, facts: &Facts) -> Finding {
 fn tai(work: Work<'_>, facts: &Facts) -> Finding {
     let draft = Finding::of("tai", "", "CLOCK_TAI and CLOCK_REALTIME");
     let ahead = facts.tai_ahead;
-    // The offset is a whole number of seconds; the clocks are read one after the other.
+    // The offset is a whole number of seconds; rounding absorbs the time between reading the two clocks.
     let seconds = (ahead + Span::from_millis(500)).nanos().div_euclid(1_000_000_000);
     let found = format!("TAI is {seconds} s ahead of UTC");
     if ahead > Span::from_millis(500) {

@@ -12,7 +12,7 @@ pub(super) fn findings(work: Work<'_>, facts: &Facts) -> Vec<Finding> {
     [limits(work, facts), bandwidth(work, facts), quota(work, &facts.rights)].into_iter().flatten().collect()
 }
 
-/// The limits themselves; whether they are enough, the trial shows.
+/// The limits themselves. The trial shows whether they suffice.
 fn limits(work: Work<'_>, facts: &Facts) -> Option<Finding> {
     let rights = &facts.rights;
     let shown = |most: Option<Most>, unit: &str| match most {
@@ -26,7 +26,7 @@ fn limits(work: Work<'_>, facts: &Facts) -> Option<Finding> {
     let found = format!("RLIMIT_RTPRIO {priority}, RLIMIT_MEMLOCK {memory}, RLIMIT_RTTIME {time}");
     let draft = Finding::of("limits", "", "the limits of this process");
     let longest = work.0.tasks.iter().map(|task| task.budget.unwrap_or(task.deadline)).max().unwrap_or(Span::ZERO);
-    // Limits that were too low for what was tried are named there.
+    // If a limit was too low for the trial, the trial's finding names it.
     let trial = &facts.trial;
     let is_said = trial.memory.is_err() || trial.workers.iter().flatten().any(|granted| granted.not_realtime);
     Some(match rights.realtime_time {
@@ -49,7 +49,7 @@ fn bandwidth(work: Work<'_>, facts: &Facts) -> Option<Finding> {
         return None;
     }
     let draft = Finding::of("bandwidth", "", "kernel.sched_rt_runtime_us, and cpu.rt_runtime_us of the control group");
-    // With the right to its priority a worker is refused for this reason, and the finding about its policy says so.
+    // If a worker has the right to its priority but was refused for lack of bandwidth, the finding about its policy says so.
     let is_said = work.workers().zip(&facts.trial.workers).any(|((_, worker), tried)| {
         let may_have = priority(worker.scheduling).is_some_and(|priority| rights.may_have(priority));
         may_have && tried.as_ref().is_ok_and(|granted| granted.not_realtime)
@@ -81,7 +81,7 @@ fn bandwidth(work: Work<'_>, facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Since 6.12 normal threads that starve get a share by a server of their own.
+/// Since 6.12 the kernel gives starving normal threads a share through a server.
 fn has_fair_server(release: &str) -> bool {
     let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
     (numbers.next(), numbers.next()) >= (Some(6), Some(12))

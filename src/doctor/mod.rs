@@ -1,7 +1,7 @@
-//! `hertzd doctor`: from what was tried and read to findings, sorted by how much they matter for the configured tasks.
+//! `hertzd doctor`: turns what was tried and read into findings, sorted by how much they matter for the configured tasks.
 //!
-//! Pure: the facts come from `daemon` and `sys`, and tests make them up. Every finding says what was tried, what came back and
-//! what it means; a line that mends it is only given where it applies.
+//! Pure: the facts come from `daemon` and `sys`, and tests make them up. Every finding says what was tried, the outcome and what it means.
+//! A line that fixes it is given only where it applies.
 
 mod cpus;
 mod facts;
@@ -21,7 +21,7 @@ pub(crate) use finding::{Finding, Mend, Place, Weight};
 use crate::config::Config;
 use work::Work;
 
-/// What the facts mean for this configuration, the worst first.
+/// What the facts mean for this configuration, worst first.
 pub(crate) fn examine(config: &Config, facts: &Facts) -> Vec<Finding> {
     let work = Work(config);
     let mut findings = privileges::findings(work, facts);
@@ -31,7 +31,7 @@ pub(crate) fn examine(config: &Config, facts: &Facts) -> Vec<Finding> {
     findings.extend(cpus::findings(work, facts));
     findings.extend(power::findings(work, facts));
     findings.extend(kernel::findings(work, facts));
-    findings.sort_by_key(|finding| finding.weight); // stable: what matters as much stays in this order
+    findings.sort_by_key(|finding| finding.weight); // stable: equally serious findings stay in this order
     findings
 }
 

@@ -1,4 +1,4 @@
-//! Whether idle CPUs sleep so deeply, or run so slowly, that it shows: sleep states and frequency.
+//! Whether idle CPUs sleep so deeply, or run so slowly, that ticks are affected: sleep states and frequency.
 
 use super::cpus::kernel;
 use super::facts::Facts;
@@ -37,12 +37,12 @@ fn sleep(work: Work<'_>, facts: &Facts, cpus: &BTreeSet<usize>) -> Finding {
     draft.is(weight, found, format!("a tick after a pause may be that much later: {part}"), awake(facts, error))
 }
 
-/// "Permission denied", without the number behind it.
+/// The error text without its number: "Permission denied".
 fn plain(error: &io::Error) -> String {
     error.to_string().split(" (os error").next().unwrap_or_default().to_owned()
 }
 
-/// What keeps CPUs awake.
+/// Fixes that keep CPUs awake.
 fn awake(facts: &Facts, error: &io::Error) -> Vec<Mend> {
     let machine = &facts.machine;
     let mut mend = Vec::new();

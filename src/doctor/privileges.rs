@@ -1,4 +1,4 @@
-//! What a start asks of the kernel: policy, CPUs, timers, locked memory; and the limits on it.
+//! What a start requests from the kernel: policy, CPUs, timers, locked memory; and the related limits.
 
 use super::facts::Facts;
 use super::finding::{Draft, Finding, Mend, Place, Weight};
@@ -59,7 +59,7 @@ fn of_worker(work: Work<'_>, facts: &Facts, index: usize, worker: &WorkerConfig,
     findings
 }
 
-/// The priority of the thread that has the safe values of outputs written.
+/// The priority of the thread that triggers the outputs' safe values.
 fn guard(work: Work<'_>, facts: &Facts) -> Option<Finding> {
     let (priority, tried) = facts.trial.guard.as_ref()?;
     let tried_by = format!("SCHED_FIFO at priority {priority}, on a thread as the one that has safe values written");
@@ -86,7 +86,7 @@ fn pinning(worker: &WorkerConfig) -> String {
     format!("sched_setaffinity to CPU {}", cpu_list(worker.cpus.iter().copied()))
 }
 
-/// The policy in words, and how it was asked for.
+/// The policy in words, and how it was requested.
 fn wanted(scheduling: Scheduling) -> (String, String) {
     match scheduling {
         Scheduling::Fifo { priority } => {
@@ -103,7 +103,7 @@ fn wanted(scheduling: Scheduling) -> (String, String) {
     }
 }
 
-/// Why a policy was refused, as far as that is known, and what mends it.
+/// Why a policy was refused, as far as known, and what fixes it.
 fn refused_policy(scheduling: Scheduling, refusal: &Refusal, granted: &Granted, facts: &Facts) -> (String, Vec<Mend>) {
     let rights = &facts.rights;
     let privilege = priority(scheduling).map_or(Privilege::Deadline, Privilege::Priority);
@@ -132,7 +132,7 @@ fn refused_policy(scheduling: Scheduling, refusal: &Refusal, granted: &Granted, 
     filtered(facts, &["sched_setscheduler", "sched_setattr"], Some("RestrictRealtime"))
 }
 
-/// With the right to it, a reservation needs bandwidth, and a thread that may run on every CPU.
+/// Given the right to it, a reservation also needs bandwidth, and a thread that may run on every CPU.
 fn refused_deadline(refusal: &Refusal, granted: &Granted, facts: &Facts) -> (String, Vec<Mend>) {
     let host = &facts.machine.host;
     let missing: Vec<_> = host.online_cpus.iter().copied().filter(|cpu| !granted.cpus.contains(cpu)).collect();

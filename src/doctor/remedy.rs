@@ -1,4 +1,4 @@
-//! Why a right is missing, and the lines that grant it: in a shell, a unit, or where a container is started.
+//! Why a right is missing, and the lines that grant it: in a shell, in a unit, or where a container is started.
 
 use super::facts::{Facts, Unit};
 use super::finding::Mend;
@@ -13,18 +13,18 @@ pub(super) fn lacks(rights: &Rights, capability: u32, name: &str) -> String {
     }
 }
 
-/// What grants a privilege, here.
+/// What grants this privilege here.
 pub(super) fn granting(privilege: Privilege, rights: &Rights, unit: Option<&Unit>) -> Vec<Mend> {
     let capability = if privilege == Privilege::LockedMemory { "CAP_IPC_LOCK" } else { "CAP_SYS_NICE" };
     if let Some(unit) = unit.filter(|unit| unit.is_own) {
         return vec![unit_mend(privilege, capability, unit, rights.limits_are_final)];
     }
     let lines = grant::remedies(privilege).into_iter().map(Mend::from);
-    // Where programs gain nothing from their files, only the limit is left.
+    // If programs gain no privileges from their files, only the limit remains.
     lines.filter(|mend| !(rights.no_new_privileges && mend.line.contains("setcap"))).collect()
 }
 
-/// The line of a unit that grants a privilege; where systemd itself cannot raise limits, by a capability.
+/// The line of a unit that grants a privilege. Uses a capability if systemd itself cannot raise limits.
 pub(super) fn unit_mend(privilege: Privilege, capability: &str, unit: &Unit, limits_are_final: bool) -> Mend {
     if unit.says_yes("PrivateUsers") {
         return Mend::unit("PrivateUsers=no");
@@ -38,16 +38,16 @@ pub(super) fn unit_mend(privilege: Privilege, capability: &str, unit: &Unit, lim
     Mend::unit(format!("{first}AmbientCapabilities={capability}"))
 }
 
-/// The lines that give every group its bandwidth, the outermost first.
+/// The lines that give every group its bandwidth, outermost group first.
 pub(super) fn group_bandwidth(rights: &Rights) -> Vec<Mend> {
     if rights.no_bandwidth.iter().any(|(_, free)| *free == 0) {
-        return Vec::new(); // the groups beside have it all
+        return Vec::new(); // sibling groups have all of it
     }
     let line = |(file, free): &(PathBuf, u64)| format!("echo {free} | sudo tee {}", file.display());
     vec![Mend::until_boot(rights.no_bandwidth.iter().map(line).collect::<Vec<_>>().join("\n"))]
 }
 
-/// A right that is there, and still refused: by the system calls that a filter refuses, or by `switch` of a unit.
+/// Explains a right that exists but is still refused: by a system call filter, or by the unit's setting `switch`.
 pub(super) fn filtered(facts: &Facts, calls: &[&str], switch: Option<&str>) -> (String, Vec<Mend>) {
     let calls_line = || Mend::unit(format!("SystemCallFilter={}", calls.join(" ")));
     if let Some(unit) = facts.unit.as_ref().ok().filter(|unit| unit.is_own) {

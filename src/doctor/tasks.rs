@@ -1,4 +1,4 @@
-//! What the tasks open, by the rights of each user that may run them; and whether their deadlines can hold.
+//! What the tasks open, with the rights of each user that may run them; and whether their deadlines can be met.
 
 use super::facts::{Demand, Facts, Look};
 use super::finding::{Finding, Weight};

@@ -1,4 +1,4 @@
-//! Facts are made up here, also those of machines that few have: siblings, isolated CPUs, governors, deep sleep, a slow clock.
+//! The facts are made up here, including those of unusual machines: siblings, isolated CPUs, governors, deep sleep, a slow clock.
 
 use super::*;
 use crate::config::{Facts as OfMachine, Kinds};
@@ -20,7 +20,7 @@ fn config(text: &str) -> Config {
     Config::parse(text, "test.toml", &Kinds::builtin(), &of_machine).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// A machine on which all is well, and a start that is granted everything.
+/// A machine where all is well, and a start that is granted everything.
 fn facts(config: &Config) -> Facts {
     let host = Host {
         kernel: "6.1.0".into(),
@@ -76,7 +76,7 @@ fn refused(what: &str, errno: i32) -> Refusal {
     Refusal::new(what, &io::Error::from_raw_os_error(errno), "", "")
 }
 
-/// The findings that are neither well nor unseen, with these changes to the facts.
+/// The findings that are neither well nor unseen, after this change to the facts.
 fn found(text: &str, change: impl FnOnce(&mut Facts)) -> Vec<Finding> {
     let config = config(text);
     let mut facts = facts(&config);
@@ -87,7 +87,7 @@ fn found(text: &str, change: impl FnOnce(&mut Facts)) -> Vec<Finding> {
     findings
 }
 
-/// The only finding: its weight, what it is about, and the lines that mend it.
+/// The only finding: its weight, its subject, and the lines that fix it.
 fn only(text: &str, change: impl FnOnce(&mut Facts)) -> (Weight, &'static str, Vec<String>) {
     let findings = found(text, change);
     assert_eq!(findings.len(), 1, "{findings:#?}");
@@ -124,13 +124,13 @@ fn cpus_that_are_not_the_workers_alone() {
     let nosmt = set(|machine| machine.cpus.get_mut(&1).unwrap().siblings = vec![3]);
     let off = "echo 0 | sudo tee /sys/devices/system/cpu/cpu3/online".to_owned();
     assert_eq!(nosmt, (Minor, "siblings", vec![off, "nosmt".into()]));
-    // A worker that spins is interrupted by the tick; another one hardly.
+    // The kernel's tick interrupts a worker that spins; it hardly affects one that sleeps.
     let spinning = PINNED.replace("cpu = 1", "cpu = 1\nspin = \"50us\"");
     let nohz = only(&spinning, |facts| facts.machine.nohz_full = Some(vec![]));
     assert_eq!(nohz, (Minor, "nohz-full", vec!["nohz_full=1 rcu_nocbs=1".into()]));
     let sleeping = PINNED.replace("cpu = 1", "cpu = 1\nspin = \"off\"");
     assert_eq!(found(&sleeping, |facts| facts.machine.nohz_full = Some(vec![])), []);
-    // Two workers on one core: one of them has to move, and no line can say to where. It is said once.
+    // Two workers on one core: one of them has to move, and no line can say where. Reported once.
     let two = format!(
         "{PINNED}worker = \"main\"\n[worker.b]\ncpu = 3\n[task.b]\nkind = \"load\"\nrate = 9\nworker = \"b\"\n"
     );
@@ -157,13 +157,13 @@ fn power_is_weighed_by_the_shortest_deadline() {
     assert_eq!((weight, about, &*lines[2]), (Weight::Harms, "cpu-latency", "intel_idle.max_cstate=1"));
     let (weight, _, lines) = deep(20, "acpi_idle");
     assert_eq!((weight, &*lines[2]), (Weight::Minor, "processor.max_cstate=1"));
-    // What is refused and not needed is no finding.
+    // Something that is refused but not needed is not a finding.
     let light = |facts: &mut Facts| facts.trial.cpu_latency = Err(io::Error::from_raw_os_error(libc::EACCES));
     assert_eq!(found(PINNED, light), []);
     let governor = only(PINNED, |facts| {
         let cpu = facts.machine.cpus.get_mut(&1).unwrap();
         (cpu.governor, cpu.governors) = (Some("powersave".into()), vec!["performance".into(), "powersave".into()]);
-        // That of a CPU without a worker does not matter.
+        // The governor of a CPU without a worker does not matter.
         facts.machine.cpus.get_mut(&0).unwrap().governor = Some("schedutil".into());
     });
     let line = "echo performance | sudo tee /sys/devices/system/cpu/cpu1/cpufreq/scaling_governor".to_owned();
@@ -177,7 +177,8 @@ fn the_kernel_and_the_host() {
     let file = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     let lines = vec![format!("echo tsc | sudo tee {file}"), "clocksource=tsc".into()];
     assert_eq!(set(|facts| facts.machine.host.clocksource = "hpet".into()), (Harms, "clocksource", lines));
-    // A source that is not known as slow is judged by its cost: of a BeagleBone Black's, and of one that the vDSO does not read.
+    // A clock source that is not known as slow is judged by its cost. Cases: a BeagleBone Black's source, and one that the vDSO does not
+    // read.
     let takes = |source: &str, read, call, there: &[&str]| {
         found(PINNED, |facts| {
             facts.machine.host.clocksource = source.into();
@@ -200,7 +201,7 @@ fn the_kernel_and_the_host() {
     }
     let dmtimer = takes("dmtimer", 1_150, call, &["dmtimer"]);
     assert_eq!((dmtimer[0].weight, dmtimer[0].mend.len()), (Minor, 0));
-    // Slow boards, and quick ones with quick system calls.
+    // Slow boards, and fast ones with fast system calls.
     for (read, call) in [(150, Some(Span::from_nanos(600))), (25, Some(Span::from_nanos(60))), (1_000, None)] {
         assert_eq!(takes("arch_sys_counter", read, call, &["arch_sys_counter"]), []);
     }
@@ -210,7 +211,7 @@ fn the_kernel_and_the_host() {
         facts.machine.distribution = None;
     });
     assert_eq!((weight, about, lines), (Minor, "preemption", vec!["preempt=full".to_owned()]));
-    // Debian's own kernel is offered on machines that boot it.
+    // Debian's own kernel is suggested on machines that can boot it.
     let debian = |board| {
         let change = |facts: &mut Facts| (facts.machine.host.preempt, facts.machine.board) = ("none".into(), board);
         let findings = found(PINNED, change);
@@ -226,7 +227,7 @@ fn the_kernel_and_the_host() {
         facts.machine.cpus.get_mut(&1).unwrap().stolen = Some((5, 100));
     });
     assert_eq!((weight, about, lines), (Harms, "hypervisor", vec![]));
-    // Where nothing shows it, as on most ARM boards, that is what is said.
+    // If nothing reveals a hypervisor, as on most ARM boards, the finding says so.
     let config = config(PINNED);
     let mut on_board = facts(&config);
     on_board.machine.is_virtual = None;
@@ -253,7 +254,7 @@ fn a_refused_policy_names_the_right_that_is_missing() {
         (granted.not_realtime, granted.refused) = (true, vec![refused("fifo priority 80", errno)]);
     };
     let own = |facts: &mut Facts, text: &str| facts.unit = Ok(Unit::parse("x.service", true, text));
-    // Neither the capability nor the limit.
+    // Has neither the capability nor the limit.
     let limit = |facts: &mut Facts| {
         refuse(facts, libc::EPERM);
         facts.rights.effective = 0;
@@ -347,10 +348,10 @@ fn the_units_properties_are_compared_with_the_configuration() {
     let weak = UNIT.replace("cap_ipc_lock cap_sys_nice", "").replace("LimitRTPRIO=99", "LimitRTPRIO=50");
     let (_, _, lines) = only(PINNED, |facts| facts.unit = Ok(Unit::parse("hertzd.service", false, &weak)));
     assert_eq!(lines, ["LimitRTPRIO=80"]);
-    // Capabilities do not count in a user namespace of its own, the limits do.
+    // In a private user namespace, capabilities do not count; limits do.
     let private = format!("{UNIT}PrivateUsers=yes\n");
     assert_eq!(found(PINNED, |facts| facts.unit = Ok(Unit::parse("hertzd.service", false, &private))), []);
-    // For another configuration than that of the service it is no failure of this one.
+    // For a configuration that is not the service's, this is not a failure.
     let other = |facts: &mut Facts| {
         facts.is_for_service = false;
         facts.unit = Ok(Unit::parse("hertzd.service", false, &weak));

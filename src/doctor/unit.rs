@@ -1,4 +1,4 @@
-//! What the service's unit leaves to it. Read from its properties: only a start of the unit tries them.
+//! What the service's unit allows it to do. Read from the unit's properties: only starting the unit would test them.
 
 use super::facts::{Facts, Unit};
 use super::finding::{Finding, Mend, Weight};
@@ -7,7 +7,7 @@ use super::work::{Work, cpu_list};
 use crate::sys::grant::Privilege;
 use std::path::Path;
 
-/// The devices of a kind: the class's names in `DeviceAllow=`, how its nodes begin, and the line that allows them.
+/// The devices of a kind: its class names in `DeviceAllow=`, the prefix of its nodes, and the line that allows them.
 const DEVICES: [(&str, &[&str], &str, &str); 4] = [
     ("i2c", &["char-i2c", "char-89"], "/dev/i2c", "DeviceAllow=char-89 rw"),
     ("gpio", &["char-gpiochip"], "/dev/gpiochip", "DeviceAllow=char-gpiochip rw"),
@@ -39,7 +39,7 @@ pub(super) fn findings(work: Work<'_>, facts: &Facts) -> Vec<Finding> {
     found.into_iter().map(finding).collect()
 }
 
-/// What is restricted, what follows, and what mends it.
+/// What is restricted, the consequence, and the fix.
 type Lacking = (String, String, Mend);
 
 fn rights(work: Work<'_>, unit: &Unit, limits_are_final: bool) -> Vec<Lacking> {
@@ -84,7 +84,7 @@ fn rights(work: Work<'_>, unit: &Unit, limits_are_final: bool) -> Vec<Lacking> {
     found
 }
 
-/// Whether the service has this capability where it counts.
+/// Whether the service has this capability in effect.
 fn has(unit: &Unit, capability: &str) -> bool {
     let lists = |key: &str| unit.get(key).split_whitespace().any(|name| name.eq_ignore_ascii_case(capability));
     let is_root = matches!(unit.get("User"), "" | "root" | "0") && !unit.says_yes("DynamicUser");
@@ -117,10 +117,10 @@ fn cpus(work: Work<'_>, unit: &Unit) -> Option<Lacking> {
     Some((text, format!("{on} would run on any other CPU"), Mend::unit(format!("AllowedCPUs={all}"))))
 }
 
-/// Devices that a start would be refused, whatever their file modes are.
+/// Devices that a start could not open, regardless of file modes.
 fn devices(work: Work<'_>, unit: &Unit) -> Vec<Lacking> {
     let policy = unit.get("DevicePolicy");
-    // A list alone does not close the others' devices, but a policy does, and PrivateDevices= brings one.
+    // A list alone does not block other devices. A policy does, and PrivateDevices= implies one.
     let lists_decide = matches!(policy, "closed" | "strict") || unit.all("DeviceAllow").any(|line| !line.is_empty());
     let allows = |names: &[&str], prefix: &str| {
         let mut lines = unit.all("DeviceAllow").filter_map(|line| line.split_whitespace().next());
@@ -140,10 +140,10 @@ fn devices(work: Work<'_>, unit: &Unit) -> Vec<Lacking> {
     found
 }
 
-/// Recordings to where the unit has only read-only files.
+/// Recordings to paths that are read-only for the unit.
 fn recordings(work: Work<'_>, unit: &Unit) -> Vec<Lacking> {
     if unit.get("ProtectSystem") != "strict" || unit.is_own {
-        return Vec::new(); // what a start tries, the look has tried
+        return Vec::new(); // the preview has already tried what a start tries
     }
     let states = unit.get("StateDirectory").split_whitespace().map(|name| format!("/var/lib/{name}"));
     let listed =

@@ -1,14 +1,14 @@
-//! Who is on which CPU, and how soon it must be done: what a finding is weighed by.
+//! Which worker is on which CPU, and how tight its deadlines are: the basis for weighing findings.
 
 use super::finding::Weight;
 use crate::config::{ClockKind, Config, Scheduling, Spin, WorkerConfig};
 use crate::time::Span;
 use std::collections::BTreeSet;
 
-/// A delay of more than this part of the shortest deadline is worth more than a note.
+/// A delay above this share of the shortest deadline is worth more than a note.
 const PART_OF_DEADLINE: f64 = 0.1;
 
-/// The most names that are listed.
+/// Maximum number of names to list.
 const NAMES: usize = 5;
 
 /// The configured work.
@@ -47,7 +47,7 @@ impl<'a> Work<'a> {
         listed(self.0.tasks.iter().filter(|task| task.worker == worker).map(|task| task.name.as_str()))
     }
 
-    /// The task with the shortest deadline, and that.
+    /// The task with the shortest deadline, and that deadline.
     pub(super) fn tightest(self) -> (&'a str, Span) {
         let tasks = self.0.tasks.iter().map(|task| (task.name.as_str(), task.deadline));
         tasks.min_by_key(|(_, deadline)| *deadline).unwrap_or(("", Span::ZERO))
@@ -58,7 +58,7 @@ impl<'a> Work<'a> {
         self.workers().flat_map(|(_, worker)| worker.cpus.iter().copied()).collect()
     }
 
-    /// CPUs that workers may run on: all of `online` if one is not pinned.
+    /// CPUs that workers may run on: all of `online` if any worker is not pinned.
     pub(super) fn cpus(self, online: &[usize]) -> BTreeSet<usize> {
         match self.workers().any(|(_, worker)| worker.cpus.is_empty()) {
             true => online.iter().copied().collect(),
@@ -74,7 +74,7 @@ impl<'a> Work<'a> {
         named.join(", ")
     }
 
-    /// How much a delay of this length matters, and a clause that says so.
+    /// How serious a delay of this length is, and a clause that says so.
     pub(super) fn weigh(self, delay: Span) -> (Weight, String) {
         let (task, deadline) = self.tightest();
         let part = delay.seconds() / deadline.seconds();
@@ -85,7 +85,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// `a, b, c, d, e and 3 more`.
+/// Joins names: `a, b, c, d, e and 3 more`.
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<_> = names.collect();
     match names.len() {
@@ -101,7 +101,7 @@ pub(super) const fn priority(scheduling: Scheduling) -> Option<u8> {
     }
 }
 
-/// CPUs in the kernel's notation, `0-3,8`, which units and its command line take too.
+/// CPUs in the kernel's notation, `0-3,8`, as accepted in units and on the kernel's command line.
 pub(super) fn cpu_list(cpus: impl IntoIterator<Item = usize>) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for cpu in cpus.into_iter().collect::<BTreeSet<_>>() {

@@ -1,18 +1,18 @@
-//! What follows from a measurement: which CPU, which spin tail at what price, where to begin to look for the highest rate. Pure.
+//! Conclusions from a measurement: which CPU, which spin tail at what cost, and where to start the search for the highest rate. Pure.
 
 use super::compare::{Rounds, Verdict};
 use super::result::{Condition, CpuMeasured, Price, Recommendation, Round, Spread, Ticks};
 
-/// From the wake-up to the last reading before the release, as the learned tail adds it.
+/// From the wake-up to the last clock reading before the release; the learned tail adds the same amount.
 const WAKE_TO_READING: i64 = 2_000;
 
-/// The most that a configuration may let a tail take.
+/// Maximum share that a configuration may allow for a tail.
 const MOST: f64 = 0.5;
 
-/// The tails whose price is shown: the share of releases that each reaches on time.
+/// The tails whose cost is shown, by the share of releases that each reaches in time.
 const COVERS: [f64; 3] = [0.9, 0.99, 0.999];
 
-/// What is recommended, but for rates; `None`: nothing was measured.
+/// The recommendation, except for rates. `None`: nothing was measured.
 pub(super) fn advise(cpus: &[CpuMeasured], period_ns: i64) -> Option<Recommendation> {
     let scored: Vec<_> = cpus.iter().filter_map(|cpu| Some((cpu, score(cpu, cpus)?))).collect();
     let (best, rounds) = scored.iter().min_by_key(|(_, rounds)| rounds.median_ns)?;
@@ -21,7 +21,7 @@ pub(super) fn advise(cpus: &[CpuMeasured], period_ns: i64) -> Option<Recommendat
     let condition = best.hardest()?;
     let tails = prices(&condition.sleep.oversleep_ns, period_ns);
     let spin = tail_helps(condition);
-    // What was measured: a learned tail takes no more of it than it needs.
+    // The measured limit: a learned tail takes no more of it than it needs.
     let spin_cpu_max = condition.ticks.iter().filter(|_| spin).find_map(|ticks| ticks.spin_cpu_max);
     Some(Recommendation {
         cpu: best.cpu,
@@ -34,7 +34,7 @@ pub(super) fn advise(cpus: &[CpuMeasured], period_ns: i64) -> Option<Recommendat
     })
 }
 
-/// What a CPU is judged by: p99 of its sleeps, or p50 where the rounds of some CPU are too small for that.
+/// The score of a CPU: p99 of its sleeps, or p50 if the rounds of some CPU are too short for p99.
 fn score(cpu: &CpuMeasured, all: &[CpuMeasured]) -> Option<Rounds> {
     let p99s = |cpu: &CpuMeasured| -> Vec<i64> {
         let rounds = cpu.hardest().map_or(&[][..], |condition| &condition.sleep.rounds);
@@ -46,19 +46,19 @@ fn score(cpu: &CpuMeasured, all: &[CpuMeasured]) -> Option<Rounds> {
     Rounds::of(cpu.hardest()?.sleep.rounds.iter().filter_map(|round| round.p50))
 }
 
-/// Whether ticks start earlier with a tail in every round than without one in any, and nothing gets worse.
+/// Whether ticks start earlier with a tail, in every round, than without one in any round, and nothing gets worse.
 fn tail_helps(condition: &Condition) -> bool {
     let [off, auto] = ["off", "auto"].map(|spin| rounds(condition, spin, |round| round.p50));
     off.zip(auto).is_some_and(|(off, auto)| auto.most_ns < off.least_ns) && !tail_harms(condition)
 }
 
-/// Whether with a tail more ticks miss their deadline than without one, or the latest hundredth starts later in every round than in any
-/// without: the tail takes processor time that something else then takes from the ticks.
+/// Whether a tail does harm: more ticks miss their deadline than without one, or p99 lateness is higher in every round than in any round
+/// without. The CPU time that the tail takes is then missing for the ticks.
 #[expect(clippy::cast_precision_loss, reason = "counts, of which a few digits matter")]
 pub(crate) fn tail_harms(condition: &Condition) -> bool {
     let missed = |spin: &str| ticks(condition, spin).map_or(0.0, |ticks| ticks.counts.missed as f64);
     let (off, auto) = (missed("off"), missed("auto"));
-    // By three standard deviations of the difference of two counts.
+    // More than three standard deviations of the difference between two counts.
     let misses_more = auto - off > 3.0 * (auto + off).sqrt();
     let [late_off, late_auto] = ["off", "auto"].map(|spin| rounds(condition, spin, |round| round.p99));
     misses_more || late_off.zip(late_auto).is_some_and(|(off, auto)| auto.least_ns > off.most_ns)
@@ -72,7 +72,7 @@ fn rounds(condition: &Condition, spin: &str, late: impl Fn(&Round) -> Option<i64
     Rounds::of(ticks(condition, spin)?.rounds.iter().filter_map(late))
 }
 
-/// The prices of tails that cover as much as the sample is large enough for.
+/// The costs of those tails for which the sample is large enough.
 fn prices(sleeps: &Spread, period_ns: i64) -> Vec<Price> {
     let late = [sleeps.p90, sleeps.p99, sleeps.p99_9];
     let known = COVERS.into_iter().zip(late).filter_map(|(covers, late)| Some((covers, late?)));
@@ -88,13 +88,13 @@ fn price(sleeps: &Spread, covers: f64, length_ns: i64, period_ns: i64) -> Price 
     Price { covers, length_ns, cpu_share: mean / period_ns.max(1) as f64 }
 }
 
-/// The rates that are tried, in hertz.
+/// The rates to try, in hertz.
 pub(super) const RATES: [u64; 19] = [
     10, 20, 50, 100, 200, 500, 1_000, 2_000, 4_000, 6_000, 8_000, 10_000, 15_000, 20_000, 30_000, 40_000, 50_000,
     75_000, 100_000,
 ];
 
-/// The position of the rate to try first: the highest whose period is at least twice as long as the sleeps were late.
+/// The index of the rate to try first: the highest whose period is at least twice the lateness of the sleeps.
 pub(super) fn first_rate(condition: &Condition) -> usize {
     let Spread { p99, max, .. } = condition.sleep.oversleep_ns;
     let late = p99.or(max).unwrap_or(0).max(1);
@@ -155,7 +155,7 @@ mod tests {
         let advice = advise(&[cpu(0, Some(30_000), 100)], 1_000_000).unwrap();
         let prices: Vec<_> =
             advice.tails.iter().map(|price| (price.length_ns, (price.cpu_share * 1e6).round())).collect();
-        // 2 µs after 99 of 100 sleeps; 22 µs after them and 2 µs after nearly one of 100.
+        // 2 µs of spinning after 99 of 100 sleeps. For the longer tail: 22 µs after those, and 2 µs after nearly one in 100.
         assert_eq!(prices, [(12_000, 1_980.0), (12_000, 1_980.0), (32_000, 21_799.0)]);
         assert_eq!((advice.spin, advice.spin_cpu_max), (true, Some(0.05)));
         let slow = advise(&[cpu(0, Some(30_000), 100)], 30_000).unwrap();

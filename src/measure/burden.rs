@@ -1,5 +1,5 @@
-//! A load of the measurement's own: on each CPU three threads of normal priority, which compute, walk through 4 MiB of memory, and
-//! make system calls, until it is dropped.
+//! The measurement's own load: three threads of normal priority on each CPU. They compute, walk through 4 MiB of memory, and make system
+//! calls, until the load is dropped.
 
 use crate::sys::thread;
 use std::fs::File;
@@ -13,17 +13,17 @@ use std::thread::{Builder, JoinHandle};
 const MEMORY: usize = 4 << 20;
 const LINE: usize = 64;
 
-/// What a thread does until it has to end.
+/// The body of a thread, which runs until the flag is set.
 type Work = fn(&AtomicBool);
 
-/// The load. Dropped, its threads end, and that is waited for.
+/// The load. Dropping it ends its threads and waits for them.
 pub(super) struct Burden {
     end: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Burden {
-    /// Begins on each of these CPUs.
+    /// Starts the load on each of these CPUs.
     pub(super) fn on(cpus: &[usize]) -> io::Result<Self> {
         let mut burden = Self { end: Arc::default(), threads: Vec::new() };
         let kinds: [(&str, Work); 3] = [("cpu", compute), ("memory", walk), ("calls", call)];
@@ -31,7 +31,7 @@ impl Burden {
             for (name, work) in kinds {
                 let end = burden.end.clone();
                 let body = move || {
-                    // Whatever priority this command was started with. Where it cannot be pinned, the kernel spreads it.
+                    // Regardless of the priority this command was started with. If a thread cannot be pinned, the kernel places it.
                     let _ = thread::demote(thread::id());
                     let _ = thread::pin(&[cpu]);
                     work(&end);
@@ -47,7 +47,7 @@ impl Drop for Burden {
     fn drop(&mut self) {
         self.end.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A panic in it has been written to stderr.
+            // If the thread panicked, that has been written to stderr.
             let _ = thread.join();
         }
     }
@@ -72,7 +72,7 @@ fn walk(end: &AtomicBool) {
     }
 }
 
-/// Where something of this is refused, the rest continues.
+/// If some of these calls are refused, the rest continue.
 fn call(end: &AtomicBool) {
     let mut bytes = [0_u8; 4_096];
     let mut pair = UnixStream::pair().ok();

@@ -1,14 +1,14 @@
-//! Two measurements beside each other: what is significant, and what is noise. Pure.
+//! Compares two measurements: what is significant, and what is noise. Pure.
 //!
-//! The rounds of a measurement are the same thing measured again and again, so how they differ is the noise. A difference is
-//! significant if all rounds of one measurement lie on one side of all rounds of the other, and their medians are further apart
-//! than the rounds of either are among themselves. With five rounds each, chance alone puts all of one side above the other in one
-//! of 126 cases. Of ten rounds or more, the outermost tenth on each side does not count: one disturbed round proves nothing.
+//! The rounds of a measurement repeat the same thing, so the differences between them are the noise. A difference between two measurements
+//! is significant if two conditions hold: all rounds of one lie on one side of all rounds of the other, and their medians are further apart
+//! than the spread of either. With five rounds each, chance alone puts one measurement entirely above the other in one of 126 cases. With
+//! ten rounds or more, the outermost tenth on each side is ignored, because one disturbed round proves nothing.
 
 use super::result::{Condition, Measured, Round};
 use serde::Serialize;
 
-/// With fewer rounds nothing is said.
+/// With fewer rounds, no verdict is given.
 pub(crate) const ENOUGH_ROUNDS: usize = 5;
 
 /// Whether two measurements differ.
@@ -30,7 +30,7 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// `None`: there is none.
+    /// `None`: there are no values.
     pub(crate) fn of(values: impl IntoIterator<Item = i64>) -> Option<Self> {
         let mut values: Vec<_> = values.into_iter().collect();
         values.sort_unstable();
@@ -53,31 +53,31 @@ impl Rounds {
     }
 }
 
-/// One number in both measurements.
+/// One number that both measurements have.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Quantity {
     pub(crate) what: String,
-    /// `None`: of no CPU in particular.
+    /// `None`: not about a particular CPU.
     pub(crate) cpu: Option<usize>,
     pub(crate) load: bool,
     pub(crate) before: Rounds,
     pub(crate) now: Rounds,
-    /// Now to before; `None`: before was zero.
+    /// `now` divided by `before`. `None`: `before` was zero.
     pub(crate) ratio: Option<f64>,
     pub(crate) verdict: Verdict,
 }
 
-/// A measurement beside an earlier one.
+/// A measurement compared with an earlier one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Comparison {
     pub(crate) against: String,
-    /// What was not the same in both, a sentence each.
+    /// Conditions that were not the same in both; one sentence each.
     pub(crate) differs: Vec<String>,
     pub(crate) quantities: Vec<Quantity>,
 }
 
 impl Comparison {
-    /// Compares what both have.
+    /// Compares every number that both have.
     pub(crate) fn between(against: &str, before: &Measured, now: &Measured) -> Self {
         let mut quantities = Vec::new();
         let mut add = |what: &str, cpu, load, before: Option<Rounds>, now: Option<Rounds>| {
@@ -111,7 +111,7 @@ impl Comparison {
     }
 }
 
-/// What is compared of a condition.
+/// The numbers of a condition that are compared.
 fn numbers(condition: &Condition) -> Vec<(String, Option<Rounds>)> {
     let of = |rounds: &[Round], which: fn(&Round) -> Option<i64>| Rounds::of(rounds.iter().filter_map(which));
     let both = |what: &str, rounds: &[Round]| {

@@ -1,4 +1,4 @@
-//! What a reading of the clock and a record pushed into a worker's channel cost, on one CPU at the priority that was granted.
+//! The cost of reading the clock, and of pushing a record into a worker's channel, on one CPU at the granted priority.
 
 use super::result::Costs;
 use super::watch::Watch;
@@ -15,7 +15,7 @@ use std::thread::Builder;
 const READINGS: i64 = 10_000;
 const PUSHES: usize = 1_000;
 
-/// A round of each.
+/// Measures each cost once.
 pub(super) fn costs(cpu: usize, scheduling: Scheduling, watch: &mut Watch<'_>, into: &mut Costs) -> io::Result<()> {
     let body = move || {
         set_up(&[cpu], scheduling, Bandwidth::default());
@@ -38,10 +38,10 @@ fn reading() -> i64 {
     rounded((clock.now() - begin).nanos(), READINGS)
 }
 
-/// Of a usual record, while nothing takes records out.
+/// The cost for an ordinary record, while nothing takes records out.
 fn push() -> i64 {
     let (mut sender, mut receiver) = ticks(PUSHES + 4);
-    // Once for nothing: the channel's memory is touched then.
+    // A first pass without timing, so that the channel's memory is touched.
     for _ in 0..PUSHES {
         sender.offer(TickRecord::EMPTY);
     }

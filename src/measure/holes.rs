@@ -1,8 +1,7 @@
-//! The longest hole: a thread that only reads the clock looks for times at which it was not running.
+//! The longest hole: a thread that only reads the clock finds gaps in which it was not running.
 //!
-//! What hwlatdetect finds shows here too (firmware, hypervisor), and beside it interrupts and the kernel: a thread cannot keep those
-//! away. It looks in bursts, so that real-time throttling does not make holes of its own, and other programs get the CPU between
-//! them.
+//! This shows what hwlatdetect finds (firmware, hypervisor), and also interrupts and the kernel, which a thread cannot keep away. The
+//! thread watches in bursts, so that real-time throttling does not cause holes itself, and so that other programs get the CPU in between.
 
 use super::result::Holes;
 use super::watch::Watch;
@@ -18,19 +17,19 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
 
-/// The longest burst.
+/// Maximum length of a burst.
 const BURST: Span = Span::from_millis(50);
 
-/// Longer than a few readings of the clock take.
+/// More than a few clock readings take.
 const HOLE: Span = Span::from_micros(1);
 
-/// As hwlatdetect counts by default.
+/// The threshold that hwlatdetect uses by default.
 const LARGE: Span = Span::from_micros(10);
 
-/// The kernel counts stolen time in these.
+/// The unit, in nanoseconds, in which the kernel counts stolen time.
 const JIFFY: i64 = 10_000_000;
 
-/// Looks on each CPU in turn, each for its part of `length`; half of that or more it rests.
+/// Watches each CPU in turn, for its part of `length`; at least half of that time is rest.
 pub(super) fn look(
     cpus: &[usize],
     scheduling: Scheduling,
@@ -56,8 +55,8 @@ pub(super) fn look(
     Ok(all)
 }
 
-/// How long it looks at a time, and how long it rests after that: half of what real-time threads may run at most, so that their
-/// limit cuts no burst short.
+/// The length of a burst and of the rest after it. It uses at most half of what real-time threads may run, so that throttling does not cut
+/// a burst short.
 fn pace(limit: Option<(i64, i64)>) -> (Span, Span) {
     match limit {
         Some((runtime, period)) if runtime > 0 && runtime < period => {
@@ -98,13 +97,13 @@ fn one_burst(length: Span, holes: &mut Holes) {
             holes.longest_ns = hole.nanos();
             let so_far = usage::of_this_thread().involuntary;
             holes.longest_was_preemption = so_far != std::mem::replace(&mut switches, so_far);
-            last = clock.now(); // asking took its time
+            last = clock.now(); // asking took some time
         }
     }
     holes.looked_ns += (last - begin).nanos();
 }
 
-/// Time that the host has taken from a CPU so far, in nanoseconds; 0 where the kernel does not say.
+/// The time that the host has taken from a CPU so far, in nanoseconds; 0 if the kernel does not report it.
 fn steal(cpu: usize) -> i64 {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let name = format!("cpu{cpu} ");

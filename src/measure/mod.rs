@@ -1,10 +1,10 @@
-//! How punctual this machine is, for `hertzd measure`: wake-ups of plain sleeps, ticks of the worker's loop with and without a
-//! spin tail, holes, what a clock reading and a record cost; idle, and under a load of its own.
+//! `hertzd measure`: how punctual this machine is. Measures wake-ups of plain sleeps, ticks of the worker's loop with and without a spin
+//! tail, holes, and the cost of a clock reading and of a record. All of this is measured idle, and on request also under a load that the
+//! measurement generates.
 //!
-//! Everything is measured in rounds, one after the other: how these differ is what tells a difference from noise. Sleeps and
-//! ticks are measured on all CPUs at once, as cyclictest does; holes on one after the other, as they take the whole CPU. Time
-//! comes from the kernel's monotonic clock. Blocks; the threads that measure make no system call while they do, but those that are
-//! measured.
+//! Everything is measured in consecutive rounds: the differences between rounds separate real differences from noise. Sleeps and ticks are
+//! measured on all CPUs at once, as cyclictest does; holes on one CPU after another, because they take the whole CPU. Time comes from the
+//! kernel's monotonic clock. Blocks. While they measure, the measuring threads make no system calls except those being measured.
 
 mod advise;
 mod burden;
@@ -43,13 +43,13 @@ use std::io;
 use ticks::Spec;
 use totals::Totals;
 
-/// The share that a learned tail may take, as a configuration has it by default.
+/// The share of a CPU that a learned tail may take; the configuration's default.
 const SPIN_CPU_MAX: f64 = 0.05;
 
-/// Measures. If it is stopped, the result is what was measured until then: `complete` is false.
+/// Runs the measurement. If it is stopped, the result is what was measured so far, and `complete` is false.
 ///
 /// # Errors
-/// A thread could not be started, or got no processor time.
+/// A thread could not be started, or got no CPU time.
 pub(crate) fn measure(options: &Options, watch: &mut Watch<'_>) -> io::Result<Measured> {
     let clock = KernelClock::monotonic();
     let begun = clock.now();
@@ -96,7 +96,7 @@ pub(crate) fn measure(options: &Options, watch: &mut Watch<'_>) -> io::Result<Me
     })
 }
 
-/// One round: idle or under load. What is stopped in the middle does not count.
+/// One round, idle or under load. Parts that were interrupted do not count.
 fn round(
     options: &Options,
     scheduling: Scheduling,

@@ -1,4 +1,4 @@
-//! The highest rate at which 99.9 % of the ticks are met, tried with the worker's own loop.
+//! The highest rate at which 99.9 % of ticks are met, found by trial with the worker's own loop.
 
 use super::advise::{RATES, first_rate};
 use super::burden::Burden;
@@ -11,14 +11,14 @@ use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Span};
 use std::io;
 
-/// The number of ticks that shows whether a thousandth is missed.
+/// The number of ticks needed to show whether one in a thousand is missed.
 const TICKS: u64 = BEYOND * 1_000;
 
-/// A trial lasts at least this long: some periods of whatever else runs.
+/// Minimum duration of a trial: several periods of anything else that runs.
 const SHORTEST: Span = Span::from_millis(100);
 
-/// Tries rates on the recommended CPU with the recommended tail, under load if that is what the recommendation follows from: upwards
-/// from the first until one is not met, or downwards until one is. Takes no longer than `length`, about.
+/// Tries rates on the recommended CPU with the recommended tail, under load if the recommendation is based on load. Goes upwards from the
+/// first rate until one is not met, or downwards until one is. Takes about `length` at most.
 pub(super) fn try_rates(
     recommendation: &mut Recommendation,
     cpus: &[CpuMeasured],

@@ -1,6 +1,6 @@
-//! What was measured, as `hertzd measure --json` prints it and `--save` keeps it. Plain values; durations are nanoseconds.
+//! The result of a measurement, as `hertzd measure --json` prints it and `--save` stores it. Plain values; durations are in nanoseconds.
 //!
-//! A percentile is there only if at least [`BEYOND`] values lie beyond it: with fewer, a single one would decide it.
+//! A percentile is present only if at least [`BEYOND`] values lie beyond it: with fewer, a single value would decide it.
 
 use crate::metrics::Histogram;
 use crate::snapshot::{Counts, HostSummary, Policy};
@@ -9,24 +9,24 @@ use serde::{Deserialize, Serialize};
 /// How many values must lie beyond a percentile for it to be shown.
 pub(crate) const BEYOND: u64 = 5;
 
-/// The version of this form.
+/// The version of this format.
 pub(crate) const VERSION: u32 = 1;
 
-/// How many values a percentile needs, which this many in ten thousand values lie beyond.
+/// How many values a percentile needs if `beyond` in ten thousand values lie beyond it.
 pub(crate) const fn needed(beyond: u64) -> u64 {
     BEYOND * 10_000 / beyond
 }
 
-/// Everything.
+/// The whole result.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Measured {
     pub(crate) version: u32,
     /// Always `measure`.
     pub(crate) command: String,
-    /// It was not ended early.
+    /// The measurement was not stopped early.
     pub(crate) complete: bool,
     pub(crate) asked: Asked,
-    /// How long it took in all.
+    /// How long everything took.
     pub(crate) took_ns: i64,
     pub(crate) host: HostSummary,
     pub(crate) memory_locked: bool,
@@ -39,11 +39,11 @@ pub(crate) struct Measured {
     pub(crate) recommendation: Option<Recommendation>,
 }
 
-/// What was to be measured.
+/// What was requested.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Asked {
     pub(crate) for_ns: i64,
-    /// Sleeps and ticks a second, as a fraction.
+    /// Sleeps and ticks per second, as a fraction.
     pub(crate) rate: String,
     pub(crate) period_ns: i64,
     pub(crate) rounds: u32,
@@ -61,19 +61,19 @@ pub(crate) struct Refused {
     pub(crate) remedy: String,
 }
 
-/// What single operations cost; one value for each round.
+/// What single operations cost; one value per round.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Costs {
     pub(crate) clock_reading_ns: Vec<i64>,
     pub(crate) channel_push_ns: Vec<i64>,
 }
 
-/// One CPU.
+/// The results for one CPU.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct CpuMeasured {
     pub(crate) cpu: usize,
     pub(crate) granted: Granted,
-    /// Idle, and under load if that was asked for.
+    /// Idle, and under load if requested.
     pub(crate) conditions: Vec<Condition>,
 }
 
@@ -84,7 +84,7 @@ impl CpuMeasured {
     }
 }
 
-/// What the threads on a CPU were granted: read back from the kernel.
+/// What the threads on a CPU were granted, read back from the kernel.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Granted {
     #[serde(flatten)]
@@ -92,7 +92,7 @@ pub(crate) struct Granted {
     pub(crate) pinned: bool,
 }
 
-/// What was measured on a CPU, idle or under load.
+/// The measurements on a CPU, idle or under load.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Condition {
     pub(crate) load: bool,
@@ -101,11 +101,11 @@ pub(crate) struct Condition {
     pub(crate) holes: Holes,
 }
 
-/// Plain absolute sleeps, one each period.
+/// Plain absolute sleeps, one per period.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Sleeps {
     pub(crate) oversleep_ns: Spread,
-    /// Instants that passed while an earlier sleep was still late, and were not slept to.
+    /// Instants that passed while an earlier sleep was still late, so no sleep targeted them.
     pub(crate) passed_over: u64,
     pub(crate) rounds: Vec<Round>,
 }
@@ -115,12 +115,12 @@ pub(crate) struct Sleeps {
 pub(crate) struct Ticks {
     /// `off` or `auto`.
     pub(crate) spin: String,
-    /// The share of the CPU that `auto` may spin.
+    /// The share of the CPU that `auto` may use for spinning.
     pub(crate) spin_cpu_max: Option<f64>,
     #[serde(flatten)]
     pub(crate) counts: Counts,
     pub(crate) records_dropped: u64,
-    /// Of every release, those that were given up too.
+    /// Over all releases, including those given up.
     pub(crate) lateness_ns: Spread,
     pub(crate) elapsed_ns: i64,
     pub(crate) cpu_ns: i64,
@@ -128,19 +128,19 @@ pub(crate) struct Ticks {
     pub(crate) rounds: Vec<Round>,
 }
 
-/// Times at which a thread that only read the clock was not running.
+/// Gaps in which a thread that only reads the clock was not running.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Holes {
-    /// How long it looked.
+    /// How long it watched.
     pub(crate) looked_ns: i64,
     pub(crate) longest_ns: i64,
-    /// Another thread ran in the longest; else it was an interrupt, the kernel, the firmware or the host.
+    /// Another thread ran during the longest hole; otherwise the cause was an interrupt, the kernel, the firmware or the host.
     pub(crate) longest_was_preemption: bool,
     /// Holes of at least 10 µs.
     pub(crate) over_10us: u64,
     /// Time in holes of more than 1 µs.
     pub(crate) lost_ns: i64,
-    /// What the kernel counts as taken by the host meanwhile, in steps of a clock tick.
+    /// The time that the host took according to the kernel, in steps of a clock tick.
     pub(crate) steal_ns: i64,
 }
 
@@ -152,7 +152,7 @@ pub(crate) struct Round {
     pub(crate) p99: Option<i64>,
 }
 
-/// A distribution. `None`: there are too few values for it.
+/// A distribution. `None`: too few values.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Spread {
     pub(crate) count: u64,
@@ -164,7 +164,7 @@ pub(crate) struct Spread {
     pub(crate) p99_99: Option<i64>,
     pub(crate) max: Option<i64>,
     pub(crate) mean: Option<i64>,
-    /// Nanoseconds, ascending, and how many values are at most that and more than the pair before says.
+    /// Histogram: an upper bound in nanoseconds, ascending, and the number of values up to it and above the previous bound.
     pub(crate) counts: Vec<(i64, u64)>,
 }
 
@@ -195,48 +195,48 @@ impl Round {
     }
 }
 
-/// What follows from it.
+/// Conclusions from the measurement.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Recommendation {
     pub(crate) cpu: usize,
-    /// It is better than every other one by more than the rounds differ; `None`: there is no other.
+    /// Whether it is better than every other CPU by more than the rounds differ. `None`: there is no other.
     pub(crate) clearly: Option<bool>,
-    /// What is recommended follows from what was measured under load.
+    /// The recommendation is based on measurements under load.
     pub(crate) under_load: bool,
-    /// Whether a spin tail is worth its price.
+    /// Whether a spin tail is worth its cost.
     pub(crate) spin: bool,
-    /// For `spin-cpu-max`: what was measured; `None`: no tail.
+    /// The value measured, for `spin-cpu-max`. `None`: no tail.
     pub(crate) spin_cpu_max: Option<f64>,
-    /// What tails of several lengths would reach at which price, computed from the sleeps; none that a configuration cannot ask for.
+    /// What tails of several lengths would achieve and cost, computed from the sleeps. Only lengths that a configuration can ask for.
     pub(crate) tails: Vec<Price>,
-    /// Rates that were tried on that CPU, from the first to the last.
+    /// Rates tried on that CPU, in the order tried.
     pub(crate) tried: Vec<Trial>,
-    /// The highest of them at which 99.9 % was met; `None`: at none.
+    /// The highest of these rates at which 99.9 % of ticks were met. `None`: there is none.
     pub(crate) highest_rate: Option<u64>,
 }
 
-/// A spin tail and what it costs.
+/// A spin tail and its cost.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Price {
-    /// The share of releases that it reaches on time.
+    /// The share of releases that it reaches in time.
     pub(crate) covers: f64,
     pub(crate) length_ns: i64,
-    /// The share of the CPU that it spins at the rate that was measured.
+    /// The share of the CPU that it spins, at the measured rate.
     pub(crate) cpu_share: f64,
 }
 
-/// A rate that was tried. Its counts are its own, as files of measurements have no others.
+/// A rate that was tried. It has its own count fields, because measurement files store no others.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Trial {
     pub(crate) hertz: u64,
     pub(crate) due: u64,
     pub(crate) met: u64,
-    /// There were enough ticks to tell whether 99.9 % is met.
+    /// There were enough ticks to decide whether 99.9 % are met.
     pub(crate) enough: bool,
 }
 
 impl Trial {
-    /// At least 99.9 % of its ticks were met, and there were enough of them to say so.
+    /// At least 99.9 % of its ticks were met, and there were enough of them to decide that.
     pub(crate) const fn holds(&self) -> bool {
         self.enough && (self.due - self.met) * 1_000 <= self.due
     }

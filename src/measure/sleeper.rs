@@ -1,7 +1,7 @@
-//! Wake-up lateness as cyclictest measures it: a thread on each CPU that sleeps until absolute instants one period apart, and reads
-//! the clock first thing after each.
+//! Wake-up lateness as cyclictest measures it: a thread on each CPU sleeps until absolute instants one period apart, and reads the clock
+//! first thing after each wake-up.
 //!
-//! While it measures, a thread makes no system call but the sleep, and allocates nothing.
+//! While measuring, a thread makes no system call except the sleep, and allocates nothing.
 
 use super::watch::Watch;
 use crate::config::Scheduling;
@@ -15,7 +15,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
 
-/// What one thread saw.
+/// The results of one thread.
 pub(super) struct Slept {
     pub(super) granted: Granted,
     pub(super) late: Histogram,
@@ -43,11 +43,11 @@ pub(super) fn sleep(
     threads.into_iter().map(ended).collect()
 }
 
-/// Waits on these CPUs and no other, as cyclictest does. Where it looks every 10 ms on another CPU, sleeps on this one end some
-/// microseconds later (cyclictest's own too, with `--mainaffinity`): that would be the measurement's doing, and not the machine's.
+/// Waits on these CPUs and no others, as cyclictest does. If the waiting thread polls every 10 ms on another CPU, sleeps on this one end
+/// some microseconds later (cyclictest's own too, with `--mainaffinity`). That would be an effect of the measurement, not of the machine.
 fn on<T>(cpus: &[usize], wait: impl FnOnce() -> T) -> T {
     let before = affinity();
-    // Refused, it stays where it is: it measures all the same.
+    // If refused, the thread stays where it is and measures anyway.
     let _ = pin(cpus);
     let waited = wait();
     let _ = before.and_then(|before| pin(&before));
@@ -56,12 +56,12 @@ fn on<T>(cpus: &[usize], wait: impl FnOnce() -> T) -> T {
 
 fn one(cpu: usize, scheduling: Scheduling, period: Span, length: Span, stop: &AtomicBool) -> Slept {
     let room = length.nanos() / period.nanos().max(1) + 1;
-    // Touched, so that it is in memory.
+    // Write to it, so that it is in memory.
     let mut late = vec![1_i64; usize::try_from(room).unwrap_or(0)];
     black_box(&mut late).clear();
     let granted = set_up(&[cpu], scheduling, Bandwidth::default());
     let clock = KernelClock::monotonic();
-    // Only now: until it was promoted, it may have waited long for its CPU.
+    // Only now: before its promotion, the thread may have waited long for its CPU.
     let begin = clock.now() + period;
     let end = begin + length;
     let (mut asked, mut passed_over) = (begin, 0);
@@ -78,7 +78,7 @@ fn one(cpu: usize, scheduling: Scheduling, period: Span, length: Span, stop: &At
         }
     }
     let mut histogram = Histogram::new(3);
-    // In real time no longer: this takes its time, and other threads may be waiting for this CPU.
+    // Leave real-time priority: the following takes time, and other threads may be waiting for this CPU.
     let _ = crate::sys::thread::demote(crate::sys::thread::id());
     late.into_iter().for_each(|nanos| histogram.add(Span::from_nanos(nanos)));
     Slept { granted, late: histogram, passed_over }

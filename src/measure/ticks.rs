@@ -1,5 +1,5 @@
-//! How late ticks start in the worker's own loop, with a task that does nothing: the loop, the thread and the channel are those that
-//! `hertzd run` uses.
+//! How late ticks start in the worker's own loop, with a task that does nothing. The loop, the thread and the channel are the same ones
+//! that `hertzd run` uses.
 
 use super::watch::Watch;
 use crate::channels::{self, TickReceiver, TickRecord, size};
@@ -15,8 +15,8 @@ use crate::worker::{Assignment, Granted, Slot, TaskSet, Worker, WorkerEnd};
 use crossbeam_channel::unbounded;
 use std::io;
 
-/// The epoch is this far ahead: until then a tail is rehearsed. A run has 5 ms for that; here the thread that starts the workers may
-/// have to wait for a CPU behind the load, and must not make the first tick late by that.
+/// How far ahead the epoch is; the tail is rehearsed until then. `hertzd run` allows 5 ms. Here the thread that starts the workers may have
+/// to wait for a CPU behind the load, and that must not make the first tick late.
 const BEGIN_IN: Span = Span::from_millis(20);
 
 /// A task that does nothing.
@@ -28,7 +28,7 @@ impl Task for Nothing {
     }
 }
 
-/// What one worker did.
+/// The results of one worker.
 pub(super) struct Ticked {
     pub(super) granted: Granted,
     pub(super) lateness: Histogram,
@@ -39,7 +39,7 @@ pub(super) struct Ticked {
     pub(super) spun: Span,
 }
 
-/// One worker that runs.
+/// A running worker.
 struct Running {
     worker: Worker,
     granted: Granted,
@@ -87,7 +87,7 @@ impl Running {
             tail: spec.tail,
             ticks,
         };
-        // How it ended is asked for, so nothing waits for these.
+        // No one reads this channel: the worker's end is queried instead.
         let (done, _) = unbounded();
         let (worker, _) = Worker::spawn(assignment, done)?;
         let granted = worker.set_up(Bandwidth::default())?;
@@ -102,7 +102,7 @@ impl Running {
         self.worker.start(TaskSet::starting(Schedule::new([(account, self.period)]), vec![slot]), epoch);
     }
 
-    /// Takes what it has sent.
+    /// Takes the records sent so far.
     fn look(&mut self, stopping: bool) {
         if stopping {
             self.worker.stop();
@@ -115,7 +115,7 @@ impl Running {
         self.end = self.end.take().or(end);
     }
 
-    /// Ticks that never ran count with the lateness that each had when it was given up.
+    /// Ticks that never ran count with the lateness they had when they were given up.
     fn enter(&mut self, record: &TickRecord) {
         self.lateness.add(record.lateness);
         if record.missed > 0 {

@@ -1,4 +1,4 @@
-//! What the rounds add up to.
+//! Adds up the rounds.
 
 use super::options::Options;
 use super::result::{Condition, Costs, CpuMeasured, Granted, Holes, Refused, Round, Spread, Ticks};
@@ -9,7 +9,7 @@ use crate::pacing::Tail;
 use crate::snapshot::{Counts, Policy};
 use crate::worker::{self, Refusal};
 
-/// So far.
+/// The totals so far.
 pub(super) struct Totals {
     cpus: Vec<Cpu>,
     pub(super) costs: Costs,
@@ -18,12 +18,12 @@ pub(super) struct Totals {
 
 struct Cpu {
     measured: CpuMeasured,
-    histograms: Vec<Histograms>, // one for each condition
+    histograms: Vec<Histograms>, // one per condition
 }
 
 struct Histograms {
     sleep: Histogram,
-    ticks: Vec<Histogram>, // one for each tail
+    ticks: Vec<Histogram>, // one per tail
 }
 
 impl Totals {
@@ -33,7 +33,7 @@ impl Totals {
         Self { cpus: options.cpus.iter().map(cpu).collect(), costs: Costs::default(), refused: Vec::new() }
     }
 
-    /// Each CPU that something was measured on.
+    /// Each CPU with at least one measurement.
     pub(super) fn cpus(&self) -> Vec<CpuMeasured> {
         let measured = self.cpus.iter().filter(|cpu| !cpu.measured.conditions.is_empty());
         let complete = |cpu: &Cpu| {
@@ -49,7 +49,7 @@ impl Totals {
         measured.map(complete).collect()
     }
 
-    /// What was refused, each once.
+    /// What was refused, without duplicates.
     pub(super) fn refused(&self) -> Vec<Refused> {
         let mut all: Vec<Refused> = Vec::new();
         for Refusal { what, reason, meaning, remedy, .. } in self.refused.iter().cloned() {
@@ -127,7 +127,7 @@ fn enter(ticks: &mut Ticks, ticked: &Ticked) {
     ticks.rounds.push(Round::of(&ticked.lateness));
 }
 
-/// Takes down what was granted: the least of all rounds.
+/// Records what was granted: the least of all rounds.
 fn grant(refused: &mut Vec<Refusal>, cpu: &mut Cpu, granted: worker::Granted) {
     let number = cpu.measured.cpu;
     let policy = Policy { name: granted.policy.into(), priority: granted.priority };

@@ -1,4 +1,4 @@
-//! The cool side of a measurement: shows how far it is, and sees that it is to end.
+//! The non-real-time side of a measurement: shows progress, and notices when to stop.
 
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Span};
@@ -6,17 +6,17 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How often it looks.
+/// How often it checks.
 const LOOK_EVERY: Span = Span::from_millis(10);
 
-/// How much longer than it should take a part of the measurement may take.
+/// How much longer than planned a part of the measurement may take.
 const PATIENCE: Span = Span::from_seconds(10);
 
-/// Who wants to know, and who may end it.
+/// Receives the progress, and can stop the measurement.
 pub(crate) struct Watch<'a> {
-    /// Raised from outside: end early.
+    /// Set from outside to stop early.
     pub(crate) stop: Arc<AtomicBool>,
-    /// Called several times a second with what is measured now.
+    /// Called several times a second with what is being measured.
     pub(crate) progress: &'a mut dyn FnMut(&str),
 }
 
@@ -25,7 +25,7 @@ impl Watch<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Waits until `has_ended`, which is asked again and again.
+    /// Waits until `has_ended` returns true; it is called repeatedly.
     ///
     /// # Errors
     /// It has not ended long after it should have, `length` from now.

@@ -1,4 +1,4 @@
-//! The columns of the table of tasks: what each shows, and which fit beside each other. Pure.
+//! The columns of the task table: what each shows, and which fit side by side. Pure.
 
 use super::figures::Row;
 use super::look::{Look, asked, hertz, share};
@@ -6,20 +6,20 @@ use crate::snapshot::{TaskSummary, ValueSummary};
 use crate::time::{Age, Span};
 use crate::views::{count, short, unit};
 
-/// Between two columns.
+/// Spaces between two columns.
 const GAP: usize = 1;
 
-/// The name of a task has at least this many columns if it needs them.
+/// A task's name gets at least this many columns if it needs them.
 const NAME_MIN: usize = 12;
 
-/// No name of a task is given more than this.
+/// Maximum columns for a task's name.
 const NAME_MAX: usize = 32;
 
-/// Lateness from here to there is shown by the height of a character: 1 µs to 10 ms.
+/// Lateness from 1 µs to 10 ms is shown by the height of a character.
 const LOWEST: i64 = 1_000;
 const DECADES: f64 = 4.0;
 
-/// A column beside the name of the task.
+/// A column beside the task's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
     Asked,
@@ -72,7 +72,7 @@ impl Column {
         }
     }
 
-    /// How wide it is at least.
+    /// Its minimum width.
     const fn width(self) -> usize {
         match self {
             Self::Reached => 7,
@@ -83,7 +83,7 @@ impl Column {
         }
     }
 
-    /// Whether it takes what the others leave.
+    /// Whether it takes the space that the others leave.
     const fn is_text(self) -> bool {
         matches!(self, Self::Cause | Self::Values)
     }
@@ -95,7 +95,7 @@ impl Column {
     fn cell(self, Row { task, recent }: Row<'_>, width: usize, look: Look) -> String {
         let time = |nanos: Option<i64>| nanos.map_or("-".into(), |nanos| look.time(nanos));
         let max = task.last_10s.filter(|_| task.lateness_ns.count > 0).map(|window| window.lateness_max_ns);
-        // What is rounded up must not exceed what is exact.
+        // A percentile is rounded up, but must not exceed the exact maximum.
         let rounded = |nanos: Option<i64>| {
             time(nanos.map(|nanos| max.filter(|_| !recent.late_is_of_all).map_or(nanos, |max| nanos.min(max))))
         };
@@ -117,7 +117,7 @@ impl Column {
     }
 }
 
-/// The largest lateness between each two snapshots, as heights on a logarithmic scale.
+/// The maximum lateness between consecutive snapshots, as heights on a logarithmic scale.
 #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 7")]
 fn steps(recent: &super::history::Recent, width: usize, look: Look) -> String {
     let height = |nanos: i64| {
@@ -129,7 +129,7 @@ fn steps(recent: &super::history::Recent, width: usize, look: Look) -> String {
     shown.collect()
 }
 
-/// Why it missed what it missed last, who it was, and when.
+/// The cause of the most recent misses, the culprit, and how long ago.
 pub(super) fn cause(task: &TaskSummary) -> Option<String> {
     let cause = task.last_cause.as_deref()?;
     let by = task.last_misses.first().and_then(|miss| miss.by.as_deref()).map(|by| format!(" by {by}"));
@@ -137,7 +137,7 @@ pub(super) fn cause(task: &TaskSummary) -> Option<String> {
     Some(format!("{cause}{}{}", by.unwrap_or_default(), age.unwrap_or_default()))
 }
 
-/// The latest of each value, with its unit.
+/// The most recent reading of each value, with its unit.
 #[expect(clippy::cast_precision_loss, reason = "two periods need no more")]
 pub(super) fn values(task: &TaskSummary, look: Look) -> String {
     let stale = asked(&task.rate).map_or(0.0, |hertz| 2e9 / hertz);
@@ -152,19 +152,19 @@ pub(super) fn values(task: &TaskSummary, look: Look) -> String {
     task.values.iter().map(value).collect::<Vec<_>>().join("  ")
 }
 
-/// The columns that are shown beside the name of the task, each with its width.
+/// The columns shown beside the task's name, with their widths.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub(super) name: usize,
     columns: Vec<(Column, usize)>,
 }
 
-/// All pages of columns at this width, for tasks whose longest name has `longest` characters. Each page has the name of the task.
+/// All pages of columns at this width, for tasks whose longest name has `longest` characters. The task's name is on every page.
 pub(super) fn pages(columns: &[Column], width: usize, longest: usize) -> Vec<Layout> {
     let least = longest.clamp(4, NAME_MIN);
     let (mut pages, mut page, mut left) = (Vec::new(), Vec::new(), width.saturating_sub(least));
     for &column in columns {
-        // A column of text is cut rather than left out.
+        // A text column is truncated rather than left out.
         if column.width() + GAP > left && !page.is_empty() {
             pages.push((std::mem::take(&mut page), left));
             left = width.saturating_sub(least);
@@ -182,7 +182,7 @@ pub(super) fn pages(columns: &[Column], width: usize, longest: usize) -> Vec<Lay
                 *width += std::mem::take(&mut left);
             }
         }
-        // What nothing else needs makes the line of lateness longer.
+        // Spare width lengthens the lateness graph.
         for (_, width) in columns.iter_mut().filter(|(column, _)| *column == Column::Steps) {
             *width += left.min(SHOWN_MAX - *width);
         }
@@ -191,16 +191,16 @@ pub(super) fn pages(columns: &[Column], width: usize, longest: usize) -> Vec<Lay
     pages.into_iter().map(finish).collect()
 }
 
-/// The widest line of lateness.
+/// Maximum width of the lateness graph.
 const SHOWN_MAX: usize = 30;
 
 impl Layout {
-    /// The line above the tasks.
+    /// The line of column headings.
     pub(super) fn head(&self, look: Look) -> String {
         self.line("task", look, |column, _| column.head().into())
     }
 
-    /// The line of a task.
+    /// A task's line.
     pub(super) fn row(&self, row: Row<'_>, look: Look) -> String {
         self.line(&row.task.task, look, |column, width| column.cell(row, width, look))
     }

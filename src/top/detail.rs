@@ -9,7 +9,7 @@ use crate::views::{count, granted, largest_first, state};
 use ratatui::style::Style;
 use ratatui::text::Line;
 
-/// At least this many of the latest misses are shown beside a long histogram.
+/// At least this many of the most recent misses are shown beside a long histogram.
 const MISSES: usize = 4;
 
 /// Everything about one task, in at most `room` lines.
@@ -67,10 +67,10 @@ fn distribution(spans: &Distribution) -> String {
     [min, p50, p90, p99, p99_9, max, mean].map(time).concat()
 }
 
-/// The longest bar; a wider screen shows nothing more.
+/// Maximum length of a bar; a wider screen would not show more.
 const LONGEST_BAR: usize = 80;
 
-/// Bars whose length is the logarithm of the count: a handful among millions is what one looks for.
+/// Bars with logarithmic length, because a reader looks for a handful of events among millions.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -81,7 +81,7 @@ fn histogram(pairs: &[(i64, u64)], look: Look, width: usize, room: usize) -> Vec
     if pairs.is_empty() || room < 2 {
         return Vec::new();
     }
-    // As many neighbours as needed become one bar.
+    // As many neighbours as necessary are combined into one bar.
     let together = pairs.len().div_ceil(room - 1).max(1);
     let bars: Vec<_> = pairs
         .chunks(together)
@@ -104,7 +104,7 @@ fn histogram(pairs: &[(i64, u64)], look: Look, width: usize, room: usize) -> Vec
     std::iter::once(head).chain(bars.iter().map(bar)).collect()
 }
 
-/// What was missed last.
+/// The most recent misses.
 fn misses(task: &TaskSummary, look: Look, width: usize) -> Vec<Line<'static>> {
     if task.last_misses.is_empty() {
         let text = match (task.counts.missed, cause(task)) {
@@ -130,7 +130,7 @@ fn misses(task: &TaskSummary, look: Look, width: usize) -> Vec<Line<'static>> {
     std::iter::once(head).chain(task.last_misses.iter().map(line)).collect()
 }
 
-/// What a worker was granted, and what it takes.
+/// What a worker was granted, and how much CPU time it takes.
 pub(super) fn worker_line(worker: &WorkerSummary, look: Look) -> String {
     let mut text = granted(worker);
     let shares = |cpu: f64, spin: Option<f64>, over: &str| {
@@ -170,7 +170,7 @@ lateness        the largest of each second; from 1us to 10ms, logarithmic
 run, share      the mean run, and all runs as a share of one CPU
 last cause      why it missed what it missed last, who it was, and when";
 
-/// What the keys do, and what the columns are.
+/// What the keys do, and what the columns mean.
 pub(super) fn help(look: Look, width: usize) -> Vec<Line<'static>> {
     KEYS.lines().map(|line| Line::raw(look.cut(line, width))).collect()
 }

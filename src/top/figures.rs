@@ -1,20 +1,20 @@
-//! One snapshot with what the earlier ones add to it, and which of its tasks are shown in which order. Pure.
+//! A snapshot together with what earlier ones add to it, and which of its tasks are shown in which order. Pure.
 
 use super::history::{History, Recent};
 use crate::snapshot::{DaemonSummary, Summary, TaskSummary};
 use crate::time::{Instant, Span};
 use std::cmp::Ordering;
 
-/// What is shown until the next snapshot comes.
+/// What is shown until the next snapshot arrives.
 #[derive(Clone, Debug)]
 pub(super) struct Figures {
     pub(super) snapshot: Summary,
     pub(super) daemon: DaemonSummary,
-    pub(super) recents: Vec<Recent>, // of its tasks
+    pub(super) recents: Vec<Recent>, // one per task of the snapshot
     pub(super) came: Instant,
 }
 
-/// One task of them.
+/// One task of the figures.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row<'a> {
     pub(super) task: &'a TaskSummary,
@@ -22,13 +22,13 @@ pub(super) struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// What it missed in the last ten seconds.
+    /// How many releases it missed in the last ten seconds.
     pub(super) fn missed_lately(self) -> u64 {
         self.task.last_10s.map_or(0, |window| window.missed)
     }
 }
 
-/// What the tasks are sorted by; most of the numbers have the largest first.
+/// The sort key of the tasks. Most numeric keys put the largest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sort {
     #[default]
@@ -45,7 +45,7 @@ impl Sort {
     pub(super) const ALL: [Self; 7] =
         [Self::Declared, Self::Name, Self::Rate, Self::Missed, Self::Late, Self::Share, Self::State];
 
-    /// For the line that says how the tasks are sorted.
+    /// The sort order's name on the screen.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Declared => "as in the file",
@@ -66,7 +66,7 @@ impl Sort {
             Self::Declared => Ordering::Equal,
             Self::Name => one.task.task.cmp(&other.task.task),
             Self::Rate => rate(other).total_cmp(&rate(one)),
-            // The same total is worse if it is of the last seconds.
+            // At equal totals, recent misses are worse.
             Self::Missed => {
                 let missed = |row: Row<'_>| (row.task.counts.missed, row.missed_lately());
                 missed(other).cmp(&missed(one))
@@ -82,13 +82,13 @@ impl Sort {
 }
 
 impl Figures {
-    /// This snapshot, which came at `came` and was entered into the history.
+    /// Figures from this snapshot, which arrived at `came` and has been added to the history.
     pub(super) fn new(snapshot: Summary, daemon: DaemonSummary, history: &History, came: Instant) -> Self {
         let recents = snapshot.tasks.iter().map(|task| history.recent(task)).collect();
         Self { snapshot, daemon, recents, came }
     }
 
-    /// Its tasks in this order, of those that have `filter` in their name, worker, state or last cause.
+    /// The tasks in this order whose name, worker, state or last cause contains `filter`.
     pub(super) fn rows(&self, sort: Sort, reversed: bool, filter: &str) -> Vec<Row<'_>> {
         let filter = filter.to_lowercase();
         let has = |text: &str| text.to_lowercase().contains(&filter);
@@ -107,12 +107,12 @@ impl Figures {
         rows
     }
 
-    /// The time that the recent figures cover; `None`: they are since the start.
+    /// The time that the recent figures cover. `None`: all time since the start.
     pub(super) fn over(&self) -> Option<Span> {
         self.recents.iter().filter_map(|recent| recent.over).max()
     }
 
-    /// Whether some percentiles are since the start although the other figures are recent.
+    /// Whether some percentiles cover all time since the start although the other figures are recent.
     pub(super) fn late_is_of_all(&self) -> bool {
         self.recents.iter().any(|recent| recent.late_is_of_all && recent.p50.is_some())
     }

@@ -1,4 +1,4 @@
-//! One frame: all lines of the screen, or of the text that `--once` prints. Pure; `now` is an argument.
+//! One frame: all lines of the screen, or of the text that `--once` prints. Pure; `now` is passed in.
 
 use super::columns::{Column, Layout, cause, pages};
 use super::detail::{detail, help, worker_line};
@@ -12,14 +12,14 @@ use crate::views::alarm_lines;
 use ratatui::style::Style;
 use ratatui::text::Line;
 
-/// An answer that takes longer than this is waited for on the screen. Questions are asked once a second.
+/// An answer slower than this is reported on the screen. Requests are sent once a second.
 const LATE: Span = Span::from_millis(1_500);
 
-/// At most this many lines for alarms.
+/// Maximum number of lines for alarms.
 const ALARMS: usize = 4;
 
 impl Top {
-    /// A screen of this size. Remembers what scrolling needs.
+    /// The lines of a screen of this size. Remembers what scrolling needs.
     pub(crate) fn frame(&mut self, width: usize, height: usize, now: Instant) -> Vec<Line<'static>> {
         let look = self.look;
         let mut lines = if self.pane == Pane::Help { Vec::new() } else { self.above(width, now) };
@@ -54,7 +54,7 @@ impl Top {
         lines
     }
 
-    /// All of it as text, at any height.
+    /// Everything as text, at any height.
     pub(crate) fn text(&self, width: usize, now: Instant) -> String {
         let mut lines = self.above(width, now);
         if let Some(figures) = self.figures() {
@@ -78,7 +78,7 @@ impl Top {
         self.trouble.is_some() || self.unanswered(now).is_some_and(|waited| waited > LATE)
     }
 
-    /// What stands above everything: whether all is well or why nothing is known, and what is shown.
+    /// The lines above everything else: whether all is well, or why nothing is known, and what is shown.
     fn above(&self, width: usize, now: Instant) -> Vec<Line<'static>> {
         let look = self.look;
         let mut lines = Vec::new();
@@ -124,7 +124,7 @@ impl Top {
         lines
     }
 
-    /// The daemon, and how its figures are to be read.
+    /// The daemon, and how to read its figures.
     fn about(&self, daemon: &DaemonSummary) -> String {
         let mut text = format!("hertzd {}, process {}", daemon.version, daemon.pid);
         match (daemon.running_ns, daemon.ready) {
@@ -158,7 +158,7 @@ impl Top {
         pages(columns, width, longest)
     }
 
-    /// The workers, the table, and more of the selected task.
+    /// The workers, the table, and more about the selected task.
     fn tasks(&mut self, figures: &Figures, width: usize, room: usize) -> Vec<Line<'static>> {
         let look = self.look;
         let rows = self.rows(figures);
@@ -182,7 +182,7 @@ impl Top {
         lines
     }
 
-    /// Where the screen is among the tasks, and what the table has no room for of the selected one.
+    /// The position among the tasks, and what the table has no room for about the selected task.
     fn below(&self, rows: &[Row<'_>]) -> String {
         let Some(Row { task, recent }) = rows.get(self.selected) else {
             return if self.filter.is_empty() {
@@ -206,7 +206,7 @@ impl Top {
     }
 }
 
-/// A line for each alarm that is active; of more than a few how many more there are, so that they leave room for the tasks.
+/// A line for each active alarm. If there are many, a line says how many more there are, to leave room for the tasks.
 fn alarms(snapshot: &Summary, look: Look, width: usize) -> Vec<Line<'static>> {
     let is_any = snapshot.alarms.iter().flatten().any(|alarm| alarm.active);
     let mut texts = alarm_lines(snapshot.alarms.as_deref());
@@ -219,11 +219,11 @@ fn alarms(snapshot: &Summary, look: Look, width: usize) -> Vec<Line<'static>> {
     texts.iter().map(|text| Line::styled(look.cut(&look.plain(text), width), style)).collect()
 }
 
-/// A line for each worker; of more than `most` only some, and how many more there are.
+/// A line for each worker. If there are more than `most`, only some are shown, and a line says how many more there are.
 fn workers(snapshot: &Summary, look: Look, width: usize, most: usize) -> Vec<Line<'static>> {
     let all = &snapshot.workers;
     let shown = if all.len() > most { most - 1 } else { all.len() };
-    // With no room for more than one line, that is the count of them.
+    // If there is room for only one line, it shows their number.
     let style = |worker: &WorkerSummary| match worker.stalled_ns.is_some() || worker.is_otherwise() {
         true => look.bad(),
         false => Style::new(),
@@ -239,7 +239,7 @@ fn workers(snapshot: &Summary, look: Look, width: usize, most: usize) -> Vec<Lin
     lines
 }
 
-/// The text in lines of at most this width, broken between words where that is possible.
+/// Breaks the text into lines of at most this width, between words if possible.
 pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_inclusive(' ') {

@@ -1,45 +1,45 @@
-//! What a task did lately, from the snapshots of the last ten seconds. Pure; time is the daemon's own.
+//! A task's recent activity, from the snapshots of the last ten seconds. Pure; time is the daemon's own.
 //!
-//! Everything is the difference of two snapshots, so it says of a time what it covers, and a daemon or a task that has restarted is
-//! never compared with what was before.
+//! Every figure is the difference of two snapshots, so it covers a known time. A daemon or task that has restarted is never compared with
+//! its earlier self.
 
 use crate::snapshot::{Counts, DaemonSummary, Summary, TaskSummary};
 use crate::time::{NANOS_PER_SECOND, Span};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The time that is looked back. Snapshots do not come to the millisecond.
+/// How far back to look. Snapshots do not arrive to the millisecond.
 const OVER: i64 = NANOS_PER_SECOND * 21 / 2;
 
-/// How many of the latest snapshots the line of lateness shows at most.
+/// Maximum number of snapshots in the lateness graph.
 const SHOWN: usize = 60;
 
-/// What one task has come to at one moment.
+/// The totals of one task at one moment.
 #[derive(Clone, Debug)]
 struct Point {
     at: i64,
     counts: Counts,
-    run: Option<i128>, // the sum of all runs that records tell
+    run: Option<i128>, // the sum of all runs reported in records
     late: Vec<(i64, u64)>,
 }
 
-/// What came between two snapshots.
+/// What happened between two snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    pub(super) worst: Option<i64>, // the largest lateness, rounded up; None: it did not tick, or that is not known
+    pub(super) worst: Option<i64>, // the maximum lateness, rounded up; None: it did not tick, or that is unknown
     pub(super) missed: u64,
 }
 
-/// A task over the last seconds.
+/// A task over the last few seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Recent {
-    pub(super) over: Option<Span>,   // the time that this covers; None: since it began
+    pub(super) over: Option<Span>,   // the time covered; None: since the start
     pub(super) reached: Option<f64>, // ticks per second
-    pub(super) late_is_of_all: bool, // the next two are since it began: the daemon does not send what they are worked out from
-    pub(super) p50: Option<i64>,     // of the lateness, rounded up
+    pub(super) late_is_of_all: bool, // p50 and p99 cover all time since the start, because the daemon does not send their histogram
+    pub(super) p50: Option<i64>,     // of lateness, rounded up
     pub(super) p99: Option<i64>,
-    pub(super) run: Option<i64>,   // the mean
+    pub(super) run: Option<i64>,   // mean
     pub(super) share: Option<f64>, // of a CPU
-    pub(super) steps: Vec<Step>,   // the oldest first
+    pub(super) steps: Vec<Step>,   // oldest first
 }
 
 #[derive(Clone, Debug, Default)]
@@ -48,7 +48,7 @@ struct Past {
     steps: VecDeque<Step>,
 }
 
-/// What is kept of the snapshots.
+/// What is kept of past snapshots.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     pid: u32,
@@ -56,7 +56,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Enters the next snapshot.
+    /// Adds the next snapshot.
     pub(super) fn enter(&mut self, snapshot: &Summary, daemon: &DaemonSummary) {
         if self.pid != daemon.pid {
             *self = Self { pid: daemon.pid, ..Self::default() };
@@ -70,7 +70,7 @@ impl History {
         }
     }
 
-    /// How a task did lately, as of the latest snapshot, which has `task`.
+    /// A task's recent activity up to the newest snapshot, which contains `task`.
     pub(super) fn recent(&self, task: &TaskSummary) -> Recent {
         let all = since_begin(task);
         let Some(recent) = self.tasks.get(&task.task).and_then(Past::recent) else { return all };
@@ -81,7 +81,7 @@ impl History {
     }
 }
 
-/// Where there is nothing to compare with.
+/// The figures since the start, if there is nothing to compare with.
 fn since_begin(task: &TaskSummary) -> Recent {
     let (late, run) = (&task.lateness_ns, &task.run_ns);
     let of_late = |nanos| (late.count > 0).then_some(nanos);
@@ -150,14 +150,14 @@ impl Point {
     }
 }
 
-/// What an earlier histogram lacks of a later one. Both are in ascending order.
+/// What a later histogram has in addition to an earlier one. Both are in ascending order.
 fn difference(earlier: &[(i64, u64)], later: &[(i64, u64)]) -> Vec<(i64, u64)> {
     let before = |edge| earlier.binary_search_by_key(&edge, |(edge, _)| *edge).map_or(0, |index| earlier[index].1);
     let pairs = later.iter().map(|&(edge, count)| (edge, count.saturating_sub(before(edge))));
     pairs.filter(|(_, count)| *count > 0).collect()
 }
 
-/// The edge that this many percent of the counts are at most.
+/// The edge at or below which this percentage of the counts lies.
 fn at_share(histogram: &[(i64, u64)], percent: u64) -> Option<i64> {
     let all: u128 = histogram.iter().map(|(_, count)| u128::from(*count)).sum();
     let rank = (all * u128::from(percent)).div_ceil(100).max(1);

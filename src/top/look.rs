@@ -1,30 +1,30 @@
-//! How things look: colours or none, all characters or ASCII only; numbers in few columns. Pure.
+//! The appearance: with or without colours, Unicode or ASCII only, and numbers in few columns. Pure.
 
 use crate::escape::is_command;
 use crate::time::Span;
 use ratatui::style::{Color, Modifier, Style};
 
-/// Characters of rising height.
+/// Characters of increasing height.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII_BLOCKS: [char; 8] = ['_', '.', ':', '-', '=', '+', '*', '#'];
 
 /// What the terminal can show.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
-    /// It may be coloured.
+    /// Colours are allowed.
     pub(crate) colour: bool,
-    /// It shows more characters than ASCII has.
+    /// It shows characters beyond ASCII.
     pub(crate) unicode: bool,
 }
 
 impl Look {
-    /// What is not as it should be. Where there are no colours, bold says so.
+    /// The style for anything wrong; bold if there are no colours.
     pub(super) fn bad(self) -> Style {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         if self.colour { bold.fg(Color::Red) } else { bold }
     }
 
-    /// What says that figures are old, or that they stand still.
+    /// The style for a warning that figures are old or frozen.
     pub(super) fn warning(self) -> Style {
         let reversed = Style::new().add_modifier(Modifier::REVERSED);
         if self.colour { reversed.fg(Color::Yellow) } else { reversed }
@@ -38,12 +38,12 @@ impl Look {
         style.add_modifier(Modifier::REVERSED)
     }
 
-    /// What is of less importance, and figures that are old.
+    /// The style for less important text, and for old figures.
     pub(super) fn faint(self) -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }
 
-    /// A character for a height of 0 to 7.
+    /// The character for a height of 0 to 7.
     pub(super) fn block(self, height: usize) -> char {
         let blocks = if self.unicode { BLOCKS } else { ASCII_BLOCKS };
         blocks[height.min(blocks.len() - 1)]
@@ -66,12 +66,12 @@ impl Look {
         if self.unicode { '▲' } else { '^' }
     }
 
-    /// Nanoseconds in at most six columns: `12.3µs`.
+    /// Nanoseconds in at most six columns, such as `12.3µs`.
     pub(super) fn time(self, nanos: i64) -> String {
         self.plain(&Span::from_nanos(nanos).to_string().replace(' ', ""))
     }
 
-    /// Text of ours, without the characters that the terminal does not show.
+    /// Our own text, without characters that the terminal cannot show.
     pub(super) fn plain(self, text: &str) -> String {
         if self.unicode || text.is_ascii() {
             return text.to_owned();
@@ -80,7 +80,7 @@ impl Look {
         text.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect()
     }
 
-    /// The first `width` characters, of which the last says so if there are more; nothing that would move the cursor.
+    /// The first `width` characters; if text was cut, the last one shows that. Characters that would move the cursor are replaced.
     pub(super) fn cut(self, text: &str, width: usize) -> String {
         let shown = |text: &str| text.chars().map(|c| if is_command(c) { '?' } else { c }).collect::<String>();
         if text.chars().count() <= width {
@@ -92,12 +92,12 @@ impl Look {
     }
 }
 
-/// A share of one CPU: `8.9%`.
+/// A share of one CPU, such as `8.9%`.
 pub(super) fn share(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
 }
 
-/// Ticks per second in at most six columns: of a fraction `30000/1001` the value.
+/// Ticks per second, from a number or a fraction such as `30000/1001`.
 #[expect(clippy::cast_precision_loss, reason = "a few digits are shown")]
 pub(super) fn asked(rate: &str) -> Option<f64> {
     let (over, under) = rate.split_once('/').unwrap_or((rate, "1"));
@@ -105,7 +105,7 @@ pub(super) fn asked(rate: &str) -> Option<f64> {
     (under > 0).then(|| over as f64 / under as f64)
 }
 
-/// A rate in hertz in at most seven columns. A rate that was reached is hardly ever whole: it has its digits always.
+/// A rate in hertz in at most seven columns. A measured rate is hardly ever whole, so it always has its digits.
 pub(super) fn hertz(hertz: f64, is_measured: bool) -> String {
     match hertz {
         _ if !is_measured && hertz.fract() == 0.0 && hertz < 1e6 => format!("{hertz:.0}"),

@@ -1,8 +1,8 @@
 //! The live view of a running daemon, `hertzd top`: snapshots and keys in, lines of text out. Pure.
 //!
-//! No clock is read, nothing waits and nothing is written: `now` is an argument, the terminal belongs to the command line. What the
-//! snapshots lack is worked out between two of them ([`history`]): the rate that was reached, the lateness of the last ten
-//! seconds, and what a task takes of a CPU.
+//! No clock is read, nothing waits and nothing is written: `now` is passed in, and the terminal belongs to the command line. What a single
+//! snapshot lacks is computed from two of them ([`history`]): the achieved rate, the lateness of the last ten seconds, and a task's CPU
+//! usage.
 
 mod columns;
 mod detail;

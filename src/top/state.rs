@@ -1,5 +1,4 @@
-//! What `top` knows and shows: the latest figures, how the daemon answers, and what the keys have asked for. Pure; time is an
-//! argument.
+//! What `top` knows and shows: the newest figures, how the daemon answers, and what the user has chosen by key. Pure; time is passed in.
 
 use super::figures::{Figures, Sort};
 use super::history::History;
@@ -7,7 +6,7 @@ use super::look::Look;
 use crate::snapshot::Summary;
 use crate::time::{Instant, Span};
 
-/// A key, or what stands for one.
+/// A key, or an event that acts like one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     Up,
@@ -40,21 +39,21 @@ pub(super) enum Pane {
 pub(crate) struct Top {
     pub(super) look: Look,
     pub(super) pane: Pane,
-    pub(super) trouble: Option<String>, // why there is no answer; None: the latest question was answered
-    pub(super) asked: Option<Instant>,  // and not answered yet
-    pub(super) selected: usize,         // among those shown
-    pub(super) first: usize,            // of those shown, on the screen
-    pub(super) page: usize,             // of columns
-    pub(super) on_screen: usize,        // tasks, in the latest frame
+    pub(super) trouble: Option<String>, // why there is no answer; None: the most recent request was answered
+    pub(super) asked: Option<Instant>,  // when the unanswered request was sent
+    pub(super) selected: usize,         // index among the tasks shown
+    pub(super) first: usize,            // index of the first task on the screen
+    pub(super) page: usize,             // page of columns
+    pub(super) on_screen: usize,        // number of tasks in the most recent frame
     pub(super) with_values: bool,
     pub(super) sort: Sort,
     pub(super) reversed: bool,
     pub(super) filter: String,
-    pub(super) is_typing: bool, // the filter
+    pub(super) is_typing: bool, // whether the user is typing the filter
     latest: Option<Figures>,
     frozen: Option<Figures>,
     history: History,
-    name: Option<String>, // of the selected task: it stays selected wherever it is sorted to
+    name: Option<String>, // name of the selected task, which stays selected wherever it is sorted to
 }
 
 impl Top {
@@ -80,12 +79,12 @@ impl Top {
         }
     }
 
-    /// The daemon was asked.
+    /// Notes that the daemon was asked.
     pub(crate) fn asks(&mut self, now: Instant) {
         self.asked.get_or_insert(now);
     }
 
-    /// It answered, or why it did not.
+    /// Takes the daemon's answer, or why there is none.
     pub(crate) fn answered(&mut self, answer: Result<Summary, String>, now: Instant) {
         self.asked = None;
         let mut snapshot = match answer {
@@ -113,7 +112,7 @@ impl Top {
         self.latest.is_some()
     }
 
-    /// The time that the rates are of; `None`: there is nothing yet to compare.
+    /// The time that the rates cover. `None`: there is nothing to compare yet.
     pub(crate) fn over(&self) -> Option<Span> {
         self.latest.as_ref().and_then(Figures::over)
     }
@@ -127,12 +126,12 @@ impl Top {
         self.frozen.is_some()
     }
 
-    /// For how long the question has been open.
+    /// How long the current request has been unanswered.
     pub(super) fn unanswered(&self, now: Instant) -> Option<Span> {
         self.asked.map(|asked| now - asked)
     }
 
-    /// A key was pressed; false: that was the one that ends it.
+    /// Handles a key. Returns false if it ends the view.
     pub(crate) fn press(&mut self, key: Key) -> bool {
         if self.is_typing {
             self.type_filter(key);
@@ -156,7 +155,7 @@ impl Top {
             (_, Key::Home) => self.select(0),
             (_, Key::End) => self.select(usize::MAX),
             (_, Key::Left) => self.page = self.page.saturating_sub(1),
-            (_, Key::Right) => self.page += 1, // a frame takes back what there is not
+            (_, Key::Right) => self.page += 1, // the frame corrects it if there is no such page
             (_, Key::Enter) => self.pane = Pane::Detail,
             (_, Key::Escape) => self.filter_by(String::new()),
             (_, Key::Char('/')) => {
@@ -210,7 +209,7 @@ impl Top {
         self.find_selected();
     }
 
-    /// The one that comes this many after the present one.
+    /// Selects the sort order this many places after the current one.
     fn sort_by(&mut self, later: usize) {
         let position = Sort::ALL.iter().position(|sort| *sort == self.sort).unwrap_or(0);
         self.sort = Sort::ALL[(position + later) % Sort::ALL.len()];
@@ -218,7 +217,7 @@ impl Top {
         self.find_selected();
     }
 
-    /// The names of the tasks that are shown.
+    /// The names of the tasks shown.
     fn names(&self) -> Vec<String> {
         let rows = self.figures().map(|figures| figures.rows(self.sort, self.reversed, &self.filter));
         rows.unwrap_or_default().iter().map(|row| row.task.task.clone()).collect()
@@ -230,7 +229,7 @@ impl Top {
         self.name = names.get(self.selected).cloned();
     }
 
-    /// The selected task may be elsewhere, or gone: then the one in its place is selected.
+    /// The selected task may have moved, or gone; if it has gone, the task now in its place is selected.
     fn find_selected(&mut self) {
         let names = self.names();
         let found = self.name.as_ref().and_then(|name| names.iter().position(|other| other == name));

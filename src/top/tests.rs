@@ -1,4 +1,4 @@
-//! Frames as text, through the same drawing as on a terminal, at several sizes and in all that a daemon may do.
+//! Frames as text, drawn as on a terminal, at several sizes and in every state of a daemon.
 
 use super::*;
 use crate::snapshot::Summary;
@@ -15,7 +15,7 @@ fn at(millis: i64) -> Instant {
     Instant::ZERO + Span::from_millis(millis)
 }
 
-/// A task after this many seconds at 1 kHz, of which it missed 7 in the fifth.
+/// A task after this many seconds at 1 kHz; it missed 7 ticks in the fifth second.
 fn control(seconds: u64) -> Value {
     let (due, missed) = (seconds * 1_000, if seconds >= 5 { 7 } else { 0 });
     let sum = due * 20_500;
@@ -44,7 +44,7 @@ fn waiting(seconds: u64) -> Value {
         "missed": 0, "pending": 0, "ran": seconds * 30, "errors": seconds, "lateness_ns": {"count": 0}, "run_ns": {"count": 0}, "causes": {}})
 }
 
-/// What a daemon sends after this many seconds.
+/// The daemon's snapshot after this many seconds.
 fn snapshot(seconds: u64) -> Value {
     json!({"version": 1, "well": false,
         "workers": [
@@ -61,7 +61,7 @@ fn read(snapshot: Value) -> Summary {
     serde_json::from_value(snapshot).unwrap()
 }
 
-/// A view that has followed a daemon for six seconds.
+/// A view that has watched a daemon for six seconds.
 fn top(look: Look) -> Top {
     let mut top = Top::new(look);
     for seconds in 1..=6 {
@@ -71,7 +71,7 @@ fn top(look: Look) -> Top {
     top
 }
 
-/// The screen as a terminal of this size shows it.
+/// The screen as shown by a terminal of this size.
 fn drawn(top: &mut Top, (width, height): (u16, u16), now: Instant) -> Terminal<TestBackend> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let draw = |frame: &mut ratatui::Frame<'_>| {
@@ -83,7 +83,7 @@ fn drawn(top: &mut Top, (width, height): (u16, u16), now: Instant) -> Terminal<T
     terminal
 }
 
-/// Its lines, without the spaces at their ends.
+/// The screen's lines, without trailing spaces.
 fn shown(top: &mut Top, size: (u16, u16), now: Instant) -> String {
     let terminal = drawn(top, size, now);
     let cells = terminal.backend().buffer().content().chunks(size.0.into());
@@ -91,7 +91,7 @@ fn shown(top: &mut Top, size: (u16, u16), now: Instant) -> String {
     cells.map(|cells| line(cells).trim_end().to_owned() + "\n").collect()
 }
 
-/// Whether this frame is the one that is kept under this name; prints what to keep instead.
+/// Whether this frame equals the stored one with this name. If not, prints what to store instead.
 fn is_kept(name: &str, found: &str, kept: &str) -> bool {
     if found != kept {
         println!("=== src/top/tests/{name}.txt\n{found}===");
@@ -172,7 +172,7 @@ fn recent_figures_are_of_what_came_between_the_snapshots() {
         assert!(line.split_whitespace().collect::<Vec<_>>().join(" ").starts_with(text), "{line}");
         shown
     };
-    // The first has nothing to compare with: the percentiles are those since the start, and it says so.
+    // The first snapshot has nothing to compare with: the percentiles cover the time since the start, and the text says so.
     assert!(
         answer(1, "control 1000 - 1000 0 15ns 11.0µs 10.5µs ticking 20.5µs - -").contains("; times: since the start, ")
     );
@@ -180,13 +180,13 @@ fn recent_figures_are_of_what_came_between_the_snapshots() {
         answer(2, "control 1000 1000.0 2000 0 16ns 10.5µs 10.5µs ▃ ticking 20.5µs 2.1% -").contains("last 1.00 s\n")
     );
     answer(4, "control 1000 1000.0 4000 0 16ns 10.5µs 10.5µs ▃▃ ticking");
-    // 993 in the second in which it missed seven, 3,993 in all four.
+    // 993 in the second with the seven misses; 3,993 in all four.
     answer(5, "control 1000 998.2 4993 7 16ns 11.0µs 5.61ms ▃▃█ ticking");
     for seconds in 6..=14 {
         top.answered(Ok(read(snapshot(seconds))), at(0));
     }
     assert!(top.text(200, at(0)).contains("rates and times: last 10.0 s\n"));
-    // Another process, and a task that a reload restarted: nothing of before counts.
+    // Another process, and a task that a reload restarted: nothing from before counts.
     let mut other = snapshot(20);
     (other["tasks"][0], other["tasks"][1]) = (control(3), waiting(20));
     top.answered(Ok(read(other)), at(0));
@@ -203,7 +203,7 @@ fn recent_figures_are_of_what_came_between_the_snapshots() {
 fn figures_that_are_old_are_marked_and_the_reason_is_said() {
     let mut top = top(LOOK);
     assert!(!shown(&mut top, (80, 24), at(6_900)).contains("old"));
-    // Asked, and not answered for three seconds.
+    // Asked, but not answered for three seconds.
     top.asks(at(7_000));
     assert!(!shown(&mut top, (80, 24), at(8_400)).contains("old"), "an answer may take a while");
     let text = shown(&mut top, (80, 24), at(10_000));
@@ -212,7 +212,7 @@ fn figures_that_are_old_are_marked_and_the_reason_is_said() {
     let terminal = drawn(&mut top, (80, 24), at(10_000));
     let row = terminal.backend().buffer().cell((0, 8)).unwrap();
     assert!(row.modifier.contains(Modifier::DIM), "{row:?}");
-    // The daemon has ended, and comes again.
+    // The daemon has ended and then comes back.
     top.answered(Err("no daemon answers at /run/s: gone".into()), at(11_000));
     let text = shown(&mut top, (80, 24), at(11_000));
     assert!(text.starts_with("FIGURES are 5.00 s old; no daemon answers at /run/s: gone\n"), "{text}");
@@ -221,7 +221,7 @@ fn figures_that_are_old_are_marked_and_the_reason_is_said() {
     assert!(shown(&mut top, (100, 24), at(12_000)).contains("cannot answer yet: the tasks are being built"));
     top.answered(Ok(read(snapshot(1))), at(13_000));
     assert!(shown(&mut top, (80, 24), at(13_100)).starts_with("not well: task imu"));
-    // Its metrics are delayed.
+    // The daemon's metrics are delayed.
     let mut stale = snapshot(2);
     stale["daemon"]["stale_ns"] = 2_000_000_000_u64.into();
     top.answered(Ok(read(stale)), at(14_000));
@@ -264,7 +264,7 @@ fn many_tasks_scroll_and_the_selected_one_is_always_seen() {
         top.press(key);
         assert_eq!(selected(&mut top), wanted, "{key:?}");
     }
-    // It stays selected wherever it is sorted to.
+    // The task stays selected wherever it is sorted to.
     top.press(Key::Char('m'));
     assert_eq!(selected(&mut top), "task-255");
     top.press(Key::Home);
@@ -273,7 +273,7 @@ fn many_tasks_scroll_and_the_selected_one_is_always_seen() {
     assert_eq!(selected(&mut top), "task-083");
     top.press(Key::Home);
     assert_eq!(selected(&mut top), "task-000");
-    // Only those that a filter finds.
+    // Only tasks that match the filter.
     for letter in "/SK-25".chars() {
         top.press(Key::Char(letter));
     }

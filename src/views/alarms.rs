@@ -1,10 +1,10 @@
-//! Alarms as people read them. Pure.
+//! Alarms, formatted for people. Pure.
 
 use super::layout::short;
 use crate::snapshot::AlarmSummary;
 use crate::time::{Age, Span};
 
-/// A line for each alarm that is active; one that says so if none is; nothing without alarms.
+/// A line for each active alarm. If none is active, a line that says so; no line if no alarms are configured.
 pub(crate) fn alarm_lines(alarms: Option<&[AlarmSummary]>) -> Vec<String> {
     let Some(alarms) = alarms else { return Vec::new() };
     let lines: Vec<_> = alarms.iter().filter(|alarm| alarm.active).map(line).collect();

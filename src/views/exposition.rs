@@ -1,18 +1,18 @@
-//! The text that Prometheus scrapes, in both of its forms. Pure: numbers in, text out.
+//! The text that Prometheus scrapes, in both formats. Pure: numbers in, text out.
 
 use std::fmt::{Display, Write as _};
 
-/// A form of the text.
+/// A text format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// That of Prometheus, version 0.0.4.
+    /// The Prometheus format, version 0.0.4.
     Text,
     /// OpenMetrics 1.0.
     OpenMetrics,
 }
 
 impl Format {
-    /// What it is called in HTTP.
+    /// Its content type in HTTP.
     pub(crate) const fn content_type(self) -> &'static str {
         match self {
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",
@@ -21,7 +21,7 @@ impl Format {
     }
 }
 
-/// What kind of metric a family is.
+/// The type of a metric family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Counter,
@@ -30,11 +30,11 @@ pub(super) enum Kind {
     Info,
 }
 
-/// The text so far. Families come one after the other, each with all of its samples.
+/// The text so far. Families follow one another, each with all of its samples.
 pub(super) struct Exposition {
     format: Format,
     text: String,
-    family: String, // the name of the one that was begun last
+    family: String, // the name of the current family
     kind: Kind,
 }
 
@@ -43,8 +43,8 @@ impl Exposition {
         Self { format, text: String::new(), family: String::new(), kind: Kind::Gauge }
     }
 
-    /// Begins a family. Its name is that of OpenMetrics: without the `_total` of counters and the `_info` of facts; a name that
-    /// ends in `_seconds` has that as its unit.
+    /// Begins a family. The name is the one for OpenMetrics: without `_total` for counters and `_info` for facts. A name that ends in
+    /// `_seconds` gets that unit.
     pub(super) fn family(&mut self, name: &str, kind: Kind, help: &str) {
         (self.family, self.kind) = (name.into(), kind);
         let suffix = match (self.format, kind) {
@@ -58,14 +58,14 @@ impl Exposition {
             (Format::OpenMetrics, Kind::Info) => "info",
             (_, Kind::Gauge | Kind::Info) => "gauge",
         };
-        // Writing to a String does not fail, here and below.
+        // Writing to a String cannot fail, here and below.
         let _ = writeln!(self.text, "# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {word}");
         if self.format == Format::OpenMetrics && name.ends_with("_seconds") {
             let _ = writeln!(self.text, "# UNIT {name} seconds");
         }
     }
 
-    /// Adds a sample to the family that was begun last.
+    /// Adds a sample to the current family.
     pub(super) fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
         let suffix = match self.kind {
             Kind::Counter => "_total",
@@ -75,7 +75,7 @@ impl Exposition {
         self.line(suffix, labels, value);
     }
 
-    /// Adds a histogram: for each of the bounds the count of all that is at most so large, then the count of all, and their sum.
+    /// Adds a histogram: for each bound, the count of values up to it; then the total count and the sum.
     pub(super) fn histogram(
         &mut self,
         labels: &[(&str, &str)],
@@ -120,10 +120,10 @@ impl Exposition {
     }
 }
 
-/// A bound of a histogram in seconds, as both forms write it: `1e-06`, `0.0002`, `1.0`.
+/// A histogram bound in seconds, as both formats write it: `1e-06`, `0.0002`, `1.0`.
 pub(super) fn bound(nanos: u64) -> String {
     match nanos {
-        // Up to 99 µs one digit is followed by zeros only.
+        // Up to 99 µs, only the first digit is not zero.
         0..100_000 => {
             let power = nanos.max(1).ilog10();
             format!("{}e-{:02}", nanos / 10_u64.pow(power), 9 - power)

@@ -1,30 +1,29 @@
-//! Entries of the journal, as `journalctl -o json` prints them, for people and for programs. Pure: JSON in, text out.
+//! Journal entries, as `journalctl -o json` prints them, formatted for people and for programs. Pure: JSON in, text out.
 
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
 
-/// Fields of our entries begin with this.
+/// The prefix of our own fields.
 const PREFIX: &str = "HERTZD_";
 
-/// Writes an instant in UTC as RFC 3339, given in microseconds since 1970.
+/// Formats an instant, given in microseconds since 1970, as RFC 3339 in UTC.
 pub(crate) type Utc = fn(u64) -> String;
 
-/// The widths of the columns so far: they only grow, as entries come one by one.
+/// The column widths so far. They only grow, because entries arrive one by one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Widths {
     task: usize,
     cause: usize,
 }
 
-/// Whether one of the causes that an entry has counted is this one.
+/// Whether the entry counts this cause.
 pub(crate) fn has_cause(entry: &Value, cause: &str) -> bool {
     let counted = text(entry, "HERTZD_CAUSES").unwrap_or_default();
     let mut causes = counted.split(' ').filter_map(|part| part.split('=').next());
     causes.any(|word| word == cause) || text(entry, "HERTZD_CAUSE").is_some_and(|word| word == cause)
 }
 
-/// An entry as one line: when, which task, the cause of most of what it missed, and what happened. `emphasis` turns on colours,
-/// for a terminal.
+/// An entry as one line: when, which task, the cause of most of its misses, and what happened. `emphasis` turns on colours, for a terminal.
 pub(crate) fn entry_line(entry: &Value, widths: &mut Widths, utc: Utc, emphasis: bool) -> String {
     let field = |name| text(entry, name).unwrap_or_default();
     let (task, cause, message) = (field("HERTZD_TASK"), field("HERTZD_CAUSE"), field("MESSAGE"));
@@ -42,12 +41,12 @@ pub(crate) fn entry_line(entry: &Value, widths: &mut Widths, utc: Utc, emphasis:
     let mut lines = story.trim_end().split('\n');
     let first = lines.next().unwrap_or_default();
     let mut line = format!("{time}  {task:<0$}  {cause:<1$}  {on}{first}{off}\n", widths.task, widths.cause);
-    // Writing to a String does not fail.
+    // Writing to a String cannot fail.
     lines.for_each(|rest| _ = writeln!(line, "  {on}{rest}{off}"));
     line
 }
 
-/// An entry as one line of JSON, with the names that `run --log-format json` gives: `time`, `level`, `message`, then its fields.
+/// An entry as one line of JSON, with the same names as `run --log-format json`: `time`, `level`, `message`, then its fields.
 pub(crate) fn entry_json(entry: &Value, utc: Utc) -> String {
     let level = match text(entry, "PRIORITY").as_deref() {
         Some("0" | "1" | "2" | "3") => "error",
@@ -74,13 +73,13 @@ pub(crate) fn entry_json(entry: &Value, utc: Utc) -> String {
     Value::Object(shown).to_string() + "\n"
 }
 
-/// When it happened, in UTC: the journal's own time is that of the arrival.
+/// When it happened, in UTC. The journal's own timestamp is only when the entry arrived.
 fn time(entry: &Value, utc: Utc) -> String {
     let arrived = || text(entry, "__REALTIME_TIMESTAMP").and_then(|micros| micros.parse().ok()).unwrap_or(0);
     text(entry, "HERTZD_TIME").unwrap_or_else(|| utc(arrived()))
 }
 
-/// A field as text: journalctl prints one that is no UTF-8 as a list of its bytes, and one that occurs twice as a list of both.
+/// A field as text. journalctl prints a field that is not UTF-8 as a list of bytes, and a repeated field as a list of its values.
 fn text(entry: &Value, name: &str) -> Option<String> {
     match entry.get(name)? {
         Value::String(text) => Some(text.clone()),

@@ -4,14 +4,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// The width that all terminals have.
+/// The width that every terminal has.
 const COLUMNS: usize = 80;
 
-/// Names of tasks are cut to what the numbers leave, but not below this.
+/// Task names are cut to the space left by the numbers, but not below this width.
 const NAME_MIN: usize = 4;
 
-/// Appends a table: its head, and rows of which those that are marked are red with `emphasis`. The first column is cut to what
-/// the others leave.
+/// Appends a table: a head and rows. With `emphasis`, marked rows are red. The first column is cut to the space that the others leave.
 pub(crate) fn columns<const N: usize>(
     text: &mut String,
     head: [String; N],
@@ -30,7 +29,7 @@ pub(crate) fn columns<const N: usize>(
     for (index, (row, marked)) in rows.iter().enumerate() {
         let mut line = format!("{:<width$}", cut(&row[0], widths[0]), width = widths[0]);
         for (cell, width) in row.iter().zip(widths).skip(1) {
-            // Writing to a String does not fail, here and below.
+            // Writing to a String cannot fail, here and below.
             let _ = write!(line, "  {cell:>width$}");
         }
         let (on, off) = match (emphasis, index, marked) {
@@ -42,7 +41,7 @@ pub(crate) fn columns<const N: usize>(
     }
 }
 
-/// The first `width` characters, the last of them `…` if there are more.
+/// The first `width` characters; the last is `…` if something was cut.
 fn cut(name: &str, width: usize) -> String {
     match name.chars().count() > width {
         true => name.chars().take(width - 1).chain(['…']).collect(),
@@ -50,8 +49,8 @@ fn cut(name: &str, width: usize) -> String {
     }
 }
 
-/// Appends a line. If it is too long it continues on lines that begin with two spaces: from its next clause on, or from the
-/// next word where a clause is too long by itself.
+/// Appends a line. If it is too long, it continues on lines indented by two spaces, starting with the next clause. A clause that is too
+/// long itself is broken between words.
 pub(crate) fn wrap(text: &mut String, line: &str) {
     let mut width = 0;
     for clause in line.split_inclusive("; ") {
@@ -72,14 +71,14 @@ pub(crate) fn wrap(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// Names with their counts, the largest first; by name where they are equal.
+/// Names with their counts, largest first; equal counts are sorted by name.
 pub(crate) fn largest_first<Name: AsRef<str>>(counts: &BTreeMap<Name, u64>) -> Vec<(&str, u64)> {
     let mut counts: Vec<_> = counts.iter().map(|(name, count)| (name.as_ref(), *count)).collect();
-    counts.sort_by_key(|(_, count)| Reverse(*count)); // stable: by name where they are equal
+    counts.sort_by_key(|(_, count)| Reverse(*count)); // stable, so equal counts stay sorted by name
     counts
 }
 
-/// Up to six digits; more as `12.3M`.
+/// Up to six digits; larger numbers as `12.3M`.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(crate) fn count(count: u64) -> String {
     if count < 1_000_000 {

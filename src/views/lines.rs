@@ -1,23 +1,24 @@
-//! Lines about a task, a worker and the thread of safe values that more than one view has. Pure.
+//! Lines about a task, a worker and the thread that triggers safe values, shared by several views. Pure.
 
 use super::layout::largest_first;
 use crate::snapshot::{GuardSummary, LatencySummary, TaskSummary, ValueSummary, WorkerSummary, list};
 use crate::time::{Age, Span};
 
-/// The state of a task: since when, and why.
+/// The state of a task: how long it has lasted, and why.
 pub(crate) fn state(task: &TaskSummary) -> String {
     let since = task.state_since_ns.map(|since| format!(" for {}", Age(Span::from_nanos(since)))).unwrap_or_default();
     let reason = task.state_reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     format!("{}{since}{reason}", task.state.word())
 }
 
-/// How many ticks failed; `None`: none did.
+/// How many ticks failed. `None`: none.
 pub(super) fn failed(task: &TaskSummary) -> Option<String> {
     let ticks = if task.errors == 1 { "tick" } else { "ticks" };
     (task.errors > 0).then(|| format!("{}: {} {ticks} failed", task.task, task.errors))
 }
 
-/// How old the measurements were that a task used, and how many of them too old; nothing where no chain ends with it.
+/// How old the measurements behind a task's inputs were, and how many ticks used measurements that were too old. Empty if no chain ends at
+/// the task.
 pub(super) fn ages(task: &TaskSummary) -> impl Iterator<Item = String> {
     let age = task.age_ns.as_ref().map(|age| {
         let [p50, p99, max] = [age.p50, age.p99, age.max].map(Span::from_nanos);
@@ -28,7 +29,7 @@ pub(super) fn ages(task: &TaskSummary) -> impl Iterator<Item = String> {
     texts.map(|text| format!("{}: {text}", task.task))
 }
 
-/// How many ticks used measurements older than `max-latency`, and whose those were, if any measurement came at all.
+/// How many ticks used measurements older than `max-latency`, and from which tasks these came. `came`: whether any measurement came at all.
 fn late_chains(latency: &LatencySummary, came: bool) -> String {
     let by = largest_first(&latency.late_chains_by);
     let of = by.iter().map(|(task, count)| format!("{count} of {task}")).collect::<Vec<_>>().join(", ");
@@ -43,12 +44,12 @@ fn late_chains(latency: &LatencySummary, came: bool) -> String {
     }
 }
 
-/// The unit of a value, to be put behind its number.
+/// The unit of a value, to append to its number.
 pub(crate) fn unit(value: &ValueSummary) -> String {
     if value.unit.is_empty() { String::new() } else { format!(" {}", value.unit) }
 }
 
-/// The policy and the CPU of a worker, and what it asked for where that differs.
+/// The policy and the CPU of a worker, and what it asked for if that differs.
 pub(crate) fn granted(worker: &WorkerSummary) -> String {
     let mut line = format!("worker {}: {}", worker.worker, worker.granted.policy);
     if worker.is_otherwise() {
@@ -63,7 +64,7 @@ pub(crate) fn granted(worker: &WorkerSummary) -> String {
     line
 }
 
-/// The thread that has safe values written, if it does not have the priority that it asked for.
+/// The thread that triggers safe values, if it did not get the priority it asked for.
 pub(super) fn guard_line(GuardSummary { asked, granted, refused }: &GuardSummary) -> Option<String> {
     let reason = refused.first().map(|refused| format!(": {refused}")).unwrap_or_default();
     (granted != asked).then(|| format!("thread of safe values: {granted} (asked for {asked}){reason}"))

@@ -1,4 +1,4 @@
-//! The summary, the snapshot of a running daemon, and its log for people; the snapshot for Prometheus: pure, numbers in, text out.
+//! Formats the summary, a running daemon's snapshot and its log for people, and the snapshot for Prometheus. Pure: numbers in, text out.
 
 mod alarms;
 #[cfg(feature = "exporter")]

@@ -1,8 +1,8 @@
-//! What reading outputs back came to, as people read it. Pure.
+//! Results of reading outputs back, formatted for people. Pure.
 
 use crate::snapshot::ReadbackSummary;
 
-/// A line for each target that was not as it was written at some time, or could not be read.
+/// A line for each target that at some time differed from what was written, or could not be read.
 pub(super) fn readback_lines(readbacks: &[ReadbackSummary]) -> Vec<String> {
     let is_worth = |readback: &&ReadbackSummary| readback.differences + readback.unreadable > 0;
     readbacks.iter().filter(is_worth).map(line).collect()

@@ -1,4 +1,4 @@
-//! What Prometheus scrapes: a snapshot as metrics. Pure.
+//! The page that Prometheus scrapes: a snapshot as metrics. Pure.
 
 use super::exposition::{Exposition, Format, Kind, bound};
 use super::totals::Totals;
@@ -8,7 +8,7 @@ use crate::snapshot::{
 };
 use crate::time::Span;
 
-/// The states of a task, each with a series of its own.
+/// The states of a task, each with its own series.
 const STATES: [TaskState; 6] = [
     TaskState::Ticking,
     TaskState::Stalled,
@@ -18,10 +18,10 @@ const STATES: [TaskState; 6] = [
     TaskState::Ended,
 ];
 
-/// A task, and what all of its name came to.
+/// A task, and the totals of all tasks with its name.
 type Task<'a> = (&'a TaskSummary, &'a Sums);
 
-/// The metrics of a snapshot and of what its tasks came to in all; `None`: no daemon has answered, and there is nothing but that.
+/// The metrics of a snapshot and its tasks' totals. `None`: no daemon has answered, and the page reports only that.
 pub(crate) fn scrape(snapshot: Option<&(Summary, Totals)>, format: Format) -> String {
     let mut page = Page(Exposition::new(format));
     page.0.family("hertzd_exporter_build", Kind::Info, "The exporter.");
@@ -210,7 +210,7 @@ impl Page {
         }
     }
 
-    /// Outputs that another thread holds, as their tasks cannot.
+    /// Outputs held by another thread, because their tasks cannot act.
     fn held(&mut self, tasks: &[Task<'_>]) {
         let held = || tasks.iter().filter_map(|(task, _)| Some((&*task.task, task.held.as_ref()?)));
         let since =

@@ -1,4 +1,4 @@
-//! A snapshot of a running daemon for people. Pure.
+//! A snapshot of a running daemon, formatted for people. Pure.
 
 use super::alarms::alarm_lines;
 use super::layout::{columns, count, largest_first, short, wrap};
@@ -11,8 +11,8 @@ use crate::time::{Age, Span};
 
 const HEAD: [&str; 9] = ["task", "state", "due", "met", "missed", "1 min", "10 s", "late p99", "last cause"];
 
-/// The snapshot as text of at most 80 columns, ending with a line feed; its first line says whether all is well, and if not,
-/// why. `emphasis` turns on bold and red, for a terminal.
+/// The snapshot as text of at most 80 columns, ending with a line feed. The first line says whether all is well, and if not, why.
+/// `emphasis` turns on bold and red, for a terminal.
 pub(crate) fn status(snapshot: &Summary, emphasis: bool) -> String {
     let none = DaemonSummary::default();
     let daemon = snapshot.daemon.as_deref().unwrap_or(&none);
@@ -43,7 +43,7 @@ pub(crate) fn status(snapshot: &Summary, emphasis: bool) -> String {
     text.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
-/// The beginning of it, which says whether all is well.
+/// The start of the text, which says whether all is well.
 pub(crate) fn sentence(sentence: &str, well: bool, emphasis: bool) -> String {
     let mut text = String::new();
     wrap(
@@ -61,7 +61,7 @@ pub(crate) fn sentence(sentence: &str, well: bool, emphasis: bool) -> String {
     }
 }
 
-/// The alarms that are active, or that none is.
+/// The active alarms, or a line that none is active.
 fn alarms(text: &mut String, snapshot: &Summary, emphasis: bool) {
     let is_any = snapshot.alarms.iter().flatten().any(|alarm| alarm.active);
     for line in alarm_lines(snapshot.alarms.as_deref()) {
@@ -75,7 +75,7 @@ fn alarms(text: &mut String, snapshot: &Summary, emphasis: bool) {
 }
 
 fn daemon_line(daemon: &DaemonSummary) -> String {
-    // Before the first release there is no time to tell.
+    // Before the first release there is no running time to show.
     let running = Some(daemon.running_ns).filter(|nanos| *nanos > 0);
     let running = running.map(|nanos| format!("running for {}, ", Span::from_nanos(nanos))).unwrap_or_default();
     let ready = if daemon.ready { "ready" } else { "starting" };
@@ -97,7 +97,7 @@ fn daemon_line(daemon: &DaemonSummary) -> String {
     line
 }
 
-/// Where all other threads run, and programs.
+/// Where all other threads and programs run.
 fn cool_line(CoolSummary { cpus, pinned, apart, reason }: &CoolSummary, has_guard: bool) -> String {
     let mut line = format!("other threads and programs: on CPU {}", list(cpus));
     line += &match reason {
@@ -136,7 +136,7 @@ fn cells(task: &TaskSummary) -> [String; HEAD.len()] {
     ]
 }
 
-/// What the table has no room for. While its worker does not advance, what was missed meanwhile is not judged yet.
+/// What the table has no room for. While the task's worker is stalled, misses during the stall have not been judged yet.
 fn remarks(task: &TaskSummary, stalled: bool) -> Vec<String> {
     let name = &task.task;
     let age = |nanos: i64| Age(Span::from_nanos(nanos));

@@ -57,14 +57,14 @@ fn cells(task: &TaskSummary) -> [String; HEAD.len()] {
     ]
 }
 
-/// `1000/1` as `1000 Hz`, `30000/1001` as `29.97 Hz`.
+/// Formats a rate: `1000/1` as `1000 Hz`, `30000/1001` as `29.97 Hz`.
 #[expect(clippy::cast_precision_loss, reason = "a few digits are shown")]
 fn hertz(rate: &str) -> String {
     let (over, under) = rate.split_once('/').unwrap_or((rate, "1"));
     match (over.parse::<u64>(), under.parse::<u64>()) {
         (Ok(over), Ok(under)) if under > 1 => {
             let hertz = over as f64 / under as f64;
-            // Four digits, of slow rates too.
+            // Slow rates get four decimals.
             let digits = if hertz < 1.0 { 4 } else { 2 };
             format!("{hertz:.digits$} Hz")
         }

@@ -1,21 +1,22 @@
-//! Counts that only grow, from snapshots whose tasks come and go.
+//! Counters that never decrease, computed from snapshots whose tasks come and go.
 //!
-//! A counter that shrinks is taken for one that began again from zero, and its whole value for new. So each task's counts continue
-//! from those of its name that reloads have ended, and none is shown lower than it was before: by the clock a release may count as missed
-//! a moment before its tick turns out to be in time, and while a reload is under way what the old task came to is not known yet. Pure.
+//! Prometheus takes a counter that shrinks for one that restarted at zero, and counts its whole value as new. So each task's counts
+//! continue those of earlier tasks with its name that reloads have ended. No count is shown lower than before, although the daemon's own
+//! counts may drop: a release may count as missed by the clock a moment before its tick turns out to be in time, and during a reload the
+//! old task's totals are not known yet. Pure.
 
 use crate::snapshot::{Counts, Summary, Sums, TaskSummary};
 use std::collections::BTreeMap;
 
-/// What was shown last, of one daemon process.
+/// The totals last shown, for one daemon process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
-    of: Option<(u32, i64)>, // its process, and when it was started
+    of: Option<(u32, i64)>, // its process id, and when it was started
     tasks: BTreeMap<String, Sums>,
 }
 
 impl Totals {
-    /// Makes the counts those of all tasks of their names since the daemon started.
+    /// Updates the totals to cover all tasks of each name since the daemon started.
     pub(crate) fn go_on(&mut self, snapshot: &Summary) {
         let of = snapshot.daemon.as_ref().map(|daemon| (daemon.pid, daemon.started_utc_ns));
         if self.of != of {
@@ -30,18 +31,18 @@ impl Totals {
             if let Some(last) = shown.remove(&task.task) {
                 all.join(&last, u64::max, i128::max);
             }
-            // The others come again with what the daemon says they came to before.
+            // If a removed task returns, the daemon reports its earlier totals.
             self.tasks.insert(task.task.clone(), all);
         }
     }
 
-    /// What all tasks of this name came to.
+    /// The totals of all tasks with this name.
     pub(super) fn of(&self, task: &str) -> Option<&Sums> {
         self.tasks.get(task)
     }
 }
 
-/// Of a task alone; of its causes those that are judged.
+/// The sums of one task alone. Only causes that have been judged are included.
 fn sums(task: &TaskSummary) -> Sums {
     Sums {
         counts: Counts { pending: None, ..task.counts },
@@ -78,7 +79,7 @@ mod tests {
             |missed, causes| json!({"task": "a", "missed": missed, "causes": causes, "lateness_ns": late(missed)});
         let first = shown(&mut totals, 7, json!([task(10, json!({"blocked": 10}))])).unwrap();
         assert_eq!(first.counts.missed, 10);
-        // The new task runs, and what the old one came to is not known yet.
+        // The new task runs, and the old one's totals are not known yet.
         let under_way = shown(&mut totals, 7, json!([task(1, json!({"unknown": 1}))])).unwrap();
         assert_eq!((under_way.counts.missed, under_way.causes["blocked"]), (10, 10));
         let mut after = task(3, json!({"blocked": 2, "unknown": 1}));

@@ -1,4 +1,4 @@
-//! The program: its kinds, where its configuration comes from, and how that is read.
+//! The program: its kinds, where its configuration comes from, and how to read it.
 
 use super::latency;
 use crate::config::{Config, Facts, Kinds, Problems, base_folder};
@@ -9,16 +9,16 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The configuration that is used when none is named.
+/// The configuration used if none is named.
 pub(crate) const SYSTEM_CONFIG: &str = "/etc/hertzd/hertzd.toml";
 const SYSTEM_DROPINS: &str = "/etc/hertzd/hertzd.d";
 const STDIN_NAME: &str = "standard input";
 const DEMO_NAME: &str = "the embedded demo";
 
-/// The configuration that runs when there is no other.
+/// The configuration that runs if there is no other.
 pub(crate) const DEMO_CONFIG: &str = include_str!("../../../config/demo.toml");
 
-/// A daemon: the full command line of hertzd, with any kinds of task.
+/// A daemon: hertzd's full command line, with any kinds of task.
 ///
 /// ```no_run
 /// use hertzd::{App, Kinds};
@@ -36,19 +36,22 @@ pub struct App {
 }
 
 impl App {
-    /// The command line of hertzd with these kinds of task.
+    /// hertzd's command line with these kinds of task.
     pub const fn new(kinds: Kinds) -> Self {
         Self { kinds, demo: DEMO_CONFIG, name: "hertzd", version: None }
     }
 
-    /// Gives the program a name of its own in place of `hertzd`: that of its command in help, messages and manual pages; of its service
-    /// (`NAME.service`) and the service's user; of its entries in the journal; of its folders `/etc/NAME`, where `NAME.toml` is the
-    /// configuration that is used when none is named, and `/run/NAME`. What many daemons share keeps its name: the variable
-    /// `HERTZD_LOG`, the journal's fields (`HERTZD_TASK`) and the metrics (`hertzd_up`).
+    /// Gives the program its own name in place of `hertzd`. The name is used for:
+    /// - the command in help, messages and manual pages;
+    /// - the service (`NAME.service`), its user, and its journal entries;
+    /// - the folders `/run/NAME` and `/etc/NAME`, where `NAME.toml` is the default configuration.
+    ///
+    /// Names shared by all such daemons stay the same: the variable `HERTZD_LOG`, the journal's fields (`HERTZD_TASK`) and the metrics
+    /// (`hertzd_up`).
     ///
     /// # Panics
-    /// If it is no name for a service and a user: it has 2 to 31 lower-case letters, digits and hyphens, and begins with a letter; each hyphen
-    /// stands between two other characters.
+    /// If the name does not suit a service and a user. A valid name has 2 to 31 lower-case letters, digits and hyphens and starts with a
+    /// letter; each hyphen stands between two other characters.
     #[must_use]
     pub fn name(self, name: &'static str) -> Self {
         if let Some(wrong) = program::wrong(name) {
@@ -57,13 +60,13 @@ impl App {
         Self { name, ..self }
     }
 
-    /// The program's own version, which `--version` prints beside that of hertzd: mostly `env!("CARGO_PKG_VERSION")`.
+    /// The program's own version, which `--version` prints beside hertzd's: usually `env!("CARGO_PKG_VERSION")`.
     #[must_use]
     pub fn version(self, version: &'static str) -> Self {
         Self { version: Some(version), ..self }
     }
 
-    /// Makes the name that of this process.
+    /// Sets the process-wide program name.
     pub(in crate::cli) fn introduce(&self) {
         program::set_name(self.name);
     }
@@ -77,14 +80,15 @@ impl App {
         }
     }
 
-    /// Replaces hertzd's demo: the configuration that runs when the command line names none and `/etc/hertzd/hertzd.toml`
-    /// (`/etc/NAME/NAME.toml` of a program with a [name](Self::name) of its own) does not exist. Where hertzd's package is installed that file exists, and is used instead of the demo.
+    /// Replaces hertzd's demo, the configuration that runs if the command line names none and `/etc/hertzd/hertzd.toml` does not exist. For
+    /// a program with its own [name](Self::name) that file is `/etc/NAME/NAME.toml`. Where hertzd's package is installed, the file exists
+    /// and is used instead of the demo.
     #[must_use]
     pub fn demo(self, text: &'static str) -> Self {
         Self { demo: text, ..self }
     }
 
-    /// The same, for a shadow run: its tasks write nothing.
+    /// The same program for a shadow run: its tasks write nothing.
     pub(in crate::cli) fn in_shadow(self) -> Self {
         Self { kinds: self.kinds.in_shadow(), ..self }
     }
@@ -93,7 +97,8 @@ impl App {
         self.demo
     }
 
-    /// Reads a configuration from texts by name, which belong into the folder of `source`, without the sections of some workers.
+    /// Reads a configuration from named texts, resolving paths from the folder of `source`. The sections of the workers in `without` are
+    /// left out.
     pub(in crate::cli) fn parse_beside(
         &self,
         source: &Source,
@@ -119,12 +124,12 @@ impl App {
     }
 }
 
-/// [`SYSTEM_CONFIG`], of the program by its own name.
+/// [`SYSTEM_CONFIG`], adapted to the program's own name.
 pub(in crate::cli) fn system_config() -> String {
     program::own(SYSTEM_CONFIG).into_owned()
 }
 
-/// What a configuration is judged by on this machine.
+/// The facts about this machine that a configuration is checked against.
 fn facts() -> Facts {
     Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() }
 }
@@ -143,13 +148,13 @@ impl ConfigArg {
         self.config.as_deref().or(self.named.as_deref())
     }
 
-    /// Whether the configuration is read from standard input, and so only once.
+    /// Whether the configuration comes from standard input and so can be read only once.
     pub(in crate::cli) fn is_standard_input(&self) -> bool {
         self.path() == Some(Path::new("-"))
     }
 }
 
-/// The source of the configuration. Decided once: when its file is removed, a daemon does not reload the demo instead.
+/// The source of the configuration. Decided once: if its file is removed, a daemon does not reload the demo instead.
 #[derive(Clone, Debug)]
 pub(in crate::cli) enum Source {
     File(PathBuf),
@@ -161,7 +166,7 @@ pub(in crate::cli) enum Source {
 impl Source {
     /// The source that the command line names, or the default.
     pub(in crate::cli) fn of(arg: &ConfigArg) -> Self {
-        // If it cannot be looked at, it exists; and beside a folder of drop-ins the file should exist. In both cases an error
+        // If the file cannot be accessed, assume it exists; if there is a folder of drop-ins, the file should exist. In both cases an error
         // is better than the demo.
         let is_there = |path: &String| Path::new(path).try_exists().unwrap_or(true);
         match arg.path() {
@@ -174,7 +179,7 @@ impl Source {
         }
     }
 
-    /// The path of the configuration if it is the one that the service's unit names.
+    /// The path of the configuration, if the service's unit names the same file.
     pub(in crate::cli) fn of_service(&self) -> Option<&Path> {
         let Self::File(path) = self else { return None };
         let named = [path, Path::new(&system_config())].map(fs::canonicalize);

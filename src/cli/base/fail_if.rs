@@ -1,7 +1,7 @@
-//! `--fail-if RULE`: a number of the summary that must not be what the rule says.
+//! `--fail-if RULE`: makes a run fail if the rule's condition holds for a number in its summary. The rule then counts as broken.
 //!
-//! A rule names the number by its path in the JSON summary, without `_ns`, so every number there has a name and no list is
-//! kept twice. Pure: text and summary in, sentences out.
+//! A rule names the number by its path in the JSON summary, without `_ns`. So every number there has a name, and no list is kept twice.
+//! Pure: text and summary in, sentences out.
 
 use super::Stop;
 use crate::config::{Config, duration_text, suggestion};
@@ -26,7 +26,7 @@ struct Rule {
     subject: Subject,
     number: Number,
     comparison: &'static str,
-    limit: f64, // of a time, in nanoseconds
+    limit: f64, // for a time, in nanoseconds
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,20 +44,20 @@ struct Number {
     is_time: bool,
 }
 
-/// Longer ones first: `>=` contains `>`.
+/// Longer ones first, because `>=` contains `>`.
 const COMPARISONS: [&str; 6] = [">=", "<=", "==", "!=", ">", "<"];
 
 /// Stand-ins for names in [`numbers_of_task`].
 const NAMES: [&str; 2] = ["VALUE", "TASK"];
 
-/// Objects of the summary from which names without any count are left out.
+/// Objects of the summary that leave out names with a count of zero.
 const ZERO_LEFT_OUT: [&str; 2] = ["causes", "blockers"];
 
-/// Tasks that one sentence names.
+/// Maximum number of tasks named in one sentence.
 const AT_MOST: usize = 3;
 
 impl FailIf {
-    /// Whether the tasks that the rules name are there.
+    /// Checks that the tasks named in the rules exist.
     ///
     /// # Errors
     /// What is wrong with the command line.
@@ -68,7 +68,7 @@ impl FailIf {
     /// Adds the rules that `summary` breaks to the reasons why it is not well.
     pub(in crate::cli) fn judge(&self, summary: &mut Summary) -> serde_json::Result<()> {
         if self.rules.is_empty() {
-            return Ok(()); // as values, the numbers of ten thousand tasks take 40 MB
+            return Ok(()); // converted to JSON values, the numbers of ten thousand tasks take 40 MB
         }
         let numbers = serde_json::to_value(&*summary)?;
         summary.object(
@@ -77,10 +77,10 @@ impl FailIf {
         Ok(())
     }
 
-    /// The rules that these numbers break, which lie as in a summary, and how. A number that is not there breaks its rule.
+    /// The rules that these numbers break, and how. `numbers` has the structure of a summary. A missing number breaks its rule.
     ///
     /// # Errors
-    /// A rule names a task that is not there.
+    /// A rule names a task that does not exist.
     pub(in crate::cli) fn broken_by(&self, numbers: &Value) -> Result<Vec<String>, String> {
         let tasks = numbers["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
         let names = || tasks.iter().filter_map(|task| task["task"].as_str());
@@ -95,7 +95,7 @@ impl FailIf {
         Ok(self.rules.iter().filter_map(broken).collect())
     }
 
-    /// What a command ends with that came to no summary because of `stop`.
+    /// The result of a command that ended early, because of `stop`, without a summary.
     pub(in crate::cli) fn unjudged(&self, stop: Stop) -> Stop {
         match stop {
             Stop::StdoutClosed if !self.rules.is_empty() => {
@@ -139,7 +139,7 @@ impl Rule {
         }
     }
 
-    /// What breaks the rule in this summary, or why that cannot be said; `None`: nothing does.
+    /// How the rule is broken in this summary, or why that cannot be determined. `None`: it is not broken.
     fn broken(&self, summary: &Value) -> Option<String> {
         let Number { name, .. } = &self.number;
         if self.subject == Subject::Run {
@@ -190,20 +190,20 @@ impl Subject {
 }
 
 impl Number {
-    /// This number of `part`, the summary of a task or of the run; `None`: nothing was measured.
+    /// This number in `part`, the summary of a task or of the run. `None`: nothing was measured.
     fn of(&self, part: &Value) -> Option<f64> {
         let mut value = part;
         for key in &self.keys {
             let nothing = value["count"] == 0 && key != "count";
             value = value.get(key).filter(|_| !nothing).unwrap_or(&Value::Null);
         }
-        // Where the whole group is missing, the source does not say it.
+        // If the whole group is missing, the source does not report it.
         let left_out =
             || (part[&self.keys[0]].is_object() && ZERO_LEFT_OUT.contains(&self.keys[0].as_str())).then_some(0.0);
         value.as_f64().or_else(left_out)
     }
 
-    /// The limit of a rule on this number.
+    /// Parses a rule's limit for this number.
     fn limit(&self, text: &str) -> Result<f64, String> {
         let Self { name, is_time, .. } = self;
         let number = text.parse().ok().filter(|number: &f64| number.is_finite());
@@ -218,14 +218,14 @@ impl Number {
         }
     }
 
-    /// A value of it, exactly.
+    /// Formats a value of this number exactly.
     fn written(&self, value: f64) -> String {
         let units = [("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0)];
         let fits = units.into_iter().find(|(_, scale)| value.abs() >= *scale).filter(|_| self.is_time);
         fits.map_or_else(|| value.to_string(), |(unit, scale)| format!("{}{unit}", value / scale))
     }
 
-    /// The values that these tasks have instead.
+    /// Lists the values these tasks do have, for an error about a missing one.
     fn others(&self, tasks: &[(&str, &Value)]) -> String {
         if self.keys[0] != "values" {
             return String::new();
@@ -252,7 +252,7 @@ fn subject_and_number(path: &str) -> Result<(Subject, Number), String> {
     Ok((if subject == "any" { Subject::Any } else { Subject::Task(subject.to_owned()) }, number))
 }
 
-/// The numbers in the summary of a task; where a name follows, one of [`NAMES`] stands for it.
+/// The numbers in a task's summary. Where a path contains a user-chosen name, one of [`NAMES`] stands for it.
 fn numbers_of_task() -> Vec<Number> {
     let value = ValueSummary { last: Some(0.0), min: Some(0.0), max: Some(0.0), unit: String::new(), age_ns: None };
     let task = TaskSummary {
@@ -264,7 +264,7 @@ fn numbers_of_task() -> Vec<Number> {
         recorded: Some(RecordedSummary::default()),
         ..TaskSummary::default()
     };
-    // Without strings every part of it can be written.
+    // Serializing this value cannot fail.
     numbers(&serde_json::to_value(task).unwrap_or_default())
 }
 
@@ -292,7 +292,7 @@ fn numbers(part: &Value) -> Vec<Number> {
 }
 
 impl Number {
-    /// This number, if `name` is what it is called; its stand-in is replaced by the name there.
+    /// This number, if `name` refers to it. A stand-in is replaced by the actual name.
     fn named(&self, name: &str) -> Option<Self> {
         let Some(at) = self.keys.iter().position(|key| NAMES.contains(&key.as_str())) else {
             return (self.name == name).then(|| self.clone());
@@ -313,7 +313,7 @@ fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str> + Cl
     }
 }
 
-/// `due, run.{max, min}`: the names, those with the same beginning together.
+/// Joins names, grouping those with the same prefix: `due, run.{max, min}`.
 fn grouped<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for name in names {

@@ -1,7 +1,6 @@
-//! Who takes values from whom in a configuration, what each link adds to the age of a value, and where chains end. Pure.
+//! The value flow of a configuration: which task reads from which, how much each link adds to a value's age, and where chains end. Pure.
 //!
-//! Delays are from release to release: from the release of the tick that makes a row to that of the tick that takes it, while no
-//! tick is late or skipped.
+//! Delays are from release to release: from the tick that produces a row to the tick that reads it, as long as no tick is late or skipped.
 
 use crate::channels::ValueName;
 use crate::config::{Config, Taken, TaskConfig};
@@ -9,42 +8,42 @@ use crate::pacing::Overrun;
 use crate::time::Span;
 use std::collections::HashMap;
 
-/// The kinds whose values are measurements, wherever they tick; of others, as those of a program of its own, that is not known.
+/// Kinds whose values are always measurements. For other kinds, such as custom programs, that is not known.
 const MEASURES: [&str; 5] = ["audio", "gpio", "i2c", "sensor", "video"];
 
 /// All links of a configuration.
 pub(in crate::cli) struct Graph<'a> {
     pub(in crate::cli) config: &'a Config,
-    pub(in crate::cli) links: Vec<Link<'a>>, // each task's together, in the order of declaration
-    into: Vec<Vec<usize>>,                   // by task: its places among the links
-    out: Vec<Vec<usize>>,                    // likewise
-    order: Vec<usize>,                       // of the tasks: each after those whose values it takes
-    oldest: Vec<Span>,                       // by task: the most that all links before it add
-    newest: Vec<Option<Span>>,               // by task: the least; none: there may be no measurement behind it
+    pub(in crate::cli) links: Vec<Link<'a>>, // grouped by task, in order of declaration
+    into: Vec<Vec<usize>>,                   // by task: indices into `links`
+    out: Vec<Vec<usize>>,                    // by task: the same
+    order: Vec<usize>,                       // task indices; producers before consumers
+    oldest: Vec<Span>,                       // by task: the maximum that all links before it add
+    newest: Vec<Option<Span>>,               // by task: the minimum; `None`: perhaps no measurement behind it
 }
 
-/// One value on its way.
+/// One value passed from one task to another.
 pub(in crate::cli) struct Link<'a> {
     pub(in crate::cli) from: usize,
     pub(in crate::cli) to: usize,
     pub(in crate::cli) taken: &'a Taken,
     pub(in crate::cli) name: &'a ValueName,
     pub(in crate::cli) delay: Delay,
-    /// It is stale when it is older.
+    /// The value is stale when it is older than this.
     pub(in crate::cli) max_age: Span,
 }
 
-/// How long before the taker's release the row was released that it takes.
+/// How much earlier the row was released than the consumer that reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) struct Delay {
     pub(in crate::cli) least: Span,
     pub(in crate::cli) most: Span,
-    /// The bound holds while the giver meets its deadlines, which is part of it.
+    /// The maximum includes the producer's deadline, so it holds only while the producer meets it.
     pub(in crate::cli) by_deadline: bool,
 }
 
 impl Link<'_> {
-    /// It takes the row of the tick before, and its age counts for nothing.
+    /// Whether the link reads the previous tick's row, whose age does not count.
     pub(in crate::cli) fn is_previous(&self) -> bool {
         self.name.previous.is_some()
     }
@@ -58,7 +57,7 @@ impl<'a> Graph<'a> {
         for (to, task) in config.tasks.iter().enumerate() {
             for (taken, max_age) in &task.taken {
                 let name = taken.name();
-                let Some(from) = positions.get(&*name.task).copied() else { continue }; // there is none: refused before
+                let Some(from) = positions.get(&*name.task).copied() else { continue }; // a missing task was rejected before
                 let delay = match name.previous {
                     Some(_) => delay_of_previous(config, from, to),
                     None => delay(&config.tasks[from], task),
@@ -73,7 +72,7 @@ impl<'a> Graph<'a> {
         graph
     }
 
-    /// Finds the order, and from it how old what each task uses can be.
+    /// Finds the order, and from it how old each task's inputs can be.
     fn sort(&mut self) {
         let tasks = self.config.tasks.len();
         let mut waiting: Vec<usize> = (0..tasks).map(|task| self.direct(&self.into[task]).count()).collect();
@@ -96,23 +95,23 @@ impl<'a> Graph<'a> {
         (self.order, self.oldest, self.newest) = (order, oldest, newest);
     }
 
-    /// How much older its values can be than what it uses: a frame that came before its tick, an answer to the tick before.
+    /// How much older a task's values can be than its inputs: a frame that came before the tick, a response to the previous tick.
     fn held(&self, task: usize) -> Span {
         self.config.tasks[task].blueprint.held()
     }
 
-    /// Those of these links that take what is, not what was.
+    /// Those of these links that read current values, not those of the previous tick.
     fn direct(&self, links: &[usize]) -> impl Iterator<Item = &Link<'a>> {
         links.iter().map(|link| &self.links[*link]).filter(|link| !link.is_previous())
     }
 
-    /// The tasks with which chains end: they take values, and give none onward, but for the next tick of a cycle.
+    /// The tasks at which chains end: they read values, and no other task reads theirs, except for the next tick of a cycle.
     pub(in crate::cli) fn ends(&self) -> impl Iterator<Item = usize> {
         let has = |links: &[usize]| self.direct(links).next().is_some();
         (0..self.config.tasks.len()).filter(move |task| has(&self.into[*task]) && !has(&self.out[*task]))
     }
 
-    /// The tasks of the chain that ends with this one, in the order in which they run when they are released together.
+    /// The tasks of the chain that ends at this one, in the order in which they run if released together.
     pub(in crate::cli) fn chain(&self, end: usize) -> Vec<usize> {
         let mut is_in = vec![false; self.config.tasks.len()];
         let mut waiting = vec![end];
@@ -124,35 +123,35 @@ impl<'a> Graph<'a> {
         self.order.iter().copied().filter(|task| is_in[*task]).collect()
     }
 
-    /// What a task takes.
+    /// The links through which a task reads values.
     pub(in crate::cli) fn taken_by(&self, task: usize) -> impl Iterator<Item = &Link<'a>> {
         self.into[task].iter().map(|link| &self.links[*link])
     }
 
-    /// How old what comes over a link can be at the release of the task that takes it.
+    /// Maximum age of a link's value at the release of the consumer.
     pub(in crate::cli) fn age(&self, link: &Link<'_>) -> Span {
         self.oldest[link.from] + self.held(link.from) + link.delay.most
     }
 
-    /// How old what a task uses is at its release at least, if there is a measurement behind it for certain.
+    /// Minimum age of a task's inputs at its release. `None` unless there is certainly a measurement behind them.
     pub(in crate::cli) fn newest(&self, task: usize) -> Option<Span> {
         self.newest[task]
     }
 
-    /// How old what a task uses can be at its release.
+    /// Maximum age of a task's inputs at its release.
     pub(in crate::cli) fn oldest(&self, task: usize) -> Span {
         self.oldest[task]
     }
 }
 
-/// On one worker the giver comes first wherever both are due, so the row is that of its latest release. On another one it has
-/// finished by its deadline.
+/// On one worker the producer runs first whenever both are due, so the row is from its most recent release. On another worker the producer
+/// has finished by its deadline.
 fn delay(from: &TaskConfig, to: &TaskConfig) -> Delay {
     let period = from.rate.period();
     if from.worker != to.worker {
         return Delay { least: Span::ZERO, most: period + from.deadline, by_deadline: true };
     }
-    let moves = |task: &TaskConfig| task.overrun == Overrun::Delay; // of the grid
+    let moves = |task: &TaskConfig| task.overrun == Overrun::Delay; // its releases shift
     let grids = if moves(from) || moves(to) { None } else { distances(from, to) };
     let (least, most) = grids.unwrap_or((Span::ZERO, period));
     Delay { least, most, by_deadline: false }
@@ -163,7 +162,7 @@ fn delay_of_previous(config: &Config, from: usize, to: usize) -> Delay {
     let period = giver.rate.period();
     let together = giver.worker == taker.worker && giver.rate == taker.rate && giver.phase == taker.phase;
     let moves = [giver, taker].iter().any(|task| task.overrun == Overrun::Delay);
-    let comes_after = (giver.turn.key(), from) >= (taker.turn.key(), to); // of itself it takes the tick before
+    let comes_after = (giver.turn.key(), from) >= (taker.turn.key(), to); // a task that reads itself gets its previous tick
     match (together && !moves, comes_after) {
         (true, true) => Delay { least: period, most: period, by_deadline: false },
         (true, false) => Delay { least: Span::ZERO, most: Span::ZERO, by_deadline: false },
@@ -171,13 +170,13 @@ fn delay_of_previous(config: &Config, from: usize, to: usize) -> Delay {
     }
 }
 
-/// The shortest and the longest time from a release of the one back to the latest of the other. Both grids lie on each other again
-/// after the greatest common divisor of their periods. `None`: the numbers are too large.
+/// The shortest and the longest time from a release of `to` back to the most recent release of `from`. Possible offsets between the two
+/// grids are spaced by the greatest common divisor of their periods. `None`: the numbers are too large.
 fn distances(from: &TaskConfig, to: &TaskConfig) -> Option<(Span, Span)> {
     const NANOS: i128 = 1_000_000_000;
     let [from_num, from_den, to_num, to_den] =
         [from.rate.num(), from.rate.den(), to.rate.num(), to.rate.den()].map(i128::from);
-    // All in nanoseconds, times both numerators.
+    // All in nanoseconds, multiplied by both numerators.
     let scale = from_num.checked_mul(to_num)?;
     let period = from_den.checked_mul(NANOS)?.checked_mul(to_num)?;
     let other = to_den.checked_mul(NANOS)?.checked_mul(from_num)?;
@@ -240,7 +239,7 @@ mod tests {
         assert_eq!(across, Delay { by_deadline: true, ..millis(0, 120) });
     }
 
-    /// Against the releases themselves, rounded as they are.
+    /// Compares with the actual releases, including their rounding.
     #[test]
     fn the_bounds_are_those_of_the_grids() {
         for (giver, taker) in

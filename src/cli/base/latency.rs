@@ -1,13 +1,13 @@
-//! What the links of a chain add, against the `max-latency` of a task: what cannot hold is refused, by every command that reads a
-//! configuration; what may not hold is a doubt of `check`. Pure.
+//! Compares what the links of a chain add with a task's `max-latency`. A limit that cannot hold is rejected by every command that reads a
+//! configuration; one that may not hold is a warning of `check`. Pure.
 
 use super::graph::Graph;
 use crate::config::{Config, Problems};
 
-/// Refuses a `max-latency` that no tick can keep, however quick and punctual all tasks are.
+/// Rejects a `max-latency` that no tick can meet, however fast and punctual all tasks are.
 pub(in crate::cli) fn refuse(config: &Config) -> Result<(), Problems> {
     if config.tasks.iter().all(|task| task.max_latency.is_none()) {
-        return Ok(()); // of thousands of tasks no graph is made
+        return Ok(()); // do not build a graph for thousands of tasks
     }
     let graph = Graph::of(config);
     let problem = |(index, task): (usize, &crate::config::TaskConfig)| {
@@ -22,7 +22,7 @@ pub(in crate::cli) fn refuse(config: &Config) -> Result<(), Problems> {
     config.tasks.iter().enumerate().filter_map(problem).reduce(Problems::and).map_or(Ok(()), Err)
 }
 
-/// Those that may not hold though nothing is late.
+/// Limits that may not hold even if nothing is late.
 pub(in crate::cli) fn doubts(graph: &Graph<'_>) -> Vec<Problems> {
     let doubt = |(index, task): (usize, &crate::config::TaskConfig)| {
         let (most, oldest) = (task.max_latency?, graph.oldest(index));
@@ -68,7 +68,7 @@ mod tests {
             "{refused}"
         );
         assert_eq!(on_grid("3001us"), (None, Vec::new()));
-        // The setpoint is no measurement: how old it is counts for nothing.
+        // The setpoint is not a measurement, so its age does not count.
         let late = judged(&config(&limit("500us"), "phase = \"3ms\"", ""));
         assert_eq!(late.0, None);
         let slow = judged(&config(&limit("4ms"), "overrun = \"delay\"", ""));

@@ -1,4 +1,4 @@
-//! Where the log goes: lines or JSON on stderr, or the journal; and on a terminal one line of progress below the lines.
+//! Where the log goes: lines or JSON on stderr, or the journal; on a terminal also one progress line below the log.
 
 use super::Stop;
 use super::terminal::{stderr_is_coloured, stderr_is_terminal};
@@ -65,21 +65,21 @@ impl From<LogLevel> for LevelFilter {
     }
 }
 
-/// Goes to the start of the line and clears it.
+/// Moves to the start of the line and clears it.
 const CLEAR: &str = "\r\x1b[K";
 
-/// How long the end of a run waits for what the log is on.
+/// How long the end of a run waits for the log's destination.
 const LAST_PATIENCE: Span = Span::from_seconds(1);
 
-/// The log's thread waits for a reader again and again.
+/// How long the log's thread waits for a reader before it waits again.
 const HOUR: Span = Span::from_seconds(3_600);
 
-/// stderr, of the thread that writes the log, and of who draws the progress line; `None` if it cannot be opened again. Not that of std: its lock
-/// waits without a limit.
+/// stderr, shared by the thread that writes the log and the one that draws the progress line. `None` if its descriptor could not be
+/// duplicated. std's handle is not used, because waiting for its lock has no limit.
 static STDERR: LazyLock<Mutex<Option<File>>> =
     LazyLock::new(|| Mutex::new(io::stderr().as_fd().try_clone_to_owned().map(File::from).ok()));
 
-/// stderr, if no other thread writes to it now.
+/// stderr, if no other thread is writing to it.
 fn idle_stderr() -> Option<MutexGuard<'static, Option<File>>> {
     match STDERR.try_lock() {
         Ok(stderr) => Some(stderr),
@@ -88,14 +88,14 @@ fn idle_stderr() -> Option<MutexGuard<'static, Option<File>>> {
     }
 }
 
-/// What the log's thread does: writes to stderr, over the progress line if there is one. Whole lines at a time.
+/// The log thread's sink: writes whole lines to stderr, over the progress line if there is one.
 struct Stderr {
     over_progress: bool,
 }
 
 impl lines::Write for Stderr {
     fn wait(&mut self) {
-        // A pipe that is not read, or a terminal that is held with Ctrl-S.
+        // Waits while a pipe is not read, or a terminal is paused with Ctrl-S.
         while STDERR
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -114,7 +114,7 @@ impl lines::Write for Stderr {
     }
 }
 
-/// Gives a line to that thread.
+/// Passes a line to the log's thread.
 #[derive(Clone, Copy, Debug)]
 struct Given;
 
@@ -136,7 +136,8 @@ impl<'a> MakeWriter<'a> for Given {
     }
 }
 
-/// Formats a line for people: without the message id, and without what would command a terminal. The layer adds its colours around this.
+/// Formats a line for people: without the message id, and without characters that would command a terminal. The layer adds colours around
+/// it.
 struct WithoutIds;
 
 impl<'w> FormatFields<'w> for WithoutIds {
@@ -178,7 +179,7 @@ enum Kind {
     Journal(JournalLayer),
 }
 
-/// Starts logging, at this level or else at that of `HERTZD_LOG`: a level, or `target=level` pairs; `info` unless set.
+/// Starts logging at this level. `None`: as set in `HERTZD_LOG`, which holds a level or `target=level` pairs; `info` by default.
 pub(in crate::cli) fn start(format: LogFormat, level: Option<LogLevel>) -> Result<Log, Stop> {
     let kind = match format {
         LogFormat::Text => Kind::Text,
@@ -197,11 +198,11 @@ pub(in crate::cli) fn start(format: LogFormat, level: Option<LogLevel>) -> Resul
         LogFormat::Auto if journal::stderr_leads_there() => journal::layer().map_or(Kind::Text, Kind::Journal),
         LogFormat::Auto => Kind::Text,
     };
-    // A line of progress between JSON objects would be one more thing to parse.
+    // A progress line between JSON objects would be one more thing to parse.
     let progress = stderr_is_terminal() && !matches!(kind, Kind::Json);
 
     let asked = if level.is_some() { String::new() } else { std::env::var("HERTZD_LOG").unwrap_or_default() };
-    // A word that is no level would be taken for the one target to log.
+    // A word that is not a level would be parsed as the only target to log.
     let parsed = match asked.parse::<LevelFilter>() {
         Ok(level) if !asked.is_empty() => Some(Targets::new().with_default(level)),
         Ok(_) => None,
@@ -224,7 +225,7 @@ pub(in crate::cli) fn start(format: LogFormat, level: Option<LogLevel>) -> Resul
         Kind::Json => JsonLayer(|| Given).boxed(),
         Kind::Journal(layer) => layer.boxed(),
     };
-    // An own daemon may have started its logging already; then that is used.
+    // A custom daemon may have set up logging already; its setup is used then.
     let _ = tracing_subscriber::registry().with(layer).with(filter).try_init();
     if !understood {
         tracing::warn!("HERTZD_LOG={asked} is not a level (error, warn, info, debug, trace): using info");
@@ -233,18 +234,18 @@ pub(in crate::cli) fn start(format: LogFormat, level: Option<LogLevel>) -> Resul
 }
 
 impl Log {
-    /// Waits for what was logged, so that it stands before what is printed next.
+    /// Waits until everything logged so far is written, so that it appears before what is printed next.
     pub(in crate::cli) fn settle(self) {
         lines::settle(LAST_PATIENCE);
     }
 
-    /// Whether there is a terminal for the progress line.
+    /// Whether there is a terminal for a progress line.
     pub(in crate::cli) const fn progress(&self) -> bool {
         self.progress
     }
 
-    /// Ends the log of a run with this result. What stopped it is written in the log's own format, at any level; where the
-    /// journal does not take it, to stderr. No reader that has stalled is waited for.
+    /// Ends the log of a run with this result. The reason for stopping is written in the log's own format, regardless of the level; if the
+    /// journal does not accept it, to stderr. Does not wait for a stalled reader.
     pub(in crate::cli) fn end(self, ran: Result<(), Stop>) -> Result<(), Stop> {
         let Err(stop) = ran else {
             if let Kind::Journal(_) = self.kind {
@@ -270,7 +271,7 @@ impl Log {
     }
 }
 
-/// Gives the journal what is left, and reports what it did not take.
+/// Sends the remaining entries to the journal, and reports how many it did not accept.
 fn close_journal() {
     journal::finish();
     let (sent, lost) = (journal::sent(), journal::lost());
@@ -279,12 +280,12 @@ fn close_journal() {
     }
 }
 
-/// Writes the last line, after all others.
+/// Writes the final line, after everything else.
 fn last_line(text: &str) {
     if lines::is_open() {
         lines::give_last(text.as_bytes(), LAST_PATIENCE);
     } else if let Some(stderr) = idle_stderr().as_mut().and_then(|stderr| stderr.as_mut()) {
-        // Without stderr there is no other place for it.
+        // Without stderr there is nowhere else to write it.
         let _ = write_within(stderr, text.as_bytes(), LAST_PATIENCE);
     }
 }
@@ -297,20 +298,19 @@ pub(in crate::cli) fn progress(progress: Progress, of: Option<Span>) {
     draw(&format!("{elapsed:.1} s{of}  {ticks} ticks  {missed} missed  latest by {worst}"));
 }
 
-/// Draws a progress line, over the one before. It is cut to the terminal's width: of a line that wraps, only the last part
-/// would be cleared.
+/// Draws a progress line over the previous one. It is cut to the terminal's width: if a line wraps, only its last part would be cleared.
 pub(in crate::cli) fn draw(text: &str) {
     if let Some(stderr) = idle_stderr().as_mut().and_then(|stderr| stderr.as_mut())
         && writable(&*stderr, Span::ZERO)
     {
-        // The last column stays free: some terminals wrap when it is written.
+        // Keep the last column free: some terminals wrap when it is written.
         let room = columns(&*stderr).unwrap_or(80).saturating_sub(1);
         let _ = write!(stderr, "{CLEAR}{}", visible(text).chars().take(room).collect::<String>());
         let _ = stderr.flush();
     }
 }
 
-/// Takes the progress line away.
+/// Removes the progress line.
 pub(in crate::cli) fn clear_progress() {
     draw("");
 }

@@ -1,14 +1,14 @@
-//! What several commands share: where the configuration comes from and what is refused in it, where a daemon is found, where text goes,
-//! how a command ends. No command is imported here.
+//! What several commands share: the source of the configuration and its checks, finding a daemon, output, and how a command ends. No
+//! command is imported here.
 //!
 //! | file | what it holds |
 //! | --- | --- |
 //! | `app`, `named` | the program: its kinds, its configuration, its name in what is printed |
-//! | `virtual_run` | a configuration on the virtual clock, for the tests of a daemon of one's own |
-//! | `graph`, `latency` | how old what tasks take from each other can be, and what is refused of that |
+//! | `virtual_run` | runs a configuration on the virtual clock, for tests of custom daemons |
+//! | `graph`, `latency` | how old the values between tasks can be, and which ages are rejected |
 //! | `fail_if` | rules on the numbers of a summary |
-//! | `runtime`, `runtime_lock`, `runtime_places`, `runtime_turn`, `socket` | which daemons there are, and what one answers |
-//! | `terminal`, `log`, `output` | text on stdout and stderr, the log, the file that a command writes |
+//! | `runtime`, `runtime_lock`, `runtime_places`, `runtime_turn`, `socket` | which daemons there are, and their answers |
+//! | `terminal`, `log`, `output` | text on stdout and stderr, the log, a command's output file |
 //! | `stop` | how a command ends |
 
 pub(super) mod app;

@@ -1,15 +1,15 @@
-//! What the command line prints, by the name of the program: commands, help, texts in JSON. Pure.
+//! Adapts the command line's texts to the program's own name: commands, help, texts in JSON. Pure.
 
 use crate::program;
 use clap::{Arg, Command};
 use serde_json::Value;
 
-/// The definition of hertzd's command line as that of this program.
+/// hertzd's command line, renamed for this program.
 pub(in crate::cli) fn called_by_its_name(command: Command) -> Command {
     if program::is_hertzd() {
         return command;
     }
-    // A project is made by hertzd.
+    // Only hertzd creates projects.
     renamed(command.name(program::name())).mut_subcommand("new", |new| new.hide(true))
 }
 
@@ -32,10 +32,10 @@ fn with_own_help(arg: Arg) -> Arg {
     }
 }
 
-/// The text below the options. Examples have two columns, and what follows a longer or shorter name stays where it was, as far as there
-/// is room.
+/// The text below the options. Examples have two columns; the second stays in place, as far as there is room, when a name gets longer or
+/// shorter.
 fn aligned(help: &str) -> String {
-    // The package of hertzd has a unit for the exporter; a program of one's own need not.
+    // hertzd's package has a unit for the exporter; a custom program may not.
     let lines = help.lines().filter(|line| !line.contains("hertzd-exporter"));
     lines.map(aligned_line).collect::<Vec<_>>().join("\n")
 }
@@ -49,7 +49,7 @@ fn aligned_line(line: &str) -> String {
     format!("{said}{}{note}", " ".repeat(column.saturating_sub(said.chars().count()).max(2)))
 }
 
-/// A document with its texts by the name of the program: those under keys that are `meant`, also in lists.
+/// A document with its texts adapted to the program's name. Only texts under keys that are `meant` change, including those in lists.
 pub(in crate::cli) fn with_texts(document: Value, meant: &dyn Fn(&str) -> bool) -> Value {
     if program::is_hertzd() {
         return document;

@@ -1,4 +1,5 @@
-//! The file that a command writes: whole or not at all, never over what the command reads, and over another file only when asked to.
+//! A command's output file: written completely or not at all, never over the command's own inputs, and over another existing file only on
+//! request.
 
 use super::Stop;
 use crate::sys::dir::effective_user;
@@ -18,7 +19,7 @@ pub(in crate::cli) struct ForceArg {
     pub(in crate::cli) force: bool,
 }
 
-/// Where a result goes. Dropped before its [end](Self::end) it leaves what was there.
+/// Where a result goes. If dropped before its [end](Self::end), what was there stays unchanged.
 #[derive(Debug)]
 pub(in crate::cli) struct OutputFile {
     to: To,
@@ -26,19 +27,20 @@ pub(in crate::cli) struct OutputFile {
 
 #[derive(Debug)]
 enum To {
-    /// What somebody else has opened.
+    /// Something that was opened by someone else.
     Open(PathBuf),
-    /// A device or a pipe, by a descriptor that only names it: what was judged is what is opened.
+    /// A device or a pipe, referred to by an `O_PATH` descriptor, so that what was checked is what gets opened.
     Device(File),
-    /// A file that is written beside the wanted one first, and then moved.
+    /// A file that is first written beside its destination and then moved there.
     File { wanted: Entry, beside: Entry, file: File, replaces: bool },
 }
 
 impl OutputFile {
-    /// The file at `path`, which `option` names, of a command that reads `inputs`. Nothing is changed yet but that a file is made beside it.
+    /// Prepares the file at `path`, which `option` names, for a command that reads `inputs`. Changes nothing yet, except that it creates a
+    /// file beside the destination.
     ///
     /// # Errors
-    /// It is one of the inputs, is there and not to be replaced, or cannot be written.
+    /// The file is one of the inputs, exists and must not be replaced, or cannot be written.
     pub(in crate::cli) fn prepare<'a>(
         option: &str,
         path: &Path,
@@ -47,7 +49,7 @@ impl OutputFile {
     ) -> Result<Self, Stop> {
         let wrong = |why: String| Stop::Usage(format!("{option} {}: {why}", path.display()));
         let cannot = |error: io::Error| wrong(format!("cannot write there: {error}"));
-        // Through links, to the file itself.
+        // Follows links to the file itself.
         let (entry, node) = match is_open(path) {
             true => (None, None),
             false => {
@@ -81,7 +83,7 @@ impl OutputFile {
             return Err(wrong("it exists already; add --force to replace it, or name another file".into()));
         }
         if let Some((node, found)) = node.zip(found.as_ref().filter(|found| !found.is_file())) {
-            // Under sudo the terminal is that of the user who typed it.
+            // Under sudo, the terminal belongs to the user who typed the command.
             let is_ours = [0, effective_user()].contains(&found.uid()) || is_stream(found);
             if !is_ours {
                 let owner = found.uid();
@@ -96,9 +98,9 @@ impl OutputFile {
         Ok(Self { to: To::File { wanted: entry, beside, file, replaces: found.is_some() } })
     }
 
-    /// What to write to. The file that was made, not what another user may have put in its place.
+    /// The file to write to: the one created here, not one that another user may have put in its place.
     pub(in crate::cli) fn file(&self) -> io::Result<File> {
-        // Behind what a file has that somebody else has opened; no pipe or device minds.
+        // Append to what a file opened by someone else already holds; pipes and devices do not care.
         let append = |path: &Path| OpenOptions::new().append(true).open(path);
         match &self.to {
             To::File { file, .. } => file.try_clone(),
@@ -107,22 +109,22 @@ impl OutputFile {
         }
     }
 
-    /// Puts what was written in its place.
+    /// Moves the written file to its destination.
     pub(in crate::cli) fn end(self) -> io::Result<()> {
         let To::File { wanted, beside, file, replaces } = &self.to else { return Ok(()) };
         file.sync_all()?;
         if *replaces {
             return beside.rename(wanted);
         }
-        // One that has come meanwhile is not replaced either. Not every file system has links.
+        // A file that has appeared in the meantime is not replaced either. Not every file system supports links.
         match beside.link(wanted) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(error),
-            Ok(()) => Ok(()), // its other name goes when this is dropped
+            Ok(()) => Ok(()), // its other name is removed on drop
             Err(_) => beside.rename(wanted),
         }
     }
 
-    /// Writes all of it.
+    /// Writes the whole content.
     pub(in crate::cli) fn write(self, bytes: &[u8]) -> io::Result<()> {
         io::Write::write_all(&mut self.file()?, bytes)?;
         self.end()
@@ -137,29 +139,29 @@ impl Drop for OutputFile {
     }
 }
 
-/// Whether what is there under such a name was opened by somebody else, who has decided about it.
+/// Whether this path refers to something already opened by someone else, who has decided about it.
 fn is_open(path: &Path) -> bool {
     ["/dev/fd", "/dev/stdout", "/dev/stderr", "/proc"].iter().any(|open| path.starts_with(open))
 }
 
-/// Whether it is what this process has as one of its three streams.
+/// Whether this is one of the process's three standard streams.
 fn is_stream(found: &Metadata) -> bool {
     let mut streams = (0..3).filter_map(|fd| fs::metadata(format!("/proc/self/fd/{fd}")).ok());
     streams.any(|it| (it.dev(), it.ino()) == (found.dev(), found.ino()))
 }
 
-/// Makes the file that is moved into the place of `replaced`, if there is one.
+/// Creates the file that will be moved to the destination. `replaced`: the file there now, if any.
 fn make(beside: &Entry, replaced: Option<&Metadata>) -> io::Result<File> {
     let file = beside.make_anew()?;
     if let Some(replaced) = replaced {
-        // Only root gives files away. Before it gets its mode, so that no one else can write to it meanwhile.
+        // Only root can give files away. Done before setting the mode, so that no one else can write to it in between.
         let _ = fchown(&file, Some(replaced.uid()), Some(replaced.gid()));
         file.set_permissions(Permissions::from_mode(replaced.mode() & 0o777))?;
     }
     Ok(file)
 }
 
-/// The file that an argument for an input names.
+/// The file that an input argument refers to.
 fn input_file(input: &Path) -> &Path {
     if input == Path::new("-") { Path::new("/dev/stdin") } else { input }
 }
@@ -193,7 +195,7 @@ mod tests {
         }
         let refused = why(OutputFile::prepare("-o", &other, ASK, [&*input]));
         assert!(refused.ends_with("it exists already; add --force to replace it, or name another file"), "{refused}");
-        // One that fails leaves the old one.
+        // A failed write leaves the old file.
         let output = OutputFile::prepare("-o", &other, FORCE, [&*input]).unwrap();
         io::Write::write_all(&mut output.file().unwrap(), b"half").unwrap();
         drop(output);
@@ -204,7 +206,7 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "nothing is left beside");
     }
 
-    /// Who owns the folder may put a link in the place of the file that is written first, or of what is there.
+    /// The folder's owner may replace the temporary file, or the existing one, with a link.
     #[test]
     fn nothing_is_written_through_a_link_that_comes_meanwhile() {
         let folder = tempfile::tempdir().unwrap();
@@ -228,7 +230,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
     }
 
-    /// Neither to what is there, of whatever sort, nor to a folder in which a file would be made.
+    /// This covers both what exists there, of any type, and a folder in which a file would be created.
     #[test]
     fn root_writes_through_no_link_of_another_user() {
         if effective_user() != 0 {
@@ -249,7 +251,7 @@ mod tests {
         }
     }
 
-    /// Who made the pipe would read what root alone may see.
+    /// The pipe's creator would read what only root may see.
     #[test]
     fn nothing_is_written_into_a_pipe_of_another_user() {
         if effective_user() != 0 {

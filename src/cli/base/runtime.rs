@@ -1,4 +1,4 @@
-//! The runtime directory: where a daemon's status socket and flight file are, and which daemons there are.
+//! The runtime directory, which holds a daemon's status socket and flight file; also finds the daemons that exist.
 //!
 //! ```text
 //! $RUNTIME_DIRECTORY               of a service: systemd makes it
@@ -6,9 +6,9 @@
 //! /run/hertzd-root/PID             the same as root, without an XDG_RUNTIME_DIR of root's own
 //! ```
 //!
-//! A daemon uses only a directory of its own user that no one else may write to or replace, holds it by its descriptor, and locks it: others know by
-//! that whether it lives. What a dead one in the foreground left is removed by the next, which keeps the latest flight file as
-//! `flight.prev`, and carries out a plan of safe values that no one has. A directory with a plan that could not be read stays.
+//! A daemon uses only a directory of its own user that no one else can write to or replace. It keeps the directory open by descriptor and
+//! locks it; the lock shows others whether the daemon is alive. The next foreground process cleans up after a dead one. It keeps the newest
+//! flight file as `flight.prev`, and carries out an abandoned plan of safe values. A directory whose plan could not be read stays.
 
 use super::Stop;
 use super::runtime_lock::{DirectoryLock, NotLocked};
@@ -33,14 +33,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use tracing::{debug, warn};
 
-/// The plan of the outputs' safe values.
+/// The plan with the outputs' safe values.
 const SAFE_PLAN: &str = "safe-plan.json";
 const SOCKET: &str = "status.sock";
 
-/// How long a start in the foreground waits for processes there that were killed.
+/// How long a foreground start waits for killed processes in its place to end.
 const ENDS_WITHIN: Span = Span::from_seconds(2);
 
-/// How often one's own directory is made, should others take it for a dead one's meanwhile.
+/// How many times to retry creating our own directory if other processes mistake it for a dead one's.
 const ATTEMPTS: u32 = 100;
 
 /// This process's own directory.
@@ -49,19 +49,19 @@ pub(in crate::cli) struct RuntimeDirectory {
     dir: Arc<Dir>,
     readers: Readers,
     _lock: DirectoryLock,
-    _lock_of_before: Option<File>, // of a process in the foreground, for earlier versions, which look for this one
-    /// The plans of safe values of those that died, which still owe some.
+    _lock_of_before: Option<File>, // for foreground processes: earlier versions check this lock
+    /// Safe-value plans of dead processes that still owe something.
     left_plans: Vec<PathBuf>,
-    /// The places, locked until what was left there is dealt with: until then other starts wait.
+    /// The places, locked until the leftovers there are dealt with; other starts wait until then.
     pub(in crate::cli) turn: Vec<Arc<File>>,
 }
 
 impl RuntimeDirectory {
-    /// The directory that systemd has made, else one in the foreground's place. `None`: there is none, and the log says why. Of a shadow
-    /// run, what a process that died has left stays: the plan of its safe values may be still to be carried out.
+    /// The directory systemd created, otherwise one in the place for foreground processes. `None`: there is none, and the log says why. In
+    /// a shadow run, leftovers of dead processes stay untouched: their safe values may still have to be written.
     ///
     /// # Errors
-    /// The one that systemd has made belongs to another user or to another daemon that lives.
+    /// The directory systemd created belongs to another user, or to another live daemon.
     pub(in crate::cli) fn of_this_process(is_shadow: bool) -> Result<Option<Self>, Stop> {
         if let Some(path) = given() {
             return Self::of_service(&path).map(Some);
@@ -90,7 +90,7 @@ impl RuntimeDirectory {
             }
         };
         let readers = Readers::Group(group_number(&program::status_group()));
-        // With DynamicUser= systemd puts a link there, which is root's.
+        // With DynamicUser=, systemd puts a link there, owned by root.
         let is_roots_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink() && found.uid() == 0);
         let led_to = is_roots_link.then(|| fs::canonicalize(path)).transpose().map_err(refused)?;
         let path_of_dir = trust::lasting(led_to.as_deref().unwrap_or(path)).map_err(refused)?;
@@ -117,7 +117,7 @@ impl RuntimeDirectory {
 
     fn in_foreground(place: &Dir, is_shadow: bool) -> io::Result<Self> {
         let name = std::process::id().to_string();
-        // Another process that removes what dead ones left may remove this one before it is locked.
+        // Another process that cleans up after dead ones may remove this directory before it is locked.
         for _ in 0..ATTEMPTS {
             let dir = match place.private_dir(&name) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -146,11 +146,11 @@ impl RuntimeDirectory {
         Err(io::Error::new(io::ErrorKind::ResourceBusy, format!("{} is in use", place.path().join(name).display())))
     }
 
-    /// Keeps the latest flight file of the dead processes, and removes the rest of what they left, but for safe values that are owed.
+    /// Keeps the newest flight file of the dead processes and removes their other leftovers, except plans that still owe safe values.
     fn take_over(&mut self, place: &Dir, own: &str) {
         let names: Vec<_> = place.names().filter(|name| is_number(name) && name != own).collect();
         await_ends(&names);
-        // What one owes that cannot end is this one's too. Its directory stays.
+        // If a killed process cannot end, what it owes passes to this process as well. Its directory stays.
         let plans =
             names.iter().filter(|name| killed(name).is_some()).map(|name| place.path().join(name).join(SAFE_PLAN));
         self.left_plans.extend(plans);
@@ -171,7 +171,7 @@ impl RuntimeDirectory {
         }
     }
 
-    /// Takes the plans that processes of this user have left in its other places. What else is there is for the next process in that place.
+    /// Collects the plans that this user's processes left in other places. Everything else there is left to the next process in that place.
     fn look_elsewhere(&mut self, own: &Dir) {
         for place in own_places().into_iter().filter(|place| place != own.path()) {
             let Some(place) = open_own(&place) else { continue };
@@ -179,7 +179,7 @@ impl RuntimeDirectory {
         }
     }
 
-    /// What processes of this user that have died have left: now, and whenever it is asked for, as others may die while this one runs.
+    /// The plans found so far, and a function that searches again: other processes of this user may die while this one runs.
     pub(in crate::cli) fn left(&self) -> LeftPlans {
         let find =
             || own_places().iter().filter_map(|place| open_own(place)).flat_map(|place| left_in(&place)).collect();
@@ -195,18 +195,18 @@ impl RuntimeDirectory {
         self.dir.path().join(SAFE_PLAN)
     }
 
-    /// Where the flight file is kept.
+    /// The directory that holds the flight file.
     pub(in crate::cli) fn flight(&self) -> Arc<Dir> {
         self.dir.clone()
     }
 
-    /// Who may read what this process shows.
+    /// Who may read what this process publishes.
     pub(in crate::cli) const fn readers(&self) -> Readers {
         self.readers
     }
 }
 
-/// The plans there of processes that have died or are about to, which still owe something.
+/// The plans in this place whose processes are dead or about to be, and that still owe something.
 fn left_in(place: &Dir) -> Vec<PathBuf> {
     let names: Vec<_> = place.names().filter(|name| is_number(name)).collect();
     await_ends(&names);
@@ -215,8 +215,8 @@ fn left_in(place: &Dir) -> Vec<PathBuf> {
     plans.filter(|plan| !is_settled(plan)).collect()
 }
 
-/// Whether the plan of a process that is dead owes nothing. A device that is away does what it did once it is back. A plan that cannot be read may
-/// owe anything.
+/// Whether a dead process's plan owes nothing. A device that is only away still owes its safe value: once it is back, it does what it did
+/// before. A plan that cannot be read may owe anything.
 fn is_settled(plan: &Path) -> bool {
     match SafePlan::take(plan) {
         Ok((plan, _locked)) => plan.outputs.iter().all(|output| {
@@ -227,27 +227,27 @@ fn is_settled(plan: &Path) -> bool {
     }
 }
 
-/// Removes a plan that was carried out, if it is one of the foreground: the next process there need not report it any more. That of the
-/// service stays until the next start. Whether it was removed.
+/// Removes a plan that was carried out, if it belongs to a foreground process: the next process there need not report it again. The
+/// service's plan stays until the next start. Returns whether it was removed.
 pub(in crate::cli) fn remove_carried_out(plan: &Path) -> bool {
     let folder = plan.parent().and_then(Path::file_name).unwrap_or_default();
-    // Its folder may be another user's, who may have exchanged it for a link since.
+    // The folder may belong to another user, who may have replaced it with a link.
     folder.to_string_lossy().parse::<u32>().is_ok() && Entry::find(plan).and_then(|plan| plan.remove()).is_ok()
 }
 
-/// The directory that systemd has made for this process; of several, separated by colons, the first.
+/// The directory systemd created for this process. If there are several, separated by colons: the first.
 fn given() -> Option<PathBuf> {
     let given = std::env::var_os("RUNTIME_DIRECTORY").filter(|folder| !folder.is_empty());
     given.map(|folders| PathBuf::from(folders.to_string_lossy().split(':').next().unwrap_or_default()))
 }
 
-/// The status sockets in directories of the foreground. Whether anyone listens there is not looked at.
+/// The status sockets in foreground directories. Does not check whether anyone listens there.
 pub(in crate::cli) fn foreground_sockets() -> Vec<PathBuf> {
     let sockets = |place: &PathBuf| others(place).map(|folder| folder.join(SOCKET)).collect::<Vec<_>>();
     places().iter().flat_map(sockets).filter(|socket| socket.exists()).collect()
 }
 
-/// All flight files that can be found without a daemon, the latest first.
+/// All flight files that can be found without a daemon, newest first.
 pub(in crate::cli) fn flight_files() -> Vec<PathBuf> {
     let of = |folder: PathBuf| [folder.join(FLIGHT), folder.join(FLIGHT_BEFORE)];
     let folders = places().into_iter().flat_map(|place| others(&place).chain([place.clone()]).collect::<Vec<_>>());
@@ -256,10 +256,10 @@ pub(in crate::cli) fn flight_files() -> Vec<PathBuf> {
     files.into_iter().map(|(_, file)| file).collect()
 }
 
-/// All plans of safe values that can be found without a daemon: that of the service, or of what systemd has started, and those of processes
-/// in the foreground; not those of other users' logins.
+/// All safe-value plans that can be found without a daemon: those of the service (or of the unit systemd started) and of foreground
+/// processes. Plans of other users' logins are not included.
 pub(in crate::cli) fn safe_plans() -> Vec<PathBuf> {
-    // One that cannot be looked at may be there. Where no one has named the folder, it is another user's.
+    // A plan that cannot be accessed may exist. If no one named the folder explicitly, it belongs to another user.
     let is_another_users = effective_user() != 0 && given().is_none();
     let may_be_there = |plan: &PathBuf| match plan.symlink_metadata().map_err(|error| error.kind()) {
         Ok(_) => true,
@@ -270,19 +270,19 @@ pub(in crate::cli) fn safe_plans() -> Vec<PathBuf> {
     plan_folders().into_iter().map(|folder| folder.join(SAFE_PLAN)).filter(may_be_there).collect()
 }
 
-/// The plans of other users' logins, for root. What cannot be looked at there is not one that hertzd has written: root could.
+/// The plans of other users' logins, for root. hertzd did not write what even root cannot access there.
 pub(in crate::cli) fn safe_plans_of_others() -> Vec<PathBuf> {
     let plans = folders_of_others().into_iter().map(|folder| folder.join(SAFE_PLAN));
     plans.filter(|plan| plan.symlink_metadata().is_ok()).collect()
 }
 
-/// The directories in the foreground of other users' logins.
+/// The foreground directories of other users' logins.
 fn folders_of_others() -> Vec<PathBuf> {
     let places = if given().is_none() { places_of_others() } else { Vec::new() };
     places.iter().flat_map(|place| others(place)).collect()
 }
 
-/// Plans that a start could not read, and has kept beside its own: of root those of all users.
+/// Plans that a start could not read and has kept beside its own. For root: those of all users.
 pub(in crate::cli) fn kept_plans() -> Vec<PathBuf> {
     let user = effective_user();
     let is_ours = |path: &PathBuf| path.symlink_metadata().is_ok_and(|facts| user == 0 || facts.uid() == user);
@@ -295,19 +295,19 @@ pub(in crate::cli) fn kept_plans() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether a start has given a plan this name, which it could not read.
+/// Whether this is the name a start gives to a plan it could not read.
 fn is_kept_plan(name: &str) -> bool {
     let number = name.strip_prefix(SAFE_PLAN).and_then(|rest| rest.strip_prefix(".prev"));
     number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Where plans may be. The service's comes before those that its user may have put beside it.
+/// The folders that may hold plans. The service's comes before folders its user may have put beside it.
 fn plan_folders() -> Vec<PathBuf> {
     let of = |place: PathBuf| [place.clone()].into_iter().chain(others(&place)).collect::<Vec<_>>();
     given().map_or_else(|| places().into_iter().flat_map(of).collect(), |folder| vec![folder])
 }
 
-/// Waits for the ends of those that were killed, for a limited time: until then their directories are locked.
+/// Waits a limited time for killed processes to end: their directories are locked until then.
 fn await_ends(names: &[String]) {
     let clock = KernelClock::monotonic();
     let began = clock.now();
@@ -316,22 +316,22 @@ fn await_ends(names: &[String]) {
     }
 }
 
-/// The process with this number, if it was killed and has not ended.
+/// The process with this number, if it was killed and has not ended yet.
 fn killed(name: &str) -> Option<Holder> {
     let holder = Holder::of(name.parse().ok()?)?;
     (holder.is_ours() && holder.is_killed() && !holder.has_ended()).then_some(holder)
 }
 
-/// The directory with its locks, if its process has died.
+/// The directory with its locks, if its process is dead.
 fn dead(place: &Dir, name: &str) -> Option<(Dir, File, DirectoryLock)> {
     let dir = place.open_dir(name).ok()?;
-    // One of an earlier version has only this lock.
+    // A directory from an earlier version has only this lock.
     let lock_of_before = dir.try_flock()?;
     let lock = DirectoryLock::of_the_dead(&dir).ok()?;
     Some((dir, lock_of_before, lock))
 }
 
-/// When a regular file was written last.
+/// When a regular file was last modified.
 fn changed(file: &Path) -> Option<SystemTime> {
     fs::symlink_metadata(file).ok().filter(fs::Metadata::is_file)?.modified().ok()
 }

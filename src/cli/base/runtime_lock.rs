@@ -1,9 +1,9 @@
-//! The lock of a runtime directory: who holds it is the daemon whose files are there.
+//! The lock of a runtime directory: its holder is the daemon that owns the files there.
 //!
-//! It is a file that only the directory's user may open for writing, and the kernel's lock on it needs a descriptor that is: another user
-//! cannot hold it, as anyone could hold one on the directory itself. It consists of a few bytes, and each holder takes one.
-//! Thus a killed process that the kernel cannot end yet (it waits for a file system that does not answer) keeps its byte and
-//! keeps no one out. Who holds a byte stands in the file. No clock is read; nothing blocks.
+//! The lock is a file that only the directory's user may open for writing, and the kernel grants it only through a writable descriptor. So
+//! another user cannot hold it, as anyone could with a lock on the directory itself. The file has a few lockable bytes, and each holder
+//! takes one. A killed process may be stuck because a file system does not respond: it keeps its byte, but does not keep others out. The
+//! file records who holds each byte. No clock is read; nothing blocks.
 
 use crate::sys::dir::Dir;
 use crate::sys::lock::{self, Holder, Taken};
@@ -11,16 +11,16 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// The file in the directory.
+/// The lock file in the directory.
 const LOCK: &str = "lock";
 
-/// Its bytes that are locked: one for the daemon that lives, the others for killed ones.
+/// The lockable bytes: one for the live daemon, the others for killed ones.
 const BYTES: u32 = 8;
 
 /// The length of the line that names a byte's holder.
 const LINE: usize = 12;
 
-/// The lock of a directory, held for as long as this lives.
+/// The lock of a directory, held while this value lives.
 #[derive(Debug)]
 pub(in crate::cli) struct DirectoryLock {
     _file: File,
@@ -29,18 +29,18 @@ pub(in crate::cli) struct DirectoryLock {
 /// Why a directory could not be locked.
 #[derive(Debug)]
 pub(in crate::cli) enum NotLocked {
-    /// A process lives that has it; its number, if it has written that already.
+    /// A live process holds it; its process id, if it has written that already.
     Held(Option<u32>),
     Because(io::Error),
 }
 
 impl DirectoryLock {
-    /// Locks the directory for a daemon; what a killed process holds is no obstacle.
+    /// Locks the directory for a daemon. Locks held by killed processes do not count.
     pub(in crate::cli) fn take(directory: &Dir) -> Result<Self, NotLocked> {
         Self::take_unless(directory, |holder| !holder.and_then(Holder::of).is_some_and(|holder| holder.is_killed()))
     }
 
-    /// Locks the directory of a process that has ended, for clearing up.
+    /// Locks the directory of a process that has ended, to clean up.
     pub(in crate::cli) fn of_the_dead(directory: &Dir) -> Result<Self, NotLocked> {
         Self::take_unless(directory, |_| true)
     }
@@ -56,7 +56,7 @@ impl DirectoryLock {
         };
         let mut own = None;
         for byte in 0..BYTES {
-            // The bytes that stand for registers of a bus: in hertzd's own file they are as good.
+            // These byte locks otherwise stand for the registers of a bus; they work just as well in hertzd's own file.
             if passes(byte, lock::take_register(&file, byte, 1).map_err(NotLocked::Because)?)? {
                 own = Some(byte);
                 break;
@@ -65,7 +65,8 @@ impl DirectoryLock {
         let own = own.ok_or_else(|| NotLocked::Held(written(&file, 0)))?;
         let line = format!("{:<width$}\n", std::process::id(), width = LINE - 1);
         file.write_all_at(line.as_bytes(), u64::from(own) * LINE as u64).map_err(NotLocked::Because)?;
-        // A byte before it may have become free, and the one of another since: of two, at least the second sees the first.
+        // A byte before this one may have become free, and another process may have taken it since. Of two such processes, at least the
+        // second sees the first.
         for byte in (0..BYTES).filter(|byte| *byte != own) {
             passes(byte, lock::probe_register(&file, byte).map_err(NotLocked::Because)?)?;
         }
@@ -73,7 +74,7 @@ impl DirectoryLock {
     }
 }
 
-/// Who has written its number for this byte last.
+/// Who last wrote its process id for this byte.
 fn written(file: &File, byte: u32) -> Option<u32> {
     let mut line = [0; LINE];
     file.read_exact_at(&mut line, u64::from(byte) * LINE as u64).ok()?;
@@ -97,7 +98,7 @@ mod tests {
         DirectoryLock::take(&directory).unwrap();
     }
 
-    /// As if the kernel could not end the killed holder.
+    /// Acts as if the kernel could not end the killed holder.
     #[test]
     fn what_a_killed_process_holds_keeps_out_no_daemon_but_is_not_cleared_up() {
         let folder = tempfile::tempdir().unwrap();
@@ -111,7 +112,7 @@ mod tests {
         let next = take(7).unwrap();
         let own = std::process::id();
         assert!(matches!(take(7), Err(NotLocked::Held(Some(pid))) if pid == own));
-        // It is gone at last: its byte is free, and the living one keeps others out all the same.
+        // The killed process is finally gone: its byte is free, and the live process still keeps others out.
         drop(killed);
         assert!(matches!(take(7), Err(NotLocked::Held(Some(pid))) if pid == own));
         drop(next);

@@ -1,5 +1,5 @@
-//! Where the runtime directories of processes in the foreground are. A login session sets `XDG_RUNTIME_DIR` to `/run/user/UID`; what lies there is found
-//! without it too: `cron`, `sudo` and units do not set it.
+//! Where foreground processes have their runtime directories. A login session sets `XDG_RUNTIME_DIR` to `/run/user/UID`. Directories there
+//! are found without the variable too, because `cron`, `sudo` and units do not set it.
 
 use crate::program;
 use crate::sys::dir::{Dir, effective_user};
@@ -8,13 +8,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Where the login sessions of each user have a folder, by its number.
+/// Where each user's login sessions have a folder, named by user id.
 const LOGINS: &str = "/run/user";
 
-/// Where processes of this user have their directories in the foreground: a folder, and the name of the place in it.
+/// Where foreground processes of this user put their directories: a folder, and the name of the place in it.
 pub(in crate::cli) fn own_place() -> Option<(PathBuf, String)> {
     let is_root = effective_user() == 0;
-    // Root may have kept the environment of another user, whose directory is not for root's files.
+    // Root may have inherited another user's environment; that user's directory is not for root's files.
     let is_ours = |folder: &PathBuf| !is_root || is_lasting(folder);
     let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
     match given.filter(is_ours) {
@@ -27,7 +27,8 @@ fn is_lasting(folder: &Path) -> bool {
     trust::lasting(folder).and_then(|path| Dir::open(&path)?.must_be_own()).is_ok()
 }
 
-/// Every place where processes of this user may have been in the foreground, that of this one first: others may have had another environment.
+/// Every place where foreground processes of this user may have run, with this process's own place first: others may have had a different
+/// environment.
 pub(in crate::cli) fn own_places() -> Vec<PathBuf> {
     let own = own_place().map(|(folder, name)| folder.join(name));
     let of_logins = Path::new(LOGINS).join(effective_user().to_string());
@@ -42,14 +43,13 @@ pub(in crate::cli) fn own_places() -> Vec<PathBuf> {
     places
 }
 
-/// A place that is there, and this user's alone.
+/// Opens a place that exists and belongs to this user alone.
 pub(in crate::cli) fn open_own(place: &Path) -> Option<Dir> {
     let place = trust::lasting(place).and_then(|path| Dir::open(&path)).ok()?;
     place.must_be_own().is_ok().then_some(place)
 }
 
-/// Every place where one may find directories of the foreground: those of this user, that of root, and the service's, where root's were in
-/// earlier versions.
+/// Every place to search for foreground directories: this user's, root's, and the service's, where earlier versions put root's.
 pub(in crate::cli) fn places() -> Vec<PathBuf> {
     let mut places = own_places();
     for place in [program::root_directory(), program::runtime_directory()] {
@@ -60,14 +60,14 @@ pub(in crate::cli) fn places() -> Vec<PathBuf> {
     places
 }
 
-/// For root, where other users have their directories in the foreground by their logins. Each is in the hands of its user.
+/// For root: where other users have foreground directories through their logins. Each is under its user's control.
 pub(in crate::cli) fn places_of_others() -> Vec<PathBuf> {
     if effective_user() != 0 {
         return Vec::new();
     }
     let is_theirs = |folder: &PathBuf| {
         let uid = folder.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
-        // No links: what they lead to is found where it is, if it is a place.
+        // Links are not followed: if the target is a place, it is found where it is.
         let is_of = |facts: fs::Metadata| facts.is_dir() && Some(facts.uid()) == uid && uid != Some(0);
         [folder, &folder.join(program::name())].iter().all(|it| it.symlink_metadata().is_ok_and(is_of))
     };
@@ -75,14 +75,14 @@ pub(in crate::cli) fn places_of_others() -> Vec<PathBuf> {
     folders.filter(is_theirs).map(|folder| folder.join(program::name())).collect()
 }
 
-/// Whether a plan of this owner may be what lies at such a path. Below a user's login only that user's is: by a link that was put there since it was
-/// looked at, the path may lead to another one.
+/// Whether a plan at this path may belong to this owner. Below a user's login, only that user's plans count: a link put there since the
+/// check could lead elsewhere.
 pub(in crate::cli) fn may_be_of(owner: u32, path: &Path) -> bool {
     let login = path.strip_prefix(LOGINS).ok().and_then(|rest| rest.iter().next()?.to_str()?.parse::<u32>().ok());
     login.is_none_or(|login| login == owner)
 }
 
-/// The directories of processes in the foreground: those that are a number. No links: the service's user could make them.
+/// The directories of foreground processes: those named by a number. Links are excluded, because the service's user could create them.
 pub(in crate::cli) fn others(place: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = fs::read_dir(place).into_iter().flatten().flatten();
     let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));

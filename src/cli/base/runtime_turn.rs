@@ -1,7 +1,8 @@
-//! Foreground starts of one user take turns while a killed run has left something: each takes over what all dead processes of that user have left, and
-//! a second start beside it would take the killed run's value for what was there before hertzd.
+//! Foreground starts of one user take turns while a killed run has left something. Each start takes over everything that this user's dead
+//! processes left. A second start at the same time would mistake the killed run's value for the one from before hertzd.
 //!
-//! A turn is a `flock` on each of the user's places, which only that user can open. The wait is limited, because a start may hang on a device.
+//! A turn is a `flock` on each of the user's places, which only that user can open. The wait is limited, because a start may hang on a
+//! device.
 
 use super::runtime_places::{open_own, own_places};
 use crate::program;
@@ -13,11 +14,11 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use tracing::{info, warn};
 
-/// How long a start waits for those before it, in all: longer than one waits for what it writes of what was left.
+/// How long a start waits in total for those before it. Longer than a start waits for its writes of what was left.
 const WAITS: Span = Span::from_seconds(5);
 const BETWEEN: Span = Span::from_millis(10);
 
-/// Waits for its turn, and keeps it while the files live. A place whose lock cannot be had is left out.
+/// Waits for this process's turn, which lasts while the returned files live. A place that cannot be locked is left out.
 pub(super) fn take_turn(own: &Dir) -> Vec<Arc<File>> {
     let clock = KernelClock::monotonic();
     let (began, mut is_said) = (clock.now(), false);
@@ -42,13 +43,13 @@ pub(super) fn take_turn(own: &Dir) -> Vec<Arc<File>> {
                 "another start of {name} still has {path} locked after this one has waited {WAITS} in all, so it continues beside it: what that one has taken over from killed \
                  runs stays with it; if it hangs, look at its device, or stop it"
             ),
-            Err(TryLockError::Error(_)) => {} // not every file system can do it
+            Err(TryLockError::Error(_)) => {} // not every file system supports it
         }
     }
     turn
 }
 
-/// The place of this process and the others of its user, each once, in an order that is the same for all.
+/// The place of this process and this user's other places, without duplicates, in the same order for every process.
 fn places(own: &Dir) -> Vec<Dir> {
     let all = own_places().into_iter().filter_map(|path| open_own(&path)).chain(Dir::open(own.path()).ok());
     let number = |place: Dir| Some((place.metadata().map(|facts| (facts.dev(), facts.ino())).ok()?, place));

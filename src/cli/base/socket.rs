@@ -1,4 +1,4 @@
-//! The status socket of the daemon that a command asks: which one is meant, and its answer as it comes. Blocks, with a limit.
+//! The status socket of the daemon that a command talks to: which daemon is meant, and reading its answer. Blocks, with a limit.
 
 use super::{Stop, runtime};
 use crate::program;
@@ -20,10 +20,10 @@ pub(in crate::cli) fn service_socket() -> PathBuf {
     program::runtime_directory().join("status.sock")
 }
 
-/// How long a daemon may take for an answer.
+/// How long a daemon may take to answer.
 pub(in crate::cli) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// The longest answer.
+/// Maximum length of an answer.
 #[expect(clippy::cast_possible_truncation, reason = "it fits 32 bits")]
 const LONGEST: usize = limited::JSON as usize;
 
@@ -39,21 +39,20 @@ impl SocketArg {
         self.socket == service_socket()
     }
 
-    /// Where it is.
+    /// The path of the socket.
     #[cfg(any(feature = "exporter", feature = "top"))]
     pub(in crate::cli) fn path(&self) -> &Path {
         &self.socket
     }
 
-    /// Whether anyone listens there. Never waits, unlike a connection to a daemon whose queue of them is full: a datagram socket
-    /// is refused at once.
+    /// Whether anyone listens there. Never waits: connecting a datagram socket is refused at once, while a connection to a daemon whose
+    /// queue is full would block.
     pub(in crate::cli) fn is_listened_at(&self) -> bool {
         let refused = UnixDatagram::unbound().and_then(|socket| socket.connect(&self.socket));
         refused.is_err_and(|error| error.raw_os_error() == Some(libc::EPROTOTYPE))
     }
 
-    /// The socket of the daemon that is meant: where none is named and the service does not run, that of the only one in the
-    /// foreground.
+    /// The socket of the daemon that is meant. If none is named and the service is not running: that of the only daemon in the foreground.
     pub(in crate::cli) fn found(&self) -> Result<Self, Stop> {
         if !self.is_of_service() || peer::may_listen(&self.socket) {
             return Ok(self.clone());
@@ -74,7 +73,7 @@ impl SocketArg {
     }
 }
 
-/// How far an answer has come.
+/// How much of an answer has arrived.
 #[derive(Clone, Debug, Default)]
 pub(in crate::cli) enum Came {
     /// No connection was made.
@@ -82,13 +81,13 @@ pub(in crate::cli) enum Came {
     Nothing,
     /// This process listens.
     Connection(String),
-    /// It has sent as many bytes.
+    /// It has sent this many bytes so far.
     Part(String, usize),
-    /// That was all of them.
+    /// These were all its bytes.
     All(String, usize),
 }
 
-/// One snapshot, as this part of it. A daemon that takes no connection, or stops in an answer, is given up after `patience` each.
+/// One snapshot, parsed as `T`. Connecting and answering may each take `patience` before the daemon is given up.
 #[cfg(feature = "top")]
 pub(in crate::cli) fn ask<T: serde::de::DeserializeOwned>(socket: &SocketArg, patience: Duration) -> Result<T, Stop> {
     let socket = &socket.found()?;
@@ -102,7 +101,7 @@ pub(in crate::cli) fn fetch(socket: &SocketArg) -> Result<String, Stop> {
 }
 
 pub(in crate::cli) fn connect(SocketArg { socket }: &SocketArg, patience: Duration) -> Result<UnixStream, Stop> {
-    // On a thread of its own: a daemon that is stopped, with a full queue of connections, would never let it return.
+    // On a separate thread: if a daemon is stopped and its connection queue is full, `connect` would never return.
     let (path, (reply, answer)) = (socket.clone(), mpsc::channel());
     std::thread::spawn(move || reply.send(UnixStream::connect(path)));
     let connected = answer.recv_timeout(patience);
@@ -122,7 +121,7 @@ pub(in crate::cli) fn connect(SocketArg { socket }: &SocketArg, patience: Durati
     })
 }
 
-/// Who may connect there, and how this user can.
+/// Who may connect there, and how this user can gain access.
 pub(in crate::cli) fn who_may(socket: &Path) -> String {
     let Ok(found) = socket.metadata() else {
         return "the folder that it is in is closed to it; run this as root or as the daemon's user".into();
@@ -143,7 +142,7 @@ fn is_something_else(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| !metadata.file_type().is_socket())
 }
 
-/// All that the daemon sends; `comes` learns how far that is.
+/// Everything the daemon sends. `comes` is told how much has arrived.
 pub(in crate::cli) fn answer(
     socket: &SocketArg,
     mut stream: UnixStream,
@@ -158,7 +157,7 @@ pub(in crate::cli) fn answer(
     let end = clock.now() + Span::from_wide(i128::try_from(patience.as_nanos()).unwrap_or(i128::MAX));
     let mut read = || {
         loop {
-            // One time for all: from one that sends a byte now and then an answer would never come to its end.
+            // One deadline for the whole answer: a daemon that sends a byte now and then would never finish.
             let left = end - clock.now();
             if left <= Span::ZERO {
                 return Err(io::ErrorKind::WouldBlock.into());
@@ -197,12 +196,12 @@ pub(in crate::cli) fn answer(
     }
 }
 
-/// Nothing for one that is over.
+/// As a std `Duration`; zero if the span is negative.
 pub(in crate::cli) fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.max(Span::ZERO).nanos().unsigned_abs())
 }
 
-/// No whole answer has come for that long.
+/// The error for an answer that was not complete after `patience`.
 pub(in crate::cli) fn late(SocketArg { socket }: &SocketArg, came: &Came, patience: Duration) -> Stop {
     let (shown, patience) = (socket.display(), format!("{:.1} s", patience.as_secs_f64()));
     let hangs = "it hangs, was stopped (SIGSTOP, a frozen cgroup), gets no processor time, or has very many to answer";

@@ -1,4 +1,4 @@
-//! How a command ends: exit codes and their reasons; and lengths of time on the command line.
+//! How a command ends: exit codes and reasons. Also parses durations on the command line.
 //!
 //! [`EXIT_CODES`] is the one list of exit codes: the manual page and docs/summary.md show it.
 
@@ -8,15 +8,15 @@ use crate::program;
 use crate::time::Span;
 use std::io;
 
-/// It ran, but not everything that was asked for happened.
+/// It ran, but something that was asked for did not happen.
 pub(in crate::cli) const UNWELL: u8 = 1;
 /// The command line was wrong.
 pub(in crate::cli) const USAGE: u8 = 64;
-/// No daemon answers.
+/// No daemon responds.
 const UNAVAILABLE: u8 = 69;
-/// A fault of the program, of a task that may end it, or of the system.
+/// A fault of the program, of a task that is allowed to end it, or of the system.
 pub(in crate::cli) const INTERNAL: u8 = 70;
-/// The kernel refused what `require-realtime` demands, or a signal.
+/// The kernel refused what `require-realtime` demands, or refused a signal.
 pub(in crate::cli) const PERMISSION: u8 = 77;
 /// The configuration was wrong.
 pub(in crate::cli) const CONFIGURATION: u8 = 78;
@@ -85,21 +85,21 @@ pub(crate) const EXIT_CODES: [(u8, &str); 9] = [
 #[derive(Debug)]
 pub(in crate::cli) enum Stop {
     Config(Problems),
-    /// The running daemon refused the configuration, or a plugin that it names cannot be asked for its keys.
+    /// The running daemon rejected the configuration, or a plugin that it names cannot be queried for its keys.
     Refused(String),
     Permission(String),
     /// An option contradicts the configuration.
     Usage(String),
-    /// No daemon answers.
+    /// No daemon responds.
     Unavailable(String),
     Fault(String),
-    /// It ran, but not everything that was asked for happened.
+    /// It ran, but something that was asked for did not happen.
     Unwell(String),
-    /// The deadlines of a configuration cannot all hold.
+    /// The deadlines of a configuration cannot all be met.
     TooMuch(String),
-    /// No layout was found that holds everything.
+    /// No layout was found in which everything holds.
     Unplanned(String),
-    /// The reader of stdout has closed it.
+    /// The reader of stdout closed it.
     StdoutClosed,
     /// The reason is in the log already; this is the exit status.
     Logged(u8),
@@ -114,7 +114,7 @@ impl Stop {
         }
     }
 
-    /// The reason as it is written for people, and the exit status; `None` if there is nothing to report.
+    /// The reason as shown to people, and the exit status. `None` if there is nothing to report.
     pub(in crate::cli) fn text(&self, coloured: bool) -> Option<(String, u8)> {
         let (reason, code) = self.reason()?;
         let text = |coloured| match self {
@@ -125,14 +125,14 @@ impl Stop {
         Some((styled(coloured, text), code))
     }
 
-    /// The reason as plain text, and the exit status; `None` if there is nothing to report.
+    /// The reason as plain text, and the exit status. `None` if there is nothing to report.
     pub(in crate::cli) fn reason(&self) -> Option<(String, u8)> {
-        // What is wrong with a configuration shows its lines as they are.
+        // Problems of a configuration quote its lines unchanged.
         let own = |(text, code)| (if matches!(self, Self::Config(_)) { text } else { program::owned(text) }, code);
         self.said().map(own)
     }
 
-    /// As this crate says it, of hertzd.
+    /// The reason in this crate's own words, where the program is called hertzd.
     fn said(&self) -> Option<(String, u8)> {
         match self {
             Self::Config(problems) => Some((problems.render(false), CONFIGURATION)),
@@ -172,8 +172,7 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// The end of a command that has printed its summary, or tried to. A reader that has gone counts for less than the reason why
-/// not all is well.
+/// The result of a command that has printed its summary, or tried to. The reason why not all is well takes precedence over a closed stdout.
 pub(in crate::cli) fn ended(printed: Result<(), Stop>, reason: Option<String>) -> Result<(), Stop> {
     match (printed, reason) {
         (Ok(()) | Err(Stop::StdoutClosed), Some(reason)) => Err(Stop::Unwell(reason)),
@@ -181,10 +180,10 @@ pub(in crate::cli) fn ended(printed: Result<(), Stop>, reason: Option<String>) -
     }
 }
 
-/// Parses a length of time on the command line: `10s`, `1h 30m`, `250ms`.
+/// Parses a duration on the command line: `10s`, `1h 30m`, `250ms`.
 pub(in crate::cli) fn span(text: &str) -> Result<Span, String> {
     let length = humantime::parse_duration(text).map_err(|error| match error {
-        // This one gives examples itself.
+        // This message already gives examples.
         humantime::DurationError::UnknownUnit { .. } => error.to_string(),
         _ => format!("{error}; write a number with a unit, e.g. 10s or 1h"),
     })?;

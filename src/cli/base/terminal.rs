@@ -1,5 +1,5 @@
-//! The one way from this process to a terminal, beside the log and the live view: what is shown to people has no character that a terminal
-//! would take for a command, wherever the text came from. `tests/always/rooms.rs` keeps other files from printing.
+//! The only way to the terminal, except for the log and the live view. Text for people never contains characters that a terminal would
+//! interpret as a command, wherever the text came from. `tests/always/rooms.rs` keeps other files from printing.
 
 use super::Stop;
 use crate::escape::{styled, visible, visible_json};
@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 
-/// How long output waits for a reader of stdout that takes nothing, and an error for one of stderr.
+/// How long output waits for a stalled reader of stdout, and an error message for one of stderr.
 const STDOUT_PATIENCE: Span = Span::from_seconds(10);
 const STDERR_PATIENCE: Span = Span::from_seconds(1);
 
@@ -40,21 +40,21 @@ fn colours_are_wanted() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|asked| asked.is_empty())
 }
 
-/// A text that is ready to be written to stdout.
+/// Text that is ready to be written to stdout.
 pub(in crate::cli) struct Shown(String);
 
 impl Shown {
-    /// For people: what would command a terminal is an escape.
+    /// Text for people: characters that would command a terminal are escaped.
     pub(in crate::cli) fn text(text: &str) -> Self {
         Self(visible(text).into_owned())
     }
 
-    /// The same, with colours where stdout has them. `text` makes it with and without.
+    /// The same, coloured if stdout has colours. `text` makes it with or without.
     pub(in crate::cli) fn styled(text: impl FnMut(bool) -> String) -> Self {
         Self(styled(is_coloured(), text))
     }
 
-    /// For programs: the same values, but of a text that may be shown on a terminal.
+    /// JSON for programs: the same values, encoded so that a terminal can show them safely.
     pub(in crate::cli) fn json(text: String) -> Self {
         match visible_json(&text) {
             Cow::Owned(shown) => Self(shown),
@@ -62,7 +62,7 @@ impl Shown {
         }
     }
 
-    /// A file's content, which must stay as it is: as for people only where a terminal shows it.
+    /// A file's content, which must stay unchanged. Escaped like [`text`](Self::text) only if stdout is a terminal.
     pub(in crate::cli) fn document(text: &str) -> Self {
         if stdout_is_terminal() { Self::text(text) } else { Self(text.to_owned()) }
     }
@@ -72,12 +72,12 @@ impl Shown {
         &self.0
     }
 
-    /// Writes it to stdout. A reader that takes nothing for [`STDOUT_PATIENCE`] is given up.
+    /// Writes it to stdout. Gives up if the reader takes nothing for [`STDOUT_PATIENCE`].
     pub(in crate::cli) fn print(&self) -> Result<(), Stop> {
         Ok(Stdout.write_all(self.0.as_bytes())?)
     }
 
-    /// As [`print`](Self::print), where the exit code says more: a reader that has gone does not change it.
+    /// Like [`print`](Self::print), for a command whose exit code says more: a closed stdout does not change it.
     pub(in crate::cli) fn print_beside_verdict(&self) -> Result<(), Stop> {
         match self.print() {
             Err(Stop::StdoutClosed) => Ok(()),
@@ -85,8 +85,8 @@ impl Shown {
         }
     }
 
-    /// As [`print_beside_verdict`](Self::print_beside_verdict), by a command that may take no more than `limit`. A reader that has not taken
-    /// everything when nothing is `left` of that is given up.
+    /// Like [`print_beside_verdict`](Self::print_beside_verdict), for a command that may take at most `limit`. Gives up if the reader has
+    /// not taken everything when `left` reaches zero.
     pub(in crate::cli) fn print_while_time_is_left(&self, limit: Span, left: impl Fn() -> Span) -> Result<(), Stop> {
         for part in self.0.as_bytes().chunks(PAGE) {
             match write_within(io::stdout().lock(), part, left()) {
@@ -109,7 +109,7 @@ pub(in crate::cli) fn print(text: &str) -> Result<(), Stop> {
     Shown::text(text).print()
 }
 
-/// Writes JSON to stdout, on one line. The text is never in memory as a whole: that of ten thousand tasks has 20 MB.
+/// Writes JSON to stdout, on one line. The text is never in memory as a whole: for ten thousand tasks it is 20 MB.
 pub(in crate::cli) fn print_json(value: &impl Serialize) -> Result<(), Stop> {
     let mut stdout = BufWriter::with_capacity(1 << 16, Stdout);
     write_json(&mut stdout, value)?;
@@ -117,12 +117,12 @@ pub(in crate::cli) fn print_json(value: &impl Serialize) -> Result<(), Stop> {
     Ok(stdout.flush()?)
 }
 
-/// Writes JSON as [`Shown::json`].
+/// Writes JSON like [`Shown::json`].
 pub(in crate::cli) fn write_json(to: impl Write, value: &impl Serialize) -> serde_json::Result<()> {
     value.serialize(&mut serde_json::Serializer::with_formatter(to, VisibleJson))
 }
 
-/// What it writes to a terminal commands none.
+/// Formats JSON so that it cannot command a terminal.
 struct VisibleJson;
 
 impl Formatter for VisibleJson {
@@ -131,7 +131,7 @@ impl Formatter for VisibleJson {
     }
 }
 
-/// stdout for what is written piece by piece. `is_text`: each write is whole text, and a terminal gets it as [`Shown::document`].
+/// stdout for output written piece by piece. `is_text`: each write is complete text; a terminal gets it like [`Shown::document`].
 pub(in crate::cli) fn stdout(is_text: bool) -> impl Write {
     BufWriter::with_capacity(1 << 16, Document { is_shown: is_text && stdout_is_terminal() })
 }
@@ -154,7 +154,7 @@ impl Write for Document {
     }
 }
 
-/// Waits for its reader, for a limited time.
+/// Waits a limited time for the reader of stdout.
 struct Stdout;
 
 impl Write for Stdout {
@@ -173,17 +173,17 @@ impl Write for Stdout {
     }
 }
 
-/// Says something on stderr, in the name of the program.
+/// Writes a message to stderr, prefixed with the program's name.
 pub(in crate::cli) fn note(text: &str) {
     say(&format!("{}: {}", program::name(), program::own(text)));
 }
 
-/// Says something on stderr, on lines of its own.
+/// Writes a message to stderr, on lines of its own.
 pub(in crate::cli) fn say(text: &str) {
     write_stderr(visible(text).into_owned() + "\n");
 }
 
-/// Reports how a command ended; returns the exit status.
+/// Reports how a command ended, and returns the exit status.
 pub(in crate::cli) fn report(stop: &Stop) -> ExitCode {
     if let Some((text, _)) = stop.text(stderr_is_coloured()) {
         write_stderr(text + "\n");
@@ -191,17 +191,17 @@ pub(in crate::cli) fn report(stop: &Stop) -> ExitCode {
     stop.code().map_or(ExitCode::SUCCESS, ExitCode::from)
 }
 
-/// Says what was wrong with the command line, or what help and version print.
+/// Reports what was wrong with the command line, or prints the help or version text.
 pub(in crate::cli) fn report_usage(error: &clap::Error) {
     let plain = error.to_string();
     match visible(&plain) {
-        Cow::Borrowed(_) => drop(error.print()), // in colours of its own
+        Cow::Borrowed(_) => drop(error.print()), // with clap's own colours
         Cow::Owned(text) => write_stderr(text),
     }
 }
 
 fn write_stderr(text: String) {
-    // Where stderr is not read there is no other place for it.
+    // If stderr is not read, there is nowhere else to write it.
     let _ = write_within(io::stderr().lock(), text.as_bytes(), STDERR_PATIENCE);
 }
 

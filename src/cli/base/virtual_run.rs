@@ -1,5 +1,5 @@
-//! A configuration on the virtual clock, for the tests of a daemon of one's own: every tick and every count, exact. No real time is
-//! read, and nothing is opened but the recordings that the configuration names.
+//! Runs a configuration on the virtual clock, for tests of custom daemons: every tick and every count is exact. No real time is read, and
+//! nothing is opened except the recordings that the configuration names.
 
 use super::App;
 use super::latency;
@@ -8,39 +8,40 @@ use crate::daemon::{Graph, Models, SimulateOptions, SimulatedTick, Simulation};
 use crate::snapshot::Counts;
 use crate::time::Span;
 
-/// What [`App::simulate`] has run.
+/// The result of [`App::simulate`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct VirtualRun {
-    /// Every tick: of each worker in the order in which they ran, of workers between which values flow together.
+    /// Every tick. Workers that exchange values are simulated together, with their ticks in the order in which they ran; otherwise ticks
+    /// are grouped by worker.
     pub ticks: Vec<VirtualTick>,
-    /// What each task has done, in the order of the configuration.
+    /// Each task's counts, in the order of the configuration.
     pub tasks: Vec<VirtualCounts>,
 }
 
-/// A tick on the virtual clock. Instants count from the epoch, which is the release of tick 0 of a task without a phase.
+/// A tick on the virtual clock. Instants count from the epoch: the release of tick 0 of a task without a phase.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct VirtualTick {
     /// Name of the task.
     pub task: String,
-    /// Index of the tick, counted in releases.
+    /// Index of the tick, counting releases.
     pub n: u64,
-    /// When it was meant to start.
+    /// When it should have started.
     pub release: Span,
-    /// When it started; never before its release.
+    /// When it started; never before the release.
     pub started: Span,
-    /// When it finished: later by what `run` says under `[task.NAME.simulate]`.
+    /// When it finished: `started` plus the `run` from `[task.NAME.simulate]`.
     pub finished: Span,
-    /// Releases given up: before it, because something else held the worker, and when it had finished.
+    /// Releases given up, either before this tick because the worker was busy, or when the tick finished.
     pub skipped: u64,
-    /// Its values, in the order of [`Task::columns`](crate::Task::columns), `NaN` for one that it has not; empty of a task that is only a
+    /// Its values, in the order of [`Task::columns`](crate::Task::columns); `NaN` for a missing value. Empty for a task that is only a
     /// script.
     pub values: Vec<f64>,
 }
 
-/// What a task has done on the virtual clock: `met + missed = due`, and `ran + skipped = due`. Public, so apart from the counts that hertzd
-/// shares inside: nothing is ever pending here.
+/// A task's counts on the virtual clock: `met + missed = due` and `ran + skipped = due`. This type is public, so it is separate from the
+/// counts hertzd uses internally; nothing is ever pending here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VirtualCounts {
@@ -48,7 +49,7 @@ pub struct VirtualCounts {
     pub task: String,
     /// Releases that came up.
     pub due: u64,
-    /// Ticks that finished by their deadline.
+    /// Ticks that finished by the deadline.
     pub met: u64,
     /// Releases without such a tick.
     pub missed: u64,
@@ -61,12 +62,12 @@ pub struct VirtualCounts {
 }
 
 impl VirtualRun {
-    /// The ticks of a task, in their order; none if there is no such task.
+    /// A task's ticks in order. Empty if there is no such task.
     pub fn ticks_of<'a>(&'a self, task: &str) -> Vec<&'a VirtualTick> {
         self.ticks.iter().filter(|tick| tick.task == task).collect()
     }
 
-    /// What a task has done.
+    /// A task's counts.
     ///
     /// # Panics
     /// If there is no such task.
@@ -77,12 +78,12 @@ impl VirtualRun {
 }
 
 impl App {
-    /// Runs the text of a configuration on the virtual clock: exactly the releases of the first `length`, by the loop that `run` uses. Meant
-    /// for tests: the result is the same on every machine, to the nanosecond, and an hour takes a second.
+    /// Runs a configuration text on the virtual clock: exactly the releases of the first `length`, with the same loop that `run` uses.
+    /// Meant for tests: the result is the same on every machine, to the nanosecond, and an hour takes a second.
     ///
-    /// Tasks that only compute are run: those of kinds like `pid`, and of kinds added by
-    /// [`Kinds::with_computing`](crate::Kinds::with_computing). Every other task is a script without values, as in `hertzd simulate`, unless
-    /// `[task.NAME.simulate]` says what stands in for it. Any CPU may be named, whether this machine has it or not.
+    /// Only tasks that compute are run: kinds such as `pid`, and kinds added by [`Kinds::with_computing`](crate::Kinds::with_computing).
+    /// Every other task is a script without values, as in `hertzd simulate`, unless `[task.NAME.simulate]` defines a stand-in. Any CPU may
+    /// be named, whether or not this machine has it.
     ///
     /// ```
     /// use hertzd::time::Span;
@@ -126,7 +127,7 @@ impl App {
         };
         let options = SimulateOptions { length, first_tick: 0 };
         let simulation = Simulation { config: &config, options, models: &Models::default(), graph: &graph };
-        // Only what keeps the ticks could fail, and it does not.
+        // Only `keep` could fail, and it does not.
         let tasks = simulation.play(&mut keep).map(|summary| summary.tasks).unwrap_or_default();
         let counts = tasks.iter().map(|task| {
             let Counts { due, met, missed, ran, skipped, overruns, .. } = task.counts;

@@ -1,4 +1,4 @@
-//! `hertzd check --against-running`: what a reload would do to the running daemon, by what its status socket shows.
+//! `hertzd check --against-running`: what a reload would do to the running daemon, according to its status socket.
 
 use crate::cli::Stop;
 use crate::cli::running::read_once_it_can;
@@ -8,7 +8,7 @@ use crate::daemon::{Change, Diff, Keys, RunningDaemon, Sections};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// A daemon that runs, and how a configuration differs from what it runs.
+/// A running daemon, and how a configuration differs from the one it runs.
 pub(super) struct Against {
     running: RunningDaemon,
     new: Sections,
@@ -36,7 +36,7 @@ impl Against {
     pub(super) fn describe(&self, config: &Config) -> String {
         let (pid, version) = (self.running.daemon.pid, &self.running.daemon.version);
         let mut text = format!("\nA reload of process {pid} would do this:\n");
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         for (what, changes, old, new) in [
             ("worker", &self.diff.workers, &self.running.sections.worker_keys, &self.new.worker_keys),
             ("task", &self.diff.tasks, &self.running.sections.task_keys, &self.new.task_keys),
@@ -60,7 +60,7 @@ impl Against {
         text
     }
 
-    /// What cannot be seen from here of the workers that begin.
+    /// What cannot be determined from here about workers that would start.
     pub(super) fn unknown(&self) -> impl Iterator<Item = String> + '_ {
         let begins = |change: &Change| matches!(change, Change::Restarted | Change::Added);
         let workers = self.diff.workers.iter().filter(move |(_, change)| begins(change));

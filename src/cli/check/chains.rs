@@ -1,4 +1,4 @@
-//! The graph of a configuration as text: each chain with its links in the order in which its tasks run, and what does not fit. Pure.
+//! The graph of a configuration as text: each chain with its links, in the order in which its tasks run, and doubtful links. Pure.
 
 use crate::cli::graph::{Delay, Graph, Link};
 use crate::config::Problems;
@@ -6,22 +6,22 @@ use crate::pacing::Rate;
 use crate::time::Span;
 use std::fmt::Write as _;
 
-/// Taking a value that many times as often as it is made deserves a word.
+/// Warn if a value is read at least this many times as often as it is produced.
 const FAR_FASTER: i64 = 10;
 
-/// Every chain, one line for each value that a task takes; empty where no task takes one.
+/// Every chain, with one line for each value that a task reads. Empty if no task reads any.
 pub(super) fn describe(graph: &Graph<'_>) -> String {
     let mut text = String::new();
     let tasks = &graph.config.tasks;
     let mut ends: Vec<usize> = graph.ends().collect();
-    // Those that take nothing but what was end no chain.
+    // Tasks that read only values of the previous tick end no chain.
     let alone = |task: &usize| graph.taken_by(*task).count() > 0 && graph.taken_by(*task).all(Link::is_previous);
     let of_chains: Vec<usize> = ends.iter().flat_map(|end| graph.chain(*end)).collect();
     ends.extend((0..tasks.len()).filter(|task| alone(task) && !of_chains.contains(task)));
     for end in ends {
         let chain = graph.chain(end);
         let names: Vec<&str> = chain.iter().map(|task| tasks[*task].name.as_str()).collect();
-        // Writing to a String does not fail, here and below.
+        // Writing to a String cannot fail, here and below.
         let _ = writeln!(text, "\nchain {}: {}", names.join(", "), in_all(graph, end));
         let links: Vec<[String; 4]> =
             chain.iter().flat_map(|task| graph.taken_by(*task)).map(|link| row(graph, link)).collect();
@@ -76,7 +76,7 @@ pub(super) fn delay(link: &Link<'_>, giver: Rate, taker: Rate) -> String {
     }
 }
 
-/// What can hardly be meant: values that are old before they are taken, and those that are taken far more often than they are made.
+/// What is probably unintended: values that can be stale before they are read, and values read far more often than they are produced.
 pub(super) fn doubts(graph: &Graph<'_>) -> Vec<Problems> {
     let mut doubts = Vec::new();
     for task in 0..graph.config.tasks.len() {
@@ -97,7 +97,8 @@ fn grows_old(graph: &Graph<'_>, link: &Link<'_>) -> Option<Problems> {
     })
 }
 
-/// A max-age that is written says how old the value may be, not that one value is meant to serve that many ticks.
+/// A written max-age says how old the value may be. It does not say that one value is meant to serve that many ticks, so the warning
+/// remains.
 fn far_faster(graph: &Graph<'_>, link: &Link<'_>) -> Option<Problems> {
     let [giver, taker] = [link.from, link.to].map(|task| &graph.config.tasks[task]);
     let times = giver.rate.period().nanos() / taker.rate.period().nanos().max(1);
@@ -122,7 +123,7 @@ mod tests {
         Config::parse(text, "test.toml", &Kinds::builtin(), &facts).unwrap_or_else(|problems| panic!("{problems}"))
     }
 
-    /// A loop on two workers: `track` closes its cycle.
+    /// A loop across two workers, closed by `track`.
     const LOOP: &str = r#"
         [worker.slow]
         [worker.fast]

@@ -1,9 +1,9 @@
-//! Where the other threads will run, and programs: off the CPUs that workers are pinned to, if another one is left.
+//! Where other threads and programs will run: off the CPUs that workers are pinned to, if any other CPU is left.
 
 use crate::config::Config;
 use crate::sys::thread::affinity;
 
-/// A sentence with its heading; empty if no worker is pinned.
+/// A sentence with its heading. Empty if no worker is pinned.
 pub(super) fn describe(config: &Config) -> String {
     let pinned: Vec<usize> = config.workers.iter().flat_map(|worker| worker.cpus.iter().copied()).collect();
     sentence(&pinned, &affinity().unwrap_or_default())

@@ -1,4 +1,4 @@
-//! The graph of a configuration in the language of a program that draws it. Pure: names of any kind come out as text.
+//! The graph of a configuration, in the language of a drawing program. Pure: names of any kind come out as text.
 
 use super::chains;
 use crate::cli::graph::{Graph, Link};
@@ -14,8 +14,8 @@ pub(super) enum Language {
     Dot,
 }
 
-/// Every worker as a box around its tasks, and an arrow for each value that is taken: thick to another worker, dashed for that of
-/// the tick before.
+/// Draws every worker as a box around its tasks, and an arrow for each value that is read. Arrows to another worker are thick, arrows for a
+/// value of the previous tick are dashed.
 pub(super) fn draw(graph: &Graph<'_>, language: Language) -> String {
     let mut text = String::new();
     let [begin, end] = match language {
@@ -25,7 +25,7 @@ pub(super) fn draw(graph: &Graph<'_>, language: Language) -> String {
     text += begin;
     for (index, worker) in graph.config.workers.iter().enumerate() {
         let label = language.quoted(&[&format!("worker {}", worker.name)]);
-        // Writing to a String does not fail, here and below.
+        // Writing to a String cannot fail, here and below.
         let _ = match language {
             Language::Mermaid => writeln!(text, "  subgraph w{index}[{label}]"),
             Language::Dot => writeln!(text, "  subgraph cluster_{index} {{\n    label={label}"),
@@ -80,7 +80,7 @@ impl Language {
         match self {
             _ if is_plain => c.to_string(),
             _ if c.is_control() => " ".to_owned(),
-            // By its number: quotes, brackets and signs of their own mean something in both.
+            // Written as a character number: quotes, brackets and other signs have a meaning in both languages.
             Self::Mermaid => format!("#{};", u32::from(c)),
             Self::Dot => format!("&#{};", u32::from(c)),
         }

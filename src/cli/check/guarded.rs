@@ -1,11 +1,11 @@
-//! Whether the thread that has the safe values of outputs written can be above the workers that it watches. Pure.
+//! Whether the thread that triggers safe values can have a higher priority than the workers it watches. Pure.
 
 use crate::config::{Config, Problems, Scheduling, WorkerConfig};
 
-/// The highest priority that a thread may have.
+/// The highest priority a thread can have.
 const HIGHEST: u8 = 99;
 
-/// Workers that leave no priority above theirs, where there are outputs.
+/// Warns about workers that leave no higher priority free, if there are outputs.
 pub(super) fn doubts(config: &Config) -> Vec<Problems> {
     if config.tasks.iter().all(|task| !task.acts) {
         return Vec::new();

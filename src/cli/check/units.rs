@@ -1,37 +1,37 @@
-//! The units of values along the chains of a configuration, and where two that are known do not fit. Pure.
+//! The units of values along a configuration's chains, and where two known units do not match. Pure.
 //!
-//! A unit that a task writes is its own. Kinds that only reshape a value hand the unit of their input on; of all others it is not
-//! known, and where one is not known nothing is said.
+//! A task that writes a unit defines it. Kinds that only reshape a value pass on the unit of their input. For all other kinds the unit is
+//! unknown, and unknown units cause no warning.
 
 use crate::cli::graph::{Graph, Link};
 use crate::config::{Problems, TaskConfig};
 use crate::task::Column;
 use std::collections::BTreeMap;
 
-/// By kind: the value that has the unit of `input`.
+/// By kind: the value that has the same unit as `input`.
 const CARRIED: [(&str, &str); 3] = [("filter", "out"), ("output", "applied"), ("pid", "error")];
 
-/// Keys of one task whose values are in one unit.
+/// Keys of one task whose values share a unit.
 const TOGETHER: [&[&str]; 2] = [&["input", "setpoint"], &["feed-forward", "track", "manual"]];
 
-/// By kind: the value that has the unit of the keys which are compared second.
+/// By kind: the value that has the unit of the second group of [`TOGETHER`].
 const PUT_OUT: (&str, &str) = ("pid", "out");
 
-/// A unit that is known.
+/// A known unit.
 #[derive(Clone, Debug, PartialEq)]
 struct Unit {
     text: String,
-    from: String, // the value that it comes from
+    from: String, // the value that defines it
 }
 
-/// The units of the values that tasks give.
+/// The units of the values that tasks produce.
 struct Units<'a> {
     columns: &'a BTreeMap<String, Vec<Column>>,
-    carried: BTreeMap<usize, Unit>, // by task: that of the value which has its input's
+    carried: BTreeMap<usize, Unit>, // by task: the unit of the value that follows its input
 }
 
 impl Units<'_> {
-    /// That of what comes over a link.
+    /// The unit of a link's value.
     fn of(&self, graph: &Graph<'_>, link: &Link<'_>) -> Option<Unit> {
         let giver = &graph.config.tasks[link.from];
         let own = self.own(giver, &link.name.value);
@@ -50,10 +50,10 @@ fn carries(task: &TaskConfig) -> Option<&'static str> {
     CARRIED.iter().find(|(kind, _)| *kind == task.kind).map(|(_, value)| *value)
 }
 
-/// Two units that are known and differ, of values that one task compares or outputs alike.
+/// Warns where two known units differ although one task compares the values or outputs them alike.
 pub(super) fn doubts(graph: &Graph<'_>, columns: &BTreeMap<String, Vec<Column>>) -> Vec<Problems> {
     let mut units = Units { columns, carried: BTreeMap::new() };
-    // Each pass takes them one task further; there are no more tasks than that, and most chains are short.
+    // Each pass carries units one task further. There are at most as many steps as tasks, and most chains are short.
     for _ in 0..graph.config.tasks.len() {
         let before = units.carried.len();
         for link in graph.links.iter().filter(|link| link.taken.key == "input") {
@@ -98,7 +98,7 @@ fn is_in(link: &Link<'_>, unit: &Unit) -> String {
     format!("{}.{}, {}", link.name.task, link.name.value, unit_of(link, unit))
 }
 
-/// The unit of what comes over a link, and of which value that is where a task in between hands it on.
+/// Describes the unit of a link's value, and which value defined it if a task in between passed it on.
 fn unit_of(link: &Link<'_>, Unit { text, from }: &Unit) -> String {
     match from.split_once('.') == Some((&link.name.task, &link.name.value)) {
         true => format!("is in {text}"),
@@ -106,7 +106,7 @@ fn unit_of(link: &Link<'_>, Unit { text, from }: &Unit) -> String {
     }
 }
 
-/// The unit of what a filter makes of a value: of a slope it has `/s`, of a sum over time `·s` at its end, and one of them undoes the other.
+/// The unit of a filter's output. A derivative appends `/s`, an integral appends `·s`; each cancels the other.
 fn changed(unit: &str, filter: &str) -> String {
     let undone = |end: &str, rest: &str| unit.strip_suffix(end).map(|unit| unit.to_owned() + rest);
     match filter {
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::config::{Config, Facts, Kinds};
 
-    /// The doubts about `control`, which has these keys, beside filters of each kind.
+    /// The warnings about `control` with these keys, beside filters of each kind.
     fn told(keys: &str, [oven, target]: [&str; 2]) -> Vec<String> {
         let filter = |name: &str, input: &str, keys: &str| {
             format!("[task.{name}]\nkind = \"filter\"\nrate = 100\ninput = \"{input}\"\n{keys}\n")

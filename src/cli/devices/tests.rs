@@ -1,4 +1,4 @@
-//! What is printed for a made-up machine is a configuration.
+//! What is printed for a made-up machine is a valid configuration.
 
 use super::*;
 use crate::config::{Config, Facts};
@@ -52,7 +52,7 @@ fn parse(text: &str) -> Config {
     Config::parse(text, "devices.toml", &Kinds::builtin(), &facts).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// The text without the # before what is no prose.
+/// The text without the # in front of lines that are not prose.
 fn uncommented(text: &str) -> String {
     let bare = |line: &str| match line.strip_prefix('#') {
         Some(rest) if !rest.starts_with(' ') => format!("{rest}\n"),
@@ -74,13 +74,13 @@ fn what_is_printed_is_a_configuration() {
     assert_eq!(names.join(" "), wanted);
     assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text}");
 
-    // As it is: what needs nothing first.
+    // The text as it is: only devices that need nothing first.
     let ready: Vec<_> = devices.iter().filter(|device| device.needs.is_empty()).map(|device| &device.task).collect();
     let config = parse(&text);
     assert_eq!(config.tasks.iter().map(|task| &task.name).collect::<Vec<_>>(), ready);
     assert!(ready.len() >= 4, "{text}");
 
-    // And each section by itself, as far as this build has its kind.
+    // Then each section alone, if this build has its kind.
     let mut parsed = 0;
     for device in devices.iter().filter(|device| unfit(device, &kinds).is_none()) {
         let config = parse(&uncommented(&entry(device)));
@@ -123,7 +123,7 @@ fn what_is_needed_is_said() {
     assert_eq!(json["devices"][4]["refused"], serde_json::Value::Null);
 }
 
-/// Where one name means several devices, the section has what means one only.
+/// If several devices share a name, the section uses something that identifies only one.
 #[test]
 fn names_that_several_devices_have_are_made_clear() {
     let root = machine(&[
@@ -157,7 +157,7 @@ fn names_that_several_devices_have_are_made_clear() {
         ("gpiochip0", "chip = \"gpiochip0\";"),
     ] {
         let keys = keys(task);
-        // Made-up devices lie in one folder, which then is the device that they belong to.
+        // All made-up devices lie in one folder, which therefore counts as their parent device.
         assert!(keys.starts_with(wanted), "{task}: {keys}");
     }
     assert!(text.contains("# Needed: a channel that can be read; none can now\n#[task.silent]"), "{text}");

@@ -6,13 +6,13 @@ use crate::program;
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// The width that all terminals have.
+/// The width that every terminal has.
 const COLUMNS: usize = 80;
 
-/// Where the text of a finding begins.
+/// The column where a finding's text starts.
 const INDENT: usize = 11;
 
-/// All that is reported.
+/// Everything that is reported.
 #[derive(Debug)]
 pub(super) struct Report<'a> {
     pub(super) configuration: String,
@@ -25,7 +25,7 @@ impl Report<'_> {
         self.findings.iter().filter(|finding| finding.weight == weight).count()
     }
 
-    /// The verdict in a sentence.
+    /// The verdict, in one sentence.
     fn verdict(&self) -> String {
         let things = |weight| match self.count(weight) {
             1 => "1 thing".to_owned(),
@@ -77,7 +77,7 @@ pub(super) fn as_json(report: &Report<'_>) -> serde_json::Result<String> {
     Ok(text? + "\n")
 }
 
-/// What is well, and what could not be seen, is one line each, unless `all` is asked for.
+/// Formats the report. Findings that are well or could not be checked take one line each, unless `all` is set.
 pub(super) fn as_text(report: &Report<'_>, all: bool, coloured: bool) -> String {
     let mut text = String::new();
     wrapped(&mut text, "", 2, &format!("{}: {}", report.configuration, report.verdict()));
@@ -92,7 +92,7 @@ pub(super) fn as_text(report: &Report<'_>, all: bool, coloured: bool) -> String 
             let findings = report.findings.iter().filter(|finding| finding.weight == weight);
             let lines: Vec<_> = findings.map(|finding| format!("{}: {}", title(finding), finding.found)).collect();
             if !lines.is_empty() {
-                let _ = writeln!(text, "\n{heading}"); // writing to a String does not fail
+                let _ = writeln!(text, "\n{heading}"); // writing to a String cannot fail
                 lines.iter().for_each(|line| wrapped(&mut text, "  ", 4, line));
             }
         }
@@ -125,7 +125,7 @@ fn whole(text: &mut String, finding: &Finding, coloured: bool) {
     finding.mend.iter().for_each(|mend| mended(text, mend));
 }
 
-/// Lines to be copied are not wrapped.
+/// Lines meant for copying are not wrapped.
 fn mended(text: &mut String, Mend { place, line, note }: &Mend) {
     let head = match place {
         Place::Configuration => "in the configuration",
@@ -143,10 +143,10 @@ fn mended(text: &mut String, Mend { place, line, note }: &Mend) {
     }
 }
 
-/// Appends `first` and the words behind it; what does not fit into [`COLUMNS`] continues after `indent` spaces.
+/// Appends `first` and then the words. What does not fit into [`COLUMNS`] continues after `indent` spaces.
 fn wrapped(text: &mut String, first: &str, indent: usize, words: &str) {
     text.push_str(first);
-    let (mut column, mut fits) = (first.chars().count(), true); // the first word always does
+    let (mut column, mut fits) = (first.chars().count(), true); // the first word always fits
     for word in words.split_whitespace() {
         let length = word.chars().count();
         if !fits && column + 1 + length > COLUMNS {

@@ -1,7 +1,7 @@
-//! As much of HTTP as a scraper needs: a request without a body, an answer, the end of the connection.
+//! As much HTTP as a scraper needs: a request without a body, an answer, the end of the connection.
 //!
-//! Each connection has a thread, a limited time and a limited number of bytes. There is a limited number of places; when all are
-//! taken the oldest connection is closed for the new one, so that those that hang or flood keep no scraper out. Blocks.
+//! Each connection has its own thread, a time limit and a byte limit. The number of connections is limited. When all are in use, the oldest
+//! is closed for a new one, so that clients that hang or flood cannot keep a scraper out. Blocks.
 
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Instant, Span};
@@ -11,26 +11,26 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Connections at a time, and threads: those of connections that were closed for others may be about to end.
+/// Maximum number of connections, and of threads: threads of connections that were closed for others may still be ending.
 const CONNECTIONS: usize = 32;
 const THREADS: usize = 2 * CONNECTIONS;
 
-/// What a thread needs of a stack, and more.
+/// More stack than a thread needs.
 const STACK: usize = 512 << 10;
 
-/// The longest head of a request, and the most fields in it.
+/// Maximum length of a request's head, and of its number of fields.
 const HEAD: usize = 8 << 10;
 const FIELDS: usize = 64;
 
-/// How long a request may take to come, an answer to be taken, and the other side to close.
+/// How long receiving a request, delivering an answer, and the client's close may take.
 const REQUEST_WITHIN: Span = Span::from_seconds(5);
 const TAKEN_WITHIN: Span = Span::from_seconds(10);
 const CLOSED_WITHIN: Span = Span::from_seconds(1);
 
-/// From one look for a thread that has ended to the next.
+/// How often to check whether a thread has ended.
 const LOOK_EVERY: Span = Span::from_millis(2);
 
-/// What is answered to a path.
+/// The answer for a path.
 pub(super) enum Answer {
     Page { kind: &'static str, body: Arc<str> },
     NotFound,
@@ -41,7 +41,7 @@ pub(super) enum Answer {
 pub(super) struct Accept(Vec<String>);
 
 impl Accept {
-    /// Whether it names `one`, and likes it at least as much as `other`.
+    /// Whether it lists `one`, and prefers it at least as much as `other`.
     pub(super) fn prefers(&self, one: &str, other: &str) -> bool {
         let liking = |kind: &str| {
             let known = self.0.iter().flat_map(|value| value.split(',')).filter_map(|range| {
@@ -52,7 +52,7 @@ impl Accept {
                     all.find(|(known, _)| known.trim().eq_ignore_ascii_case(name))
                         .map(|(_, value)| value.trim().trim_matches('"'))
                 };
-                // The one version of each that there is here.
+                // The only version of each format that is supported.
                 let version = parameter("version").is_none_or(|version| matches!(version, "1.0.0" | "0.0.4"));
                 let quality = parameter("q").map_or(Some(1.0), |quality| quality.parse::<f64>().ok());
                 quality.filter(|_| named && version)
@@ -63,7 +63,7 @@ impl Accept {
     }
 }
 
-/// The connections that are open, by number: the first is the oldest.
+/// The open connections by number; the first is the oldest.
 #[derive(Default)]
 struct Open {
     next: u64,
@@ -72,17 +72,17 @@ struct Open {
 }
 
 impl Open {
-    /// Makes room for one more.
+    /// Makes room for one more connection.
     fn close_oldest(&mut self) {
         while self.places.len() >= CONNECTIONS
             && let Some((_, oldest)) = self.places.pop_first()
         {
-            let _ = oldest.shutdown(Shutdown::Both); // it fails where the other side has closed
+            let _ = oldest.shutdown(Shutdown::Both); // fails if the client has closed already
         }
     }
 }
 
-/// Answers requests with what `handler` says.
+/// Answers requests through `handler`.
 pub(super) struct Server<H> {
     handler: Arc<H>,
     open: Arc<Mutex<Open>>,
@@ -93,18 +93,18 @@ impl<H: Fn(&str, &Accept) -> Answer + Send + Sync + 'static> Server<H> {
         Self { handler: Arc::new(handler), open: Arc::default() }
     }
 
-    /// Takes connections until the process ends.
+    /// Accepts connections until the process ends.
     pub(super) fn run(&self, listener: &TcpListener) -> ! {
         loop {
             match listener.accept() {
                 Ok((stream, _)) => self.take(stream),
-                // Out of file descriptors, most likely: trying again at once would only burn the processor.
+                // Probably out of file descriptors: retrying at once would only burn CPU time.
                 Err(_) => pause(Span::from_millis(100)),
             }
         }
     }
 
-    /// Serves a connection on a thread of its own. An error, or no room, closes it.
+    /// Serves a connection on its own thread. Closes it on an error or if there is no room.
     fn take(&self, stream: TcpStream) {
         let Ok(kept) = stream.try_clone() else { return };
         let mut open = lock(&self.open);
@@ -115,7 +115,7 @@ impl<H: Fn(&str, &Accept) -> Answer + Send + Sync + 'static> Server<H> {
             if waited >= CLOSED_WITHIN {
                 return;
             }
-            // They have to get processor time for their ends.
+            // Ending threads need some CPU time.
             pause(LOOK_EVERY);
             waited += LOOK_EVERY;
             open = lock(&self.open);
@@ -133,7 +133,7 @@ impl<H: Fn(&str, &Accept) -> Answer + Send + Sync + 'static> Server<H> {
         };
         let spawned = std::thread::Builder::new().name("http".into()).stack_size(STACK).spawn(served);
         if spawned.is_err() {
-            // What was moved to the thread is dropped with it, but for its count.
+            // Everything moved into the thread is dropped with it, but the thread count must be corrected here.
             let mut open = lock(&self.open);
             open.threads -= 1;
             open.places.remove(&number);
@@ -141,7 +141,7 @@ impl<H: Fn(&str, &Accept) -> Answer + Send + Sync + 'static> Server<H> {
     }
 }
 
-/// Gives back the place of a connection, also when its thread panics.
+/// Frees a connection's slot, even if its thread panics.
 struct Left {
     open: Arc<Mutex<Open>>,
     number: u64,
@@ -159,7 +159,7 @@ fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads a request, answers it, and closes. An error means that the other side has gone, or took too long: both end it.
+/// Reads a request, answers it, and closes. On an error the client has gone or took too long; either ends the connection.
 fn serve(stream: &TcpStream, handler: impl Fn(&str, &Accept) -> Answer) {
     let Ok(head) = read_head(stream) else { return };
     let (status, kind, body, has_body) = match head.and_then(|head| parse(&head)) {
@@ -189,10 +189,10 @@ struct Request {
     head_only: bool,
 }
 
-/// The bytes up to the end of the head of a request.
+/// Reads up to the end of a request's head.
 ///
 /// # Errors
-/// The other side has gone or took too long. Inside: what to answer to a request that is too long.
+/// The client has gone or took too long. The inner error is the answer to a request that is too long.
 fn read_head(mut stream: &TcpStream) -> io::Result<Result<Vec<u8>, &'static str>> {
     let end = KernelClock::monotonic().now() + REQUEST_WITHIN;
     let (mut head, mut piece) = (Vec::new(), [0; 2_048]);
@@ -216,7 +216,7 @@ fn read_head(mut stream: &TcpStream) -> io::Result<Result<Vec<u8>, &'static str>
     }
 }
 
-/// What a head asks for; or else what to answer.
+/// Parses a head into a request. The error is the status to answer.
 fn parse(head: &[u8]) -> Result<Request, &'static str> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     let mut request = httparse::Request::new(&mut fields);
@@ -231,7 +231,7 @@ fn parse(head: &[u8]) -> Result<Request, &'static str> {
     Ok(Request { path, accept: Accept(accept), head_only: method == "HEAD" })
 }
 
-/// Writes everything until `end`.
+/// Writes all bytes before `end`.
 fn write(mut stream: &TcpStream, mut bytes: &[u8], end: Instant) -> io::Result<()> {
     while !bytes.is_empty() {
         stream.set_write_timeout(Some(left(end)?))?;
@@ -245,7 +245,7 @@ fn write(mut stream: &TcpStream, mut bytes: &[u8], end: Instant) -> io::Result<(
     Ok(())
 }
 
-/// Lets the other side close first: what it has sent and no one has read would else take the answer away from it.
+/// Lets the client close first: closing with unread input would discard the answer.
 fn close(mut stream: &TcpStream) {
     let end = KernelClock::monotonic().now() + CLOSED_WITHIN;
     let (mut read, mut piece) = (0, [0; 2_048]);
@@ -261,13 +261,13 @@ fn close(mut stream: &TcpStream) {
     }
 }
 
-/// The time until `end`.
+/// The time left until `end`.
 ///
 /// # Errors
-/// There is none left.
+/// No time is left.
 fn left(end: Instant) -> io::Result<Duration> {
     let left = end - KernelClock::monotonic().now();
-    // Of a timeout that is too short for its unit nothing would be left, which means: none.
+    // A very short timeout would round down to zero, which means no timeout.
     match left > Span::from_micros(10) {
         true => Ok(Duration::from_nanos(left.nanos().unsigned_abs())),
         false => Err(io::ErrorKind::TimedOut.into()),

@@ -1,6 +1,6 @@
-//! Where the numbers come from: the daemon's status socket. One thread asks, whoever scrapes, and however many do.
+//! Where the numbers come from: the daemon's status socket. A single thread asks, regardless of how many clients scrape.
 //!
-//! A daemon that hangs holds up that thread alone: a scrape waits for a limited time, and then says that there was no answer.
+//! A daemon that hangs delays only that thread. A scrape waits for a limited time, and then reports that there was no answer.
 
 use super::super::socket::who_may;
 use crate::snapshot::Summary;
@@ -15,14 +15,14 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// Scrapes within this time get the same snapshot: however many come, the daemon makes few.
+/// Scrapes within this time share a snapshot, so the daemon makes few, however many scrapes there are.
 const FRESH: Span = Span::from_millis(200);
 
-/// How long the daemon may take for its answer, and how long a scrape waits for it.
+/// How long the daemon may take to answer, and how long a scrape waits for the answer.
 const ANSWERED_WITHIN: Span = Span::from_millis(2_500);
 const SCRAPED_WITHIN: Span = Span::from_seconds(3);
 
-/// A snapshot and what its tasks came to in all, or that there is none, and its text in each form once that is asked for.
+/// A snapshot with its tasks' totals; `None` if no daemon answered. Its text in each format is generated on first request.
 #[derive(Default)]
 struct Shown {
     snapshot: Option<(Summary, Totals)>,
@@ -42,8 +42,8 @@ impl Shown {
 
 #[derive(Default)]
 struct State {
-    latest: Option<(Instant, Arc<Shown>)>, // asked for then
-    asking: Option<Instant>,               // since then
+    latest: Option<(Instant, Arc<Shown>)>, // with the time it was requested
+    asking: Option<Instant>,               // when the pending request started
 }
 
 #[derive(Default)]
@@ -59,7 +59,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Makes the thread that asks; it says when the daemon begins or ceases to answer.
+    /// Starts the thread that asks. It reports through `say` when the daemon starts or stops answering.
     ///
     /// # Errors
     /// The system's reason.
@@ -71,7 +71,7 @@ impl Source {
         Ok(Self { shared, ask })
     }
 
-    /// The metrics as of now, or that there is no daemon.
+    /// The page with the current metrics, or the one that reports that no daemon answers.
     pub(super) fn page(&self, format: Format) -> Arc<str> {
         let clock = KernelClock::monotonic();
         let begun = clock.now();
@@ -83,11 +83,11 @@ impl Source {
                 _ => {}
             }
             let since = *state.asking.get_or_insert_with(|| {
-                // There is room: no other question is under way.
+                // There is room: no other request is pending.
                 let _ = self.ask.try_send(());
                 now
             });
-            // One that hangs has been waited for already.
+            // Scrapes have already waited for a daemon that hangs.
             let left = since + SCRAPED_WITHIN - now;
             if left <= Span::ZERO {
                 break Arc::default();
@@ -101,7 +101,7 @@ impl Source {
     }
 }
 
-/// Asks the daemon for each of the questions; reports when it begins or ceases to answer.
+/// Asks the daemon on every request; reports when it starts or stops answering.
 fn answer_all(socket: &Path, shared: &Shared, asked: &Receiver<()>, say: fn(&str)) {
     let clock = KernelClock::monotonic();
     let (mut totals, mut reported) = (Totals::default(), None);
@@ -134,7 +134,7 @@ fn answer_all(socket: &Path, shared: &Shared, asked: &Receiver<()>, say: fn(&str
     }
 }
 
-/// One snapshot.
+/// Reads one snapshot.
 fn fetch(socket: &Path) -> io::Result<Summary> {
     let clock = KernelClock::monotonic();
     let stream = UnixStream::connect(socket)?;

@@ -1,4 +1,4 @@
-//! hertzd.toml(5): from the tables of keys.
+//! hertzd.toml(5): generated from the key tables.
 
 use super::page::{Page, marked};
 use crate::cli::SYSTEM_CONFIG;

@@ -1,4 +1,4 @@
-//! A manual page: a thin layer over [`Roff`] for what both pages consist of. Pure.
+//! A manual page: a thin layer over [`Roff`] with the elements that both pages use. Pure.
 
 use crate::program::{self, own};
 use roff::{Inline, Roff, bold, roman};
@@ -6,7 +6,7 @@ use roff::{Inline, Roff, bold, roman};
 pub(super) struct Page(Roff);
 
 impl Page {
-    /// Starts a page with its title and the line that `apropos` finds.
+    /// Starts a page with its title and the line that `apropos` searches.
     pub(super) fn new(name: &str, section: &str, version: &str, about: &str) -> Self {
         let mut roff = Roff::new();
         let manual = format!("{} manual", program::name());
@@ -29,7 +29,7 @@ impl Page {
         self.0.text(marked(&one_line(&own(text))));
     }
 
-    /// A paragraph below a head that sticks out to the left.
+    /// A paragraph under a head that hangs to the left.
     pub(super) fn item(&mut self, head: impl Into<Vec<Inline>>, text: &str) {
         self.0.control("TP", []);
         self.0.text(head);
@@ -42,7 +42,7 @@ impl Page {
         }
     }
 
-    /// Lines as they stand.
+    /// Lines printed as they are.
     pub(super) fn literal<'a>(&mut self, lines: impl IntoIterator<Item = &'a str>) {
         self.0.control("PP", []).control("nf", []).control("RS", ["4"]);
         for line in lines {
@@ -55,7 +55,7 @@ impl Page {
         self.0.control("RE", []).control("fi", []);
     }
 
-    /// A text as it is shown in a terminal: indented lines stay as they are, all others are flowing prose.
+    /// Text as shown on a terminal: indented lines stay as they are, all others are flowing prose.
     pub(super) fn help(&mut self, text: &str) {
         for paragraph in text.split("\n\n") {
             let (prose, indented): (Vec<_>, Vec<_>) = paragraph.lines().partition(|line| !line.starts_with("  "));
@@ -73,7 +73,7 @@ impl Page {
     }
 }
 
-/// The text with what is between backticks in bold.
+/// The text, with the parts between backticks in bold.
 pub(super) fn marked(text: &str) -> Vec<Inline> {
     let pieces = text.split('`').enumerate();
     pieces
@@ -82,7 +82,7 @@ pub(super) fn marked(text: &str) -> Vec<Inline> {
         .collect()
 }
 
-/// Line ends are of no meaning in a paragraph, and spaces at the start of a line would end it.
+/// Joins lines: line breaks mean nothing in a paragraph, and a space at the start of a line would end it.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

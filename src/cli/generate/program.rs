@@ -1,4 +1,4 @@
-//! hertzd(8): from the definition of the command line, with files, environment and signals.
+//! hertzd(8): generated from the command line, plus files, environment and signals.
 
 use super::page::Page;
 use crate::cli::{EXIT_CODES, SYSTEM_CONFIG};
@@ -34,7 +34,7 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
-/// What the package of hertzd has, and that of another program need not have.
+/// Files of hertzd's package that another program's package need not have.
 const FILES_OF_HERTZD: &[(&str, &str)] = &[
     (
         "/usr/lib/systemd/system/hertzd-exporter.service",
@@ -116,7 +116,7 @@ pub(super) fn page(mut command: Command, version: &str) -> String {
     page.render()
 }
 
-/// `hertzd run [OPTIONS] [CONFIG]`
+/// Formats the usage: `hertzd run [OPTIONS] [CONFIG]`
 fn usage(mut command: Command) -> String {
     let usage = command.render_usage().to_string();
     let usage = usage.split_whitespace().skip(1); // "Usage:"

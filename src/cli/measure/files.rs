@@ -1,4 +1,4 @@
-//! Results that were kept, to compare with.
+//! Saved results, to compare with.
 
 use crate::cli::Stop;
 use crate::measure::{Measured, Options, VERSION};
@@ -7,14 +7,14 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::path::Path;
 
-/// A result that was kept.
+/// A saved result.
 pub(super) struct Kept {
     pub(super) name: String,
     pub(super) measured: Measured,
 }
 
 impl Kept {
-    /// Reads it, if it can be compared with what is going to be measured.
+    /// Reads a saved result, if it is comparable with the coming measurement.
     pub(super) fn read(path: &Path, options: &Options) -> Result<Self, Stop> {
         let name = path.display().to_string();
         let wrong = |reason: String| Stop::Usage(format!("--against {name}: {reason}"));
@@ -31,7 +31,7 @@ impl Kept {
         }
         let changed = |error: String| wrong(format!("{error}; another version of hertzd wrote it, or it was changed"));
         let measured = Measured::deserialize(&value).map_err(|error| changed(error.to_string()))?;
-        // A count that is not there is not 0.
+        // A missing count is not 0.
         let known = serde_json::to_value(&measured).map_err(|error| changed(error.to_string()))?;
         if let Some(key) = lacking(&known, &value) {
             return Err(changed(format!("missing field `{key}`")));
@@ -50,7 +50,7 @@ impl Kept {
     }
 }
 
-/// A key with a value in `known` that `found` does not have.
+/// A key that has a value in `known` but is missing in `found`.
 fn lacking<'a>(known: &'a Value, found: &Value) -> Option<&'a str> {
     match (known, found) {
         (Value::Object(known), _) => known.iter().find_map(|(key, known)| match found.get(key) {

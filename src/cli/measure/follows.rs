@@ -1,18 +1,18 @@
-//! What follows from a measurement, as sentences and as TOML to paste. Pure.
+//! Conclusions from a measurement, as sentences and as TOML to paste. Pure.
 
 use super::words::{hertz, percent, ratio};
 use crate::measure::{CpuMeasured, Measured, Price, Recommendation, Trial, tail_harms};
 use crate::time::Span;
 use std::fmt::Write as _;
 
-/// Whether some CPU was measured without the policy that was asked for.
+/// Whether some CPU was measured without the requested policy.
 pub(super) fn not_realtime(measured: &Measured) -> bool {
     measured.cpus.iter().any(|cpu| cpu.granted.policy.name != "fifo")
 }
 
 pub(super) fn recommendation(lines: &mut String, measured: &Measured) {
     let Some(recommendation) = &measured.recommendation else { return };
-    // Writing to a String does not fail, here and below.
+    // Writing to a String cannot fail, here and below.
     let _ = writeln!(lines, "\nWhat follows from that{}:", if recommendation.under_load { ", under load" } else { "" });
     which_cpu(lines, measured, recommendation);
     which_tail(lines, measured, recommendation);
@@ -96,7 +96,7 @@ fn which_tail(lines: &mut String, measured: &Measured, recommendation: &Recommen
     }
 }
 
-/// `99.9`, of 0.999.
+/// Formats 0.999 as `99.9`.
 fn short(share: f64) -> String {
     let text = format!("{:.1}", share * 100.0);
     text.trim_end_matches(".0").to_owned()

@@ -1,4 +1,4 @@
-//! A measurement as text of at most 80 columns. Pure.
+//! Formats a measurement as text of at most 80 columns. Pure.
 
 use super::follows;
 use super::words::{hertz, list, percent, ratio};
@@ -39,7 +39,7 @@ fn head(lines: &mut String, measured: &Measured) {
     let under = if asked.load { "idle and under load" } else { "idle" };
     let took = Span::from_nanos(measured.took_ns);
     let cpus = list(&measured.cpus.iter().map(|cpu| cpu.cpu).collect::<Vec<_>>());
-    // Writing to a String does not fail, here and below.
+    // Writing to a String cannot fail, here and below.
     let _ = writeln!(lines, "CPU {cpus}, {under}, at {} Hz: measured for {took}", hertz(&asked.rate));
     if !measured.complete {
         let _ = writeln!(lines, "Stopped before the end: what follows is what was known by then.");
@@ -206,7 +206,7 @@ fn costs(lines: &mut String, measured: &Measured) {
     }
 }
 
-/// Of the recommended CPU.
+/// The histograms of the recommended CPU.
 fn histograms(text: &mut String, measured: &Measured) {
     let Some(recommendation) = &measured.recommendation else { return };
     for (cpu, condition) in conditions(measured).filter(|(cpu, _)| cpu.cpu == recommendation.cpu) {
@@ -217,7 +217,7 @@ fn histograms(text: &mut String, measured: &Measured) {
 }
 
 fn bars(text: &mut String, late: &Spread) {
-    // 1, 2 and 5 times each power of ten, from 1 µs.
+    // 1, 2 and 5 times each power of ten, from 1 µs upwards.
     let edges = (3..12).flat_map(|power| [1, 2, 5].map(|times| times * 10_i64.pow(power)));
     let mut rows: Vec<(i64, u64)> = edges.map(|edge| (edge, 0)).collect();
     for (at, count) in &late.counts {
@@ -286,7 +286,7 @@ fn conditions(measured: &Measured) -> impl Iterator<Item = (&CpuMeasured, &Condi
     measured.cpus.iter().flat_map(|cpu| cpu.conditions.iter().map(move |condition| (cpu, condition)))
 }
 
-/// `CPU 1`, or `CPU 1, load` where both were measured.
+/// `CPU 1`; with ` load` or ` idle` added if both conditions were measured.
 fn label(measured: &Measured, cpu: &CpuMeasured, condition: &Condition) -> String {
     match (measured.asked.load, condition.load) {
         (false, _) => format!("CPU {}", cpu.cpu),
@@ -299,7 +299,7 @@ fn span(nanos: Option<i64>) -> String {
     nanos.map_or_else(|| "-".to_owned(), |nanos| Span::from_nanos(nanos).to_string())
 }
 
-/// `-4+9%`: how far below and above the median the rounds are; `-4>999%` from eleven times the median on.
+/// `-4+9%`: how far the rounds lie below and above the median. `-4>999%` from eleven times the median upwards.
 fn spread(rounds: Option<Rounds>) -> String {
     let shown = |Rounds { median_ns, least_ns, most_ns, .. }: Rounds| {
         let share = |nanos: i64| 100.0 * ratio(nanos, median_ns);

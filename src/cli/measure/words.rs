@@ -1,4 +1,4 @@
-//! Shares, rates and CPUs as they are shown. Pure.
+//! Formats shares, rates and CPUs. Pure.
 
 #[expect(clippy::cast_precision_loss, reason = "a share, of which two digits are shown")]
 pub(super) fn ratio(part: i64, of: i64) -> f64 {

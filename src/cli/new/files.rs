@@ -1,19 +1,19 @@
-//! The files of a new project, from templates. What hertzd's own package has, such as its unit, is taken from there. Pure.
+//! The files of a new project, from templates. Files that hertzd's own package also has, such as its unit, are derived from those. Pure.
 
 use crate::program;
 
-/// What a project is made for.
+/// The parameters of a project.
 pub(super) struct Project<'a> {
     pub(super) name: &'a str,
-    /// The line of Cargo.toml that names hertzd.
+    /// The line of Cargo.toml for the dependency on hertzd.
     pub(super) dependency: String,
-    /// The same for people.
+    /// The same, described for people.
     pub(super) on: String,
     /// The checkout's Cargo.lock.
     pub(super) lock: String,
 }
 
-/// A file to be written, by its path in the project.
+/// A file to write, with its path inside the project.
 pub(super) struct NewFile {
     pub(super) path: String,
     pub(super) text: String,

@@ -1,4 +1,4 @@
-//! A folder that gets all of its files or none: they are written beside it, or in a folder of their own within it, and moved at last.
+//! A folder that gets all of its files or none: they are written to a draft folder beside or inside it, then moved.
 
 use super::files::NewFile;
 use std::fs::{self, Permissions};
@@ -6,10 +6,10 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// How the name of a draft begins; the process follows.
+/// The prefix of a draft's name; the process id follows.
 const DRAFT: &str = ".hertzd-new-";
 
-/// The folder of a project, which is empty or not there.
+/// A project's folder, which is empty or does not exist.
 #[derive(Debug)]
 pub(super) struct Target {
     folder: PathBuf,
@@ -23,7 +23,7 @@ impl Target {
         let is_there = match fs::read_dir(folder) {
             Ok(mut entries) => match entries.next() {
                 Some(first) => {
-                    // What a `hertzd new` that was killed has left.
+                    // Left behind by a `hertzd new` that was killed.
                     let left = first.into_iter().chain(entries.flatten()).map(|entry| entry.path());
                     let left = left
                         .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(DRAFT)));
@@ -59,7 +59,7 @@ impl Target {
     /// Writes the files; returns how many.
     ///
     /// # Errors
-    /// What could not be written. The folder is as it was then.
+    /// What could not be written. The folder is then unchanged.
     pub(super) fn fill(&self, files: &[NewFile]) -> Result<usize, (PathBuf, io::Error)> {
         let draft = Draft::beside(if self.is_there { &self.folder } else { parent(&self.folder) })?;
         for file in files {
@@ -71,13 +71,13 @@ impl Target {
         Ok(files.len())
     }
 
-    /// Into a folder that is there, and stays the same one: a shell may be in it.
+    /// Moves the files into a folder that exists and must stay the same folder, because a shell may be in it.
     fn move_in(&self, draft: &Draft) -> io::Result<()> {
         let mut moved = Vec::new();
         for entry in fs::read_dir(&draft.0)? {
             let from = entry?.path();
             let to = self.folder.join(from.file_name().unwrap_or_default());
-            // What came in meanwhile is not written over.
+            // Do not overwrite what appeared in the meantime.
             let free = match to.symlink_metadata() {
                 Ok(_) => Err(ErrorKind::AlreadyExists.into()),
                 Err(_) => Ok(()),
@@ -100,14 +100,14 @@ fn write(path: &Path, file: &NewFile) -> io::Result<()> {
     }
     fs::write(path, &file.text)?;
     if file.is_program {
-        // For those who may read it.
+        // Executable for everyone who may read it.
         let readable = fs::metadata(path)?.permissions().mode();
         fs::set_permissions(path, Permissions::from_mode(readable | (readable & 0o444) >> 2))?;
     }
     Ok(())
 }
 
-/// The folder that has it, or will have it.
+/// The folder that contains it, or will contain it.
 fn parent(folder: &Path) -> &Path {
     match folder.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
@@ -116,7 +116,7 @@ fn parent(folder: &Path) -> &Path {
     }
 }
 
-/// A folder of this process's own, removed at the end with what is left in it.
+/// A folder private to this process, removed at the end with whatever is left in it.
 #[derive(Debug)]
 struct Draft(PathBuf);
 
@@ -130,7 +130,7 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // It has become the project, or no one needs it.
+        // It has become the project, or is no longer needed.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -157,7 +157,7 @@ mod tests {
         fs::create_dir(&empty).unwrap();
         for folder in [empty, place.path().join("new")] {
             let target = Target::at(&folder).unwrap();
-            // A file cannot be a folder as well.
+            // A file cannot also be a folder.
             let before = names(place.path());
             assert!(target.fill(&[file("src/a"), file("b"), file("b/c")]).is_err());
             assert_eq!(names(place.path()), before);

@@ -1,5 +1,5 @@
-//! How old the values that a chain acts on can be in a configuration, and whether `hertzd check` warns of more in one than in
-//! another. Pure.
+//! The maximum age of the values that chains act on, and whether `hertzd check` has more warnings for one configuration than for another.
+//! Pure.
 
 use crate::cli::graph::Graph;
 use crate::cli::{check, latency};
@@ -11,10 +11,10 @@ use std::cell::RefCell;
 /// The age of a chain when the tick of its last task has finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Age {
-    /// Its tasks: `imu, control, motor`.
+    /// The chain's tasks: `imu, control, motor`.
     pub(super) chain: String,
     pub(super) age: Span,
-    /// At the release of that tick, as `hertzd check` says it.
+    /// At the release of that tick, as `hertzd check` reports it.
     oldest: Span,
     /// The `max-latency` of its last task.
     pub(super) most: Option<Span>,
@@ -26,7 +26,7 @@ impl Age {
     }
 }
 
-/// Every chain, and the part of one that ends at a task with `max-latency`; `worst` is the worst response of a task.
+/// Every chain, and every part of one that ends at a task with `max-latency`. `worst` returns a task's worst response.
 pub(super) fn ages(config: &Config, worst: impl Fn(usize) -> Span) -> Vec<Age> {
     let graph = Graph::of(config);
     let ends: Vec<usize> = graph.ends().collect();
@@ -39,7 +39,7 @@ pub(super) fn ages(config: &Config, worst: impl Fn(usize) -> Span) -> Vec<Age> {
     all.map(age).collect()
 }
 
-/// The chains that are older than their `max-latency`, as a sentence; `None`: there is none.
+/// The chains that exceed their `max-latency`, as a sentence. `None`: there are none.
 pub(super) fn too_old(ages: &[Age]) -> Option<String> {
     let say = |age: &Age| {
         let most = age.most.unwrap_or_default();
@@ -49,7 +49,7 @@ pub(super) fn too_old(ages: &[Age]) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// Judges the chains of a layout. `tasks` are those that are placed, and `scratch` is the configuration, whose workers and phases are overwritten.
+/// Judges the chains of a layout. `tasks` are the placed tasks; `scratch` is the configuration, whose workers and phases are overwritten.
 pub(super) fn judge<'a>(scratch: &'a RefCell<Config>, tasks: &'a [usize]) -> impl Fn(&[Option<Spot>]) -> TooOld + 'a {
     let has_limit = scratch.borrow().tasks.iter().any(|task| task.max_latency.is_some());
     move |spots| {
@@ -70,7 +70,7 @@ pub(super) fn judge<'a>(scratch: &'a RefCell<Config>, tasks: &'a [usize]) -> imp
         for (task, spot) in tasks.iter().zip(spots) {
             let (Some(spot), Some(most)) = (spot, config.tasks[*task].max_latency) else { continue };
             let (oldest, by) = (graph.oldest(*task), graph.oldest(*task) + spot.worst - most);
-            // The latter is what `check` warns of.
+            // `check` warns about the second condition.
             if by > Span::ZERO || oldest >= most {
                 old = TooOld { chains: old.chains + 1, by: old.by + by };
             }
@@ -79,7 +79,7 @@ pub(super) fn judge<'a>(scratch: &'a RefCell<Config>, tasks: &'a [usize]) -> imp
     }
 }
 
-/// The chains that are older than their `max-latency`, and than they are without this plan, as a sentence; `None`: there is none.
+/// The chains that exceed their `max-latency` and are older than without this plan, as a sentence. `None`: there are none.
 pub(super) fn older(without: &[Age], with: &[Age]) -> Option<String> {
     let is_older = |(without, with): &(&Age, &Age)| with.is_too_old() && with.age > without.age;
     let say = |(without, with): (&Age, &Age)| {
@@ -94,13 +94,13 @@ pub(super) fn older(without: &[Age], with: &[Age]) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// What `hertzd check` would warn of.
+/// What `hertzd check` would warn about.
 pub(super) fn warnings(config: &Config) -> Vec<Problem> {
     let all = Problems::joined(check::doubts(&Graph::of(config)));
     all.iter().flat_map(Problems::iter).cloned().collect()
 }
 
-/// The same of `planned`, as far as it is not true of `config`, and what every command would refuse.
+/// The warnings for `planned` that do not apply to `config`, and anything that every command would reject.
 pub(super) fn new_warnings(config: &Config, planned: &Config) -> Vec<String> {
     let before = warnings(config);
     let is_new = |table: &str, key: &str| before.iter().all(|known| (&*known.table, &*known.key) != (table, key));

@@ -1,4 +1,4 @@
-//! What a plan changes in a configuration: the sections with the keys that are new or different, as TOML. May read files.
+//! What a plan changes in a configuration: the sections with new or different keys, as TOML. May read files.
 
 use super::input::{Input, priority};
 use crate::cli::stop::Stop;
@@ -17,18 +17,18 @@ pub(super) struct NamedWorker {
     pub(super) priority: u8,
 }
 
-/// What is to be changed.
+/// The changes of a plan.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changes {
-    /// Sections of workers, then of tasks. Merged into the configuration, as a drop-in is, they make the planned one.
+    /// Sections of workers, then of tasks. Merging them into the configuration like a drop-in gives the planned one.
     pub(super) toml: String,
-    /// Workers on which no task is left.
+    /// Workers that no longer have a task.
     pub(super) removed: Vec<String>,
     /// The planned workers, CPU by CPU.
     pub(super) named: Vec<Vec<NamedWorker>>,
 }
 
-/// The texts that a configuration was read from by their names, in the order in which they are merged.
+/// The texts a configuration was read from, with their names, in merge order.
 pub(super) fn texts(app: &App, source: &Source, config: &Config) -> Result<Vec<(String, String)>, Stop> {
     if matches!(source, Source::Demo) {
         return Ok(vec![(source.to_string(), app.demo_text().to_owned())]);
@@ -43,13 +43,13 @@ pub(super) fn texts(app: &App, source: &Source, config: &Config) -> Result<Vec<(
     config.files.iter().map(read).collect()
 }
 
-/// What this layout changes.
+/// The changes for this layout.
 pub(super) fn changes(config: &Config, input: &Input, layout: &Layout) -> Changes {
     let (mut workers, mut places) = (String::new(), String::new());
     let mut named = Vec::new();
     let mut taken: Vec<String> = input.kept.clone();
     let workers_after = layout.cpus.iter().flat_map(|cpu| &cpu.workers).filter(|worker| !worker.tasks.is_empty());
-    // Of the tasks of a single worker none need name it.
+    // With a single worker, tasks need not name it.
     let is_split = config.workers.len() == 1 && workers_after.count() > 1;
     for (cpu_layout, cpu) in layout.cpus.iter().zip(&input.cpus) {
         let mut on_cpu = Vec::new();
@@ -58,7 +58,7 @@ pub(super) fn changes(config: &Config, input: &Input, layout: &Layout) -> Change
             let name = name(config, &tasks, *cpu, &taken);
             taken.push(name.clone());
             let highest = tasks.iter().filter_map(|task| priority(&config.workers[config.tasks[*task].worker])).max();
-            // A lower worker must stay below all that come before it on this CPU, and above all that come after it.
+            // A lower worker must have less priority than all before it on this CPU, and more than all after it.
             let after = cpu_layout.workers.len() - 1 - level;
             let lowest = on_cpu.iter().map(|other: &NamedWorker| other.priority.saturating_sub(1)).min();
             let room = u8::try_from(after + 1).unwrap_or(u8::MAX);
@@ -83,13 +83,13 @@ pub(super) fn changes(config: &Config, input: &Input, layout: &Layout) -> Change
     Changes { toml: toml.trim_end_matches('\n').to_owned() + if toml.is_empty() { "" } else { "\n" }, removed, named }
 }
 
-/// The keys of a worker that change; of a new one all, which are those of `model` but for its CPU and priority.
+/// The keys of a worker that change. A new worker gets all keys, copied from `model` except for CPU and priority.
 fn write_worker(text: &mut String, config: &Config, planned: &NamedWorker, model: &WorkerConfig) {
     let old = config.workers.iter().find(|worker| worker.name == planned.name);
     let mut keys = String::new();
     let is = |line: &str, key: &str| line.split(" = ").next() == Some(key);
     if old.is_none_or(|old| old.cpus != [planned.cpu]) {
-        // A list that is written stays one: a worker has only one of both keys.
+        // Keep a list as a list: a worker has only one of the two keys.
         let has_list = old.is_some_and(|old| old.identity.lines().any(|line| is(line, "cpus")));
         let cpu = planned.cpu;
         keys += &if has_list { format!("cpus = [{cpu}]\n") } else { format!("cpu = {cpu}\n") };
@@ -116,7 +116,7 @@ fn write_section(text: &mut String, kind: &str, name: &str, keys: String) {
     }
 }
 
-/// Nothing is changed: the workers are those that the configuration has.
+/// No changes: the workers are those of the configuration.
 pub(super) fn as_it_is(config: &Config, input: &Input) -> Changes {
     let now = input.now(config);
     let on = |cpu: &usize| {
@@ -130,7 +130,7 @@ pub(super) fn as_it_is(config: &Config, input: &Input) -> Changes {
     Changes { named: input.cpus.iter().map(on).collect(), ..Changes::default() }
 }
 
-/// The name of the worker that most of the tasks have now, else one that names the CPU.
+/// The name of the worker that currently runs most of these tasks, otherwise one derived from the CPU.
 fn name(config: &Config, tasks: &[usize], cpu: usize, taken: &[String]) -> String {
     let mut counts: Vec<(usize, usize)> = Vec::new(); // worker, tasks
     for task in tasks {

@@ -1,5 +1,4 @@
-//! What a plan starts from: the tasks that it may place, with the longest run that is known of each, and what is written for
-//! them and stays. Pure.
+//! The input of a plan: the tasks it may place with their longest known runs, and the written settings that stay. Pure.
 
 use crate::cli::graph::Graph;
 use crate::config::{Config, Scheduling, TaskConfig, WorkerConfig};
@@ -8,47 +7,47 @@ use crate::daemon::{Claim, Models};
 use crate::time::Span;
 use std::collections::BTreeMap;
 
-/// Chains that are brought to one worker while others are not.
+/// Maximum number of chains that are each gathered on one worker while other chains are not.
 const ALONE: usize = 7;
 
-/// Where the longest run of a task is from.
+/// Where a task's longest run is known from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum From {
     Budget,
     /// The longest of this many recorded ticks.
     Recording(usize),
-    /// What its kind knows, where that is more than its budget.
+    /// What its kind knows, if that is more than the budget.
     Kind,
     /// The script that `hertzd simulate` plays; `hertzd check` does not count it.
     Script,
-    /// It has no budget and was not recorded: it counts as no work.
+    /// The task has no budget and was not recorded, so it counts as no work.
     Nowhere,
 }
 
 #[derive(Debug)]
 pub(super) struct Input {
-    /// The tasks that are placed, and the index of each in the configuration.
+    /// The tasks to place, then the index of each in the configuration.
     pub(super) placed: Vec<Placed>,
     pub(super) tasks: Vec<usize>,
     pub(super) from: Vec<From>,
     /// The CPUs that may be used.
     pub(super) cpus: Vec<usize>,
-    /// Workers that stay as they are: the kernel chooses their CPU, or every other program may delay them.
+    /// Workers that stay unchanged: the kernel chooses their CPU, or any other program may delay them.
     pub(super) kept: Vec<String>,
-    /// Tasks and workers whose phases and CPUs were written down, so they stay.
+    /// Tasks and workers whose phases and CPUs stay, because they are written in the configuration.
     pub(super) written: Written,
-    /// Ways to bring chains with a `max-latency` from several workers to one: [`Chains::together`](crate::daemon::layout::Chains).
+    /// Ways to gather chains that have a `max-latency` from several workers on one: [`Chains::together`](crate::daemon::layout::Chains).
     pub(super) together: Vec<Vec<Option<usize>>>,
-    /// Two workers that interrupt each other have the same priority, so which comes first is not known.
+    /// Two workers that preempt each other have equal priority, so their order is unknown.
     pub(super) tied: bool,
 }
 
-/// What a configuration says and a plan does not change.
+/// Settings in the configuration that a plan does not change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Written {
     /// Tasks with a phase.
     pub(super) phases: Vec<String>,
-    /// Workers with a CPU or several.
+    /// Workers with one or more CPUs.
     pub(super) cpus: Vec<String>,
 }
 
@@ -65,7 +64,7 @@ impl Written {
 }
 
 impl Input {
-    /// With `split` tasks of one chain are placed one by one.
+    /// With `split`, the tasks of a chain are placed individually.
     ///
     /// # Errors
     /// Why there is nothing to plan.
@@ -84,7 +83,7 @@ impl Input {
         if tasks.is_empty() {
             return Err("no worker has policy = \"fifo\" or \"rr\", so no CPU, priority or order can be planned".into());
         }
-        // The positions of the CPUs that each worker may use.
+        // Indices of the CPUs that each worker may use.
         let on = |worker: &WorkerConfig| {
             let stays = written.cpus.contains(&worker.name);
             stays.then(|| (0..cpus.len()).filter(|position| worker.cpus.contains(&cpus[*position])).collect::<Vec<_>>())
@@ -105,7 +104,7 @@ impl Input {
         let position = |task: usize| tasks.iter().position(|placed| *placed == task);
         let feeds =
             |from: usize| direct().filter(|link| link.from == from).filter_map(|link| position(link.to)).collect();
-        // Of a chain over several workers the phases stay: they may come together on one.
+        // A chain across several workers keeps its phases: the plan may bring it together on one worker.
         let worker = |task: usize| config.tasks[task].worker;
         let crosses = |task: usize| {
             let mut links = direct().filter(|link| link.from == task || link.to == task);
@@ -138,8 +137,7 @@ impl Input {
         Ok(Self { placed, tasks, from, cpus: cpus.to_vec(), kept, written, together, tied })
     }
 
-    /// The layout that the configuration has now, on the CPUs that may be used; `None`: it has another, or one that leaves
-    /// something to the kernel.
+    /// The current layout on the CPUs that may be used. `None`: the configuration uses other CPUs, or leaves something to the kernel.
     pub(super) fn now_on_these(&self, config: &Config) -> Option<Vec<CpuLayout>> {
         let mut all = vec![CpuLayout::default(); self.cpus.len()];
         for (cpu, layout, _) in self.now(config) {
@@ -149,8 +147,8 @@ impl Input {
         (!self.tied).then_some(all)
     }
 
-    /// The layout that the configuration has now: CPU by CPU, each with its number, and workers that are not pinned to one CPU as
-    /// if they had one of their own.
+    /// The current layout, CPU by CPU, each with its number. Workers that are not pinned to exactly one CPU appear as if each had a CPU of
+    /// its own.
     pub(super) fn now(&self, config: &Config) -> Vec<(Option<usize>, CpuLayout, Vec<usize>)> {
         let mut by_cpu: BTreeMap<(bool, usize), Vec<usize>> = BTreeMap::new();
         for (index, worker) in config.workers.iter().enumerate().filter(|(_, worker)| priority(worker).is_some()) {
@@ -173,7 +171,7 @@ impl Input {
     }
 }
 
-/// The chain of each task: of those of its worker that are linked with it, the first; `None`: there is no other.
+/// The chain of each task, identified by its first task; only links within a worker count. `None`: the task is alone.
 fn chains(graph: &Graph<'_>) -> Vec<Option<usize>> {
     let tasks = &graph.config.tasks;
     let mut first: Vec<usize> = (0..tasks.len()).collect();
@@ -184,14 +182,14 @@ fn chains(graph: &Graph<'_>) -> Vec<Option<usize>> {
     shared(&first)
 }
 
-/// Without those that are alone.
+/// Removes chains of a single task.
 fn shared(chains: &[usize]) -> Vec<Option<usize>> {
     let is_alone = |chain: usize| chains.iter().filter(|of| **of == chain).count() == 1;
     chains.iter().map(|chain| (!is_alone(*chain)).then_some(*chain)).collect()
 }
 
-/// Ways to bring the tasks of chains with a `max-latency` to one worker, as far as the settings of their workers and the CPUs that these may use
-/// allow it: all such chains, then the first few alone. Of the tasks that are placed.
+/// Ways to gather the tasks of chains with a `max-latency` on one worker, as far as their workers' settings and allowed CPUs permit. First
+/// all such chains together, then each of the first few alone. Only tasks that are placed.
 fn gathered(
     graph: &Graph<'_>,
     chains: &[Option<usize>],
@@ -235,7 +233,7 @@ fn gathered(
     ways.iter().map(|way| shared(way)).map(|way| tasks.iter().map(|task| way[*task]).collect()).collect()
 }
 
-/// The real-time priority of a worker whose CPU may be chosen; `None`: it stays as it is.
+/// The real-time priority of a worker whose CPU may be chosen. `None`: it stays unchanged.
 pub(super) fn priority(worker: &WorkerConfig) -> Option<u8> {
     match worker.scheduling {
         Scheduling::Fifo { priority } | Scheduling::Rr { priority } => Some(priority),
@@ -243,7 +241,7 @@ pub(super) fn priority(worker: &WorkerConfig) -> Option<u8> {
     }
 }
 
-/// All that a worker's tasks must agree on: what a plan does not change.
+/// All settings that a worker's tasks must share and that a plan does not change.
 fn settings(worker: &WorkerConfig) -> String {
     let policy = match worker.scheduling {
         Scheduling::Fifo { .. } => "fifo",

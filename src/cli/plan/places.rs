@@ -1,4 +1,4 @@
-//! Where each task runs, and its worst response there, before a plan and after it. Pure.
+//! Where each task runs, and its worst response there, before and after a plan. Pure.
 
 use super::changes::NamedWorker;
 use super::input::Input;
@@ -6,11 +6,11 @@ use crate::config::Config;
 use crate::daemon::layout::{CpuLayout, Layout, MANY_TICKS, Placed, on_cpu};
 use crate::time::Span;
 
-/// All tasks that are placed, in their order.
+/// All placed tasks, in order.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     pub(super) of: Vec<Place>,
-    /// The time from the start that was looked at, if that is not all.
+    /// How much time from the start was examined, if not everything.
     pub(super) only: Option<Span>,
 }
 
@@ -21,11 +21,11 @@ pub(super) struct Place {
     pub(super) worst: Span,
 }
 
-/// How late sleeps on a CPU ended: median, 99th percentile, the latest.
+/// How late sleeps on a CPU ended: median, 99th percentile, maximum.
 type Late = [(usize, [Span; 3])];
 
 impl Places {
-    /// Those of a configuration.
+    /// The places in a configuration.
     pub(super) fn before(config: &Config, input: &Input, late: &Late) -> Self {
         let mut places = Self::none(input);
         for (cpu, layout, workers) in &input.now(config) {
@@ -38,7 +38,7 @@ impl Places {
         places
     }
 
-    /// Those of a plan.
+    /// The places in a plan.
     pub(super) fn after(input: &Input, layout: &Layout, named: &[Vec<NamedWorker>], late: &Late) -> Self {
         let mut places = Self::none(input);
         for ((layout, named), cpu) in layout.cpus.iter().zip(named).zip(&input.cpus) {
@@ -52,14 +52,14 @@ impl Places {
         Self { of: vec![Place::default(); input.placed.len()], only: None }
     }
 
-    /// The worst response of the task at this position.
+    /// The worst response of the task at this index.
     pub(super) fn worst(&self, position: usize) -> Span {
         self.of[position].worst
     }
 
-    /// Enters where the tasks of a CPU run, and their worst responses.
+    /// Adds where the tasks of a CPU run, and their worst responses.
     fn enter(&mut self, tasks: &[Placed], cpu: &CpuLayout, late: Span, names: &[String]) {
-        // A late wake-up may keep tasks out of each other's way: then the worst is without.
+        // A late wake-up may keep tasks out of each other's way, so the worst case may be without one.
         let responses = [Span::ZERO, late].map(|late| on_cpu(tasks, cpu, late, MANY_TICKS));
         for responses in &responses[..if late > Span::ZERO { 2 } else { 1 }] {
             self.only = [self.only, responses.only].into_iter().flatten().min();
@@ -72,7 +72,7 @@ impl Places {
     }
 }
 
-/// The latest that a sleep ended on this CPU, or, where none is certain, on any; zero if that is not known.
+/// How late sleeps on this CPU ended at most; on any CPU if `cpu` is not certain. Zero if that is unknown.
 fn latest(late: &Late, cpu: Option<usize>) -> Span {
     let of = late.iter().filter(|(on, _)| cpu.is_none_or(|cpu| cpu == *on)).map(|(_, [.., most])| *most);
     of.max().unwrap_or_default()

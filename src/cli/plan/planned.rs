@@ -1,4 +1,4 @@
-//! One plan of a configuration: its layout, its text, and what that means. Parses the text, so it may read what that names.
+//! One plan of a configuration: its layout, its text, and the resulting configuration. Parses the text, so it may read files named there.
 
 use super::chains::{Age, ages, judge, new_warnings, older};
 use super::changes::{Changes, as_it_is, changes};
@@ -13,7 +13,7 @@ use crate::program;
 use crate::time::Span;
 use std::cell::RefCell;
 
-/// What every plan of a configuration starts from.
+/// The common input of all plans of a configuration.
 pub(super) struct Planning<'a> {
     pub(super) app: &'a App,
     pub(super) source: &'a Source,
@@ -25,7 +25,7 @@ pub(super) struct Planning<'a> {
     pub(super) online: &'a [usize],
 }
 
-/// A plan, what it changes, and the configuration that it makes.
+/// A plan, its changes, and the configuration it produces.
 pub(super) struct Planned {
     pub(super) input: Input,
     pub(super) layout: Layout,
@@ -46,7 +46,7 @@ impl Planning<'_> {
             lay_out(&input.placed, cpus.len(), input.now_on_these(config), &chains)
         };
         if layout.changed && !late.is_empty() && input.placed.iter().all(|task| task.on.is_none()) {
-            // To the plan all CPUs are the same, so the shortest deadline gets the one on which sleeps end least late.
+            // The plan treats all CPUs alike, so the shortest deadline gets the CPU on which sleeps end least late.
             let shortest = |cpu: &CpuLayout| {
                 let tasks = cpu.workers.iter().flat_map(|worker| &worker.tasks);
                 tasks.map(|(task, _)| input.placed[*task].deadline).min().unwrap_or(Span::MAX)
@@ -58,7 +58,7 @@ impl Planning<'_> {
             false => as_it_is(config, &input),
         };
         let planned = self.with(&changes).map_err(|problems| {
-            // The text is ours: a problem in it is a fault of this program, or the file changed meanwhile.
+            // The text is ours: a problem in it is a fault of this program, or the file has changed in the meantime.
             Stop::Fault(format!("the plan is no valid configuration: {}", problems.render(false)))
         })?;
         let before = Places::before(config, &input, late);
@@ -83,10 +83,10 @@ impl Planning<'_> {
         self.app.parse_beside(self.source, &own.chain([plan]).collect::<Vec<_>>(), &changes.removed)
     }
 
-    /// Why the configuration stays as it is; `None`: the plan is better.
+    /// Why the configuration should stay as it is. `None`: the plan is better.
     pub(super) fn objection(&self, planned: &Planned) -> Option<String> {
         planned.warned_of(self.config).or_else(|| {
-            // A configuration that needs other CPUs than those to plan for cannot stay.
+            // A configuration that needs CPUs outside the planned ones cannot stay.
             let stays = |worker: &WorkerConfig| match &worker.cpus[..] {
                 [] => self.online.iter().all(|cpu| self.cpus.contains(cpu)),
                 cpus => cpus.iter().all(|cpu| self.cpus.contains(cpu)),
@@ -97,13 +97,13 @@ impl Planning<'_> {
         })
     }
 
-    /// Why the chains of this plan, which are split, are not; `None`: it is as good as one that keeps them.
+    /// Why a plan with split chains is worse than one that keeps them together. `None`: it is as good.
     pub(super) fn split_is_worse(&self, split: &Planned, kept: &Planned) -> Option<String> {
         let ages = kept.ages(&kept.config, &kept.after);
         self.objection(split).or_else(|| self.worse(split, &kept.config, &ages))
     }
 
-    /// Which deadlines and chains this plan makes worse than they are in this configuration, with these ages.
+    /// Which deadlines and chains this plan makes worse than in `config`, where chains have these `ages`.
     fn worse(&self, planned: &Planned, config: &Config, ages: &[Age]) -> Option<String> {
         let fails = |config: &Config| capacities(config, self.online).iter().filter_map(too_much).collect::<Vec<_>>();
         match (&fails(config)[..], &fails(&planned.config)[..]) {
@@ -119,7 +119,7 @@ fn would_say(messages: &[String]) -> String {
 }
 
 impl Planned {
-    /// What `hertzd check` would warn of, and does not of the configuration.
+    /// What `hertzd check` would warn about in the plan but not in `config`.
     fn warned_of(&self, config: &Config) -> Option<String> {
         let warnings = new_warnings(config, &self.config);
         (!warnings.is_empty()).then(|| would_say(&warnings))

@@ -1,4 +1,4 @@
-//! The comments above a plan: worst responses and loads, before and after, and what is not known. Pure.
+//! The comments above a plan: worst responses and loads before and after, and what is unknown. Pure.
 
 use super::chains::{Age, warnings};
 use super::changes::Changes;
@@ -12,14 +12,14 @@ use crate::program;
 use crate::time::Span;
 use std::fmt::Write as _;
 
-/// What is said of a plan.
+/// What is reported about a plan.
 pub(super) struct Report<'a> {
     pub(super) source: &'a Source,
     pub(super) config: &'a Config,
     pub(super) planned: &'a Planned,
-    /// How late sleeps on each CPU ended when that was measured: median, 99th percentile, the latest. Empty: it is not known.
+    /// How late sleeps on each CPU ended when it was measured: median, 99th percentile, maximum. Empty: unknown.
     pub(super) late: &'a [(usize, [Span; 3])],
-    /// Why it is not another plan, each a sentence.
+    /// Why no other plan was chosen; one sentence each.
     pub(super) notes: &'a [String],
     /// The ages of the chains before and after.
     pub(super) ages: &'a [Vec<Age>; 2],
@@ -31,7 +31,7 @@ impl Report<'_> {
         let Planned { input, layout, changes, before: old, after: new, .. } = planned;
         let only = [old.only, new.only].into_iter().flatten().min();
         let mut text = String::new();
-        // Writing to a String does not fail, here and below.
+        // Writing to a String cannot fail, here and below.
         let how = match layout.all_tried {
             true => "every way to spread the tasks over the CPUs was tried".to_owned(),
             false => format!("with more than {ALL} tasks a good way is looked for, not the best"),
@@ -217,7 +217,7 @@ impl Report<'_> {
         format!("Wake-ups later than those that were measured, and how late the kernel will wake workers then.{order}")
     }
 
-    /// What was measured of the CPUs that may be used; `None`: nothing.
+    /// The measurements of the CPUs that may be used. `None`: there are none.
     fn measured(&self) -> Option<String> {
         let used = |cpu: usize| self.planned.input.cpus.contains(&cpu);
         let of = |(cpu, [p50, p99, most]): &(usize, [Span; 3])| format!("{p50}, {p99} and {most} on CPU {cpu}");

@@ -1,4 +1,4 @@
-//! What a plan promises, against the simulation of the text that it prints.
+//! Compares a plan's promises with a simulation of the text it prints.
 
 use super::changes::{Changes, changes};
 use super::input::Input;
@@ -17,7 +17,7 @@ fn lists_of_cpus() {
     assert!(cpu_list("").is_err());
 }
 
-/// These texts as one configuration.
+/// Parses these texts as one configuration.
 fn parsed(texts: &[&str]) -> Config {
     let facts = Facts { online_cpus: vec![0, 1, 2], cpu_set_size: 1_024 };
     let named: Vec<_> = texts.iter().map(|text| ("test".to_owned(), text.as_bytes())).collect();
@@ -25,7 +25,7 @@ fn parsed(texts: &[&str]) -> Config {
     parsed.unwrap_or_else(|problems| panic!("{}\n{texts:?}", problems.render(false)))
 }
 
-/// What the plan changes, and the worst response that each task is promised if nothing interrupts its worker.
+/// The changes of the plan, and the promised worst response of each task if nothing preempts its worker.
 fn planned(texts: &[&str], cpus: &[usize], free: bool) -> (String, Vec<(String, Span)>) {
     let config = parsed(texts);
     let written = if free { Written::default() } else { Written::of(&config) };
@@ -45,7 +45,7 @@ fn planned(texts: &[&str], cpus: &[usize], free: bool) -> (String, Vec<(String, 
     (changes.toml, promised)
 }
 
-/// The worst response of each task, in every tick of a run.
+/// The worst response of each task over all ticks of a run.
 fn simulated(texts: &[&str], length: Span) -> Vec<(String, Span)> {
     let config = parsed(texts);
     let options = SimulateOptions { length, first_tick: 0 };
@@ -82,7 +82,7 @@ fn a_simulation_of_every_tick_shows_the_worst_responses_that_were_promised() {
         assert_eq!(again, "", "a plan of a plan finds nothing better: {toml}");
         let seen = simulated(&both, Span::from_millis(300));
         let period = |name: &str| parsed(&both).tasks.iter().find(|task| task.name == name).unwrap().rate.period();
-        // With a response above its period a task would skip releases, as its policy says.
+        // If its response exceeds its period, a task skips releases according to its policy.
         if promised.iter().all(|(name, worst)| *worst <= period(name)) {
             for promise in promised {
                 assert!(seen.contains(&promise), "promised {promise:?}, seen {seen:?}:\n{toml}");

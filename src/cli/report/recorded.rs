@@ -1,11 +1,11 @@
-//! What a recording says, for a report: what its ticks add up to. Blocks on the file.
+//! Sums up the ticks of a recording for a report. Blocks on the file.
 
 use crate::cli::trace;
 use crate::report::Run;
 use crate::time::Span;
 use std::path::Path;
 
-/// The run that was recorded, or the part of it that begins `from` after its first tick and is so long.
+/// The recorded run, or the part of it that begins `from` after its first tick and lasts `length`.
 ///
 /// # Errors
 /// What is wrong with the file, and what to do.
@@ -40,10 +40,10 @@ mod progress {
     use crate::time::{Clock, Instant, Span};
     use std::path::Path;
 
-    /// Progress is shown when this has passed, and again each time.
+    /// Progress is shown once reading has taken this long, and again at this interval.
     const LONG: Span = Span::from_seconds(2);
 
-    /// A line on stderr for each while that the reading of ticks takes.
+    /// A progress line on stderr while the ticks are read.
     pub(super) struct Shown {
         name: String,
         latest: Instant,
@@ -89,7 +89,7 @@ mod summed_up {
     use std::cmp::Reverse;
     use std::path::Path;
 
-    /// In the place of a cause that is not in the recording.
+    /// Stands for a cause that is not in the recording.
     const NOT_RECORDED: &str = "not recorded";
 
     pub(super) fn run(summed: &Summed, path: &Path) -> Run {
@@ -115,7 +115,7 @@ mod summed_up {
         }
     }
 
-    /// The mean distance of two releases, in nanoseconds; 0: not known.
+    /// The mean interval between releases, in nanoseconds; 0 if unknown.
     fn period(task: &TaskTotals) -> i64 {
         let (steps, span) = task.tally.grid;
         i64::try_from(steps).ok().and_then(|steps| span.checked_div(steps)).unwrap_or(0)
@@ -127,7 +127,7 @@ mod summed_up {
         let blocked = tally.causes[Cause::Blocked.index()];
         let by = tally.blockers.iter().map(|(by, count)| (by.to_string(), *count));
         Task {
-            ages: None, // no record of a tick has them
+            ages: None, // tick records do not contain them
             task: task.name.clone(),
             worker: None,
             rate: None,
@@ -225,7 +225,7 @@ mod summed_up {
         SecondOfTask { task: task.name.clone(), ticks: ticks.collect(), left_out }
     }
 
-    /// What one must know beside the numbers.
+    /// What a reader must know besides the numbers.
     fn notes(summed: &Summed) -> Vec<String> {
         let mut notes = Vec::new();
         if summed.cut_off {

@@ -1,4 +1,4 @@
-//! What a report is made from: a running daemon, a flight file, a summary, or a recording. Blocks on files and sockets.
+//! The source of a report: a running daemon, a flight file, a summary, or a recording. Blocks on files and sockets.
 
 use super::recorded;
 use crate::cli::Stop;
@@ -19,14 +19,14 @@ const MCAP: &[u8] = b"\x89MCAP0\r\n";
 
 /// What was read.
 pub(super) struct LoadedRuns {
-    /// Of a file of several summaries all, in order; else one.
+    /// All summaries of a file in order; for any other source, one run.
     pub(super) runs: Vec<Run>,
-    /// The numbers of the last of them, as a summary has them.
+    /// The numbers of the last run, structured as in a summary.
     pub(super) numbers: Value,
 }
 
 impl LoadedRuns {
-    /// The run that a report is of.
+    /// The run that the report is about.
     pub(super) fn last(&self) -> &Run {
         &self.runs[self.runs.len() - 1]
     }
@@ -50,7 +50,7 @@ pub(super) fn of_daemon(socket: &SocketArg) -> Result<LoadedRuns, Stop> {
     Ok(LoadedRuns { runs: vec![run], numbers: snapshot })
 }
 
-/// Passes on as many bytes as are left, so that no single value in a text takes more memory than that.
+/// Limits reading to the bytes left, so that no single value in a text takes more memory than that.
 struct Portioned<R> {
     from: R,
     left: Rc<Cell<u64>>,
@@ -80,7 +80,7 @@ pub(super) fn of_part(path: &Path, from: Option<Span>, length: Option<Span>) -> 
     recorded::run(path, from, length).map(LoadedRuns::of_one).map_err(Stop::Usage)
 }
 
-/// Reads a file of any kind that a report can be made from; `-` is a summary on standard input.
+/// Reads any file that a report can be made from; `-` is a summary on standard input.
 pub(super) fn of_file(path: &Path) -> Result<LoadedRuns, Stop> {
     if path == Path::new("-") {
         return of_summaries(io::stdin().lock(), "standard input").map_err(Stop::Usage);
@@ -89,7 +89,7 @@ pub(super) fn of_file(path: &Path) -> Result<LoadedRuns, Stop> {
     let wrong = |reason: io::Error| Stop::Usage(format!("{name}: {reason}"));
     let mut file = File::open(path).map_err(wrong)?;
     if !file.metadata().map_err(wrong)?.is_file() {
-        // A pipe is read once, from its start: only a summary can be read so.
+        // A pipe can be read only once, from its start, so only a summary can come from it.
         return of_summaries(file, &name).map_err(Stop::Usage);
     }
     let mut first = Vec::new();
@@ -103,7 +103,7 @@ pub(super) fn of_file(path: &Path) -> Result<LoadedRuns, Stop> {
     of_summaries(File::open(path).map_err(wrong)?, &name).map_err(Stop::Usage)
 }
 
-/// The summaries in a text: one, or several of one after the other; what `simulate` prints before its summary is ignored.
+/// The summaries in a text: one, or several in sequence. What `simulate` prints before its summary is ignored.
 fn of_summaries(text: impl Read, name: &str) -> Result<LoadedRuns, String> {
     let (mut runs, mut numbers) = (Vec::new(), Value::Null);
     let left = Rc::new(Cell::new(limited::JSON));

@@ -1,5 +1,5 @@
-//! `simulate --csv`: a line for each tick of a task with values, and a column for each value of each task. A table that
-//! spreadsheets and plotting programs take as it is: a column is a curve over `release_s`.
+//! `simulate --csv`: a line for each tick of a task with values, and a column for each value of each task. Spreadsheets and plotting
+//! programs read it directly: each column is a curve over `release_s`.
 
 use super::super::output::OutputFile;
 use super::super::terminal;
@@ -12,20 +12,20 @@ use std::fmt;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// What stands before the values.
+/// The columns before the values.
 const OWN: &str = "task,tick,release_s,lateness_ns,skipped";
 
-/// The table while it is written.
+/// The table being written.
 pub(super) struct Table {
     to: Box<dyn Write>,
     path: PathBuf,
     file: Option<OutputFile>,
-    first: BTreeMap<String, usize>, // of each task with values, its first column
+    first: BTreeMap<String, usize>, // the first column of each task with values
     width: usize,
 }
 
 impl Table {
-    /// Begins the table at `path`, in `file`, or without one on stdout, for the values in `columns`, by the index of the task.
+    /// Begins the table at `path`, written to `file` or, without one, to stdout. `columns` has the values, by task index.
     ///
     /// # Errors
     /// The file cannot be written, or no task has values.
@@ -68,15 +68,15 @@ impl Table {
         Ok(table)
     }
 
-    /// Whether it is on stdout.
+    /// Whether the path means stdout.
     pub(super) fn is_stdout(path: &Path) -> bool {
         path.as_os_str() == "-"
     }
 
-    /// Adds a tick; one of a task without values has no line.
+    /// Adds a tick. A tick of a task without values gets no line.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The line cannot be written.
     pub(super) fn tick(&mut self, tick: &SimulatedTick<'_>) -> io::Result<()> {
         let Some(first) = self.first.get(tick.task) else { return Ok(()) };
         let release = format!("{}.{:09}", tick.release_ns / 1_000_000_000, tick.release_ns % 1_000_000_000);
@@ -93,10 +93,10 @@ impl Table {
         self.write(&line)
     }
 
-    /// Ends it.
+    /// Completes the table.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The rest cannot be written.
     pub(super) fn end(mut self) -> io::Result<()> {
         let ended = self.to.flush().and_then(|()| self.file.take().map_or(Ok(()), OutputFile::end));
         ended.map_err(|error| self.at(&error))
@@ -107,7 +107,7 @@ impl Table {
         written.map_err(|error| self.at(&error))
     }
 
-    /// The same error, which says of what it is; that the reader of stdout has gone is left as it is.
+    /// Adds the file name to an error. A closed stdout is passed on unchanged.
     fn at(&self, error: &io::Error) -> io::Error {
         match error.kind() {
             io::ErrorKind::BrokenPipe => io::ErrorKind::BrokenPipe.into(),
@@ -116,7 +116,7 @@ impl Table {
     }
 }
 
-/// The table could not be written: to what, and why.
+/// The table could not be written: the path and the reason.
 #[derive(Debug)]
 struct NotWritten(String);
 
@@ -128,7 +128,7 @@ impl fmt::Display for NotWritten {
 
 impl std::error::Error for NotWritten {}
 
-/// How the command ends of an error of the table, or of stdout.
+/// How the command ends after an error of the table or of stdout.
 pub(super) fn stop(error: io::Error) -> Stop {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<NotWritten>()) {
         Some(NotWritten(reason)) => Stop::Fault(reason.clone()),
@@ -136,7 +136,7 @@ pub(super) fn stop(error: io::Error) -> Stop {
     }
 }
 
-/// A cell, in quotes if it has to be.
+/// A cell, quoted if necessary.
 fn quoted(cell: &str) -> String {
     match cell.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", cell.replace('"', "\"\"")),

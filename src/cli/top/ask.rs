@@ -1,7 +1,7 @@
-//! Asks a daemon once a second, on a thread of its own: connecting and reading may both wait for a daemon that hangs.
+//! Asks a daemon once a second, on its own thread: connecting and reading may each block on a daemon that hangs.
 //!
-//! All that look on one machine ask at the same instants, whole seconds of the monotonic clock, so that one snapshot of the daemon
-//! serves many of them. There is never more than one connection.
+//! All viewers on one machine ask at the same instants: whole seconds of the monotonic clock. So one snapshot of the daemon can serve many
+//! of them. There is never more than one connection.
 
 use super::super::Stop;
 use super::super::socket::{SocketArg, ask};
@@ -12,19 +12,19 @@ use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::Duration;
 
-/// After this long without an answer the connection is given up, and another one made.
+/// After this long without an answer, the connection is dropped and a new one made.
 pub(super) const PATIENCE: Span = Span::from_seconds(10);
 
-/// What the thread says.
+/// Messages from the asking thread.
 pub(super) enum Heard {
-    /// It asks now.
+    /// It is asking now.
     Asks,
     Answer(Result<Box<Summary>, Stop>),
-    /// It has ended, which it does only by a panic.
+    /// It has ended, which happens only by a panic.
     Nothing,
 }
 
-/// Its other end.
+/// The receiving end for the asking thread's messages.
 pub(super) struct Asker {
     said: Receiver<Heard>,
 }
@@ -33,13 +33,13 @@ impl Asker {
     pub(super) fn spawn(socket: SocketArg) -> Result<Self, Stop> {
         let (say, said) = channel();
         let body = move || asking(&socket, &say);
-        // Signals go to the thread that draws: after a stop it then knows of SIGCONT before it draws.
+        // Signals go to the drawing thread: after a stop it then knows about SIGCONT before it draws.
         let spawned = with_signals_blocked(|| std::thread::Builder::new().name("asking".into()).spawn(body)).flatten();
         spawned.map_err(|reason| Stop::Fault(format!("cannot start a thread: {reason}")))?;
         Ok(Self { said })
     }
 
-    /// What it has said and was not heard yet.
+    /// The next message not yet received.
     pub(super) fn heard(&self) -> Option<Heard> {
         match self.said.try_recv() {
             Ok(heard) => Some(heard),
@@ -48,7 +48,7 @@ impl Asker {
         }
     }
 
-    /// Waits for it to say something, this long at most.
+    /// Waits for the next message, at most this long.
     pub(super) fn wait(&self, patience: Span) -> Option<Heard> {
         match self.said.recv_timeout(Duration::from_nanos(patience.nanos().unsigned_abs())) {
             Ok(heard) => Some(heard),
@@ -58,7 +58,7 @@ impl Asker {
     }
 }
 
-/// Until no one listens any more.
+/// The thread's body: runs until no one listens any more.
 fn asking(socket: &SocketArg, say: &Sender<Heard>) {
     let clock = KernelClock::monotonic();
     loop {
@@ -74,7 +74,7 @@ fn asking(socket: &SocketArg, say: &Sender<Heard>) {
     }
 }
 
-/// The whole second after this.
+/// The next whole second.
 fn next(now: Instant) -> Instant {
     let second = i128::from(NANOS_PER_SECOND);
     Instant::from_nanos((now.nanos().div_euclid(second) + 1) * second)

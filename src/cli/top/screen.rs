@@ -1,4 +1,4 @@
-//! The terminal while the live view has it. It is given back at every end, a panic included, and while the process is stopped.
+//! The terminal while the live view uses it. It is restored at every exit, including a panic, and while the process is stopped.
 
 use crate::escape::is_command;
 use crate::time::{Instant, Span};
@@ -15,23 +15,23 @@ use ratatui::{Terminal, TerminalOptions, Viewport};
 use std::io::{self, Stdout, stdout};
 use std::panic;
 
-/// The terminal, in raw mode and on its other screen. Dropped, it is as before.
+/// The terminal in raw mode, on its alternate screen. Restored on drop.
 pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     area: Rect,
-    whole: Option<Instant>, // when all of it was drawn last
+    whole: Option<Instant>, // when it was last drawn completely
 }
 
-/// All of the screen is drawn this often: another program may have written over it, and a terminal may have lost a part.
+/// How often the whole screen is redrawn: another program may have written over it, and a terminal may have lost a part.
 const WHOLE_EVERY: Span = Span::from_seconds(10);
 
-/// The most that is drawn on: a terminal may say any size, and each of its cells takes memory.
+/// Maximum drawing area: a terminal may claim any size, and each cell takes memory.
 const LARGEST: Size = Size { width: 1_000, height: 500 };
 
 impl Screen {
     pub(super) fn open() -> io::Result<Self> {
         let before = panic::take_hook();
-        // On the other screen, the message of a panic would go with it.
+        // On the alternate screen, a panic message would disappear with it.
         panic::set_hook(Box::new(move |panic| {
             give_back();
             before(panic);
@@ -46,27 +46,28 @@ impl Screen {
         Ok(Self { terminal: Terminal::with_options(backend, options)?, area, whole: None })
     }
 
-    /// Gives the terminal back while this process is stopped, by `stop`, and takes it again.
+    /// Restores the terminal while `stop` stops this process, then takes it again.
     pub(super) fn stopped(&mut self, stop: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         give_back();
         stop()?;
         self.taken_again()
     }
 
-    /// Whoever had the terminal meanwhile has left it in a state of its own.
+    /// Takes the terminal again from another program, which has left it in its own state.
     pub(super) fn taken_again(&mut self) -> io::Result<()> {
         give_back();
         take()?;
         self.wipe()
     }
 
-    /// Has the next frame drawn whole. The library's own `clear` asks the terminal where its cursor is, and ends the view if a slow one does not say.
+    /// Makes the next frame redraw everything. The library's own `clear` asks the terminal for its cursor position, and ends the view if a
+    /// slow terminal does not answer.
     fn wipe(&mut self) -> io::Result<()> {
         self.terminal.swap_buffers();
         execute!(stdout(), Clear(ClearType::All))
     }
 
-    /// Draws what differs from the frame before, now and then all.
+    /// Draws what differs from the previous frame; now and then, everything.
     pub(super) fn draw(&mut self, top: &mut Top, now: Instant) -> io::Result<()> {
         let area = area(self.terminal.size()?);
         if area != self.area {
@@ -80,7 +81,7 @@ impl Screen {
         self.terminal.draw(|frame| {
             let area = frame.area();
             let mut lines = top.frame(area.width.into(), area.height.into(), now);
-            // Whatever a column let through.
+            // Removes whatever a column let through.
             for span in
                 lines.iter_mut().flat_map(|line| &mut line.spans).filter(|span| span.content.contains(is_command))
             {
@@ -107,7 +108,7 @@ fn take() -> io::Result<()> {
     execute!(stdout(), EnterAlternateScreen)
 }
 
-/// An error means that the terminal is gone.
+/// Errors are ignored: they mean that the terminal is gone.
 fn give_back() {
     let _ = execute!(stdout(), LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();

@@ -3,10 +3,10 @@
 use crate::views::Timeline;
 use std::path::Path;
 
-/// What a recording says.
+/// Reads a recording into a timeline.
 ///
 /// # Errors
-/// What is wrong with it, and what to do.
+/// What is wrong with the recording, and what to do.
 #[cfg(feature = "mcap")]
 pub(in crate::cli) fn timeline(path: &Path) -> Result<Timeline, String> {
     refuse_csv(path)?;
@@ -20,8 +20,10 @@ pub(in crate::cli) fn timeline(path: &Path) -> Result<Timeline, String> {
     Err(format!("{}: this is no flight file, and this hertzd was built without the feature mcap", path.display()))
 }
 
+/// Rejects a CSV file.
+///
 /// # Errors
-/// A CSV does not have what is asked of it.
+/// The file is a CSV, which does not contain when ticks ended.
 pub(in crate::cli) fn refuse_csv(path: &Path) -> Result<(), String> {
     match path.extension().is_some_and(|ending| ending == "csv") {
         true => Err(format!(
@@ -39,7 +41,7 @@ mod drawn {
     use crate::views::{Did, Timeline, TimelineMiss, TimelineTask, TimelineTick, TimelineWorker, Which};
     use std::path::Path;
 
-    /// A recording does not know which worker it was: what each task saw of its worker is a track of its own.
+    /// Recordings do not store the worker, so each task gets a track that shows its worker as the task saw it.
     pub(super) fn of(past: &Past, path: &Path) -> Timeline {
         let mut timeline = Timeline { process: path.display().to_string(), on_realtime: true, ..Timeline::default() };
         for (number, task) in (0..).zip(&past.tasks) {

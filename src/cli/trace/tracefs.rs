@@ -1,4 +1,4 @@
-//! Records what the kernel's scheduler does, in an instance of its trace that no other reader shares. Blocks; writes to tracefs.
+//! Records the kernel's scheduler in a private tracefs instance, which no other reader shares. Blocks; writes to tracefs.
 
 use crate::cli::Stop;
 use crate::sys::clock::{KernelClock, pause};
@@ -9,22 +9,22 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Memory for each CPU: some seconds of a busy machine. The kernel's own older events are overwritten.
+/// Memory per CPU: a few seconds on a busy machine. The oldest events are overwritten.
 const BUFFER_KIB: &str = "16384";
 
-/// `sched_waking` and not `sched_wakeup`: the time from then on is the wake-up's own.
+/// `sched_waking` instead of `sched_wakeup`, so that the time of the wake-up itself is included.
 const EVENTS: [&str; 2] = ["sched_switch", "sched_waking"];
 
-/// How long a signal may wait while it records.
+/// Maximum delay before a signal is noticed while recording.
 const LOOK_EVERY: Span = Span::from_millis(50);
 
-/// An instance of the trace; removed on drop.
+/// A tracefs instance; removed on drop.
 struct Instance(PathBuf);
 
-/// Records for that long, or until SIGINT, SIGTERM or SIGHUP.
+/// Records for this long, or until SIGINT, SIGTERM or SIGHUP.
 ///
 /// # Errors
-/// There is no tracefs, this process may not use it, or a signal came before all was read. None of them leaves the instance behind.
+/// There is no tracefs, this process may not use it, or a signal came before everything was read. The instance is removed in every case.
 pub(super) fn record(length: Span) -> Result<Kernel, Stop> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let Some(root) = tracefs(&mounts) else {
@@ -35,7 +35,7 @@ pub(super) fn record(length: Span) -> Result<Kernel, Stop> {
     let refused = |what: &str, reason: io::Error| {
         Stop::Permission(format!("--kernel: {what} in {}: {reason}; run this as root", root.display()))
     };
-    // Before the instance is made, so that no signal leaves it behind; `instance` is dropped first.
+    // Before the instance is created, so that no signal leaves it behind; `instance` is dropped first.
     let interrupts = Interrupts::caught().map_err(|reason| Stop::Fault(format!("catching signals: {reason}")))?;
     remove_dead(&root);
     let path = root.join("instances").join(format!("{PREFIX}{}", std::process::id()));
@@ -55,7 +55,7 @@ pub(super) fn record(length: Span) -> Result<Kernel, Stop> {
         pause((until - clock.now()).max(Span::ZERO).min(LOOK_EVERY));
     }
     write("tracing_on", "0")?;
-    // Of a busy machine these are tens of megabytes, which the kernel takes seconds to write.
+    // On a busy machine this is tens of megabytes, which the kernel takes seconds to write.
     let mut text = Vec::new();
     let mut trace = File::open(instance.0.join("trace")).map_err(|reason| refused("reading the trace", reason))?;
     let mut piece = vec![0; 1 << 16];
@@ -71,7 +71,7 @@ pub(super) fn record(length: Span) -> Result<Kernel, Stop> {
         }
     }
     drop((trace, instance, interrupts));
-    // Names of threads may be any bytes.
+    // Thread names may contain any bytes.
     Ok(Kernel::parse(&String::from_utf8_lossy(&text)))
 }
 
@@ -83,7 +83,7 @@ fn tracefs(mounts: &str) -> Option<PathBuf> {
     fields.find(|fields| fields.get(2) == Some(&"tracefs")).map(|fields| PathBuf::from(fields[1]))
 }
 
-/// Removes the instances of processes that were killed: their buffers are memory of the kernel.
+/// Removes the instances of killed processes: their buffers occupy kernel memory.
 fn remove_dead(root: &Path) {
     for entry in fs::read_dir(root.join("instances")).into_iter().flatten().flatten() {
         let name = entry.file_name();

@@ -1,5 +1,5 @@
-//! The JSON schema accepts and refuses what `check` does: for every case in the fixtures, every configuration in `config`,
-//! and every key of every table with some fifty values each. The Python package `jsonschema` validates them.
+//! The JSON schema accepts and rejects the same as `check`. The cases are the fixtures, every configuration in `config`, and every key of
+//! every table with some fifty values each. The Python package `jsonschema` does the validation.
 
 use super::cases;
 use crate::config::key::Needs;
@@ -100,8 +100,7 @@ fn refusals(schema: &Value, instances: &[Value]) -> Option<Vec<Option<String>>> 
     Some(serde_json::from_slice(&output.stdout).unwrap())
 }
 
-/// Validates each configuration both ways and asserts that the verdicts agree, except for known reasons. Returns the number
-/// that both refused.
+/// Validates each configuration both ways and asserts that the verdicts agree, except for known reasons. Returns how many both rejected.
 fn compare(configurations: &[String]) -> Option<usize> {
     let (kinds, facts) = (Kinds::builtin(), Facts { online_cpus: (0..8).collect(), cpu_set_size: 1024 });
     // Skips text that is not TOML, and values that JSON cannot hold (numbers of more than 64 bits, NaN, infinity).
@@ -274,7 +273,7 @@ fn every_key_with_values_of_every_type() {
     for kind in kinds.iter() {
         let required = |keys: &[Key]| {
             let required = keys.iter().filter(|key| key.default_text().starts_with("required"));
-            // Those that the samples of the others call for.
+            // Only keys that the sample values of the other keys make necessary.
             let called_for = |rule: &Rule| match rule.needs {
                 Needs::With(_) => false,
                 Needs::Is(name, words) => {
@@ -300,8 +299,7 @@ fn every_key_with_values_of_every_type() {
     assert!(refused > 1_000, "only {refused} of {} refused by both", texts.len());
 }
 
-/// Every key of the table with every value, together with the table's required keys: alone, and with the keys that its rules
-/// require.
+/// Every key of the table with every value, together with the table's required keys: alone, and with the keys that its rules require.
 fn each(keys: &[Key], required: &[(&str, String)], to: &mut dyn FnMut(&str)) {
     for key in keys {
         let beside = |others: &[(&str, String)]| {
@@ -320,7 +318,7 @@ fn each(keys: &[Key], required: &[(&str, String)], to: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The ends of a key's range and values just outside; its words, and a word that it does not have.
+/// The ends of a key's range and values just outside; for a choice, its words and one unknown word.
 fn ends(key: &Key) -> Vec<String> {
     match key.value {
         Accepts::Integer { min, max } | Accepts::NumberOrName { min, max } => {

@@ -1,4 +1,4 @@
-//! Configurations and the messages they are refused with: many cases in one file of `tests/fixtures`, as
+//! Configurations and the messages they are rejected with. One file of `tests/fixtures` holds many cases, written as
 //!
 //! ```text
 //! ### NAME
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) toml: String,
-    /// The message of the refusal; empty if it is accepted.
+    /// The error message; empty if the configuration is accepted.
     pub(crate) message: String,
 }
 

@@ -318,7 +318,7 @@ fn an_error_of_serde_is_shown_in_its_file() {
     assert!(report.starts_with("error: task.f: missing field `gain`\n --> hertzd.toml:1:7\n"), "{report}");
 }
 
-/// One line for a table each; together they are valid.
+/// One line for each table; together they are valid.
 const LINES: &[(&str, &str)] = &[
     ("worker.main", "priority = 70"),
     ("worker.main", "cpus = [0, 1]"),

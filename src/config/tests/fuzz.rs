@@ -43,7 +43,7 @@ max-debt = "1s"
 run = ["18ms", "3 ms"]
 "#;
 
-/// Tokens of TOML and of a configuration, valid and invalid ones.
+/// Tokens of TOML and of a configuration, both valid and invalid.
 const TOKENS: &[&str] = &[
     "[",
     "]",

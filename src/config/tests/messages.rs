@@ -1,5 +1,5 @@
-//! Each case in `fixtures/refused` is refused with exactly its message (`UPDATE=1` rewrites the messages), and valid
-//! configurations get the values they state. The machine is simulated: it has CPUs 0 and 1.
+//! Each case in `fixtures/refused` is rejected with exactly its message (`UPDATE=1` rewrites the messages), and valid configurations get
+//! the values they state. The machine is simulated: it has CPUs 0 and 1.
 
 use super::cases;
 use crate::channels::Queue;
@@ -70,8 +70,8 @@ fn parse(text: impl AsRef<[u8]>) -> Result<Config, Problems> {
     Config::parse(text, "hertzd.toml", &kinds(), &facts())
 }
 
-/// Asserts that every case of a file of `fixtures/refused` is refused with its message; returns their number. Skips cases
-/// of kinds that this build does not include.
+/// Asserts that every case of a file of `fixtures/refused` is rejected with its message; returns the number of cases. Skips cases of kinds
+/// that this build does not include.
 fn refuse_all(topic: &str, kinds: &Kinds) -> usize {
     let update = std::env::var_os("UPDATE").is_some();
     let mut cases = cases::read("refused", topic);
@@ -178,7 +178,7 @@ fn files_that_are_not_text_are_refused() {
     assert!(refused(Path::new("/dev/null")).contains("needs at least one task"));
     let many = written("=\n".repeat(5_000).as_bytes());
     assert!(many.ends_with("5000 problems, of which the first 50; nothing was started"), "{many}");
-    // A minute and more, if each of these is looked at as closely as a slip.
+    // This would take a minute or more if each of these were examined as closely as a slip.
     let line = written(format!("x = [{}]\ny = \"\\q\"\n", "\"\\q\",".repeat(200_000)).as_bytes());
     assert!(line.ends_with("2 problems; nothing was started"), "{line}");
     let keys: String = (0..90_000).map(|n| format!("k{n}=1\n")).collect();
@@ -267,7 +267,7 @@ fn keys_set_the_values_they_state() {
         (Spin::Auto { cpu_max: 0.125, target }, ClockKind::Tai, true)
     );
     assert_eq!(fast.simulated_oversleep, [Span::from_micros(60), Span::ZERO]);
-    // Half the period, and for each of its two tasks a tail and the 10 µs that are too short for a sleep.
+    // Half the period, plus for each of the two tasks a spin tail and the 10 µs that are too short for a sleep.
     let (runtime, period) = (Span::from_micros(750 + 2 * 60), Span::from_micros(1_500));
     assert_eq!(
         (edf.scheduling, edf.spin),

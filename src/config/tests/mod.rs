@@ -1,4 +1,4 @@
-//! Whole configurations: what is refused with which message, what a schema makes of the same text, texts at random, and the order of a chain.
+//! Tests of whole configurations: error messages, agreement with the schema, random texts, and the order of a chain.
 
 mod agreement;
 mod cases;

@@ -1,4 +1,4 @@
-//! The order of a chain's ticks, under random rates, phases and deadlines.
+//! The order of ticks in a chain, with random rates, phases and deadlines.
 
 use crate::config::{Blueprint, Config, Facts, Key, Kind, Kinds, Section, Value};
 use crate::pacing::{Account, Grid, Next, Schedule};
@@ -18,7 +18,7 @@ fn parse(text: &str) -> Config {
     Config::parse(text, "test.toml", &kinds, &facts).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// Tasks with random rates, phases, deadlines and policies, each of which takes a value of one declared before or after it.
+/// Tasks with random rates, phases, deadlines and policies. Each reads a value of a task declared before or after it.
 fn random(random: &mut SplitMix) -> String {
     let tasks = 2 + random.below(6);
     let mut names: Vec<i64> = (0..tasks).collect();
@@ -63,10 +63,10 @@ fn a_task_runs_after_those_whose_values_it_takes() {
         loop {
             match schedule.next(now) {
                 Next::Run(due) => {
-                    // One that was late before, or has given up a release, keeps no order: others take their turns then.
+                    // A task that was late before, or has given up a release, keeps no order: other tasks run in between.
                     let keeps_up = finishes[due.task] <= due.release && due.missed == 0;
                     ran.push((due.task, due.release, keeps_up));
-                    // Most ticks are short, some hold up the worker for several periods.
+                    // Most ticks are short; some delay the worker for several periods.
                     let run = if numbers.below(20) == 0 { numbers.below(20_000_000) } else { numbers.below(200_000) };
                     let finished = now + Span::from_nanos(run);
                     schedule.settle(due.task, now, finished);

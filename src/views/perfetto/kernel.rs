@@ -1,19 +1,19 @@
-//! What the kernel's scheduler did, from the text of its trace. Pure; allocates.
+//! The kernel scheduler's activity, parsed from the text of its trace. Pure; allocates.
 
 use super::packets::Packets;
 use super::proto::{Data, Happened, KernelEvent, KernelEvents, Switch, Wake};
 use std::collections::BTreeMap;
 
-/// The scheduler's events of each CPU, on the boot-time clock.
+/// The scheduler events of each CPU, on the boot-time clock.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Kernel {
     cpus: BTreeMap<u32, Vec<KernelEvent>>,
-    /// Events that the kernel's buffer has not kept: older ones were overwritten.
+    /// Events lost from the kernel's buffer, because newer ones overwrote them.
     pub(crate) overwritten: u64,
 }
 
 impl Kernel {
-    /// Reads the file `trace` of tracefs, recorded with `trace_clock` `boot`. Lines of other events are left out.
+    /// Parses the file `trace` of tracefs, recorded with `trace_clock` `boot`. Lines of other events are ignored.
     pub(crate) fn parse(text: &str) -> Self {
         let mut kernel = Self::default();
         for line in text.lines() {
@@ -29,21 +29,21 @@ impl Kernel {
         kernel
     }
 
-    /// How many events there are.
+    /// The number of events.
     pub(crate) fn count(&self) -> u64 {
         self.cpus.values().map(|events| events.len() as u64).sum()
     }
 
     pub(super) fn draw(&self, packets: &mut Packets) {
         for (cpu, events) in &self.cpus {
-            // The buffers of the CPUs begin at different times: what is before the first event of one is not known.
+            // The CPUs' buffers start at different times: what happened before the first event of one is unknown.
             let (cpu, events) = (Some(*cpu), events.clone());
             packets.kernel(Data::Kernel(KernelEvents { cpu, events, lost: Some(false) }));
         }
     }
 }
 
-/// Reads `  COMM-PID  [CPU] FLAGS  SECONDS.MICROS: NAME: FIELDS`.
+/// Parses `  COMM-PID  [CPU] FLAGS  SECONDS.MICROS: NAME: FIELDS`.
 fn event(line: &str) -> Option<(u32, KernelEvent)> {
     let (head, rest) = line.split_once(": sched_")?;
     let (task, place) = head.rsplit_once(" [")?;
@@ -83,7 +83,7 @@ fn event(line: &str) -> Option<(u32, KernelEvent)> {
     Some((cpu.parse().ok()?, KernelEvent { timestamp: Some(nanos), pid: Some(pid), what: Some(what) }))
 }
 
-/// The name of a thread, which may contain anything, and what follows `end`.
+/// The name of a thread, which may contain anything, and the text after `end`.
 fn comm<'a>(fields: &'a str, begin: &str, end: &str) -> Option<(String, &'a str)> {
     let (name, rest) = fields.strip_prefix(begin)?.rsplit_once(end)?;
     Some((name.to_owned(), rest))
@@ -93,7 +93,7 @@ fn number(fields: &str, key: &str) -> Option<i32> {
     fields.split_once(key)?.1.split(' ').next()?.parse().ok()
 }
 
-/// The kernel's bits for a state that it shows as letters: `S`, `D|W`, `R+`.
+/// The kernel's bits for a thread state that it prints as letters: `S`, `D|W`, `R+`.
 fn state(letters: &str) -> i64 {
     const PREEMPTED: i64 = 0x100;
     let bit = |letter| match letter {

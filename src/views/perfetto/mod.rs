@@ -1,5 +1,5 @@
-//! A Perfetto trace of what workers and tasks did: a track for each, with sleep, spin and run as slices, and an instant for what was
-//! missed, which a flow joins with the tick that was to blame. Pure; allocates.
+//! A Perfetto trace of what workers and tasks did. Each has a track; sleep, spin and run are slices. Misses are instants, and a flow
+//! connects each with the tick that caused it. Pure; allocates.
 //!
 //! ```text
 //! worker main  [sleep     ][spin][report          ][imu]
@@ -23,13 +23,13 @@ use packets::{Beside, Noted, Packets, TrackId};
 use proto::{BOOTTIME, MONOTONIC, Process, REALTIME, Thread, Track};
 use std::collections::HashMap;
 
-/// The track of the process; those of its workers and its tasks follow.
+/// The track of the process. The tracks of its workers and tasks follow.
 const PROCESS: TrackId = TrackId(1);
 
-/// A tick of the timeline: the position of its worker, and its own there.
+/// A tick of the timeline: the index of its worker, then its index there.
 type Position = (usize, usize);
 
-/// The bytes of the trace, with what the kernel did meanwhile.
+/// The bytes of the trace, including the kernel's activity in that time.
 pub(crate) fn draw(timeline: &Timeline, kernel: Option<&Kernel>) -> Vec<u8> {
     let mut drawing = Drawing {
         timeline,
@@ -58,9 +58,9 @@ pub(crate) fn draw(timeline: &Timeline, kernel: Option<&Kernel>) -> Vec<u8> {
 struct Drawing<'a> {
     timeline: &'a Timeline,
     packets: Packets,
-    flows: HashMap<(Position, usize), u64>, // of a miss of a tick, by its position there
-    blamed: HashMap<Position, Vec<u64>>,    // the flows of a tick that was to blame
-    tasks: Vec<i64>,                        // until where their tracks are drawn
+    flows: HashMap<(Position, usize), u64>, // the flow of each miss, keyed by the tick and the miss's index in it
+    blamed: HashMap<Position, Vec<u64>>,    // the flows of each tick that caused misses
+    tasks: Vec<i64>,                        // by task: the instant up to which its track is drawn
 }
 
 impl Drawing<'_> {
@@ -89,7 +89,7 @@ impl Drawing<'_> {
 
     fn tracks(&mut self) {
         let Timeline { process, pid, workers, tasks, .. } = self.timeline;
-        // Without its number the process is a plain track.
+        // Without a process id, the process is a plain track.
         let name = Some(process.clone());
         let of = pid.map(|pid| Process { pid: Some(pid), name: name.clone() });
         self.packets.track(Track { uuid: Some(PROCESS.0), name, process: of, ..Track::default() });
@@ -106,7 +106,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// Finds the tick to blame for each miss that another task or worker caused.
+    /// Finds the tick that caused each miss attributed to another task or worker.
     fn join(&mut self) {
         for (worker, did) in self.timeline.workers.iter().enumerate() {
             for (at, tick) in did.did.iter().enumerate().filter_map(|(at, did)| Some((at, did.tick.as_ref()?))) {
@@ -121,7 +121,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// The tick that took the most of the time in which this one waited, of the task or the worker that is to blame.
+    /// The tick to blame: of the culprit's ticks, the one that ran longest while this tick was waiting.
     fn to_blame(&self, (worker, at): Position, tick: &TimelineTick, miss: &TimelineMiss) -> Option<Position> {
         let Timeline { workers, tasks, .. } = self.timeline;
         let (culprit, _) = miss.by.as_ref()?;
@@ -144,14 +144,14 @@ impl Drawing<'_> {
         let of_it = |did: &Did| did.tick.as_ref().is_some_and(|tick| task.is_none_or(|task| tick.task == task));
         let within = |did: &Did| did.finished.min(to) - did.started.max(from);
         let most = (first..before).filter(|at| of_it(&list[*at])).max_by_key(|at| within(&list[*at]));
-        // What was rounded away may leave no time in common.
+        // Rounding may leave no time in common.
         let found = most.or_else(|| list.iter().rposition(of_it).filter(|_| task.is_some()))?;
         Some((worker, found))
     }
 
     fn worker(&mut self, worker: usize) {
         let (timeline, track) = (self.timeline, self.worker_track(worker));
-        let mut until = None; // where its track is drawn to
+        let mut until = None; // the instant up to which its track is drawn
         for (at, did) in timeline.workers[worker].did.iter().enumerate() {
             if did.after_loss {
                 let at = until.unwrap_or(did.started);
@@ -159,7 +159,7 @@ impl Drawing<'_> {
             }
             let mut now = until.unwrap_or(i64::MIN);
             if let Some((asked, woke)) = did.sleep {
-                // What came before it is known if the tick before it is.
+                // What happened before the sleep is known only if the previous tick is.
                 let from = until.filter(|_| !did.after_loss).unwrap_or_else(|| asked.min(woke)).max(now);
                 let to = woke.max(from);
                 let notes = vec![("oversleep_ns", Noted::Number(woke - asked))];
@@ -219,7 +219,7 @@ impl Drawing<'_> {
     }
 }
 
-/// What is known of releases that were missed.
+/// The notes about missed releases.
 fn noted(miss: &TimelineMiss, n: Option<u64>) -> Beside {
     let which = match miss.which {
         Which::SkippedBefore => "skipped before this tick",

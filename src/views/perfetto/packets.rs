@@ -1,6 +1,6 @@
-//! Tracks and events as the packets of a Perfetto trace. Pure; allocates.
+//! Encodes tracks and events as packets of a Perfetto trace. Pure; allocates.
 //!
-//! Names that repeat are written once and then referred to by number, so that a tick takes about 200 bytes.
+//! Repeated names are written once and then referenced by number, so a tick takes about 200 bytes.
 
 use super::proto::{
     BEGIN, ClockSnapshot, Data, END, INSTANT, Interned, MONOTONIC, NEEDS_STATE, Name, Note, Packet, Reading,
@@ -9,7 +9,7 @@ use super::proto::{
 use prost::Message;
 use std::collections::HashMap;
 
-/// All of hertzd's packets are one sequence; the kernel's are another.
+/// All of hertzd's packets form one sequence; the kernel's form another.
 const SEQUENCE: u32 = 1;
 const KERNEL_SEQUENCE: u32 = 2;
 
@@ -25,7 +25,7 @@ pub(super) enum Noted {
     Yes,
 }
 
-/// What is written beside an event.
+/// What is attached to an event.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Beside {
     pub(super) notes: Vec<(&'static str, Noted)>,
@@ -36,7 +36,7 @@ pub(super) struct Beside {
 #[derive(Debug)]
 pub(super) struct Packets {
     out: Vec<u8>,
-    clock: u32, // of the events
+    clock: u32, // the clock of the events
     categories: Names,
     events: Names,
     notes: Names,
@@ -47,7 +47,7 @@ pub(super) struct Packets {
 struct Names(HashMap<String, u64>);
 
 impl Names {
-    /// The number of a name, and the name if it is new.
+    /// The number of a name, and the name itself if it is new.
     fn number(&mut self, name: &str) -> (u64, Option<Name>) {
         if let Some(id) = self.0.get(name) {
             return (*id, None);
@@ -59,13 +59,13 @@ impl Names {
 }
 
 impl Packets {
-    /// A trace whose events are on this clock.
+    /// An empty trace whose events use this clock.
     pub(super) fn on(clock: u32) -> Self {
         let names = Names::default;
         Self { out: Vec::new(), clock, categories: names(), events: names(), notes: names(), begun: false }
     }
 
-    /// What several clocks show at one instant; the trace's own time is the first one.
+    /// The readings of several clocks at one instant. The first clock is the trace's own time.
     pub(super) fn clocks(&mut self, readings: &[(u32, i64)]) {
         let reading =
             |&(clock, at): &(u32, i64)| Reading { clock: Some(clock), timestamp: Some(at.max(0).cast_unsigned()) };
@@ -79,12 +79,12 @@ impl Packets {
         self.push(Packet { sequence: Some(SEQUENCE), data: Some(Data::Track(track)), ..Packet::default() });
     }
 
-    /// What the kernel has recorded of a CPU.
+    /// The kernel's recording of a CPU.
     pub(super) fn kernel(&mut self, data: Data) {
         self.push(Packet { sequence: Some(KERNEL_SEQUENCE), data: Some(data), ..Packet::default() });
     }
 
-    /// A slice. On a track slices follow each other, or one lies within the other.
+    /// A slice. Slices on a track must follow one another, or be nested.
     pub(super) fn slice(&mut self, track: TrackId, (from, to): (i64, i64), category: &str, name: &str, beside: Beside) {
         self.event(track, BEGIN, from, Some((category, name)), beside);
         self.event(track, END, to, None, Beside::default());
@@ -126,7 +126,7 @@ impl Packets {
     }
 
     fn push(&mut self, packet: Packet) {
-        // A Vec has room for all that memory has room for.
+        // Cannot fail: a Vec grows as needed.
         let _ = Trace { packet: vec![packet] }.encode(&mut self.out);
     }
 

@@ -1,4 +1,4 @@
-//! The messages of a Perfetto trace that hertzd writes, with the numbers of its schema, `perfetto_trace.proto`. Pure.
+//! The messages of a Perfetto trace that hertzd writes, with the field numbers of its schema, `perfetto_trace.proto`. Pure.
 
 use prost::{Message, Oneof};
 
@@ -10,11 +10,11 @@ pub(super) const REALTIME: u32 = 1;
 pub(super) const MONOTONIC: u32 = 3;
 pub(super) const BOOTTIME: u32 = 6;
 
-/// The interned names of a sequence start again with this packet; a packet uses them.
+/// `STATE_CLEARED`: the sequence's interned names start over with this packet. `NEEDS_STATE`: the packet uses them.
 pub(super) const STATE_CLEARED: u32 = 1;
 pub(super) const NEEDS_STATE: u32 = 2;
 
-/// A file is one of these; the bytes of several, one after the other, are one as well.
+/// A file is one such message; the concatenated bytes of several are one as well.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Trace {
     #[prost(message, repeated, tag = "1")]
@@ -143,7 +143,7 @@ pub(super) struct Name {
     pub(super) name: Option<String>,
 }
 
-/// What the kernel's trace of one CPU has, on the boot-time clock.
+/// The contents of the kernel's trace of one CPU, on the boot-time clock.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct KernelEvents {
     #[prost(uint32, optional, tag = "1")]

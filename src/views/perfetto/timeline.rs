@@ -1,28 +1,28 @@
-//! What workers did, in the order of time: from a flight file, or from the ticks of a recording. Pure.
+//! The activity of workers in order of time, from a flight file or from a recording's ticks. Pure.
 
 use crate::flight::{Clocks, Entry, Flight, Mark, Miss, Place, Ran, Slept, Woken};
 use crate::metrics::By;
 use std::collections::HashMap;
 
-/// What a trace is drawn from. All instants are nanoseconds of one clock.
+/// The input of a trace. All instants are nanoseconds of one clock.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
     pub(crate) process: String,
     pub(crate) pid: Option<i32>,
-    pub(crate) on_realtime: bool, // else on the monotonic clock
+    pub(crate) on_realtime: bool, // otherwise on the monotonic clock
     pub(crate) workers: Vec<TimelineWorker>,
     pub(crate) tasks: Vec<TimelineTask>,
-    /// Misses of a task that no tick reports, and when.
+    /// Misses of a task that no tick reports, each with its instant and the task's index.
     pub(crate) unreported: Vec<(i64, TimelineMiss, usize)>,
-    /// What happened to the whole process.
+    /// Events that concern the whole process.
     pub(crate) notes: Vec<(i64, String)>,
-    /// How far the clocks were apart, at instants of the monotonic one.
+    /// The offsets between the clocks, at instants of the monotonic clock.
     pub(crate) clocks: Vec<(i64, Clocks)>,
-    /// Missed releases of ticks that were overwritten: their ticks are not known any more.
+    /// Missed releases whose ticks have been overwritten, so that the ticks are unknown.
     pub(crate) without_tick: u64,
 }
 
-/// A worker, or what is drawn like one.
+/// A worker, or something drawn like one.
 #[derive(Debug, Default)]
 pub(crate) struct TimelineWorker {
     pub(crate) number: u32,
@@ -38,19 +38,19 @@ pub(crate) struct TimelineTask {
     pub(crate) period: i64,
 }
 
-/// What a worker did between two sleeps.
+/// A worker's activity between two sleeps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Did {
     pub(crate) sleep: Option<(i64, i64)>, // asked for, woke
     pub(crate) after_loss: bool,
-    pub(crate) started: i64, // of a wake-up without a tick: when it woke
+    pub(crate) started: i64, // for a wake-up without a tick: when it woke
     pub(crate) finished: i64,
     pub(crate) tick: Option<TimelineTick>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TimelineTick {
-    pub(crate) task: usize, // in the list
+    pub(crate) task: usize, // index in the task list
     pub(crate) n: u64,
     pub(crate) release: i64,
     pub(crate) overrun: bool,
@@ -60,7 +60,7 @@ pub(crate) struct TimelineTick {
     pub(crate) misses: Vec<TimelineMiss>,
 }
 
-/// Releases that were missed for one cause.
+/// Releases missed for one cause.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TimelineMiss {
     pub(crate) which: Which,
@@ -76,14 +76,14 @@ pub(crate) enum Which {
     SkippedBefore,
     Overrun,
     SkippedAfter,
-    /// One of the two: a recording does not say which.
+    /// One of the two: recordings do not say which.
     #[cfg(feature = "mcap")]
     Skipped,
     Unreported,
 }
 
 impl Timeline {
-    /// What a flight file has.
+    /// The timeline in a flight file.
     pub(crate) fn of(flight: &Flight) -> Self {
         let who = &flight.who;
         let mut timeline = Self {
@@ -178,7 +178,7 @@ impl Timeline {
         TimelineMiss { which, cause: miss.cause.word(), by, count: miss.count, time: miss.time }
     }
 
-    /// What happened to the file and to the set of tasks.
+    /// Collects events about the file and the set of tasks.
     fn note(&mut self, flight: &Flight) {
         let (mut lost, mut dropped) = (None, None);
         for entry in &flight.entries {
@@ -217,21 +217,21 @@ impl Timeline {
         }
     }
 
-    /// Ticks, and missed releases, that it has.
+    /// The number of ticks, and of missed releases.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let ticks = || self.workers.iter().flat_map(|worker| &worker.did).filter_map(|did| did.tick.as_ref());
         let of_ticks: u64 = ticks().flat_map(|tick| &tick.misses).map(|miss| miss.count).sum();
         (ticks().count() as u64, of_ticks + self.unreported.iter().map(|(_, miss, _)| miss.count).sum::<u64>())
     }
 
-    /// The first and the last instant of what workers did.
+    /// The first and the last instant of any worker's activity.
     pub(crate) fn span(&self) -> Option<(i64, i64)> {
         let first = self.workers.iter().filter_map(|worker| worker.did.first()).map(|did| did.started).min();
         let last = self.workers.iter().filter_map(|worker| worker.did.last()).map(|did| did.finished).max();
         first.zip(last)
     }
 
-    /// Leaves out what had ended before `from`, or began after `to`; but what is left of the misses keeps the ticks that were to blame.
+    /// Removes activity that ended before `from` or began after `to`. Ticks to blame for a remaining miss are kept.
     pub(crate) fn cut(&mut self, from: i64, to: i64) {
         let waited_since = |did: &Did| {
             let tick = did.tick.as_ref()?;
@@ -252,7 +252,7 @@ impl Timeline {
     }
 }
 
-/// For each entry the mark of its batch, or the latest before it.
+/// For each entry, the mark of its batch. Entries after the last mark get the last mark.
 fn marks_of(entries: &[Entry]) -> Vec<Mark> {
     let none = Mark { at: 0, lost: 0, dropped: 0, clocks: Clocks::default(), ended: false };
     let of = |entry: &Entry| if let Entry::Mark(mark) = entry { Some(*mark) } else { None };

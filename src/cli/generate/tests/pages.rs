@@ -1,4 +1,4 @@
-//! Compares what the pages of the documentation list with the source: keys and defaults, exit codes, causes, events.
+//! Compares the lists in the documentation pages with the source: keys and defaults, exit codes, causes, events.
 
 use crate::cli::EXIT_CODES;
 use crate::config::{Key, Kinds, Value};
@@ -11,7 +11,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The rows of a table of keys, in Markdown.
+/// The rows of a key table, in Markdown.
 fn rows(keys: &[Key]) -> String {
     let head = "| key | value | default | what it does |\n| --- | --- | --- | --- |\n";
     let row = |key: &Key| {
@@ -48,8 +48,8 @@ fn the_tables_of_keys_are_those_of_the_source() {
     assert_generated("docs/configuration.md", &made);
 }
 
-/// Compares each text between `<!-- NAME -->` and `<!-- end -->` on a page with the one made from the source; with
-/// `UPDATE_DOCS=1` it is rewritten first.
+/// Compares each text between `<!-- NAME -->` and `<!-- end -->` on a page with the one generated from the source. With `UPDATE_DOCS=1` the
+/// page is updated first.
 fn assert_generated(page: &str, made: &[(String, String)]) {
     let path = root().join(page);
     let mut wanted = fs::read_to_string(&path).unwrap();
