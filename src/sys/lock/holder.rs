@@ -215,11 +215,11 @@ fn ending_among(may_be: impl Fn(u32) -> bool) -> Option<Holder> {
 /// Another process of this program that has the file open for writing and was not killed.
 pub(super) fn of_writer(file: &File) -> Option<Holder> {
     let sought = file.metadata().ok()?;
-    let id = FileId::of(file);
-    let ours = |pid: &u32| Holder::of(*pid).is_some_and(|holder| holder.is_ours());
+    let (id, path) = (FileId::of(file), fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok());
+    let ours = |pid: &u32| Holder::of(*pid).is_some_and(|holder| holder.is_ours() && !holder.is_killed());
     let has_it = |descriptor: &Descriptor| {
-        // First, so that no other file system is asked, which may hang.
-        if !descriptor.may_write(id.as_ref()) {
+        // First, so that no other file system is asked, which may hang. Where the kernel does not name the file, the path has to do.
+        if !descriptor.may_write(id.as_ref()) || id.is_none() && descriptor.link() != path {
             return false;
         }
         let open = descriptor.in_fd().and_then(|path| fs::metadata(path).ok());
