@@ -14,9 +14,15 @@ use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 /// How often to check for a signal while lines are held.
 const LOOK_EVERY: Span = Span::from_millis(50);
+
+/// How long to wait for the place of another user's login.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -85,19 +91,31 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
             found => all.carry_out(found, path, manner),
         }
     }
-    let others = if args.plan.is_none() { runtime::safe_plans_of_others() } else { Vec::new() };
+    let places = if args.plan.is_none() { runtime::logins() } else { Vec::new() };
     let has_done_something = !all.done.is_empty();
-    if has_done_something && !others.is_empty() {
+    if has_done_something && !places.is_empty() {
         // Regardless of other users' plans.
         printed = all.done.print().and_then(|()| print_failed(&all.done));
     }
-    for path in &others {
-        all.carry_out(FoundPlan::open(path), path, manner);
+    let mut kept = Vec::new();
+    for place in &places {
+        match Login::look(place) {
+            Some(login) => {
+                login.plans.into_iter().for_each(|(path, found)| all.carry_out(found, &path, manner));
+                kept.extend(login.kept);
+            }
+            None => {
+                let within = ANSWERS_WITHIN.as_secs();
+                let why =
+                    format!("{}: it has not answered within {within} s, so plans there are not known", place.display());
+                all.add(owner_of_folder(&place.join("any")), Done::failed(why));
+            }
+        }
     }
     // systemd sets this after the service has ended. Then the command speaks only if there is something to report.
     let is_asked = std::env::var_os("SERVICE_RESULT").is_none();
     if is_asked && args.plan.is_none() {
-        for path in runtime::kept_plans() {
+        for path in runtime::kept_plans().into_iter().chain(kept) {
             let why = format!(
                 "{}: a start could not read this plan, so what its outputs do is not known: look at them, then remove it",
                 path.display()
@@ -166,8 +184,33 @@ impl All {
     }
 }
 
-/// Who controls what lies at this path.
+/// The plans found in the place of another user's login.
+struct Login {
+    plans: Vec<(PathBuf, Result<FoundPlan, NoPlan>)>,
+    kept: Vec<PathBuf>,
+}
+
+impl Login {
+    /// Looks into it on a thread of its own: its user may have mounted a file system there that never answers. `None`: it has not in time.
+    fn look(place: &Path) -> Option<Self> {
+        let (sender, login) = mpsc::channel();
+        let place = place.to_owned();
+        let look = move || {
+            let is_there = runtime_places::is_place_of_its_user(&place);
+            let (plans, kept) = if is_there { runtime::plans_in(&place) } else { Default::default() };
+            let open = |path: PathBuf| (path.clone(), FoundPlan::open(&path));
+            let _ = sender.send(Self { plans: plans.into_iter().map(open).collect(), kept });
+        };
+        thread::Builder::new().spawn(look).ok()?;
+        login.recv_timeout(ANSWERS_WITHIN).ok()
+    }
+}
+
+/// Who controls what lies at this path. Below a login nothing is asked for that.
 fn owner_of_folder(path: &Path) -> u32 {
+    if let Some(user) = runtime_places::user_of_login(path) {
+        return user;
+    }
     let folder = path.parent().and_then(|folder| folder.symlink_metadata().ok());
     folder.map_or(0, |facts| facts.uid())
 }

@@ -4,10 +4,8 @@
 use super::record::{Entry, Mark, Packed, is_blank, unseal};
 use super::text::WhoIsWho;
 use super::{HEADER, MAGIC, RECORD, VERSION};
-use std::fs::{self, File};
+use crate::sys::input;
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// The content of a flight file.
@@ -38,7 +36,7 @@ pub(crate) const LONGEST: u64 = 1 << 30;
 
 /// The bytes that the file has now. Its length is read first, because the file may be growing, or may have no end.
 fn bytes(path: &Path) -> io::Result<Vec<u8>> {
-    let file = opened(path)?;
+    let file = input::open_regular(path)?;
     let metadata = file.metadata()?;
     if metadata.len() > LONGEST {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is longer than 1 GiB: no flight file is"));
@@ -49,27 +47,13 @@ fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a regular file that is not the kernel's. Anything else is inspected but not opened: a daemon's answer may have named it. Opening a
-/// device may have an effect, and reading the kernel's messages may consume them.
-fn opened(path: &Path) -> io::Result<File> {
-    let there = File::options().read(true).custom_flags(libc::O_PATH).open(path)?;
-    let by_descriptor = format!("/proc/self/fd/{}", there.as_raw_fd());
-    let real = fs::read_link(&by_descriptor)?;
-    let refused = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-    match there.metadata()?.is_file() {
-        true if real.starts_with("/proc") || real.starts_with("/sys") => refused("it is a file of the kernel's"),
-        true => File::open(by_descriptor),
-        false => refused("it is no regular file"),
-    }
-}
-
 /// Whether a file begins like a flight file.
 ///
 /// # Errors
 /// The system's reason why the file cannot be read.
 pub(crate) fn is_flight(path: &Path) -> io::Result<bool> {
     let mut first = Vec::new();
-    opened(path)?.take(MAGIC.len() as u64).read_to_end(&mut first)?;
+    input::open_regular(path)?.take(MAGIC.len() as u64).read_to_end(&mut first)?;
     Ok(first == MAGIC)
 }
 
@@ -124,7 +108,8 @@ mod tests {
     use super::super::text::{Known, KnownTask};
     use super::*;
     use crate::sys::dir::Dir;
-    use std::fs;
+    use std::fs::{self, File};
+    use std::os::unix::fs::OpenOptionsExt;
     use std::sync::Arc;
 
     fn ran(n: u64) -> Entry {

@@ -57,16 +57,10 @@ pub(crate) trait Write: Send + 'static {
 ///
 /// # Errors
 /// The system's reason why the thread could not be started.
-pub(crate) fn open(mut writer: impl Write) -> io::Result<()> {
-    if OPENED.get().is_some() {
-        return Ok(());
+pub(crate) fn open(writer: impl Write) -> io::Result<()> {
+    if OPENED.get().is_none() {
+        let _ = OPENED.set(Lines::start(writer)?);
     }
-    let (give, lines) = bounded(ROOM);
-    let counts = Arc::<Counts>::default();
-    let shared = counts.clone();
-    let body = move || write_all(&lines, &shared, &mut writer);
-    let thread = with_signals_blocked(|| helper::spawn_with_stack("hertzd-log", STACK, body))??;
-    let _ = OPENED.set(Lines { give, writer: thread.thread().clone(), counts });
     Ok(())
 }
 
@@ -117,12 +111,18 @@ pub(crate) fn give_last(line: &[u8], within: Span) {
 }
 
 impl Lines {
+    fn start(mut writer: impl Write) -> io::Result<Self> {
+        let (give, lines) = bounded(ROOM);
+        let counts = Arc::<Counts>::default();
+        let shared = counts.clone();
+        let body = move || write_all(&lines, &shared, &mut writer);
+        let thread = with_signals_blocked(|| helper::spawn_with_stack("hertzd-log", STACK, body))??;
+        Ok(Self { give, writer: thread.thread().clone(), counts })
+    }
+
     fn give(&self, line: &[u8]) -> bool {
         let missing = self.counts.missing.swap(0, Ordering::Relaxed);
-        let mut text = match missing {
-            0 => Vec::with_capacity(line.len()),
-            _ => format!("{missing} lines of the log are missing here: stderr did not take them\n").into_bytes(),
-        };
+        let mut text = if missing > 0 { notice(missing, line) } else { Vec::with_capacity(line.len()) };
         text.extend_from_slice(line);
         // Counted before the thread can have written it.
         self.counts.given.fetch_add(1, Ordering::Relaxed);
@@ -133,6 +133,16 @@ impl Lines {
         }
         self.writer.unpark();
         given
+    }
+}
+
+/// Reports lines that found no room, in the form of the line behind it: text, or an object with the same time.
+fn notice(missing: u64, line: &[u8]) -> Vec<u8> {
+    let said = format!("{missing} lines of the log are missing here: stderr did not take them");
+    let time = line.split(|byte| *byte == b',').next().filter(|_| line.starts_with(b"{"));
+    match time.and_then(|time| str::from_utf8(time).ok()) {
+        Some(time) => format!("{time},\"level\":\"warn\",\"message\":\"{said}\"}}\n").into_bytes(),
+        None => (said + "\n").into_bytes(),
     }
 }
 
@@ -157,4 +167,46 @@ pub(crate) fn trouble(now: Instant) -> Option<String> {
             give.len()
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{self, Receiver as Lets, SyncSender};
+
+    /// Takes a line only when it is let.
+    struct Held {
+        lets: Lets<()>,
+        takes: SyncSender<String>,
+    }
+
+    impl Write for Held {
+        fn wait(&mut self) {
+            let _ = self.lets.recv();
+        }
+
+        fn write(&mut self, line: &[u8]) -> io::Result<()> {
+            self.takes.send(String::from_utf8_lossy(line).into_owned()).map_err(io::Error::other)
+        }
+    }
+
+    #[test]
+    fn who_logs_never_waits_and_lines_without_room_are_counted() {
+        let ((allow, lets), (takes, taken)) = (mpsc::channel(), mpsc::sync_channel(2 * ROOM));
+        let lines = Lines::start(Held { lets, takes }).unwrap();
+        // The writer may hold one line by now, beside those that wait.
+        let given = (0..ROOM + 3).filter(|number| lines.give(format!("{number}\n").as_bytes())).count();
+        assert!((ROOM..=ROOM + 1).contains(&given), "{given}");
+        (0..given).for_each(|_| allow.send(()).unwrap());
+        (0..given).for_each(|number| assert_eq!(taken.recv().unwrap(), format!("{number}\n")));
+        assert!(lines.give(b"{\"time\":\"now\",\"level\":\"info\"}\n"));
+        allow.send(()).unwrap();
+        let said = taken.recv().unwrap();
+        let objects: Vec<serde_json::Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let missing = format!("{} lines of the log are missing here: stderr did not take them", ROOM + 3 - given);
+        assert_eq!((objects.len(), &objects[0]["time"], &objects[0]["message"]), (2, &"now".into(), &missing.into()));
+        assert!(lines.give(b"text\n"));
+        allow.send(()).unwrap();
+        assert_eq!(taken.recv().unwrap(), "text\n");
+    }
 }

@@ -3,6 +3,7 @@
 //! file.
 
 use super::mcap_record::{Chunk, HEAD, McapRecord, first, op};
+use crate::sys::input;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
@@ -41,7 +42,7 @@ impl McapFile {
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         let name = path.display().to_string();
         let open = || {
-            let file = File::open(path)?;
+            let file = input::open_regular(path)?;
             let length = file.metadata()?.len();
             Ok((file, length))
         };

@@ -96,6 +96,14 @@ impl Entry {
                 return Err(Error::from_raw_os_error(libc::ELOOP));
             }
             let to = text_of(&found)?;
+            // A link to the files of a process: its text says where that process sees them.
+            if here.starts_with("/proc") && identity(&here)? != identity(&folder.join(&to))? {
+                let why = format!(
+                    "{} leads to the files that another process sees: name them by their own path",
+                    here.display()
+                );
+                return Err(Error::new(ErrorKind::Unsupported, why));
+            }
             passed.truncate(if to.is_absolute() { 1 } else { passed.len() });
             left.extend(parts(&to));
         }
@@ -245,6 +253,11 @@ fn is_roots_link(link: &Path, facts: &Metadata, passed: &[(PathBuf, File)]) -> i
     let link = link.display();
     let text = format!("{link} is a symbolic link {why}, and root follows only root's links; name its target instead");
     Err(Error::other(text)) // not PermissionDenied, because no permission would help
+}
+
+/// Device and inode of the file that a path leads to, as the kernel follows it.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
 /// The path in an open link.

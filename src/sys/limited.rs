@@ -1,6 +1,6 @@
 //! Reads data written by others, of any size, into a limited amount of memory. Blocks.
 
-use std::fs::File;
+use super::input;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -33,9 +33,9 @@ pub(crate) fn read(mut from: impl Read, limit: u64) -> io::Result<Vec<u8>> {
 /// The whole text of a file.
 ///
 /// # Errors
-/// As [`read`], or it is not UTF-8.
+/// As [`input::open`] and [`read`], or it is not UTF-8.
 pub(crate) fn read_text(path: &Path, limit: u64) -> io::Result<String> {
-    text(File::open(path)?, limit)
+    text(input::open(path)?, limit)
 }
 
 /// All text up to the end.

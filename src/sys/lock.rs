@@ -111,7 +111,7 @@ pub(crate) fn stranger(file: &File, registers: Option<(u32, u32)>, holder: Optio
 
 /// Another hertzd process that has the file open for writing: the fallback where a stranger's lock prevents locking.
 pub(crate) fn writer(file: &File) -> Option<Holder> {
-    holder::of_writer(&file.metadata().ok()?)
+    holder::of_writer(file)
 }
 
 fn granted(file: &File, bytes: Range<u32>) -> io::Result<Taken> {

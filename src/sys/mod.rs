@@ -24,6 +24,7 @@ pub(crate) mod host;
 #[cfg(feature = "i2c")]
 pub(crate) mod i2c;
 pub(crate) mod inotify;
+pub(crate) mod input;
 pub(crate) mod limited;
 pub(crate) mod lock;
 pub(crate) mod machine;

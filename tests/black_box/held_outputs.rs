@@ -5,6 +5,7 @@ use crate::program;
 use crate::program::{HERTZD, Running, run_in};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 /// One output that has a safe value and one that keeps what it has, on the worker of a sensor; another one elsewhere.
@@ -98,6 +99,37 @@ fn what_is_in_force_while_a_worker_hangs_is_shown_and_ends_with_that() {
         ended.describe()
     );
     assert!(!ended.stderr.contains("valve: its safe value"), "{}", ended.describe());
+}
+
+/// The end after a signal of a crash waits for the output that hangs. Meanwhile the other one's task ticks, but the process may end at any instant,
+/// also within a write of it.
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn after_the_signal_of_a_crash_no_task_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let faults = folder.path().join("faults");
+    fs::create_dir(&faults).unwrap();
+    ["fan", "pump"].iter().for_each(|name| fs::write(folder.path().join(name), "0\n").unwrap());
+    let mut command = Command::new(HERTZD);
+    command.env("RUNTIME_DIRECTORY", folder.path()).env("DEVICE_FAULTS", &faults);
+    command.env("LD_PRELOAD", program::preload(folder.path(), "device"));
+    let config = "[worker.main]\npolicy = \"other\"\n[worker.other]\npolicy = \"other\"\n".to_owned()
+        + &output("fan", "worker = \"main\"\ninput = 0.75\nsafe = 1\nwrite = \"always\"")
+        + &output("pump", "worker = \"other\"\ninput = 0.5\nsafe = 1\nwrite = \"always\"");
+    let mut running = run_in(folder, command, &config, &[]);
+    wait_until(&mut running, "fan", "0.75");
+    wait_until(&mut running, "pump", "0.5");
+    fs::write(faults.join("fan.hangs"), "").unwrap();
+    fs::write(faults.join("pump.counted"), "").unwrap();
+    let counted = || fs::metadata(faults.join("pump.counted")).unwrap().len();
+    running.wait_for("its task writes", |_| counted() > 3);
+    running.signal("SEGV");
+    wait_until(&mut running, "pump", "1");
+    let safe = counted();
+    let ended = running.wait();
+    assert_eq!(ended.status.signal(), Some(libc::SIGSEGV), "{}", ended.describe());
+    // A tick that had begun to write before the signal may end after it.
+    assert!(counted() <= safe + 2, "{safe} writes, then {}: {}", counted(), ended.describe());
 }
 
 #[test]

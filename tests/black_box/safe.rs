@@ -275,13 +275,14 @@ fn a_plan_that_nobody_has_carried_out_is_by_the_next_process() {
     let stderr = String::from_utf8_lossy(&next.stderr);
     assert!(stderr.contains("fan: wrote its safe value, 1 to ") && fan(&running) == "1\n", "{stderr}");
     assert!(!plan.exists(), "its plan is over");
-    // One whose file was deleted is not kept.
+    // One whose file was deleted is reported, and not kept.
     let nowhere = place.join("hertzd/1/safe-plan.json");
     fs::create_dir_all(nowhere.parent().unwrap()).unwrap();
     fs::write(&nowhere, text.replace("/fan\"", "/nowhere\"")).unwrap();
     let next = run(Command::new(HERTZD).arg("run").arg(place.join("next.toml")).args(["--for", "100ms"]));
     let stderr = String::from_utf8_lossy(&next.stderr);
-    assert!(!stderr.contains("earlier run") && !nowhere.exists(), "{stderr}");
+    let said = "/nowhere, was left by an earlier run, and its file no longer exists";
+    assert!(stderr.contains(said) && !nowhere.exists(), "{stderr}");
     // Without a place for a plan.
     let mut command = Command::new(HERTZD);
     command.env_remove("RUNTIME_DIRECTORY").env("XDG_RUNTIME_DIR", "/proc");

@@ -139,9 +139,18 @@ impl Drop for OutputFile {
     }
 }
 
-/// Whether this path refers to something already opened by someone else, who has decided about it.
+/// Whether this path names a descriptor that someone has already opened and decided about. A longer path leads on from there, to any file.
 fn is_open(path: &Path) -> bool {
-    ["/dev/fd", "/dev/stdout", "/dev/stderr", "/proc"].iter().any(|open| path.starts_with(open))
+    let parts: Vec<_> = path.iter().map(|part| part.to_str().unwrap_or("/")).collect();
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    match parts[..] {
+        ["/", "dev", "stdout" | "stderr"] => true,
+        ["/", "dev", "fd", descriptor] => is_number(descriptor),
+        ["/", "proc", process, "fd", descriptor] => {
+            (matches!(process, "self" | "thread-self") || is_number(process)) && is_number(descriptor)
+        }
+        _ => false,
+    }
 }
 
 /// Whether this is one of the process's three standard streams.
@@ -204,6 +213,29 @@ mod tests {
         assert_eq!(fs::read_to_string(&other).unwrap(), "new");
         assert_eq!(fs::metadata(&other).unwrap().mode() & 0o777, 0o604);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "nothing is left beside");
+    }
+
+    #[test]
+    fn only_the_name_of_a_descriptor_is_what_somebody_has_opened() {
+        for open in ["/dev/stdout", "/dev/fd/3", "/proc/self/fd/1", "/proc/7/fd/12"] {
+            assert!(is_open(open.as_ref()), "{open}");
+        }
+        for other in [
+            "/proc/self/cwd/x",
+            "/proc/7/root/tmp/x",
+            "/dev/fd/../cwd/x",
+            "/proc/self/fd/3/x",
+            "/proc/self/fd",
+            "/proc/x/fd/1",
+        ] {
+            assert!(!is_open(other.as_ref()), "{other}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "years of work").unwrap();
+        let held = File::open(folder.path()).unwrap();
+        let around = PathBuf::from(format!("/proc/self/fd/{}/file", held.as_raw_fd()));
+        assert!(why(OutputFile::prepare("-o", &around, ASK, [])).ends_with("name another file"));
     }
 
     /// The folder's owner may replace the temporary file, or the existing one, with a link.

@@ -17,7 +17,6 @@ use super::runtime_turn::take_turn;
 use crate::daemon::{FindPlans, LeftPlans, NoPlan, SafePlan};
 use crate::flight::{FLIGHT, FLIGHT_BEFORE};
 use crate::program;
-use crate::safety::PlannedWrite;
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::dir::{Dir, Readers, effective_user};
 use crate::sys::entry::Entry;
@@ -215,14 +214,11 @@ fn left_in(place: &Dir) -> Vec<PathBuf> {
     plans.filter(|plan| !is_settled(plan)).collect()
 }
 
-/// Whether a dead process's plan owes nothing. A device that is only away still owes its safe value: once it is back, it does what it did
-/// before. A plan that cannot be read may owe anything.
+/// Whether a dead process's plan owes nothing. Asks the plan alone: a target's file system may hang, and whoever deals with the plan finds
+/// out which targets no longer exist. A plan that cannot be read may owe anything.
 fn is_settled(plan: &Path) -> bool {
     match SafePlan::take(plan) {
-        Ok((plan, _locked)) => plan.outputs.iter().all(|output| {
-            let is_over = |write: &PlannedWrite| write.check().is_ok() && write.is_gone_for_good();
-            output.written || output.writes.iter().all(is_over)
-        }),
+        Ok((plan, _locked)) => plan.outputs.iter().all(|output| output.written || output.writes.is_empty()),
         Err(why) => matches!(why, NoPlan::Missing),
     }
 }
@@ -270,24 +266,28 @@ pub(in crate::cli) fn safe_plans() -> Vec<PathBuf> {
     plan_folders().into_iter().map(|folder| folder.join(SAFE_PLAN)).filter(may_be_there).collect()
 }
 
-/// The plans of other users' logins, for root. hertzd did not write what even root cannot access there.
-pub(in crate::cli) fn safe_plans_of_others() -> Vec<PathBuf> {
-    let plans = folders_of_others().into_iter().map(|folder| folder.join(SAFE_PLAN));
-    plans.filter(|plan| plan.symlink_metadata().is_ok()).collect()
+/// The plans in a place of another user's login: those of safe values, and those that a start could not read. hertzd did not write what even
+/// root cannot access there.
+pub(in crate::cli) fn plans_in(place: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let folders: Vec<_> = others(place).collect();
+    let plans = folders.iter().map(|folder| folder.join(SAFE_PLAN)).filter(|plan| plan.symlink_metadata().is_ok());
+    (plans.collect(), kept_in(folders))
 }
 
-/// The foreground directories of other users' logins.
-fn folders_of_others() -> Vec<PathBuf> {
-    let places = if given().is_none() { places_of_others() } else { Vec::new() };
-    places.iter().flat_map(|place| others(place)).collect()
+/// The places of other users' logins, for root. A user may have put a file system there that does not answer.
+pub(in crate::cli) fn logins() -> Vec<PathBuf> {
+    if given().is_none() { places_of_others() } else { Vec::new() }
 }
 
-/// Plans that a start could not read and has kept beside its own. For root: those of all users.
+/// Plans that a start could not read and has kept beside its own; not those of other users' logins.
 pub(in crate::cli) fn kept_plans() -> Vec<PathBuf> {
+    kept_in(plan_folders())
+}
+
+fn kept_in(folders: Vec<PathBuf>) -> Vec<PathBuf> {
     let user = effective_user();
     let is_ours = |path: &PathBuf| path.symlink_metadata().is_ok_and(|facts| user == 0 || facts.uid() == user);
-    let folders = plan_folders().into_iter().chain(folders_of_others());
-    let entries = folders.flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+    let entries = folders.into_iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
     entries
         .filter(|entry| is_kept_plan(&entry.file_name().to_string_lossy()))
         .map(|entry| entry.path())

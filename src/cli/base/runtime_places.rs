@@ -60,26 +60,33 @@ pub(in crate::cli) fn places() -> Vec<PathBuf> {
     places
 }
 
-/// For root: where other users have foreground directories through their logins. Each is under its user's control.
+/// For root: where other users may have foreground directories through their logins. Each is under its user's control, so nothing is looked
+/// at there yet.
 pub(in crate::cli) fn places_of_others() -> Vec<PathBuf> {
     if effective_user() != 0 {
         return Vec::new();
     }
-    let is_theirs = |folder: &PathBuf| {
-        let uid = folder.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
-        // Links are not followed: if the target is a place, it is found where it is.
-        let is_of = |facts: fs::Metadata| facts.is_dir() && Some(facts.uid()) == uid && uid != Some(0);
-        [folder, &folder.join(program::name())].iter().all(|it| it.symlink_metadata().is_ok_and(is_of))
-    };
+    let is_another_users = |folder: &PathBuf| user_of_login(folder).is_some_and(|uid| uid != 0);
     let folders = fs::read_dir(LOGINS).into_iter().flatten().flatten().map(|entry| entry.path());
-    folders.filter(is_theirs).map(|folder| folder.join(program::name())).collect()
+    folders.filter(is_another_users).map(|folder| folder.join(program::name())).collect()
+}
+
+/// Whether such a place exists and belongs to the user of that login. Links are not followed: if the target is a place, it is found where it is.
+pub(in crate::cli) fn is_place_of_its_user(place: &Path) -> bool {
+    let (Some(login), Some(uid)) = (place.parent(), user_of_login(place)) else { return false };
+    let is_theirs = |facts: fs::Metadata| facts.is_dir() && facts.uid() == uid;
+    [login, place].iter().all(|folder| folder.symlink_metadata().is_ok_and(is_theirs))
 }
 
 /// Whether a plan at this path may belong to this owner. Below a user's login, only that user's plans count: a link put there since the
 /// check could lead elsewhere.
 pub(in crate::cli) fn may_be_of(owner: u32, path: &Path) -> bool {
-    let login = path.strip_prefix(LOGINS).ok().and_then(|rest| rest.iter().next()?.to_str()?.parse::<u32>().ok());
-    login.is_none_or(|login| login == owner)
+    user_of_login(path).is_none_or(|login| login == owner)
+}
+
+/// The user of the login that a path lies below.
+pub(in crate::cli) fn user_of_login(path: &Path) -> Option<u32> {
+    path.strip_prefix(LOGINS).ok()?.iter().next()?.to_str()?.parse().ok()
 }
 
 /// The directories of foreground processes: those named by a number. Links are excluded, because the service's user could create them.

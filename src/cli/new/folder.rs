@@ -1,6 +1,8 @@
 //! A folder that gets all of its files or none: they are written to a draft folder beside or inside it, then moved.
 
 use super::files::NewFile;
+use crate::sys::dir::effective_user;
+use crate::sys::trust;
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
@@ -51,6 +53,15 @@ impl Target {
             let parent = parent.display();
             return Err(format!(
                 "there is no folder {parent} for {shown}; nothing was written: make it with `mkdir -p {parent}`"
+            ));
+        }
+        // What is written is reached by its path, which another user could have lead to a file of root's meanwhile.
+        let within = if is_there { folder } else { parent };
+        if effective_user() == 0
+            && let Err(why) = trust::lasting(&within.join(DRAFT))
+        {
+            return Err(format!(
+                "{shown}: {why}; nothing was written: as root, name a folder that only root can change"
             ));
         }
         Ok(Self { folder: folder.to_owned(), is_there })
@@ -138,6 +149,7 @@ impl Drop for Draft {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::chown;
 
     fn file(path: &str) -> NewFile {
         NewFile { path: path.into(), text: "text".into(), is_program: path == "program" }
@@ -169,6 +181,25 @@ mod tests {
             assert!(Target::at(&folder).unwrap_err().contains("is not empty"));
         }
         assert_eq!(names(place.path()), ["empty", "new"]);
+    }
+
+    #[test]
+    fn root_makes_no_project_where_another_user_could_exchange_it() {
+        if effective_user() != 0 {
+            return crate::sys::emulation::say_skipped("only root can make folders of others");
+        }
+        let place = tempfile::tempdir().unwrap();
+        chown(place.path(), Some(65_534), None).unwrap();
+        for folder in [place.path().to_owned(), place.path().join("project")] {
+            let why = Target::at(&folder).unwrap_err();
+            assert!(
+                why.contains("another user could replace it: the folder ") && why.contains("(user 65534)"),
+                "{why}"
+            );
+        }
+        assert!(names(place.path()).is_empty());
+        fs::create_dir(place.path().join("roots")).unwrap();
+        assert!(Target::at(&place.path().join("roots")).is_err());
     }
 
     #[test]

@@ -5,11 +5,10 @@ use crate::cli::Stop;
 use crate::cli::socket::{SocketArg, fetch};
 use crate::flight;
 use crate::report::{Run, as_summary, of_flight, of_summary};
-use crate::sys::limited;
+use crate::sys::{input, limited};
 use crate::time::Span;
 use serde_json::{Deserializer, Value};
 use std::cell::Cell;
-use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 use std::rc::Rc;
@@ -87,7 +86,7 @@ pub(super) fn of_file(path: &Path) -> Result<LoadedRuns, Stop> {
     }
     let name = path.display().to_string();
     let wrong = |reason: io::Error| Stop::Usage(format!("{name}: {reason}"));
-    let mut file = File::open(path).map_err(wrong)?;
+    let mut file = input::open(path).map_err(wrong)?;
     if !file.metadata().map_err(wrong)?.is_file() {
         // A pipe can be read only once, from its start, so only a summary can come from it.
         return of_summaries(file, &name).map_err(Stop::Usage);
@@ -100,7 +99,7 @@ pub(super) fn of_file(path: &Path) -> Result<LoadedRuns, Stop> {
     if first == MCAP || path.extension().is_some_and(|ending| ending == "csv" || ending == "mcap") {
         return of_part(path, None, None);
     }
-    of_summaries(File::open(path).map_err(wrong)?, &name).map_err(Stop::Usage)
+    of_summaries(input::open(path).map_err(wrong)?, &name).map_err(Stop::Usage)
 }
 
 /// The summaries in a text: one, or several in sequence. What `simulate` prints before its summary is ignored.

@@ -63,8 +63,11 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
         // Connecting a datagram socket to a stream socket fails, but shows at once whether one is there. A real connection would wait if
         // the daemon's queue is full.
         let found = UnixDatagram::unbound()?.connect(path).map_err(|error| error.raw_os_error());
-        if found == Err(Some(libc::EPROTOTYPE)) && !lock::is_abandoned(path) {
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another daemon listens there"));
+        let listens = |who| io::Error::new(io::ErrorKind::AddrInUse, format!("{who} listens there"));
+        match found {
+            Err(Some(libc::EPROTOTYPE)) if !lock::is_abandoned(path) => return Err(listens("another daemon")),
+            Ok(()) => return Err(listens("a program that takes datagrams")),
+            _ => {}
         }
         match entry.metadata() {
             Ok(found) if !std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) => {
@@ -250,6 +253,16 @@ mod tests {
         assert!(path.exists(), "the second one's");
         drop(second);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_program_that_takes_datagrams_there_keeps_its_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let _log = UnixDatagram::bind(&path).unwrap();
+        let error = StatusSocket::<()>::listen(&path, Readers::Owner).unwrap_err();
+        assert!(error.to_string().contains("a program that takes datagrams listens there"), "{error}");
+        assert!(UnixDatagram::unbound().unwrap().connect(&path).is_ok(), "it is still reached there");
     }
 
     #[test]

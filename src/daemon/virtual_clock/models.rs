@@ -10,11 +10,10 @@ use crate::config::{Config, TaskConfig};
 use crate::recording::{Past, PastTask};
 use crate::sim::{Oversleeps, Runs};
 use crate::snapshot::Share;
-use crate::sys::limited;
+use crate::sys::{input, limited};
 use crate::time::{Instant, Span};
 use json::{OnCpu, Written, from_json, together};
 use std::fmt;
-use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
@@ -56,7 +55,7 @@ impl Models {
     pub(crate) fn oversleeping(self, path: &Path) -> Result<Self, ModelError> {
         let wrong = |reason: &str| ModelError(format!("{}: {reason}", path.display()));
         let mut start = [0; MCAP_MAGIC.len()];
-        let is_recording = fs::File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok();
+        let is_recording = input::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok();
         let oversleep = if is_recording && start == MCAP_MAGIC {
             let past = recording(path)?;
             if past.sleeps(|_| true).next().is_none() {

@@ -2,12 +2,14 @@
 
 use crate::sys::clock::thread_cpu_time;
 use crate::sys::dir::effective_user;
+use crate::sys::limited;
 use crate::time::Span;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::iter;
 use std::mem;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 /// The access mode in the `flags` of a descriptor's `fdinfo`.
@@ -21,6 +23,9 @@ const FOR_OTHERS: Span = Span::from_millis(200);
 
 /// Bytes of an `fdinfo` that are read: its locks come first.
 const OF_FDINFO: u64 = 4_096;
+
+/// Bytes of a list of mounts that are read: a user with a namespace of mounts of their own may have very many.
+const OF_MOUNTS: u64 = 4 << 20;
 
 /// Index of the effective user, whose rights a process has. The real user, who started it, differs for a program such as `sudo`.
 pub(super) const EFFECTIVE: usize = 1;
@@ -58,11 +63,45 @@ impl Descriptor {
         String::from_utf8(text).ok()
     }
 
-    pub(super) fn is_open_to_write(&self) -> bool {
+    /// Whether it is open for writing, and is this file as far as the kernel's own notes say. `None`: they say nothing, so it may be.
+    pub(super) fn may_write(&self, sought: Option<&FileId>) -> bool {
         let text = self.text().unwrap_or_default();
-        let number = |line: &str| libc::c_int::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok();
-        text.lines().find_map(number).is_some_and(|flags| flags & ACCESS != libc::O_RDONLY)
+        let flags = |line: &str| libc::c_int::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok();
+        let is_written = text.lines().find_map(flags).is_some_and(|flags| flags & ACCESS != libc::O_RDONLY);
+        is_written
+            && sought
+                .is_none_or(|sought| number(&text, "ino:") == Some(sought.inode) && self.id().as_ref() == Some(sought))
     }
+
+    /// Which file it is. `None` on kernels before 5.14.
+    fn id(&self) -> Option<FileId> {
+        let text = self.text()?;
+        let (inode, mount) = (number(&text, "ino:")?, number(&text, "mnt_id:")?);
+        let mounts = File::open(self.info.ancestors().nth(2)?.join("mountinfo")).ok()?;
+        let mounts = String::from_utf8_lossy(&limited::read(mounts, OF_MOUNTS).ok()?).into_owned();
+        let is_it = |line: &&str| line.split(' ').next().and_then(|id| id.parse().ok()) == Some(mount);
+        let device = mounts.lines().find(is_it)?.split(' ').nth(2)?.to_owned();
+        Some(FileId { device, inode })
+    }
+}
+
+/// What identifies an open file without asking its file system, which may hang: that of a dead server, or of a user who wants it to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct FileId {
+    device: String, // of its mount
+    inode: u64,
+}
+
+impl FileId {
+    pub(super) fn of(file: &File) -> Option<Self> {
+        let info = PathBuf::from(format!("/proc/self/fdinfo/{}", file.as_raw_fd()));
+        Descriptor { pid: std::process::id(), info, is_own: true }.id()
+    }
+}
+
+/// The number behind this key of an `fdinfo`.
+fn number(fdinfo: &str, key: &str) -> Option<u64> {
+    fdinfo.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
 }
 
 /// The ids of all visible processes.
@@ -120,6 +159,23 @@ pub(super) fn descriptors(pid: u32, most: usize) -> Vec<PathBuf> {
 mod tests {
     use super::*;
     use std::process::Command;
+
+    /// The others are not looked at: to ask a file system that hangs about its file would take for ever.
+    #[test]
+    fn only_what_may_be_the_file_is_looked_at() {
+        let files = [tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap()];
+        let sought = FileId::of(&files[0]);
+        let may = files.each_ref().map(|file| {
+            let info = PathBuf::from(format!("/proc/self/fdinfo/{}", file.as_raw_fd()));
+            Descriptor { pid: std::process::id(), info, is_own: true }.may_write(sought.as_ref())
+        });
+        assert_eq!(may, [true, sought.is_none()], "{sought:?}");
+        // Another file system's file of the same number, which anyone can make.
+        let other = sought.map(|sought| FileId { device: "0:0".into(), ..sought });
+        let info = PathBuf::from(format!("/proc/self/fdinfo/{}", files[0].as_raw_fd()));
+        let one = Descriptor { pid: std::process::id(), info, is_own: true };
+        assert_eq!(one.may_write(other.as_ref()), other.is_none());
+    }
 
     /// Otherwise any user could determine how long a search takes, and thereby delay a start or a safe value.
     #[test]

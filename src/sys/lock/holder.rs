@@ -1,11 +1,13 @@
 //! Finds the process that has locked a file or has it open for writing, for messages and to tell a dying process from a live one. Reads
 //! `/proc`, where an ordinary user sees only the descriptors of its own processes.
 
-use super::descriptors::{Descriptor, EFFECTIVE, OF_OTHERS, descriptors, descriptors_of, processes, threads, user_of};
+use super::descriptors::{
+    Descriptor, EFFECTIVE, FileId, OF_OTHERS, descriptors, descriptors_of, processes, threads, user_of,
+};
 use crate::program;
 use crate::sys::dir::effective_user;
 use std::fmt;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -211,11 +213,17 @@ fn ending_among(may_be: impl Fn(u32) -> bool) -> Option<Holder> {
 }
 
 /// Another process of this program that has the file open for writing and was not killed.
-pub(super) fn of_writer(file: &Metadata) -> Option<Holder> {
-    let ours = |pid: &u32| Holder::of(*pid).is_some_and(|holder| holder.is_ours());
+pub(super) fn of_writer(file: &File) -> Option<Holder> {
+    let sought = file.metadata().ok()?;
+    let (id, path) = (FileId::of(file), fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok());
+    let ours = |pid: &u32| Holder::of(*pid).is_some_and(|holder| holder.is_ours() && !holder.is_killed());
     let has_it = |descriptor: &Descriptor| {
+        // First, so that no other file system is asked, which may hang. Where the kernel does not name the file, the path has to do.
+        if !descriptor.may_write(id.as_ref()) || id.is_none() && descriptor.link() != path {
+            return false;
+        }
         let open = descriptor.in_fd().and_then(|path| fs::metadata(path).ok());
-        open.is_some_and(|open| (open.dev(), open.ino()) == (file.dev(), file.ino())) && descriptor.is_open_to_write()
+        open.is_some_and(|open| (open.dev(), open.ino()) == (sought.dev(), sought.ino()))
     };
     let all = descriptors_of(processes().filter(ours)).filter(has_it).filter_map(|it| Holder::of(it.pid));
     { all }.find(|holder| !holder.is_killed())
