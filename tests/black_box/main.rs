@@ -68,6 +68,7 @@ mod safe_pairs;
 mod safe_plan;
 mod safe_retries;
 mod shadow;
+mod silent_files;
 mod status;
 mod top;
 mod trace;
