@@ -36,6 +36,7 @@ pub(super) struct Output {
     pub(super) guard: Arc<Guard>,
     pub(super) seen: Option<u64>, // number of the last trip by another thread, until it has recovered from it
     pub(super) retry_in: f64,     // seconds until the next attempt at the safe value
+    pub(super) ramps: bool,       // the last tick was on the ramp to the safe value
     pub(super) write_errors: f64,
     pub(super) ticked: bool,
     pub(super) follows: bool, // takes the target over from another task
@@ -178,7 +179,12 @@ impl Task for Output {
         let step = learned(&self.input, self.reset.as_ref(), tick, tripped);
         self.guard.beat();
         let (wanted, again) = (self.law.step(&step), self.is_alone_now());
-        if again && wanted != Wanted::Nothing {
+        let ramps = matches!(wanted, Wanted::Ramp(_));
+        let begins_ramp = !std::mem::replace(&mut self.ramps, ramps) && ramps;
+        if begins_ramp {
+            self.writer.sets_again(); // the ramp is part of the safe state
+        }
+        if (again || begins_ramp) && wanted != Wanted::Nothing {
             self.written = Digits::EMPTY;
         }
         let done = match wanted {
