@@ -356,3 +356,41 @@ fn a_channel_keeps_the_polarity_that_it_was_found_with() {
         }
     }
 }
+
+#[test]
+fn a_safe_value_of_the_task_is_put_in_force_and_one_that_is_undone_is_not_called_safe() {
+    let channel = "pwm = \"pwmchip0\"\nchannel = 0\npwm-period = \"40us\"\n";
+    let converter = "path = \"/sys/class/hwmon/hwmon0/out_voltage0_raw\"\nscale = 4000\n";
+    let [duty, raw] = ["class/pwm/pwmchip0/pwm0/duty_cycle", "class/hwmon/hwmon0/out_voltage0_raw"];
+    let [polarity, enable] = ["polarity", "enable"].map(|file| duty.replace("duty_cycle", file));
+    let power = &*raw.replace("_raw", "_powerdown");
+    for (keys, value, live, safe, (file, set, changed)) in [
+        (format!("{channel}safe = 0\n"), duty, "20000", "0", (&*polarity, "normal", "inversed")),
+        (format!("{channel}safe = 1\n"), duty, "20000", "40000", (&enable, "1", "0")),
+        (format!("{converter}safe = 0.9\n"), raw, "2000", "3600", (power, "0", "1")),
+        // It would take hours to get there.
+        (format!("{channel}safe = 1\nsafe-slew = 0.0001\n"), duty, "20000", "", (&enable, "1", "0")),
+    ] {
+        let Some(mut running) = start(&output(&keys), "1", None) else { return };
+        wait_until(&mut running, value, live);
+        put(running.folder(), file, changed);
+        running.wait_for("it is said", |running| reason(running).contains("in place of"));
+        assert_eq!(read(running.folder(), file), changed, "{keys}");
+        put(running.folder(), "in", "nothing");
+        wait_until(&mut running, file, set);
+        if !safe.is_empty() {
+            wait_until(&mut running, value, safe);
+            let is_safe = |running: &Running| {
+                let tasks = snapshot(running)["tasks"].clone();
+                let out = tasks.as_array().and_then(|tasks| tasks.iter().find(|task| task["task"] == "out").cloned());
+                out.unwrap_or_default()["values"]["is-safe"]["last"].clone()
+            };
+            running.wait_for("it is safe", |running| is_safe(running) == 1.0);
+            put(running.folder(), file, changed);
+            running.wait_for("it is not in force", |running| is_safe(running) == 0.0);
+            put(running.folder(), file, set);
+            running.wait_for("it is in force", |running| is_safe(running) == 1.0);
+        }
+        stop(running);
+    }
+}

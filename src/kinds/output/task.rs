@@ -206,7 +206,8 @@ impl Task for Output {
         };
         self.held.set_to_recover(self.law.has_to_recover());
         self.live.ticked(self.law.follows() && done.is_ok());
-        values.copy_from_slice(&shown(&self.law, self.safe.is_some(), step.input, self.write_errors));
+        let has_safe = self.safe.is_some() && self.guard.written().is_in_force();
+        values.copy_from_slice(&shown(&self.law, has_safe, step.input, self.write_errors));
         done
     }
 
@@ -253,7 +254,8 @@ pub(super) fn learned(input: &Input, reset: Option<&Input>, tick: &Tick, tripped
     }
 }
 
-/// The output's values, in the order of its columns. An output without a safe state never shows as safe.
+/// The output's values, in the order of its columns. `has_safe`: it has a safe state, and what gives its value an effect is not known to be
+/// changed; else it never shows as safe.
 pub(super) fn shown(law: &Law, has_safe: bool, input: f64, write_errors: f64) -> [f64; 4] {
     let is_safe = has_safe && law.is_safe();
     [law.applied(), f64::from(u8::from(is_safe)), write_errors, law.held_back(input)]
