@@ -394,3 +394,35 @@ fn a_safe_value_of_the_task_is_put_in_force_and_one_that_is_undone_is_not_called
         stop(running);
     }
 }
+
+#[test]
+fn a_lock_that_no_hertzd_outside_the_network_namespace_sees_is_said() {
+    let config = output("path = \"/sys/class/hwmon/hwmon0/valve\"\nsafe = 0\n");
+    for is_own in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), "class/hwmon/hwmon0/valve", "0");
+        put(folder.path(), "in", "0.5");
+        let by = || {
+            let inside = in_tree(folder.path(), "");
+            let mut command = Command::new("unshare");
+            command.args(if is_own { &["-n", "unshare"][..] } else { &["-m", "unshare"] }).args(inside.get_args());
+            command.envs(inside.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            command
+        };
+        if !by().arg("true").output().is_ok_and(|output| output.status.success()) {
+            return program::skip("nothing may be mounted here, or there are no network namespaces");
+        }
+        // The tests may run in a container.
+        let is_first = Path::new("/proc/sys/net/core/netdev_max_backlog").exists() && !is_own;
+        let said = "the lock of /sys/class/hwmon/hwmon0/valve keeps out only hertzds with the same /sys";
+        let (mut start, mut check) = (by(), by());
+        start.arg(HERTZD);
+        check.args([HERTZD, "check"]).arg(folder.path().join("test.toml"));
+        let mut running = run_in(folder, start, &config, &[]);
+        running.wait_for("it runs", |running| running.folder().join("status.sock").exists());
+        let check = check.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&check.stdout).contains(said), !is_first, "{check:?}");
+        let ended = stop(running);
+        assert_eq!(ended.stderr.matches(said).count(), usize::from(!is_first), "{}", ended.describe());
+    }
+}
