@@ -14,6 +14,7 @@ pub(crate) struct LastWritten {
     settings: [AtomicU64; SETTINGS],
     sets: AtomicU64,    // how often the settings were written
     lapsed: AtomicBool, // the target was found changed, and has not been written again since
+    undone: AtomicBool, // a setting was found changed, and has not been found right since
 }
 
 /// Maximum number of files beside its value that decide what effect a target's value has: `pwmN_enable` of a fan; period, polarity and
@@ -79,6 +80,16 @@ impl LastWritten {
             self.settings.iter().for_each(|setting| setting.store(f64::NAN.to_bits(), Ordering::Relaxed));
             self.lapse();
         }
+    }
+
+    /// The settings were read back: whether they are as they were written.
+    pub(crate) fn found_in_force(&self, is_in_force: bool) {
+        self.undone.store(!is_in_force, Ordering::Relaxed);
+    }
+
+    /// Whether the settings were as they were written when they were last read back.
+    pub(crate) fn is_in_force(&self) -> bool {
+        !self.undone.load(Ordering::Relaxed)
     }
 
     /// The target is not as it was written: its task has to write everything again.

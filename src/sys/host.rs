@@ -131,6 +131,14 @@ pub(crate) fn missing_folder(path: &Path) -> String {
     topmost.map_or_else(String::new, |folder| format!("; there is no folder {}", folder.display()))
 }
 
+/// Whether the process that `root` shows is in another network namespace than the machine's first, as in a container. A `/sys` mounted
+/// there is an instance of its own, whose files have other inodes. False if the kernel does not show it.
+pub(crate) fn has_own_network(root: &Path) -> bool {
+    // The kernel shows this setting, which is the whole machine's, only in the first namespace.
+    let settings = root.join("proc/sys/net/core");
+    settings.exists() && !settings.join("netdev_max_backlog").exists()
+}
+
 /// Whether this process may open a file for reading, or for reading and writing. Does not open it, because opening may affect a device. A
 /// cgroup may still refuse a device.
 pub(crate) fn may_open(path: &Path, write: bool) -> bool {
@@ -156,6 +164,14 @@ pub(crate) mod tests {
             fs::write(path, text).unwrap();
         }
         root
+    }
+
+    #[test]
+    fn another_network_namespace_is_known_by_what_it_lacks() {
+        let [first, own] = ["netdev_max_backlog", "somaxconn"].map(|name| format!("proc/sys/net/core/{name}"));
+        assert!(!has_own_network(tree(&[(&first, "1000\n"), (&own, "4096\n")]).path()));
+        assert!(has_own_network(tree(&[(&own, "4096\n")]).path()));
+        assert!(!has_own_network(tree(&[("proc/cpuinfo", "")]).path()), "a kernel that does not show it");
     }
 
     #[test]

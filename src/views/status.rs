@@ -166,7 +166,9 @@ fn remarks(task: &TaskSummary, stalled: bool) -> Vec<String> {
         let what = match held.is_safe {
             true => format!("another thread has held it at its safe value for {lasts}"),
             false => {
-                format!("another thread has kept it from writing for {lasts}, and its target was not made safe")
+                format!(
+                    "another thread has kept it from writing for {lasts}, and its target does not hold its safe value"
+                )
             }
         };
         lines.push(format!("{name}: {what}: {}; that ends when {}", held.why, held.ends));

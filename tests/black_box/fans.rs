@@ -356,3 +356,73 @@ fn a_channel_keeps_the_polarity_that_it_was_found_with() {
         }
     }
 }
+
+#[test]
+fn a_safe_value_of_the_task_is_put_in_force_and_one_that_is_undone_is_not_called_safe() {
+    let channel = "pwm = \"pwmchip0\"\nchannel = 0\npwm-period = \"40us\"\n";
+    let converter = "path = \"/sys/class/hwmon/hwmon0/out_voltage0_raw\"\nscale = 4000\n";
+    let [duty, raw] = ["class/pwm/pwmchip0/pwm0/duty_cycle", "class/hwmon/hwmon0/out_voltage0_raw"];
+    let [polarity, enable] = ["polarity", "enable"].map(|file| duty.replace("duty_cycle", file));
+    let power = &*raw.replace("_raw", "_powerdown");
+    for (keys, value, live, safe, (file, set, changed)) in [
+        (format!("{channel}safe = 0\n"), duty, "20000", "0", (&*polarity, "normal", "inversed")),
+        (format!("{channel}safe = 1\n"), duty, "20000", "40000", (&enable, "1", "0")),
+        (format!("{converter}safe = 0.9\n"), raw, "2000", "3600", (power, "0", "1")),
+        // It would take hours to get there.
+        (format!("{channel}safe = 1\nsafe-slew = 0.0001\n"), duty, "20000", "", (&enable, "1", "0")),
+    ] {
+        let Some(mut running) = start(&output(&keys), "1", None) else { return };
+        wait_until(&mut running, value, live);
+        put(running.folder(), file, changed);
+        running.wait_for("it is said", |running| reason(running).contains("in place of"));
+        assert_eq!(read(running.folder(), file), changed, "{keys}");
+        put(running.folder(), "in", "nothing");
+        wait_until(&mut running, file, set);
+        if !safe.is_empty() {
+            wait_until(&mut running, value, safe);
+            let is_safe = |running: &Running| {
+                let tasks = snapshot(running)["tasks"].clone();
+                let out = tasks.as_array().and_then(|tasks| tasks.iter().find(|task| task["task"] == "out").cloned());
+                out.unwrap_or_default()["values"]["is-safe"]["last"].clone()
+            };
+            running.wait_for("it is safe", |running| is_safe(running) == 1.0);
+            put(running.folder(), file, changed);
+            running.wait_for("it is not in force", |running| is_safe(running) == 0.0);
+            put(running.folder(), file, set);
+            running.wait_for("it is in force", |running| is_safe(running) == 1.0);
+        }
+        stop(running);
+    }
+}
+
+#[test]
+fn a_lock_that_no_hertzd_outside_the_network_namespace_sees_is_said() {
+    let config = output("path = \"/sys/class/hwmon/hwmon0/valve\"\nsafe = 0\n");
+    for is_own in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), "class/hwmon/hwmon0/valve", "0");
+        put(folder.path(), "in", "0.5");
+        let by = || {
+            let inside = in_tree(folder.path(), "");
+            let mut command = Command::new("unshare");
+            command.args(if is_own { &["-n", "unshare"][..] } else { &["-m", "unshare"] }).args(inside.get_args());
+            command.envs(inside.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            command
+        };
+        if !by().arg("true").output().is_ok_and(|output| output.status.success()) {
+            return program::skip("nothing may be mounted here, or there are no network namespaces");
+        }
+        // The tests may run in a container.
+        let is_first = Path::new("/proc/sys/net/core/netdev_max_backlog").exists() && !is_own;
+        let said = "the lock of /sys/class/hwmon/hwmon0/valve keeps out only hertzds with the same /sys";
+        let (mut start, mut check) = (by(), by());
+        start.arg(HERTZD);
+        check.args([HERTZD, "check"]).arg(folder.path().join("test.toml"));
+        let mut running = run_in(folder, start, &config, &[]);
+        running.wait_for("it runs", |running| running.folder().join("status.sock").exists());
+        let check = check.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&check.stdout).contains(said), !is_first, "{check:?}");
+        let ended = stop(running);
+        assert_eq!(ended.stderr.matches(said).count(), usize::from(!is_first), "{}", ended.describe());
+    }
+}

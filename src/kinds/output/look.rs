@@ -34,7 +34,8 @@ pub(super) fn look(site: &Site, settings: &OutputSettings, task: &str) -> Result
                 Err(refusal) => return Err(refusal.into()),
             };
             let mut safe = says(&settings, &target.shown(), &text, Some(&target));
-            let remarks = [target.inversed().map(str::to_owned), target.unseen(settings.always)];
+            let remarks =
+                [target.inversed().map(str::to_owned), target.unseen(settings.always), target.locked_here_only()];
             remarks.into_iter().flatten().for_each(|remark| safe = format!("{safe}; {remark}"));
             let sight = target.look()?;
             (if settings.readback.is_some() { with_readback(sight, &target)? } else { sight }, Some(safe))

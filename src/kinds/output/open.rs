@@ -118,6 +118,7 @@ fn assemble(
         guard: guard.clone(),
         seen: None,
         retry_in: 0.0,
+        ramps: false,
         write_errors: 0.0,
         ticked: false,
         follows,

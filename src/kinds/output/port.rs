@@ -4,8 +4,8 @@
 use super::digits::{Digits, LONGEST, number};
 use super::fan;
 use super::put;
-use super::setting::{Sort, in_force};
-use crate::safety::{LastWritten, SETTINGS};
+use super::setting::{Sort, in_force, set_all};
+use crate::safety::LastWritten;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
@@ -101,8 +101,8 @@ pub(super) struct Writer {
     port: Port,
     settings: Vec<OpenSetting>,
     length: u64,       // of a regular file, at least
-    is_prepared: bool, // the settings were written before the first value, and safe writes leave them unchanged
-    is_set: bool,      // the settings are as the task sets them
+    is_prepared: bool, // the settings were written before the first value, and others' safe writes leave them set
+    is_set: bool,      // the settings are as the task sets them, unless another program has changed them
     is_safe: bool,     // the last write was the safe state, and the settings are as it sets them
 }
 
@@ -137,10 +137,16 @@ impl Writer {
     /// are not yet set or have lapsed, writes them and then the value once more.
     pub(super) fn write(&mut self, digits: &Digits, last: &LastWritten) -> io::Result<()> {
         self.is_safe = false;
-        self.put(digits.bytes().len(), last, |port, had| port.put(digits.bytes(), had))
+        self.put(digits.bytes().len(), last, false, |port, had| port.put(digits.bytes(), had))
     }
 
-    /// Writes the safe state. When it is repeated and nothing has lapsed, only its value is written.
+    /// The next write also writes the settings, which another program may have changed.
+    pub(super) fn sets_again(&mut self) {
+        self.is_set = false;
+    }
+
+    /// Writes the safe state, and the settings that give it its effect: another program may have changed them. When it is repeated and
+    /// nothing has lapsed, only its value is written.
     pub(super) fn write_safe(&mut self, text: &SafeText, last: &LastWritten) -> io::Result<()> {
         if std::mem::take(&mut self.is_safe) && !last.has_lapsed() {
             self.port.put_safe(text.value.as_bytes(), text.stored.as_deref(), self.length)?;
@@ -157,11 +163,21 @@ impl Writer {
             return Ok(());
         }
         let value = text.value.as_bytes();
-        self.put(value.len(), last, |port, had| port.put_safe(value, text.stored.as_deref(), had))
+        self.sets_again();
+        self.put(value.len(), last, true, |port, had| port.put_safe(value, text.stored.as_deref(), had))?;
+        self.is_safe = true;
+        Ok(())
     }
 
-    /// Writes a value of this length with `put`. Also writes the settings if they are not yet set or have lapsed.
-    fn put(&mut self, length: usize, last: &LastWritten, put: impl Fn(&Port, u64) -> io::Result<()>) -> io::Result<()> {
+    /// Writes a value of this length with `put`. Also writes the settings if they are not yet set or have lapsed. `is_safe`: the value is
+    /// safe only with its polarity.
+    fn put(
+        &mut self,
+        length: usize,
+        last: &LastWritten,
+        is_safe: bool,
+        put: impl Fn(&Port, u64) -> io::Result<()>,
+    ) -> io::Result<()> {
         let mut value = || {
             put(&self.port, self.length)?;
             self.length = length as u64;
@@ -170,7 +186,7 @@ impl Writer {
         match &self.settings[..] {
             _ if self.is_set && !last.has_lapsed() => value(),
             [] => value().map(|()| last.repaired()),
-            settings => in_force(value, || set(settings, last).map(|()| self.is_set = true)),
+            settings => in_force(value, || set(settings, last, is_safe).map(|()| self.is_set = true)),
         }
     }
 
@@ -194,28 +210,26 @@ impl Writer {
     }
 }
 
-/// Writes the settings.
-fn set(settings: &[OpenSetting], last: &LastWritten) -> io::Result<()> {
-    let mut numbers = [f64::NAN; SETTINGS];
+/// Writes the settings. A polarity that its driver refuses is a failure only of a safe write; otherwise the readback reports it.
+fn set(settings: &[OpenSetting], last: &LastWritten, is_safe: bool) -> io::Result<()> {
     last.forget_settings(); // in case one of these writes fails
-    for (at, (setting, wrote)) in settings.iter().zip(&mut numbers).enumerate() {
-        let put = || put::attribute(&*setting.file, setting.text.as_bytes());
-        match (setting.sort, settings.get(at + 1)) {
-            // Some drivers change the polarity only while the channel is off; the next setting switches it on again. The readback shows
-            // whether it changed.
-            (Sort::Polarity, Some(enable)) => {
-                _ = put().or_else(|error| match error.raw_os_error() {
-                    Some(libc::EBADF) => Err(error), // the file is read-only
-                    _ => put::attribute(&*enable.file, b"0\n").and_then(|()| put()),
-                });
-            }
-            (Sort::Polarity, None) => _ = put(),
-            (Sort::Number | Sort::Mode | Sort::Power, _) => put()?,
-        }
-        *wrote = setting.number;
-    }
-    last.set(numbers);
+    let [polarity, others] = set_all(settings, |setting| (setting.sort, &setting.file), OpenSetting::write);
+    others.and(if is_safe { polarity } else { Ok(()) })?;
+    last.set(std::array::from_fn(|at| settings.get(at).map_or(f64::NAN, |setting| setting.number)));
     Ok(())
+}
+
+impl OpenSetting {
+    /// Writes the setting. A polarity that reads right is not written: some drivers refuse it while the channel is on.
+    fn write(&self) -> io::Result<()> {
+        let mut bytes = [0; 16];
+        let found = self.file.read_at(&mut bytes, 0).map_or(&[][..], |length| &bytes[..length]);
+        let line = found.split(|byte| *byte == b'\n').next();
+        match self.sort {
+            Sort::Polarity if line == Some(self.text.trim_end().as_bytes()) => Ok(()),
+            _ => put::attribute(&*self.file, self.text.as_bytes()),
+        }
+    }
 }
 
 /// Open files of a target: the value's, and those of its settings.
@@ -241,18 +255,38 @@ mod tests {
         }
     }
 
+    fn setting(file: File, text: &str, sort: Sort) -> OpenSetting {
+        OpenSetting { file: Arc::new(file), text: text.into(), number: 1.0, sort }
+    }
+
     #[test]
     fn a_polarity_that_may_only_be_read_does_not_switch_its_channel_off() {
         let [mut polarity, enable] = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
         polarity.write_all(b"normal\n").unwrap();
-        let setting =
-            |file: File, text: &str, sort| OpenSetting { file: Arc::new(file), text: text.into(), number: 1.0, sort };
         let settings = vec![
             setting(File::open(polarity.path()).unwrap(), "inversed\n", Sort::Polarity),
             setting(enable.reopen().unwrap(), "1", Sort::Number),
         ];
-        set(&settings, &LastWritten::default()).unwrap();
+        set(&settings, &LastWritten::default(), true).unwrap();
         // Switching the channel off would have left a newline.
         assert_eq!(std::fs::read_to_string(enable.path()).unwrap(), "1");
+    }
+
+    #[test]
+    fn a_setting_that_is_refused_keeps_no_other_from_being_written() {
+        let [period, enable] = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
+        let settings = vec![
+            setting(File::open(period.path()).unwrap(), "40000\n", Sort::Number),
+            // The kernel refuses this text with EINVAL.
+            setting(File::options().write(true).open("/proc/self/oom_score_adj").unwrap(), "normal\n", Sort::Polarity),
+            setting(enable.reopen().unwrap(), "1\n", Sort::Number),
+        ];
+        let last = LastWritten::default();
+        last.set([1.0; 3]);
+        assert_eq!(set(&settings, &last, true).unwrap_err().raw_os_error(), Some(libc::EBADF));
+        assert_eq!(std::fs::read_to_string(enable.path()).unwrap(), "1\n");
+        assert!(last.has_lapsed(), "all are written again with the next value");
+        assert_eq!(set(&settings[1..], &last, true).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        set(&settings[1..], &last, false).unwrap();
     }
 }

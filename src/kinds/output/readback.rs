@@ -197,6 +197,9 @@ impl ReadBack for Readback {
             }
             (None, None) => Reading::Agrees(None),
         };
+        if !matches!(reading, Reading::Unsettled | Reading::Unreadable(_)) {
+            self.written.found_in_force(!matches!(reading, Reading::NotInForce(_)));
+        }
         if self.repairs && matches!(reading, Reading::Differs { .. } | Reading::NotInForce(_)) {
             self.written.lapse();
         }

@@ -3,7 +3,7 @@
 use super::fan;
 use super::port::{OpenFiles, Port};
 use super::put;
-use super::setting::{Sort, in_force};
+use super::setting::{Sort, in_force, set_all};
 use crate::safety::{PlannedWrite, SETTINGS, SafeWrite, wrong_in_the_end};
 use std::fs::File;
 use std::io;
@@ -89,16 +89,10 @@ fn line_of(file: &File) -> Option<String> {
     text.lines().next().map(str::to_owned)
 }
 
-/// Writes all settings, even if one fails. Some drivers change the polarity only while the channel is off; the next setting switches it on
-/// again.
+/// Writes all settings.
 fn write_all(settings: &[SafeSetting]) -> io::Result<()> {
-    let write = |(at, setting): (usize, &SafeSetting)| match (setting.write(), settings.get(at + 1)) {
-        (Err(_), Some(enable)) if setting.sort == Sort::Polarity => {
-            put::attribute(&*enable.file, b"0\n").and_then(|()| setting.write())
-        }
-        (written, _) => written,
-    };
-    settings.iter().enumerate().map(write).fold(Ok(()), io::Result::and)
+    let [polarity, others] = set_all(settings, |setting| (setting.sort, &setting.file), SafeSetting::write);
+    others.and(polarity)
 }
 
 impl SafeWrite for SafeWriter {
@@ -184,5 +178,31 @@ mod tests {
         assert_eq!(error.raw_os_error(), None);
         let trouble = guard.trouble().unwrap();
         assert!(trouble.contains("could not be written: it was written, but the device does not hold it"), "{trouble}");
+    }
+
+    #[test]
+    fn a_polarity_that_may_only_be_read_does_not_fail_or_switch_its_channel_off() {
+        let files = [(); 3].map(|()| tempfile::NamedTempFile::new().unwrap());
+        let [polarity, enable, duty] = files.each_ref().map(|file| file.path());
+        std::fs::write(polarity, "inversed\n").unwrap();
+        let setting = |file: File, text: &str, sort| SafeSetting {
+            file: Arc::new(file),
+            name: String::new(),
+            text: text.into(),
+            sort,
+            value: 0.0,
+            is_replaced: AtomicBool::new(false),
+        };
+        let writable = |path: &std::path::Path| File::options().read(true).write(true).open(path).unwrap();
+        let settings = vec![
+            setting(File::open(polarity).unwrap(), "normal\n", Sort::Polarity),
+            setting(writable(enable), "1", Sort::Number),
+        ];
+        let port = Port::Attribute(Arc::new(writable(duty)));
+        let writer = SafeWriter { port, text: "0\n".into(), stored: None, number: 0.0, settings, plan: Arc::default() };
+        writer.write_safe().unwrap();
+        // Switching the channel off would have left a newline.
+        let found = [polarity, enable, duty].map(|file| std::fs::read_to_string(file).unwrap());
+        assert_eq!(found, ["inversed\n", "1", "0\n"]);
     }
 }

@@ -1,7 +1,8 @@
 //! The files beside a target that decide what effect its value has: their content, how a value is written together with them, and how a PWM
-//! channel keeps its polarity. Blocks only in the closures it is given.
+//! channel keeps its polarity. Blocks in the closures it is given, and where it switches a channel off.
 
 use super::digits::number;
+use super::put;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -82,6 +83,29 @@ pub(super) fn in_force(
     _ = value();
     let (set, value) = (set(), value());
     set.and(value)
+}
+
+/// Writes all settings in order, even if one fails. Returns the first failure of a polarity, then that of the others. Some drivers change
+/// the polarity only while the channel is off; the next setting switches it on again. A polarity that may only be read is no failure: the
+/// readback reports a change.
+pub(super) fn set_all<S>(
+    settings: &[S],
+    parts: impl Fn(&S) -> (Sort, &File),
+    write: impl Fn(&S) -> io::Result<()>,
+) -> [io::Result<()>; 2] {
+    let [mut polarity, mut others] = [Ok(()), Ok(())];
+    for (at, setting) in settings.iter().enumerate() {
+        if parts(setting).0 != Sort::Polarity {
+            others = others.and(write(setting));
+            continue;
+        }
+        polarity = match (write(setting), settings.get(at + 1)) {
+            (Err(error), _) if error.raw_os_error() == Some(libc::EBADF) => Ok(()),
+            (Err(_), Some(enable)) => put::attribute(parts(enable).1, b"0\n").and_then(|()| write(setting)),
+            (written, _) => written,
+        };
+    }
+    [polarity, others]
 }
 
 /// Restores a channel's polarity if another program changed it. A correct polarity is not written, because permission to write the duty

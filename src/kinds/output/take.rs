@@ -12,6 +12,7 @@ use crate::site::{Holder, Label, Refusal, Site};
 use crate::sys::clock::pause;
 use crate::time::Span;
 use std::sync::Arc;
+use tracing::warn;
 
 /// How many times, and at what interval, to check whether a target was reopened. Together longer than the longest wait between two attempts
 /// to reopen.
@@ -157,5 +158,8 @@ pub(super) fn take(site: &Site, target: &Target, task: &str) -> Result<Arc<Held>
     })?;
     let held = site.common::<Targets>().add(target.identity(), taken);
     held.keeps_polarity(target.polarity().map(|polarity| polarity.number));
+    if let Some(here_only) = target.locked_here_only() {
+        warn!(task, "{task}: {here_only}");
+    }
     Ok(held)
 }

@@ -25,7 +25,7 @@ use crate::kinds::sensor::{ByName, Class, find, is_iio_raw};
 use crate::safety::{PlannedWrite, SETTINGS};
 use crate::site::{DeviceId, Refusal};
 use crate::sys::entry::resolve;
-use crate::sys::host::missing_folder;
+use crate::sys::host::{has_own_network, missing_folder};
 pub(super) use effect::is_given_back;
 use files::{Files, iio_raw, is_makeable};
 pub(super) use make::unmade;
@@ -248,6 +248,18 @@ impl Target {
     pub(super) fn look(&self) -> Result<Sight, Refusal> {
         self.loses_nothing()?;
         self.means.look(self.key, Sight::of(self.key, self.ids.clone()))
+    }
+
+    /// A warning if hertzds outside this network namespace do not see its lock.
+    pub(super) fn locked_here_only(&self) -> Option<String> {
+        let is_in_sys = self.file().is_some_and(|path| path.starts_with("/sys"));
+        (is_in_sys && has_own_network(Path::new("/"))).then(|| {
+            let shown = self.shown();
+            format!(
+                "the lock of {shown} keeps out only hertzds with the same /sys, and this one is in a network namespace of its own, as in a container: \
+                 make sure that no hertzd outside it uses {shown}"
+            )
+        })
     }
 
     /// Whether only the service may open it.

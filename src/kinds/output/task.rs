@@ -36,6 +36,7 @@ pub(super) struct Output {
     pub(super) guard: Arc<Guard>,
     pub(super) seen: Option<u64>, // number of the last trip by another thread, until it has recovered from it
     pub(super) retry_in: f64,     // seconds until the next attempt at the safe value
+    pub(super) ramps: bool,       // the last tick was on the ramp to the safe value
     pub(super) write_errors: f64,
     pub(super) ticked: bool,
     pub(super) follows: bool, // takes the target over from another task
@@ -178,7 +179,12 @@ impl Task for Output {
         let step = learned(&self.input, self.reset.as_ref(), tick, tripped);
         self.guard.beat();
         let (wanted, again) = (self.law.step(&step), self.is_alone_now());
-        if again && wanted != Wanted::Nothing {
+        let ramps = matches!(wanted, Wanted::Ramp(_));
+        let begins_ramp = !std::mem::replace(&mut self.ramps, ramps) && ramps;
+        if begins_ramp {
+            self.writer.sets_again(); // the ramp is part of the safe state
+        }
+        if (again || begins_ramp) && wanted != Wanted::Nothing {
             self.written = Digits::EMPTY;
         }
         let done = match wanted {
@@ -200,7 +206,8 @@ impl Task for Output {
         };
         self.held.set_to_recover(self.law.has_to_recover());
         self.live.ticked(self.law.follows() && done.is_ok());
-        values.copy_from_slice(&shown(&self.law, self.safe.is_some(), step.input, self.write_errors));
+        let has_safe = self.safe.is_some() && self.guard.written().is_in_force();
+        values.copy_from_slice(&shown(&self.law, has_safe, step.input, self.write_errors));
         done
     }
 
@@ -247,7 +254,8 @@ pub(super) fn learned(input: &Input, reset: Option<&Input>, tick: &Tick, tripped
     }
 }
 
-/// The output's values, in the order of its columns. An output without a safe state never shows as safe.
+/// The output's values, in the order of its columns. `has_safe`: it has a safe state, and what gives its value an effect is not known to be
+/// changed; else it never shows as safe.
 pub(super) fn shown(law: &Law, has_safe: bool, input: f64, write_errors: f64) -> [f64; 4] {
     let is_safe = has_safe && law.is_safe();
     [law.applied(), f64::from(u8::from(is_safe)), write_errors, law.held_back(input)]

@@ -47,8 +47,9 @@ impl Guard {
         self.terms.get().map(|terms| terms.applied).filter(|applied| applied.is_finite())
     }
 
-    /// Whether the last safe write succeeded and the target is there.
+    /// Whether the last safe write succeeded, and the target is there and not known to be changed.
     pub(crate) fn holds_safe_value(&self) -> bool {
-        !self.keeps_what_it_has() && !self.is_lost() && !self.watched.is_hanging() && self.watched.errno() == 0
+        let is_there = !self.keeps_what_it_has() && !self.is_lost() && self.written().is_in_force();
+        is_there && !self.watched.is_hanging() && self.watched.errno() == 0
     }
 }

@@ -110,8 +110,10 @@ fn a_channel_needs_its_period_and_to_be_enabled() {
         let Reading::NotInForce(lapse) = readback.read() else { panic!("{file} is not in force") };
         assert!(lapse.file.ends_with(file) && lapse.read == other.trim(), "{lapse:?}");
         fs::write(channel.join(file), was).unwrap();
+        assert!(!last.is_in_force(), "nobody has seen it");
+        assert!(matches!(readback.read(), Reading::Agrees(_)));
+        assert!(last.is_in_force());
     }
-    assert!(matches!(readback.read(), Reading::Agrees(_)));
     let text = super::super::port::SafeText { value: "30000\n".into(), enable: None, stored: None };
     let planned: Vec<_> = target.plan(&text, None).iter().map(ToString::to_string).collect();
     assert!(planned.len() == 3 && planned[2].ends_with("/enable"), "another process makes sure of it too: {planned:?}");
@@ -162,7 +164,9 @@ fn the_polarity_is_to_stay_as_it_was_found() {
         long_ago(&readback);
         assert_eq!(readback.read(), Reading::Agrees(None));
         fs::write(channel.join("polarity"), "normal\n").unwrap();
+        assert!(last.is_in_force(), "nobody has seen it");
         let Reading::NotInForce(lapse) = readback.read() else { panic!("its polarity is another one") };
+        assert!(!last.is_in_force());
         assert_eq!((&*lapse.set, lapse.number, &*lapse.read), ("inversed", None, "normal"));
         assert!(lapse.advice.contains("If it is meant, restart hertzd"), "{lapse:?}");
         let again = Target::find(&place, sys.path()).unwrap().unwrap().with_polarity(Some(1.0));

@@ -337,6 +337,10 @@ mod tests {
             writer.write(&Digits::of(500.0, target.form), &last).unwrap();
             is("500");
             let text = SafeText { value: "250\n".into(), enable: None, stored: None };
+            writer.write_safe(&text, &last).unwrap();
+            is("250");
+            writer.write_safe(&text, &last).unwrap();
+            assert_eq!(fs::read_to_string(folder.join(power)).unwrap(), "1\n", "it is repeated");
             writer.was_made_safe();
             writer.write_safe(&text, &last).unwrap();
             is("250");
@@ -369,5 +373,40 @@ mod tests {
         assert_eq!(fs::read_to_string(channel.join("enable")).unwrap().trim(), "1");
         assert!(!last.has_lapsed());
         assert_eq!(last.settings().unwrap().0.map(f64::to_bits), target.settings_numbers().map(f64::to_bits));
+    }
+
+    #[test]
+    fn a_safe_write_of_the_task_puts_its_channel_in_force_and_a_value_leaves_it() {
+        let sys = tempfile::tempdir().unwrap();
+        let channel = sys.path().canonicalize().unwrap().join("class/pwm/pwmchip0/pwm0");
+        fs::create_dir_all(&channel).unwrap();
+        let put = |file: &str, text: &str| fs::write(channel.join(file), format!("{text}\n")).unwrap();
+        let holds = |file: &str| fs::read_to_string(channel.join(file)).unwrap().lines().next().unwrap().to_owned();
+        fs::write(channel.with_file_name("npwm"), "1\n").unwrap();
+        let settings = [("period", "40000", "80000"), ("polarity", "normal", "inversed"), ("enable", "1", "0")];
+        settings.iter().for_each(|(file, text, _)| put(file, text));
+        put("duty_cycle", "9");
+        let by_name = Place::Pwm { chip: "pwmchip0".into(), channel: 0, period: crate::time::Span::from_micros(40) };
+        for (place, settings) in [(by_name, &settings[..]), (Place::File(channel.join("duty_cycle")), &settings[1..2])]
+        {
+            let target = Target::find(&place, sys.path()).unwrap().unwrap();
+            let (Kept { file: taken, .. }, _beside) = target.take(&LeftWrites::default(), "fan").unwrap();
+            let (mut writer, last) = (target.writer(&taken).unwrap(), LastWritten::default());
+            last.set(target.settings_numbers());
+            let text = SafeText { value: "7\n".into(), enable: None, stored: None };
+            for (file, text_set, other) in settings {
+                put(file, other);
+                writer.write(&Digits::of(5.0, target.form), &last).unwrap();
+                assert_eq!([holds("duty_cycle"), holds(file)], ["5", other]);
+                writer.write_safe(&text, &last).unwrap();
+                assert_eq!([holds("duty_cycle"), holds(file)], ["7", text_set]);
+                assert!(last.settings().unwrap().0[0].total_cmp(&target.settings_numbers()[0]).is_eq());
+                // On the ramp to the safe value.
+                put(file, other);
+                writer.sets_again();
+                writer.write(&Digits::of(6.0, target.form), &last).unwrap();
+                assert_eq!([holds("duty_cycle"), holds(file)], ["6", text_set]);
+            }
+        }
     }
 }
