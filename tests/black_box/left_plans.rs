@@ -680,6 +680,35 @@ fn a_stop_says_what_is_left_also_before_the_configuration_is_read() {
     assert!(done.status.success() && fan(ended.folder.path()) == "1\n", "{}", said(&done));
 }
 
+/// One plan has a target that takes what is written, and cannot be read then.
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_read_that_hangs_keeps_safe_from_no_other_plan() {
+    let place = tempfile::tempdir().unwrap();
+    let here = place.path().canonicalize().unwrap();
+    fs::create_dir(here.join("faults")).unwrap();
+    let plans = [4_000_000_001_u32, 4_000_000_002, 4_000_000_003].map(|pid| {
+        let path = here.join(format!("pwm{pid}"));
+        fs::write(&path, "128\n").unwrap();
+        let write =
+            json!({"to": "file", "path": path, "witness": null, "text": "255\n", "cut": false, "original": "9"});
+        let output = json!({"task": format!("fan{pid}"), "writes": [write]});
+        (path, left_in_foreground(place.path(), pid, &output))
+    });
+    fs::write(here.join("faults/pwm4000000002.rhangs"), "").unwrap();
+    let mut command = in_foreground(place.path());
+    command.env("DEVICE_FAULTS", here.join("faults")).env("LD_PRELOAD", program::preload(&here, "device"));
+    let done = command.arg("safe").output().unwrap();
+    let text = said(&done);
+    for (path, _) in &plans {
+        assert_eq!(fs::read_to_string(path).unwrap(), "255\n", "{text}");
+        assert!(text.contains(&format!("wrote 255 to {}", path.display())), "{text}");
+    }
+    assert!(done.status.code() == Some(1) && text.contains("fan4000000002: its safe value was written, but"), "{text}");
+    assert!(text.contains("a read has not returned within 4.00 s") && !text.contains("fan4000000001: its"), "{text}");
+    assert_eq!(plans.map(|(_, folder)| folder.join("safe-plan.json").exists()), [false, true, false], "{text}");
+}
+
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn an_output_that_hangs_at_the_start_holds_up_no_other_and_a_stop_says_what_is_owed() {
