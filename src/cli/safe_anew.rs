@@ -81,7 +81,7 @@ impl Live {
             match SafePlan::held(&path) {
                 Ok(plan) => found.plans.extend(plan),
                 Err(NoPlan::Unusable(why) | NoPlan::NotOurs(why)) => found.unseen.push(why),
-                Err(NoPlan::Missing | NoPlan::Held(_)) => {}
+                Err(NoPlan::Missing | NoPlan::Held { .. }) => {}
             }
         }
         found

@@ -76,8 +76,13 @@ impl Done {
     pub(super) fn refuse(&mut self, why: NoPlan) {
         match why {
             NoPlan::Missing => {}
-            NoPlan::Held(pid) => self.held.push(format!(
-                "the daemon lives that has them (pid {pid}): when it is stopped, they get their safe values, but for those with safe = \"hold\""
+            NoPlan::Held { by, of } if by == of => self.held.push(format!(
+                "the daemon lives that has them (pid {by}): when it is stopped, they get their safe values, but for those with safe = \"hold\""
+            )),
+            NoPlan::Held { by, of } => self.held.push(format!(
+                "process {by} has the plan locked that process {of} has left: it is a start of hertzd that has not ended, or another `hertzd safe`; it \
+                 writes the safe values that it can, and `hertzd status` names those that a start has not written: end process {by} and run this \
+                 again if one is missing"
             )),
             NoPlan::NotOurs(why) => self.held.push(format!("the plan {why}")),
             NoPlan::Unusable(why) => self.failed.push(format!("the plan {why}")),
