@@ -1,7 +1,7 @@
 //! `hertzd safe`: writes the safe values of outputs whose daemon was killed.
 
 use super::safe_owner::{Owner, Theirs};
-use super::safe_writes::{Done, Manner};
+use super::safe_writes::{CarriedOut, Done, Manner};
 use super::{App, Source, Stop, print, runtime, runtime_places, safe_anew, safe_owner};
 use crate::daemon::{FoundPlan, NoPlan};
 use crate::escape::visible_line;
@@ -41,7 +41,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
     may write to is refused.\n\n\
     What was written is read back, where that can be read: each number that differs is \
     named, and the exit code is 1. A write that does not return is given up after 2 s \
-    and named; the others are made all the same.\n\n\
+    and named, a read after 4 s; the others are made all the same.\n\n\
     A GPIO line belongs to the process that has requested it: once this command has \
     ended, what becomes of the line's level is up to the driver of its chip. With \
     --hold it stays until SIGTERM or SIGINT, and keeps the lines; until then no \
@@ -93,9 +93,13 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
     }
     let places = if args.plan.is_none() { runtime::logins() } else { Vec::new() };
     let has_done_something = !all.done.is_empty();
+    if has_done_something {
+        // Before anything that may take its time: reading back, and other users' plans.
+        printed = all.done.print();
+    }
+    all.read_back(manner);
     if has_done_something && !places.is_empty() {
-        // Regardless of other users' plans.
-        printed = all.done.print().and_then(|()| print_failed(&all.done));
+        printed = printed.and_then(|()| print_failed(&all.done));
     }
     let mut kept = Vec::new();
     for place in &places {
@@ -112,6 +116,7 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
             }
         }
     }
+    all.read_back(manner);
     // systemd sets this after the service has ended. Then the command speaks only if there is something to report.
     let is_asked = std::env::var_os("SERVICE_RESULT").is_none();
     if is_asked && args.plan.is_none() {
@@ -144,6 +149,7 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
 #[derive(Default)]
 struct All {
     done: Done,
+    carried_out: Vec<CarriedOut>, // of this user, which are to be read back
     owners: Vec<Owner>,
     others: HashMap<u32, Theirs>,
 }
@@ -170,10 +176,14 @@ impl All {
                 self.owners.extend(holding);
                 (owner, done)
             }
-            Ok(found) => return self.done.carry_out(found, manner),
+            Ok(found) => return self.carried_out.extend(self.done.carry_out(found, manner)),
             Err(why) => (owner_of_folder(at), refused(why)),
         };
         self.add(owner, done);
+    }
+
+    fn read_back(&mut self, manner: Manner) {
+        self.done.read_back(std::mem::take(&mut self.carried_out), manner);
     }
 
     fn add(&mut self, owner: u32, done: Done) {

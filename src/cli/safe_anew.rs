@@ -1,7 +1,8 @@
 //! `hertzd safe CONFIG`: writes the safe values of a configuration's outputs if no daemon has left a plan for them.
 
+use super::safe_readback::{self, Look};
 use super::safe_writes::{AT_ONCE, not_returned};
-use super::{App, Source, Stop, print, runtime, safe_readback};
+use super::{App, Source, Stop, print, runtime};
 use crate::config::{BuildError, Problems, TaskConfig};
 use crate::daemon::{FoundPlan, NoPlan, SafePlan};
 use crate::kinds::can;
@@ -80,7 +81,7 @@ impl Live {
             match SafePlan::held(&path) {
                 Ok(plan) => found.plans.extend(plan),
                 Err(NoPlan::Unusable(why) | NoPlan::NotOurs(why)) => found.unseen.push(why),
-                Err(NoPlan::Missing | NoPlan::Held(_)) => {}
+                Err(NoPlan::Missing | NoPlan::Held { .. }) => {}
             }
         }
         found
@@ -181,8 +182,8 @@ fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
             Err(error) => failed.push(format!("{}: {error}", guard.says())),
         }
     }
-    let look = |(guard, write): &(Arc<Guard>, PlannedWrite)| write.amiss(guard.line());
-    failed.extend(safe_readback::amiss(looks.iter().map(|it| (None, || look(it))).collect()));
+    let look = |(guard, write): (Arc<Guard>, PlannedWrite)| -> Look { Box::new(move || write.amiss(guard.line())) };
+    failed.extend(safe_readback::amiss(looks.into_iter().map(look).collect()).into_iter().flatten());
     drop(task);
     match (&failed[..], &wrote[..]) {
         ([], []) => Became::Failed("it cannot be made safe by another than its task".into()),

@@ -182,7 +182,10 @@ pub(super) fn answer_for_root((uid, gid): (u32, u32), plan: &Path, manner: Manne
     let file = file.map_err(|error| Stop::Fault(format!("the plan is not open: {error}")))?;
     let mut done = Done::default();
     match FoundPlan::inherited(file, plan) {
-        Ok(found) => done.carry_out(found, manner),
+        Ok(found) => {
+            let carried = done.carry_out(found, manner).into_iter().collect();
+            done.read_back(carried, manner);
+        }
         Err(why) => done.refuse(why),
     }
     shorten(&mut done);

@@ -1,7 +1,8 @@
 //! Carries out plans of safe values with the rights of this process, and collects the results.
 
-use super::{Stop, print, runtime, safe_readback};
-use crate::daemon::{FoundPlan, NoPlan, PlannedOutput};
+use super::safe_readback::{self, Look};
+use super::{Stop, print, runtime};
+use crate::daemon::{FoundPlan, NoPlan, PlannedOutput, SafePlan};
 use crate::escape::visible_line;
 use crate::kinds::output::{MadeWrite, PassedOver, once_more};
 use crate::program;
@@ -11,8 +12,9 @@ use crate::time::{Clock, Span};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -43,7 +45,7 @@ pub(super) struct Done {
     /// Whether lines of GPIO chips stay requested.
     pub(super) holds: bool,
     #[serde(skip)]
-    pub(super) lines: Vec<File>, // the lines that stay requested
+    pub(super) lines: Vec<Arc<File>>, // the lines that stay requested
 }
 
 impl Done {
@@ -74,28 +76,36 @@ impl Done {
     pub(super) fn refuse(&mut self, why: NoPlan) {
         match why {
             NoPlan::Missing => {}
-            NoPlan::Held(pid) => self.held.push(format!(
-                "the daemon lives that has them (pid {pid}): when it is stopped, they get their safe values, but for those with safe = \"hold\""
+            NoPlan::Held { by, of } if by == of => self.held.push(format!(
+                "the daemon lives that has them (pid {by}): when it is stopped, they get their safe values, but for those with safe = \"hold\""
+            )),
+            NoPlan::Held { by, of } => self.held.push(format!(
+                "process {by} has the plan locked that process {of} has left: it is a start of hertzd that has not ended, or another `hertzd safe`; it \
+                 writes the safe values that it can, and `hertzd status` names those that a start has not written: end process {by} and run this \
+                 again if one is missing"
             )),
             NoPlan::NotOurs(why) => self.held.push(format!("the plan {why}")),
             NoPlan::Unusable(why) => self.failed.push(format!("the plan {why}")),
         }
     }
 
-    /// Carries out a plan of this user.
-    pub(super) fn carry_out(&mut self, found: FoundPlan, manner: Manner) {
+    /// Makes the writes of a plan of this user. What was written is still to be [read back](Self::read_back).
+    pub(super) fn carry_out(&mut self, found: FoundPlan, manner: Manner) -> Option<CarriedOut> {
         let path = found.path().to_owned();
         self.said.extend(found.await_end(KernelClock::monotonic().now()));
-        let (mut plan, _locked) = match found.take() {
+        let (plan, locked) = match found.take() {
             Ok(taken) => taken,
-            Err(why) => return self.refuse(why),
+            Err(why) => {
+                self.refuse(why);
+                return None;
+            }
         };
         let (mut made, before) = (Vec::new(), self.failed.len() + self.held.len());
         let (mut is_safe, mut locks) = (Vec::new(), Vec::new());
         for output in make_all(&plan.outputs, (plan.pid, manner)) {
             self.said.extend(output.said);
             locks.extend(output.locks);
-            made.extend(output.made);
+            made.extend(output.made.into_iter().map(|made| (is_safe.len(), made)));
             is_safe.push(output.done.is_ok());
             match output.done {
                 Ok(()) => {}
@@ -121,31 +131,60 @@ impl Done {
                 path.display()
             )
         }));
-        let look = |it: &Made<'_>| match it.write.is_left_to_its_chip(it.writes) {
-            true => None,
-            false => it.write.amiss(it.line.as_ref()),
-        };
-        let amiss = safe_readback::amiss(made.iter().map(|it| (Some(it.task), || look(it))).collect());
-        let holds_other = |task: &str| amiss.iter().any(|what| what.starts_with(&format!("{task}: ")));
-        for (output, is_safe) in plan.outputs.iter().zip(&mut is_safe) {
-            *is_safe &= !holds_other(&output.task);
+        let has_failed = self.failed.len() + self.held.len() > before;
+        Some(CarriedOut { path, plan, _locked: locked, made, is_safe, has_failed })
+    }
+
+    /// Reads back what was written of these plans, and notes in each which outputs have their safe values.
+    pub(super) fn read_back(&mut self, mut plans: Vec<CarriedOut>, manner: Manner) {
+        let (mut whose, mut looks) = (Vec::new(), Vec::<Look>::new());
+        for (at, carried) in plans.iter_mut().enumerate() {
+            for (output, Made { write, line }) in carried.made.drain(..) {
+                let (writes, read) = (carried.plan.outputs[output].writes.clone(), line.clone());
+                whose.push((at, output));
+                looks.push(Box::new(move || match write.is_left_to_its_chip(&writes) {
+                    true => None,
+                    false => write.amiss(read.as_deref()),
+                }));
+                self.lines.extend(line.filter(|_| manner.hold));
+            }
         }
-        self.failed.extend(amiss);
-        self.lines.extend(made.into_iter().filter_map(|it| it.line).filter(|_| manner.hold));
+        for ((at, output), wrong) in whose.into_iter().zip(safe_readback::amiss(looks)) {
+            let Some(wrong) = wrong else { continue };
+            let carried = &mut plans[at];
+            self.failed.push(format!("{}: {wrong}", carried.plan.outputs[output].task));
+            (carried.is_safe[output], carried.has_failed) = (false, true);
+        }
         self.holds |= !self.lines.is_empty();
-        if manner.dry_run {
+        if !manner.dry_run {
+            plans.into_iter().for_each(|carried| carried.note(manner));
+        }
+    }
+}
+
+/// A plan whose writes were made.
+pub(super) struct CarriedOut {
+    path: PathBuf,
+    plan: SafePlan,
+    _locked: File,
+    made: Vec<(usize, Made)>, // with the places of their outputs in the plan
+    is_safe: Vec<bool>,       // for each of its outputs
+    has_failed: bool,
+}
+
+impl CarriedOut {
+    /// Notes in the plan which outputs have their safe values, or removes it.
+    fn note(mut self, manner: Manner) {
+        if !manner.hold && !self.has_failed && runtime::remove_carried_out(&self.path) {
             return;
         }
-        if !manner.hold && self.failed.len() + self.held.len() == before && runtime::remove_carried_out(&path) {
-            return;
-        }
-        let is_new = plan.outputs.iter().zip(&is_safe).any(|(output, is_safe)| output.written != *is_safe);
-        for (output, is_safe) in plan.outputs.iter_mut().zip(is_safe) {
+        let is_new = self.plan.outputs.iter().zip(&self.is_safe).any(|(output, is_safe)| output.written != *is_safe);
+        for (output, is_safe) in self.plan.outputs.iter_mut().zip(self.is_safe) {
             output.written = is_safe;
         }
         if is_new {
             // If this fails, the next start writes the values once more.
-            let _ = plan.note_written(&path);
+            let _ = self.plan.note_written(&self.path);
         }
     }
 }
@@ -158,18 +197,16 @@ enum Failed {
 }
 
 /// A completed write.
-struct Made<'a> {
-    task: &'a str,
+struct Made {
     write: PlannedWrite,
-    writes: &'a [PlannedWrite], // all writes of its output
-    line: Option<File>,         // stays requested until this is dropped
+    line: Option<Arc<File>>, // stays requested until this is dropped
 }
 
 /// The result for one output.
 struct OutputDone<'a> {
     done: Result<(), Failed>,
     said: Vec<String>,
-    made: Vec<Made<'a>>,
+    made: Vec<Made>,
     locks: Vec<(&'a str, PassedOver)>, // locks that did not prevent the write
 }
 
@@ -251,7 +288,8 @@ fn make<'a>(
             }
             Err(error) => error,
         };
-        if write.is_left_to_its_chip(&output.writes) {
+        let (its, all) = (write.clone(), output.writes.clone());
+        if in_time(move || its.is_left_to_its_chip(&all)).unwrap_or(false) {
             one.said.push(format!("{task}: did not write {write}: its chip sets it by itself again"));
             continue;
         }
@@ -274,7 +312,7 @@ fn make_one<'a>(
     output: &'a PlannedOutput,
     (planner, manner): (u32, Manner),
     one: &mut OutputDone<'a>,
-) -> io::Result<Made<'a>> {
+) -> io::Result<Made> {
     let task = &output.task;
     let MadeWrite { line, passed_over } = make_in_time(write, task, planner)?;
     one.locks.extend(passed_over.map(|lock| (task.as_str(), lock)));
@@ -284,7 +322,7 @@ fn make_one<'a>(
         (Some(_), false) => "; the line is released now, so what becomes of its level is up to its chip's driver",
     };
     one.said.push(format!("{task}: wrote {write}{then}"));
-    Ok(Made { task, write: write.clone(), writes: &output.writes, line })
+    Ok(Made { write: write.clone(), line: line.map(Arc::new) })
 }
 
 /// The message for a write that hangs.
@@ -292,17 +330,25 @@ pub(super) fn not_returned(within: Span) -> String {
     format!("it has not returned within {within}: look at the device, or switch off what it drives, and run this again")
 }
 
-/// Makes a write on a separate thread, so that a write that never returns does not delay other outputs.
+/// Makes a write that may hang.
 fn make_in_time(write: &PlannedWrite, task: &str, planner: u32) -> io::Result<MadeWrite> {
-    let (sender, made) = mpsc::channel();
-    let (own, own_task) = (write.clone(), task.to_owned());
-    let make = move || _ = sender.send(own.make_unsaid(&own_task, Some(planner)));
-    if thread::Builder::new().spawn(make).is_err() {
+    let (write, task) = (write.clone(), task.to_owned());
+    in_time(move || write.make_unsaid(&task, Some(planner)))?
+}
+
+/// Does work that may hang on a separate thread, so that it does not delay other outputs.
+fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    let (sender, done) = mpsc::channel();
+    let work = Arc::new(Mutex::new(Some(work)));
+    let its = work.clone();
+    let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let run = move || _ = take(&its).map(|work| sender.send(work()));
+    if thread::Builder::new().spawn(run).is_err() {
         // A write that may hang is better than none.
-        return write.make_unsaid(task, Some(planner));
+        return take(&work).map(|work| work()).ok_or_else(|| io::Error::other("it has no thread"));
     }
-    match made.recv_timeout(Duration::from_nanos(RETURNS_WITHIN.nanos().unsigned_abs())) {
-        Ok(made) => made,
+    match done.recv_timeout(Duration::from_nanos(RETURNS_WITHIN.nanos().unsigned_abs())) {
+        Ok(done) => Ok(done),
         Err(mpsc::RecvTimeoutError::Timeout) => {
             Err(io::Error::new(io::ErrorKind::TimedOut, not_returned(RETURNS_WITHIN)))
         }

@@ -632,10 +632,15 @@ fn output(name: &str) -> String {
 
 /// As [`start_in`], with devices that misbehave by the files in its folder "faults", and a log of what the builder does.
 fn start_with_faults(folder: TempDir, config: &str) -> Running {
-    let mut command = Command::new(HERTZD);
-    command.env("RUNTIME_DIRECTORY", folder.path()).env("DEVICE_FAULTS", folder.path().join("faults"));
-    command.env("LD_PRELOAD", program::preload(folder.path(), "device"));
+    let command = with_faults(folder.path());
     run_in(folder, command, config, &["--log-level", "debug"])
+}
+
+fn with_faults(folder: &Path) -> Command {
+    let mut command = Command::new(HERTZD);
+    command.env("RUNTIME_DIRECTORY", folder).env("DEVICE_FAULTS", folder.join("faults"));
+    command.env("LD_PRELOAD", program::preload(folder, "device"));
+    command
 }
 
 /// A folder with faults, and with these files, which hold 0.75; a killed run has left the first.
@@ -664,20 +669,165 @@ fn a_stop_during_a_start_makes_safe_what_is_left_or_says_that_it_is_not() {
 
 /// Its configuration is one that nobody writes.
 #[test]
-fn a_stop_says_what_is_left_also_before_the_configuration_is_read() {
-    let folder = killed(folder(), &output("fan"));
-    let path = folder.path().join("config");
-    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-    let mut command = Command::new(HERTZD);
-    command.env("RUNTIME_DIRECTORY", folder.path()).arg("run").arg(&path);
-    let mut running = program::start(folder, command);
-    let _writer = program::block_reader(&mut running, &path);
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_stop_writes_what_is_left_or_says_it_also_before_the_configuration_is_read() {
+    for is_broken in [false, true] {
+        let folder = left_with_faults(&["fan"], if is_broken { &["fan.broken"] } else { &[] });
+        let path = folder.path().join("config");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let mut command = with_faults(folder.path());
+        command.arg("run").arg(&path);
+        let mut running = program::start(folder, command);
+        let _writer = program::block_reader(&mut running, &path);
+        running.signal("TERM");
+        let ended = running.wait();
+        let owed = "still owed, those of fan: `hertzd safe` writes them, or the next start";
+        let is_owed = ended.status.code() == Some(1) && ended.stderr.contains(owed);
+        let is_safe = ended.status.success() && fan(ended.folder.path()) == "1\n";
+        assert_eq!((is_owed, is_safe), (is_broken, !is_broken), "{}", ended.describe());
+        let done = safe(ended.folder.path());
+        assert!(done.status.success() && fan(ended.folder.path()) == "1\n", "{}", said(&done));
+    }
+}
+
+fn held(folder: &Path, name: &str) -> String {
+    fs::read_to_string(folder.join(name)).unwrap_or_default()
+}
+
+/// A run with these outputs that was killed while they held 0.75, before which they held 0.5. The first hangs when it is read.
+fn left_beside_one_that_hangs(config: &str, names: &[&str]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    names.iter().for_each(|name| fs::write(folder.path().join(name), "0.5\n").unwrap());
+    let mut running = start_in(folder, config, &[]);
+    running.wait_for("all are live", |running| names.iter().all(|name| held(running.folder(), name) == "0.75\n"));
+    let folder = kill(running);
+    fs::create_dir(folder.path().join("faults")).unwrap();
+    fs::write(folder.path().join("faults").join(names[0]).with_extension("rhangs"), "").unwrap();
+    folder
+}
+
+/// Those that are opened after it, those that are open, and those that no section has any more.
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_device_that_hangs_while_it_is_opened_keeps_no_other_from_its_safe_value() {
+    let restores = |name: &str| output(name).replace("safe = 1", "safe = \"restore\"");
+    let keeps = output("keeps") + "start = \"keep\"\n";
+    let all = output("slow") + &restores("fan") + &keeps + &output("gone");
+    for is_first in [true, false] {
+        let folder = left_beside_one_that_hangs(&all, &["slow", "fan", "keeps", "gone"]);
+        let left_by = plan(folder.path())["pid"].as_u64().unwrap();
+        let [slow, others] = [output("slow"), restores("fan") + &keeps].map(|text| text.replace("0.75", "0.875"));
+        let mut running = start_with_faults(folder, &if is_first { slow + &others } else { others + &slow });
+        running.wait_for("the others are safe", |running| {
+            (held(running.folder(), "fan"), held(running.folder(), "gone")) == ("0.5\n".into(), "1\n".into())
+        });
+        // What it goes on from was read before.
+        running.wait_for("it is not started with its safe value", |running| {
+            held(running.folder(), "keeps") == if is_first { "1\n" } else { "0.75\n" }
+        });
+        running.wait_for("status names the one that hangs", |running| {
+            let left = if is_first { "slow" } else { "slow, keeps" };
+            reason(running.folder())
+                .starts_with(&format!("{left}: the safe values that an earlier run has left are not written yet"))
+        });
+        let socket = running.folder().join("status.sock");
+        assert_eq!(program::status(&socket, &[]).status.code(), Some(1));
+        let done = safe(running.folder());
+        let locked = format!("process {} has the plan locked that process {left_by} has left", running.pid());
+        assert!(done.status.code() == Some(77) && said(&done).contains(&locked), "{}", said(&done));
+        assert!(!said(&done).contains("when it is stopped"), "{}", said(&done));
+        fs::remove_file(running.folder().join("faults/slow.rhangs")).unwrap();
+        running.wait_for("all are live", |running| {
+            ["slow", "fan", "keeps"].iter().all(|name| held(running.folder(), name) == "0.875\n")
+        });
+        running.wait_for("it is well", |running| reason(running.folder()).is_empty());
+        assert_eq!(plan(running.folder())["outputs"].as_array().map(Vec::len), Some(3), "nothing is owed");
+        running.signal("TERM");
+        let ended = running.wait();
+        let [slow, fan, gone] = ["slow", "fan", "gone"].map(|name| held(ended.folder.path(), name));
+        assert_eq!([slow, fan, gone], ["1\n", "0.5\n", "1\n"], "{}", ended.describe());
+        assert!(ended.status.success(), "{}", ended.describe());
+    }
+}
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_stop_of_a_start_that_hangs_writes_what_it_can() {
+    let all = output("slow") + &output("fan");
+    for is_attribute in [false, true] {
+        let folder = left_beside_one_that_hangs(&all, &["slow", "fan"]);
+        if is_attribute {
+            // What a file holds is not looked at before it is written, so it takes the value of the target that is being opened too.
+            let (path, text) = (folder.path().join("safe-plan.json"), plan(folder.path()).to_string());
+            fs::write(path, text.replace("\"cut\":true", "\"cut\":false")).unwrap();
+        }
+        let mut running = start_with_faults(folder, &all);
+        running.wait_for("it hangs", |running| running.stderr().contains("opening what task slow uses"));
+        running.signal("TERM");
+        let ended = running.wait();
+        let is_safe = |name: &str| held(ended.folder.path(), name).starts_with("1\n");
+        let holds = (ended.status.code(), is_safe("slow"), is_safe("fan"));
+        assert_eq!(holds, (Some(i32::from(!is_attribute)), is_attribute, true), "{}", ended.describe());
+        let is_said = ended.stderr.contains("still owed, those of slow: `hertzd safe`");
+        assert_eq!(is_said, !is_attribute, "{}", ended.describe());
+        if !is_attribute {
+            let done = safe(ended.folder.path());
+            assert!(done.status.success() && held(ended.folder.path(), "slow") == "1\n", "{}", said(&done));
+        }
+    }
+}
+
+/// The builder thread waits for a device, and tries nothing again.
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_reload_that_hangs_keeps_nothing_from_its_safe_value() {
+    let mut running = start_with_faults(left_with_faults(&["fan", "slow"], &["fan.broken", "slow.rhangs"]), NONE);
+    running.wait_for("it is owed", |running| reason(running.folder()).contains("owed since an earlier run"));
+    let config = NONE.to_owned() + &output("slow");
+    let here = running.folder();
+    fs::write(here.join("test.toml"), config.replace(program::HERE, here.to_str().unwrap())).unwrap();
+    running.signal("HUP");
+    running.wait_for("it hangs", |running| running.stderr().contains("opening what task slow uses"));
+    fs::remove_file(running.folder().join("faults/fan.broken")).unwrap();
+    running.wait_for("it is safe", |running| fan(running.folder()) == "1\n");
+    running.wait_for("nothing is owed", |running| reason(running.folder()).is_empty());
+    fs::remove_file(running.folder().join("faults/slow.rhangs")).unwrap();
+    running.wait_for("the new one is live", |running| held(running.folder(), "slow") == "0.75\n");
+    running.wait_for("nothing is planned twice", |running| {
+        plan(running.folder())["outputs"].as_array().map(Vec::len) == Some(1)
+    });
     running.signal("TERM");
     let ended = running.wait();
-    let owed = "still owed, those of fan: `hertzd safe` writes them, or the next start";
-    assert!(ended.status.code() == Some(1) && ended.stderr.contains(owed), "{}", ended.describe());
-    let done = safe(ended.folder.path());
-    assert!(done.status.success() && fan(ended.folder.path()) == "1\n", "{}", said(&done));
+    assert!(ended.status.success() && fan(ended.folder.path()) == "1\n", "{}", ended.describe());
+}
+
+/// One plan has a target that takes what is written, and cannot be read then.
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_read_that_hangs_keeps_safe_from_no_other_plan() {
+    let place = tempfile::tempdir().unwrap();
+    let here = place.path().canonicalize().unwrap();
+    fs::create_dir(here.join("faults")).unwrap();
+    let plans = [4_000_000_001_u32, 4_000_000_002, 4_000_000_003].map(|pid| {
+        let path = here.join(format!("pwm{pid}"));
+        fs::write(&path, "128\n").unwrap();
+        let write =
+            json!({"to": "file", "path": path, "witness": null, "text": "255\n", "cut": false, "original": "9"});
+        let output = json!({"task": format!("fan{pid}"), "writes": [write]});
+        (path, left_in_foreground(place.path(), pid, &output))
+    });
+    fs::write(here.join("faults/pwm4000000002.rhangs"), "").unwrap();
+    let mut command = in_foreground(place.path());
+    command.env("DEVICE_FAULTS", here.join("faults")).env("LD_PRELOAD", program::preload(&here, "device"));
+    let done = command.arg("safe").output().unwrap();
+    let text = said(&done);
+    for (path, _) in &plans {
+        assert_eq!(fs::read_to_string(path).unwrap(), "255\n", "{text}");
+        assert!(text.contains(&format!("wrote 255 to {}", path.display())), "{text}");
+    }
+    assert!(done.status.code() == Some(1) && text.contains("fan4000000002: its safe value was written, but"), "{text}");
+    assert!(text.contains("a read has not returned within 4.00 s") && !text.contains("fan4000000001: its"), "{text}");
+    assert_eq!(plans.map(|(_, folder)| folder.join("safe-plan.json").exists()), [false, true, false], "{text}");
 }
 
 #[test]

@@ -124,9 +124,19 @@ impl Builder {
         self.shared.owed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The safe values left by earlier runs that this start has not written yet. `None`: it has started, or none is left.
+    pub(crate) fn not_dealt_with(&self) -> Option<String> {
+        let tasks = self.left()?;
+        Some(format!(
+            "{tasks}: the safe values that an earlier run has left are not written yet, as this start has not ended: look at the device that it waits \
+             for, or stop hertzd, which then writes those that it can"
+        ))
+    }
+
     /// Waits at most `patience` until everything is done, and longer while safe values left by earlier processes are unwritten. Also
     /// returns what is [owed](Self::owed) then. If the start was stopped, that includes what it has not written.
     pub(crate) fn finish(mut self, patience: Duration) -> (BuilderEnd, Option<String>) {
+        self.shared.stops.store(true, Ordering::Relaxed);
         let patience = if self.left().or(self.owed()).is_some() { patience + LEFT_PATIENCE } else { patience };
         let (reply, answer) = bounded(1);
         let prepared = std::mem::replace(&mut self.prepared, never());

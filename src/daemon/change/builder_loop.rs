@@ -18,6 +18,7 @@ use crate::daemon::busy::Busy;
 use crate::daemon::failure::Failure;
 use crate::daemon::metrics::metrics_thread::Feed;
 use crate::daemon::outputs::guard_thread::GuardThread;
+use crate::daemon::outputs::left_meanwhile::Meanwhile;
 use crate::daemon::outputs::plan_file::PlanFile;
 use crate::daemon::plan::{self, TaskTerms};
 use crate::io::Keeper;
@@ -66,6 +67,7 @@ pub(super) struct Shared {
     pub(super) plan_trouble: Mutex<Option<String>>,
     pub(super) owed: Mutex<Option<String>>,
     pub(super) left: Mutex<Option<String>>, // by earlier processes; `None` once this start can no longer be refused
+    pub(super) stops: Arc<AtomicBool>,      // whether the process is about to end
 }
 
 impl Shared {
@@ -80,6 +82,15 @@ impl Shared {
 
     pub(super) fn busy(&self) -> Option<Busy> {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn show_left(&self, left: Option<String>) {
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = left;
+    }
+
+    fn show_owed(&self, owed: impl Iterator<Item = String>) {
+        let all: Vec<_> = owed.collect();
+        *self.owed.lock().unwrap_or_else(PoisonError::into_inner) = (!all.is_empty()).then(|| all.join("; "));
     }
 
     /// Runs `work`. A panic in it (a user's own kind, or a task being dropped) becomes an error that names the current activity.
@@ -148,9 +159,11 @@ impl BuilderLoop {
                 }
                 Job::Close(ended) => {
                     self.shared.begin("closing the files and devices of tasks that ended".into());
+                    let meanwhile = self.write_left_meanwhile();
                     if let Err(text) = self.shared.caught(|| drop(ended)) {
                         error!("the builder thread {text}");
                     }
+                    drop(meanwhile);
                     // Another process must not write safe values for outputs that are closed.
                     self.update_plan("still has outputs that are closed");
                     self.shared.set(None);
@@ -202,7 +215,17 @@ impl BuilderLoop {
 
     /// Shows main what a start has still to write.
     fn show_left(&self) {
-        *self.shared.left.lock().unwrap_or_else(PoisonError::into_inner) = self.plan.left_by_start();
+        self.shared.show_left(self.plan.left_by_start());
+    }
+
+    /// Has what is left written by another thread until the result is dropped, if that takes long: this one then waits for a device.
+    fn write_left_meanwhile(&self) -> Option<Meanwhile> {
+        let (shared, contended) = (self.shared.clone(), self.contended.clone());
+        let shows = move |left, owed: Option<String>| {
+            shared.show_left(left);
+            shared.show_owed(owed.into_iter().chain(contended.clone()));
+        };
+        self.plan.write_left_meanwhile(&self.guard, &self.shared.stops, Box::new(shows))
     }
 
     /// Rewrites the plan of safe values. If that fails, `but` says what is wrong with the existing plan.
@@ -214,8 +237,7 @@ impl BuilderLoop {
     }
 
     fn say_what_is_owed(&self) {
-        let all: Vec<_> = self.plan.owed().into_iter().chain(self.contended.clone()).collect();
-        *self.shared.owed.lock().unwrap_or_else(PoisonError::into_inner) = (!all.is_empty()).then(|| all.join("; "));
+        self.shared.show_owed(self.plan.owed().into_iter().chain(self.contended.clone()));
     }
 
     fn prepare(&mut self, running: &Sections, joined: &Joints, held: &Held) -> Result<Prepared, Failure> {
@@ -224,6 +246,7 @@ impl BuilderLoop {
         // First, so that leftovers are known even if the configuration is refused or cannot be read to the end.
         let taken = self.plan.take_left();
         self.show_left();
+        let meanwhile = self.write_left_meanwhile();
         let mut config = self.load.load()?;
         taken?;
         let anywhere = self.allowed.prepare(&config.workers, self.next_worker == 0);
@@ -236,6 +259,9 @@ impl BuilderLoop {
         let building = |task: &str| shared.begin(format!("opening what task {task} uses"));
         let begins = |task: &str| diff.tasks.get(task) != Some(&Change::Kept);
         let built = assemble(&mut config, &self.site, begins, &mut self.next_task, &mut self.recordings, building);
+        // From here on no target of these outputs is written but by them.
+        drop(meanwhile);
+        self.show_left();
         let (mut built, asides) = built?;
         self.guard.add(built.values_mut().flat_map(|built| std::mem::take(&mut built.guards)).collect());
         self.plan.refuse_left_since(&self.guard.planned())?;
@@ -338,6 +364,7 @@ impl BuilderLoop {
 
     /// Writes a set's initial outputs. If a device refuses, closes the set.
     fn write(&self, mut wanted: Prepared) -> Result<Prepared, Failure> {
+        let _meanwhile = self.write_left_meanwhile();
         match wanted.write(self.site.common::<Keeper>().pool()) {
             Ok(()) => {
                 self.owed.finish_takeovers();

@@ -46,6 +46,7 @@ pub(crate) fn present(
     summary.object(threads.guard.troubles());
     summary.object(threads.builder.plan_trouble());
     summary.object(threads.builder.owed());
+    summary.object(threads.builder.not_dealt_with());
     summary.readbacks = threads.guard.readbacks().summary(&summary::names(set), now);
     summary.object(threads.guard.readbacks().troubles(now));
     summary.object(set.troubles());

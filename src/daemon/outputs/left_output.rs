@@ -3,7 +3,7 @@
 
 use super::safe_plan::PlannedOutput;
 use crate::io::Pool;
-use crate::kinds::output::{LeftWrite, LeftWrites, is_left_to_another, once_more};
+use crate::kinds::output::{LeftWrite, LeftWrites, UnderWay, is_left_to_another, once_more};
 use crate::safety::{Owing, PlannedWrite, wrong_in_the_end};
 use crate::time::{Instant, Span};
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
@@ -17,13 +17,22 @@ pub(super) const AGAIN_EVERY: Span = Span::from_seconds(2);
 pub(super) const LOOK: &str = "look at the device, or switch off what it drives";
 pub(super) const STOP: &str = "stop that hertzd if the value is to be written now";
 
+/// The writes of one output, in progress.
+#[derive(Debug)]
+pub(super) struct Writing {
+    result: Receiver<io::Result<()>>,
+    writes: Vec<PlannedWrite>,
+    since: Instant,
+    is_meanwhile: bool, // made while devices are opened: an output that opens the target afterwards must know what was left
+}
+
 /// An output left by an earlier process, and the state of its safe value.
 #[derive(Debug)]
 pub(super) struct LeftOutput {
     pub(super) planned: PlannedOutput,
     pub(super) planner: u32,          // the process that had its targets
     pub(super) _owing: Option<Owing>, // None: it was made safe
-    pub(super) under_way: Option<(Receiver<io::Result<()>>, Vec<PlannedWrite>)>,
+    pub(super) under_way: Option<Writing>,
     pub(super) failed: Option<(String, &'static str)>, // why, and what to do
     pub(super) next: Option<Instant>,                  // when it is tried again
 }
@@ -63,11 +72,14 @@ impl LeftOutput {
         said(&self.planned.writes)
     }
 
-    pub(super) fn begin(&mut self, owed: PlannedOutput, pool: &Pool) {
-        let (reply, answer) = bounded(1);
-        let (writes, planner) = (owed.writes.clone(), self.planner);
+    /// Has it written. `meanwhile`: while devices are opened.
+    pub(super) fn begin(&mut self, owed: PlannedOutput, pool: &Pool, now: Instant, meanwhile: Option<UnderWay>) {
+        let (reply, result) = bounded(1);
+        let (writes, planner, is_meanwhile) = (owed.writes.clone(), self.planner, meanwhile.is_some());
         let write = move |(): &mut ()| {
-            let made = make_all(&owed, planner);
+            let is_locked_here = meanwhile.as_ref().is_some_and(|writes| writes.is_locked_here);
+            let made = make_all(&owed, planner, is_locked_here);
+            drop(meanwhile);
             let is_made = made.is_ok();
             let _ = reply.send(made);
             if is_made {
@@ -75,24 +87,34 @@ impl LeftOutput {
             }
         };
         match pool.give(Box::new(write)) {
-            Ok(()) => self.under_way = Some((answer, writes)),
+            Ok(()) => self.under_way = Some(Writing { result, writes, since: now, is_meanwhile }),
             Err((error, _)) => self.fails(format!("there is no thread to write it: {error}"), LOOK),
         }
     }
 
     /// Whether nothing is owed any more, if a write has ended since the last call; `None`: no write has ended.
     pub(super) fn has_ended(&mut self, now: Instant, known: &LeftWrites) -> Option<bool> {
-        let result = match self.under_way.as_ref()?.0.try_recv() {
+        let result = match self.under_way.as_ref()?.result.try_recv() {
             Ok(result) => result,
             Err(TryRecvError::Empty) => return None,
             Err(TryRecvError::Disconnected) => Err(io::Error::other("the thread that wrote it has panicked")),
         };
-        let (_, writes) = self.under_way.take()?;
+        let Writing { writes, is_meanwhile, .. } = self.under_way.take()?;
         let (task, says) = (self.planned.task.clone(), said(&writes));
         match result {
+            Ok(()) if is_meanwhile => {
+                say_written(&task, &writes);
+                (self.planned.written, self.failed, self._owing) = (true, None, None);
+                Some(false)
+            }
             Ok(()) => {
                 say_written(&task, &writes);
                 Some(self.is_over(known, &writes))
+            }
+            // An output that has yet to be opened may make the file again.
+            Err(error) if is_meanwhile && error.kind() == io::ErrorKind::NotFound && self.is_gone_for_good() => {
+                self.next = Some(now + AGAIN_EVERY);
+                Some(false)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_gone_for_good() => {
                 warn!(
@@ -108,6 +130,11 @@ impl LeftOutput {
                 Some(false)
             }
         }
+    }
+
+    /// Whether its write has not returned for that long.
+    pub(super) fn hangs_for(&self, long: Span, now: Instant) -> bool {
+        self.under_way.as_ref().is_some_and(|writing| now - writing.since > long)
     }
 
     /// Drops these writes, which are no longer owed. Returns whether none is left.
@@ -148,9 +175,16 @@ fn said(writes: &[PlannedWrite]) -> String {
 }
 
 /// Makes the writes of one output, then repeats those that [need it](once_more). `planner`: the process that had its targets.
-fn make_all(output: &PlannedOutput, planner: u32) -> io::Result<()> {
+/// `is_locked_here`: whether this process may have locked them.
+fn make_all(output: &PlannedOutput, planner: u32, is_locked_here: bool) -> io::Result<()> {
     let writes = &output.writes;
-    let make = |write: &PlannedWrite| write.make_of(&output.task, Some(planner)).map(drop);
+    let make = |write: &PlannedWrite| {
+        let made = match is_locked_here {
+            true => write.make_before_begin(&output.task, Some(planner)),
+            false => write.make_of(&output.task, Some(planner)),
+        };
+        made.map(drop)
+    };
     let failed = writes.iter().filter(|write| make(write).is_err()).collect();
     let mut done = Ok(());
     for write in once_more(failed, writes) {

@@ -70,7 +70,7 @@ impl LeftOutputs {
         match take_when_free(own, clock.now() + ENDS_WITHIN) {
             Ok((plan, file)) => left.add(plan, own, file),
             Err(NoPlan::Missing) => {}
-            Err(NoPlan::Held(pid)) => return Err(refused(own, pid, ENDS_WITHIN)),
+            Err(NoPlan::Held { by, .. }) => return Err(refused(own, by, ENDS_WITHIN)),
             Err(NoPlan::Unusable(why) | NoPlan::NotOurs(why)) => {
                 let aside = keep_aside(own, &why).map_err(Failure::Permission)?;
                 left.unread.push((aside, why));
@@ -99,7 +99,7 @@ impl LeftOutputs {
                 Ok((plan, file)) => self.add(plan, path, file),
                 // Another process may have dealt with it meanwhile.
                 Err(NoPlan::Missing) => {}
-                Err(NoPlan::Held(pid)) => self.know(path, pid),
+                Err(NoPlan::Held { by, .. }) => self.know(path, by),
                 Err(NoPlan::Unusable(why) | NoPlan::NotOurs(why)) => {
                     warn!(
                         "a hertzd that died has left a plan of safe values that cannot be carried out, and stays there: {why}"
@@ -130,7 +130,7 @@ impl LeftOutputs {
                     format!("{}: a hertzd that had the target of its output", output.task)
                 }
                 Err(NoPlan::Missing) => continue,
-                Err(NoPlan::Held(_) | NoPlan::Unusable(_) | NoPlan::NotOurs(_)) => {
+                Err(NoPlan::Held { .. } | NoPlan::Unusable(_) | NoPlan::NotOurs(_)) => {
                     "a hertzd whose outputs are not known".into()
                 }
             };
@@ -189,7 +189,7 @@ impl LeftOutputs {
                 );
                 return;
             }
-            Err(NoPlan::Missing | NoPlan::Held(_)) => return,
+            Err(NoPlan::Missing | NoPlan::Held { .. }) => return,
         };
         warn!(
             "process {holder} still has the plan of safe values locked that an earlier run has left in {}, and deals with it, so this start continues \
@@ -235,9 +235,9 @@ impl LeftOutputs {
         self.has_started = true;
     }
 
-    /// Whether the start can still be refused.
-    pub(super) const fn is_starting(&self) -> bool {
-        !self.has_started
+    /// The tasks whose safe values this start still has to write. `None`: there are none, or it has started.
+    pub(super) fn left_by_start(&self) -> Option<String> {
+        if self.has_started { None } else { self.tasks() }
     }
 
     /// This process's plan now contains everything that was left, so the plans it came from are removed.
@@ -263,7 +263,7 @@ impl LeftOutputs {
             }
             changed |= output.has_become(&self.writes, |write| Some(write.clone().followed()));
             if let Some(owed) = output.beside(&planned).filter(|owed| !owed.written) {
-                output.begin(owed, &self.pool);
+                output.begin(owed, &self.pool, began, None);
             }
         }
         loop {
@@ -283,14 +283,47 @@ impl LeftOutputs {
         }
         if waits {
             for output in self.outputs.iter_mut().filter(|output| output.under_way.is_some()) {
-                output.fails(format!("the write has not returned for {RETURNS_WITHIN}"), LOOK);
+                output.fails(not_returned(), LOOK);
                 changed = true;
             }
         }
         changed
     }
 
-    /// Tries all of them once more at the end of the process, whenever they were last tried, and waits.
+    /// The same while this process opens devices, one of which may hang. Written outputs are kept until the start is over, because an output
+    /// opened later must know what its target held before. `is_stopping`: no output begins any more.
+    pub(super) fn write_meanwhile(&mut self, guards: &[Arc<Guard>], is_stopping: bool) {
+        self.note_made();
+        let (planned, now) = (self.had(guards, false), KernelClock::monotonic().now());
+        for output in &mut self.outputs {
+            if output.hangs_for(RETURNS_WITHIN, now) {
+                output.fails(not_returned(), LOOK);
+            }
+            if output.under_way.is_some() {
+                output.has_ended(now, &self.writes);
+                continue;
+            }
+            // If another output has a part of the target, it is written once that output has begun.
+            let owed = output.beside(&planned).filter(|owed| !owed.written && owed.writes == output.planned.writes);
+            if let Some(owed) = owed.filter(|_| output.next.is_none_or(|next| next <= now))
+                && let Some(writes) = self.writes.begin(&owed.writes, is_stopping)
+            {
+                output.begin(owed, &self.pool, now, Some(writes));
+            }
+        }
+    }
+
+    /// Begins and ends the time of [`write_meanwhile`](Self::write_meanwhile).
+    pub(super) fn are_written_meanwhile(&self, is_on: bool) {
+        self.writes.are_written_meanwhile(is_on);
+    }
+
+    /// The threads that write.
+    pub(super) fn pool(&self) -> Arc<Pool> {
+        self.pool.clone()
+    }
+
+    /// The same at the end of the process, whenever they were tried last; it waits.
     pub(super) fn write_at_end(&mut self, guards: &[Arc<Guard>]) -> bool {
         self.outputs.iter_mut().for_each(|output| output.next = None);
         self.write(guards, true)
@@ -343,6 +376,10 @@ impl LeftOutputs {
         let all: Vec<_> = owed.chain(self.own.trouble()).chain(unread).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
+}
+
+fn not_returned() -> String {
+    format!("the write has not returned for {RETURNS_WITHIN}")
 }
 
 impl Drop for LeftOutputs {

@@ -48,7 +48,7 @@ pub(super) fn take_when_free(path: &Path, until: Instant) -> Result<(SafePlan, F
         match FoundPlan::open(path)?.take() {
             // Its process may have ended meanwhile, and another plan replaced this one.
             Ok((_, file)) if !is_at(&file, path) => {}
-            Err(NoPlan::Held(_)) if clock.now() < until => pause(BETWEEN),
+            Err(NoPlan::Held { .. }) if clock.now() < until => pause(BETWEEN),
             taken => return taken,
         }
     }

@@ -10,12 +10,14 @@
 //! | `held_output` | shows in the summary that the guard holds an output |
 //! | `safe_plan`, `plan_file` | what another process has to write if this one no longer can |
 //! | `left_plans`, `left_outputs`, `left_output`, `left_own` | outputs that earlier processes left without their safe values, found by their plans |
+//! | `left_meanwhile` | writes their safe values while devices are opened |
 //! | `readbacks`, `readback_record` | compares what the targets hold with what was written |
 
 pub(super) mod guard_grant;
 mod guard_look;
 pub(super) mod guard_thread;
 mod held_output;
+pub(super) mod left_meanwhile;
 mod left_output;
 mod left_outputs;
 mod left_own;

@@ -1,6 +1,8 @@
 //! This process's plan of safe values. It exists before anything but a safe value is written. Its file stays locked while the process
 //! lives, so that no other process carries it out. Written by the builder; may block.
 
+use super::guard_thread::GuardThread;
+use super::left_meanwhile::{self, Meanwhile, SharedLeft, Shows, lock};
 use super::left_outputs::LeftOutputs;
 use super::left_plans::LeftPlans;
 use super::safe_plan::{PlannedOutput, SafePlan, VERSION, is_at};
@@ -8,13 +10,14 @@ use crate::daemon::failure::Failure;
 use crate::safety::Guard;
 use crate::site::Common;
 use crate::sys::dir::{Dir, Readers};
-use crate::sys::lock;
+use crate::sys::lock as file_lock;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use tracing::{info, warn};
 
 /// Where a daemon keeps its plan, and the plan as written.
@@ -26,7 +29,7 @@ pub(crate) struct PlanFile {
     folder: Option<File>, // locked, if recreated: shows that its process lives
     missing_is_said: bool,
     /// What earlier processes left; `None`: not looked up yet.
-    left: Option<LeftOutputs>,
+    left: Option<SharedLeft>,
     others: LeftPlans,
     turn: Vec<Arc<File>>, // locked until the start is over
     common: Arc<Common>,  // shared with the tasks
@@ -64,8 +67,11 @@ impl PlanFile {
     /// See [`LeftOutputs::take`].
     pub(crate) fn take_left(&mut self) -> Result<(), Failure> {
         match (&self.path, &mut self.left) {
-            (_, Some(left)) => left.take_more(self.others.now()),
-            (Some(path), None) => self.left = Some(LeftOutputs::take(path, &self.others.first, &self.common)?),
+            (_, Some(left)) => lock(left).take_more(self.others.now()),
+            (Some(path), None) => {
+                let left = LeftOutputs::take(path, &self.others.first, &self.common)?;
+                self.left = Some(Arc::new(Mutex::new(left)));
+            }
             (None, None) => {}
         }
         Ok(())
@@ -76,13 +82,13 @@ impl PlanFile {
     /// # Errors
     /// See [`LeftOutputs::refuse_left_since`].
     pub(crate) fn refuse_left_since(&self, guards: &[Arc<Guard>]) -> Result<(), Failure> {
-        self.left.as_ref().map_or(Ok(()), |left| left.refuse_left_since(&self.others.now(), guards))
+        self.left.as_ref().map_or(Ok(()), |left| lock(left).refuse_left_since(&self.others.now(), guards))
     }
 
     /// The start can no longer be refused: lets other starts go ahead.
     pub(crate) fn has_started(&mut self) {
-        if let Some(left) = &mut self.left {
-            left.has_started();
+        if let Some(left) = &self.left {
+            lock(left).has_started();
         }
         // Unlock explicitly: main shares these open files.
         std::mem::take(&mut self.turn).iter().for_each(|lock| drop(lock.unlock()));
@@ -91,28 +97,39 @@ impl PlanFile {
     /// While this start can still be refused or stopped: the tasks of earlier processes whose safe values are owed, separated by commas.
     /// `None`: there are none, or the start is complete.
     pub(crate) fn left_by_start(&self) -> Option<String> {
-        self.left.as_ref().filter(|left| left.is_starting()).and_then(LeftOutputs::tasks)
+        self.left.as_ref().and_then(|left| lock(left).left_by_start())
     }
 
     /// The same, whether or not the start is complete.
     pub(crate) fn left(&self) -> Option<String> {
-        self.left.as_ref().and_then(LeftOutputs::tasks)
+        self.left.as_ref().and_then(|left| lock(left).tasks())
     }
 
     /// Writes the owed safe values that none of these outputs has to write. `waits`: waits for the writes, for a limited time. Returns
     /// whether the state of any changed.
     pub(crate) fn write_left(&mut self, guards: &[Arc<Guard>], waits: bool) -> bool {
-        self.left.as_mut().is_some_and(|left| left.write(guards, waits))
+        self.left.as_ref().is_some_and(|left| lock(left).write(guards, waits))
     }
 
     /// Tries all of them once more at the end of the process, whenever they were last tried.
     pub(crate) fn write_left_at_end(&mut self, guards: &[Arc<Guard>]) -> bool {
-        self.left.as_mut().is_some_and(|left| left.write_at_end(guards))
+        self.left.as_ref().is_some_and(|left| lock(left).write_at_end(guards))
+    }
+
+    /// Has them written by another thread while this one opens or closes devices, should that take long. See
+    /// [`left_meanwhile`](super::left_meanwhile).
+    pub(crate) fn write_left_meanwhile(
+        &self,
+        guard: &Arc<GuardThread>,
+        stops: &Arc<AtomicBool>,
+        shows: Box<Shows>,
+    ) -> Option<Meanwhile> {
+        left_meanwhile::begin(self.left.as_ref()?, guard.clone(), stops.clone(), shows)
     }
 
     /// What earlier processes left and is still owed.
     pub(crate) fn owed(&self) -> Option<String> {
-        self.left.as_ref().and_then(LeftOutputs::trouble)
+        self.left.as_ref().and_then(|left| lock(left).trouble())
     }
 
     /// Whether the plan must be written again: someone removed it, or the last try failed.
@@ -158,17 +175,19 @@ impl PlanFile {
         let output =
             |guard: &Guard| PlannedOutput { task: guard.task().to_owned(), writes: guard.plan(), written: false };
         let outputs = guards.iter().map(|guard| output(guard)).filter(|output| !output.writes.is_empty());
-        let owed = self.left.as_mut().map(|left| left.still_owed(guards)).unwrap_or_default();
+        let mut left = self.left.as_ref().map(lock);
+        let owed = left.as_mut().map(|left| left.still_owed(guards)).unwrap_or_default();
         let outputs: Vec<_> = outputs.chain(owed).collect();
         let tasks = |is_one: fn(&Guard) -> bool| {
             guards.iter().filter(|guard| is_one(guard)).map(|guard| guard.task().to_owned()).collect()
         };
         let (holds, mut own): (_, Vec<String>) = (tasks(Guard::keeps_what_it_has), tasks(Guard::has_no_plan));
-        for left in self.left.iter_mut().flat_map(|left| left.still_own(guards)) {
+        for left in left.iter_mut().flat_map(|left| left.still_own(guards)) {
             if own.iter().all(|own| own != left) {
                 own.push(left.to_owned());
             }
         }
+        drop(left);
         let plan = SafePlan { version: VERSION, pid: std::process::id(), outputs, holds, own };
         let Some(path) = &self.path else {
             if !plan.outputs.is_empty() && !std::mem::replace(&mut self.missing_is_said, true) {
@@ -196,8 +215,8 @@ impl PlanFile {
         self.folder = made_again(path).map_err(failed)?.or(self.folder.take());
         let file = replace(path, &plan, self.readers).map_err(failed)?;
         self.written = Some((plan, file));
-        if let Some(left) = &mut self.left {
-            left.are_planned();
+        if let Some(left) = &self.left {
+            lock(left).are_planned();
         }
         Ok(())
     }
@@ -224,7 +243,7 @@ fn replace(path: &Path, plan: &SafePlan, readers: Readers) -> io::Result<File> {
     let folder = Dir::open(folder)?;
     let bytes = plan.to_bytes()?;
     let mut file = folder.create(new)?;
-    lock::take(&file)?;
+    file_lock::take(&file)?;
     let folder = folder.for_readers(readers);
     folder.share_file(new)?;
     file.write_all(&bytes)?;

@@ -67,8 +67,12 @@ pub(crate) struct PlannedOutput {
 pub(crate) enum NoPlan {
     /// The file does not exist.
     Missing,
-    /// Another process keeps it: the one that wrote it, or one that is carrying it out.
-    Held(u32),
+    /// A process has it locked: the one that wrote it, or one that is carrying it out.
+    Held {
+        by: u32,
+        /// The process that wrote it, which may have ended.
+        of: u32,
+    },
     /// Only another user may carry it out.
     NotOurs(String),
     /// It cannot be read, or is not a plan.
@@ -228,7 +232,7 @@ impl FoundPlan {
         }
         let plan = read(&self.file).map_err(|why| unusable(&why))?;
         match keeper(&self.file, &plan).map_err(|error| unusable(&error))? {
-            Some(pid) => Err(NoPlan::Held(pid)),
+            Some(by) => Err(NoPlan::Held { by, of: plan.pid }),
             None => Ok((plan.followed(), self.file)),
         }
     }

@@ -5,6 +5,7 @@
 use super::digits::{Digits, number};
 use super::fan;
 use super::held::Held;
+use super::left_writes::LeftWrites;
 use super::port::Content;
 use super::target::{Target, is_given_back};
 use crate::safety::{Guard, Owed, wrong_in_the_end};
@@ -15,6 +16,7 @@ use tracing::warn;
 
 /// The first write of an output.
 pub(super) struct First {
+    pub(super) left: Arc<LeftWrites>,
     pub(super) owed: Arc<Owed>,
     pub(super) target: Target,
     pub(super) held: Weak<Held>,
@@ -36,6 +38,7 @@ impl First {
     /// The write that the kernel refused.
     pub(super) fn write(self) -> Result<(), Refusal> {
         let (Some(held), Some(guard)) = (self.held.upgrade(), self.guard.upgrade()) else { return Ok(()) };
+        self.left.await_writes(&self.target.any_writes());
         if !self.is_set_up {
             if self.sends_init {
                 self.target.init()?;

@@ -3,6 +3,7 @@
 use super::begin::begin_switch;
 use super::digits::Digits;
 use super::held::{Held, Targets};
+use super::left_writes::LeftWrites;
 use super::place::Place;
 use super::port::Writer;
 use super::take::take;
@@ -35,6 +36,7 @@ impl Switch {
         let label = Label::new(self.0.to_string(), task);
         let vanished = || Refusal::new(key, format!("{} was deleted at once", label.device));
         let target = Target::find_or_make(&self.0, site.sys(), Some(off))?.ok_or_else(vanished)?;
+        let left = site.common::<LeftWrites>().opening(target.any_writes());
         let mut in_use = Refusal::in_use(key, &label.device, &*target.ids);
         let targets = site.common::<Targets>();
         let before = match site.find_holder(&mut in_use) {
@@ -56,6 +58,7 @@ impl Switch {
             held.leave();
             Refusal::new(key, format!("cannot open {}: {error}", target.shown()))
         })?;
+        left.opened(false);
         let claim = site.claim(held.ids(), &label.task);
         let raw = [false, true].map(|on| self.number(on));
         let texts = raw.map(|raw| Digits::of(raw, target.form));

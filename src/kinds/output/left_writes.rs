@@ -1,9 +1,12 @@
 //! Writes of safe values left by an earlier process. An output with such a target needs to know what the target held before hertzd wrote to
-//! it. A mutex guards the list: it is locked where tasks are built, never at a tick. No clock is read.
+//! it. A mutex guards the lists: it is locked where tasks are built, never at a tick. No clock is read.
+//!
+//! While devices are opened, another thread may make these writes, but never to a target that is being opened: what is read there then
+//! would be neither what the earlier process has left nor the safe value.
 
 use crate::safety::PlannedWrite;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A write left by an earlier process.
 #[derive(Clone, Debug)]
@@ -17,11 +20,117 @@ pub(crate) struct LeftWrite {
 
 /// The left writes that a daemon has found.
 #[derive(Debug, Default)]
-pub(crate) struct LeftWrites(Mutex<Vec<LeftWrite>>);
+pub(crate) struct LeftWrites {
+    left: Mutex<Vec<LeftWrite>>,
+    meanwhile: Mutex<Meanwhile>,
+    returned: Condvar, // a write that was under way
+}
+
+/// What is to be known of targets while another thread writes to them and this one opens devices.
+#[derive(Debug, Default)]
+struct Meanwhile {
+    is_on: bool,
+    opened: Vec<(PlannedWrite, bool)>, // by samples; whether it may be written, as its output begins with its safe value
+    under_way: Vec<PlannedWrite>,
+}
+
+impl Meanwhile {
+    fn is_under_way(&self, target: &[PlannedWrite]) -> bool {
+        self.under_way.iter().any(|write| target.iter().any(|own| write.is_had_by(own)))
+    }
+}
+
+/// Left writes that are under way while devices are opened, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    all: Arc<LeftWrites>,
+    writes: Vec<PlannedWrite>,
+    /// An output that has not begun has one of the targets, and its lock.
+    pub(crate) is_locked_here: bool,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut meanwhile = self.all.meanwhile();
+        for write in &self.writes {
+            if let Some(at) = meanwhile.under_way.iter().position(|other| other == write) {
+                meanwhile.under_way.swap_remove(at);
+            }
+        }
+        self.all.returned.notify_all();
+    }
+}
+
+/// A target that is being opened: no left write is made to it. If it is dropped, the target was not opened.
+#[derive(Debug)]
+pub(super) struct Opening {
+    all: Arc<LeftWrites>,
+    target: Vec<PlannedWrite>,
+}
+
+impl Opening {
+    /// The target is open. `may_be_written`: left writes do not matter to its output, which begins with its safe value. A GPIO line can only
+    /// be written by who has requested it.
+    pub(super) fn opened(mut self, may_be_written: bool) {
+        let target = std::mem::take(&mut self.target);
+        for (write, is_free) in &mut self.all.meanwhile().opened {
+            let is_line = matches!(write, PlannedWrite::Line { .. });
+            *is_free |= may_be_written && !is_line && target.contains(write);
+        }
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let target = &self.target;
+        self.all.meanwhile().opened.retain(|(write, _)| !target.contains(write));
+    }
+}
 
 impl LeftWrites {
     fn all(&self) -> MutexGuard<'_, Vec<LeftWrite>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn meanwhile(&self) -> MutexGuard<'_, Meanwhile> {
+        self.meanwhile.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on another thread may make left writes while devices are opened; or no more.
+    pub(crate) fn are_written_meanwhile(&self, is_on: bool) {
+        let mut meanwhile = self.meanwhile();
+        meanwhile.is_on = is_on;
+        meanwhile.opened.clear();
+    }
+
+    /// Begins left writes of one output while devices are opened. `None`: one of their targets is being opened, or its output begins with
+    /// what it finds there. `is_stopping`: then no output begins any more.
+    pub(crate) fn begin(self: &Arc<Self>, writes: &[PlannedWrite], is_stopping: bool) -> Option<UnderWay> {
+        let mut meanwhile = self.meanwhile();
+        let mut opened = meanwhile.opened.iter().filter(|(own, _)| writes.iter().any(|write| write.is_had_by(own)));
+        let is_locked_here = opened.clone().next().is_some();
+        if !meanwhile.is_on || !is_stopping && opened.any(|(_, may_be_written)| !may_be_written) {
+            return None;
+        }
+        meanwhile.under_way.extend_from_slice(writes);
+        Some(UnderWay { all: self.clone(), writes: writes.to_vec(), is_locked_here })
+    }
+
+    /// A task begins to open this target. Waits for left writes to it that are under way.
+    pub(super) fn opening(self: &Arc<Self>, target: Vec<PlannedWrite>) -> Opening {
+        let mut meanwhile = self.meanwhile();
+        if meanwhile.is_on {
+            meanwhile.opened.extend(target.iter().map(|write| (write.clone(), false)));
+        }
+        drop(meanwhile);
+        self.await_writes(&target);
+        Opening { all: self.clone(), target }
+    }
+
+    /// Waits for left writes to this target that are under way: they must not come after those of its output.
+    pub(super) fn await_writes(&self, target: &[PlannedWrite]) {
+        let meanwhile = self.returned.wait_while(self.meanwhile(), |meanwhile| meanwhile.is_under_way(target));
+        drop(meanwhile);
     }
 
     /// Adds writes left by an earlier process.
@@ -149,6 +258,37 @@ mod tests {
         make(0x23, &[9], || Ok(())).unwrap();
         assert_eq!(made.into_inner(), [shared.clone(), shared.clone(), shared], "whole, and no more once it was made");
         left.iter().for_each(|write| all.forget_left(write));
+    }
+
+    #[test]
+    fn a_left_write_and_the_opening_of_its_target_exclude_each_other() {
+        let [one, part, other] = [(0x10, &[1, 2][..]), (0x11, &[2]), (0x20, &[3])]
+            .map(|(first, value)| register("/dev/i2c-of-this-test", first, value, &[]));
+        let all = Arc::<LeftWrites>::default();
+        let begins = |write: &PlannedWrite| all.begin(std::slice::from_ref(write), false);
+        assert!(begins(&one).is_none(), "no device is opened");
+        all.are_written_meanwhile(true);
+        let opening = all.opening(vec![part.clone()]);
+        assert!(begins(&one).is_none() && begins(&other).is_some(), "a part of it is being opened");
+        assert!(all.begin(std::slice::from_ref(&one), true).is_some_and(|writes| writes.is_locked_here));
+        drop(opening);
+        assert!(begins(&one).is_some_and(|writes| !writes.is_locked_here), "it was not opened");
+        all.opening(vec![part.clone()]).opened(false);
+        assert!(begins(&one).is_none(), "its output begins with what it has read");
+        all.are_written_meanwhile(true);
+        all.opening(vec![part.clone()]).opened(true);
+        let under_way = begins(&one).unwrap();
+        assert!(under_way.is_locked_here);
+        let (its, target) = (all.clone(), vec![part]);
+        let opens = std::thread::spawn(move || drop(its.opening(target)));
+        while all.meanwhile().opened.iter().all(|(_, may_be_written)| *may_be_written) {
+            std::thread::yield_now();
+        }
+        assert!(!opens.is_finished() && begins(&one).is_none(), "it waits for the write");
+        drop(under_way);
+        opens.join().unwrap();
+        all.are_written_meanwhile(false);
+        assert!(begins(&one).is_none() && all.meanwhile().under_way.is_empty());
     }
 
     #[test]

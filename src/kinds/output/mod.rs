@@ -58,7 +58,7 @@ mod text;
 pub(super) use driven::{Switch, Switched};
 pub(crate) use held::Targets;
 pub(super) use keys::{TAKES_OVER_WITHIN, kind, refuse_within_a_period};
-pub(crate) use left_writes::{LeftWrite, LeftWrites};
+pub(crate) use left_writes::{LeftWrite, LeftWrites, UnderWay};
 pub(super) use list::list;
 pub(super) use named::SWITCH_KEYS;
 pub(crate) use planned::{MadeWrite, PassedOver, is_left_to_another, once_more};

@@ -5,6 +5,7 @@ use super::begin::First;
 use super::digits::Digits;
 use super::held::{End, SafeEnd};
 use super::law::Law;
+use super::left_writes::{LeftWrites, Opening};
 use super::readback::Readback;
 use super::reopen::{Wanted, reopens};
 use super::safe::SafeState;
@@ -26,12 +27,13 @@ pub(super) fn open_output(site: &Site, settings: OutputSettings, task: &str) -> 
         target.can_be_made_safe()?;
     }
     let settings = settings.fitting(&target.raw)?;
+    let left = site.common::<LeftWrites>().opening(target.any_writes());
     let taken = Taken::of(site, &settings, target, &label)?;
     let held = taken.held.clone();
     let _opening = taken.is_set_up.then(|| held.opening());
     taken.is_as_found()?;
     let safe = SafeState::of(&settings, &taken.target, held.original())?;
-    assemble(site, settings, taken, safe, label)
+    assemble(site, settings, taken, safe, (label, left))
 }
 
 /// Builds an output, and everything that guards it, from a target it has taken.
@@ -40,7 +42,7 @@ fn assemble(
     settings: OutputSettings,
     taken: Taken,
     safe: Option<SafeState>,
-    label: Label,
+    (label, left): (Label, Opening),
 ) -> Result<Built, BuildError> {
     let (target, held, is_set_up, owed) = (&taken.target, &taken.held, taken.is_set_up, site.common::<Owed>());
     let refuse = |error: io::Error| Refusal::new(target.key, format!("cannot open {}: {error}", target.shown()));
@@ -101,6 +103,7 @@ fn assemble(
     if let Some(unseen) = target.unseen(settings.always) {
         warn!("{label}: {unseen}");
     }
+    left.opened(first.is_some() && !is_set_up);
     let live = site.common::<LiveOutputs>().open(&label.task, settings.safe_after);
     let Taken { target, held, leaves, .. } = taken;
     leaves.by_output();
@@ -131,7 +134,9 @@ fn assemble(
         owed: owed.clone(),
     };
     let (its_held, its_guard) = (Arc::downgrade(&held), Arc::downgrade(&guard));
-    let first = First { owed, target, held: its_held, guard: its_guard, is_set_up, level, sends_init, safe: first };
+    let left = site.common();
+    let first =
+        First { left, owed, target, held: its_held, guard: its_guard, is_set_up, level, sends_init, safe: first };
     let begin = Beginning::new(move || Ok(first.write()?)).taking_over(follows);
     Ok(Built::from(output).measures_nothing().guarded_by(&guard).begins(begin))
 }

@@ -34,6 +34,14 @@ pub(crate) struct MadeWrite {
     pub(crate) passed_over: Option<PassedOver>,
 }
 
+impl MadeWrite {
+    /// The line, once a lock that was ignored is logged.
+    fn said_of(self, task: &str) -> Option<File> {
+        self.passed_over.into_iter().for_each(|lock| lock.warn(task));
+        self.line
+    }
+}
+
 /// A lock that was ignored.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PassedOver {
@@ -100,18 +108,28 @@ impl PlannedWrite {
     /// # Errors
     /// The kernel refused the write, its name leads to another device now, or no output would write that.
     pub(crate) fn make_of(&self, task: &str, planner: Option<u32>) -> io::Result<Option<File>> {
-        let made = self.make_unsaid(task, planner)?;
-        made.passed_over.into_iter().for_each(|lock| lock.warn(task));
-        Ok(made.line)
+        Ok(self.make_by(task, (planner, false))?.said_of(task))
+    }
+
+    /// Like [`make_of`](Self::make_of) where an output of this process that has not begun may have locked the target: that is no obstacle.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn make_before_begin(&self, task: &str, planner: Option<u32>) -> io::Result<Option<File>> {
+        Ok(self.make_by(task, (planner, true))?.said_of(task))
     }
 
     /// Like [`make_of`](Self::make_of), without logging an ignored lock.
     pub(crate) fn make_unsaid(&self, task: &str, planner: Option<u32>) -> io::Result<MadeWrite> {
-        self.check()?;
-        self.make_there(task, planner).map_err(|error| self.unless_known(error))
+        self.make_by(task, (planner, false))
     }
 
-    fn make_there(&self, task: &str, planner: Option<u32>) -> io::Result<MadeWrite> {
+    fn make_by(&self, task: &str, by: (Option<u32>, bool)) -> io::Result<MadeWrite> {
+        self.check()?;
+        self.make_there(task, by).map_err(|error| self.unless_known(error))
+    }
+
+    fn make_there(&self, task: &str, by: (Option<u32>, bool)) -> io::Result<MadeWrite> {
         let made = |line| MadeWrite { line, passed_over: None };
         match self {
             Self::File { path, witness, text, cut, .. } => {
@@ -120,7 +138,7 @@ impl PlannedWrite {
                     let passed_over = Cell::new(None);
                     let put = |path: &Path, text: &str| {
                         let file = open_file(path, false)?;
-                        let lock = is_free(&file, path, planner)?;
+                        let lock = is_free(&file, path, by)?;
                         put::attribute(&file, text.as_bytes())?;
                         passed_over.set(PassedOver::of(&file, path, lock).or(passed_over.take()));
                         Ok(())
@@ -129,7 +147,7 @@ impl PlannedWrite {
                     return Ok(MadeWrite { line: None, passed_over: passed_over.take() });
                 }
                 let file = open_file(path, *cut)?;
-                let lock = is_free(&file, path, planner)?;
+                let lock = is_free(&file, path, by)?;
                 write(&file, text, *cut)?;
                 Ok(MadeWrite { line: None, passed_over: PassedOver::of(&file, path, lock) })
             }
@@ -141,7 +159,7 @@ impl PlannedWrite {
             Self::Register { bus, adapter, address, force, bytes, .. } => {
                 is_device(bus, BUS)?;
                 is_still(adapter.as_ref(), "bus")?;
-                register(bus, *address, *force, bytes, (task, planner)).map(|()| made(None))
+                register(bus, *address, *force, bytes, (task, by.0)).map(|()| made(None))
             }
             Self::Can { interface, .. } => {
                 can::send_once(interface, &self.frame()?, &mut { can::PATIENCE }).map(|()| made(None))
@@ -168,9 +186,10 @@ impl PlannedWrite {
 }
 
 /// Refuses a target that a live process has: that process writes its own values there and would not notice this write. `Some`: a lock that
-/// was ignored.
-fn is_free(file: &File, path: &Path, planner: Option<u32>) -> io::Result<Option<Option<Holder>>> {
-    if is_shared(path) {
+/// was ignored. `by`: the process that planned the write, and whether this one may have the lock.
+fn is_free(file: &File, path: &Path, (planner, may_be_own): (Option<u32>, bool)) -> io::Result<Option<Option<Holder>>> {
+    let is_own = |taken| matches!(taken, lock::Taken::Peer(Some(Holder { pid, .. })) if pid == std::process::id());
+    if is_shared(path) || may_be_own && lock::take(file).is_ok_and(is_own) {
         return Ok(None);
     }
     keep_others_out(file, &path.display(), planner).map_err(busy)

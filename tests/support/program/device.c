@@ -7,6 +7,7 @@
      NAME.counted each write adds a byte to it
      NAME.slow    each write takes 0.2 s longer
      NAME.takes   the next write removes it, and does not go on while NAME.held exists
+     NAME.rhangs  reads at the file's own position do not return while it exists; writes do
      NAME.absurd  reads say that they have read more than was asked for, which no kernel does: the program panics
    And in the thread whose name begins with what the file "thread.dies" holds, clock_gettime fails, which no kernel does either.
    Load it with LD_PRELOAD. */
@@ -26,7 +27,8 @@
 /* Whether there is this fault of the file; its path into `path`. */
 static int has(int file, const char *fault, char *path) {
     const char *folder = getenv("DEVICE_FAULTS");
-    char link[64], target[PATH_MAX];
+    char link[64];
+    static __thread char target[PATH_MAX]; /* a handler of signals has a small stack */
     snprintf(link, sizeof link, "/proc/self/fd/%d", file);
     ssize_t length = folder ? readlink(link, target, sizeof target - 1) : -1;
     if (length < 0) return 0;
@@ -63,6 +65,12 @@ ssize_t pread64(int file, void *bytes, size_t count, off64_t offset) {
     hang(file);
     if (has(file, "absurd", path)) return count + 100000;
     return syscall(SYS_pread64, file, bytes, count, offset);
+}
+
+ssize_t read(int file, void *bytes, size_t count) {
+    static __thread char path[PATH_MAX];
+    while (has(file, "rhangs", path)) usleep(2000);
+    return syscall(SYS_read, file, bytes, count);
 }
 
 ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t offset) {
