@@ -48,9 +48,10 @@ fn assemble(
     let refuse = |error: io::Error| Refusal::new(target.key, format!("cannot open {}: {error}", target.shown()));
     let safe_writer =
         safe.as_ref().map(|safe| target.safe_writer(held.taken(), safe.text.clone(), held.found())).transpose();
-    let safe_writer = safe_writer.map_err(refuse)?;
-    if let Some(writer) = &safe_writer {
+    let mut safe_writer = safe_writer.map_err(refuse)?;
+    if let Some(writer) = &mut safe_writer {
         target.can_be_made_safe(&writer.plan())?;
+        writer.put_out = held.last_put_out();
     }
     // An output does not continue from one that ended without its safe value.
     let follows = is_set_up && !held.watched().is_left();

@@ -237,7 +237,7 @@ impl Target {
         };
         let settings = self.settings().iter().map(open).collect::<io::Result<_>>()?;
         let (text, stored) = (text.value, text.stored);
-        Ok(SafeWriter { port: self.port(taken)?, text, stored, number, settings, plan })
+        Ok(SafeWriter { port: self.port(taken)?, text, stored, number, settings, plan, put_out: Arc::default() })
     }
 
     /// Writes of arbitrary numbers, which show how a plan names the target.
