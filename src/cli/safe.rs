@@ -122,7 +122,7 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
     if is_asked && args.plan.is_none() {
         for path in runtime::kept_plans().into_iter().chain(kept) {
             let why = format!(
-                "{}: a start could not read this plan, so what its outputs do is not known: look at them, then remove it",
+                "{}: a start could not carry out all of this plan, so what its outputs do is not known: look at them, then remove it",
                 path.display()
             );
             all.add(owner_of_folder(&path), Done::failed(why));

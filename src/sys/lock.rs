@@ -23,7 +23,8 @@ use std::os::fd::AsRawFd;
 /// every platform can address it. The file need not be that long.
 const BYTE: u32 = u32::from_be_bytes(*b"hrtz");
 
-/// The bytes that stand for registers in the device file of an I²C bus: the chip's address and the register.
+/// The bytes that stand for registers in the device file of an I²C bus: the chip's address and the register. In a file that the channels of
+/// a converter share, the first of them stand for the channels.
 const REGISTERS: Range<u32> = 0..1 << 15;
 
 /// How often to retry when the lock is released between being refused and looking for its holder.
@@ -69,11 +70,11 @@ pub(crate) fn take(file: &File) -> io::Result<Taken> {
     granted(file, BYTE..BYTE + 1)
 }
 
-/// Locks the bytes that stand for a register in the device file of an I²C bus. The file must be open for writing.
+/// Locks the bytes that stand for a register in the device file of an I²C bus, or for channels in a file that they share. The file must be
+/// open for writing.
 ///
 /// # Errors
 /// See [`take`].
-#[cfg_attr(not(feature = "i2c"), allow(dead_code, reason = "for registers"))]
 pub(crate) fn take_register(file: &File, first: u32, count: u32) -> io::Result<Taken> {
     granted(file, first..first + count)
 }

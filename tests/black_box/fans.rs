@@ -57,6 +57,8 @@ fn start(config: &str, mode: &str, modes: Option<&str>) -> Option<Running> {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let converter = [("out_voltage0_raw", "4095"), ("out_voltage0_powerdown", "1")];
+    let shared = [("out_voltage1_raw", "100"), ("out_voltage_powerdown", "1")];
+    let converter = converter.into_iter().chain(shared);
     for (file, text) in [("name", "nct6798"), ("pwm2", "60"), ("pwm2_enable", mode)].into_iter().chain(converter) {
         put(at, &format!("class/hwmon/hwmon0/{file}"), text);
     }
@@ -236,6 +238,43 @@ fn a_converter_that_refuses_the_safe_value_stays_powered_down() {
     let found = ["out_voltage0_raw", "out_voltage0_powerdown"]
         .map(|file| read(ended.folder.path(), &format!("class/hwmon/hwmon0/{file}")));
     assert_eq!(found, ["4095", "1"]);
+}
+
+/// The last write of the two would be in force.
+#[test]
+fn a_channel_and_the_file_that_powers_it_down_are_not_targets_of_two_outputs() {
+    let channel = output("path = \"/sys/class/hwmon/hwmon0/out_voltage1_raw\"\nsafe = 0\n");
+    let power = "[task.power]\nkind = \"output\"\nrate = 20\ninput = 0\npath = \"/sys/class/hwmon/hwmon0/out_voltage_powerdown\"\n\
+                 safe = 1\n";
+    let found = |at: &Path| {
+        ["out_voltage1_raw", "out_voltage_powerdown"].map(|file| read(at, &format!("class/hwmon/hwmon0/{file}")))
+    };
+    let is_refused = |at: &Path, command: &str, config: &Path, by: &str| {
+        let runtime = tempfile::tempdir().unwrap();
+        let mut refused = in_tree(at, "");
+        let refused = refused.env("RUNTIME_DIRECTORY", runtime.path()).arg(HERTZD).arg(command).arg(config).output();
+        let (refused, whole) = (refused.as_ref().unwrap(), format!("{refused:?}"));
+        let said = [&refused.stdout, &refused.stderr].map(|said| String::from_utf8_lossy(said)).concat();
+        // A check of what another hertzd has goes well: a reload of that one could take it.
+        let goes_well = command == "check" && by.contains("pid");
+        assert_eq!(refused.status.success(), goes_well, "{command}: {whole}");
+        assert!(said.contains("power") && said.contains(by), "{command}: {whole}");
+    };
+    let Some(running) = start(&(channel.clone() + power), "1", None) else { return };
+    let ended = running.wait();
+    assert_eq!(ended.status.code(), Some(78), "{}", ended.describe());
+    let at = ended.folder.path();
+    ["run", "check"].iter().for_each(|command| is_refused(at, command, &at.join("test.toml"), "in use by task out"));
+    assert_eq!(found(at), ["100", "1"]);
+    // By another hertzd.
+    let Some(mut running) = start(&channel, "1", None) else { return };
+    wait_until(&mut running, "class/hwmon/hwmon0/out_voltage_powerdown", "0");
+    let at = running.folder();
+    let alone = at.join("power.toml");
+    fs::write(&alone, power).unwrap();
+    ["run", "check"].iter().for_each(|command| is_refused(at, command, &alone, "is in use by hertzd (pid "));
+    assert_eq!(found(at)[1], "0");
+    stop(running);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! file is read from outside.
 
 use crate::program;
-use crate::program::{HERE, HERTZD, run_in};
+use crate::program::{HERE, HERTZD, Running, run_in};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -72,6 +72,68 @@ fn hands_over(keys: &str, holds: &str) {
     running.signal("TERM");
     let ended = running.wait();
     assert!(ended.status.success(), "{}", ended.describe());
+}
+
+/// Moves `fan` from a worker that hangs to one where it holds what it finds, and moves slowly. Another thread writes the old safe value before that,
+/// or, if it is `late`, has begun to and ends it when the new task is live.
+#[track_caller]
+fn continues_from_the_safe_value(late: bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let [fan, config, socket, faults] = ["fan", "test.toml", "status.sock", "faults"].map(at);
+    let fault = |name: &str| faults.join(name);
+    let [hangs, takes, held, counted] = ["pump.hangs", "fan.takes", "fan.held", "fan.counted"].map(fault);
+    let place = folder.path().to_str().unwrap().to_owned();
+    fs::create_dir(&faults).unwrap();
+    let number = |path: &Path| fs::read_to_string(path).ok().and_then(|text| text.trim_end().parse::<f64>().ok());
+    let mut command = Command::new(HERTZD);
+    command.env("RUNTIME_DIRECTORY", folder.path()).env("DEVICE_FAULTS", &faults);
+    command.env("LD_PRELOAD", program::preload(folder.path(), "device"));
+    let pump = output("pump", "one", "input = 0.25\nwrite = \"always\"");
+    let output = |worker: &str, keys: &str| {
+        format!(
+            "[task.fan]\nkind = \"output\"\nrate = 100\nworker = \"{worker}\"\npath = \"@HERE@/fan\"\ninput = 0.9\nsafe-after = \"300ms\"\n\
+             recover-after = \"0s\"\n{keys}\n"
+        )
+    };
+    let mut running = run_in(folder, command, &(OTHERS.to_owned() + &pump + &output("one", "safe = 0")), &[]);
+    running.wait_for("it is live", |_| number(&fan) == Some(0.9) && socket.exists());
+    fs::write(&hangs, "").unwrap();
+    if late {
+        // The task has nothing new to write, so the next write is another thread's.
+        [&held, &takes].iter().for_each(|fault| fs::write(fault, "").unwrap());
+        running.wait_for("another thread makes it safe", |_| !takes.exists());
+        fs::write(&counted, "").unwrap();
+    } else {
+        running.wait_for("another thread has made it safe", |_| number(&fan) == Some(0.0));
+    }
+    let new = OTHERS.to_owned() + &pump + &output("two", "safe = \"hold\"\nslew = 0.01");
+    fs::write(&config, new.replace(HERE, &place)).unwrap();
+    let mut reload = Command::new(HERTZD);
+    let mut reload = reload.args(["reload", "--socket"]).arg(&socket).stdout(Stdio::null()).spawn().unwrap();
+    if late {
+        running.wait_for("the new one writes", |_| !fs::read(&counted).unwrap().is_empty());
+        fs::remove_file(&held).unwrap();
+    }
+    // It takes 50 s to come so far.
+    let moves = |_: &Running| number(&fan).is_some_and(|number| number > 0.0 && number < 0.5);
+    running.wait_for("it moves away from the safe value", moves);
+    fs::remove_file(&hangs).unwrap();
+    reload.wait().unwrap();
+    running.signal("TERM");
+    running.wait();
+}
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn one_that_holds_continues_from_the_safe_value_that_another_thread_wrote() {
+    continues_from_the_safe_value(false);
+}
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn one_that_holds_continues_from_a_safe_value_that_another_thread_writes_late() {
+    continues_from_the_safe_value(true);
 }
 
 #[test]

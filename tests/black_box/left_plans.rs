@@ -591,6 +591,76 @@ fn status_names_the_plan_that_a_start_has_kept() {
     running.wait_for("it is well", |running| !reason(running.folder()).contains("plan"));
 }
 
+/// A write that no output makes does not let its output be forgotten, and keeps no other one from its safe value.
+#[test]
+fn a_plan_with_a_write_that_is_refused_is_kept() {
+    let place = tempfile::tempdir().unwrap();
+    let files = folder();
+    fs::write(files.path().join("valve"), "0.75\n").unwrap();
+    let write = |name: &str, text: &str| {
+        let path = files.path().canonicalize().unwrap().join(name);
+        json!({"to": "file", "path": path, "witness": null, "text": text, "cut": true, "original": null})
+    };
+    let outputs = json!([
+        {"task": "fan", "writes": [write("fan", "3\u{b}\n")]},
+        {"task": "valve", "writes": [write("valve", "1\n")]},
+    ]);
+    let plan = json!({"version": 1, "pid": 4_000_000_001_u32, "outputs": outputs});
+    let dead = left_in_foreground(place.path(), 4_000_000_001, &Value::Null);
+    fs::write(dead.join("safe-plan.json"), plan.to_string()).unwrap();
+    let (own, kept) = (folder(), dead.join("safe-plan.json.prev"));
+    fs::write(own.path().join("safe-plan.json"), plan.to_string()).unwrap();
+    let valve = files.path().join("valve");
+    let is_kept = |reason: &str, kept: &Path| {
+        reason.contains(&kept.display().to_string())
+            && reason.contains("fan: no output writes that: \"3\\u{b}\\n\" is no number")
+    };
+    // In the runtime directory of a service.
+    let mut running = start_in(own, NONE, &[]);
+    running.wait_until_granted();
+    running.wait_for("the other one is written", |_| fs::read_to_string(&valve).unwrap() == "1\n");
+    let its = running.folder().join("safe-plan.json.prev");
+    running.wait_for("it is kept", |running| is_kept(&reason(running.folder()), &its));
+    assert_eq!(fan(files.path()), "0.5\n");
+    running.signal("TERM");
+    assert_eq!(running.wait().status.code(), Some(1));
+    // In the foreground, twice.
+    for start in 0..2 {
+        fs::write(&valve, "0.75\n").unwrap();
+        let own = tempfile::tempdir().unwrap();
+        let socket = own.path().join("s");
+        let mut running =
+            run_in(own, in_foreground(place.path()), NONE, &["--status-socket", socket.to_str().unwrap()]);
+        running.wait_until_granted();
+        let reason = || program::snapshot(&socket)["reason"].as_str().unwrap_or_default().to_owned();
+        let known = if start == 0 { "fan: no output writes that" } else { "an earlier start has kept it as" };
+        let names = |_: &Running| reason().contains(known) && reason().contains(&kept.display().to_string());
+        running.wait_for("it is named", |running| socket.exists() && names(running));
+        assert_eq!(fs::read_to_string(&valve).unwrap(), ["1\n", "0.75\n"][start], "it was written once");
+        running.signal("TERM");
+        running.wait();
+    }
+    assert!(kept.exists());
+}
+
+/// What a plan would not give back is not restored.
+#[test]
+fn a_text_that_no_plan_takes_is_refused_at_the_start() {
+    let folder = folder();
+    for text in ["3\u{b}\n", "\u{a0}3\n", "\n"] {
+        fs::write(folder.path().join("fan"), text).unwrap();
+        let config = folder.path().join("test.toml");
+        fs::write(&config, RESTORES.replace("@HERE@", folder.path().to_str().unwrap())).unwrap();
+        for command in [&["run", "--for", "1s"][..], &["check"]] {
+            let mut refused = Command::new(HERTZD);
+            let refused = refused.args(command).arg(&config).env("RUNTIME_DIRECTORY", folder.path()).output().unwrap();
+            let text = said(&refused);
+            assert!(refused.status.code() == Some(78) && text.contains("error: task.fan: "), "{command:?}: {text}");
+        }
+        assert_eq!(fan(folder.path()), text);
+    }
+}
+
 /// White space around a number is a part of what was there.
 #[test]
 fn the_very_text_is_restored_after_a_kill() {

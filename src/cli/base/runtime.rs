@@ -162,7 +162,7 @@ impl RuntimeDirectory {
         }
         for ((dir, ..), name) in &dead {
             let plan = dir.path().join(SAFE_PLAN);
-            if is_settled(&plan) && !dir.names().any(|name| is_kept_plan(&name)) {
+            if is_settled(&plan) {
                 let _ = place.remove_dir(name);
             } else {
                 self.left_plans.push(plan);
@@ -215,8 +215,12 @@ fn left_in(place: &Dir) -> Vec<PathBuf> {
 }
 
 /// Whether a dead process's plan owes nothing. Asks the plan alone: a target's file system may hang, and whoever deals with the plan finds
-/// out which targets no longer exist. A plan that cannot be read may owe anything.
+/// out which targets no longer exist. A plan that cannot be read may owe anything, and so may one that a start has kept beside it.
 fn is_settled(plan: &Path) -> bool {
+    let mut beside = plan.parent().and_then(|folder| folder.read_dir().ok()).into_iter().flatten().flatten();
+    if beside.any(|entry| is_kept_plan(&entry.file_name().to_string_lossy())) {
+        return false;
+    }
     match SafePlan::take(plan) {
         Ok((plan, _locked)) => plan.outputs.iter().all(|output| output.written || output.writes.is_empty()),
         Err(why) => matches!(why, NoPlan::Missing),

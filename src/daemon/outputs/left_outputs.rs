@@ -6,7 +6,7 @@
 
 use super::left_output::{AGAIN_EVERY, LOOK, LeftOutput, STOP, beside, say_written};
 use super::left_own::LeftOwn;
-use super::left_plans::{keep_aside, kept_aside, take_when_free};
+use super::left_plans::{keep_aside, keep_part_aside, kept_aside, take_when_free};
 use super::safe_plan::{NoPlan, PlannedOutput, SafePlan, is_at, refused};
 use crate::daemon::failure::Failure;
 use crate::io::{Keeper, Pool};
@@ -19,7 +19,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tracing::{error, warn};
+use tracing::warn;
 
 /// How long a start waits for all these writes together.
 const RETURNS_WITHIN: Span = Span::from_seconds(2);
@@ -67,8 +67,8 @@ impl LeftOutputs {
             pool: common.of::<Keeper>().pool().clone(),
         };
         let clock = KernelClock::monotonic();
-        match take_when_free(own, clock.now() + ENDS_WITHIN) {
-            Ok((plan, file)) => left.add(plan, own, file),
+        match take_when_free(own, clock.now() + ENDS_WITHIN).and_then(|(plan, file)| left.add(plan, own, file)) {
+            Ok(()) => {}
             Err(NoPlan::Missing) => {}
             Err(NoPlan::Held { by, .. }) => return Err(refused(own, by, ENDS_WITHIN)),
             Err(NoPlan::Unusable(why) | NoPlan::NotOurs(why)) => {
@@ -91,12 +91,13 @@ impl LeftOutputs {
         let first_known = self.known.len();
         for path in &others {
             let is_taken = self.plans.iter().any(|(taken, _)| taken == path);
-            if is_taken || self.unread.iter().any(|(unread, _)| unread == path) {
+            if is_taken || self.is_unread(path) {
                 continue;
             }
-            self.unread.extend(kept_aside(path));
-            match take_when_free(path, waits_until) {
-                Ok((plan, file)) => self.add(plan, path, file),
+            let kept: Vec<_> = kept_aside(path).filter(|(aside, _)| !self.is_unread(aside)).collect();
+            self.unread.extend(kept);
+            match take_when_free(path, waits_until).and_then(|(plan, file)| self.add(plan, path, file)) {
+                Ok(()) => {}
                 // Another process may have dealt with it meanwhile.
                 Err(NoPlan::Missing) => {}
                 Err(NoPlan::Held { by, .. }) => self.know(path, by),
@@ -150,33 +151,32 @@ impl LeftOutputs {
         }
     }
 
-    fn add(&mut self, plan: SafePlan, path: &Path, file: File) {
+    fn is_unread(&self, path: &Path) -> bool {
+        self.unread.iter().any(|(unread, _)| unread == path)
+    }
+
+    /// Adds the outputs of a plan. One with a write that is refused is left out, and the plan is kept aside, as it would be forgotten otherwise.
+    fn add(&mut self, plan: SafePlan, path: &Path, file: File) -> Result<(), NoPlan> {
+        // What no output writes, no output has left.
+        let refused = |output: &PlannedOutput| {
+            let why = output.writes.iter().find_map(|write| write.check().err());
+            why.map(|why| format!("{}: {why}", output.task))
+        };
+        let all_refused: Vec<_> = plan.outputs.iter().filter_map(refused).collect();
+        if !all_refused.is_empty() {
+            let why = all_refused.join("; ");
+            let aside = keep_part_aside(path, &file, &why).map_err(NoPlan::Unusable)?;
+            self.unread.retain(|(unread, _)| *unread != aside);
+            self.unread.push((aside, why));
+        }
         self.plans.push((path.into(), file));
         self.own.add(plan.own, &self.live);
-        for planned in plan.outputs {
-            // A planned write that no output could make was not left by one.
-            match planned.writes.iter().try_for_each(PlannedWrite::check) {
-                Ok(()) => {
-                    let _owing = (!planned.written).then(|| self.live.owing(&planned.task));
-                    let planner = plan.pid;
-                    self.outputs.push(LeftOutput {
-                        planned,
-                        planner,
-                        _owing,
-                        under_way: None,
-                        failed: None,
-                        next: None,
-                    });
-                }
-                Err(why) => {
-                    let (task, path) = (&planned.task, path.display());
-                    error!(
-                        task,
-                        "{task}: the plan that an earlier run has left in {path} has a write for it that is refused: {why}"
-                    );
-                }
-            }
+        for planned in plan.outputs.into_iter().filter(|output| refused(output).is_none()) {
+            let _owing = (!planned.written).then(|| self.live.owing(&planned.task));
+            let planner = plan.pid;
+            self.outputs.push(LeftOutput { planned, planner, _owing, under_way: None, failed: None, next: None });
         }
+        Ok(())
     }
 
     /// Notes a plan that another process is carrying out. It shows this start's outputs with the same targets what was there before.
@@ -370,7 +370,7 @@ impl LeftOutputs {
         let is_there = |(path, _): &&(PathBuf, String)| path.symlink_metadata().is_ok();
         let unread = self.unread.iter().filter(is_there).map(|(path, why)| {
             let path = path.display();
-            format!("a plan of safe values that an earlier run has left cannot be carried out, so what its outputs do is not known: {why}; \
+            format!("a plan of safe values that an earlier run has left could not be carried out in full, so what its outputs do is not known: {why}; \
                      make them safe by hand, then remove {path}")
         });
         let all: Vec<_> = owed.chain(self.own.trouble()).chain(unread).collect();

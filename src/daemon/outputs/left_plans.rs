@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tracing::warn;
+use tracing::{error, warn};
 
 /// How often to check whether a plan is free.
 const BETWEEN: Span = Span::from_millis(10);
@@ -67,17 +67,36 @@ pub(super) fn kept_aside(path: &Path) -> impl Iterator<Item = (PathBuf, String)>
 
 /// Renames a plan that no one can carry out, so that it is not overwritten. Returns the new name.
 pub(super) fn keep_aside(path: &Path, why: &str) -> Result<PathBuf, String> {
-    let Some(aside) = names_aside(path).find(|aside| aside.symlink_metadata().is_err()) else {
-        return Err(format!("{why}; and there are {KEPT} such plans beside it already: remove them"));
-    };
-    fs::rename(path, &aside).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => why.to_owned(), // it is gone
-        _ => format!("{why}; and it cannot be kept as {}: {error}", aside.display()),
-    })?;
+    let aside = name_aside(path, why, |aside| fs::rename(path, aside))?;
     warn!(
         "the plan of safe values that an earlier run has left cannot be carried out: {why}; it is kept as {}: see what its outputs do, and make \
          them safe by hand, or by `hertzd safe CONFIG` while hertzd does not run",
         aside.display()
     );
+    Ok(aside)
+}
+
+/// Gives a plan such a name beside its own, of which a part cannot be carried out. Returns the name.
+pub(super) fn keep_part_aside(path: &Path, file: &File, why: &str) -> Result<PathBuf, String> {
+    // A start before this one may have done so, and have been refused.
+    let kept = names_aside(path).find(|aside| is_at(file, aside));
+    let aside = kept.map_or_else(|| name_aside(path, why, |aside| fs::hard_link(path, aside)), Ok)?;
+    error!(
+        "the plan of safe values that an earlier run has left has a write that is refused, so nothing is written for that output: {why}; the plan \
+         is kept as {}: see what the output does, and make it safe by hand, or by `hertzd safe CONFIG` while hertzd does not run",
+        aside.display()
+    );
+    Ok(aside)
+}
+
+/// Finds a name for a plan that no one could carry out, and gives it to it.
+fn name_aside(path: &Path, why: &str, name: impl Fn(&Path) -> io::Result<()>) -> Result<PathBuf, String> {
+    let Some(aside) = names_aside(path).find(|aside| aside.symlink_metadata().is_err()) else {
+        return Err(format!("{why}; and there are {KEPT} such plans beside it already: remove them"));
+    };
+    name(&aside).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => why.to_owned(), // there is none
+        _ => format!("{why}; and it cannot be kept as {}: {error}", aside.display()),
+    })?;
     Ok(aside)
 }

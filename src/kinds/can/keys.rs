@@ -12,6 +12,7 @@ use crate::kinds::device::Missing;
 use crate::kinds::output::law::Recover;
 use crate::kinds::output::{TAKES_OVER_WITHIN, refuse_within_a_period};
 use crate::site::{Built, Label, Site};
+use crate::sys::can::is_interface;
 use crate::time::Span;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -99,7 +100,10 @@ pub(in crate::kinds) fn kind() -> Kind {
 fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let (interface, fd) = (section.text(&INTERFACE), section.boolean(&FD));
     if interface.as_ref().is_some_and(|name| !is_interface(name)) {
-        section.problem(&INTERFACE, "is no name of an interface: 1 to 15 characters, without / and spaces");
+        section.problem(
+            &INTERFACE,
+            "is no name of an interface: 1 to 15 bytes, without /, :, spaces and control characters",
+        );
     }
     let missing = Missing::of(section);
     let (sends, bit_rate_switch, always) =
@@ -175,9 +179,4 @@ fn at_the_desk(settings: SendSettings) -> Built {
 
 fn label(section: &Section<'_>, bus: &BusSettings) -> Label {
     Label::new(format!("interface {}", bus.interface), section.name())
-}
-
-/// Whether the kernel accepts the name for an interface.
-fn is_interface(name: &str) -> bool {
-    (1..=15).contains(&name.chars().count()) && !name.contains(|c: char| c == '/' || c.is_whitespace())
 }

@@ -15,9 +15,9 @@ pub(super) enum Form {
     Any,
 }
 
-/// Parses a text that holds one finite number and nothing else.
+/// Parses a text that holds one finite number and nothing else but white space of ASCII: a plan takes no other back.
 pub(super) fn number(text: &str) -> Option<f64> {
-    (text.len() <= LONGEST).then(|| text.trim().parse().ok()).flatten().filter(|number: &f64| number.is_finite())
+    (text.len() <= LONGEST).then(|| text.trim_ascii().parse().ok()).flatten().filter(|number: &f64| number.is_finite())
 }
 
 /// The text of a number, with a newline.

@@ -4,14 +4,14 @@
 use super::digits::Form;
 use super::identity::Identity;
 use super::place::{Place, RawScale};
-use super::port::{Content, OpenFiles, SafeText};
+use super::port::{Content, OpenFiles, PutOut, SafeText};
 use super::readback::Readback;
 use super::target::means::{Kept, PassedOver};
 use crate::safety::{Guard, Leave, PlannedWrite, Watched};
 use crate::site::{Claim, DeviceId};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// What tasks share that have the same target one after the other.
@@ -23,8 +23,7 @@ pub(super) struct Held {
     polarity: OnceLock<f64>,     // polarity at the start; PWM channels only
     ready: AtomicBool,           // the target is set up and may be written
     users: AtomicUsize,          // two while one takes over from another
-    raw: AtomicU64,              // last number written; NaN: unknown
-    is_safe: AtomicBool,
+    put_out: Arc<PutOut>,
     has_to_recover: AtomicBool, // whether the law of the current output has to recover
     watched: Arc<Watched>,
     taken: File,                           // keeps other hertzd processes out
@@ -149,7 +148,7 @@ impl Held {
         let (beside, locks): (Vec<_>, Vec<_>) = beside.into_iter().map(|kept| (kept.file, kept.lock)).unzip();
         let passed_over = taken.lock.into_iter().chain(locks.into_iter().flatten()).collect();
         let (found, original, polarity, switched) = Default::default();
-        let (ready, is_safe, has_to_recover, watched, ends, opening) = Default::default();
+        let (ready, put_out, has_to_recover, watched, ends, opening) = Default::default();
         Self {
             identity: Mutex::new(identity),
             found,
@@ -157,8 +156,7 @@ impl Held {
             polarity,
             ready,
             users: AtomicUsize::new(1),
-            raw: AtomicU64::new(f64::NAN.to_bits()),
-            is_safe,
+            put_out,
             has_to_recover,
             watched,
             taken: taken.file,
@@ -313,8 +311,12 @@ impl Held {
     }
 
     pub(super) fn put_out(&self, raw: f64, is_safe: bool) {
-        self.raw.store(raw.to_bits(), Ordering::Relaxed);
-        self.is_safe.store(is_safe, Ordering::Relaxed);
+        self.put_out.set(raw, is_safe);
+    }
+
+    /// The record of that, for other threads that write to the target.
+    pub(super) fn last_put_out(&self) -> Arc<PutOut> {
+        self.put_out.clone()
     }
 
     /// Records whether the current output has to recover.
@@ -328,11 +330,11 @@ impl Held {
     }
 
     pub(super) fn raw(&self) -> f64 {
-        f64::from_bits(self.raw.load(Ordering::Relaxed))
+        self.put_out.raw()
     }
 
     pub(super) fn is_safe(&self) -> bool {
-        self.is_safe.load(Ordering::Relaxed)
+        self.put_out.is_safe()
     }
 }
 

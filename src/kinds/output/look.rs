@@ -25,11 +25,16 @@ pub(super) fn look(site: &Site, settings: &OutputSettings, task: &str) -> Result
         }
         Ok(Some(target)) => {
             if settings.safe != Safe::Hold {
-                target.can_be_made_safe()?;
+                target.can_be_made_safe(&target.any_writes())?;
             }
             let settings = settings.clone().fitting(&target.raw)?;
+            let mut planned = Vec::new();
             let text = match SafeState::of(&settings, &target, target.read(None).ok().as_ref()) {
-                Ok(state) => state.map_or_else(|| SafeText::of(&Digits::EMPTY), |state| state.text),
+                Ok(Some(state)) => {
+                    planned = target.plan(&state.text, None);
+                    state.text
+                }
+                Ok(None) => SafeText::of(&Digits::EMPTY),
                 Err(_) if target.is_hidden() || target.file().is_none() => SafeText::of(&Digits::EMPTY),
                 Err(refusal) => return Err(refusal.into()),
             };
@@ -38,6 +43,7 @@ pub(super) fn look(site: &Site, settings: &OutputSettings, task: &str) -> Result
                 [target.inversed().map(str::to_owned), target.unseen(settings.always), target.locked_here_only()];
             remarks.into_iter().flatten().for_each(|remark| safe = format!("{safe}; {remark}"));
             let sight = target.look()?;
+            target.can_be_made_safe(&planned)?;
             (if settings.readback.is_some() { with_readback(sight, &target)? } else { sight }, Some(safe))
         }
     };

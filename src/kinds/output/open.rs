@@ -24,7 +24,7 @@ pub(super) fn open_output(site: &Site, settings: OutputSettings, task: &str) -> 
     let label = Label::new(settings.place.to_string(), task);
     let target = find_in_time(site, &settings, &label)?;
     if settings.safe != Safe::Hold {
-        target.can_be_made_safe()?;
+        target.can_be_made_safe(&target.any_writes())?;
     }
     let settings = settings.fitting(&target.raw)?;
     let left = site.common::<LeftWrites>().opening(target.any_writes());
@@ -48,7 +48,11 @@ fn assemble(
     let refuse = |error: io::Error| Refusal::new(target.key, format!("cannot open {}: {error}", target.shown()));
     let safe_writer =
         safe.as_ref().map(|safe| target.safe_writer(held.taken(), safe.text.clone(), held.found())).transpose();
-    let safe_writer = safe_writer.map_err(refuse)?;
+    let mut safe_writer = safe_writer.map_err(refuse)?;
+    if let Some(writer) = &mut safe_writer {
+        target.can_be_made_safe(&writer.plan())?;
+        writer.put_out = held.last_put_out();
+    }
     // An output does not continue from one that ended without its safe value.
     let follows = is_set_up && !held.watched().is_left();
     let is_same = held.end().is_some_and(|end| end.section == settings.section);

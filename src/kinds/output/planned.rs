@@ -5,11 +5,10 @@ mod fan;
 mod place;
 mod readback;
 
+use super::digits::number;
 use super::put;
-use super::setting::keep_polarity;
-#[cfg(feature = "i2c")]
-use super::target::means::{in_time, not_a_peer};
-use super::target::means::{keep_others_out, named};
+use super::setting::{keep_polarity, powered_down_by};
+use super::target::means::{in_time, keep_others_out, named, not_a_peer};
 use crate::safety::PlannedWrite;
 #[cfg(feature = "gpio")]
 use crate::site::in_sys;
@@ -138,7 +137,7 @@ impl PlannedWrite {
                     let passed_over = Cell::new(None);
                     let put = |path: &Path, text: &str| {
                         let file = open_file(path, false)?;
-                        let lock = is_free(&file, path, by)?;
+                        let lock = is_free(&file, path, text, by)?;
                         put::attribute(&file, text.as_bytes())?;
                         passed_over.set(PassedOver::of(&file, path, lock).or(passed_over.take()));
                         Ok(())
@@ -147,7 +146,7 @@ impl PlannedWrite {
                     return Ok(MadeWrite { line: None, passed_over: passed_over.take() });
                 }
                 let file = open_file(path, *cut)?;
-                let lock = is_free(&file, path, by)?;
+                let lock = is_free(&file, path, text, by)?;
                 write(&file, text, *cut)?;
                 Ok(MadeWrite { line: None, passed_over: PassedOver::of(&file, path, lock) })
             }
@@ -187,18 +186,32 @@ impl PlannedWrite {
 
 /// Refuses a target that a live process has: that process writes its own values there and would not notice this write. `Some`: a lock that
 /// was ignored. `by`: the process that planned the write, and whether this one may have the lock.
-fn is_free(file: &File, path: &Path, (planner, may_be_own): (Option<u32>, bool)) -> io::Result<Option<Option<Holder>>> {
-    let is_own = |taken| matches!(taken, lock::Taken::Peer(Some(Holder { pid, .. })) if pid == std::process::id());
-    if is_shared(path) || may_be_own && lock::take(file).is_ok_and(is_own) {
-        return Ok(None);
-    }
-    keep_others_out(file, &path.display(), planner).map_err(busy)
-}
-
-/// Whether the file belongs to all channels of a converter; no output has such a file for itself.
-fn is_shared(path: &Path) -> bool {
-    let channel = path.file_name().and_then(|name| name.to_str()?.strip_suffix("_powerdown"));
-    channel.is_some_and(|channel| channel.starts_with("out_") && !channel.ends_with(|it: char| it.is_ascii_digit()))
+fn is_free(
+    file: &File,
+    path: &Path,
+    text: &str,
+    (planner, may_be_own): (Option<u32>, bool),
+) -> io::Result<Option<Option<Holder>>> {
+    let is_own = |taken: &lock::Taken| {
+        may_be_own && matches!(taken, lock::Taken::Peer(Some(Holder { pid, .. })) if *pid == std::process::id())
+    };
+    let Some(channels) = powered_down_by(path) else {
+        if may_be_own && lock::take(file).is_ok_and(|taken| is_own(&taken)) {
+            return Ok(None);
+        }
+        return keep_others_out(file, None, &path.display(), planner).map_err(busy);
+    };
+    // It is not locked: outputs of several channels may write their 0 there at once. Any other number is an output's own value, and
+    // switches off what outputs of the channels drive.
+    let channels = if number(text) == Some(0.0) { 0..0 } else { channels };
+    let taken = in_time(|| {
+        let all = channels.clone().map(|channel| lock::probe_register(file, channel));
+        let own = lock::probe(file).map(|taken| if is_own(&taken) { lock::Taken::Locked } else { taken });
+        let mut all = all.chain([own]).map(|taken| taken.map(|taken| taken.once_had_by(planner)));
+        all.find(|taken| matches!(taken, Ok(lock::Taken::Peer(_)) | Err(_))).unwrap_or(Ok(lock::Taken::Locked))
+    });
+    let taken = taken.map_err(|error| busy(format!("cannot be locked: {error}")))?;
+    not_a_peer(taken, &path.display(), || None).map_err(busy)
 }
 
 /// Whether a write was refused because a live process has the target.

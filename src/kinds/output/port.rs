@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Where a text is written to.
 #[derive(Debug)]
@@ -83,6 +84,34 @@ impl Content {
         let line = |text: &String| format!("{}\n", text.trim());
         let value = if is_regular { self.value.clone() } else { line(&self.value) };
         Self { value, enable: self.enable.as_ref().map(line), ..self.clone() }
+    }
+}
+
+/// The number that was last written to a target, by any thread. An output that takes the target over continues from it.
+#[derive(Debug)]
+pub(super) struct PutOut {
+    raw: AtomicU64, // NaN: unknown
+    is_safe: AtomicBool,
+}
+
+impl Default for PutOut {
+    fn default() -> Self {
+        Self { raw: AtomicU64::new(f64::NAN.to_bits()), is_safe: AtomicBool::default() }
+    }
+}
+
+impl PutOut {
+    pub(super) fn set(&self, raw: f64, is_safe: bool) {
+        self.raw.store(raw.to_bits(), Ordering::Relaxed);
+        self.is_safe.store(is_safe, Ordering::Relaxed);
+    }
+
+    pub(super) fn raw(&self) -> f64 {
+        f64::from_bits(self.raw.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn is_safe(&self) -> bool {
+        self.is_safe.load(Ordering::Relaxed)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The open files with which others than the task make a target safe. A write blocks for as long as the target's driver takes.
 
 use super::fan;
-use super::port::{OpenFiles, Port};
+use super::port::{OpenFiles, Port, PutOut};
 use super::put;
 use super::setting::{Sort, in_force, set_all};
 use crate::safety::{PlannedWrite, SETTINGS, SafeWrite, wrong_in_the_end};
@@ -24,6 +24,7 @@ pub(super) struct SafeWriter {
     pub(super) settings: Vec<SafeSetting>,
     /// The same writes for another process; replaced when the target is reopened.
     pub(super) plan: Arc<Mutex<Vec<PlannedWrite>>>,
+    pub(super) put_out: Arc<PutOut>,
 }
 
 /// One setting of a safe state.
@@ -99,12 +100,14 @@ impl SafeWrite for SafeWriter {
     fn write_safe(&self) -> io::Result<()> {
         let put = |text: &str| self.port.put_safe(text.as_bytes(), self.stored.as_deref(), 0);
         match &self.settings[..] {
-            [] => put(&self.text),
+            [] => put(&self.text)?,
             [mode] if mode.sort == Sort::Mode => {
-                fan::make_safe(&self.text, &mode.text, put, |text| mode.write_text(text))
+                fan::make_safe(&self.text, &mode.text, put, |text| mode.write_text(text))?;
             }
-            settings => in_force(|| put(&self.text), || write_all(settings)),
+            settings => in_force(|| put(&self.text), || write_all(settings))?,
         }
+        self.put_out.set(self.number, true);
+        Ok(())
     }
 
     /// Waits until the settings read as they were written.
@@ -165,12 +168,14 @@ mod tests {
             value: 255.0,
             is_replaced: AtomicBool::new(false),
         }];
+        let (text, plan, put_out) = ("255\n".into(), Arc::default(), Arc::<PutOut>::default());
         let mut writer =
-            SafeWriter { port, text: "255\n".into(), stored: None, number: 255.0, settings, plan: Arc::default() };
+            SafeWriter { port, text, stored: None, number: 255.0, settings, plan, put_out: put_out.clone() };
         // The file rejects "0.0", so full speed is set in mode 1.
         writer.settings[0].text = "0.0\n".into();
         writer.write_safe().and_then(|()| writer.confirm()).unwrap();
         assert_eq!(line_of(&writer.settings[0].file).unwrap(), "00000001");
+        assert_eq!((put_out.raw(), put_out.is_safe()), (255.0, true), "an output that takes over continues from it");
         writer.settings[0].text = "33\n".into();
         let guard = Guard::new("fan", Arc::default(), (Span::ZERO, Span::ZERO), Some(Box::new(writer)));
         let error = guard.trip().unwrap_err();

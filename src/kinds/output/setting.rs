@@ -5,6 +5,7 @@ use super::digits::number;
 use super::put;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// A file beside a target that decides what effect the target's value has, and the number to set there.
@@ -68,6 +69,13 @@ impl Setting {
     pub(super) fn text(&self) -> String {
         self.sort.text(self.number) + "\n"
     }
+}
+
+/// The channels of a converter that a file powers down together, if it is the `powerdown` of all of them.
+pub(super) fn powered_down_by(path: &Path) -> Option<Range<u32>> {
+    let channel = path.file_name().and_then(|name| name.to_str()?.strip_suffix("_powerdown"))?;
+    let is_shared = channel.starts_with("out_") && !channel.ends_with(|it: char| it.is_ascii_digit());
+    is_shared.then_some(0..1 + u32::from(u8::MAX))
 }
 
 /// Writes the value, then the settings, then the value again, whether the first write succeeded or not. Until a device is set to follow its

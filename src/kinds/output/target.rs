@@ -122,13 +122,15 @@ impl Target {
         self.regular_file().map_or(Ok(()), holds_a_number)
     }
 
-    /// Refuses a target that only this process could make safe: if this process were killed, no other could.
-    pub(super) fn can_be_made_safe(&self) -> Result<(), Refusal> {
-        self.any_writes().iter().try_for_each(PlannedWrite::can_be_made).map_err(|why| {
-            let shown = self.shown();
-            let text = format!(
-                "should this process be killed, `hertzd safe` could not make {shown} safe: {why}; name the device by its file in /dev"
-            );
+    /// Refuses a target that only this process could make safe by these writes: if this process were killed, no other could.
+    pub(super) fn can_be_made_safe(&self, writes: &[PlannedWrite]) -> Result<(), Refusal> {
+        writes.iter().try_for_each(PlannedWrite::can_be_made).map_err(|why| {
+            let (shown, remedy) = match self.file() {
+                Some(path) => (path.display().to_string(), "give `safe` a number"),
+                None => (self.shown(), "name the device by its file in /dev"),
+            };
+            let text =
+                format!("should this process be killed, `hertzd safe` could not make {shown} safe: {why}; {remedy}");
             Refusal::new(self.key, text)
         })
     }
@@ -235,7 +237,7 @@ impl Target {
         };
         let settings = self.settings().iter().map(open).collect::<io::Result<_>>()?;
         let (text, stored) = (text.value, text.stored);
-        Ok(SafeWriter { port: self.port(taken)?, text, stored, number, settings, plan })
+        Ok(SafeWriter { port: self.port(taken)?, text, stored, number, settings, plan, put_out: Arc::default() })
     }
 
     /// Writes of arbitrary numbers, which show how a plan names the target.

@@ -125,6 +125,11 @@ impl Output {
             return Err(UNSAFE_YET);
         }
         let mut value = self.law.applied();
+        // Nothing is written here with "hold", but another thread may have written the safe value of an output that had the target before.
+        let raw = self.held.raw();
+        if self.safe.is_none() && raw != self.conversion.raw(value) {
+            value = self.conversion.back(raw);
+        }
         // At the end of the process, another thread writes the safe value and retries it, because the process may exit in the middle of a
         // write from this thread.
         let is_others = self.guard.is_sealed() && self.guard.tripped().is_some();

@@ -18,6 +18,13 @@ pub(crate) const MOST_IDS: usize = 512; // CAN_RAW_FILTER_MAX
 pub(crate) const PATIENCE: Span = Span::from_millis(100);
 const LOOK: Span = Span::from_millis(5);
 
+/// Whether the kernel accepts the name for an interface. A name with control characters is left out: no one gives it on purpose.
+pub(crate) fn is_interface(name: &str) -> bool {
+    (1..=15).contains(&name.len())
+        && ![".", ".."].contains(&name)
+        && !name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control())
+}
+
 /// Sends one frame through a socket of its own: from any thread, at any time. Waits up to `patience` for the confirmation that it has left;
 /// a failed wait uses `patience` up. The kernel accepts even a frame that it drops at once, or that no one on the bus acknowledges.
 ///

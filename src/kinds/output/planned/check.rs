@@ -4,6 +4,7 @@
 use super::super::digits::number;
 use super::super::setting::POLARITIES;
 use crate::safety::PlannedWrite;
+use crate::sys::can::is_interface;
 use crate::sys::dir::effective_user;
 use crate::sys::open::{Mode, Opened, without_links};
 use crate::sys::trust::may_be_planted;
@@ -19,10 +20,9 @@ pub(super) const LONGEST_CONTENT: u64 = 512;
 /// Maximum characters of a text that a message shows.
 const LONGEST_SHOWN: usize = 40;
 
-/// Limits: bytes of a register with its number, lines of a chip, characters of an interface name.
+/// Limits: bytes of a register with its number, lines of a chip.
 const REGISTER: std::ops::RangeInclusive<usize> = 2..=9;
 const LINES: u32 = 1 << 16;
-const INTERFACE: usize = 15;
 
 /// Major number of I²C bus character devices: <https://docs.kernel.org/admin-guide/devices.html>.
 const I2C_MAJOR: libc::c_uint = 89;
@@ -117,8 +117,7 @@ impl PlannedWrite {
 
 /// Whether the text is a number as an output writes it: with a newline, or with the white space of a restored file around it.
 fn is_written(text: &str) -> bool {
-    let digits = text.trim_matches(|it: char| it.is_ascii_whitespace());
-    text.len() as u64 <= LONGEST_CONTENT && !digits.contains(char::is_whitespace) && number(digits).is_some()
+    text.len() as u64 <= LONGEST_CONTENT && number(text.trim_ascii()).is_some()
 }
 
 /// A text from a plan, shortened and quoted for a message.
@@ -142,13 +141,6 @@ fn wrong_path(path: &Path) -> Option<String> {
 
 fn wrong_device(node: &Path) -> Option<String> {
     wrong_path(node).or_else(|| (!node.starts_with("/dev")).then(|| format!("{} is not in /dev", node.display())))
-}
-
-/// Whether the kernel accepts the name for an interface.
-fn is_interface(name: &str) -> bool {
-    (1..=INTERFACE).contains(&name.len())
-        && ![".", ".."].contains(&name)
-        && !name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control())
 }
 
 /// Opens the file of a write: a regular file that holds a number, or a driver's attribute.
@@ -266,6 +258,10 @@ mod tests {
             assert!(why(&file("/srv/fan", text, true)).contains("is no number"), "{text:?}");
         }
         assert!(why(&file("/srv/fan", "\u{1b}[2J", true)).contains("\"\\u{1b}[2J\" is no number"));
+        // A start takes no text that a plan would not give back.
+        for text in ["3\u{b}\n", "\u{a0}3\n", "3\u{2028}", "\t3 \r\n\u{c}", " 3 ", "3\0", "+3", "0x3", "3 3", "inf"] {
+            assert_eq!(number(text).is_some(), file("/srv/fan", text, true).check().is_ok(), "{text:?}");
+        }
         for path in ["srv/fan", "/srv/../etc/fan", "fan"] {
             assert!(why(&file(path, "1\n", true)).contains("no path that was resolved"), "{path}");
         }

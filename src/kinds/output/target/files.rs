@@ -6,7 +6,7 @@ use super::super::identity::Device;
 use super::super::left_writes::LeftWrites;
 use super::super::place::{RawScale, is_pwm};
 use super::super::port::{Content, Port, SafeText};
-use super::super::setting::{Setting, Sort};
+use super::super::setting::{Setting, Sort, powered_down_by};
 use super::super::text::{read_text, text_in};
 use super::means::{Kept, Means, ONE_ONLY, PassedOver, keep_others_out};
 use super::pwm::{BESIDE_DUTY, Channel};
@@ -20,6 +20,7 @@ use crate::sys::lock::{self, Taken};
 use crate::sys::trust::may_be_planted;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,13 +28,14 @@ use std::sync::Arc;
 /// A file, and those beside it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Files {
-    pub(super) path: PathBuf,                      // the kernel's path, without symbolic links
-    pub(super) is_regular: bool,                   // not a driver's attribute: holds any number, and nothing after it
-    pub(super) enable: Option<PathBuf>,            // `pwmN_enable`
+    pub(super) path: PathBuf,                         // the kernel's path, without symbolic links
+    pub(super) is_regular: bool, // not a driver's attribute: holds any number, and nothing after it
+    pub(super) enable: Option<PathBuf>, // `pwmN_enable`
     pub(super) settings: Vec<Setting>, // what gives the value its effect: `enable`; `period`, `polarity`, `enable` (PWM); `powerdown` (converter)
     pub(super) beside: Vec<PathBuf>,   // other files that decide what the value does, and belong to this target alone
-    pub(super) witness: Option<(PathBuf, String)>, // shows that the path still leads to this device
-    pub(super) channel: Option<Channel>, // PWM channel that is to be switched on
+    pub(super) shares: Option<(PathBuf, Range<u32>)>, // a `powerdown` of all channels of a converter, and those that it is used for
+    pub(super) witness: Option<(PathBuf, String)>,    // shows that the path still leads to this device
+    pub(super) channel: Option<Channel>,              // PWM channel that is to be switched on
 }
 
 impl Files {
@@ -71,11 +73,15 @@ impl Files {
         let mode = |path: &PathBuf| Setting { path: path.clone(), number: 1.0, sort: Sort::Mode };
         let polarity = Some(&path).filter(|path| path.ends_with("duty_cycle")).and_then(|path| polarity_beside(path));
         let power = power_beside(&path);
-        let own = power.iter().filter(|(_, is_shared)| !is_shared).map(|(power, _)| power.path.clone());
+        let shares = match &power {
+            Some((power, Some(channel))) => Some((power.path.clone(), *channel..channel + 1)),
+            _ => powered_down_by(&path).map(|channels| (path.clone(), channels)),
+        };
+        let own = power.iter().filter(|(_, shared)| shared.is_none()).map(|(power, _)| power.path.clone());
         let beside = polarity.iter().map(|polarity| polarity.path.clone()).chain(own).collect();
         let power = power.map(|(power, _)| power);
         let settings = enable.iter().map(mode).chain(polarity).chain(power).collect();
-        Self { path, enable, settings, beside, witness, ..Self::default() }
+        Self { path, enable, settings, beside, shares, witness, ..Self::default() }
     }
 
     /// A channel of a PWM chip, whose files may not exist yet.
@@ -88,14 +94,21 @@ impl Files {
         Self { path, settings, beside, channel: Some(channel), ..Self::default() }
     }
 
-    /// Every file that is written, read back or relied on, existing or not; the value's file comes first.
+    /// Every file that is written, read back or relied on, except one that is shared, existing or not; the value's file comes first.
     fn all(&self) -> impl Iterator<Item = &PathBuf> {
         std::iter::once(&self.path).chain(&self.enable).chain(&self.beside)
     }
 
     /// The ids that identify the target.
     pub(super) fn ids(&self) -> Vec<DeviceId> {
-        self.all().filter_map(|file| Some(DeviceId::of(&fs::metadata(file).ok()?))).collect()
+        let files = self.all().filter_map(|file| Some(DeviceId::of(&fs::metadata(file).ok()?)));
+        let shares =
+            self.shares.iter().filter_map(|(file, channels)| Some((fs::metadata(file).ok()?, channels.clone())));
+        let channels = shares.flat_map(|(file, channels)| {
+            let id = move |channel| format!("channel {channel} powered down by file {}:{}", file.dev(), file.ino());
+            channels.map(move |channel| DeviceId::Named(id(channel)))
+        });
+        files.chain(channels).collect()
     }
 
     fn open(&self) -> io::Result<File> {
@@ -137,23 +150,31 @@ fn polarity_beside(duty_cycle: &Path) -> Option<Setting> {
     Some(Setting { path, number, sort: Sort::Polarity })
 }
 
-/// The file that must be 0 for a converter channel to output anything: many accept values while powered down. The flag: whether all
-/// channels share this file.
-fn power_beside(raw: &Path) -> Option<(Setting, bool)> {
+/// The file that must be 0 for a converter channel to output anything: many accept values while powered down. The number: that of the
+/// channel, if all channels share this file.
+fn power_beside(raw: &Path) -> Option<(Setting, Option<u32>)> {
     let channel = raw.file_name()?.to_str()?.strip_suffix("_raw").filter(|channel| channel.starts_with("out_"))?;
     let of = |channel: &str| raw.with_file_name(format!("{channel}_powerdown"));
     let all = channel.trim_end_matches(|it: char| it.is_ascii_digit());
-    let (path, is_shared) = [(of(channel), false), (of(all), true)].into_iter().find(|(path, _)| path.exists())?;
-    Some((Setting { path, number: 0.0, sort: Sort::Power }, is_shared))
+    // A number that no converter has is not told from others: the first output has the whole file.
+    let number = channel[all.len()..].parse::<u8>().ok().map(u32::from);
+    let (path, shared) = [(of(channel), None), (of(all), number)].into_iter().find(|(path, _)| path.exists())?;
+    Some((Setting { path, number: 0.0, sort: Sort::Power }, shared))
 }
 
-/// Locks a file of a task's target against other hertzd processes.
-fn keep_out(file: File, path: &Path, left: &LeftWrites, (key, task): (&'static str, &str)) -> Result<Kept, Refusal> {
+/// Locks a file of a task's target against other hertzd processes. `channels`: for a file that is shared, those that the target uses.
+fn keep_out(
+    file: File,
+    (path, channels): (&Path, Option<&Range<u32>>),
+    left: &LeftWrites,
+    (key, task): (&'static str, &str),
+) -> Result<Kept, Refusal> {
     let shown = path.display().to_string();
     let planner = left.planner_of(|left| matches!(left, PlannedWrite::File { path: its, .. } if its == path));
-    let holder = keep_others_out(&file, &shown, planner)
+    let bytes = channels.map(|channels| (channels.start, channels.end - channels.start));
+    let holder = keep_others_out(&file, bytes, &shown, planner)
         .map_err(|why| Refusal::new(key, format!("{shown} {why}; {ONE_ONLY}")))?;
-    let lock = holder.and_then(|holder| PassedOver::of(&file, None, (task, shown), (holder, planner)));
+    let lock = holder.and_then(|holder| PassedOver::of(&file, bytes, (task, shown), (holder, planner)));
     Ok(Kept { file, lock })
 }
 
@@ -179,15 +200,16 @@ impl Means for Files {
     }
 
     fn take(&self, left: &LeftWrites, key: &'static str, task: &str) -> Result<Kept, Refusal> {
-        keep_out(self.open_by(key)?, &self.path, left, (key, task))
+        keep_out(self.open_by(key)?, (&self.path, None), left, (key, task))
     }
 
     fn take_beside(&self, left: &LeftWrites, key: &'static str, task: &str) -> Result<Vec<Kept>, Refusal> {
         let mut taken = Vec::new();
-        for path in self.all().skip(1) {
+        let shared = self.shares.iter().map(|(path, channels)| (path, Some(channels)));
+        for (path, channels) in self.all().skip(1).map(|path| (path, None)).chain(shared) {
             // A process that cannot write the file takes no lock on it either.
             let Ok(file) = File::options().write(true).open(path) else { continue };
-            taken.push(keep_out(file, path, left, (key, task))?);
+            taken.push(keep_out(file, (path, channels), left, (key, task))?);
         }
         Ok(taken)
     }
@@ -236,14 +258,17 @@ impl Means for Files {
         }
         let own = self.open_by(key)?;
         let open = |path: &PathBuf| if *path == self.path { own.try_clone() } else { File::open(path) };
-        let in_use = |path: &PathBuf| match lock::probe(&open(path).ok()?) {
-            Ok(Taken::Peer(Some(holder))) if holder.is_ours() => {
-                Some(format!("{} is in use by {holder}", path.display()))
-            }
-            Ok(Taken::Peer(None)) => Some(format!("{} is in use by another process", path.display())),
+        let by = |path: &PathBuf, taken: Taken| match taken {
+            Taken::Peer(Some(holder)) if holder.is_ours() => Some(format!("{} is in use by {holder}", path.display())),
+            Taken::Peer(None) => Some(format!("{} is in use by another process", path.display())),
             _ => None,
         };
-        Ok(Sight { taken: self.all().find_map(in_use), ..sight })
+        let in_use = |path: &PathBuf| by(path, lock::probe(&open(path).ok()?).ok()?);
+        let is_shared = |(path, channels): &(PathBuf, Range<u32>)| {
+            let file = open(path).ok()?;
+            channels.clone().find_map(|channel| by(path, lock::probe_register(&file, channel).ok()?))
+        };
+        Ok(Sight { taken: self.all().find_map(in_use).or_else(|| self.shares.as_ref().and_then(is_shared)), ..sight })
     }
 
     fn node(&self) -> &Path {
@@ -305,13 +330,14 @@ mod tests {
     use super::super::super::place::Place;
     use super::super::Target;
     use super::*;
+    use crate::kinds::output::is_left_to_another;
     use crate::kinds::sensor::ByName;
     use crate::safety::LastWritten;
     use crate::safety::SafeWrite;
 
     #[test]
     fn a_converter_that_is_powered_down_is_switched_on_by_whoever_writes_its_value() {
-        for (power, files) in [("out_voltage0_powerdown", 2), ("out_voltage_powerdown", 1)] {
+        for power in ["out_voltage0_powerdown", "out_voltage_powerdown"] {
             let sys = tempfile::tempdir().unwrap();
             let folder = sys.path().canonicalize().unwrap().join("bus/iio/devices/iio:device0");
             fs::create_dir_all(&folder).unwrap();
@@ -321,7 +347,7 @@ mod tests {
                 .for_each(|(file, text)| put(file, text));
             let place = Place::Iio(ByName { name: "ad5504".into(), device: None }, "out_voltage0_raw".into());
             let target = Target::find(&place, sys.path()).unwrap().unwrap();
-            assert_eq!(target.ids.len(), files, "what all channels have belongs to none of their outputs");
+            assert_eq!(target.ids.len(), 2);
             let (Kept { file: taken, .. }, beside) = target.take(&LeftWrites::default(), "fan").unwrap();
             let is = |value: &str| {
                 let holds = ["out_voltage0_raw", power].map(|file| fs::read_to_string(folder.join(file)).unwrap());
@@ -350,6 +376,43 @@ mod tests {
             target.plan(&text, None).iter().for_each(|write| drop(write.make_of("fan", None).unwrap()));
             is("250");
         }
+    }
+
+    #[test]
+    fn no_channel_has_an_output_beside_one_of_the_file_that_powers_all_down() {
+        let sys = tempfile::tempdir().unwrap();
+        let folder = sys.path().canonicalize().unwrap().join("class/iio/iio:device0");
+        fs::create_dir_all(&folder).unwrap();
+        let all = ["out_voltage0_raw", "out_voltage1_raw", "out_voltage_powerdown"];
+        all.iter().for_each(|file| fs::write(folder.join(file), "1\n").unwrap());
+        let find = |file: &str| Target::find(&Place::File(folder.join(file)), sys.path()).unwrap().unwrap();
+        let [one, other, power] = all.map(find);
+        let overlap = |one: &Target, other: &Target| one.identity().overlaps(&other.identity());
+        assert!(!overlap(&one, &other) && overlap(&one, &power) && overlap(&power, &other));
+        assert!(!one.identity().is(&power.identity()), "no reload takes one over from the other");
+        // Other hertzds.
+        let take = |target: &Target| target.take(&LeftWrites::default(), "fan");
+        let is_in_use = |result: Result<_, Refusal>| {
+            let _: (Kept, Vec<Kept>) = match result {
+                Err(refusal) => return refusal.message.contains("out_voltage_powerdown is in use by "),
+                Ok(taken) => taken,
+            };
+            false
+        };
+        // Of a plan: an output of the file itself, and one of a channel.
+        let write = |text: &str| {
+            let text = SafeText { value: text.into(), enable: None, stored: None };
+            power.plan(&text, None)[0].make_of("fan", None).map(drop)
+        };
+        let channels = [take(&one).unwrap(), take(&other).unwrap()];
+        assert!(is_in_use(take(&power)));
+        assert!(is_left_to_another(&write("1\n").unwrap_err()));
+        write("0\n").unwrap();
+        drop(channels);
+        write("1\n").unwrap();
+        let _power = take(&power).unwrap();
+        assert!(is_in_use(take(&one)) && is_in_use(take(&other)));
+        assert!(["0\n", "1\n"].iter().all(|text| is_left_to_another(&write(text).unwrap_err())));
     }
 
     #[test]

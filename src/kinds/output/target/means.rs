@@ -136,8 +136,8 @@ pub(in super::super) struct Kept {
 /// hertzd that starts once the lock is free would see no owner.
 #[derive(Debug)]
 pub(in super::super) struct PassedOver {
-    file: File, // a copy
-    registers: Option<(u32, u32)>,
+    file: File,                    // a copy
+    registers: Option<(u32, u32)>, // or channels
     shown: String,
     task: String,         // one or several
     planner: Option<u32>, // the earlier owner named in a plan
@@ -145,8 +145,8 @@ pub(in super::super) struct PassedOver {
 }
 
 impl PassedOver {
-    /// `registers`: the first, and how many; `None` for a file, whose one lock byte stands for all of it. Warns that `task` continues
-    /// without the lock, which `holder` has.
+    /// `registers`: the first register, or channel of a shared file, and how many; `None` for a file, whose one lock byte stands for all of
+    /// it. Warns that `task` continues without the lock, which `holder` has.
     pub(in super::super) fn of(
         file: &File,
         registers: Option<(u32, u32)>,
@@ -210,7 +210,8 @@ fn not_alone(task: &str, shown: &str, peer: &str) -> String {
 }
 
 /// Locks a target against other hertzd processes, through one of its files that is open for writing. Asks repeatedly, for a limited time,
-/// while another one has it. `shown`: the target's name. `planner`: the process that planned a write to it and had it before.
+/// while another one has it. `channels`: the first, and how many, of a file that several targets share; `None`: all of the file. `shown`:
+/// the target's name. `planner`: the process that planned a write to it and had it before.
 ///
 /// Returns `Some` if a lock is ignored, with its holder if one was found.
 ///
@@ -218,13 +219,15 @@ fn not_alone(task: &str, shown: &str, peer: &str) -> String {
 /// Who has the target, as a clause, or why it cannot be locked.
 pub(in super::super) fn keep_others_out(
     file: &File,
+    channels: Option<(u32, u32)>,
     shown: &dyn fmt::Display,
     planner: Option<u32>,
 ) -> Result<Option<Option<Holder>>, String> {
-    let take = || lock::take(file).map(|taken| taken.once_had_by(planner));
+    let ask = || channels.map_or_else(|| lock::take(file), |(first, count)| lock::take_register(file, first, count));
+    let take = || ask().map(|taken| taken.once_had_by(planner));
     let taken = in_time(take).map_err(|error| format!("cannot be locked: {error}"))?;
     // Another hertzd that a foreign lock holder kept from locking is found by its open file.
-    let writer = || lock::writer(file);
+    let writer = || lock::writer(file).filter(|_| channels.is_none());
     not_a_peer(taken, shown, writer)
 }
 
