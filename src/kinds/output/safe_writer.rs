@@ -204,7 +204,8 @@ mod tests {
             setting(writable(enable), "1", Sort::Number),
         ];
         let port = Port::Attribute(Arc::new(writable(duty)));
-        let writer = SafeWriter { port, text: "0\n".into(), stored: None, number: 0.0, settings, plan: Arc::default() };
+        let (plan, put_out) = (Arc::default(), Arc::default());
+        let writer = SafeWriter { port, text: "0\n".into(), stored: None, number: 0.0, settings, plan, put_out };
         writer.write_safe().unwrap();
         // Switching the channel off would have left a newline.
         let found = [polarity, enable, duty].map(|file| std::fs::read_to_string(file).unwrap());
