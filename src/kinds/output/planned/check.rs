@@ -220,7 +220,7 @@ mod tests {
 
     fn file(path: &str, text: &str, cut: bool) -> PlannedWrite {
         let (path, text) = (PathBuf::from(path), text.to_owned());
-        PlannedWrite::File { path, witness: None, text, cut, original: None }
+        PlannedWrite::File { path, witness: None, text, cut, file_system: None, original: None }
     }
 
     fn why(write: &PlannedWrite) -> String {

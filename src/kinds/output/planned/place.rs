@@ -182,6 +182,7 @@ mod tests {
             witness: Some((folder(path).with_file_name("name"), name.into())),
             text: "255\n".into(),
             cut: false,
+            file_system: None,
             original: None,
         };
         for chip in ["1-0018/hwmon/hwmon7", "usb1/0003:1E71:170E.000A/hwmon/hwmon5", "1-0048/iio:device2"] {
@@ -320,6 +321,7 @@ mod tests {
             witness,
             text: "255\n".into(),
             cut: false,
+            file_system: None,
             original: None,
         };
         let own = named("/sys/devices/a/i2c-1/name", "DDC");
