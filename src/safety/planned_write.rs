@@ -67,6 +67,9 @@ pub(crate) enum PlannedWrite {
     Can {
         /// The interface.
         interface: String,
+        /// The place of its hardware in `/sys`, and its numbers there, to find it under another name and to leave another one alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        adapter: Option<(PathBuf, String)>,
         /// The frame's id, as a number.
         id: u32,
         /// Whether the id has 29 bits.

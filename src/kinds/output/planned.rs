@@ -9,10 +9,11 @@ use super::digits::number;
 use super::put;
 use super::setting::{keep_polarity, powered_down_by};
 use super::target::means::{in_time, keep_others_out, named, not_a_peer};
+use crate::kinds::can::find_interface;
 use crate::safety::PlannedWrite;
 #[cfg(feature = "gpio")]
 use crate::site::in_sys;
-use crate::sys::can::{self, Frame, Id};
+use crate::sys::can::{self, Frame, Id, Socket};
 use crate::sys::lock::{self, Holder, Stranger, named_in_time};
 use check::{BUS, CHIP, LONGEST_CONTENT, beside as text_beside, is_device, open_file, shown, shown_text};
 pub(crate) use fan::once_more;
@@ -23,6 +24,9 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use tracing::warn;
+
+/// Where the interfaces of CAN buses are.
+const SYS: &str = "/sys";
 
 /// The result of a write that was made.
 #[derive(Debug)]
@@ -164,8 +168,9 @@ impl PlannedWrite {
                 is_still(adapter.as_ref(), "bus")?;
                 register(bus, *address, *force, bytes, (task, by.0)).map(|()| made(None))
             }
-            Self::Can { interface, .. } => {
-                can::send_once(interface, &self.frame()?, &mut { can::PATIENCE }).map(|()| made(None))
+            Self::Can { interface, adapter, .. } => {
+                let find = |socket: &Socket| find_interface(Path::new(SYS), interface, adapter.as_ref(), socket);
+                can::send_once(find, &self.frame()?, &mut { can::PATIENCE }).map(|()| made(None))
             }
         }
     }

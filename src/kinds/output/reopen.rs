@@ -36,6 +36,11 @@ impl Reopened {
     pub(crate) fn count(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
+
+    /// Another one was.
+    pub(crate) fn again(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 /// The target to look for.
@@ -191,7 +196,7 @@ impl Reopen for LostTarget {
         held.is_now(target.identity(), beside, lock);
         opened.iter().filter_map(|(end, _)| end.claim.upgrade()).for_each(|claim| claim.is_now(&target.ids));
         self.seen = seen;
-        self.reopened.0.fetch_add(1, Ordering::SeqCst);
+        self.reopened.again();
         held.watched().set_lost(false);
         drop(opening); // the safe write may never return, and a reload must not wait for it
         for guard in opened.iter().filter_map(|(end, _)| end.guard.upgrade()) {
