@@ -194,7 +194,10 @@ fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
 
 /// Which of these daemons sends a frame that this task sends too. Frame ids cannot be locked.
 fn sender(site: &Site, live: &[SafePlan]) -> Option<String> {
-    let writes = |plan: &SafePlan| plan.outputs.iter().flat_map(|output| output.writes.clone()).collect::<Vec<_>>();
+    let writes = |plan: &SafePlan| {
+        let writes = plan.outputs.iter().flat_map(|output| output.writes.clone());
+        writes.map(PlannedWrite::followed).collect::<Vec<_>>()
+    };
     let is_sent_here =
         |write: &PlannedWrite| write.sends().is_some_and(|(interface, id)| can::sends(site, interface, id));
     live.iter().find_map(|plan| {

@@ -17,6 +17,9 @@ pub(crate) enum PlannedWrite {
         text: String,
         /// Cut the file off after the text: it is a regular file, not a device attribute.
         cut: bool,
+        /// The device number of the file system that a regular file's folder was on; `None`: unknown.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file_system: Option<u64>,
         /// What the file held before hertzd wrote to it; for a regular file, the exact text. `None`: it could not be read.
         #[serde(default)]
         original: Option<String>,
@@ -64,6 +67,9 @@ pub(crate) enum PlannedWrite {
     Can {
         /// The interface.
         interface: String,
+        /// The place of its hardware in `/sys`, and its numbers there, to find it under another name and to leave another one alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        adapter: Option<(PathBuf, String)>,
         /// The frame's id, as a number.
         id: u32,
         /// Whether the id has 29 bits.

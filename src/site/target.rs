@@ -12,7 +12,7 @@ const SIGNALS: usize = 64 * 8;
 /// What tasks share that have the same target one after the other.
 #[derive(Debug)]
 pub(crate) struct Target {
-    id: DeviceId,
+    id: Mutex<DeviceId>,
     users: AtomicUsize, // two while one takes over from the other
     watched: Arc<Watched>,
     sections: Mutex<Vec<Weak<str>>>, // of the tasks that have it, in the order they were built
@@ -37,6 +37,7 @@ impl Targets {
     /// Adds a target that no task has so far.
     pub(crate) fn add(&self, id: DeviceId) -> Arc<Target> {
         let (watched, sections, to_recover) = Default::default();
+        let id = Mutex::new(id);
         let held = Arc::new(Target { id, users: AtomicUsize::new(1), watched, sections, to_recover });
         let mut all = self.all();
         all.retain(|held| held.strong_count() > 0);
@@ -49,12 +50,21 @@ impl Targets {
         self.all().iter().filter_map(Weak::upgrade).find(|held| {
             // A target whose last task is about to leave it does not count.
             let more = |users: usize| (users > 0).then_some(users + 1);
-            held.id == *id && held.users.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
+            *held.id() == *id && held.users.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
         })
     }
 }
 
 impl Target {
+    fn id(&self) -> MutexGuard<'_, DeviceId> {
+        self.id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The target was opened, and turned out to be this one.
+    pub(crate) fn is_now(&self, id: DeviceId) {
+        *self.id() = id;
+    }
+
     /// Adds a task with this section text. Returns whether the task before it has the same text.
     pub(crate) fn is_of(&self, section: &Arc<str>) -> bool {
         let mut sections = self.sections.lock().unwrap_or_else(PoisonError::into_inner);

@@ -42,8 +42,14 @@ fn start_in(folder: TempDir, config: &str, args: &[&str]) -> Running {
 
 /// One that was killed while its output held 0.75.
 fn killed(folder: TempDir, config: &str) -> TempDir {
+    let at = folder.path().to_owned();
+    killed_at(folder, config, &at)
+}
+
+/// The same with the output's file in another folder.
+fn killed_at(folder: TempDir, config: &str, at: &Path) -> TempDir {
     let mut running = start_in(folder, config, &[]);
-    running.wait_for("it is live", |running| fan(running.folder()) == "0.75\n");
+    running.wait_for("it is live", |_| fan(at) == "0.75\n");
     kill(running)
 }
 
@@ -970,6 +976,98 @@ fn a_file_on_a_file_system_that_is_away_is_owed_and_one_that_was_deleted_is_not(
         let holds = if is_owed { "1\n" } else { "0.75\n" };
         assert_eq!((fan(&mounted).as_str(), done.status.code()), (holds, Some(0)), "{}", said(&done));
     }
+}
+
+/// A file system that is seen at two paths, of which one comes and goes.
+struct Stick {
+    kept: PathBuf,
+    path: PathBuf,
+}
+
+impl Stick {
+    fn new(folder: &Path) -> Option<Self> {
+        let stick = Self { kept: folder.join("kept"), path: folder.join("media/stick") };
+        [&stick.kept, &stick.path, &folder.join("media/other")]
+            .iter()
+            .for_each(|path| fs::create_dir_all(path).unwrap());
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "hertzd-test"]).arg(&stick.kept);
+        if !mount.output().is_ok_and(|output| output.status.success()) {
+            program::skip("mounting a file system of the test's own needs root");
+            return None;
+        }
+        Some(stick)
+    }
+
+    fn plug_in(&self) {
+        let mut mount = Command::new("mount");
+        assert!(mount.arg("--bind").args([&self.kept, &self.path]).status().unwrap().success());
+    }
+
+    fn unplug(&self) {
+        assert!(Command::new("umount").arg("-l").arg(&self.path).status().unwrap().success());
+    }
+}
+
+impl Drop for Stick {
+    fn drop(&mut self) {
+        for path in [&self.path, &self.kept] {
+            let _ = Command::new("umount").arg("-l").arg(path).output();
+        }
+    }
+}
+
+/// With the mount point, beside which another one stays; or from a mount point in which other files lie.
+#[test]
+fn a_file_on_a_file_system_that_is_away_is_owed_beside_other_files_too() {
+    for with_mount_point in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(stick) = Stick::new(folder.path()) else { return };
+        fs::write(stick.path.join("below"), "").unwrap();
+        stick.plug_in();
+        let config = output("fan").replace("@HERE@/fan", "@HERE@/media/stick/fan");
+        let mut running = start_in(folder, &config, &[]);
+        running.wait_for("it is live", |_| fan(&stick.path) == "0.75\n");
+        let folder = kill(running);
+        stick.unplug();
+        if with_mount_point {
+            fs::remove_dir_all(&stick.path).unwrap();
+        }
+        let ended = start_in(folder, NONE, &["--for", "100ms"]).wait();
+        let planned = plan(ended.folder.path())["outputs"][0]["task"].clone();
+        assert_eq!((planned, ended.status.success()), (json!("fan"), false), "{}", ended.describe());
+        fs::create_dir_all(&stick.path).unwrap();
+        stick.plug_in();
+        let done = safe(ended.folder.path());
+        assert_eq!((fan(&stick.path).as_str(), done.status.code()), ("1\n", Some(0)), "{}", said(&done));
+        // One that was deleted from it is not owed.
+        let folder = killed_at(ended.folder, &config, &stick.path);
+        fs::rename(stick.path.join("fan"), stick.path.join("other")).unwrap();
+        let ended = start_in(folder, NONE, &["--for", "100ms"]).wait();
+        assert!(ended.status.success() && plan(ended.folder.path())["outputs"] == json!([]), "{}", ended.describe());
+        drop(stick); // before its folder is removed
+    }
+}
+
+/// What is written there is not on the file system that still holds a live value.
+#[test]
+fn no_file_is_made_in_a_mount_point_while_its_file_system_is_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(stick) = Stick::new(folder.path()) else { return };
+    stick.plug_in();
+    let config = output("fan").replace("@HERE@/fan", "@HERE@/media/stick/fan");
+    let mut running = start_in(folder, &config, &[]);
+    running.wait_for("it is live", |_| fan(&stick.path) == "0.75\n");
+    stick.unplug();
+    running.wait_for("it is lost", |running| reason(running.folder()).contains("its target is gone"));
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!((ended.status.code(), stick.path.join("fan").exists()), (Some(70), false), "{}", ended.describe());
+    stick.plug_in();
+    assert_eq!(fan(&stick.path), "0.75\n");
+    let done = safe(ended.folder.path());
+    assert_eq!((fan(&stick.path).as_str(), done.status.code()), ("1\n", Some(0)), "{}", said(&done));
+    drop(stick); // before its folder is removed
 }
 
 /// By a run that was killed, or by a reload that has removed it.

@@ -411,6 +411,7 @@ mod tests {
             witness: None,
             text: "1\n".into(),
             cut: false,
+            file_system: None,
             original: None,
         };
         let of = |outputs: usize, name: usize| {

@@ -1,7 +1,8 @@
 //! An open CAN interface: the socket, and the frames still under way. Opening may block; for cool threads.
 
+use super::interface::NamedBus;
 use crate::site::{OpenDevice, Refusal};
-use crate::sys::can::{Id, Socket, Wanted};
+use crate::sys::can::{Id, Interface, Socket, Wanted};
 use crate::time::Span;
 use std::io;
 
@@ -36,21 +37,30 @@ pub(super) struct Bus {
 impl OpenDevice for Bus {}
 
 impl Bus {
-    pub(super) fn open(settings: &BusSettings, ids: &[Id], purpose: Purpose) -> Result<Self, Refusal> {
+    /// Opens the interface of the section, which `bus` finds again after each loss. `accept` may still refuse it.
+    pub(super) fn open(
+        settings: &BusSettings,
+        bus: &NamedBus,
+        ids: &[Id],
+        purpose: Purpose,
+        accept: impl FnOnce(&Interface) -> Result<(), Refusal>,
+    ) -> Result<Self, Refusal> {
         let BusSettings { interface: name, fd } = settings;
         let refuse = |message: String| Refusal::new("interface", message);
         let socket = Socket::new().map_err(|error| refuse(no_socket(&error)))?;
-        let interface = socket.interface(name).map_err(|error| match error.raw_os_error() {
+        let interface = bus.find(&socket).map_err(|error| match error.raw_os_error() {
             Some(libc::ENODEV) => refuse(format!("there is no interface {name}; `hertzd devices` lists those of CAN")),
-            _ => refuse(format!("cannot ask for the interface {name}: {error}")),
+            Some(_) => refuse(format!("cannot ask for the interface {name}: {error}")),
+            None => refuse(format!("{error}; to have this one, restart hertzd")),
         })?;
+        let name = &interface.name;
         if *fd && !interface.fd {
             let message = format!("{name} takes no frames of CAN FD: set it up with `fd on`, or remove fd");
             return Err(Refusal::new("fd", message));
         }
         let receives = purpose == Purpose::Receive;
         let wanted = Wanted { ids, errors: receives, own: !receives, fd: *fd };
-        socket.bind(interface, wanted).map_err(|error| match error.raw_os_error() {
+        socket.bind(&interface, wanted).map_err(|error| match error.raw_os_error() {
             Some(libc::ENODEV) => refuse(format!("{name} is no CAN interface; `hertzd devices` lists those")),
             _ => refuse(format!("cannot use the interface {name}: {error}")),
         })?;
@@ -58,6 +68,8 @@ impl Bus {
             let remedy = format!("bring it up with `ip link set {name} up`, a real one after `type can bitrate BITS`");
             return Err(refuse(format!("the interface {name} is down: {remedy}")));
         }
+        accept(&interface)?;
+        bus.is_now(&interface);
         Ok(Self::new(socket, if receives { 0 } else { ids.len() }))
     }
 

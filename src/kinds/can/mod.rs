@@ -6,6 +6,8 @@
 //! | `signal` | a number in the data of a frame; pure |
 //! | `latest` | the newest frame of each id, and its maximum age; pure |
 //! | `bus` | an open interface |
+//! | `adapter` | the hardware of an interface |
+//! | `interface` | which interface is a task's bus, under any name |
 //! | `receive`, `send` | the tasks |
 //! | `outgoing` | one frame that is sent, with its safe values |
 //! | `desk` | replaces a sending task on the virtual clock and in a shadow run |
@@ -14,8 +16,10 @@
 //! Time comes with the ticks. A tick allocates nothing and never waits: it takes what the sockets have, and no more. Opening, and sending
 //! the safe values from other threads, may block.
 
+mod adapter;
 mod bus;
 mod desk;
+mod interface;
 mod keys;
 mod latest;
 mod list;
@@ -30,6 +34,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+pub(super) use adapter::{find_interface, interfaces_of, is_same_adapter};
 pub(super) use keys::kind;
 pub(super) use list::list;
 pub(crate) use send::sends;

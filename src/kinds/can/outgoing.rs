@@ -1,5 +1,7 @@
 //! One frame that a task sends: the values of its signals, and how others than the task can make it safe. A tick allocates nothing.
 
+use super::adapter::Adapter;
+use super::interface::NamedBus;
 use super::settings::{SentFrame, SentSignal};
 use crate::kinds::output::law::{Law, Step, Wanted};
 use crate::safety::{Guard, LiveOutputs, Owed, PlannedWrite, SafeWrite, Writing};
@@ -39,8 +41,16 @@ struct Running {
 
 /// Sends the safe values.
 struct SafeFrame {
-    interface: String,
+    bus: Arc<NamedBus>,
     frame: Frame,
+}
+
+impl SafeFrame {
+    fn planned(&self, (interface, adapter): (String, Option<Adapter>)) -> Vec<PlannedWrite> {
+        let Frame { id, fd, bit_rate_switch, .. } = self.frame;
+        let data = self.frame.bytes().to_vec();
+        vec![PlannedWrite::Can { interface, adapter, id: id.number, extended: id.extended, fd, bit_rate_switch, data }]
+    }
 }
 
 impl SafeWrite for SafeFrame {
@@ -49,13 +59,15 @@ impl SafeWrite for SafeFrame {
     }
 
     fn write_safe_within(&self, patience: &mut Span) -> io::Result<()> {
-        can::send_once(&self.interface, &self.frame, patience)
+        can::send_once(|socket| self.bus.find_again(socket), &self.frame, patience)
     }
 
     fn plan(&self) -> Vec<PlannedWrite> {
-        let Frame { id, fd, bit_rate_switch, .. } = self.frame;
-        let (interface, data) = (self.interface.clone(), self.frame.bytes().to_vec());
-        vec![PlannedWrite::Can { interface, id: id.number, extended: id.extended, fd, bit_rate_switch, data }]
+        self.planned(self.bus.planned())
+    }
+
+    fn plan_unless_locked(&self) -> Option<Vec<PlannedWrite>> {
+        self.bus.planned_unless_locked().map(|planned| self.planned(planned))
     }
 }
 
@@ -78,7 +90,7 @@ impl Outgoing {
     pub(super) fn new(
         site: &Site,
         frame: SentFrame,
-        (interface, fd, bit_rate_switch): (String, bool, bool),
+        (bus, fd, bit_rate_switch): (Arc<NamedBus>, bool, bool),
         task: (&str, (Span, Span), &Arc<str>),
         target: &DeviceId,
         follows: bool,
@@ -97,7 +109,7 @@ impl Outgoing {
             };
             Running { settings, law, raw: None, wanted: Wanted::Nothing }
         };
-        let writer = Box::new(SafeFrame { interface, frame: safe });
+        let writer = Box::new(SafeFrame { bus, frame: safe });
         let guard = Guard::new(task.0, held.watched(), task.1, Some(writer));
         let signals = frame.signals.into_iter().map(running).collect();
         let (sent, seen, begun) = (None, None, false);
@@ -302,6 +314,11 @@ impl Outgoing {
     /// Whether all signals follow their inputs.
     pub(super) fn is_live(&self) -> bool {
         self.signals.iter().all(|running| running.law.follows())
+    }
+
+    /// Its target, which others may have after it.
+    pub(super) fn target(&self) -> &Arc<Target> {
+        &self.held
     }
 
     /// Whether no other task will take the frame over.

@@ -2,6 +2,7 @@
 //! many frames that others may have been dropped. Time comes with the ticks.
 
 use super::bus::{Bus, BusSettings, Purpose, is_lost};
+use super::interface::NamedBus;
 use super::latest::Latest;
 use super::settings::{ReceiveSettings, Received};
 use super::signal::Signal;
@@ -51,7 +52,8 @@ impl Receiver {
         missing: Missing,
     ) -> Result<Self, BuildError> {
         let (bus, ids) = (settings.bus.clone(), ids(&settings));
-        let bus = Reconnecting::open(site, label, missing, move || open(&bus, &ids))?;
+        let named = NamedBus::new(site, &label, &bus.interface);
+        let bus = Reconnecting::open(site, label, missing, move || open(&bus, &named, &ids))?;
         Ok(Self::new(bus, settings))
     }
 
@@ -71,7 +73,8 @@ impl Receiver {
         settings: &ReceiveSettings,
         missing: Missing,
     ) -> Result<Preview, BuildError> {
-        let looked = open(&settings.bus, &ids(settings)).map(|_| Sight::default());
+        let named = NamedBus::new(site, label, &settings.bus.interface);
+        let looked = open(&settings.bus, &named, &ids(settings)).map(|_| Sight::default());
         Ok(Preview { columns: Some(columns(settings)), ..preview(site, label, missing, looked)? })
     }
 }
@@ -80,8 +83,8 @@ fn ids(settings: &ReceiveSettings) -> Vec<Id> {
     settings.received.frames.iter().map(|(id, _)| *id).collect()
 }
 
-fn open(settings: &BusSettings, ids: &[Id]) -> Result<Bus, Refusal> {
-    Bus::open(settings, ids, Purpose::Receive)
+fn open(settings: &BusSettings, bus: &NamedBus, ids: &[Id]) -> Result<Bus, Refusal> {
+    Bus::open(settings, bus, ids, Purpose::Receive, |_| Ok(()))
 }
 
 /// Takes all frames that have arrived.

@@ -2,16 +2,18 @@
 //! Time comes with the ticks.
 
 use super::bus::{Bus, BusSettings, Purpose, is_lost};
+use super::interface::{Buses, NamedBus};
 use super::outgoing::Outgoing;
 use super::settings::SendSettings;
 use crate::config::{BuildError, Preview};
 use crate::kinds::device::{Missing, Reconnecting, Sight, preview};
 use crate::safety::{Live, LiveOutputs};
-use crate::site::{Built, Claim, DeviceId, Holder, Label, Refusal, Site};
+use crate::site::{Built, Claim, Claims, DeviceId, Holder, Label, Refusal, Site, Target};
 use crate::sys::can::{BATCH, Frame, Id, LONGEST, Received};
 use crate::task::{Column, Input, Task, Tick, TickError};
 use crate::time::Span;
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The columns after those of the signals.
 pub(super) const COUNTS: [&str; 3] = ["is-safe", "sent", "write-errors"];
@@ -45,7 +47,7 @@ pub(super) struct Sender {
     sent: f64,
     write_errors: f64,
     live: Live,
-    _claim: Claim,
+    claim: Arc<Claim>,
 }
 
 pub(super) fn columns(settings: &SendSettings) -> Vec<Column> {
@@ -53,9 +55,55 @@ pub(super) fn columns(settings: &SendSettings) -> Vec<Column> {
     settings.columns.iter().cloned().chain(counts).collect()
 }
 
-/// The target that an id on an interface stands for. Only one task has it.
-pub(super) fn target(interface: &str, id: Id) -> DeviceId {
-    DeviceId::Named(format!("CAN id {id} on {interface}"))
+/// The target that an id stands for on one of the [`Buses`]. Only one task has it.
+pub(super) fn target(bus: usize, id: Id) -> DeviceId {
+    DeviceId::Named(format!("CAN id {id} on bus {bus}"))
+}
+
+fn targets(bus: usize, ids: &[Id]) -> Vec<DeviceId> {
+    ids.iter().map(|id| target(bus, *id)).collect()
+}
+
+fn in_use(interface: &str, id: Id, target: &DeviceId) -> Refusal {
+    Refusal::in_use("send", format!("id {id} on {interface}"), [target.clone()])
+}
+
+/// What a task has by the ids of its frames. A bus that was missing at the start may turn out to be one that others have by another name.
+#[derive(Default)]
+pub(super) struct Had {
+    pub(super) bus: usize,
+    pub(super) claim: Weak<Claim>,
+    pub(super) targets: Vec<Weak<Target>>,
+}
+
+impl Had {
+    /// The interface was opened, and is this bus.
+    pub(super) fn is_now(
+        &mut self,
+        bus: usize,
+        (interface, ids): (&str, &[Id]),
+        claims: &Claims,
+    ) -> Result<(), Refusal> {
+        if bus == self.bus {
+            return Ok(());
+        }
+        let text = format!("{interface} has become another interface while it was opened");
+        let claim = self.claim.upgrade().ok_or_else(|| Refusal::new("interface", text))?;
+        let now = targets(bus, ids);
+        // Of two that try this at once, none sends until one has tried again.
+        claim.is_now(&now);
+        for (id, target) in ids.iter().zip(&now) {
+            let mut refusal = in_use(interface, *id, target);
+            if claims.find_holder(&mut refusal, Some(&claim), None) == Some(Holder::Task) {
+                claim.is_now(&targets(self.bus, ids));
+                refusal.in_use.clear(); // the message already says who has it
+                return Err(refusal);
+            }
+        }
+        self.targets.iter().filter_map(Weak::upgrade).zip(now).for_each(|(target, id)| target.is_now(id));
+        self.bus = bus;
+        Ok(())
+    }
 }
 
 impl Sender {
@@ -67,19 +115,33 @@ impl Sender {
     ) -> Result<Built, BuildError> {
         let interface = &settings.bus.interface;
         let ids = ids(&settings);
-        let targets: Vec<DeviceId> = ids.iter().map(|id| target(interface, *id)).collect();
+        let (buses, named) = (site.common::<Buses>(), NamedBus::new(site, label, interface));
+        let bus = buses.of(&named);
+        let targets = targets(bus, &ids);
         let mut follows = Vec::with_capacity(ids.len());
         for (id, target) in ids.iter().zip(&targets) {
-            let mut in_use = Refusal::in_use("send", format!("id {id} on {interface}"), [target.clone()]);
+            let mut in_use = in_use(interface, *id, target);
             match site.find_holder(&mut in_use) {
                 Some(Holder::Task) => return Err(in_use.into()),
                 holder => follows.push(holder == Some(Holder::Ending)),
             }
         }
-        let bus = settings.bus.clone();
-        let bus = Reconnecting::open(site, label.clone(), missing, move || open(&bus, &ids))?;
+        let had = Arc::new(Mutex::new(Had { bus, ..Had::default() }));
+        let opened = (settings.bus.clone(), named.clone(), had.clone(), site.claims());
+        let open = move || {
+            let (settings, named, had, claims) = &opened;
+            Bus::open(settings, named, &ids, Purpose::Send, |found| {
+                let mut had = had.lock().unwrap_or_else(PoisonError::into_inner);
+                had.is_now(buses.of_found(named, found), (&settings.interface, &ids), claims)
+            })
+        };
+        let bus = Reconnecting::open(site, label.clone(), missing, open)?;
         let interface = interface.clone();
-        let sender = Self::new(site, bus, settings, label, &targets, &follows);
+        let sender = Self::new(site, bus, settings, label, &named, (&targets, &follows));
+        let mut has = had.lock().unwrap_or_else(PoisonError::into_inner);
+        has.claim = Arc::downgrade(&sender.claim);
+        has.targets = sender.frames.iter().map(|frame| Arc::downgrade(frame.target())).collect();
+        drop(has);
         // A task that waits for its interface sends its safe values at the first tick that finds it.
         let refused = (missing == Missing::Refuse).then_some(interface);
         let begins = |frame: &Outgoing| (frame.guard().clone(), frame.begins(refused.clone()));
@@ -93,13 +155,13 @@ impl Sender {
         bus: Reconnecting<Bus>,
         settings: SendSettings,
         label: &Label,
-        targets: &[DeviceId],
-        follows: &[bool],
+        named: &Arc<NamedBus>,
+        (targets, follows): (&[DeviceId], &[bool]),
     ) -> Self {
         let (columns, ids) = (columns(&settings), ids(&settings).into_boxed_slice());
         let SendSettings {
             section,
-            bus: BusSettings { interface, fd },
+            bus: BusSettings { fd, .. },
             bit_rate_switch,
             frames,
             reset,
@@ -110,7 +172,7 @@ impl Sender {
         } = settings;
         let task = (label.task.as_str(), (safe_after, first_after), &section);
         let outgoing = |((frame, target), follows): ((_, _), &bool)| {
-            Outgoing::new(site, frame, (interface.clone(), fd, bit_rate_switch), task, target, *follows)
+            Outgoing::new(site, frame, (named.clone(), fd, bit_rate_switch), task, target, *follows)
         };
         let frames: Vec<Outgoing> = frames.into_iter().zip(targets).zip(follows).map(outgoing).collect();
         let live = site.common::<LiveOutputs>().open(&label.task, safe_after);
@@ -127,7 +189,7 @@ impl Sender {
             sent: 0.0,
             write_errors: 0.0,
             live,
-            _claim: site.claim(targets.iter().cloned(), &label.task),
+            claim: Arc::new(site.claim(targets.iter().cloned(), &label.task)),
         }
     }
 
@@ -185,10 +247,6 @@ fn were_not_sent<'a>(frames: &[Outgoing], places: impl Iterator<Item = &'a usize
 
 fn ids(settings: &SendSettings) -> Vec<Id> {
     settings.frames.iter().map(|frame| frame.id).collect()
-}
-
-fn open(settings: &BusSettings, ids: &[Id]) -> Result<Bus, Refusal> {
-    Bus::open(settings, ids, Purpose::Send)
 }
 
 /// Notes which frames have left, and which of the others count as lost. Returns the number of lost ones.
@@ -304,8 +362,8 @@ impl Task for Sender {
 
 /// Whether a task of this daemon sends frames with this id on this interface, or is being previewed.
 pub(crate) fn sends(site: &Site, interface: &str, id: Id) -> bool {
-    let mut in_use = Refusal::in_use("send", String::new(), [target(interface, id)]);
-    site.find_holder(&mut in_use) == Some(Holder::Task)
+    let bus = site.common::<Buses>().of(&NamedBus::new(site, &Label::new("interface", ""), interface));
+    site.find_holder(&mut in_use(interface, id, &target(bus, id))) == Some(Holder::Task)
 }
 
 /// Previews [`Sender::open`]; sends nothing.
@@ -317,15 +375,16 @@ pub(super) fn look(
 ) -> Result<Preview, BuildError> {
     let interface = &settings.bus.interface;
     let ids = ids(settings);
-    let targets: Vec<DeviceId> = ids.iter().map(|id| target(interface, *id)).collect();
+    let named = NamedBus::new(site, label, interface);
+    let targets = targets(site.common::<Buses>().of(&named), &ids);
     for (id, target) in ids.iter().zip(&targets) {
-        let mut in_use = Refusal::in_use("send", format!("id {id} on {interface}"), [target.clone()]);
+        let mut in_use = in_use(interface, *id, target);
         if site.find_holder(&mut in_use) == Some(Holder::Task) {
             return Err(in_use.into());
         }
     }
     let claim = site.claim(targets, &label.task);
-    let looked = open(&settings.bus, &ids).map(|_| Sight::default());
+    let looked = Bus::open(&settings.bus, &named, &ids, Purpose::Send, |_| Ok(())).map(|_| Sight::default());
     let mut preview = preview(site, label, missing, looked)?;
     preview.held = Some(Box::new((preview.held.take(), claim)));
     let safe = |frame: &_| {

@@ -1,15 +1,16 @@
 //! The tasks on a socket whose other end belongs to the test. It is not a CAN interface, so frames that have left are never confirmed.
 
 use super::bus::{Bus, BusSettings};
+use super::interface::{Buses, NamedBus};
 use super::receive::Receiver;
-use super::send::{Sender, target};
+use super::send::{Had, Sender, target};
 use super::settings::{ReceiveSettings, Received, SendSettings, SentFrame, SentSignal};
 use super::signal::{ByteOrder, Layout, Signal};
 use crate::channels::ValueName;
 use crate::kinds::device::{Missing, Reconnecting};
 use crate::kinds::output::law::{self, OnStale, Recover};
 use crate::safety::{Guard, LiveOutputs, PlannedWrite, SafeWrite, Watched};
-use crate::site::{DeviceId, Label, Refusal, Site};
+use crate::site::{DeviceId, Holder, Label, Refusal, Site, Targets};
 use crate::sys::can::{self, Frame, Id, Socket};
 use crate::task::{Column, Input, Task, Tick, TickError};
 use crate::time::{Instant, Span};
@@ -145,8 +146,9 @@ fn sender_with(
         safe_after: Span::from_seconds(1),
         first_after: Span::from_seconds(1),
     };
-    let target = DeviceId::Named(test.into());
-    (Sender::new(site, bus, settings, &Label::new("interface", test), &[target], &[follows]), other)
+    let (label, target) = (Label::new("interface", test), DeviceId::Named(test.into()));
+    let named = NamedBus::new(site, &label, "none-of-this");
+    (Sender::new(site, bus, settings, &label, &named, (&[target], &[follows])), other)
 }
 
 fn came(socket: &Socket) -> Vec<String> {
@@ -328,9 +330,32 @@ fn a_task_that_ends_without_word_of_its_frames_leaves_them_to_another_thread() {
 fn who_sends_an_id_is_known_while_it_has_it() {
     let other = Id { number: 0x181, extended: true };
     let site = Site::default();
-    let claim = site.claim([target("can-of-this-test", ID)], "one");
+    let label = Label::new("interface", "one");
+    let bus = site.common::<Buses>().of(&NamedBus::new(&site, &label, "can-of-this-test"));
+    let claim = site.claim([target(bus, ID)], "one");
     assert!(super::sends(&site, "can-of-this-test", ID) && !super::sends(&site, "can-of-this-test", other));
     assert!(!super::sends(&site, "another-can", ID));
     drop(claim);
     assert!(!super::sends(&site, "can-of-this-test", ID));
+}
+
+#[test]
+fn a_bus_that_turns_out_to_be_another_tasks_is_refused() {
+    let (site, interface) = (Site::default(), ("motor", &[ID][..]));
+    let is_had = |bus| site.find_holder(&mut Refusal::in_use("send", "", [target(bus, ID)])) == Some(Holder::Task);
+    let others = site.claim([target(1, ID)], "other");
+    let claim = Arc::new(site.claim([target(0, ID)], "own"));
+    let held = site.common::<Targets>().add(target(0, ID));
+    let mut had = Had { bus: 0, claim: Arc::downgrade(&claim), targets: vec![Arc::downgrade(&held)] };
+    had.is_now(0, interface, &site.claims()).unwrap();
+    let refused = had.is_now(1, interface, &site.claims()).unwrap_err();
+    assert_eq!(refused.message, "id 0x181 on motor is in use by task other; only one task at a time can have it");
+    assert!(refused.in_use.is_empty() && is_had(0), "it has what it had");
+    had.is_now(2, interface, &site.claims()).unwrap();
+    assert!(!is_had(0) && is_had(1) && is_had(2), "no other task has that one");
+    assert!(site.common::<Targets>().join(&target(2, ID)).is_some_and(|it| Arc::ptr_eq(&it, &held)));
+    drop(others);
+    had.is_now(1, interface, &site.claims()).unwrap();
+    drop(claim);
+    assert!(had.is_now(0, interface, &site.claims()).is_err(), "its task is not there yet");
 }

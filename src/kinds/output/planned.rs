@@ -9,10 +9,11 @@ use super::digits::number;
 use super::put;
 use super::setting::{keep_polarity, powered_down_by};
 use super::target::means::{in_time, keep_others_out, named, not_a_peer};
+use crate::kinds::can::find_interface;
 use crate::safety::PlannedWrite;
 #[cfg(feature = "gpio")]
 use crate::site::in_sys;
-use crate::sys::can::{self, Frame, Id};
+use crate::sys::can::{self, Frame, Id, Socket};
 use crate::sys::lock::{self, Holder, Stranger, named_in_time};
 use check::{BUS, CHIP, LONGEST_CONTENT, beside as text_beside, is_device, open_file, shown, shown_text};
 pub(crate) use fan::once_more;
@@ -20,9 +21,12 @@ use std::cell::Cell;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use tracing::warn;
+
+/// Where the interfaces of CAN buses are.
+const SYS: &str = "/sys";
 
 /// The result of a write that was made.
 #[derive(Debug)]
@@ -73,18 +77,22 @@ impl PassedOver {
     }
 }
 
+/// Whether a folder is on the file system with this device number.
+pub(super) fn is_on(folder: &Path, file_system: u64) -> bool {
+    folder.metadata().is_ok_and(|folder| folder.dev() == file_system)
+}
+
 impl PlannedWrite {
     /// Whether the write was to a regular file that no longer exists. A device may come back and still do what it did. So may a file
-    /// system: while it is unmounted, an empty folder is all that is left of the path.
+    /// system: while it is unmounted, the innermost folder that is left of the path is empty, or on another file system.
     pub(crate) fn is_gone_for_good(&self) -> bool {
+        let Self::File { path, cut: true, file_system, .. } = self else { return false };
         let is_missing =
             |path: &Path| path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-        let is_gone = |path: &Path| {
-            let there = path.ancestors().skip(1).find(|folder| !is_missing(folder));
-            is_missing(path)
-                && there.and_then(|folder| folder.read_dir().ok()).is_some_and(|mut all| all.next().is_some())
-        };
-        matches!(self, Self::File { path, cut: true, .. } if is_gone(path))
+        let is_filled = |folder: &Path| folder.read_dir().is_ok_and(|mut all| all.next().is_some());
+        let is_mounted = |folder: &Path| file_system.is_none_or(|was| is_on(folder, was));
+        let there = path.ancestors().skip(1).find(|folder| !is_missing(folder));
+        is_missing(path) && there.is_some_and(|folder| is_filled(folder) && is_mounted(folder))
     }
 
     /// Whether another process would make this write, as far as that is known without making it.
@@ -160,8 +168,9 @@ impl PlannedWrite {
                 is_still(adapter.as_ref(), "bus")?;
                 register(bus, *address, *force, bytes, (task, by.0)).map(|()| made(None))
             }
-            Self::Can { interface, .. } => {
-                can::send_once(interface, &self.frame()?, &mut { can::PATIENCE }).map(|()| made(None))
+            Self::Can { interface, adapter, .. } => {
+                let find = |socket: &Socket| find_interface(Path::new(SYS), interface, adapter.as_ref(), socket);
+                can::send_once(find, &self.frame()?, &mut { can::PATIENCE }).map(|()| made(None))
             }
         }
     }
@@ -366,6 +375,7 @@ mod tests {
             witness: None,
             text: "normal\n".into(),
             cut: false,
+            file_system: None,
             original: None,
         };
         fs::write(path.with_file_name("enable"), "0\n").unwrap();
@@ -385,6 +395,23 @@ mod tests {
         let witness = |name: &str| (file.path().canonicalize().unwrap(), name.to_owned());
         is_still(Some(&witness("nct6775")), "device").unwrap();
         assert!(is_still(Some(&witness("it87")), "device").is_err());
+    }
+
+    #[test]
+    fn a_missing_file_was_deleted_only_where_its_file_system_still_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().metadata().unwrap().dev();
+        let is_gone = |name: &str, file_system| {
+            let (path, text) = (folder.path().join(name), "1\n".into());
+            PlannedWrite::File { path, witness: None, text, cut: true, file_system, original: None }.is_gone_for_good()
+        };
+        assert!(!is_gone("fan", Some(here)), "nothing is mounted in an empty folder");
+        fs::write(folder.path().join("other"), "").unwrap();
+        for name in ["fan", "folder/fan"] {
+            assert!(is_gone(name, Some(here)) && is_gone(name, None), "{name}: the plan of an older hertzd");
+            assert!(!is_gone(name, Some(here + 1)), "{name}: something else is there in its place");
+        }
+        assert!(!is_gone("other", Some(here)));
     }
 
     #[test]

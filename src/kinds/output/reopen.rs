@@ -8,6 +8,7 @@ use super::digits::number;
 use super::held::{End, Held};
 use super::left_writes::LeftWrites;
 use super::place::Place;
+use super::planned::is_on;
 use super::port::{Content, OpenFiles, SafeText};
 use super::target::Target;
 use super::target::means::Kept;
@@ -19,7 +20,7 @@ use crate::time::{Instant, Span};
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
 use tracing::warn;
@@ -34,6 +35,11 @@ pub(crate) struct Reopened(AtomicU64);
 impl Reopened {
     pub(crate) fn count(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
+    }
+
+    /// Another one was.
+    pub(crate) fn again(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -65,13 +71,15 @@ pub(super) fn reopens(site: &Site, held: &Arc<Held>, wanted: Wanted, target: &Ta
 #[derive(Debug, PartialEq)]
 struct Seen {
     node: PathBuf,
-    file: (u64, u64), // file system and inode: a recreated node has another one
+    file: (u64, u64),         // file system and inode: a recreated node has another one
+    file_system: Option<u64>, // of a regular file's folder
 }
 
 impl Seen {
     fn of(target: &Target) -> io::Result<Self> {
         let node = target.node().to_owned();
-        Ok(Self { file: inode(&fs::metadata(&node)?), node })
+        let folder = target.regular_file().and_then(Path::parent).and_then(|folder| folder.metadata().ok());
+        Ok(Self { file: inode(&fs::metadata(&node)?), file_system: folder.map(|folder| folder.dev()), node })
     }
 }
 
@@ -149,7 +157,10 @@ impl Reopen for LostTarget {
         let Wanted { place, sys, label } = &self.wanted;
         let safe = current.as_ref().and_then(|end| end.safe.as_ref());
         let first = safe.and_then(|safe| number(&safe.text.value));
-        let makes = safe.is_some_and(|safe| safe.makes);
+        // A folder on which nothing is mounted any more has the file only when its file system is back.
+        let is_mounted =
+            || self.seen.file_system.is_none_or(|was| self.seen.node.parent().is_some_and(|it| is_on(it, was)));
+        let makes = safe.is_some_and(|safe| safe.makes) && is_mounted();
         let gone = || Refusal::new(place.key(), format!("there is no {place}"));
         let found = Target::find_or_make(place, sys, first.filter(|_| makes))?.ok_or_else(gone)?;
         let (was, is) = (held.identity().device, found.identity().device);
@@ -185,7 +196,7 @@ impl Reopen for LostTarget {
         held.is_now(target.identity(), beside, lock);
         opened.iter().filter_map(|(end, _)| end.claim.upgrade()).for_each(|claim| claim.is_now(&target.ids));
         self.seen = seen;
-        self.reopened.0.fetch_add(1, Ordering::SeqCst);
+        self.reopened.again();
         held.watched().set_lost(false);
         drop(opening); // the safe write may never return, and a reload must not wait for it
         for guard in opened.iter().filter_map(|(end, _)| end.guard.upgrade()) {

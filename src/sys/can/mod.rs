@@ -8,7 +8,7 @@ use super::clock::KernelClock;
 use super::fd::is_readable;
 use crate::time::{Clock, Span};
 pub(crate) use frame::{Frame, Id, LONGEST, Received};
-pub(crate) use socket::{BATCH, Socket, Wanted};
+pub(crate) use socket::{BATCH, Interface, Socket, Wanted};
 use std::io;
 
 /// The most ids that a socket can filter for.
@@ -25,18 +25,23 @@ pub(crate) fn is_interface(name: &str) -> bool {
         && !name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control())
 }
 
-/// Sends one frame through a socket of its own: from any thread, at any time. Waits up to `patience` for the confirmation that it has left;
-/// a failed wait uses `patience` up. The kernel accepts even a frame that it drops at once, or that no one on the bus acknowledges.
+/// Sends one frame through a socket of its own, to the interface that `find` looks up with it: from any thread, at any time. Waits up to
+/// `patience` for the confirmation that it has left; a failed wait uses `patience` up. The kernel accepts even a frame that it drops at
+/// once, or that no one on the bus acknowledges.
 ///
 /// # Errors
 /// The interface does not exist, is down, or its queue is full. `TimedOut`: no confirmation came; the frame may still leave later.
-pub(crate) fn send_once(interface: &str, frame: &Frame, patience: &mut Span) -> io::Result<()> {
+pub(crate) fn send_once(
+    find: impl FnOnce(&Socket) -> io::Result<Interface>,
+    frame: &Frame,
+    patience: &mut Span,
+) -> io::Result<()> {
     let socket = Socket::new()?;
-    let found = socket.interface(interface)?;
+    let found = find(&socket)?;
     if frame.fd && !found.fd {
-        return Err(io::Error::other(format!("{interface} takes no frames of CAN FD")));
+        return Err(io::Error::other(format!("{} takes no frames of CAN FD", found.name)));
     }
-    socket.bind(found, Wanted { ids: &[frame.id], errors: false, own: true, fd: frame.fd })?;
+    socket.bind(&found, Wanted { ids: &[frame.id], errors: false, own: true, fd: frame.fd })?;
     socket.send(&[*frame])?;
     match found.has_carrier && has_left(&socket, frame.id, patience)? {
         true => Ok(()),

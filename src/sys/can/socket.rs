@@ -19,9 +19,12 @@ const RCVBUF: usize = 1; // SK_MEMINFO_RCVBUF
 const DROPS: usize = 8; // SK_MEMINFO_DROPS
 
 /// A network interface and its state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interface {
-    index: libc::c_int,
+    /// Its number, which no other interface gets while the kernel runs, whatever their names.
+    pub(crate) index: libc::c_int,
+    /// Its own name, even if it was found by an alternative one.
+    pub(crate) name: String,
     /// It accepts CAN FD frames.
     pub(crate) fd: bool,
     pub(crate) is_up: bool,
@@ -67,7 +70,7 @@ impl Socket {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Looks up an interface. ENODEV: no interface has this name.
+    /// Looks up an interface by its name, or by an alternative one. ENODEV: no interface has this name.
     pub(crate) fn interface(&self, name: &str) -> io::Result<Interface> {
         // SAFETY: the structure is a name and a union of integers, all of which may be zero.
         let mut request: libc::ifreq = unsafe { zeroed() };
@@ -79,7 +82,17 @@ impl Socket {
         }
         self.ask(libc::SIOCGIFINDEX, &mut request)?;
         // SAFETY: SIOCGIFINDEX has filled in this field of the union.
-        let index = unsafe { request.ifr_ifru.ifru_ifindex };
+        self.interface_at(unsafe { request.ifr_ifru.ifru_ifindex })
+    }
+
+    /// Looks up an interface by its number, which it keeps under another name. ENODEV: it is gone.
+    pub(crate) fn interface_at(&self, index: libc::c_int) -> io::Result<Interface> {
+        // SAFETY: the structure is a name and a union of integers, all of which may be zero.
+        let mut request: libc::ifreq = unsafe { zeroed() };
+        request.ifr_ifru.ifru_ifindex = index;
+        self.ask(libc::SIOCGIFNAME, &mut request)?;
+        let name: Vec<u8> = request.ifr_name.iter().take_while(|it| **it != 0).map(|it| it.to_ne_bytes()[0]).collect();
+        let name = String::from_utf8_lossy(&name).into_owned();
         self.ask(libc::SIOCGIFMTU, &mut request)?;
         // SAFETY: SIOCGIFMTU has filled in this field of the union.
         let mtu = unsafe { request.ifr_ifru.ifru_mtu };
@@ -88,18 +101,18 @@ impl Socket {
         let flags = unsafe { request.ifr_ifru.ifru_flags };
         let fd = usize::try_from(mtu).is_ok_and(|mtu| mtu >= libc::CANFD_MTU);
         let has = |flag| libc::c_int::from(flags) & flag != 0;
-        Ok(Interface { index, fd, is_up: has(libc::IFF_UP), has_carrier: has(libc::IFF_RUNNING) })
+        Ok(Interface { index, name, fd, is_up: has(libc::IFF_UP), has_carrier: has(libc::IFF_RUNNING) })
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "the numbers have 16 bits; with musl the argument is an int")]
     fn ask(&self, what: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
-        // SAFETY: each of these requests reads the name in `request` and writes a number into it; it outlives the call.
+        // SAFETY: each of these requests reads a name in `request` and writes a number into it, or the reverse; it outlives the call.
         from_minus_one(unsafe { libc::ioctl(self.0.as_raw_fd(), what as _, &raw mut *request) })?;
         Ok(())
     }
 
     /// Binds the socket to this interface. ENODEV: not a CAN interface. EINVAL: too many ids.
-    pub(crate) fn bind(&self, interface: Interface, wanted: Wanted<'_>) -> io::Result<()> {
+    pub(crate) fn bind(&self, interface: &Interface, wanted: Wanted<'_>) -> io::Result<()> {
         let exactly = |id: &Id| libc::can_filter {
             can_id: id.word(),
             can_mask: libc::CAN_EFF_FLAG
@@ -294,6 +307,16 @@ mod tests {
         assert_eq!(of(libc::CAN_ERR_FLAG | 4), [Received::Error]);
         assert_eq!(of(libc::CAN_RTR_FLAG | 0x123), []);
         assert_eq!(of(0x123), [Received::Frame(frame(0x123, false, false, &[]))]);
+    }
+
+    #[test]
+    fn an_interface_is_found_by_its_name_and_by_its_number() {
+        // Any socket can be asked, without CAN in the kernel too.
+        let socket = Socket(std::net::UdpSocket::bind("127.0.0.1:0").unwrap().into());
+        let found = socket.interface("lo").unwrap();
+        assert_eq!((found.name.as_str(), found.fd, found.is_up), ("lo", true, true));
+        assert_eq!(socket.interface_at(found.index).unwrap(), found);
+        assert_eq!(socket.interface_at(i32::MAX).unwrap_err().raw_os_error(), Some(libc::ENODEV));
     }
 
     #[test]

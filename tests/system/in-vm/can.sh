@@ -171,12 +171,13 @@ check "  and sent to" within 60 dumped '201#000205AA00000000'
 check "  also with write = \"change\", what has not changed" within 60 dumped "$WIDE"4D
 
 echo "# a worker that hangs"
+hang() { strace -qq -p "$thread" -e trace=clock_nanosleep -e inject=clock_nanosleep:delay_enter=40000000:when=1 -o /dev/null & hanging=$!; }
 # Those that were sent so far are taken by then.
 ran=$(task motor ran)
 within 60 ticked motor $((ran + 10)) || :
 taken=$(value motor frames) lost=$(value motor dropped)
 : >/tmp/dump
-strace -qq -p "$thread" -e trace=clock_nanosleep -e inject=clock_nanosleep:delay_enter=40000000:when=1 -o /dev/null & hanging=$!
+hang
 check "its safe values are sent" within 60 dumped '201#07D0FFAA00000000'
 cangen can0 -I 181 -L 2 -D 1400 -g 0 -n 500
 kill $hanging
@@ -187,6 +188,44 @@ check "frames for which there was no room are counted" within 60 more motor drop
 all() { [ "$(($(value motor frames) + $(value motor dropped)))" = $((taken + lost + 500)) ]; }
 check "  those and the ones that were taken are all that were sent" within 60 all
 echo "#   $(value motor dropped) dropped"
+
+echo "# an interface with two names"
+ip link property add dev can0 altname motor0
+# sending TASK INTERFACE: a task that sends the id of drive.
+sending() {
+    printf '[task.%s]\nkind = "can"\nrate = 10\ninterface = "%s"\n' "$1" "$2"
+    printf '[[task.%s.send]]\nid = 0x201\nname = "x"\ninput = 1\nstart-bit = 0\nlength = 8\nsafe = 0\n' "$1"
+}
+{ sending one can0 && sending two motor0; } >/tmp/two.toml
+has "one id by both names is refused" "$(hertzd check /tmp/two.toml 2>&1 || :)" 'id 0x201 on motor0 is in use by task one'
+sending two motor0 >/tmp/two.toml
+has "hertzd safe CONFIG sees by the other name that the service sends it" "$(hertzd safe /tmp/two.toml 2>&1 || :)" 'sends it: in its plan is'
+ip link property del dev can0 altname motor0
+
+echo "# an interface that is renamed, and another one that gets its name"
+if ip link set can0 name can7; then # while it is up: since Linux 6.2
+    ip link add can0 type vcan && ip link set can0 up
+    candump -L can0 >/tmp/dump-other 2>&1 & other=$!
+    check "the task sends on" within 60 sends '201#000405AA00000000'
+    : >/tmp/dump
+    hang
+    check "its safe values go there too when the worker hangs" within 60 dumped '201#07D0FFAA00000000'
+    kill $hanging
+    wait $hanging || :
+    check "  it ticks again" within 60 sends '201#000405AA00000000'
+    as_it_is
+    ip link set can7 down
+    check "down, its frames are not sent" within 60 more drive write-errors $((failed + 3))
+    ip link set can7 up
+    check "up again, it is sent to" within 60 sends '201#000405AA00000000'
+    kill $other
+    wait $other || :
+    lacks "the other interface gets nothing" "$(cat /tmp/dump-other)" '201#'
+    ip link del can0
+    ip link set can7 name can0
+else
+    skip "this kernel renames no interface that is up"
+fi
 
 echo "# an interface that is removed"
 as_it_is

@@ -83,7 +83,7 @@ impl PlannedWrite {
                 let same_bytes = bytes.first() == its_bytes.first() && bytes.len() == its_bytes.len();
                 address == its_address && same_bytes && self.is_on_device_of(other)
             }
-            _ => self.sends().is_some() && self.sends() == other.sends(),
+            _ => self.sends().is_some() && self.sends() == other.sends() && self.is_on_device_of(other),
         }
     }
 
@@ -220,7 +220,7 @@ mod tests {
 
     fn file(path: &str, text: &str, cut: bool) -> PlannedWrite {
         let (path, text) = (PathBuf::from(path), text.to_owned());
-        PlannedWrite::File { path, witness: None, text, cut, original: None }
+        PlannedWrite::File { path, witness: None, text, cut, file_system: None, original: None }
     }
 
     fn why(write: &PlannedWrite) -> String {
@@ -299,7 +299,7 @@ mod tests {
         }
         let can = |interface: &str, id, extended| {
             let (interface, data) = (interface.to_owned(), vec![1]);
-            PlannedWrite::Can { interface, id, extended, fd: false, bit_rate_switch: false, data }
+            PlannedWrite::Can { interface, adapter: None, id, extended, fd: false, bit_rate_switch: false, data }
         };
         can("can0", 0x7ff, false).check().unwrap();
         can("can0", 0x1fff_ffff, true).check().unwrap();

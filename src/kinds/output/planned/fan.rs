@@ -93,6 +93,7 @@ mod tests {
             witness: None,
             text: "1\n".into(),
             cut: false,
+            file_system: None,
             original: None,
         };
         let all = ["/duty_cycle", "/period", "/enable"].map(file);
@@ -109,6 +110,7 @@ mod tests {
                 witness: None,
                 text: text.into(),
                 cut: false,
+                file_system: None,
                 original: None,
             })
         };

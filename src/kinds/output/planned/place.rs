@@ -4,7 +4,8 @@
 use super::super::identity::kind_of;
 #[cfg(feature = "gpio")]
 use super::check::{CHIP, is_device};
-use super::is_still;
+use super::{SYS, is_still};
+use crate::kinds::can::{interfaces_of, is_same_adapter};
 use crate::safety::PlannedWrite;
 #[cfg(feature = "gpio")]
 use crate::site::in_sys;
@@ -48,6 +49,10 @@ impl PlannedWrite {
             (Self::Register { bus, adapter, .. }, Self::Register { bus: its_bus, adapter: its, .. }) => {
                 bus == its_bus && named(adapter, its)
             }
+            (Self::Can { interface, adapter, .. }, Self::Can { interface: its_interface, adapter: its, .. }) => {
+                let is_same = |(own, its)| is_same_adapter(own, its);
+                interface == its_interface && adapter.as_ref().zip(its.as_ref()).is_none_or(is_same)
+            }
             _ => false,
         }
     }
@@ -67,6 +72,9 @@ impl PlannedWrite {
     /// Where the device may be now. Devices of the same name in the same place, such as the banks of one GPIO controller, come and go
     /// together. The device with the old number is taken as a match; any other only if it is the only one.
     fn may_be(&self, is_there: impl Fn(&Self) -> bool) -> Vec<Self> {
+        if self.sends().is_some() {
+            return self.buses(Path::new(SYS));
+        }
         if is_there(self) {
             return vec![self.clone()];
         }
@@ -74,6 +82,23 @@ impl PlannedWrite {
         let named: Vec<_> = all.iter().filter(|write| is_there(write)).cloned().collect();
         // A different name is compared, and reported, at the write.
         if named.is_empty() && all.len() == 1 { all } else { named }
+    }
+
+    /// The same frame on each interface that may be its own now: the one of its name, if it has the same adapter, else all of that adapter.
+    fn buses(&self, sys: &Path) -> Vec<Self> {
+        let Self::Can { interface: was, adapter: Some(adapter), .. } = self else { return vec![self.clone()] };
+        let now = interfaces_of(sys, adapter);
+        if now.contains(was) {
+            return vec![self.clone()];
+        }
+        let named = |name| {
+            let mut now = self.clone();
+            if let Self::Can { interface, .. } = &mut now {
+                *interface = name;
+            }
+            now
+        };
+        now.into_iter().map(named).collect()
     }
 
     /// The path in `/sys` that shows where the device is, including the device's number.
@@ -182,6 +207,7 @@ mod tests {
             witness: Some((folder(path).with_file_name("name"), name.into())),
             text: "255\n".into(),
             cut: false,
+            file_system: None,
             original: None,
         };
         for chip in ["1-0018/hwmon/hwmon7", "usb1/0003:1E71:170E.000A/hwmon/hwmon5", "1-0048/iio:device2"] {
@@ -288,6 +314,54 @@ mod tests {
         assert!(!why.contains("cannot be told"), "{why}");
     }
 
+    fn frame(interface: &str, adapter: Option<(PathBuf, String)>) -> PlannedWrite {
+        let (interface, data) = (interface.to_owned(), vec![1]);
+        PlannedWrite::Can { interface, adapter, id: 1, extended: false, fd: false, bit_rate_switch: false, data }
+    }
+
+    #[test]
+    fn a_frame_follows_the_adapter_of_its_interface() {
+        let sys = tempfile::tempdir().unwrap();
+        let at = sys.path().canonicalize().unwrap();
+        let folder = |device: &str| at.join("devices").join(device);
+        fs::create_dir_all(at.join("class/net")).unwrap();
+        for (device, name) in [("1-1", "can1"), ("1-2", "can0"), ("1-3", "can2"), ("1-3", "can3")] {
+            let own = folder(device).join("net").join(name);
+            fs::create_dir_all(&own).unwrap();
+            ["dev_id", "dev_port"].iter().for_each(|file| fs::write(own.join(file), "0\n").unwrap());
+            std::os::unix::fs::symlink("../..", own.join("device")).unwrap();
+            std::os::unix::fs::symlink(&own, at.join("class/net").join(name)).unwrap();
+        }
+        let of = frame;
+        let frame = |name: &str, device: &str| of(name, Some((folder(device), "0 0".into())));
+        for (name, device, now) in [
+            ("can0", "1-1", &["can1"][..]),
+            ("can1", "1-2", &["can0"]),
+            ("can0", "1-2", &["can0"]),
+            ("can3", "1-3", &["can3"]),
+            ("can0", "1-3", &["can2", "can3"]),
+            ("can0", "1-4", &[]),
+        ] {
+            let wanted: Vec<_> = now.iter().map(|name| frame(name, device)).collect();
+            assert_eq!(frame(name, device).buses(&at), wanted, "{name} {device}");
+        }
+        let unknown = of("can7", None);
+        assert_eq!(unknown.buses(&at), std::slice::from_ref(&unknown), "of an older hertzd");
+    }
+
+    #[test]
+    fn frames_on_two_adapters_have_two_targets() {
+        let adapter = |device: &str| Some((PathBuf::from(device), "0x0 0".to_owned()));
+        let own = frame("can0", adapter("/sys/devices/usb1/1-1"));
+        assert!(own.has_target_of(&own) && own.has_target_of(&frame("can0", None)), "of an older hertzd");
+        assert!(!own.has_target_of(&frame("can0", adapter("/sys/devices/usb1/1-2"))));
+        assert!(!own.has_target_of(&frame("can1", adapter("/sys/devices/usb1/1-1"))));
+        let old =
+            r#"{"to":"can","interface":"can0","id":1,"extended":false,"fd":false,"bit_rate_switch":false,"data":[1]}"#;
+        assert_eq!(serde_json::from_str::<PlannedWrite>(old).unwrap(), frame("can0", None));
+        assert_eq!(serde_json::to_string(&frame("can0", None)).unwrap(), old);
+    }
+
     #[test]
     fn a_device_with_the_number_of_another_one_is_not_that() {
         let line = |label: &str, device: Option<&str>| PlannedWrite::Line {
@@ -320,6 +394,7 @@ mod tests {
             witness,
             text: "255\n".into(),
             cut: false,
+            file_system: None,
             original: None,
         };
         let own = named("/sys/devices/a/i2c-1/name", "DDC");

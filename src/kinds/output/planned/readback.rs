@@ -131,7 +131,7 @@ mod tests {
 
     fn file(path: &Path, text: &str, original: Option<&str>) -> PlannedWrite {
         let (path, text, original) = (path.into(), text.into(), original.map(str::to_owned));
-        PlannedWrite::File { path, witness: None, text, cut: true, original }
+        PlannedWrite::File { path, witness: None, text, cut: true, file_system: None, original }
     }
 
     #[test]

@@ -30,6 +30,7 @@ use std::sync::Arc;
 pub(super) struct Files {
     pub(super) path: PathBuf,                         // the kernel's path, without symbolic links
     pub(super) is_regular: bool, // not a driver's attribute: holds any number, and nothing after it
+    pub(super) file_system: Option<u64>, // of a regular file's folder
     pub(super) enable: Option<PathBuf>, // `pwmN_enable`
     pub(super) settings: Vec<Setting>, // what gives the value its effect: `enable`; `period`, `polarity`, `enable` (PWM); `powerdown` (converter)
     pub(super) beside: Vec<PathBuf>,   // other files that decide what the value does, and belong to this target alone
@@ -46,10 +47,11 @@ impl Files {
         if !facts.is_file() {
             return Err(refuse(format!("{} is no file that holds a number", path.display())));
         }
-        let files = if is_attribute(&path, sys) { Self::of_driver(path) } else { Self::regular(path) };
+        let mut files = if is_attribute(&path, sys) { Self::of_driver(path) } else { Self::regular(path) };
+        let folder = files.is_regular.then(|| fs::metadata(folder_of(&files.path)).ok()).flatten();
+        files.file_system = folder.as_ref().map(MetadataExt::dev);
         // `hertzd safe` leaves such a file alone.
-        let is_planted = |folder| may_be_planted(&facts, &folder, effective_user());
-        if files.is_regular && fs::metadata(folder_of(&files.path)).is_ok_and(is_planted) {
+        if folder.is_some_and(|folder| may_be_planted(&facts, &folder, effective_user())) {
             let path = files.path.display();
             return Err(refuse(format!(
                 "{path} has another name too (a hard link), in a folder that other users may write to, so it may be another file; name one that has \
@@ -233,6 +235,7 @@ impl Means for Files {
             witness: self.witness.clone(),
             text: text.into(),
             cut,
+            file_system: self.file_system.filter(|_| cut),
             original: found.map(|text| if cut { text } else { text.trim_end() }.to_owned()),
         };
         let enable_found = found.and_then(|found| found.enable.as_deref());

@@ -51,7 +51,14 @@ impl Target {
     /// Keeps the same share of the period.
     fn left_duty(&self, left: &LeftWrites, duty: &str, period: &str) -> Option<String> {
         let text = period.to_owned();
-        let write = PlannedWrite::File { path: self.period()?, witness: None, text, cut: false, original: None };
+        let write = PlannedWrite::File {
+            path: self.period()?,
+            witness: None,
+            text,
+            cut: false,
+            file_system: None,
+            original: None,
+        };
         let left = left.left_writes(&[write], &[number(period)]).pop().flatten()?;
         let [duty, had, has] = [duty, left.raw_original()?, period].map(|text| text.trim().parse().ok());
         Some(format!("{}\n", pwm::share(duty?, had?, has?)))
