@@ -46,16 +46,17 @@ impl McapFile {
             let length = file.metadata()?.len();
             Ok((file, length))
         };
-        let (file, length) = open().map_err(|error: io::Error| format!("{name}: {error}"))?;
+        let is_none =
+            || format!("{name}: this is no MCAP file; name a recording that a task wrote with record = \"FILE.mcap\"");
+        let (file, length) = open().map_err(|error: io::Error| match error.kind() {
+            ErrorKind::InvalidInput => is_none(),
+            _ => format!("{name}: {error}"),
+        })?;
         let mut magic = [0; 8];
         match file.read_exact_at(&mut magic, 0) {
             Ok(()) if magic == MAGIC => {}
             Err(error) if error.kind() != ErrorKind::UnexpectedEof => return Err(format!("{name}: {error}")),
-            _ => {
-                return Err(format!(
-                    "{name}: this is no MCAP file; name a recording that a task wrote with record = \"FILE.mcap\""
-                ));
-            }
+            _ => return Err(is_none()),
         }
         Ok(Self { file, name, length, at: MAGIC.len() as u64, buffer: Vec::new() })
     }
