@@ -412,6 +412,12 @@ mod tests {
         assert!(is_left_to_another(&write("1\n").unwrap_err()));
         write("0\n").unwrap();
         drop(channels);
+        // A start that hangs in another device writes what is left to a target that it has open.
+        let own = take(&power).unwrap();
+        assert!(is_left_to_another(&write("1\n").unwrap_err()));
+        let text = SafeText { value: "1\n".into(), enable: None, stored: None };
+        power.plan(&text, None)[0].make_before_begin("fan", None).unwrap();
+        drop(own);
         write("1\n").unwrap();
         let _power = take(&power).unwrap();
         assert!(is_in_use(take(&one)) && is_in_use(take(&other)));
