@@ -53,7 +53,7 @@ pub(crate) fn own(text: &str) -> Cow<'_, str> {
     called(name(), text)
 }
 
-/// As [`own`], for a text assembled from parts.
+/// Like [`own`], for a text assembled from parts.
 pub(crate) fn owned(text: impl Display) -> String {
     own(&text.to_string()).into_owned()
 }

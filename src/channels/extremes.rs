@@ -17,7 +17,7 @@ pub(crate) struct Extremes {
 pub(super) const WORDS: usize = 5;
 
 impl Extremes {
-    /// The extremes of one value; `None` if the tick had none.
+    /// The extremes of a single value; `None` if it is missing (`NaN`).
     pub(crate) fn of(n: u64, at: Instant, value: f64) -> Option<Self> {
         (!value.is_nan()).then_some(Self { n, at, last: value, min: value, max: value })
     }

@@ -68,8 +68,8 @@ pub(crate) fn rows(queue: Queue, room: usize, columns: usize) -> (RowSender, Row
 }
 
 impl RowSender {
-    /// Sends a row as a whole or not at all. A row without room, or one that is replaced, counts as dropped. Of rows without room, the
-    /// last, smallest and largest values are kept. Wait-free.
+    /// Sends a row as a whole or not at all. A row without room, or one that is replaced, counts as dropped. The last,
+    /// smallest and largest values of rows without room are kept. Wait-free.
     pub fn offer(&mut self, row: Row<'_>) {
         let head = [row.n, word(row.release.nanos()), word(row.lateness.nanos().into())];
         let words = head.into_iter().chain(row.values.iter().map(|value| value.to_bits()));

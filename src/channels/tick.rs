@@ -129,7 +129,7 @@ impl TickReceiver {
         self.parts.try_recv().ok()
     }
 
-    /// The number of waiting records, at most.
+    /// An upper bound on the number of waiting records: a record may have several parts.
     pub(crate) fn waiting(&self) -> usize {
         self.parts.len()
     }

@@ -1,5 +1,5 @@
 //! Carries out another user's plan for root: root runs this program again, in a process that has that user's rights and no others. The new
-//! process itself gives up root's rights, before anything else, because that user may not be allowed to execute the program. It receives
+//! process itself gives up root's rights, before anything else, because that user might not be allowed to execute the program. It receives
 //! the plan as its standard input, already open and checked, and answers with one line of JSON.
 //!
 //! The user can do anything with that process, as with any of its own. So nothing of root's is within its reach, and root limits how much

@@ -1,4 +1,4 @@
-//! Reads back what `hertzd safe` has written, on threads of its own: a read may not return.
+//! Reads back what `hertzd safe` has written, on threads of its own: a read might not return.
 
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Instant, Span};

@@ -71,7 +71,7 @@ fn drop_ins(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(names.iter().map(|name| folder.join(name)).collect())
 }
 
-/// The bytes of a drop-in. Unlike the main file, nobody named it explicitly, so nothing that could block is opened.
+/// The bytes of a drop-in. Unlike the main file, no one named it explicitly, so nothing that could block is opened.
 fn drop_in(path: &Path) -> Result<Vec<u8>, String> {
     let kind = fs::metadata(path).map_err(|reason| format!("cannot be read: {reason}"))?.file_type();
     // Devices are allowed too: a drop-in is masked by a link to /dev/null.

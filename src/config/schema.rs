@@ -282,7 +282,7 @@ fn wanted(value: &Wanted, kinds: &Kinds) -> Value {
     }
 }
 
-/// `TASK.VALUE`: the value's name may contain dots, the task's name may not.
+/// `TASK.VALUE`: the value's name may contain dots, the task's name cannot.
 const VALUE_NAME_PATTERN: &str = r"^[A-Za-z0-9_-]{1,64}\.[^\x00-\x1f\x7f-\x9f]+$";
 
 const DECIMAL: &str = r"[0-9]+(\.[0-9]+)?";

@@ -6,7 +6,7 @@ use crate::time::{Clock, Instant, Span};
 /// The most that counts between two checks. Checks are normally at most 100 ms apart.
 const MOST: Span = Span::from_millis(250);
 
-/// A limit on a wait. If this process was stopped or starved of CPU time, so was the thread it waits for. Of such a gap, only [`MOST`]
+/// A limit on a wait. If this process was stopped or starved of CPU time, so was the thread it waits for. Only [`MOST`] of such a gap
 /// counts.
 #[derive(Debug)]
 pub(super) struct Patience {

@@ -49,7 +49,7 @@ impl FlightFile {
         match directory.rename(FLIGHT, directory, FLIGHT_BEFORE) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Err(_) => {}
-            // An earlier version made the file readable for everyone. Anything that is not a file stays as it is.
+            // An earlier version may have left it readable for everyone. Anything but a regular file stays as it is.
             Ok(()) => drop(directory.share_file(FLIGHT_BEFORE)),
         }
         Self::create(directory, capacity)

@@ -81,7 +81,7 @@ impl<S: Default + 'static> Pool<S> {
     /// Makes another thread if none is idle.
     ///
     /// # Errors
-    /// As [`make`](Self::make).
+    /// The errors of [`make`](Self::make).
     pub(crate) fn keep_up(&self) -> io::Result<()> {
         if self.free.load(Ordering::SeqCst) <= 0 { self.make() } else { Ok(()) }
     }

@@ -1,4 +1,4 @@
-//! How binary numbers are stored, in an IIO buffer or in a chip's registers; and the samples of an IIO buffer. By the kernel's ABI each
+//! How binary numbers are stored, in an IIO buffer or in a chip's registers; and the samples of an IIO buffer. In the kernel's ABI, each
 //! element is aligned to its own size, and a sample to that of its largest element. Arithmetic only.
 
 /// How one element is stored: `le:s12/16>>4`, `be:u24/32X3>>8`.

@@ -13,8 +13,8 @@ struct PutOut {
     has_begun: AtomicBool,
 }
 
-/// The outputs of a daemon's tasks, by type and section name. Of several with one name, the last one runs, unless it is dropped before its
-/// first tick because its reload was refused.
+/// The outputs of a daemon's tasks, by type and section name. If several have the same name, the last one runs, unless it is dropped before
+/// its first tick because its reload was refused.
 #[derive(Debug, Default)]
 struct Running(Mutex<BTreeMap<Names, Vec<Weak<PutOut>>>>);
 

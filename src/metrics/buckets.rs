@@ -10,7 +10,7 @@ use std::ops::Range;
 /// The number of adjacent buckets that share a width: few enough that a lone value costs little, many enough to justify a directory entry.
 const CHUNK: usize = 8;
 
-/// The number of the first extra bucket, behind all others. Some bounds divide a bucket. The extra bucket `DIVIDED + power` counts the
+/// The number of the first extra bucket, after all others. Some bounds divide a bucket. The extra bucket `DIVIDED + power` counts the
 /// values in such a bucket that are at most the bound, where 2^power is the power of two at or below the bound.
 const DIVIDED: usize = 56 << 10;
 

@@ -104,7 +104,7 @@ impl Metrics {
         self.unreported = Some(Vec::new());
     }
 
-    /// Takes the misses that no record reported since the last call.
+    /// Takes the misses, since the last call, that no record reports.
     pub(crate) fn unreported(&mut self) -> Vec<Unreported> {
         self.unreported.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -387,8 +387,8 @@ impl Metrics {
         health
     }
 
-    /// Frees what only later looks at a task's health need, after the last such look. With thousands of tasks, memory use peaks at the end
-    /// of a run, when all of them are looked at.
+    /// Frees what only later checks of a task's health need, after the last such check. With thousands of tasks, memory use peaks at the
+    /// end of a run, when all of them are checked.
     pub(crate) fn close(&mut self, id: u32) {
         self.tasks.get_mut(id).into_iter().for_each(|task| task.health.close());
     }

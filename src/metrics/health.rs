@@ -119,7 +119,7 @@ struct Failures {
 }
 
 impl Health {
-    /// Frees its windows, after the last look at them.
+    /// Frees its windows, after the last check.
     pub(super) fn close(&mut self) {
         self.windows.close();
     }

@@ -1,6 +1,6 @@
 //! A histogram of spans, and the few numbers that summarise it.
 //!
-//! Keeps the exact minimum, maximum and mean besides the buckets. Not for real-time threads: a value unlike the previous ones may allocate.
+//! Keeps the exact minimum, maximum and mean besides the buckets. Not for hot threads: a value unlike the previous ones may allocate.
 
 use super::buckets::Buckets;
 use super::steps::coarse;

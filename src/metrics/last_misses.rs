@@ -18,7 +18,7 @@ pub(crate) struct RecentMiss {
     pub(crate) cause: Cause,
     pub(crate) by: Option<Box<str>>,
     pub(crate) count: u64,
-    pub(crate) tick: Option<u64>, // the index of the latest tick; None: no record has it
+    pub(crate) tick: Option<u64>, // the index of the last tick; None: no record has it
     pub(crate) worst: Span,       // from the release to the end of its tick, or until it was given up
     begun: Instant,
     latest: Instant,

@@ -104,7 +104,7 @@ impl Tasks {
         }
     }
 
-    /// All tasks; their most recent ticks may not have been entered.
+    /// All tasks; their most recent ticks might not have been entered.
     pub(super) fn iter(&self) -> impl Iterator<Item = &TaskMetrics> {
         self.by_number.iter().flatten().map(|task| &**task)
     }

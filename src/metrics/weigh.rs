@@ -1,7 +1,7 @@
 //! Weighs the evidence of a tick: how its run was spent, and why its worker was woken late.
 //!
-//! Pure arithmetic on what the worker's thread did, what the kernel counted for it, and what affected the whole process. If several
-//! ticks share the evidence, computes the least and the most that can belong to one of them.
+//! Pure arithmetic on what the worker's thread did, what the kernel counted for it, and what affected the whole process. If several ticks
+//! share the evidence, the result is a range: the least and the most that can belong to one of them.
 
 use super::cause::Cause;
 use super::machine::{Bandwidth, Certainty, Stall, WorkerFacts};

@@ -1,4 +1,4 @@
-//! The margin of `spin = "auto"`: the 99.9th percentile of recent oversleeps, or what a target needs, as far as the budget pays for it.
+//! The margin of `spin = "auto"`: the 99.9th percentile of recent oversleeps, or what a target needs; less if the budget does not allow it.
 //!
 //! It is reviewed up to ten times a second on the worker's own time, between two ticks. A margin's cost comes from the same histograms as
 //! the margin itself: the mean time awake before the release, times the sleeps per second. Time is an argument; nothing blocks or

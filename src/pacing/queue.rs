@@ -9,7 +9,7 @@ use crate::time::Instant;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// An instant, a tie-breaker, and the position of a task. Of otherwise equal entries, the task declared first wins.
+/// An instant, a tie-breaker, and the position of a task. Among otherwise equal entries, the task declared first wins.
 pub(super) type Entry<Tie> = (Instant, Tie, usize);
 
 /// Entries, sorted: the least comes first.

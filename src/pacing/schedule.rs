@@ -1,6 +1,6 @@
 //! Many rates on one thread: which task runs next, or how long to rest.
 //!
-//! Of the due tasks, the one with the earliest deadline runs. Ties go first to a task that had to give up a release while it waited, then
+//! Among the due tasks, the one with the earliest deadline runs. Ties go first to a task that had to give up a release while it waited, then
 //! to producers before their consumers, then to the task whose last run is longest ago (so that overload starves no task), then to the one
 //! declared first. Tasks are never interrupted. A step costs at most log(tasks). Time is an argument; nothing blocks, and nothing allocates
 //! after construction.

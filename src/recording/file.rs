@@ -62,7 +62,7 @@ pub(super) struct RecordingFile {
     asked: Option<Instant>,            // when the disk was last asked what it has stored
     pub(super) hurries: bool,          // other recordings continue when this one is finished
     pub(super) tried: Option<Instant>, // when opening, renaming or writing last failed
-    named: i128,                       // the latest time, in UTC, used in a finished file's name
+    named: i128,                       // the newest time, in UTC, used in a finished file's name
     finished: Vec<OsString>,           // files finished here that are to be kept, oldest first
     others: usize,                     // files named like finished ones that this recording does not delete
     files: u64,

@@ -10,7 +10,7 @@ pub(super) fn cause(word: &str) -> Option<Cause> {
     Cause::ALL.into_iter().find(|cause| cause.word() == word)
 }
 
-/// Limits of a message: a hundred years, and a number of releases. Sums over as many messages as fit in memory cannot overflow.
+/// Upper limits in a message: a time of a hundred years, and 2^40 releases. Even a memory full of messages adds up without overflow.
 const MOST_NANOS: i64 = 3_155_760_000_000_000_000;
 pub(super) const MOST_SKIPPED: u64 = 1 << 40;
 

@@ -13,7 +13,7 @@ type Ways = &'static [&'static [(usize, &'static [u8])]];
 
 const CSV: Ways = &[&[(0, b"tick,")]];
 
-/// The form of the header, with the data right behind the format chunk. WAV does not record which program wrote it.
+/// The form of the header, with the data right after the format chunk. WAV does not record which program wrote it.
 const WAV: Ways = &[
     &[(0, b"RIFF"), (8, b"WAVEfmt \x10\0\0\0"), (36, b"data")],
     &[(0, b"RIFF"), (8, b"WAVEfmt \x28\0\0\0"), (60, b"data")],

@@ -11,7 +11,7 @@ pub(crate) fn of_flight(flight: &Flight, name: &str) -> Run {
     let who = &flight.who;
     let mut run = of_ticks(&Timeline::of(flight), Source { kind: Kind::FlightFile, name: name.to_owned() });
     for task in &mut run.tasks {
-        // If a reload replaced a task by one of the same name, take the later one.
+        // If a reload replaced a task with another of the same name, take the later one.
         let Some(known) = who.tasks.values().rev().find(|known| known.name == task.task) else { continue };
         task.rate = Some(known.rate.clone()).filter(|rate| !rate.is_empty());
         task.worker = who.workers.get(&known.worker).map(|worker| worker.name.clone());

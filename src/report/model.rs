@@ -87,7 +87,7 @@ pub(crate) struct Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
-    /// Of a running daemon.
+    /// From a running daemon.
     Snapshot,
     Summary,
     FlightFile,
@@ -197,7 +197,7 @@ pub(crate) struct Miss {
     pub(crate) story: String,
 }
 
-/// The second with the most missed releases or, if none was missed, with the latest tick.
+/// The second with the most missed releases or, if none was missed, with the worst lateness.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct WorstSecond {
     pub(crate) begin_ns: i64, // since the beginning

@@ -125,7 +125,8 @@ impl Guard {
         _ = self.readback.set(readback);
     }
 
-    /// The readback of its target, if it has one. `None` once the task has ended or is disabled, if the output has no safe value.
+    /// How the target is read back; `None` if it is not. An output without a safe value is no longer read back once its task has ended or
+    /// is disabled.
     pub(crate) fn readback(&self) -> Option<&Arc<dyn ReadBack>> {
         self.readback.get().filter(|_| !self.keeps_what_it_has() || !self.ended.load(Ordering::Relaxed))
     }
@@ -157,7 +158,7 @@ impl Guard {
         (beats > 0 || !self.is_safe_at_first() && !self.keeps_what_it_has()).then_some(beats)
     }
 
-    /// Identifies the target: equal for all its outputs. Of those, the one opened last has taken over or will.
+    /// Identifies the target: equal for all its outputs. The output opened last has taken over, or will.
     pub(crate) fn target(&self) -> usize {
         Arc::as_ptr(&self.watched).addr()
     }

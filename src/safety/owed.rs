@@ -90,9 +90,9 @@ impl Owed {
         theirs.map(|pending| pending.guard.task()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Begins an output with `write`. If it takes its target from an output that ended without its safe value, the old debt is cancelled,
-    /// unless `write` fails or the start or reload is refused. The caller must afterwards call [`finish_takeovers`](Self::finish_takeovers)
-    /// or [`cancel_takeovers`](Self::cancel_takeovers).
+    /// Begins an output with `write`. If it takes its target from an output that ended without its safe value, that safe value is no longer
+    /// owed, unless `write` fails or the start or reload is refused. The caller must afterwards call
+    /// [`finish_takeovers`](Self::finish_takeovers) or [`cancel_takeovers`](Self::cancel_takeovers).
     ///
     /// # Errors
     /// The error of `write`, or that a running write of the safe value does not return.

@@ -1,4 +1,4 @@
-//! Reads back until a driver has had time to see what was written. Blocks for 3 s at most.
+//! Reads back until nothing is wrong any more, for 3 s at most: a driver may need that long to show what was written. Blocks.
 
 use crate::sys::clock::pause;
 use crate::time::Span;

@@ -1,5 +1,5 @@
-//! The fixed bounds at which every histogram keeps exact counts. These counts can be added up over time and over machines; percentiles
-//! cannot.
+//! The fixed bounds of every histogram. For each bound it has the exact number of spans up to that length. Such counts add up over time and
+//! machines; percentiles do not.
 //!
 //! Pure arithmetic.
 

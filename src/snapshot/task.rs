@@ -169,7 +169,7 @@ pub struct MissSummary {
     pub by: Option<String>,
     /// How many releases.
     pub missed: u64,
-    /// The index of the latest tick among them, or of the tick that gave them up; `None` if no record tells.
+    /// The index of the last tick among them, or of the tick that gave them up; `None` if no record tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tick: Option<u64>,
     /// The longest time from a release to the end of its tick, or until the release was given up; 0 if unknown.
@@ -185,7 +185,7 @@ pub struct LatencySummary {
     pub max_latency_ns: i64,
     /// The number of ticks that used a measurement older than the limit when they finished. They do not count as `missed`.
     pub late_chains: u64,
-    /// Of those, how many per task that made the measurement, where that task is known.
+    /// Their number per task that made the measurement, where that task is known.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub late_chains_by: BTreeMap<String, u64>,
 }
@@ -237,9 +237,9 @@ pub struct RecordedSummary {
     pub rows: u64,
     /// Rows, blocks and ticks of this run that found no room, in memory or on the disk.
     pub lost: u64,
-    /// Of those, the part lost before a reload restarted the task's recording. All other fields count from that restart.
+    /// The part of `lost` from before a reload restarted the task's recording. All other fields count from that restart.
     pub lost_before_reload: u64,
-    /// Of those, the part that newer data replaced, as `queue = "mailbox"` asks for.
+    /// The part of `lost` that newer data replaced, as `queue = "mailbox"` asks for.
     pub replaced: u64,
     /// Blocks of sound, pictures or samples written.
     pub blocks: u64,

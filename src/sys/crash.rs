@@ -381,7 +381,7 @@ fn say(inside: Option<(&'static Note, Function)>, signal: i32) {
 }
 
 /// Restores the signal's default action and makes the signal recur. A fault recurs when its instruction runs again after the handler has
-/// returned. A sent signal is raised again, and so are SIGTRAP and SIGSYS, after which the thread would continue behind the instruction.
+/// returned. A sent signal is raised again, and so are SIGTRAP and SIGSYS, after which the thread would continue after the instruction.
 fn end_by(signal: i32, info: *mut libc::siginfo_t) {
     // SAFETY: sigaction is made of integers, for which all-zero bytes are valid; zero is SIG_DFL.
     let action: libc::sigaction = unsafe { mem::zeroed() };

@@ -184,7 +184,7 @@ impl Dir {
     }
 
     fn share(&self, file: &File) -> io::Result<()> {
-        // Refused unless this process is in the group; then the user's own group has to do.
+        // The kernel refuses this to a process outside the group. The file then keeps the user's own group.
         let _ = self.readers.gid().map(|gid| fchown(file, None, Some(gid)));
         file.set_permissions(Permissions::from_mode(self.readers.mode(0o600, 0o040)))
     }

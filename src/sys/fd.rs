@@ -94,7 +94,7 @@ pub(crate) fn set_nonblocking(file: impl AsFd) -> io::Result<()> {
 /// with the new file; a call already in progress finishes on the old one. The old file is closed when nothing else has it open.
 pub(crate) fn replace(old: &File, new: &File) -> io::Result<()> {
     loop {
-        // SAFETY: both descriptors are open for as long as the files are borrowed; that of `old` stays open and keeps its owner.
+        // SAFETY: both files are borrowed, so their descriptors are open. `old` keeps its number and its owner, and stays open.
         match from_minus_one(unsafe { libc::dup3(new.as_raw_fd(), old.as_raw_fd(), libc::O_CLOEXEC) }) {
             Ok(_) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -97,7 +97,7 @@ impl Inotify {
     }
 }
 
-/// The first event, if it is complete, and the bytes behind it.
+/// The first event, if it is complete, and the bytes after it.
 fn event(bytes: &[u8]) -> Option<(Option<Event<'_>>, &[u8])> {
     let word = |at: usize| <[u8; 4]>::try_from(bytes.get(at..at + 4)?).ok();
     let (watch, mask) = (i32::from_ne_bytes(word(0)?), u32::from_ne_bytes(word(4)?));

@@ -153,7 +153,7 @@ fn settled(result: io::Result<Option<Taken>>) -> io::Result<Option<Taken>> {
     }
 }
 
-/// The holder of a conflicting lock, byte by byte: a peer's lock may lie behind a stranger's. `None`: nobody holds one any more.
+/// The holder of a conflicting lock, byte by byte: a peer's lock may lie after a stranger's. `None`: no process holds one any more.
 fn found(file: &File, bytes: Range<u32>) -> io::Result<Option<Taken>> {
     let mut stranger = None;
     for byte in bytes {

@@ -144,7 +144,7 @@ impl Machine {
         }
     }
 
-    /// The deepest idle state of this CPU; `None`: unknown, or it only has light ones.
+    /// The CPU's deepest enabled idle state. `None`: unknown, or all enabled states are light.
     pub(crate) fn deepest(&self, cpu: usize) -> Option<&IdleState> {
         let states = self.cpus.get(&cpu)?.idle.iter().filter(|state| !state.is_off && state.latency_us > LIGHT_US);
         states.max_by_key(|state| state.latency_us)

@@ -38,7 +38,7 @@ pub(crate) fn run_as(command: &mut Command, uid: u32, gid: u32) {
 }
 
 /// Makes `command`, which is this program, run detached from this process's terminal and descriptors. It keeps root's rights until it gives
-/// them up by [`become_user`]: that user may not be allowed to execute the program.
+/// them up by [`become_user`]: that user might not be allowed to execute the program.
 pub(crate) fn run_apart(command: &mut Command) {
     let leave = || {
         // SAFETY: it takes nothing. If it fails, this process already leads a session.

@@ -92,8 +92,8 @@ impl Peer {
         Ok(ids.split_whitespace().next_back() == Some(id.to_string().as_str()))
     }
 
-    /// Why this process cannot be the daemon that says it has run since `begun`, on the clock of [`KernelClock::boottime`]: it took over
-    /// the id of the process that listened. `None`: it is that daemon, as far as owner, start time and program show.
+    /// Why the peer cannot be the daemon that says it has run since `begun`, on the clock of [`KernelClock::boottime`]: it took over the id
+    /// of the process that listened. `None`: it is that daemon, as far as owner, start time and program show.
     ///
     /// # Errors
     /// It has ended, or its entries in `/proc` cannot be read.
@@ -104,11 +104,11 @@ impl Peer {
         let user = self.status("Uid:")?;
         let (program, own) = (self.status("Name:")?, fs::read_to_string("/proc/self/comm")?);
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.id))?;
-        // The 20th field behind the name, which may contain any characters.
+        // The 20th field after the name, which may contain any characters.
         let ticks =
             stat.rsplit_once(')').and_then(|(_, fields)| fields.split_whitespace().nth(19)?.parse::<i64>().ok());
         let started = Instant::ZERO + Span::from_millis(ticks.unwrap_or(i64::MAX / 20_000_000) * 10);
-        // Up to here the id belonged to this process.
+        // The peer still lives, so everything read above was about it.
         self.must_live()?;
         Ok(match () {
             () if user.split_whitespace().nth(1) != Some(self.user.to_string().as_str()) => {
@@ -273,7 +273,7 @@ mod tests {
         // SAFETY: null, or in `room`, which nothing else reads or writes.
         let control = unsafe { control.as_ref() }.expect("a sender");
         assert_eq!((control.cmsg_level, control.cmsg_type), (libc::SOL_SOCKET, libc::SCM_CREDENTIALS));
-        // SAFETY: the header lies in `room`, and its data behind it.
+        // SAFETY: the header lies in `room`, and its data after it.
         let written = unsafe { libc::CMSG_DATA(control) }.cast::<libc::ucred>();
         // SAFETY: data of this type is a ucred, at any address.
         unsafe { written.read_unaligned() }.pid

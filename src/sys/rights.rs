@@ -140,7 +140,7 @@ fn hierarchy(root: &Path, groups: &str, controller: &str) -> Option<Vec<PathBuf>
         None => (root.join("sys/fs/cgroup"), of("")?),
     };
     let group = top.join(path.trim_start_matches('/'));
-    // A container may not see its own group; then only its root is left.
+    // A container might not see its own group; then only its root is left.
     let group = if group.is_dir() { group } else { top.clone() };
     let mut all: Vec<_> = group.ancestors().take_while(|folder| folder.starts_with(&top)).map(Path::to_owned).collect();
     all.reverse();

@@ -67,7 +67,7 @@ pub(crate) fn only_root_could_exchange(path: &Path) -> bool {
 }
 
 /// Whether a file has a second name (a hard link) and someone besides root and this user could have created the name in this folder. A
-/// sticky bit does not prevent that. The file may then be one that they may not write to. If they could not have created the name, they
+/// sticky bit does not prevent that. The file may then be one that they cannot write to. If they could not have created the name, they
 /// gain nothing by the link.
 pub(crate) fn may_be_planted(file: &Metadata, folder: &Metadata, user: u32) -> bool {
     let is_of_others = || ![0, user].contains(&folder.uid()) || folder.mode() & 0o002 != 0;

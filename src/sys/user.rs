@@ -22,7 +22,7 @@ const UNITS: [&str; 3] = ["etc/systemd/system", "usr/lib/systemd/system", "lib/s
 pub(crate) enum Access {
     /// This process may open it.
     Granted,
-    /// This process may not open it, but the service may.
+    /// This process cannot open it, but the service can.
     ServiceOnly,
     Denied,
 }
@@ -52,7 +52,7 @@ pub(crate) fn is_denied(path: &Path, write: bool) -> bool {
     !may_open(path, write) && (path.exists() || hidden())
 }
 
-/// Whether the calling thread may not look up names in an existing folder.
+/// Whether the calling thread cannot look up names in an existing folder.
 pub(crate) fn may_not_enter(folder: &Path) -> bool {
     let inside = fs::metadata(folder.join("."));
     folder.is_dir() && inside.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)

@@ -7,7 +7,7 @@ use super::Instant;
 pub enum Wake {
     /// The requested instant has come.
     Reached,
-    /// The thread was woken to stop or reload; the instant may not have come yet.
+    /// The thread was woken to stop or reload; the instant might not have come yet.
     Interrupted,
 }
 

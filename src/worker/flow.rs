@@ -41,7 +41,7 @@ impl Flow {
         }
     }
 
-    /// Continues with the inputs and outputs of `old`. The task itself continues; its producers and consumers may not.
+    /// Continues with the inputs and outputs of `old`. The task itself continues; its producers and consumers might not.
     pub(super) fn adopt(&mut self, old: &mut Self) {
         for link in &mut self.outgoing {
             old.outgoing.iter().for_each(|old| link.adopt(old));

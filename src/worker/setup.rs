@@ -134,7 +134,7 @@ pub(super) fn promote_later(scheduling: Scheduling, patience: Span, is_stopping:
     }
 }
 
-/// Whether the kernel has already promised too much of its CPUs.
+/// Whether the kernel refused because it has already promised too much CPU time.
 fn is_busy(reason: &io::Error) -> bool {
     reason.raw_os_error() == Some(libc::EBUSY)
 }

@@ -1,5 +1,5 @@
 //! Compares what the links of a chain add with a task's `max-latency`. A limit that cannot hold is rejected by every command that reads a
-//! configuration; one that may not hold is a warning of `check`. Pure.
+//! configuration; one that might not hold is a warning of `check`. Pure.
 
 use super::graph::Graph;
 use crate::config::{Config, Problems};
@@ -22,7 +22,7 @@ pub(in crate::cli) fn refuse(config: &Config) -> Result<(), Problems> {
     config.tasks.iter().enumerate().filter_map(problem).reduce(Problems::and).map_or(Ok(()), Err)
 }
 
-/// Limits that may not hold even if nothing is late.
+/// Limits that might not hold even if nothing is late.
 pub(in crate::cli) fn doubts(graph: &Graph<'_>) -> Vec<Problems> {
     let doubt = |(index, task): (usize, &crate::config::TaskConfig)| {
         let (most, oldest) = (task.max_latency?, graph.oldest(index));

@@ -35,7 +35,7 @@ fn with_own_help(arg: Arg) -> Arg {
 /// The text below the options. Examples have two columns; the second stays in place, as far as there is room, when a name gets longer or
 /// shorter.
 fn aligned(help: &str) -> String {
-    // hertzd's package has a unit for the exporter; a custom program may not.
+    // hertzd's package has a unit for the exporter; a custom program might not.
     let lines = help.lines().filter(|line| !line.contains("hertzd-exporter"));
     lines.map(aligned_line).collect::<Vec<_>>().join("\n")
 }

@@ -65,8 +65,8 @@ impl DirectoryLock {
         let own = own.ok_or_else(|| NotLocked::Held(written(&file, 0)))?;
         let line = format!("{:<width$}\n", std::process::id(), width = LINE - 1);
         file.write_all_at(line.as_bytes(), u64::from(own) * LINE as u64).map_err(NotLocked::Because)?;
-        // A byte before this one may have become free, and another process may have taken it since. Of two such processes, at least the
-        // second sees the first.
+        // A byte before this one may have become free, and another process may have taken it since. If there are two such processes, at
+        // least the second sees the first.
         for byte in (0..BYTES).filter(|byte| *byte != own) {
             passes(byte, lock::probe_register(&file, byte).map_err(NotLocked::Because)?)?;
         }

@@ -24,7 +24,7 @@ struct Instance(PathBuf);
 /// Records for this long, or until SIGINT, SIGTERM or SIGHUP.
 ///
 /// # Errors
-/// There is no tracefs, this process may not use it, or a signal came before everything was read. The instance is removed in every case.
+/// There is no tracefs, this process cannot use it, or a signal came before everything was read. The instance is removed in every case.
 pub(super) fn record(length: Span) -> Result<Kernel, Stop> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let Some(root) = tracefs(&mounts) else {

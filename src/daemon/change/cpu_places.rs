@@ -75,7 +75,7 @@ impl AllowedCpus {
     /// Moves all threads to their places, and remembers where cool threads went.
     ///
     /// # Errors
-    /// As [`Places::keep`].
+    /// The errors of [`Places::keep`].
     pub(crate) fn keep(&self, places: &Places, known: &BTreeMap<i32, Role>) -> io::Result<()> {
         self.reservation.set(&places.reserved);
         let before = self.placed().replace(places.cool.clone());
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(places(&[0, 1], &[0, 1]), (vec![0, 1], vec![]), "none is left");
         assert_eq!(places(&[0], &[0]), (vec![0], vec![]), "there is one CPU");
         assert_eq!(places(&[0, 1], &[]), (vec![0, 1], vec![]));
-        // isolcpus=3: whoever starts hertzd may not use CPU 3, but a worker may.
+        // isolcpus=3: the user who starts hertzd cannot use CPU 3, but a worker can.
         assert_eq!(places(&[0, 1, 2], &[3]), (vec![0, 1, 2], vec![3]));
     }
 

@@ -1,7 +1,7 @@
 //! What a reload would change: a pure comparison of two sets of sections.
 //!
-//! Names are identity. A worker whose section has changed restarts, along with its tasks. A task is kept only if its section and its worker
-//! are unchanged.
+//! Names are identity. A worker whose section has changed restarts, along with its tasks. A task is kept if, and only if, its section and
+//! its worker are unchanged.
 
 use super::digest::{Digest, Keys, Names};
 use crate::config::{Config, Scheduling, TaskConfig};
@@ -12,9 +12,9 @@ use std::sync::Arc;
 /// A digest of each section of a configuration, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Sections {
-    /// A digest of the text of `[worker.NAME]`.
+    /// A digest of each `[worker.NAME]` in canonical form.
     pub workers: BTreeMap<Arc<str>, Digest>,
-    /// A digest of the text of `[task.NAME]`, and the task's worker.
+    /// A digest of each `[task.NAME]` in canonical form, and the task's worker.
     pub tasks: BTreeMap<Arc<str>, (Digest, Arc<str>)>,
     /// A digest of each key of `[worker.NAME]`, by worker name and key.
     #[serde(default)]

@@ -86,7 +86,7 @@ impl RunningSet {
         self.workers.iter().chain(&self.leaving)
     }
 
-    /// As [`all`](Self::all).
+    /// Like [`all`](Self::all).
     pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Running> {
         self.workers.iter_mut().chain(&mut self.leaving)
     }

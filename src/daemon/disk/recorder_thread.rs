@@ -106,7 +106,7 @@ pub(crate) struct RecorderThread {
     commands: Sender<Command>,
     outputs: Arc<Mutex<Outputs>>,
     offered: BTreeMap<u32, Offered>,
-    ran: BTreeMap<u32, u64>, // ticks run by tasks whose ticks may not all arrive
+    ran: BTreeMap<u32, u64>, // ticks run by tasks whose ticks might not all arrive
     progress: Arc<Progress>,
     seen: (u64, Instant), // its steps, and since when they are the same
     long_wait: LongWait,

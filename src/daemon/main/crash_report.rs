@@ -26,7 +26,7 @@ pub(crate) fn watch(guard: Arc<GuardThread>) {
 fn report(crash: &Crash, guard: &GuardThread) {
     // First, because the guard thread needs time for it. No task recovers afterwards.
     guard.make_safe_for_good();
-    // Log before the result is known: a device may not respond, and this entry must be out by then. That failure gets its own entry.
+    // Log before the result is known: a device might not respond, and this entry must be out by then. That failure gets its own entry.
     let safe = if guard.summary().is_some() { "asks for the safe values of its outputs and then " } else { "" };
     let what = if crash.status.is_some() { "called" } else { "crashed with" };
     let end = crash.status.map_or_else(|| "by this signal".to_owned(), |status| format!("with exit code {status}"));

@@ -1,4 +1,4 @@
-//! The end of a run: asks workers to stop, and finishes the recordings of those that have ended. A worker may not end because a tick does
+//! The end of a run: asks workers to stop, and finishes the recordings of those that have ended. A worker might not end because a tick does
 //! not return or it gets no processor time. Then the wait for it is limited.
 //!
 //! Time is an argument. Nothing here waits: main calls it every few milliseconds while a run ends.

@@ -1,4 +1,4 @@
-//! The current state of the running set: its summary, and the one sentence about it. Time is a value; never blocks.
+//! The current state of the running set: its summary, and the one sentence about it. Time is an argument; never blocks.
 
 use super::condition::{self, Glance};
 use super::ending::Ending;

@@ -95,7 +95,7 @@ impl MetricsThread {
         answer
     }
 
-    /// As [`look`](Self::look), for the last time. Waits as long as the thread makes progress: on a slow machine it may have many seconds
+    /// Like [`look`](Self::look), for the last time. Waits as long as the thread makes progress: on a slow machine it may have many seconds
     /// of records to process. Calls `waits` meanwhile.
     ///
     /// # Errors

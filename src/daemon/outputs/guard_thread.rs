@@ -33,7 +33,7 @@ const LOOK_EVERY: Span = Span::from_millis(10);
 /// stopped, and its workers with it.
 const AT_MOST: Span = Span::from_millis(40);
 
-/// How long main waits for the writes at the end of a run: a device may not respond, or no processor time be left.
+/// How long main waits for the writes at the end of a run: a device might not respond, or no processor time might be left.
 const PATIENCE: Span = Span::from_seconds(4);
 
 /// A write that takes longer is reported.
@@ -58,13 +58,13 @@ impl GuardThread {
         guards.extend(opened);
     }
 
-    /// The guards of outputs that are open and have begun, in the order they were opened. Of each target only the newest counts: when a
-    /// reload hands a target over, the old task stops ticking, and that is no fault.
+    /// The guards of outputs that are open and have begun, in the order they were opened. Only the newest guard of each target counts: when
+    /// a reload hands a target over, the old task stops ticking, and that is no fault.
     pub(crate) fn guards(&self) -> Vec<Arc<Guard>> {
         latest(self.open().into_iter().filter(|guard| guard.has_begun() && guard.is_open()).collect())
     }
 
-    /// As [`guards`](Self::guards), but never waits for the lock: a worker may keep the thread that holds it from the CPU. If the lock is
+    /// Like [`guards`](Self::guards), but never waits for the lock: a worker may keep the thread that holds it from the CPU. If the lock is
     /// taken, uses the guards `known` so far.
     fn guards_unless_locked(&self, known: &mut Vec<Weak<Guard>>) -> Vec<Arc<Guard>> {
         match self.guards.try_lock() {
@@ -84,7 +84,7 @@ impl GuardThread {
         }
     }
 
-    /// As [`guards`](Self::guards), plus outputs that have not begun, if no other output has their target yet: the plan must list an output
+    /// Like [`guards`](Self::guards), plus outputs that have not begun, if no other output has their target yet: the plan must list an output
     /// before it writes.
     pub(crate) fn planned(&self) -> Vec<Arc<Guard>> {
         let open: Vec<_> = self.open().into_iter().filter(|guard| guard.is_open()).collect();
@@ -155,7 +155,7 @@ impl GuardThread {
         self.orders.give();
     }
 
-    /// As [`make_safe`](Self::make_safe), for the last time: no output recovers afterwards.
+    /// Like [`make_safe`](Self::make_safe), for the last time: no output recovers afterwards.
     pub(crate) fn make_safe_for_good(&self) {
         self.orders.give_last();
     }

@@ -1,5 +1,5 @@
-//! Outputs of a user's own kinds that earlier processes left. No plan describes how to write their safe values: only a task of the same
-//! name can, before its first tick. Until then they stay in the plan. Nothing blocks.
+//! Outputs of users' own kinds that earlier processes left without their safe values. No plan can describe such a write: only a task of the
+//! same name can make it, before its first tick. Until then they stay in the plan. Nothing blocks.
 
 use crate::safety::{Guard, LiveOutputs, Owing};
 use std::path::{Path, PathBuf};

@@ -265,7 +265,7 @@ impl SafePlan {
     /// The plan at `path` if the process that keeps it lives; `None`: there is no plan, or its process is dead.
     ///
     /// # Errors
-    /// It may not be read, or is not a plan; a live process may still keep it.
+    /// It cannot be read, or is not a plan; a live process may still keep it.
     pub(crate) fn held(path: &Path) -> Result<Option<Self>, NoPlan> {
         let unusable = |why: String| NoPlan::Unusable(format!("{}: {why}", path.display()));
         let file = match FoundPlan::open(path) {

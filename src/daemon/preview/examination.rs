@@ -181,7 +181,7 @@ pub(crate) fn service_view(config: Result<Config, Problems>, records: bool) -> S
     ServiceView { tasks: config.tasks.len(), refused, warnings, unknown }
 }
 
-/// The file named in a refusal, if the kernel confirms that the calling thread may not open it. Excludes files behind a link that root does
+/// The file named in a refusal, if the kernel confirms that the calling thread cannot open it. Excludes files behind a link that root does
 /// not follow: the proposed remedy would be applied to another file.
 fn denied(message: &str) -> Option<PathBuf> {
     let path = subject(message)?;
@@ -228,7 +228,7 @@ fn permits_service(path: &Path) -> Vec<Mend> {
 /// Remedies that let a user open a file closed to them. None if anyone but root could put a link in its place: root's command would then
 /// change a file of their choice.
 fn permitting(path: &Path, name: &str) -> Vec<Mend> {
-    // The outermost folder that the user may not enter comes first.
+    // The outermost folder that the user cannot enter comes first.
     let folders: Vec<_> = path.ancestors().skip(1).filter(|folder| user::may_not_enter(folder)).collect();
     if !trust::only_root_could_exchange(folders.last().unwrap_or(&path)) {
         return Vec::new();

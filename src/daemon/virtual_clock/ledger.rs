@@ -36,7 +36,7 @@ pub(crate) struct SimulatedTick<'a> {
 pub(crate) struct Played {
     /// Records.
     pub(crate) sent: u64,
-    /// Of each task, by number.
+    /// The counts of each task, by its number.
     pub(crate) counts: Vec<Counts>,
 }
 

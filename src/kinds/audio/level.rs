@@ -15,7 +15,7 @@ impl Level {
     pub(super) fn add(&mut self, format: SampleFormat, bytes: &[u8]) {
         match format {
             SampleFormat::S16 => self.integers(bytes.as_chunks().0, |bytes| i16::from_le_bytes(bytes).into(), 16),
-            // The highest byte is not part of the sample, and may not continue its sign.
+            // The highest byte is not part of the sample, and might not continue its sign.
             SampleFormat::S24 => self.integers(bytes.as_chunks().0, |bytes| i32::from_le_bytes(bytes) << 8 >> 8, 24),
             SampleFormat::S32 => self.integers(bytes.as_chunks().0, i32::from_le_bytes, 32),
             SampleFormat::F32 => {

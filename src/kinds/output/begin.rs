@@ -1,6 +1,6 @@
 //! The second step of a start or a reload: the first writes to targets. It runs once every task is built, every target is taken and the
-//! plan of safe values is written. Nothing is written before, so a start or reload that is refused leaves all targets as they were. May
-//! block; runs on the thread that builds tasks.
+//! plan of safe values is written. Nothing is written before, except a chip's `init` if its register had to be read. So a refused start or
+//! reload leaves all other targets as they were. May block; runs on the thread that builds tasks.
 
 use super::digits::{Digits, number};
 use super::fan;

@@ -1,4 +1,4 @@
-//! A target that is only switched on and off, without an input or a safe state of its own, as the kind heartbeat has.
+//! A target that is only switched on and off, with neither an input nor a safe state of its own. Used by the kind heartbeat.
 
 use super::begin::begin_switch;
 use super::digits::Digits;

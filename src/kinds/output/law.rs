@@ -149,7 +149,7 @@ impl Law {
         (self.applied, self.made_safe) = (value, true);
     }
 
-    /// Records that the safe value could not be written, perhaps on a repeat: the target may not hold the last value.
+    /// Records that the safe value could not be written, perhaps on a repeat: the target might not hold the last value.
     pub(in crate::kinds) fn put_out_no_safe(&mut self) {
         self.made_safe = false;
     }

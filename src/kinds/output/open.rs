@@ -19,7 +19,8 @@ use std::io;
 use std::sync::Arc;
 use tracing::{debug, info, warn};
 
-/// Opens an output. Nothing is written to its target before its beginning. `task` is the name of its section.
+/// Opens an output. Before its beginning nothing is written to its target, except a chip's `init` if the register must be read first.
+/// `task` is the name of its section.
 pub(super) fn open_output(site: &Site, settings: OutputSettings, task: &str) -> Result<Built, BuildError> {
     let label = Label::new(settings.place.to_string(), task);
     let target = find_in_time(site, &settings, &label)?;

@@ -250,7 +250,7 @@ fn is_free_register(taken: lock::Taken, bus: &Path, task: &str) -> io::Result<()
     }
 }
 
-/// Writes a number. For a regular file (`cut`) it also ends the content, so that no reader finds it empty or with old digits behind the
+/// Writes a number. For a regular file (`cut`) it also ends the content, so that no reader finds it empty or with old digits after the
 /// number.
 fn write(file: &File, text: &str, cut: bool) -> io::Result<()> {
     if !cut {

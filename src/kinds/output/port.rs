@@ -1,5 +1,5 @@
-//! A target's open files as its task writes them, and the texts that are written. A write blocks for as long as the target's driver takes,
-//! and allocates nothing.
+//! The open files through which a task writes its target, and the texts that it writes. A write blocks for as long as the target's driver
+//! takes, and allocates nothing.
 
 use super::digits::{Digits, LONGEST, number};
 use super::fan;

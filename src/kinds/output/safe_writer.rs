@@ -51,7 +51,7 @@ impl SafeSetting {
         self.write_text(&self.text)
     }
 
-    /// Writes a text and checks the readback if it changed. An unchanged reading proves nothing: the driver may not have polled its chip
+    /// Writes a text and checks the readback if it changed. An unchanged reading proves nothing: the driver might not have polled its chip
     /// since.
     fn write_text(&self, text: &str) -> io::Result<()> {
         self.is_replaced.store(text != self.text, Ordering::Relaxed);

@@ -1,5 +1,6 @@
-//! Finds an output's target and its current owner. Then takes the target over, or takes it if it is free. Writes nothing, except that it
-//! creates a missing regular file. May block and allocate; for cool threads.
+//! Finds an output's target and its current owner. Then takes the target over, or takes it if it is free. Writes only what it needs to take
+//! and read it: creates a missing regular file, exports a PWM channel, and sends a chip's `init` if the register must be read now. May
+//! block and allocate; for cool threads.
 
 use super::held::{Held, Targets};
 use super::left_writes::LeftWrites;
@@ -129,7 +130,8 @@ fn take_free(
     if is_read && target.has_init() {
         target.init()?;
     }
-    // A PWM channel's original, and the content of a chip that waits for its `init`, are read once that is done.
+    // Not read here: the original of a PWM channel, and of a chip whose `init` is still to be sent. `prepare` reads both at the first
+    // write.
     let mut now = None;
     if is_read || !target.has_init() {
         now = target.read(Some(held.taken())).ok();

@@ -18,7 +18,7 @@ const SOCKET_ROOM: i32 = 1 << 20;
 /// Added to hertzd's own OOM score adjustment, so that the kernel kills the program first when memory runs out.
 const OOM_SCORE: i32 = 300;
 
-/// Limits for one look at the program's output: bytes per read, and reads.
+/// Limits for one poll of the program's output: bytes per read, and reads.
 const READ_AT_ONCE: usize = 8_192;
 const READS: usize = 8;
 
@@ -28,7 +28,7 @@ pub(super) struct Program {
     child: Child,
     pub(super) socket: Packets,
     printed: PipeReader,
-    cpus: Vec<usize>, // this thread's CPUs at the last look; at first the ones the program started with
+    cpus: Vec<usize>, // this thread's CPUs at the last check; at first the ones the program started with
 }
 
 impl Program {
@@ -101,7 +101,7 @@ impl Program {
         self.child.keep_off(&thread::reserved(), &self.cpus, &before)
     }
 
-    /// Passes on what the program has printed. A part may be left for the next look.
+    /// Passes on what the program has printed. A part may be left for the next poll.
     pub(super) fn read(&mut self, mut take: impl FnMut(&[u8])) {
         let mut bytes = [0; READ_AT_ONCE];
         for _ in 0..READS {

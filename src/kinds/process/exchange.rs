@@ -9,7 +9,7 @@ use crate::time::{Instant, Span};
 use std::collections::VecDeque;
 use std::io;
 
-/// The most ticks and frames that one look moves.
+/// The most ticks and frames that one poll moves.
 const ROWS_AT_ONCE: usize = 256;
 const FRAMES_AT_ONCE: usize = 64;
 
@@ -98,7 +98,7 @@ impl Exchange {
         }
     }
 
-    /// Passes on the answers that have arrived. `wrong` is called with each error. Returns whether there may be more answers than one look
+    /// Passes on the answers that have arrived. `wrong` is called with each error. Returns whether there may be more answers than one poll
     /// takes.
     pub(super) fn take_answers(&mut self, socket: &Packets, mut wrong: impl FnMut(&'static str)) -> bool {
         for _ in 0..FRAMES_AT_ONCE {

@@ -2,11 +2,11 @@
 
 use crate::time::{Instant, Span};
 
-/// A look comes a sixteenth of a period after a release, within these limits.
+/// A poll comes a sixteenth of a period after a release, within these limits.
 const LEAST_OFFSET: Span = Span::from_micros(50);
 const MOST_OFFSET: Span = Span::from_micros(500);
 
-/// The longest time between two looks while no ticks arrive.
+/// The longest time between two polls while no ticks arrive.
 pub(super) const LONGEST: Span = Span::from_millis(20);
 
 /// The pace of one relay.

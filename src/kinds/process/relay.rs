@@ -2,7 +2,7 @@
 //! program's output.
 //!
 //! It reads the monotonic clock and sleeps on the task's own grid. Only an answer that is due wakes it. It never waits for the program, and
-//! each look does a bounded amount of work, whatever arrives.
+//! each poll does a bounded amount of work, whatever arrives.
 
 mod ending;
 
@@ -227,7 +227,7 @@ impl Relay {
         }
     }
 
-    /// Moves ticks to the program and answers to the task. Returns whether there may be more answers than one look takes.
+    /// Moves ticks to the program and answers to the task. Returns whether there may be more answers than one poll takes.
     fn move_frames(&mut self, now: Instant) -> bool {
         let Self { exchange, program, pace, .. } = self;
         exchange.send_ticks(program.as_ref().map(|program| &program.socket), |release| pace.came(release));
@@ -369,7 +369,7 @@ impl Relay {
         }
     }
 
-    /// Waits until the next look. Waits for an answer only while one is owed.
+    /// Waits until the next poll. Waits for an answer only while one is owed.
     fn rest(&self, now: Instant, next_care: Instant, flooded: bool) {
         let next = self.pace.next(now).min(next_care);
         let after = self.clock.now();

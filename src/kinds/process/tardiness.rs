@@ -12,7 +12,7 @@ const FIRST_ANSWER: Span = Span::from_seconds(2);
 /// The shortest observation that is judged.
 const LEAST: Span = Span::from_seconds(1);
 
-/// The shortest time between two reports of too many.
+/// The shortest time between two reports of too many unanswered ticks.
 const SAY_EVERY: Span = Span::from_seconds(10);
 
 /// Ticks whose successor has begun.

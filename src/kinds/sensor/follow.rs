@@ -19,13 +19,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The time between two looks if the kernel reports no changes, and until an extra look.
+/// The time between two polls if the kernel reports no changes, and until an extra poll.
 const OFTEN: Span = Span::from_millis(25);
 
 /// How long a path must lead nowhere before its file counts as deleted.
 const DELETED_AFTER: Span = Span::from_seconds(1);
 
-/// Files that the hot end may return between two looks: the one that was waiting at the first look, and the one put in then.
+/// Files that the hot end may return between two polls: the one that was waiting at the first poll, and the one put in then.
 const RETURNED: usize = 2;
 
 /// The hot end: takes the newest file.

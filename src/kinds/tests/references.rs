@@ -165,7 +165,7 @@ fn a_closed_loop_has_the_overshoot_and_the_settling_time_of_theory() {
         let (a, b, sampled) = (row("a"), row("b"), row("y"));
         let mut bench = Bench::new(section);
         let period = 1.0 / bench.rate.hertz();
-        // The plant: its latest outputs and inputs, the newest first.
+        // The plant: its most recent outputs and inputs, newest first.
         let (mut y, mut u) = ([0.0; 2], [0.0; 2]);
         let mut run = Vec::new();
         for n in 0..sampled.len() * EVERY {

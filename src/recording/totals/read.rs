@@ -30,7 +30,7 @@ pub(crate) struct Summed {
     pub(crate) worst_second: Option<WorstSecond>,
 }
 
-/// The second in which a single task missed the most or, if nothing was missed, the second with the latest tick.
+/// The second in which a single task missed the most or, if nothing was missed, the second with the worst lateness.
 #[derive(Clone, Debug)]
 pub(crate) struct WorstSecond {
     /// Its start, in nanoseconds since 1970 (UTC).

@@ -63,7 +63,7 @@ impl Totals {
         task.bins.iter().map(move |(key, bin)| (key - first, bin))
     }
 
-    /// The whole UTC second in which a single task missed the most (or was latest, if nothing was missed), and that task.
+    /// The whole UTC second in which a single task missed the most (or, if nothing was missed, had the worst lateness), and that task.
     pub(super) fn worst(&self) -> Option<(i64, &str)> {
         self.worst.map(|TaskSecond { task, from, .. }| (from, &*self.tasks[task].name))
     }

@@ -110,7 +110,8 @@ pub(super) fn histogram(out: &mut String, words: &Words<'_>, spreads: &[&Spread]
     };
     let across = Decades::around(ends(|all| all.min).min().unwrap_or(0), ends(|all| all.max).max().unwrap_or(0), LEAST);
     let most = spreads.iter().flat_map(|spread| &spread.histogram).map(|(_, count)| *count).max().unwrap_or(1);
-    // The axis begins at half a count, so that a single value is visible. Positions are those of twice the count.
+    // The axis begins at half a count, so that a single value is visible. All positions are
+    // computed from twice the count, so that half a count is a whole number.
     let up = Decades::around(1, i64::try_from(most.saturating_mul(2)).unwrap_or(i64::MAX), 1);
     axis_x(out, &frame, across.marks().map(|(value, place)| (decade(value), place)), of);
     let marks = up.marks().map(|(value, _)| (count_decade(value), up.place(value.saturating_mul(2))));

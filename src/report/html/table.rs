@@ -18,7 +18,7 @@ pub(super) fn table_end(out: &mut String) {
     *out += "</tbody></table></div>\n";
 }
 
-/// Begins a table behind a chart.
+/// Begins a chart's collapsible table.
 pub(super) fn details_begin(out: &mut String, title: &str, label: &str, head: &[(&str, bool)]) {
     let _ = write!(
         out,
@@ -44,7 +44,7 @@ pub(super) fn numbers(out: &mut String, cells: &[String]) {
     cells.iter().for_each(|cell| _ = write!(out, "<td>{cell}"));
 }
 
-/// Begins a table of numbers behind a chart. There are many, so optional HTML tags are left out.
+/// Begins a chart's collapsible table of numbers. There are many, so optional HTML tags are left out.
 pub(super) fn numbers_begin(out: &mut String, label: &str, head: &[&str]) {
     let _ = write!(
         out,
@@ -54,7 +54,7 @@ pub(super) fn numbers_begin(out: &mut String, label: &str, head: &[&str]) {
     *out += "<tbody>";
 }
 
-/// Writes that the tables behind the charts are left out, if they are.
+/// Writes that the charts' tables are left out, if they are.
 pub(super) fn without_tables(out: &mut String, tables: bool) {
     if !tables {
         *out += "<p class=\"quiet\">The tables behind these charts are left out, so that the page stays small; <code>--json</code> has their numbers.</p>\n";

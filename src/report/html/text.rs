@@ -25,7 +25,7 @@ impl Display for Text<'_> {
                 '"' => f.write_str("&quot;")?,
                 '\'' => f.write_str("&#39;")?,
                 '\n' | '\t' => f.write_char(' ')?,
-                // Characters that a page may not contain, and those that change the direction of the text around them.
+                // Characters that a page must not contain, and those that change the direction of the text around them.
                 other if is_command(other) || is_no_character(other) => f.write_char('\u{FFFD}')?,
                 other => f.write_char(other)?,
             }

@@ -42,7 +42,7 @@ impl Guard {
         }
     }
 
-    /// The value in force until then, in the unit of the input; `None`: unknown, or the target may not hold it.
+    /// The value in force until then, in the unit of the input; `None`: unknown, or the target might not hold it.
     pub(crate) fn safe_value(&self) -> Option<f64> {
         self.terms.get().map(|terms| terms.applied).filter(|applied| applied.is_finite())
     }

@@ -61,7 +61,7 @@ const _: () = {
 pub(crate) struct Socket(OwnedFd);
 
 impl Socket {
-    /// A socket without an interface. EAFNOSUPPORT, EPROTONOSUPPORT: this kernel has no CAN, or this process may not use it.
+    /// A socket without an interface. EAFNOSUPPORT, EPROTONOSUPPORT: this kernel has no CAN, or this process is not allowed to use it.
     pub(crate) fn new() -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: the arguments are numbers; no memory is involved.

@@ -36,10 +36,10 @@ pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Res
     spawn_by(Builder::new(), name, body)
 }
 
-/// As [`spawn`], with a stack of this many bytes. The full size of a stack counts as locked memory.
+/// Like [`spawn`], with a stack of this many bytes. The full size of a stack counts as locked memory.
 ///
 /// # Errors
-/// As [`spawn`].
+/// The errors of [`spawn`].
 pub(crate) fn spawn_with_stack(
     name: &str,
     stack: usize,
@@ -120,7 +120,7 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 /// The same on any thread, even while that thread is panicking: the text of the first panic stays the most recent one.
 pub(crate) fn caught_aside<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     if !std::thread::panicking() {
-        set_hook(); // a panicking thread may not set it
+        set_hook(); // a panicking thread must not set it
     }
     let before = LATEST.replace(Some(String::new()));
     let done = caught(work);

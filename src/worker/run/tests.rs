@@ -190,7 +190,7 @@ fn sleeps_of_the_rehearsal_do_not_count_as_time_awake() {
 
 #[test]
 fn a_wake_up_that_is_too_late_for_any_tick_is_reported_with_evidence() {
-    // Of four releases, 1 ms apart, those with a wake-up later than `max-debt` are given up. The last wake-up is past the end.
+    // Four releases, 1 ms apart: those with a wake-up later than `max-debt` are given up. The last wake-up is past the end.
     let clock = SimClock::new(Instant::ZERO, [50, 5, 900, 3_000].map(Span::from_micros).to_vec());
     let at = |micros| Instant::ZERO + Span::from_micros(micros);
     let rate = Rate::new(1_000, 1).unwrap();

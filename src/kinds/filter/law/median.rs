@@ -19,7 +19,7 @@ impl Median {
         self.ring.len() as u64
     }
 
-    /// As if every value had been this one.
+    /// Fills the window with this value.
     pub(super) fn fill(&mut self, value: f64) {
         self.ring.fill(value);
         self.sorted.fill(value);

@@ -21,7 +21,7 @@ impl MovingAverage {
         self.sums.len() as u64
     }
 
-    /// As if every value had been this one.
+    /// Fills the window with this value.
     pub(super) fn fill(&mut self, value: f64) {
         self.sums.fill(value);
         self.at = self.sums.len();

@@ -86,7 +86,7 @@ impl Files {
         Self { path, enable, settings, beside, shares, witness, ..Self::default() }
     }
 
-    /// A channel of a PWM chip, whose files may not exist yet.
+    /// A channel of a PWM chip, whose files might not exist yet.
     pub(super) fn of_channel(channel: Channel, period: f64) -> Self {
         let (path, file) = (channel.duty.clone(), |name: &&str| channel.duty.with_file_name(name));
         let number = |name, number| Some(Setting { path: file(&name), number, sort: Sort::Number });
@@ -209,7 +209,7 @@ impl Means for Files {
         let mut taken = Vec::new();
         let shared = self.shares.iter().map(|(path, channels)| (path, Some(channels)));
         for (path, channels) in self.all().skip(1).map(|path| (path, None)).chain(shared) {
-            // A process that cannot write the file takes no lock on it either.
+            // Skip a file that cannot be opened for writing: hertzd does not write it, so there is nothing to lock.
             let Ok(file) = File::options().write(true).open(path) else { continue };
             taken.push(keep_out(file, (path, channels), left, (key, task))?);
         }

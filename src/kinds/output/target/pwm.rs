@@ -24,7 +24,7 @@ pub(in super::super) struct Channel {
     pub(super) chip: PathBuf, // its folder
     pub(super) number: u32,
     pub(super) period: Span,
-    pub(super) duty: PathBuf, // `duty_cycle`, which may not exist yet
+    pub(super) duty: PathBuf, // `duty_cycle`, which might not exist yet
 }
 
 impl Channel {
