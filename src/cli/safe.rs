@@ -21,7 +21,7 @@ use std::time::Duration;
 /// How often to check for a signal while lines are held.
 const LOOK_EVERY: Span = Span::from_millis(50);
 
-/// How long to wait for the place of another user's login.
+/// How long to wait for an answer from the place of another user's login.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
@@ -94,7 +94,7 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
     let places = if args.plan.is_none() { runtime::logins() } else { Vec::new() };
     let has_done_something = !all.done.is_empty();
     if has_done_something {
-        // Before anything that may take its time: reading back, and other users' plans.
+        // Print before anything that may take long: reading back, and other users' plans.
         printed = all.done.print();
     }
     all.read_back(manner);
@@ -149,7 +149,7 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
 #[derive(Default)]
 struct All {
     done: Done,
-    carried_out: Vec<CarriedOut>, // of this user, which are to be read back
+    carried_out: Vec<CarriedOut>, // of this user, still to be read back
     owners: Vec<Owner>,
     others: HashMap<u32, Theirs>,
 }
@@ -201,7 +201,8 @@ struct Login {
 }
 
 impl Login {
-    /// Looks into it on a thread of its own: its user may have mounted a file system there that never answers. `None`: it has not in time.
+    /// Reads the place on a separate thread: its user may have mounted a file system there that never answers. `None`: it has not answered
+    /// in time.
     fn look(place: &Path) -> Option<Self> {
         let (sender, login) = mpsc::channel();
         let place = place.to_owned();
@@ -216,7 +217,7 @@ impl Login {
     }
 }
 
-/// Who controls what lies at this path. Below a login nothing is asked for that.
+/// The user who controls this path. Below a login, finds out without accessing any file.
 fn owner_of_folder(path: &Path) -> u32 {
     if let Some(user) = runtime_places::user_of_login(path) {
         return user;

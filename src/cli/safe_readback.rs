@@ -1,4 +1,4 @@
-//! Reads back what `hertzd safe` has written, on threads of its own: a read might not return.
+//! Reads back the writes of `hertzd safe`, on separate threads: a read might not return.
 
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Instant, Span};
@@ -7,34 +7,35 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// How long each target is read, and how often: many drivers poll their chip every second or two, and show the last poll.
+/// How long and how often each target is read: many drivers poll their chip every second or two, and show the last poll.
 const READS_FOR: Span = Span::from_seconds(3);
 const BETWEEN: Span = Span::from_millis(50);
 
-/// How many targets are read side by side.
+/// How many targets are read in parallel.
 const AT_ONCE: usize = 64;
 
-/// When a read that has not returned is given up, counted from the first one.
+/// When a read that has not returned is given up, counted from the first read.
 const RETURNS_WITHIN: Span = Span::from_seconds(4);
 
-/// Reads one target back: what is wrong with it; `None`: nothing is.
+/// Reads one target back. Returns what is wrong with it; `None`: nothing.
 pub(super) type Look = Box<dyn Fn() -> Option<String> + Send>;
 
-/// A target that is to be read.
+/// A target to be read.
 struct Target {
     at: usize,
     look: Look,
     due: Instant,
 }
 
-/// How far a target is.
+/// The result of reading a target so far.
 enum Read {
     NotYet,
     Wrong(String),
     Right,
 }
 
-/// Reads all of these until nothing is wrong with any. Returns what still is at the end, for each of them. One that hangs delays no other.
+/// Reads all targets until nothing is wrong with any of them. Returns what is still wrong at the end, for each target. A target that hangs
+/// delays no other.
 pub(super) fn amiss(looks: Vec<Look>) -> Vec<Option<String>> {
     let clock = KernelClock::monotonic();
     let (began, count) = (clock.now(), looks.len());
@@ -60,7 +61,7 @@ pub(super) fn amiss(looks: Vec<Look>) -> Vec<Option<String>> {
     for _ in 0..count.min(AT_ONCE) {
         let some = read_some.clone();
         if thread::Builder::new().spawn(move || some()).is_err() {
-            // Better one that may hang than none.
+            // No thread: read on this one, although a read may hang.
             read_some();
             break;
         }

@@ -89,7 +89,7 @@ impl Done {
         }
     }
 
-    /// Makes the writes of a plan of this user. What was written is still to be [read back](Self::read_back).
+    /// Makes the writes of a plan of this user. The caller must still [read them back](Self::read_back).
     pub(super) fn carry_out(&mut self, found: FoundPlan, manner: Manner) -> Option<CarriedOut> {
         let path = found.path().to_owned();
         self.said.extend(found.await_end(KernelClock::monotonic().now()));
@@ -135,7 +135,7 @@ impl Done {
         Some(CarriedOut { path, plan, _locked: locked, made, is_safe, has_failed })
     }
 
-    /// Reads back what was written of these plans, and notes in each which outputs have their safe values.
+    /// Reads back what these plans wrote, and notes in each plan which outputs have their safe values.
     pub(super) fn read_back(&mut self, mut plans: Vec<CarriedOut>, manner: Manner) {
         let (mut whose, mut looks) = (Vec::new(), Vec::<Look>::new());
         for (at, carried) in plans.iter_mut().enumerate() {
@@ -167,7 +167,7 @@ pub(super) struct CarriedOut {
     path: PathBuf,
     plan: SafePlan,
     _locked: File,
-    made: Vec<(usize, Made)>, // with the places of their outputs in the plan
+    made: Vec<(usize, Made)>, // with the positions of their outputs in the plan
     is_safe: Vec<bool>,       // for each of its outputs
     has_failed: bool,
 }

@@ -136,7 +136,7 @@ impl Lines {
     }
 }
 
-/// Reports lines that found no room, in the form of the line behind it: text, or an object with the same time.
+/// Reports lines for which there was no room, in the form of the next line: text, or an object with the same time.
 fn notice(missing: u64, line: &[u8]) -> Vec<u8> {
     let said = format!("{missing} lines of the log are missing here: stderr did not take them");
     let time = line.split(|byte| *byte == b',').next().filter(|_| line.starts_with(b"{"));
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{self, Receiver as Lets, SyncSender};
 
-    /// Takes a line only when it is let.
+    /// Takes a line only when the test allows it.
     struct Held {
         lets: Lets<()>,
         takes: SyncSender<String>,
@@ -194,7 +194,7 @@ mod tests {
     fn who_logs_never_waits_and_lines_without_room_are_counted() {
         let ((allow, lets), (takes, taken)) = (mpsc::channel(), mpsc::sync_channel(2 * ROOM));
         let lines = Lines::start(Held { lets, takes }).unwrap();
-        // The writer may hold one line by now, beside those that wait.
+        // The writer may hold one line already, besides the waiting ones.
         let given = (0..ROOM + 3).filter(|number| lines.give(format!("{number}\n").as_bytes())).count();
         assert!((ROOM..=ROOM + 1).contains(&given), "{given}");
         (0..given).for_each(|_| allow.send(()).unwrap());

@@ -67,7 +67,8 @@ pub(crate) enum PlannedWrite {
     Can {
         /// The interface.
         interface: String,
-        /// The place of its hardware in `/sys`, and its numbers there, to find it under another name and to leave another one alone.
+        /// The path of its hardware in `/sys`, and its numbers there. They find the interface under another name, and keep hertzd away from
+        /// any other.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         adapter: Option<(PathBuf, String)>,
         /// The frame's id, as a number.

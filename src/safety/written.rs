@@ -82,12 +82,12 @@ impl LastWritten {
         }
     }
 
-    /// The settings were read back: whether they are as they were written.
+    /// Notes whether the settings, when read back, were as they were written.
     pub(crate) fn found_in_force(&self, is_in_force: bool) {
         self.undone.store(!is_in_force, Ordering::Relaxed);
     }
 
-    /// Whether the settings were as they were written when they were last read back.
+    /// Whether the settings were still as written at the last readback.
     pub(crate) fn is_in_force(&self) -> bool {
         !self.undone.load(Ordering::Relaxed)
     }

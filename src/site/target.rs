@@ -60,7 +60,7 @@ impl Target {
         self.id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The target was opened, and turned out to be this one.
+    /// Notes that the target was opened, and which device it is.
     pub(crate) fn is_now(&self, id: DeviceId) {
         *self.id() = id;
     }

@@ -96,7 +96,7 @@ impl Entry {
                 return Err(Error::from_raw_os_error(libc::ELOOP));
             }
             let to = text_of(&found)?;
-            // A link to the files of a process: its text says where that process sees them.
+            // A link to the files of a process: its text is the path as that process sees it.
             if here.starts_with("/proc") && identity(&here)? != identity(&folder.join(&to))? {
                 let why = format!(
                     "{} leads to the files that another process sees: name them by their own path",
@@ -255,7 +255,7 @@ fn is_roots_link(link: &Path, facts: &Metadata, passed: &[(PathBuf, File)]) -> i
     Err(Error::other(text)) // not PermissionDenied, because no permission would help
 }
 
-/// Device and inode of the file that a path leads to, as the kernel follows it.
+/// Device and inode of the file that the kernel reaches by this path.
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::metadata(path).map(|found| (found.dev(), found.ino()))
 }

@@ -131,10 +131,10 @@ pub(crate) fn missing_folder(path: &Path) -> String {
     topmost.map_or_else(String::new, |folder| format!("; there is no folder {}", folder.display()))
 }
 
-/// Whether the process that `root` shows is in another network namespace than the machine's first, as in a container. A `/sys` mounted
-/// there is an instance of its own, whose files have other inodes. False if the kernel does not show it.
+/// Whether the process that sees `root` is outside the machine's first network namespace, as in a container. A `/sys` mounted there is a
+/// separate instance, whose files have other inodes. False if the kernel does not show it.
 pub(crate) fn has_own_network(root: &Path) -> bool {
-    // The kernel shows this setting, which is the whole machine's, only in the first namespace.
+    // The kernel shows this machine-wide setting only in the first namespace.
     let settings = root.join("proc/sys/net/core");
     settings.exists() && !settings.join("netdev_max_backlog").exists()
 }

@@ -1,5 +1,6 @@
-//! Opens what a command reads, where another user may have chosen what lies at the path: a daemon's answer names it, or it is in that user's folder.
-//! Root follows only links of root's there, and opens no pipe or device of another user: opening one may wait for ever, or do something. Blocks.
+//! Opens files that a command reads and another user may have chosen: a daemon's answer names the path, or it is in that user's folder.
+//! Root follows only root's own links there. Root opens no pipe or device of another user: opening one could wait forever or have an
+//! effect. Blocks.
 
 use super::dir::effective_user;
 use super::entry::Entry;
@@ -9,10 +10,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Opens a regular file, and none of the kernel's.
+/// Opens a regular file, unless it belongs to the kernel.
 ///
 /// # Errors
-/// The system's reason; which link root does not follow; that it is no regular file, or one of `/proc` or `/sys`.
+/// The system's reason; a link that root does not follow; not a regular file; or a file of `/proc` or `/sys`.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let there = Entry::find(path)?.open(libc::O_PATH)?;
     let real = fs::read_link(by_descriptor(&there))?;
@@ -24,10 +25,10 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Opens anything that can be read: also a pipe, which is waited for, or a device. What this process has open already may be anyone's.
+/// Opens anything readable, including a device or a pipe, for which it waits. A descriptor that this process already has may be anyone's.
 ///
 /// # Errors
-/// The system's reason; which link root does not follow; that it is a pipe or a device of another user.
+/// The system's reason; a link that root does not follow; or a pipe or device of another user.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let entry = Entry::find(path)?;
     let there = entry.open(libc::O_PATH)?;
@@ -40,7 +41,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     File::open(by_descriptor(&there))
 }
 
-/// What was judged is what is opened.
+/// A path that opens exactly the file that was checked.
 fn by_descriptor(there: &File) -> String {
     format!("/proc/self/fd/{}", there.as_raw_fd())
 }
@@ -73,7 +74,7 @@ mod tests {
         }
         let why = open(&at("pipe")).unwrap_err().to_string();
         assert!(why.ends_with("belongs to user 65534: root opens none of theirs"), "{why}");
-        // One that a shell has opened for it, as with `<(command)`.
+        // A pipe that a shell has opened for the command, as with `<(command)`.
         let held = File::options().read(true).write(true).open(at("pipe")).unwrap();
         assert!(open(by_descriptor(&held).as_ref()).is_ok());
     }

@@ -23,8 +23,8 @@ use std::os::fd::AsRawFd;
 /// every platform can address it. The file need not be that long.
 const BYTE: u32 = u32::from_be_bytes(*b"hrtz");
 
-/// The bytes that stand for registers in the device file of an I²C bus: the chip's address and the register. In a file that the channels of
-/// a converter share, the first of them stand for the channels.
+/// The bytes that stand for registers in the device file of an I²C bus: the chip's address and the register. In a file shared by the
+/// channels of a converter, the first of these bytes stand for the channels.
 const REGISTERS: Range<u32> = 0..1 << 15;
 
 /// How often to retry when the lock is released between being refused and looking for its holder.

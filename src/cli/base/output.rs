@@ -139,7 +139,8 @@ impl Drop for OutputFile {
     }
 }
 
-/// Whether this path names a descriptor that someone has already opened and decided about. A longer path leads on from there, to any file.
+/// Whether this path names a descriptor: someone has already opened it and decided about it. A longer path continues from there, to any
+/// file.
 fn is_open(path: &Path) -> bool {
     let parts: Vec<_> = path.iter().map(|part| part.to_str().unwrap_or("/")).collect();
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());

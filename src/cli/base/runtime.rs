@@ -214,8 +214,8 @@ fn left_in(place: &Dir) -> Vec<PathBuf> {
     plans.filter(|plan| !is_settled(plan)).collect()
 }
 
-/// Whether a dead process's plan owes nothing. Asks the plan alone: a target's file system may hang, and whoever deals with the plan finds
-/// out which targets no longer exist. A plan that cannot be read may owe anything, and so may one that a start has kept beside it.
+/// Whether a dead process's plan owes nothing. Asks only the plan: a target's file system may hang, and whoever deals with the plan finds
+/// out which targets no longer exist. A plan that cannot be read may owe anything, and so may a plan that a start has kept beside it.
 fn is_settled(plan: &Path) -> bool {
     let mut beside = plan.parent().and_then(|folder| folder.read_dir().ok()).into_iter().flatten().flatten();
     if beside.any(|entry| is_kept_plan(&entry.file_name().to_string_lossy())) {
@@ -270,15 +270,15 @@ pub(in crate::cli) fn safe_plans() -> Vec<PathBuf> {
     plan_folders().into_iter().map(|folder| folder.join(SAFE_PLAN)).filter(may_be_there).collect()
 }
 
-/// The plans in a place of another user's login: those of safe values, and those that a start could not read. hertzd did not write what even
-/// root cannot access there.
+/// The plans in a place of another user's login: the plans of safe values, and the plans that a start could not read. hertzd did not write
+/// anything there that even root cannot access.
 pub(in crate::cli) fn plans_in(place: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let folders: Vec<_> = others(place).collect();
     let plans = folders.iter().map(|folder| folder.join(SAFE_PLAN)).filter(|plan| plan.symlink_metadata().is_ok());
     (plans.collect(), kept_in(folders))
 }
 
-/// The places of other users' logins, for root. A user may have put a file system there that does not answer.
+/// The places of other users' logins; only for root. A user may have mounted a file system there that does not answer.
 pub(in crate::cli) fn logins() -> Vec<PathBuf> {
     if given().is_none() { places_of_others() } else { Vec::new() }
 }

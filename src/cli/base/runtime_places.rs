@@ -60,8 +60,8 @@ pub(in crate::cli) fn places() -> Vec<PathBuf> {
     places
 }
 
-/// For root: where other users may have foreground directories through their logins. Each is under its user's control, so nothing is looked
-/// at there yet.
+/// For root: where other users may have foreground directories through their logins. Each place is under its user's control, so this does
+/// not access any of them.
 pub(in crate::cli) fn places_of_others() -> Vec<PathBuf> {
     if effective_user() != 0 {
         return Vec::new();
@@ -71,7 +71,8 @@ pub(in crate::cli) fn places_of_others() -> Vec<PathBuf> {
     folders.filter(is_another_users).map(|folder| folder.join(program::name())).collect()
 }
 
-/// Whether such a place exists and belongs to the user of that login. Links are not followed: if the target is a place, it is found where it is.
+/// Whether such a place exists and belongs to the user of that login. Does not follow links: if the link's target is a place, it is found
+/// there.
 pub(in crate::cli) fn is_place_of_its_user(place: &Path) -> bool {
     let (Some(login), Some(uid)) = (place.parent(), user_of_login(place)) else { return false };
     let is_theirs = |facts: fs::Metadata| facts.is_dir() && facts.uid() == uid;

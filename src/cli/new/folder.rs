@@ -55,7 +55,7 @@ impl Target {
                 "there is no folder {parent} for {shown}; nothing was written: make it with `mkdir -p {parent}`"
             ));
         }
-        // What is written is reached by its path, which another user could have lead to a file of root's meanwhile.
+        // Files are written by path, and another user could meanwhile make that path lead to a file of root's.
         let within = if is_there { folder } else { parent };
         if effective_user() == 0
             && let Err(why) = trust::lasting(&within.join(DRAFT))

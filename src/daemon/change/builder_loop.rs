@@ -218,7 +218,7 @@ impl BuilderLoop {
         self.shared.show_left(self.plan.left_by_start());
     }
 
-    /// Has what is left written by another thread until the result is dropped, if that takes long: this one then waits for a device.
+    /// Until the result is dropped, another thread writes left outputs if this thread waits long for a device.
     fn write_left_meanwhile(&self) -> Option<Meanwhile> {
         let (shared, contended) = (self.shared.clone(), self.contended.clone());
         let shows = move |left, owed: Option<String>| {
@@ -259,7 +259,7 @@ impl BuilderLoop {
         let building = |task: &str| shared.begin(format!("opening what task {task} uses"));
         let begins = |task: &str| diff.tasks.get(task) != Some(&Change::Kept);
         let built = assemble(&mut config, &self.site, begins, &mut self.next_task, &mut self.recordings, building);
-        // From here on no target of these outputs is written but by them.
+        // From here on, only these outputs write to their targets.
         drop(meanwhile);
         self.show_left();
         let (mut built, asides) = built?;

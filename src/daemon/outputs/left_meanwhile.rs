@@ -1,5 +1,5 @@
-//! Left outputs are written while the builder opens or closes devices, of which one may hang: then its own thread comes to nothing else.
-//! Another thread of the pool does it, once that has taken a while.
+//! Writes left outputs while the builder opens or closes devices. If a device hangs, the builder's thread can do nothing else; so after a
+//! while a thread of the pool does it.
 
 use super::guard_thread::GuardThread;
 use super::left_outputs::LeftOutputs;
@@ -11,20 +11,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tracing::warn;
 
-/// What takes longer than this may hang.
+/// A device that takes longer than this may be hanging.
 const HANGS_AFTER: Span = Span::from_millis(500);
 
-/// How often it is looked whether something has ended, or is to be tried again.
+/// How often to check whether a write has ended or must be tried again.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The left outputs, for the builder and for this thread.
+/// The left outputs, shared by the builder and this thread.
 pub(super) type SharedLeft = Arc<Mutex<LeftOutputs>>;
 
 pub(super) fn lock(left: &SharedLeft) -> MutexGuard<'_, LeftOutputs> {
     left.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Until this is dropped, they are written. From then on nothing is begun.
+/// Left outputs are written until this is dropped. Afterwards no write begins.
 #[derive(Debug)]
 pub(crate) struct Meanwhile {
     left: SharedLeft,
@@ -39,10 +39,10 @@ impl Drop for Meanwhile {
     }
 }
 
-/// What the thread shows after each look: the tasks that a start has still to deal with, and what is owed and why.
+/// Called by the thread after each round: shows the tasks that a start must still deal with, and what is owed and why.
 pub(crate) type Shows = dyn Fn(Option<String>, Option<String>) + Send;
 
-/// Begins. `stops`: the process is about to end, so no output begins any more. `None`: nothing is left.
+/// Begins to write left outputs. `stops`: the process is about to end, so no output begins any more. `None`: nothing is left.
 pub(super) fn begin(
     left: &SharedLeft,
     guard: Arc<GuardThread>,

@@ -72,7 +72,7 @@ impl LeftOutput {
         said(&self.planned.writes)
     }
 
-    /// Has it written. `meanwhile`: while devices are opened.
+    /// Starts its write on a thread of the pool. `meanwhile`: while devices are opened.
     pub(super) fn begin(&mut self, owed: PlannedOutput, pool: &Pool, now: Instant, meanwhile: Option<UnderWay>) {
         let (reply, result) = bounded(1);
         let (writes, planner, is_meanwhile) = (owed.writes.clone(), self.planner, meanwhile.is_some());
@@ -111,7 +111,7 @@ impl LeftOutput {
                 say_written(&task, &writes);
                 Some(self.is_over(known, &writes))
             }
-            // An output that has yet to be opened may make the file again.
+            // An output that is opened later may create the file again.
             Err(error) if is_meanwhile && error.kind() == io::ErrorKind::NotFound && self.is_gone_for_good() => {
                 self.next = Some(now + AGAIN_EVERY);
                 Some(false)
@@ -132,7 +132,7 @@ impl LeftOutput {
         }
     }
 
-    /// Whether its write has not returned for that long.
+    /// Whether its write has been running for longer than `long`.
     pub(super) fn hangs_for(&self, long: Span, now: Instant) -> bool {
         self.under_way.as_ref().is_some_and(|writing| now - writing.since > long)
     }

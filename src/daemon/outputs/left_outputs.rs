@@ -155,9 +155,10 @@ impl LeftOutputs {
         self.unread.iter().any(|(unread, _)| unread == path)
     }
 
-    /// Adds the outputs of a plan. One with a write that is refused is left out, and the plan is kept aside, as it would be forgotten otherwise.
+    /// Adds the outputs of a plan. An output with a refused write is left out; then the plan is kept aside, so that the output is not
+    /// forgotten.
     fn add(&mut self, plan: SafePlan, path: &Path, file: File) -> Result<(), NoPlan> {
-        // What no output writes, no output has left.
+        // No output makes such a write, so none can have left it.
         let refused = |output: &PlannedOutput| {
             let why = output.writes.iter().find_map(|write| write.check().err());
             why.map(|why| format!("{}: {why}", output.task))
@@ -235,7 +236,7 @@ impl LeftOutputs {
         self.has_started = true;
     }
 
-    /// The tasks whose safe values this start still has to write. `None`: there are none, or it has started.
+    /// The tasks whose safe values this start must still write. `None`: none are left, or it has started.
     pub(super) fn left_by_start(&self) -> Option<String> {
         if self.has_started { None } else { self.tasks() }
     }
@@ -290,8 +291,8 @@ impl LeftOutputs {
         changed
     }
 
-    /// The same while this process opens devices, one of which may hang. Written outputs are kept until the start is over, because an output
-    /// opened later must know what its target held before. `is_stopping`: no output begins any more.
+    /// Like [`write`](Self::write), while this process opens devices, one of which may hang. Keeps written outputs until the start is over,
+    /// because an output opened later must know what its target held before. `is_stopping`: no output begins any more.
     pub(super) fn write_meanwhile(&mut self, guards: &[Arc<Guard>], is_stopping: bool) {
         self.note_made();
         let (planned, now) = (self.had(guards, false), KernelClock::monotonic().now());
@@ -303,7 +304,7 @@ impl LeftOutputs {
                 output.has_ended(now, &self.writes);
                 continue;
             }
-            // If another output has a part of the target, it is written once that output has begun.
+            // If another output has a part of the target, write it once that output has begun.
             let owed = output.beside(&planned).filter(|owed| !owed.written && owed.writes == output.planned.writes);
             if let Some(owed) = owed.filter(|_| output.next.is_none_or(|next| next <= now))
                 && let Some(writes) = self.writes.begin(&owed.writes, is_stopping)
@@ -313,17 +314,17 @@ impl LeftOutputs {
         }
     }
 
-    /// Begins and ends the time of [`write_meanwhile`](Self::write_meanwhile).
+    /// Begins or ends the time in which [`write_meanwhile`](Self::write_meanwhile) may be called.
     pub(super) fn are_written_meanwhile(&self, is_on: bool) {
         self.writes.are_written_meanwhile(is_on);
     }
 
-    /// The threads that write.
+    /// The pool of threads that write.
     pub(super) fn pool(&self) -> Arc<Pool> {
         self.pool.clone()
     }
 
-    /// The same at the end of the process, whenever they were tried last; it waits.
+    /// Like [`write`](Self::write), at the end of the process: tries all outputs at once, and waits.
     pub(super) fn write_at_end(&mut self, guards: &[Arc<Guard>]) -> bool {
         self.outputs.iter_mut().for_each(|output| output.next = None);
         self.write(guards, true)

@@ -76,9 +76,9 @@ pub(super) fn keep_aside(path: &Path, why: &str) -> Result<PathBuf, String> {
     Ok(aside)
 }
 
-/// Gives a plan such a name beside its own, of which a part cannot be carried out. Returns the name.
+/// Gives a plan, of which a part cannot be carried out, a second name for unreadable plans. Returns that name.
 pub(super) fn keep_part_aside(path: &Path, file: &File, why: &str) -> Result<PathBuf, String> {
-    // A start before this one may have done so, and have been refused.
+    // An earlier start may have done this, and then have been refused.
     let kept = names_aside(path).find(|aside| is_at(file, aside));
     let aside = kept.map_or_else(|| name_aside(path, why, |aside| fs::hard_link(path, aside)), Ok)?;
     error!(
@@ -89,13 +89,13 @@ pub(super) fn keep_part_aside(path: &Path, file: &File, why: &str) -> Result<Pat
     Ok(aside)
 }
 
-/// Finds a name for a plan that no one could carry out, and gives it to it.
+/// Finds a free name for a plan that cannot be carried out, and gives it to the plan.
 fn name_aside(path: &Path, why: &str, name: impl Fn(&Path) -> io::Result<()>) -> Result<PathBuf, String> {
     let Some(aside) = names_aside(path).find(|aside| aside.symlink_metadata().is_err()) else {
         return Err(format!("{why}; and there are {KEPT} such plans beside it already: remove them"));
     };
     name(&aside).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => why.to_owned(), // there is none
+        io::ErrorKind::NotFound => why.to_owned(), // there is no plan
         _ => format!("{why}; and it cannot be kept as {}: {error}", aside.display()),
     })?;
     Ok(aside)

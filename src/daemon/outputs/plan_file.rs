@@ -116,7 +116,7 @@ impl PlanFile {
         self.left.as_ref().is_some_and(|left| lock(left).write_at_end(guards))
     }
 
-    /// Has them written by another thread while this one opens or closes devices, should that take long. See
+    /// If opening or closing devices takes this thread long, another thread writes the left outputs. See
     /// [`left_meanwhile`](super::left_meanwhile).
     pub(crate) fn write_left_meanwhile(
         &self,

@@ -67,7 +67,7 @@ pub(crate) struct PlannedOutput {
 pub(crate) enum NoPlan {
     /// The file does not exist.
     Missing,
-    /// A process has it locked: the one that wrote it, or one that is carrying it out.
+    /// A process has the plan locked: either its author, or a process that is carrying it out.
     Held {
         by: u32,
         /// The process that wrote it, which may have ended.

@@ -1,29 +1,30 @@
-//! Which hardware an interface has. The kernel gives the name and the number of an interface that went away to another one; the place of the
-//! hardware stays. Reads small files in `/sys`; may block. No clock is read.
+//! Identifies the hardware of an interface. When an interface goes away, the kernel may give its name and number to another one; the path
+//! of the hardware in `/sys` stays. Reads small files in `/sys`; may block. Reads no clock.
 
 use crate::kinds::device::{file_names, first_line};
 use crate::sys::can::{Interface, Socket};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The hardware of an interface: its place in `/sys`, and the numbers of the interface there, with its name behind them if the driver has
-/// given another interface the same numbers. All interfaces without hardware have one place, and no numbers: their names distinguish them.
+/// The hardware of an interface: its path in `/sys`, and the interface's numbers there (`dev_id` and `dev_port`). The interface's name
+/// follows them if the driver gave another interface the same numbers. All interfaces without hardware share one path and have no numbers:
+/// only their names distinguish them.
 pub(crate) type Adapter = (PathBuf, String);
 
-/// Whether both may be one. A name counts if both have one.
+/// Whether both may be the same. A name counts only if both have one.
 pub(crate) fn is_same_adapter((place, numbers): &Adapter, (its_place, its): &Adapter) -> bool {
     place == its_place && numbers.split(' ').zip(its.split(' ')).all(|(own, its)| own == its)
 }
 
 /// The interfaces of this network namespace.
 pub(crate) trait Interfaces {
-    /// The one with this name or alternative name.
+    /// Finds an interface by its name or alternative name.
     ///
     /// # Errors
-    /// ENODEV: there is none.
+    /// ENODEV: no interface has this name.
     fn named(&self, name: &str) -> io::Result<Interface>;
 
-    /// The one with this number.
+    /// Finds an interface by its number.
     ///
     /// # Errors
     /// ENODEV: it is gone.
@@ -40,12 +41,12 @@ impl Interfaces for Socket {
     }
 }
 
-/// The folder of all interfaces.
+/// The folder that lists all interfaces.
 pub(super) fn folder(sys: &Path) -> PathBuf {
     sys.join("class/net")
 }
 
-/// The adapter of an interface. `None`: unknown; this `/sys` may be that of another network namespace.
+/// The adapter of an interface. `None`: unknown, because this `/sys` may belong to another network namespace.
 pub(super) fn adapter(sys: &Path, interface: &Interface) -> Option<Adapter> {
     let index = first_line(&folder(sys).join(&interface.name).join("ifindex"))?;
     let (place, all) = adapter_with_name(sys, &interface.name).filter(|_| index.parse() == Ok(interface.index))?;
@@ -67,17 +68,17 @@ pub(super) fn is_hardware((_, numbers): &Adapter) -> bool {
     !numbers.is_empty()
 }
 
-/// The names of the interfaces that may be the one of this adapter now.
+/// The names of all interfaces that this adapter may have now.
 pub(crate) fn interfaces_of(sys: &Path, wanted: &Adapter) -> Vec<String> {
     let is_it = |name: &String| adapter_with_name(sys, name).is_some_and(|it| is_same_adapter(&it, wanted));
     let all = file_names(&folder(sys)).ok().filter(|_| is_hardware(wanted));
     all.into_iter().flatten().filter(is_it).collect()
 }
 
-/// Finds the interface that had this name, with its adapter: under another name, if the adapter has only one.
+/// Finds the interface that had this name and this adapter. If the adapter has a single interface, finds that one under any name.
 ///
 /// # Errors
-/// ENODEV: there is none. Any other: the name is that of another adapter now.
+/// ENODEV: no such interface exists. Any other: the name now belongs to another adapter.
 pub(crate) fn find_interface(
     sys: &Path,
     name: &str,

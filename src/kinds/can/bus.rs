@@ -37,7 +37,7 @@ pub(super) struct Bus {
 impl OpenDevice for Bus {}
 
 impl Bus {
-    /// Opens the interface of the section, which `bus` finds again after each loss. `accept` may still refuse it.
+    /// Opens the interface of the section; `bus` finds that interface again after each loss. `accept` may still refuse it.
     pub(super) fn open(
         settings: &BusSettings,
         bus: &NamedBus,

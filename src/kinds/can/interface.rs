@@ -1,5 +1,5 @@
-//! Which interface is a task's bus: it is known by its number while it lasts, and by its adapter afterwards. Reads small files in `/sys`; may
-//! block. No clock is read.
+//! Finds the interface of a task's bus: by its number while it exists, and by its adapter afterwards. Reads small files in `/sys`; may
+//! block. Reads no clock.
 
 use super::adapter::{Adapter, Interfaces, adapter, find_interface, is_hardware, is_same_adapter};
 use crate::kinds::output::Reopened;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use tracing::info;
 
-/// The interface that a section names: the same one under another name, and after it went away and came back.
+/// The interface that a section names. It is still found when it was renamed, and when it has gone away and come back.
 #[derive(Debug)]
 pub(super) struct NamedBus {
     label: Label,
@@ -22,7 +22,7 @@ pub(super) struct NamedBus {
     reopened: Arc<Reopened>,
 }
 
-/// The interface as it was opened last.
+/// The interface as of its last opening.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     name: String,
@@ -45,7 +45,7 @@ impl NamedBus {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds it to open it: as the section names it until it was open once.
+    /// Finds the interface in order to open it; before the first opening, by the name in the section.
     ///
     /// # Errors
     /// See [`find_interface`].
@@ -53,10 +53,10 @@ impl NamedBus {
         if self.index.load(Ordering::Relaxed) == 0 { all.named(&self.name) } else { self.find_again(all) }
     }
 
-    /// Finds it once it was open. Takes no lock while it is there.
+    /// Finds the interface once it has been opened. Takes no lock while the interface exists.
     ///
     /// # Errors
-    /// See [`find_interface`]. ENETDOWN: it was never open, and may be another task's by another name.
+    /// See [`find_interface`]. ENETDOWN: it was never opened, and may be another task's bus under another name.
     pub(super) fn find_again(&self, all: &impl Interfaces) -> io::Result<Interface> {
         let index = self.index.load(Ordering::Relaxed);
         let away = || io::Error::from_raw_os_error(libc::ENETDOWN);
@@ -70,13 +70,13 @@ impl NamedBus {
         })
     }
 
-    /// It is missing, and tasks before this one had this interface by its name.
+    /// Notes which interface earlier tasks had under this name; it is missing now.
     fn was(&self, index: libc::c_int, adapter: Option<Adapter>) {
         self.seen().get_or_insert_with(|| Seen { name: self.name.clone(), adapter });
         _ = self.index.compare_exchange(0, index, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// This interface was opened.
+    /// Notes that this interface was opened.
     pub(super) fn is_now(&self, interface: &Interface) {
         let adapter = adapter(&self.sys, interface);
         let mut seen = self.seen();
@@ -94,12 +94,12 @@ impl NamedBus {
         }
     }
 
-    /// Its name and its adapter, for the plan of safe values.
+    /// The interface's name and adapter, for the plan of safe values.
     pub(super) fn planned(&self) -> (String, Option<Adapter>) {
         self.planned_as(self.seen().clone())
     }
 
-    /// The same. `None`: another thread is changing it.
+    /// Like [`planned`](Self::planned), but never waits. `None`: another thread is changing it.
     pub(super) fn planned_unless_locked(&self) -> Option<(String, Option<Adapter>)> {
         match self.seen.try_lock() {
             Err(TryLockError::WouldBlock) => None,
@@ -113,32 +113,32 @@ impl NamedBus {
     }
 }
 
-/// The buses that a daemon's tasks have had, each at the index by which its targets are known: it keeps that under any name. A mutex guards
-/// the list: it is locked where tasks are built and interfaces are opened, never at a tick.
+/// The buses that a daemon's tasks have had. A bus keeps its index under any name, and the index identifies its targets. A mutex guards the
+/// list: it is locked when tasks are built and interfaces are opened, never at a tick.
 #[derive(Debug, Default)]
 pub(super) struct Buses(Mutex<Vec<KnownBus>>);
 
 #[derive(Debug, Default)]
 struct KnownBus {
-    names: Vec<String>, // by which tasks have found it
-    index: libc::c_int, // of its interface; 0: it was never there
+    names: Vec<String>, // under which tasks have found it
+    index: libc::c_int, // of its interface; 0: it never existed
     adapter: Option<Adapter>,
 }
 
 impl Buses {
-    /// The index of this bus, which may be missing.
+    /// The index of this bus; its interface may be missing.
     pub(super) fn of(&self, bus: &NamedBus) -> usize {
         let all = Socket::new().ok();
         let found = all.as_ref().and_then(|all| bus.find(all).ok());
         self.among(bus, found.as_ref(), all.as_ref())
     }
 
-    /// The index of this bus, whose interface was found.
+    /// The index of this bus, for an interface that was found.
     pub(super) fn of_found(&self, bus: &NamedBus, found: &Interface) -> usize {
         self.among(bus, Some(found), Socket::new().ok().as_ref())
     }
 
-    /// `interfaces`: all of them; `None`: they are unknown.
+    /// `interfaces`: all that exist; `None`: unknown.
     fn among(&self, bus: &NamedBus, found: Option<&Interface>, interfaces: Option<&impl Interfaces>) -> usize {
         let own = found.and_then(|interface| adapter(&bus.sys, interface));
         let names: Vec<&String> = std::iter::once(&bus.name).chain(found.map(|it| &it.name)).collect();
@@ -158,7 +158,7 @@ impl Buses {
             all.len() - 1
         });
         if let Some(interface) = found {
-            // Whichever bus had such a name has lost it.
+            // These names no longer belong to any other bus.
             all.iter_mut().for_each(|it| it.names.retain(|name| !names.contains(&name)));
             all[at].index = interface.index;
             all[at].adapter = own.or(all[at].adapter.take());
@@ -185,7 +185,7 @@ pub(super) mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    /// A tree in place of `/sys`, whose interfaces are those of the kernel.
+    /// A tree in place of `/sys`. Its interfaces stand for the kernel's.
     pub(in super::super) struct Tree(tempfile::TempDir);
 
     impl Tree {
@@ -203,7 +203,7 @@ pub(super) mod tests {
             self.0.path().join("sys")
         }
 
-        /// Adds an interface. `device`: its hardware, with its number there; `None`: it has none.
+        /// Adds an interface. `device`: its hardware, and its number there; `None`: without hardware.
         pub(in super::super) fn add(&self, name: &str, index: i32, device: Option<(&str, u32)>) -> Interface {
             let hardware = self.sys().join("devices").join(device.map_or("virtual", |(device, _)| device));
             let own = hardware.join("net").join(name);
@@ -218,7 +218,7 @@ pub(super) mod tests {
             self.named(name).unwrap()
         }
 
-        /// Another name for it, which only the kernel knows.
+        /// Gives an interface an alternative name, which only the kernel knows.
         pub(in super::super) fn call(&self, name: &str, alternative: &str) {
             symlink(folder(&self.sys()).join(name), self.0.path().join(alternative)).unwrap();
         }
@@ -315,7 +315,7 @@ pub(super) mod tests {
         tree.add("can1", 6, of(0));
         assert_eq!([&one, &other].map(|bus| bus.find(&tree).unwrap().name), ["can1", "can0"]);
         [&one, &other].iter().for_each(|bus| bus.is_now(&bus.find(&tree).unwrap()));
-        // Its driver does not number these.
+        // The driver of these interfaces does not number them.
         let (one, other) = (bus(&tree.site(), "can3"), bus(&tree.site(), "can4"));
         tree.add("can3", 7, ONE);
         one.is_now(&one.find(&tree).unwrap());

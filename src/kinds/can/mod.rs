@@ -7,7 +7,7 @@
 //! | `latest` | the newest frame of each id, and its maximum age; pure |
 //! | `bus` | an open interface |
 //! | `adapter` | the hardware of an interface |
-//! | `interface` | which interface is a task's bus, under any name |
+//! | `interface` | finds the interface of a task's bus, under any name |
 //! | `receive`, `send` | the tasks |
 //! | `outgoing` | one frame that is sent, with its safe values |
 //! | `desk` | replaces a sending task on the virtual clock and in a shadow run |

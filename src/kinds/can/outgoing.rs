@@ -316,7 +316,7 @@ impl Outgoing {
         self.signals.iter().all(|running| running.law.follows())
     }
 
-    /// Its target, which others may have after it.
+    /// Its target. Another task may take it over.
     pub(super) fn target(&self) -> &Arc<Target> {
         &self.held
     }

@@ -55,7 +55,7 @@ pub(super) fn columns(settings: &SendSettings) -> Vec<Column> {
     settings.columns.iter().cloned().chain(counts).collect()
 }
 
-/// The target that an id stands for on one of the [`Buses`]. Only one task has it.
+/// The target that stands for an id on one of the [`Buses`]. Only one task can have it.
 pub(super) fn target(bus: usize, id: Id) -> DeviceId {
     DeviceId::Named(format!("CAN id {id} on bus {bus}"))
 }
@@ -68,7 +68,8 @@ fn in_use(interface: &str, id: Id, target: &DeviceId) -> Refusal {
     Refusal::in_use("send", format!("id {id} on {interface}"), [target.clone()])
 }
 
-/// What a task has by the ids of its frames. A bus that was missing at the start may turn out to be one that others have by another name.
+/// The targets that a task has through the ids of its frames. A bus that was missing at the start may turn out to be another task's bus
+/// under another name.
 #[derive(Default)]
 pub(super) struct Had {
     pub(super) bus: usize,
@@ -77,7 +78,7 @@ pub(super) struct Had {
 }
 
 impl Had {
-    /// The interface was opened, and is this bus.
+    /// Notes that the interface was opened and which bus it is.
     pub(super) fn is_now(
         &mut self,
         bus: usize,
@@ -90,7 +91,7 @@ impl Had {
         let text = format!("{interface} has become another interface while it was opened");
         let claim = self.claim.upgrade().ok_or_else(|| Refusal::new("interface", text))?;
         let now = targets(bus, ids);
-        // Of two that try this at once, none sends until one has tried again.
+        // If two tasks try this at once, neither sends until one of them has tried again.
         claim.is_now(&now);
         for (id, target) in ids.iter().zip(&now) {
             let mut refusal = in_use(interface, *id, target);

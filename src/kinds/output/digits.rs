@@ -15,7 +15,7 @@ pub(super) enum Form {
     Any,
 }
 
-/// Parses a text that holds one finite number and nothing else but white space of ASCII: a plan takes no other back.
+/// Parses a text that holds one finite number and otherwise only ASCII white space: a plan can restore no other text.
 pub(super) fn number(text: &str) -> Option<f64> {
     (text.len() <= LONGEST).then(|| text.trim_ascii().parse().ok()).flatten().filter(|number: &f64| number.is_finite())
 }

@@ -314,7 +314,7 @@ impl Held {
         self.put_out.set(raw, is_safe);
     }
 
-    /// The record of that, for other threads that write to the target.
+    /// The record of the last written number, for other threads that write to the target.
     pub(super) fn last_put_out(&self) -> Arc<PutOut> {
         self.put_out.clone()
     }

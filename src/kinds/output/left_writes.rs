@@ -1,8 +1,8 @@
 //! Writes of safe values left by an earlier process. An output with such a target needs to know what the target held before hertzd wrote to
-//! it. A mutex guards the lists: it is locked where tasks are built, never at a tick. No clock is read.
+//! it. A mutex guards the lists: it is locked while tasks are built, never at a tick. Reads no clock.
 //!
-//! While devices are opened, another thread may make these writes, but never to a target that is being opened: what is read there then
-//! would be neither what the earlier process has left nor the safe value.
+//! While devices are opened, another thread may make these writes, but never to a target that is being opened. The opening output would
+//! read a value that is neither what the earlier process left nor the safe value.
 
 use crate::safety::PlannedWrite;
 use std::io;
@@ -26,11 +26,11 @@ pub(crate) struct LeftWrites {
     returned: Condvar, // a write that was under way
 }
 
-/// What is to be known of targets while another thread writes to them and this one opens devices.
+/// The state of targets while this thread opens devices and another thread makes left writes.
 #[derive(Debug, Default)]
 struct Meanwhile {
     is_on: bool,
-    opened: Vec<(PlannedWrite, bool)>, // by samples; whether it may be written, as its output begins with its safe value
+    opened: Vec<(PlannedWrite, bool)>, // sample writes; true: it may be written, because its output begins with its safe value
     under_way: Vec<PlannedWrite>,
 }
 
@@ -40,12 +40,12 @@ impl Meanwhile {
     }
 }
 
-/// Left writes that are under way while devices are opened, until this is dropped.
+/// Left writes in progress while devices are opened; they end when this is dropped.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     all: Arc<LeftWrites>,
     writes: Vec<PlannedWrite>,
-    /// An output that has not begun has one of the targets, and its lock.
+    /// An output of this process that has not begun has one of the targets, and its lock.
     pub(crate) is_locked_here: bool,
 }
 
@@ -61,7 +61,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// A target that is being opened: no left write is made to it. If it is dropped, the target was not opened.
+/// A target that is being opened: no left write is made to it. Dropping this means that the target was not opened.
 #[derive(Debug)]
 pub(super) struct Opening {
     all: Arc<LeftWrites>,
@@ -69,8 +69,8 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    /// The target is open. `may_be_written`: left writes do not matter to its output, which begins with its safe value. A GPIO line can only
-    /// be written by who has requested it.
+    /// Notes that the target is open. `may_be_written`: left writes do not matter to its output, because it begins with its safe value.
+    /// This never applies to a GPIO line: only the process that requested the line can write it.
     pub(super) fn opened(mut self, may_be_written: bool) {
         let target = std::mem::take(&mut self.target);
         for (write, is_free) in &mut self.all.meanwhile().opened {
@@ -96,15 +96,15 @@ impl LeftWrites {
         self.meanwhile.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on another thread may make left writes while devices are opened; or no more.
+    /// Sets whether another thread may make left writes from now on, while devices are opened.
     pub(crate) fn are_written_meanwhile(&self, is_on: bool) {
         let mut meanwhile = self.meanwhile();
         meanwhile.is_on = is_on;
         meanwhile.opened.clear();
     }
 
-    /// Begins left writes of one output while devices are opened. `None`: one of their targets is being opened, or its output begins with
-    /// what it finds there. `is_stopping`: then no output begins any more.
+    /// Begins left writes of one output while devices are opened. `None`: one of their targets is being opened, or the target's new output
+    /// begins with what it finds there. `is_stopping`: then no output begins any more.
     pub(crate) fn begin(self: &Arc<Self>, writes: &[PlannedWrite], is_stopping: bool) -> Option<UnderWay> {
         let mut meanwhile = self.meanwhile();
         let mut opened = meanwhile.opened.iter().filter(|(own, _)| writes.iter().any(|write| write.is_had_by(own)));
@@ -116,7 +116,7 @@ impl LeftWrites {
         Some(UnderWay { all: self.clone(), writes: writes.to_vec(), is_locked_here })
     }
 
-    /// A task begins to open this target. Waits for left writes to it that are under way.
+    /// Notes that a task begins to open this target. Waits for left writes to the target that are in progress.
     pub(super) fn opening(self: &Arc<Self>, target: Vec<PlannedWrite>) -> Opening {
         let mut meanwhile = self.meanwhile();
         if meanwhile.is_on {
@@ -127,7 +127,7 @@ impl LeftWrites {
         Opening { all: self.clone(), target }
     }
 
-    /// Waits for left writes to this target that are under way: they must not come after those of its output.
+    /// Waits for left writes to this target that are in progress: they must not come after the writes of its output.
     pub(super) fn await_writes(&self, target: &[PlannedWrite]) {
         let meanwhile = self.returned.wait_while(self.meanwhile(), |meanwhile| meanwhile.is_under_way(target));
         drop(meanwhile);

@@ -38,7 +38,7 @@ pub(crate) struct MadeWrite {
 }
 
 impl MadeWrite {
-    /// The line, once a lock that was ignored is logged.
+    /// Logs a lock that was ignored, then returns the line.
     fn said_of(self, task: &str) -> Option<File> {
         self.passed_over.into_iter().for_each(|lock| lock.warn(task));
         self.line
@@ -84,7 +84,7 @@ pub(super) fn is_on(folder: &Path, file_system: u64) -> bool {
 
 impl PlannedWrite {
     /// Whether the write was to a regular file that no longer exists. A device may come back and still do what it did. So may a file
-    /// system: while it is unmounted, the innermost folder that is left of the path is empty, or on another file system.
+    /// system: while it is unmounted, the innermost remaining folder of the path is empty, or on another file system.
     pub(crate) fn is_gone_for_good(&self) -> bool {
         let Self::File { path, cut: true, file_system, .. } = self else { return false };
         let is_missing =
@@ -118,10 +118,11 @@ impl PlannedWrite {
         Ok(self.make_by(task, (planner, false))?.said_of(task))
     }
 
-    /// Like [`make_of`](Self::make_of) where an output of this process that has not begun may have locked the target: that is no obstacle.
+    /// Like [`make_of`](Self::make_of), but also if an output of this process that has not begun may have locked the target: such a lock is
+    /// no obstacle.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`make_of`](Self::make_of).
     pub(crate) fn make_before_begin(&self, task: &str, planner: Option<u32>) -> io::Result<Option<File>> {
         Ok(self.make_by(task, (planner, true))?.said_of(task))
     }
@@ -193,8 +194,8 @@ impl PlannedWrite {
     }
 }
 
-/// Refuses a target that a live process has: that process writes its own values there and would not notice this write. `Some`: a lock that
-/// was ignored. `by`: the process that planned the write, and whether this one may have the lock.
+/// Refuses a target that a live process has: that process writes its own values there and would not notice this write. Returns `Some` if a
+/// lock was ignored. `by`: the process that planned the write, and whether this process may have the lock.
 fn is_free(
     file: &File,
     path: &Path,
@@ -210,7 +211,7 @@ fn is_free(
         }
         return keep_others_out(file, None, &path.display(), planner).map_err(busy);
     };
-    // It is not locked: outputs of several channels may write their 0 there at once. Any other number is an output's own value, and
+    // This write takes no lock: outputs of several channels may write their 0 there at once. Any other number is an output's own value, and
     // switches off what outputs of the channels drive.
     let channels = if number(text) == Some(0.0) { 0..0 } else { channels };
     let taken = in_time(|| {

@@ -87,7 +87,7 @@ impl Content {
     }
 }
 
-/// The number that was last written to a target, by any thread. An output that takes the target over continues from it.
+/// The number that any thread last wrote to a target. An output that takes the target over continues from it.
 #[derive(Debug)]
 pub(super) struct PutOut {
     raw: AtomicU64, // NaN: unknown
@@ -169,13 +169,13 @@ impl Writer {
         self.put(digits.bytes().len(), last, false, |port, had| port.put(digits.bytes(), had))
     }
 
-    /// The next write also writes the settings, which another program may have changed.
+    /// Makes the next write also write the settings: another program may have changed them.
     pub(super) fn sets_again(&mut self) {
         self.is_set = false;
     }
 
-    /// Writes the safe state, and the settings that give it its effect: another program may have changed them. When it is repeated and
-    /// nothing has lapsed, only its value is written.
+    /// Writes the safe state, and the settings that give it its effect: another program may have changed them. A repeated write writes only
+    /// the value, unless the settings have lapsed.
     pub(super) fn write_safe(&mut self, text: &SafeText, last: &LastWritten) -> io::Result<()> {
         if std::mem::take(&mut self.is_safe) && !last.has_lapsed() {
             self.port.put_safe(text.value.as_bytes(), text.stored.as_deref(), self.length)?;
@@ -239,7 +239,7 @@ impl Writer {
     }
 }
 
-/// Writes the settings. A polarity that its driver refuses is a failure only of a safe write; otherwise the readback reports it.
+/// Writes the settings. A polarity that the driver refuses fails only a safe write; otherwise the readback reports it.
 fn set(settings: &[OpenSetting], last: &LastWritten, is_safe: bool) -> io::Result<()> {
     last.forget_settings(); // in case one of these writes fails
     let [polarity, others] = set_all(settings, |setting| (setting.sort, &setting.file), OpenSetting::write);
@@ -249,7 +249,7 @@ fn set(settings: &[OpenSetting], last: &LastWritten, is_safe: bool) -> io::Resul
 }
 
 impl OpenSetting {
-    /// Writes the setting. A polarity that reads right is not written: some drivers refuse it while the channel is on.
+    /// Writes the setting. A polarity that already reads right is not written: some drivers refuse it while the channel is on.
     fn write(&self) -> io::Result<()> {
         let mut bytes = [0; 16];
         let found = self.file.read_at(&mut bytes, 0).map_or(&[][..], |length| &bytes[..length]);

@@ -157,7 +157,7 @@ impl Reopen for LostTarget {
         let Wanted { place, sys, label } = &self.wanted;
         let safe = current.as_ref().and_then(|end| end.safe.as_ref());
         let first = safe.and_then(|safe| number(&safe.text.value));
-        // A folder on which nothing is mounted any more has the file only when its file system is back.
+        // If the file system is unmounted, the empty folder in its place must not get the file: wait until the file system is back.
         let is_mounted =
             || self.seen.file_system.is_none_or(|was| self.seen.node.parent().is_some_and(|it| is_on(it, was)));
         let makes = safe.is_some_and(|safe| safe.makes) && is_mounted();

@@ -1,5 +1,5 @@
-//! The files beside a target that decide what effect its value has: their content, how a value is written together with them, and how a PWM
-//! channel keeps its polarity. Blocks in the closures it is given, and where it switches a channel off.
+//! The files beside a target that decide what effect its value has: their content, the order in which they and the value are written, and
+//! how a PWM channel keeps its polarity. Blocks in the closures passed to it, and while it switches a channel off.
 
 use super::digits::number;
 use super::put;
@@ -71,7 +71,7 @@ impl Setting {
     }
 }
 
-/// The channels of a converter that a file powers down together, if it is the `powerdown` of all of them.
+/// The channels of a converter that this file powers down together, if it is the `powerdown` of all of them.
 pub(super) fn powered_down_by(path: &Path) -> Option<Range<u32>> {
     let channel = path.file_name().and_then(|name| name.to_str()?.strip_suffix("_powerdown"))?;
     let is_shared = channel.starts_with("out_") && !channel.ends_with(|it: char| it.is_ascii_digit());
@@ -93,9 +93,9 @@ pub(super) fn in_force(
     set.and(value)
 }
 
-/// Writes all settings in order, even if one fails. Returns the first failure of a polarity, then that of the others. Some drivers change
-/// the polarity only while the channel is off; the next setting switches it on again. A polarity that may only be read is no failure: the
-/// readback reports a change.
+/// Writes all settings in order, even if one fails. Returns the first failure of a polarity, then the first failure of the others. Some
+/// drivers change the polarity only while the channel is off; the next setting switches the channel on again. A read-only polarity is not a
+/// failure: the readback reports a change.
 pub(super) fn set_all<S>(
     settings: &[S],
     parts: impl Fn(&S) -> (Sort, &File),

@@ -122,7 +122,7 @@ impl Target {
         self.regular_file().map_or(Ok(()), holds_a_number)
     }
 
-    /// Refuses a target that only this process could make safe by these writes: if this process were killed, no other could.
+    /// Refuses a target if only this process could make it safe by these writes: no other process could if this one were killed.
     pub(super) fn can_be_made_safe(&self, writes: &[PlannedWrite]) -> Result<(), Refusal> {
         writes.iter().try_for_each(PlannedWrite::can_be_made).map_err(|why| {
             let (shown, remedy) = match self.file() {
@@ -252,7 +252,7 @@ impl Target {
         self.means.look(self.key, Sight::of(self.key, self.ids.clone()))
     }
 
-    /// A warning if hertzds outside this network namespace do not see its lock.
+    /// A warning if hertzd processes outside this network namespace do not see the target's lock.
     pub(super) fn locked_here_only(&self) -> Option<String> {
         let is_in_sys = self.file().is_some_and(|path| path.starts_with("/sys"));
         (is_in_sys && has_own_network(Path::new("/"))).then(|| {

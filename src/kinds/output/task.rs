@@ -125,7 +125,7 @@ impl Output {
             return Err(UNSAFE_YET);
         }
         let mut value = self.law.applied();
-        // Nothing is written here with "hold", but another thread may have written the safe value of an output that had the target before.
+        // With "hold" nothing is written here, but another thread may have written the safe value of the target's previous output.
         let raw = self.held.raw();
         if self.safe.is_none() && raw != self.conversion.raw(value) {
             value = self.conversion.back(raw);
@@ -259,8 +259,8 @@ pub(super) fn learned(input: &Input, reset: Option<&Input>, tick: &Tick, tripped
     }
 }
 
-/// The output's values, in the order of its columns. `has_safe`: it has a safe state, and what gives its value an effect is not known to be
-/// changed; else it never shows as safe.
+/// The output's values, in the order of its columns. `has_safe`: it has a safe state, and the settings that give its value an effect are
+/// not known to have changed. Without it, the output never shows as safe.
 pub(super) fn shown(law: &Law, has_safe: bool, input: f64, write_errors: f64) -> [f64; 4] {
     let is_safe = has_safe && law.is_safe();
     [law.applied(), f64::from(u8::from(is_safe)), write_errors, law.held_back(input)]

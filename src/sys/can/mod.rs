@@ -18,16 +18,16 @@ pub(crate) const MOST_IDS: usize = 512; // CAN_RAW_FILTER_MAX
 pub(crate) const PATIENCE: Span = Span::from_millis(100);
 const LOOK: Span = Span::from_millis(5);
 
-/// Whether the kernel accepts the name for an interface. A name with control characters is left out: no one gives it on purpose.
+/// Whether the kernel accepts the name for an interface. Names with control characters are excluded too: no one uses them on purpose.
 pub(crate) fn is_interface(name: &str) -> bool {
     (1..=15).contains(&name.len())
         && ![".", ".."].contains(&name)
         && !name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control())
 }
 
-/// Sends one frame through a socket of its own, to the interface that `find` looks up with it: from any thread, at any time. Waits up to
-/// `patience` for the confirmation that it has left; a failed wait uses `patience` up. The kernel accepts even a frame that it drops at
-/// once, or that no one on the bus acknowledges.
+/// Sends one frame through a socket of its own, to the interface that `find` returns. May be called from any thread, at any time. Waits up
+/// to `patience` for the confirmation that the frame has left; a failed wait uses `patience` up. The kernel accepts even a frame that it
+/// drops at once, or that no one on the bus acknowledges.
 ///
 /// # Errors
 /// The interface does not exist, is down, or its queue is full. `TimedOut`: no confirmation came; the frame may still leave later.

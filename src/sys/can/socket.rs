@@ -21,7 +21,7 @@ const DROPS: usize = 8; // SK_MEMINFO_DROPS
 /// A network interface and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interface {
-    /// Its number, which no other interface gets while the kernel runs, whatever their names.
+    /// Its number. The kernel gives it to no other interface until it reboots, whatever their names.
     pub(crate) index: libc::c_int,
     /// Its own name, even if it was found by an alternative one.
     pub(crate) name: String,
@@ -85,7 +85,7 @@ impl Socket {
         self.interface_at(unsafe { request.ifr_ifru.ifru_ifindex })
     }
 
-    /// Looks up an interface by its number, which it keeps under another name. ENODEV: it is gone.
+    /// Looks up an interface by its number, which does not change with its name. ENODEV: it is gone.
     pub(crate) fn interface_at(&self, index: libc::c_int) -> io::Result<Interface> {
         // SAFETY: the structure is a name and a union of integers, all of which may be zero.
         let mut request: libc::ifreq = unsafe { zeroed() };
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn an_interface_is_found_by_its_name_and_by_its_number() {
-        // Any socket can be asked, without CAN in the kernel too.
+        // Any kind of socket works here, even if the kernel has no CAN.
         let socket = Socket(std::net::UdpSocket::bind("127.0.0.1:0").unwrap().into());
         let found = socket.interface("lo").unwrap();
         assert_eq!((found.name.as_str(), found.fd, found.is_up), ("lo", true, true));

@@ -24,7 +24,7 @@ const FOR_OTHERS: Span = Span::from_millis(200);
 /// Bytes of an `fdinfo` that are read: its locks come first.
 const OF_FDINFO: u64 = 4_096;
 
-/// Bytes of a list of mounts that are read: a user with a namespace of mounts of their own may have very many.
+/// How much of a list of mounts is read, in bytes: a user with a mount namespace of their own may have very many mounts.
 const OF_MOUNTS: u64 = 4 << 20;
 
 /// Index of the effective user, whose rights a process has. The real user, who started it, differs for a program such as `sudo`.
@@ -63,7 +63,8 @@ impl Descriptor {
         String::from_utf8(text).ok()
     }
 
-    /// Whether it is open for writing, and is this file as far as the kernel's own notes say. `None`: they say nothing, so it may be.
+    /// Whether it is open for writing, and is this file according to the kernel's `fdinfo`. `None`: the kernel does not identify files, so
+    /// it may be this file.
     pub(super) fn may_write(&self, sought: Option<&FileId>) -> bool {
         let text = self.text().unwrap_or_default();
         let flags = |line: &str| libc::c_int::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok();
@@ -73,7 +74,7 @@ impl Descriptor {
                 .is_none_or(|sought| number(&text, "ino:") == Some(sought.inode) && self.id().as_ref() == Some(sought))
     }
 
-    /// Which file it is. `None` on kernels before 5.14.
+    /// Identifies its file. `None` on kernels before 5.14.
     fn id(&self) -> Option<FileId> {
         let text = self.text()?;
         let (inode, mount) = (number(&text, "ino:")?, number(&text, "mnt_id:")?);
@@ -85,7 +86,7 @@ impl Descriptor {
     }
 }
 
-/// What identifies an open file without asking its file system, which may hang: that of a dead server, or of a user who wants it to.
+/// Identifies an open file without asking its file system, which may hang if its server is dead, or if a user wants it to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FileId {
     device: String, // of its mount
@@ -99,7 +100,7 @@ impl FileId {
     }
 }
 
-/// The number behind this key of an `fdinfo`.
+/// The number of this key in an `fdinfo`.
 fn number(fdinfo: &str, key: &str) -> Option<u64> {
     fdinfo.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
 }
@@ -160,7 +161,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// The others are not looked at: to ask a file system that hangs about its file would take for ever.
+    /// Other files are not accessed: asking a hanging file system about its file would take forever.
     #[test]
     fn only_what_may_be_the_file_is_looked_at() {
         let files = [tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap()];
@@ -170,7 +171,7 @@ mod tests {
             Descriptor { pid: std::process::id(), info, is_own: true }.may_write(sought.as_ref())
         });
         assert_eq!(may, [true, sought.is_none()], "{sought:?}");
-        // Another file system's file of the same number, which anyone can make.
+        // A file with the same number on another file system. Anyone can make one.
         let other = sought.map(|sought| FileId { device: "0:0".into(), ..sought });
         let info = PathBuf::from(format!("/proc/self/fdinfo/{}", files[0].as_raw_fd()));
         let one = Descriptor { pid: std::process::id(), info, is_own: true };

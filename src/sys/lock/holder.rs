@@ -218,7 +218,7 @@ pub(super) fn of_writer(file: &File) -> Option<Holder> {
     let (id, path) = (FileId::of(file), fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok());
     let ours = |pid: &u32| Holder::of(*pid).is_some_and(|holder| holder.is_ours() && !holder.is_killed());
     let has_it = |descriptor: &Descriptor| {
-        // First, so that no other file system is asked, which may hang. Where the kernel does not name the file, the path has to do.
+        // Check this first, so that no other file system is asked: it may hang. If the kernel does not identify the file, its path must do.
         if !descriptor.may_write(id.as_ref()) || id.is_none() && descriptor.link() != path {
             return false;
         }

@@ -20,7 +20,7 @@ pub(super) const LONGEST_CONTENT: u64 = 512;
 /// Maximum characters of a text that a message shows.
 const LONGEST_SHOWN: usize = 40;
 
-/// Limits: bytes of a register with its number, lines of a chip.
+/// Limits: the bytes of a register including its number, and the lines of a chip.
 const REGISTER: std::ops::RangeInclusive<usize> = 2..=9;
 const LINES: u32 = 1 << 16;
 
@@ -258,7 +258,7 @@ mod tests {
             assert!(why(&file("/srv/fan", text, true)).contains("is no number"), "{text:?}");
         }
         assert!(why(&file("/srv/fan", "\u{1b}[2J", true)).contains("\"\\u{1b}[2J\" is no number"));
-        // A start takes no text that a plan would not give back.
+        // A start refuses every text that a plan could not restore.
         for text in ["3\u{b}\n", "\u{a0}3\n", "3\u{2028}", "\t3 \r\n\u{c}", " 3 ", "3\0", "+3", "0x3", "3 3", "inf"] {
             assert_eq!(number(text).is_some(), file("/srv/fan", text, true).check().is_ok(), "{text:?}");
         }

@@ -84,7 +84,8 @@ impl PlannedWrite {
         if named.is_empty() && all.len() == 1 { all } else { named }
     }
 
-    /// The same frame on each interface that may be its own now: the one of its name, if it has the same adapter, else all of that adapter.
+    /// The same frame for each interface that may be the planned one now: the interface of that name if it has the same adapter, otherwise
+    /// all interfaces of that adapter.
     fn buses(&self, sys: &Path) -> Vec<Self> {
         let Self::Can { interface: was, adapter: Some(adapter), .. } = self else { return vec![self.clone()] };
         let now = interfaces_of(sys, adapter);

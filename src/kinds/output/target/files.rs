@@ -25,7 +25,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A file, and those beside it.
+/// A file, and the files beside it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Files {
     pub(super) path: PathBuf,                         // the kernel's path, without symbolic links
@@ -34,7 +34,7 @@ pub(super) struct Files {
     pub(super) enable: Option<PathBuf>, // `pwmN_enable`
     pub(super) settings: Vec<Setting>, // what gives the value its effect: `enable`; `period`, `polarity`, `enable` (PWM); `powerdown` (converter)
     pub(super) beside: Vec<PathBuf>,   // other files that decide what the value does, and belong to this target alone
-    pub(super) shares: Option<(PathBuf, Range<u32>)>, // a `powerdown` of all channels of a converter, and those that it is used for
+    pub(super) shares: Option<(PathBuf, Range<u32>)>, // a `powerdown` of all channels of a converter, and this target's channels
     pub(super) witness: Option<(PathBuf, String)>,    // shows that the path still leads to this device
     pub(super) channel: Option<Channel>,              // PWM channel that is to be switched on
 }
@@ -96,7 +96,7 @@ impl Files {
         Self { path, settings, beside, channel: Some(channel), ..Self::default() }
     }
 
-    /// Every file that is written, read back or relied on, except one that is shared, existing or not; the value's file comes first.
+    /// All files that are written, read back or relied on, whether they exist or not, except a shared one. The value's file comes first.
     fn all(&self) -> impl Iterator<Item = &PathBuf> {
         std::iter::once(&self.path).chain(&self.enable).chain(&self.beside)
     }
@@ -152,19 +152,19 @@ fn polarity_beside(duty_cycle: &Path) -> Option<Setting> {
     Some(Setting { path, number, sort: Sort::Polarity })
 }
 
-/// The file that must be 0 for a converter channel to output anything: many accept values while powered down. The number: that of the
-/// channel, if all channels share this file.
+/// The file that must be 0 for a converter channel to output anything: many accept values while powered down. Also the channel's number, if
+/// all channels share this file.
 fn power_beside(raw: &Path) -> Option<(Setting, Option<u32>)> {
     let channel = raw.file_name()?.to_str()?.strip_suffix("_raw").filter(|channel| channel.starts_with("out_"))?;
     let of = |channel: &str| raw.with_file_name(format!("{channel}_powerdown"));
     let all = channel.trim_end_matches(|it: char| it.is_ascii_digit());
-    // A number that no converter has is not told from others: the first output has the whole file.
+    // A number too large for any converter does not identify a channel: the first output gets the whole file.
     let number = channel[all.len()..].parse::<u8>().ok().map(u32::from);
     let (path, shared) = [(of(channel), None), (of(all), number)].into_iter().find(|(path, _)| path.exists())?;
     Some((Setting { path, number: 0.0, sort: Sort::Power }, shared))
 }
 
-/// Locks a file of a task's target against other hertzd processes. `channels`: for a file that is shared, those that the target uses.
+/// Locks a file of a task's target against other hertzd processes. `channels`: the target's channels, if the file is shared.
 fn keep_out(
     file: File,
     (path, channels): (&Path, Option<&Range<u32>>),

@@ -145,8 +145,8 @@ pub(in super::super) struct PassedOver {
 }
 
 impl PassedOver {
-    /// `registers`: the first register, or channel of a shared file, and how many; `None` for a file, whose one lock byte stands for all of
-    /// it. Warns that `task` continues without the lock, which `holder` has.
+    /// `registers`: the number of the first register, or of the first channel of a shared file, and how many; `None` for a file, which has
+    /// a single lock byte. Warns that `task` continues without the lock, which `holder` has.
     pub(in super::super) fn of(
         file: &File,
         registers: Option<(u32, u32)>,
@@ -210,8 +210,8 @@ fn not_alone(task: &str, shown: &str, peer: &str) -> String {
 }
 
 /// Locks a target against other hertzd processes, through one of its files that is open for writing. Asks repeatedly, for a limited time,
-/// while another one has it. `channels`: the first, and how many, of a file that several targets share; `None`: all of the file. `shown`:
-/// the target's name. `planner`: the process that planned a write to it and had it before.
+/// while another process has it. `channels`: the first, and how many, of a file that several targets share; `None`: the whole file.
+/// `shown`: the target's name. `planner`: the process that planned a write to the target and had it before.
 ///
 /// Returns `Some` if a lock is ignored, with its holder if one was found.
 ///
