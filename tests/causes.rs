@@ -1,8 +1,9 @@
-//! Faults of every kind are injected into a real daemon, and its verdict on each missed release is compared with what the
-//! injector did. Prints the confusion matrix.
+//! Injects faults of every kind into a real daemon, and compares its verdict on each missed release with what the injector did. Prints the
+//! confusion matrix.
 //!
-//! A row of the matrix fails where its verdicts are too often wrong for chance: below one run in a thousand does for no reason. On a machine
-//! that others use, a row that fails says nothing of hertzd: then the test says that it is inconclusive, and how busy the machine was.
+//! A row of the matrix fails if more of its verdicts are wrong than chance explains; fewer than one run in a thousand fails by chance. On a
+//! machine that others use, a failing row proves nothing about hertzd: then the test reports that it is inconclusive, and how busy the
+//! machine was.
 //!
 //! This program is also the daemon under test (`causes run CONFIG`, with a kind of task that disturbs itself) and the
 //! program that takes a CPU away (`causes hog …`), so it has no harness. Its arguments select scenarios by name.
@@ -37,19 +38,19 @@ const LENGTH: Span = Span::from_millis(3_500);
 
 const TRACED: Span = Span::from_millis(6_500);
 
-/// How often a fault is injected, at most, until enough of what it did was pure: nothing else took part in it.
+/// The maximum number of injections of a fault until enough of its effects were pure: nothing else contributed.
 const ATTEMPTS: u32 = 8;
 
-/// Percent of the verdicts on each kind of miss that must be right, and of the workers that preempted that must be named right.
+/// The percentage of verdicts on each kind of miss that must be right, and of preempting workers that must be named right.
 const RIGHT: u32 = 95;
 
-/// Percent of the processors that others may use while a comparison counts.
+/// The percentage of the processors that others may use during a valid comparison.
 const BUSY: u64 = 10;
 
-/// Wake-ups that are compared with the kernel's trace, and verdicts.
+/// The number of wake-ups to compare with the kernel's trace.
 const WAKES: u64 = 1_000;
 
-/// Misses of each kind, and of verdicts that are compared with the kernel's trace.
+/// The number of misses of each kind, and of verdicts to compare with the kernel's trace.
 const ENOUGH: u64 = 200;
 
 /// Every fault for a worker with this priority.
@@ -91,16 +92,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints why something is not tested; where root must test everything, that is a failure.
+/// Prints why something is not tested. If root must test everything, that is a failure.
 fn skip(name: &str, why: &str) {
     println!("skipped: {name}: {why}");
     assert!(!is_root() || std::env::var_os("HERTZD_TEST_MUST_RUN").is_none(), "skipped: {name}: {why}");
 }
 
-/// What one run of the daemon adds up to.
+/// One run of the daemon: its name, and the work that adds it to the results.
 type Job = (String, Box<dyn FnOnce(usize, &Results) + Send>);
 
-/// The verdicts where each tick has evidence of its own, and where several ticks share it.
+/// The verdicts when each tick has its own evidence, and when several ticks share it.
 #[derive(Default)]
 struct Results {
     own: Mutex<Matrix>,
@@ -137,7 +138,7 @@ fn jobs(words: &[&String]) -> VecDeque<Job> {
     jobs
 }
 
-/// Fails with `wrong`, unless others have used the machine since `others` was made: then says so. Returns whether it is fine.
+/// Fails with `wrong`, unless others have used the machine since `others` was created: then reports that. Returns whether all is fine.
 fn conclude(wrong: &[String], others: &Others) -> bool {
     let share = others.share();
     println!("others used {share} % of the processors");
@@ -152,8 +153,8 @@ fn conclude(wrong: &[String], others: &Others) -> bool {
     false
 }
 
-/// Runs every job, and judges the results. A fault that left too few misses of its own, because other programs took part, is
-/// injected again, and judged by all its misses together.
+/// Runs every job, and judges the results. If a fault left too few misses of its own, because other programs contributed, it is injected
+/// again, and judged by all its misses together.
 fn judge(arguments: &[String]) {
     let words: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
     let (results, others) = (Results::default(), Others::now());
@@ -163,7 +164,7 @@ fn judge(arguments: &[String]) {
         let few = results.few(&words);
         println!("attempt {attempt}: {} faults left too few misses of their own", few.len());
         todo = jobs(&words).into_iter().filter(|(job, _)| few.iter().any(|fault| job.starts_with(fault))).collect();
-        // Where others use the machine, more of the same would say no more.
+        // If others use the machine, further runs would prove nothing more.
         if todo.is_empty() || others.share() > BUSY {
             break;
         }
@@ -172,7 +173,7 @@ fn judge(arguments: &[String]) {
     let mut wrong = results.wrong();
     wrong.extend(todo.into_iter().map(|(job, _)| format!("{job}: other programs took part in too many of its misses")));
     let mut failed = std::mem::take(&mut *results.failed.lock().unwrap());
-    // A task that is blamed in place of another one is wrong on any machine.
+    // Blaming the wrong task is wrong on any machine.
     failed.extend(results.wrong_blockers());
     assert!(failed.is_empty(), "{}", failed.join("\n"));
     if conclude(&wrong, &others) {
@@ -212,7 +213,7 @@ fn compare_with_kernel(words: &[&String]) {
             wrong
                 .push(format!("{}: the trace is too incomplete: {wakes} wake-ups, {verdicts} verdicts", scenario.name));
         }
-        // Few are all the host's.
+        // Only few misses can all be the host's.
         if preempted >= ENOUGH && too_few(waited, preempted, RIGHT) {
             wrong.push(format!("{}: {preempted} were preempted, of which only {waited} waited", scenario.name));
         }
@@ -249,7 +250,7 @@ impl Results {
         println!("three tasks with evidence of the wake-up:\n{}\n", shared.table());
     }
 
-    /// The faults with fewer misses of their own kind than there must be in both matrices, as the names of their jobs begin.
+    /// The faults with too few misses of their own kind in either matrix, by the first words of their jobs' names.
     fn few(&self, words: &[&String]) -> Vec<String> {
         let [mut own, mut shared] = self.matrices();
         // The arguments may select only jobs that go into one of them.
@@ -270,7 +271,7 @@ impl Results {
         faults.collect::<BTreeSet<_>>().into_iter().filter(few).collect()
     }
 
-    /// The rows in which another task was blamed than the one that held it up.
+    /// The rows in which a task was blamed that did not delay the other.
     fn wrong_blockers(&self) -> Vec<String> {
         let [own, shared] = self.matrices();
         let rows = own.rows().chain(shared.rows()).filter(|(_, row)| row.wrong_blockers > 0);
@@ -283,7 +284,7 @@ impl Results {
         let mut wrong = Vec::new();
         for (matrix, own) in [(&own, true), (&shared, false)] {
             for (name, row) in matrix.rows() {
-                // Where several ticks share the evidence, `unknown` is not wrong.
+                // If several ticks share the evidence, `unknown` is not wrong.
                 let right = if own { row.right } else { row.judged() - row.wrong() };
                 let enough = |right: u64| !too_few(right, row.judged(), RIGHT);
                 let named = enough(row.judged() - row.wrong_workers);

@@ -72,7 +72,7 @@ static COUNTING: Counting = Counting;
 #[derive(Debug, Default)]
 struct Seen {
     ticks: AtomicU64,
-    calls: AtomicU64, // between its second tick and its latest one
+    calls: AtomicU64, // between its second tick and its last one
 }
 
 /// Reads at each tick how often its thread has allocated or freed.
@@ -125,12 +125,12 @@ enum Until {
     Reloads(usize),
 }
 
-/// As [`calls_on_the_hot_thread`], while the configuration is edited: `config(n)` is the text after `n` edits.
+/// Like [`calls_on_the_hot_thread`], while the configuration is edited: `config(n)` is the text after `n` edits.
 fn calls_while(config: impl Fn(usize) -> String, until: Until) -> (u64, u64, Summary) {
     calls_of(|daemon| daemon, config, until)
 }
 
-/// The same of a daemon that is set up in this way.
+/// Like [`calls_while`], for a daemon with this setup.
 fn calls_of(
     set_up: impl Fn(Embedded) -> Embedded,
     config: impl Fn(usize) -> String,
@@ -460,7 +460,7 @@ fn setpoints_and_expressions_allocate_nothing() {
         name = "long"
         expression = "LONG"
     "#;
-    // As many operands as need room beyond any fixed one.
+    // Enough operands to exceed any fixed room.
     let long = "max(".to_owned() + &"if(sweep > 0.1 or not recipe, recipe * wave ^ 2, fixed), ".repeat(60) + "1)";
     let nested = "(1 + ".repeat(40) + &long + &")".repeat(40);
     let config = config.replace('@', folder.path().to_str().unwrap()).replace("LONG", &nested);
@@ -476,7 +476,7 @@ fn setpoints_and_expressions_allocate_nothing() {
     assert!(values["long"].last >= Some(41.0), "{:?}", values["long"].last);
 }
 
-/// A loop that comes to its limits, into alarms and into the safe state and out again, five times a second.
+/// A loop that enters and leaves its limits, alarms and the safe state, five times a second.
 #[test]
 fn a_loop_with_all_that_belongs_to_it_allocates_nothing() {
     let folder = tempfile::tempdir().unwrap();

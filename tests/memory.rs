@@ -1,6 +1,5 @@
-//! How much memory tasks take: a whole daemon runs in this process with an allocator that counts bytes, once with some tasks and
-//! once with many, none of them recorded. What a task adds to the most that is ever in use is bounded, from the reading of the
-//! configuration to the summary.
+//! The memory use of tasks: a whole daemon runs in this process with an allocator that counts bytes, once with few tasks and once with
+//! many, none of them recorded. The test limits what a task adds to the peak, from the reading of the configuration to the summary.
 
 #![expect(unsafe_code, reason = "an allocator cannot be written without")]
 
@@ -16,20 +15,20 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use time::pause;
 
-/// Bytes that are in use, and the most that ever were.
+/// Bytes in use, and their peak.
 static USED: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-/// The most that a task may add.
+/// The maximum that a task may add, in bytes.
 const PER_TASK: usize = 4_000;
 
-/// The most that the heap has beside that. With the pages of the program and its libraries it is below 8 MB.
+/// The maximum of the heap besides the tasks, in bytes. With the pages of the program and its libraries this stays below 8 MB.
 const BESIDE: usize = 1_250_000;
 
 /// The system's allocator; counts the bytes of all threads.
 struct Counting;
 
-/// What a block of this size takes in glibc's heap.
+/// The size that a block of this size takes in glibc's heap.
 fn taken(size: usize) -> usize {
     (size + 8).next_multiple_of(16).max(32)
 }
@@ -70,8 +69,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// The most bytes that a run with this many tasks has in use. Each ticks once, and misses nothing however busy the machine is:
-/// what was missed, and by whose fault, takes memory of its own.
+/// The peak number of bytes in use in a run with this many tasks. Each task ticks once, and misses nothing however busy the machine is:
+/// misses, and the record of who caused them, take additional memory.
 fn most_in_use(tasks: usize) -> usize {
     let mut text = "[worker.main]\npolicy = \"other\"\n".to_owned();
     for task in 0..tasks {
@@ -96,7 +95,7 @@ fn used_after(reloads: &[usize], config: fn(usize) -> String) -> Vec<usize> {
         daemon.reload(config(reload));
         daemon.until("it is read", || daemon.reads() > reload);
         if reloads.contains(&reload) {
-            // What the last one has ended is freed by then, and the least of what is in use at the moment is what stays.
+            // By then, memory of tasks that the last reload ended is freed. The minimum of several readings is what stays in use.
             let looks = (0..100).map(|_| {
                 pause(Span::from_millis(10));
                 USED.load(Ordering::Relaxed)
@@ -121,8 +120,8 @@ fn with_output(name: &str, rate: usize) -> String {
     )
 }
 
-/// What stays of a reload, beside what histograms and the history take more as time goes on, also without a reload: the counts of each
-/// task that has ended, for the latest 2,048 names at most. `HERTZD_RELOADS` says how many reloads to try.
+/// The memory that a reload leaves, besides the histograms and the history, which grow with time anyway: the counts of each ended task, for
+/// at most the 2,048 most recent names. `HERTZD_RELOADS` sets how many reloads to try.
 #[test]
 fn reloads_keep_little_memory() {
     let _one = ONE_AT_A_TIME.lock();
@@ -133,7 +132,7 @@ fn reloads_keep_little_memory() {
         ("other names", 1_200, |n| with_output(["a", "b"][n % 2], 10)),
         ("new names", 4_000, |n| with_output(&n.to_string(), 10)),
     ] {
-        // The least of several: while a busy machine makes ticks late, the history of what was missed grows too.
+        // The minimum of several readings: while a busy machine makes ticks late, the history of misses grows too.
         let looks: Vec<_> = (1..=4).map(|part| last * part / 4).collect();
         let used = used_after(&looks, config);
         let each = used.windows(2).map(|pair| pair[1].saturating_sub(pair[0]) / (last / 4)).min().unwrap();

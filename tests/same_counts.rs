@@ -1,7 +1,7 @@
-//! One run, and all that shows its counts: status (text, JSON and followed), top, exporter, log, trace, report and summary agree.
+//! One run, and everything that shows its counts: status (text, JSON and followed), top, exporter, log, trace, report and summary agree.
 //!
-//! This program is also the daemon under test (`same_counts run CONFIG`, with a kind of task that waits behind a gate), so it has
-//! no harness. Its arguments select it by name, as those of a harness do.
+//! This program is also the daemon under test (`same_counts run CONFIG`, with a kind of task that waits at a gate), so it has no harness.
+//! Its arguments select the test by name, as a harness's do.
 
 #[path = "support/program/mod.rs"]
 mod program;
@@ -20,10 +20,10 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
 
-/// The tests of this program, for those that select by name.
+/// The name of this program's test, for selection by name.
 const NAME: &str = "all_that_shows_counts_shows_the_same";
 
-/// `hog` holds up `fast`; each tenth tick of `slow` takes too long; `dead` ends at its first tick, and misses all that follow.
+/// `hog` delays `fast`; each tenth tick of `slow` takes too long; `dead` ends at its first tick, and misses all that follow.
 const CONFIG: &str = "[worker.main]\npolicy = \"other\"\n[worker.gate]\npolicy = \"other\"\n\
     [task.fast]\nkind = \"load\"\nworker = \"main\"\nrate = 500\nmax-missed = \"100%\"\n\
     [task.hog]\nkind = \"load\"\nworker = \"main\"\nperiod = \"300ms\"\nrun = \"7ms\"\nmax-missed = \"100%\"\n\
@@ -33,11 +33,11 @@ const CONFIG: &str = "[worker.main]\npolicy = \"other\"\n[worker.gate]\npolicy =
     on-error = \"disable\"\nmax-missed = \"100%\"\n\
     [task.gate]\nkind = \"gate\"\nworker = \"gate\"\nrate = 20\npath = \"@HERE@/shut\"\nmax-missed = \"100%\"\n";
 
-/// All on the worker that ends first.
+/// All tasks on the worker that ends first.
 const NAMES: [&str; 4] = ["fast", "hog", "slow", "dead"];
 
-/// A task whose tick waits for as long as a file is there: its worker holds up the end of the run, while the counts of the other
-/// one stand still.
+/// A task whose tick waits for as long as a file exists: its worker delays the end of the run, while the counts of the other worker stay
+/// constant.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Gate {
@@ -76,7 +76,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// On a machine that is busy an answer may come too late: then the question is asked again.
+/// The status. On a busy machine an answer may come too late: then the query is repeated.
 fn status(folder: &Path) -> Value {
     let ask = || {
         let output = hertzd(&["status", "--json", "--socket", "status.sock"], folder);
@@ -85,7 +85,7 @@ fn status(folder: &Path) -> Value {
     std::iter::repeat_with(ask).take(200).flatten().next().unwrap_or_default()
 }
 
-/// What a command prints of the daemon, once it has answered in time.
+/// The output of a command about the daemon, once it has answered in time.
 fn printed(args: &[&str], folder: &Path) -> String {
     let ask = || {
         let output = hertzd(&[args, &["--socket", "status.sock"]].concat(), folder);
@@ -95,12 +95,12 @@ fn printed(args: &[&str], folder: &Path) -> String {
     std::iter::repeat_with(ask).take(200).flatten().next().unwrap_or_else(|| panic!("no answer to {args:?}"))
 }
 
-/// Whether the start is over, and it answers.
+/// Whether the start is over, and the daemon answers.
 fn knows_tasks(shown: &Value) -> bool {
     shown["tasks"].as_array().is_some_and(|tasks| !tasks.is_empty())
 }
 
-/// What happened to a task. By its keys and causes, whatever shows it; a part that this does not show is left out.
+/// The counts of a task, by their keys and causes, from any source; counts that a source does not show are left out.
 type Counts = BTreeMap<String, u64>;
 
 const KEYS: [&str; 6] = ["due", "met", "missed", "ran", "skipped", "overruns"];
@@ -123,7 +123,7 @@ fn added(mut one: Counts, other: Counts) -> Counts {
     one
 }
 
-/// Only these.
+/// Only the wanted counts.
 fn of(counts: &Counts, wanted: impl Fn(&str) -> bool) -> Counts {
     counts
         .iter()
@@ -136,7 +136,7 @@ fn is_cause(key: &str) -> bool {
     !KEYS.contains(&key)
 }
 
-/// The numbers that follow the name in the first line that begins with it, from this word on.
+/// The numbers after the name in the first line that begins with it, from this word on.
 fn row(shown: &str, name: &str, keys: &[&str], from: usize) -> Counts {
     let line = shown.lines().find(|line| line.split(' ').next() == Some(name));
     let line = line.unwrap_or_else(|| panic!("no line of {name}: {shown}"));
@@ -151,7 +151,7 @@ fn causes_of_entry(causes: &str) -> Counts {
     causes.split(' ').filter_map(part).collect()
 }
 
-/// What the entries of a log say that a task missed, one after the other. Those with final counts say it again.
+/// The sum of the misses that a log's entries report for a task, without the final entries, which repeat them.
 fn logged(entries: &[Value], name: &str) -> Counts {
     let ids = ["b63f63a8dc1e44a9b7b66fb32412be1f", "16ae69641d87436c81b908f551571cbd"];
     let of_task =
@@ -168,7 +168,7 @@ fn lines_of_json(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))).collect()
 }
 
-/// What `hertzd log --json` prints where the journal has these entries, by a stand-in for its reader.
+/// The output of `hertzd log --json` for a journal with these entries, from a stand-in for its reader.
 fn log_of_journal(entries: &[Value], folder: &Path) -> Vec<Value> {
     let as_in_journal = |entry: &Value| {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -191,7 +191,7 @@ fn log_of_journal(entries: &[Value], folder: &Path) -> Vec<Value> {
     lines_of_json(&text(&output.stdout))
 }
 
-/// What is scraped of a task.
+/// The scraped counts of a task.
 fn scraped(samples: &Samples, name: &str) -> Counts {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts")]
     let number = |series: &str| *samples.get(series).unwrap_or_else(|| panic!("no {series}")) as u64;
@@ -204,7 +204,7 @@ fn scraped(samples: &Samples, name: &str) -> Counts {
     counted.into_iter().chain(causes).collect()
 }
 
-/// What a trace of the whole run has of each task, read with Perfetto's official schema; `None` if that is not installed.
+/// The counts of each task in a trace of the whole run, read with Perfetto's official schema; `None` if the schema is not installed.
 fn traced(folder: &Path) -> Option<impl Fn(&str) -> Counts> {
     let schema = "import perfetto.protos.perfetto.trace.perfetto_trace_pb2";
     if !Command::new("python3").args(["-c", schema]).output().is_ok_and(|output| output.status.success()) {
@@ -232,7 +232,7 @@ fn traced(folder: &Path) -> Option<impl Fn(&str) -> Counts> {
     })
 }
 
-/// What `hertzd report --json` tells of the tasks of a name.
+/// The counts in `hertzd report --json` of the tasks with a name.
 fn reported(report: &Value, name: &str) -> Counts {
     let of_name = report["run"]["tasks"].as_array().unwrap().iter().filter(|one| one["task"] == name);
     let counts = |one: &Value| {
@@ -243,8 +243,8 @@ fn reported(report: &Value, name: &str) -> Counts {
     of_name.map(counts).fold(Counts::new(), added)
 }
 
-/// Waits until each of these tasks has missed something. For what cause is left to the machine: on one that is busy with other
-/// programs whatever takes too long was preempted.
+/// Waits until each of these tasks has missed something. The cause depends on the machine: if other programs keep it busy, whatever takes
+/// too long was preempted.
 fn wait_for_misses(running: &mut Running, names: &[&str]) {
     running.wait_for("misses", |running| {
         let shown = status(running.folder());
@@ -252,8 +252,8 @@ fn wait_for_misses(running: &mut Running, names: &[&str]) {
     });
 }
 
-/// A run that misses releases for several causes, and whose task `slow` is another one since a reload; its tasks but `gate` have
-/// ended, and their counts stand still.
+/// A run that misses releases for several causes. A reload has replaced its task `slow`. All tasks except `gate` have ended, so their
+/// counts stay constant.
 fn run_until_counts_stand_still(exporter: &mut Option<Exporter>) -> Running {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -261,7 +261,7 @@ fn run_until_counts_stand_still(exporter: &mut Option<Exporter>) -> Running {
     let args = ["--json", "--log-format", "json", "--stop-timeout", "1h"];
     let mut running = run_in(folder, command, CONFIG, &args);
     wait_for_misses(&mut running, &["fast", "slow", "dead"]);
-    // Counts go on from what is scraped here.
+    // Counts continue from this scrape.
     let exporter = exporter.insert(Exporter::start(&running.folder().join("status.sock")));
     exporter.scrape_until(|samples| samples.contains_key("hertzd_task_due_total{task=\"slow\"}"));
     let stalled = |task: &Value| task["causes"]["stalled"].as_u64() > Some(0);
@@ -367,7 +367,7 @@ fn all_that_shows_counts_shows_the_same() {
     assert!(causes.len() > 1 && causes["disabled"] > 0, "the test would show little: {causes:?}");
     assert!(task(&summary, "slow")["before_reload"].is_object() && task(&summary, "fast")["before_reload"].is_null());
 
-    // A record that found no room is in none of the following, and is counted.
+    // A dropped record is in none of the following, and is counted.
     if (count(&summary["records"], "dropped"), count(&summary["flight"], "lost")) != (0, 0) {
         println!("not compared with log and trace, which lack records: {}", summary["records"]);
         return;

@@ -1,4 +1,4 @@
-//! `policy = "deadline"` on the real kernel: it promises a share of all CPUs, and refuses more than there is.
+//! `policy = "deadline"` on the real kernel: the kernel promises a share of all CPUs, and refuses more than they have.
 
 use crate::program;
 use crate::program::{HERTZD, Running, count, is_root, nanos, pause, run, run_in, task, thread_named};
@@ -12,18 +12,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// The kernel's limit on real-time bandwidth, which every user may read.
 const LIMIT: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 
-/// How often a test is repeated at most, where the machine may hold up what it is about.
+/// The maximum number of repetitions of a test whose subject the machine may delay.
 const ATTEMPTS: u32 = 10;
 
-/// One test at a time: the machine has one supply of this bandwidth. A lock on the file of its limit, so that it holds for
-/// tests of all users; released on drop.
+/// Only one test runs at a time: the machine has a single supply of this bandwidth. Locks the kernel's file with the limit, so that tests
+/// of all users are excluded; released on drop.
 fn alone() -> File {
     let file = File::open(LIMIT).unwrap();
     file.lock().unwrap();
     file
 }
 
-/// Whether the kernel grants the policy here, and not without a limit.
+/// Whether the kernel grants the policy here, and with a limit.
 fn is_granted(running: &mut Running) -> bool {
     running.wait_until_granted();
     let limit = fs::read_to_string(LIMIT).unwrap_or_default();
@@ -69,8 +69,8 @@ fn tick_0_is_on_time() {
     let _alone = alone();
     let config =
         "[worker.main]\npolicy = \"deadline\"\n[task.slow]\nkind = \"load\"\nworker = \"main\"\nperiod = \"2s\"\n";
-    // It was late by nearly a period each time: the thread had given up the rest of its first one. The machine may hold it up
-    // for as long, but not each time.
+    // Otherwise it would be late by nearly a period each time, because the thread had given up the rest of its first period. The machine
+    // may delay it as long, but not each time.
     let is_on_time = (0..ATTEMPTS).any(|_| {
         let mut running = run(config, &["--for", "3s", "--json"]);
         if !is_granted(&mut running) {
@@ -94,13 +94,13 @@ fn the_default_runtime_covers_the_spin_tail() {
     let _alone = alone();
     let config = "[worker.main]\npolicy = \"deadline\"\nspin = \"4ms\"\n\
                   [task.busy]\nkind = \"load\"\nworker = \"main\"\nperiod = \"10ms\"\nrun = \"4500us\"\n";
-    // Stopped in each tick, it would miss each deadline. The machine may hold it up as well, but not each time.
+    // If stopped in each tick, it would miss each deadline. The machine may delay it as well, but not each time.
     let is_covered = (0..ATTEMPTS).any(|_| {
         let mut running = run(config, &["--for", "3s", "--json"]);
         if !is_granted(&mut running) {
             return true;
         }
-        // It may have ended, if this test was held up.
+        // The run may have ended if this test was delayed.
         let thread = thread_named(running.pid(), "hz-main").map(|thread| thread.to_string()).unwrap_or_default();
         let asked = Command::new("chrt").args(["--pid", &thread]).output();
         let asked = asked.map(|asked| String::from_utf8_lossy(&asked.stdout).into_owned()).unwrap_or_default();
@@ -125,14 +125,14 @@ fn workers(count: usize, runtime: &str) -> String {
     (0..count).map(one).collect()
 }
 
-/// How many CPUs share the bandwidth: all that are online, also those that a quota keeps this process from using.
+/// The number of CPUs that share the bandwidth: all online CPUs, even those that a quota keeps this process from using.
 fn cpus() -> usize {
     let stat = fs::read_to_string("/proc/stat").unwrap();
     stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count()
 }
 
-/// Each tick needs twice the runtime: the kernel stops it until the next period. What was missed for that is `throttled`. What
-/// the host of this machine takes from it looks like a long run: so no share is certain here, as it is in tests/causes.rs.
+/// Each tick needs twice the runtime, so the kernel stops it until the next period. The misses that follow are `throttled`. Time taken by
+/// this machine's host looks like a long run, so no share is certain here, unlike in tests/causes.rs.
 #[test]
 fn a_worker_that_overruns_its_runtime_is_throttled() {
     let _turn = crate::turn(module_path!());
@@ -163,14 +163,14 @@ fn a_reload_waits_for_the_bandwidth_of_the_workers_that_end() {
     if !is_granted(&mut running) {
         return;
     }
-    // Together with those that run, each of these is more than all CPUs have; some need more than is given back.
+    // Together with the running workers, each of these needs more than all CPUs have; some need more than is given back.
     for runtime in ["5999us", "5ms", "8500us", "8400us", "2ms", "8500us"] {
         let output = reload(&running, &workers(cpus(), runtime));
         assert!(output.status.success(), "{runtime}: {output:?}\n{}", running.stderr());
         let seen = snapshot(&running);
         assert!(policies(&seen).iter().all(|(_, policy)| *policy == "deadline"), "{runtime}: {seen}");
     }
-    // What does not fit even then is refused before anything is changed.
+    // A configuration that does not fit even then is refused before anything is changed.
     let before = snapshot(&running);
     let output = reload(&running, &workers(cpus(), "9999us"));
     assert_eq!(output.status.code(), Some(78), "{output:?}");
@@ -187,8 +187,8 @@ fn a_reload_waits_for_the_bandwidth_of_the_workers_that_end() {
     assert!(!ended.stderr.contains("at normal priority"), "{}", ended.describe());
 }
 
-/// Between the end of the old threads and the policy of the new ones their bandwidth belongs to no one. Here another program
-/// takes it: the new ones are held up until it has.
+/// Between the end of the old threads and the promotion of the new ones, their bandwidth belongs to no one. Here another program takes it:
+/// the new threads are delayed until it ends.
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_worker_that_requires_its_policy_does_not_run_without_it_after_a_reload() {

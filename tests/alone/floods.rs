@@ -1,4 +1,4 @@
-//! What others send without an end has one: connections to the status socket, and answers from it.
+//! Endless input from others is limited: connections to the status socket, and answers from it.
 
 use crate::program::{HERE, HERTZD, Running, copy_program, emulation, is_root, pause, run_in, skip, status};
 use hertzd::time::Span;
@@ -11,14 +11,14 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Connects again and again until told to end, and holds the latest 2,000 connections without reading.
+/// Connects again and again until told to end, and holds the newest 2,000 connections without reading.
 fn flood(socket: &Path, ends: &AtomicBool) -> usize {
     let (mut held, mut all) = (VecDeque::new(), 0);
     while !ends.load(Ordering::Relaxed) {
         match UnixStream::connect(socket) {
             Ok(stream) => {
                 all += 1;
-                // Others are to get processor time as well.
+                // Leave processor time for others.
                 if all % 100 == 0 {
                     pause(Span::from_millis(5));
                 }
@@ -27,14 +27,14 @@ fn flood(socket: &Path, ends: &AtomicBool) -> usize {
                     held.pop_front();
                 }
             }
-            // This process has no more descriptors, or the daemon has not listened yet.
+            // This process has no descriptors left, or the daemon is not listening yet.
             Err(_) => drop(held.pop_front()),
         }
     }
     all
 }
 
-/// The copy of this program by which another user floods: it does so until it is killed, and says so once the daemon has no place for it.
+/// The copy of this program with which another user floods. It floods until it is killed, and reports once the daemon has no place for it.
 #[test]
 #[ignore = "floods the socket that FLOODED names: for the tests here that are several users"]
 fn flood_as_another_user() {
@@ -43,7 +43,7 @@ fn flood_as_another_user() {
     let (socket, ends) = (Path::new(&socket), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| flood(socket, &ends));
-        // One that is refused is closed without a word.
+        // A refused connection is closed without a reply.
         let is_refused =
             || UnixStream::connect(socket).is_ok_and(|mut one| one.read(&mut [0]).is_ok_and(|read| read == 0));
         while !is_refused() {}
@@ -51,7 +51,7 @@ fn flood_as_another_user() {
     });
 }
 
-/// hertzd with places for 20 connections, of which 10 are of one user.
+/// hertzd with places for 20 connections, 10 of them for one user.
 fn with_few_descriptors() -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -Sn 60 && ulimit -Hn 160 && exec \"$@\"", "sh", HERTZD]);
@@ -69,7 +69,7 @@ fn by_user(user: u32, program: &Path) -> Command {
 struct Flood(Child);
 
 impl Flood {
-    /// Waits until it gets no more places.
+    /// Starts a flood, and waits until it gets no more places.
     fn begin(folder: &Path, socket: &Path, user: u32) -> Self {
         let program = folder.join("floods");
         if !program.exists() {
@@ -105,7 +105,7 @@ fn a_flood_by_one_user_keeps_no_other_user_from_the_status() {
     let mut running = run_in(folder, with_few_descriptors(), config, &["--status-socket", socket.to_str().unwrap()]);
     running.wait_until_granted();
     running.wait_for("it listens", |_| UnixStream::connect(&socket).is_ok());
-    // As if these users were members of the group that may ask.
+    // As if these users were members of the group that may query the status.
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
     let is_answered = |user| {
         let mut command = by_user(user, &program);
@@ -127,7 +127,7 @@ fn sensors(prefix: &str) -> String {
     "[worker.main]\npolicy = \"other\"\n".to_owned() + &(0..20).map(sensor).collect::<String>()
 }
 
-/// Ends a flood on drop, so that a test that fails ends as well.
+/// Ends a flood on drop, so that even a failing test ends.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -142,7 +142,7 @@ fn a_flood_of_connections_keeps_no_reload_from_its_devices() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("value"), "1\n").unwrap();
     let socket = folder.path().join("s");
-    // The soft limit would not do for one set of these tasks and the next.
+    // The soft limit is too low for one set of these tasks plus the next.
     let mut running =
         run_in(folder, with_few_descriptors(), &sensors("a"), &["--status-socket", socket.to_str().unwrap()]);
     running.wait_until_granted();
@@ -166,7 +166,7 @@ fn a_flood_of_connections_keeps_no_reload_from_its_devices() {
         ends.store(true, Ordering::Relaxed);
         floods.into_iter().map(|flood| flood.join().unwrap()).sum::<usize>()
     });
-    // While the flood lasts it has the places of this user, which are half of all.
+    // During the flood, it holds this user's places, which are half of all.
     running.wait_for("an answer", |_| status(&socket, &["--json"]).status.success());
     println!("{floods} connections");
     assert!(floods > 2_000);
@@ -202,7 +202,7 @@ fn an_answer_without_an_end_is_given_up_at_its_limit() {
         command.args(["-c", "ulimit -v 1000000; exec \"$@\"", "sh", HERTZD]).args(arguments);
         let output = command.arg("--socket").arg(&socket).current_dir(folder.path()).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
-        // On a busy machine its time is over before it is too long.
+        // On a busy machine the time runs out before the answer is too long.
         let is_said =
             error.contains("is longer than 64 MiB, which no hertzd sends") || error.contains("no whole answer from");
         assert!(is_said && matches!(output.status.code(), Some(69 | 70)), "{arguments:?}: {output:?}");

@@ -1,4 +1,4 @@
-//! Tests that take a processor, a disk or all connections from others: those of one file run side by side, and no file beside another.
+//! Tests that monopolise a processor, a disk or all connections: the tests of one file run side by side, but no two files run at once.
 
 #[path = "../support/program/mod.rs"]
 mod program;

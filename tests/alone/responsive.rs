@@ -1,5 +1,5 @@
-//! Main reacts at once, no matter what hangs: a flood of signals, a frozen file system, a configuration that cannot be read, a
-//! reader of the log that has stalled, a tick that never returns.
+//! Main reacts at once, no matter what hangs: a flood of signals, a frozen file system, a configuration that cannot be read, a stalled
+//! reader of the log, a tick that never returns.
 
 use crate::program;
 use crate::program::disk::Disk;
@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-/// The most that a stop may take, which is far more than what "Stopping" in docs/running.md says: the machine may hold it up at any
-/// point. What really hangs does so for longer. Its time is printed.
+/// The longest time that a stop may take, far above the limit that "Stopping" in docs/running.md states: the machine may delay the stop at
+/// any point, and a real hang takes longer. The test prints the time.
 const STOP: Span = Span::from_seconds(60);
 
 /// A task that records its value at 1 kHz, and a second one at this rate.
@@ -34,7 +34,7 @@ fn folder_with_disk() -> (tempfile::TempDir, PathBuf) {
     (folder, disk)
 }
 
-/// Starts it with a status socket, and waits until its workers run.
+/// Starts hertzd with a status socket, and waits until its workers run.
 fn run_with_socket(folder: tempfile::TempDir, config: &str) -> Running {
     run_with_socket_and(folder, config, &[])
 }
@@ -60,7 +60,7 @@ fn wait_for_snapshot(running: &mut Running, what: &str, seen: impl Fn(&Value) ->
     running.wait_for(what, |running| seen(&snapshot(running)));
 }
 
-/// Stops it with SIGTERM, within `limit`; prints how long that took.
+/// Stops hertzd with SIGTERM, within `limit`; prints how long that took.
 fn stop_with_sigterm(running: Running, limit: Span) -> Ended {
     running.signal("TERM");
     let passed = stopwatch();
@@ -136,7 +136,7 @@ fn a_frozen_file_system_holds_up_its_recording_and_nothing_else() {
         let before = ran(&seen, name);
         wait_for_snapshot(&mut running, "both tasks tick", |seen| ran(seen, name) > before + 50);
     }
-    // What does not fit in the queue is counted and reported while the disk still hangs.
+    // Rows that do not fit in the queue are counted and reported while the disk still hangs.
     let lost = |seen: &Value| count(&task(seen, "uptime")["recorded"], "lost");
     wait_for_snapshot(&mut running, "the status shows the loss", |seen| lost(seen) > 0);
     running.wait_for("the log reports it", |running| {
@@ -168,8 +168,8 @@ fn a_frozen_file_system_holds_up_its_recording_and_nothing_else() {
     drop(disk);
 }
 
-/// The stop gives the safe value up, and its process is gone but for the thread that the kernel keeps, with its locks. The next one no longer
-/// has the output.
+/// The stop gives up the safe value. Its process is gone, except for the thread that the kernel keeps, with the process's locks. The next
+/// run no longer has the output.
 #[test]
 fn a_safe_value_that_a_frozen_file_system_kept_out_is_written_once_it_is_thawed() {
     let _turn = crate::turn(module_path!());
@@ -211,7 +211,8 @@ fn a_safe_value_that_a_frozen_file_system_kept_out_is_written_once_it_is_thawed(
     drop(disk);
 }
 
-/// Freezes the disk with the log, until the thread that writes the log has met that. A task misses each release, so there is a line each second.
+/// Freezes the disk with the log. Returns once the log's thread has run into that. A task misses each release, so there is a line each
+/// second.
 fn frozen_under_the_log<'disk>(running: &mut Running, disk: &'disk Disk) -> Thawed<'disk> {
     assert!(disk.freeze(), "it was not frozen");
     let thawed = Thawed(disk);
@@ -220,7 +221,7 @@ fn frozen_under_the_log<'disk>(running: &mut Running, disk: &'disk Disk) -> Thaw
     thawed
 }
 
-/// hertzd with its log on a file of this disk.
+/// hertzd with its log in a file on this disk.
 fn logging_to(disk: &Disk) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "exec \"$@\" 2>>\"$0\""]).arg(disk.path.join("log")).arg(HERTZD);
@@ -261,8 +262,8 @@ fn a_log_on_a_frozen_file_system_is_a_reason_until_it_is_thawed_and_holds_up_not
     assert!(ended.stdout.contains("\na "), "the summary: {}", ended.describe());
 }
 
-/// One tick of each worker hangs on the disk that the log is on as well, and each guarded output beside it has to become safe all the same; so
-/// has one when hertzd crashes, and stays so.
+/// A tick of each worker hangs on the disk that also holds the log. Each guarded output beside it must still become safe. When hertzd
+/// crashes, another output must become safe and stay so.
 #[test]
 fn a_log_on_a_frozen_file_system_keeps_no_output_from_its_safe_value() {
     let _turn = crate::turn(module_path!());
@@ -281,7 +282,7 @@ fn a_log_on_a_frozen_file_system_keeps_no_output_from_its_safe_value() {
             place.display()
         )
     };
-    // Those of the second worker hang later: the log has met the disk by then.
+    // The second worker's ticks hang later: by then the log has run into the frozen disk.
     let config = [
         "[worker.a]\n[worker.b]\n".into(),
         output("fa", "fa", "a", "20 Hz"),
@@ -309,7 +310,7 @@ fn a_log_on_a_frozen_file_system_keeps_no_output_from_its_safe_value() {
     running.wait_for("it has its value", |_| holds("fa", "5"));
     let thawed = frozen_under_the_log(&mut running, &disk);
     running.signal("SEGV");
-    // With a core dump the process ends only after its thread that waits for the disk.
+    // With a core dump, the process ends only after its thread that waits for the disk.
     running.wait_for("it becomes safe", |_| holds("fa", "0"));
     pause(Span::from_seconds(2));
     drop(thawed);
@@ -318,7 +319,7 @@ fn a_log_on_a_frozen_file_system_keeps_no_output_from_its_safe_value() {
     drop(disk);
 }
 
-/// Both files take several writes of 3 s each after the signal: together longer than a disk that hangs is waited for.
+/// After the signal both files take several writes of 3 s each: together that exceeds the patience for a hanging disk.
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_slow_disk_is_waited_for_until_it_has_taken_everything() {
@@ -358,7 +359,7 @@ fn a_slow_disk_is_waited_for_until_it_has_taken_everything() {
     assert!(after.contains("EXTEND_TIMEOUT_USEC=") && !after.contains("WATCHDOG=1\n"), "{messages}");
 }
 
-/// Whether an MCAP has its beginning and its end.
+/// Whether an MCAP file has its beginning, and its end.
 fn ends_of(path: &Path) -> (bool, bool) {
     let bytes = fs::read(path).unwrap_or_default();
     let magic = b"\x89MCAP0\r\n";
@@ -439,7 +440,7 @@ fn reload_beside_a_tick_that_hangs(args: &[&str]) -> Running {
     let mut running = run_with_socket_and(folder, &config, args);
     let has_begun = |seen: &Value| seen["tasks"].as_array().is_some_and(|tasks| !tasks.is_empty());
     wait_for_snapshot(&mut running, "a tick hangs", |seen| has_begun(seen) && count(task(seen, "beside"), "ran") > 40);
-    // The reload changes the task that hangs and one on another worker, which continues.
+    // The reload changes the hanging task and a task on another worker, which continues.
     let edited = config.replace("rate = 100\n", "rate = 200\n").replace(HERE, running.folder().to_str().unwrap());
     fs::write(running.folder().join("test.toml"), edited).unwrap();
     running.signal("HUP");
@@ -447,7 +448,7 @@ fn reload_beside_a_tick_that_hangs(args: &[&str]) -> Running {
     running
 }
 
-/// The task that hangs runs on, so its numbers are those of the tick that hangs.
+/// The hanging task keeps running, so its numbers are those of the tick that hangs.
 fn assert_stuck(ended: &Ended) {
     assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
     let summary = ended.summary();
@@ -474,7 +475,7 @@ fn a_tick_that_never_returns_holds_up_neither_status_nor_stop() {
     let summary = ended.summary();
     assert!(count(task(&summary, "uptime"), "ran") > 0 && count(task(&summary, "beside"), "ran") > 0);
     assert!(ended.stderr.contains("stopping: waiting up to "), "{}", ended.describe());
-    // The task that the reload had ended by then, and that the summary does not describe.
+    // The reload had ended this task by then, and the summary does not describe it.
     assert!(ended.stderr.contains("beside: ended by the reload; "), "{}", ended.describe());
     assert_eq!(ended.stderr.matches("ended by the reload").count(), 1, "{}", ended.describe());
     let (path, uptime) = (ended.folder.path().join("disk/uptime.mcap"), task(&summary, "uptime"));
@@ -490,11 +491,11 @@ fn a_fault_is_reported_to_a_stalled_reader_for_a_limited_time() {
     let talks = |n| format!("[task.t{n}]\nkind = \"load\"\nrate = 20\nfault = \"error\"\nfault-every = 1\n");
     let ends = "[task.ends]\nkind = \"load\"\nrate = 1\nphase = \"900ms\"\nfault = \"error\"\nfault-every = 3\non-error = \"exit\"\n";
     fs::write(&path, (0..1_000).map(talks).collect::<String>() + ends).unwrap();
-    // The length of what can be read when it has ended.
+    // The length of the text that can be read after the end.
     let said = |format: &str, shared: bool| {
         let mut command = Command::new(HERTZD);
         command.args(["run", "--json", "--log-format", format]).arg(&path);
-        // A pipe that is not read is full within a second; `shared`: the summary goes there too.
+        // A pipe that no one reads is full within a second. `shared`: the summary goes there too.
         let (mut reader, writer) = std::io::pipe().unwrap();
         command.stdout(if shared { Stdio::from(writer.try_clone().unwrap()) } else { Stdio::null() }).stderr(writer);
         assert_eq!(code_in_time(command), Some(70), "{format}");
@@ -503,7 +504,7 @@ fn a_fault_is_reported_to_a_stalled_reader_for_a_limited_time() {
         read.len()
     };
     for (format, shared) in [("text", false), ("json", false), ("text", true)] {
-        // A machine that stalls leaves it no time to say so much, but not each time.
+        // If the machine stalls, hertzd has no time to write that much; but this does not happen each time.
         assert!((0..10).any(|_| said(format, shared) > 4_096), "the pipe was full");
     }
 }
@@ -523,7 +524,7 @@ fn an_error_before_the_start_does_not_wait_for_a_reader() {
     }
 }
 
-/// Runs it to its end, which must come in time; its exit code.
+/// Runs the command to its end, which must come in time. Returns its exit code.
 fn code_in_time(mut command: Command) -> Option<i32> {
     let mut child = command.stdin(Stdio::null()).spawn().unwrap();
     drop(command);
@@ -550,7 +551,7 @@ fn a_service_manager_that_takes_nothing_delays_nothing() {
     sender.set_nonblocking(true).unwrap();
     while sender.send_to(b"WATCHDOG=1", &path).is_ok() {}
     let mut command = Command::new(HERTZD);
-    // Fed each 10 ms: if each message waited, no query would be answered in time.
+    // Sent every 10 ms: if each message waited, no query would be answered in time.
     command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "40000");
     let socket = folder.path().join("status.sock");
     let args = ["--json", "--status-socket", socket.to_str().unwrap()];
@@ -560,7 +561,7 @@ fn a_service_manager_that_takes_nothing_delays_nothing() {
     let passed = stopwatch();
     (0..20).for_each(|_| _ = snapshot(&running));
     println!("20 answers took {}", passed());
-    // What was kept is sent in order once there is room.
+    // Queued messages are sent in order once there is room.
     let mut received = Vec::new();
     manager.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     let mut message = [0; 512];

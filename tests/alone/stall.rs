@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Least time for which the program is stopped.
+/// The shortest time for which the program is stopped.
 const STALL: Span = Span::from_seconds(2);
 
 /// Each policy, and the highest number of releases that may be given up late: those it keeps, and a few at the edges.
@@ -35,8 +35,8 @@ fn config(kind: impl Fn(&str) -> String) -> String {
     POLICIES.map(section).concat()
 }
 
-/// Stops the program for two seconds after about the first one, lets it go on for a while, and ends it. It has no length of its
-/// own, since a busy machine may hold up this test for longer.
+/// Stops the program for two seconds after about the first second, then lets it run for a while, and ends it. The run has no fixed length,
+/// since a busy machine may delay this test for longer.
 fn stall(mut running: Running, end: impl FnOnce(&Running)) -> Ended {
     pause(Span::from_seconds(1));
     running.hold(STALL);
@@ -66,8 +66,8 @@ fn a_stall_shows_and_is_accounted_for() {
         assert!(nanos(task, "lateness_ns", "min") >= 0, "{name}: never early");
         assert!(nanos(task, "lateness_ns", "max") >= STALL.nanos() / 2, "{name}");
         if name == "delay" {
-            // One tick was late, and the grid moved with it: what the others owed then never came up. Where the worker wakes late for
-            // the end of the run, what came up after its last tick is given up.
+            // One tick was late, and the grid moved with it: the releases that other policies would owe never came up. If the worker wakes
+            // late at the end of the run, releases after its last tick are given up.
             assert!(due + 1_000 <= on_a_fixed_grid, "{name}: {due} of {on_a_fixed_grid}");
             assert_eq!(due, ran + skipped);
             assert!(overruns >= 1);
@@ -85,14 +85,14 @@ fn a_stall_shows_and_is_accounted_for() {
     }
 }
 
-/// How often a group is frozen at most, until what came up meanwhile was judged twice.
+/// The maximum number of freezes until the releases meanwhile were judged twice.
 const FREEZES: u32 = 10;
 
-/// A control group of its own, by which the process in it is frozen. Removed on drop, after it was thawed.
+/// A separate control group that freezes the process in it. Thawed and removed on drop.
 struct Group(PathBuf);
 
 impl Group {
-    /// Every kernel that has version 2 mounted can freeze a group, and needs no controller for it.
+    /// Every kernel with version 2 mounted can freeze a group, without any controller.
     fn new() -> io::Result<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts")?;
         let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -118,7 +118,7 @@ impl Drop for Group {
     }
 }
 
-/// What came up while the service's control group was frozen is `stalled`, and status says that no daemon answers meanwhile.
+/// Releases during the freeze of the service's control group are `stalled`, and status says that no daemon answers meanwhile.
 #[test]
 fn what_is_missed_in_a_frozen_control_group_is_stalled() {
     let _turn = crate::turn(module_path!());
@@ -135,7 +135,7 @@ fn what_is_missed_in_a_frozen_control_group_is_stalled() {
     let mut running = run_in(folder, command, config, &["--json", "--status-socket", socket.to_str().unwrap()]);
     running.wait_until_granted();
     pause(Span::from_millis(500));
-    // Where other programs hold up hertzd at the same time, the verdict may be another one, but not each time.
+    // If other programs delay hertzd at the same time, the verdict may differ, but not each time.
     let mut judged = 0;
     for _ in 0..FREEZES {
         let before = program::snapshot(&socket);
@@ -157,7 +157,7 @@ fn what_is_missed_in_a_frozen_control_group_is_stalled() {
         // Causes come from records, a little later: until then they are unknown.
         pause(Span::from_millis(300));
         let seen = program::snapshot(&socket);
-        // But for the one before it that was on its way, and the one after it that was only late.
+        // Except a release before the freeze that was in progress, and one after it that was only late.
         let of = |cause: &str| of_cause(&seen, cause).saturating_sub(of_cause(&before, cause));
         println!(
             "{came_up} releases came up in the frozen group: {} stalled, {} unknown",
@@ -185,7 +185,7 @@ struct Probe {
     index: Option<usize>, // in TICKED, from its first tick on
 }
 
-/// How often each probe has ticked, in the order of their first ticks; and how many have.
+/// The number of ticks of each probe, in the order of their first ticks; and the number of probes that have ticked.
 static TICKED: [AtomicU64; POLICIES.len()] = [const { AtomicU64::new(0) }; POLICIES.len()];
 static PROBES: AtomicUsize = AtomicUsize::new(0);
 
@@ -209,13 +209,13 @@ impl Task for Probe {
     }
 }
 
-/// Once this file is there, the child process ends its run, when each probe has ticked again.
+/// Once this file exists, the child process ends its run after each probe has ticked again.
 const ENOUGH: &str = "enough";
 
-/// It makes this one when each probe has ticked: a slow machine takes a while from the threads to the ticks.
+/// The child process creates this file when each probe has ticked: on a slow machine the first ticks take a while.
 const BEGUN: &str = "begun";
 
-/// Set in the child process, the one that is stopped.
+/// Set in the child process, which is the one that is stopped.
 const IN_CHILD: &str = "HERTZD_TEST_STALL_IN_CHILD";
 
 /// Starts this test binary again as a child process, which can be stopped.
@@ -250,7 +250,7 @@ fn no_policy_holds_more_debt_than_its_limit() {
     }
 }
 
-/// Makes the file `begun` when each probe has ticked. Runs until the file `enough` is there, and each has ticked again.
+/// Creates the file `begun` when each probe has ticked. Runs until the file `enough` exists and each probe has ticked again.
 fn run_probes(enough: PathBuf, begun: PathBuf) -> Summary {
     let most = |name: &str| match name {
         "drop" | "keep-working" => 0,

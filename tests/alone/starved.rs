@@ -1,5 +1,5 @@
-//! A worker that gets no processor time any more: another program keeps its CPU to itself. The end of a run does not wait for it
-//! without limit, nor does the end of the process. In a program of its own, as no other test can use that CPU meanwhile.
+//! A worker that gets no processor time any more, because another program monopolises its CPU. Neither the end of a run nor the end of the
+//! process waits for it without limit. This is a separate program, as no other test can use that CPU meanwhile.
 
 use crate::program;
 use crate::program::{Ended, HERTZD, Running, affinity, pause, run_in, stopwatch, task};
@@ -16,12 +16,12 @@ static CPU: Mutex<()> = Mutex::new(());
 /// After this time the hog ends by itself, whatever the test does.
 const HOGS_FOR: Span = Span::from_seconds(60);
 
-/// What a run takes whose end is to come while the worker is starved. It may be over before that where the machine is busy: then
-/// another one is started.
+/// The length of a run that must end while the worker is starved. On a busy machine the run may end before that; then another one is
+/// started.
 const LENGTH: Span = Span::from_seconds(1);
 const ATTEMPTS: u32 = 60;
 
-/// A thread that keeps a CPU from all others. It ends on drop.
+/// A thread that monopolises a CPU. It ends on drop.
 struct Hog {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -59,8 +59,8 @@ impl Drop for Hog {
     }
 }
 
-/// Starts a run whose worker has a CPU of its own, starves it, and hands both to `meanwhile` until the run ends. `None`: this
-/// machine does not allow that. What it returns is reaped while the worker is still starved.
+/// Starts a run whose worker has a CPU of its own, starves the worker, and passes both to `meanwhile` until the run ends. `None`: this
+/// machine does not allow that. The returned process is reaped while the worker is still starved.
 fn run_starved(args: &[&str], meanwhile: impl Fn(&mut Running)) -> Option<Ended> {
     let _one = CPU.lock().unwrap_or_else(PoisonError::into_inner);
     let (own, Some(hogged)) = (affinity()[0], affinity().get(1).copied()) else {
@@ -71,7 +71,7 @@ fn run_starved(args: &[&str], meanwhile: impl Fn(&mut Running)) -> Option<Ended>
         program::skip(&format!("no real-time policy is granted: {error}"));
         return None;
     }
-    // This thread and all of hertzd but the worker.
+    // This thread, and all of hertzd except the worker.
     pin(&[own]).unwrap();
     for _ in 0..ATTEMPTS {
         let folder = tempfile::tempdir().unwrap();
@@ -98,7 +98,7 @@ fn the_end_of_a_run_gives_up_a_worker_that_gets_no_processor_time() {
     let _turn = crate::turn(module_path!());
     let Some(ended) = run_starved(&["--for", "1s", "--stop-timeout", "500ms"], |_| {}) else { return };
     assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
-    // It may have lost its CPU within a tick.
+    // The worker may have lost its CPU within a tick.
     let given_up = ["worker main did not stop within 500 ms", " of task a has not returned for "];
     assert!(given_up.iter().any(|text| ended.stderr.contains(text)), "{}", ended.describe());
     assert!(ended.stderr.contains("the run is over: waiting up to 500 ms for "), "{}", ended.describe());

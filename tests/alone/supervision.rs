@@ -233,7 +233,7 @@ fn without_the_metrics_thread_a_worker_that_hangs_is_summed_up_by_what_it_shows(
     assert_eq!(count(&stuck["causes"], "unknown"), count(stuck, "missed"), "{stuck}");
 }
 
-/// A panic of its own cannot be asked for in such a thread; a system call that never fails, and does, makes it panic.
+/// Such a thread cannot be made to panic directly. A system call that normally never fails does so here, and makes it panic.
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn the_death_of_a_thread_ends_the_run_at_once() {
@@ -249,7 +249,7 @@ fn the_death_of_a_thread_ends_the_run_at_once() {
         "hertzd-io",
         "hz-well",
     ];
-    // The thread that tries to open a device is there for as long as the device is not.
+    // The thread that tries to open a device exists for as long as the device is missing.
     let config = format!(
         "{WELL}[worker.away]\n[task.away]\nkind = \"i2c\"\nworker = \"away\"\nrate = 1\nbus = \"no such bus\"\naddress = 0x48\n\
          register = 0\ntype = \"u8\"\nmissing = \"wait\"\n"
@@ -284,7 +284,7 @@ fn the_death_of_a_thread_ends_the_run_at_once() {
         match thread {
             // Ticks are lost as well as rows.
             "hertzd-recorder" => assert!(rows + lost >= count(well, "ran"), "{well}"),
-            // Each row is written; the ticks that it has not handed on are lost.
+            // Each row is written; the ticks that were not passed on are lost.
             "hertzd-metrics" => {
                 assert_eq!(rows, count(well, "ran"), "{well}");
                 assert_eq!(count(recorded, "ticks") + lost, rows, "{well}");

@@ -1,5 +1,5 @@
-//! Compares the documentation with the code: examples, simulated ticks, links, source files, and the README's commands. What is generated
-//! from the source, `src/cli/generate/tests/pages.rs` compares.
+//! Compares the documentation with the code: examples, simulated ticks, links, source files, and the README's commands.
+//! `src/cli/generate/tests/pages.rs` compares what is generated from the source.
 
 use hertzd::App;
 use hertzd::config::Kinds;
@@ -79,7 +79,7 @@ fn every_example_configuration_is_valid() {
                 let name = path.display().to_string();
                 let kinds = Kinds::builtin();
                 if block.contains("kind = \"motor\"") {
-                    continue; // of a daemon of one's own; tests/black_box/new.rs has that check it
+                    continue; // for a user's own daemon; tests/black_box/new.rs checks it with that
                 }
                 if let Some(kind) = kinds.left_out().find(|kind| block.contains(&format!("kind = \"{kind}\""))) {
                     crate::program::emulation::say_skipped(&format!(
@@ -87,7 +87,7 @@ fn every_example_configuration_is_valid() {
                     ));
                     continue;
                 }
-                // For the shortest time there is: it reads all of the configuration before.
+                // For the shortest possible time: it reads the whole configuration first.
                 if let Err(problems) = App::new(kinds).simulate(&block, Span::from_nanos(1)) {
                     panic!("{name}: {problems}");
                 }
@@ -114,7 +114,7 @@ fn simulated_ticks_are_what_simulate_prints() {
                 continue;
             };
             if path.parent().is_some_and(|folder| folder.ends_with("tutorials")) {
-                continue; // these are run as they are written
+                continue; // these are run as written
             }
             let (name, options) = command.split_once(' ').unwrap();
             let folder = tempfile::tempdir().unwrap();
@@ -141,8 +141,8 @@ fn simulated_ticks_are_what_simulate_prints() {
     assert!(count > 0);
 }
 
-/// A `console` block of a tutorial that begins with `$` shows all that its command prints, in the root of the source. A line that ends
-/// in a backslash, and one inside of quotes, goes on.
+/// A `console` block of a tutorial that begins with `$` shows all the output of its command, run in the root of the source. A line
+/// continues if it ends in a backslash or inside quotes.
 #[test]
 fn commands_of_tutorials_print_what_is_shown() {
     let folder = Path::new(env!("CARGO_BIN_EXE_hertzd")).parent().unwrap();
@@ -244,7 +244,7 @@ fn every_source_file_named_in_the_docs_exists() {
     let mut count = 0;
     for (path, text) in pages() {
         if path.ends_with("own-daemon.md") {
-            continue; // its files are those of another project; tests/black_box/new.rs compares them
+            continue; // its files belong to another project; tests/black_box/new.rs compares them
         }
         let is_path = |c: char| c.is_ascii_alphanumeric() || "/_-.*{},".contains(c);
         for (at, _) in text.match_indices("src/") {

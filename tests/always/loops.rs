@@ -1,12 +1,12 @@
-//! `hertzd simulate` with values that flow: controllers that are run, recordings and plants in place of sensors, and the table of
-//! all values. The built binary on the virtual clock, so nothing here depends on how busy the machine is.
+//! `hertzd simulate` with values: running controllers, recordings and plants in place of sensors, and the table of all values. Runs the
+//! built binary on the virtual clock, so the load of the machine does not matter.
 
 use crate::desk::{Desk, Table};
 use std::fs;
 use std::path::Path;
 
-/// A plant with the time constants 10 s and 1 s and the gain 2, under a controller whose integral time cancels the slow one:
-/// the open loop is 2·kp / (10·s·(1 + s)), so the closed one is of second order with w² = 2·kp/10 and 2·z·w = 1, without zeros.
+/// A plant with time constants of 10 s and 1 s and a gain of 2, under a controller whose integral time cancels the slow one. The open loop
+/// is 2·kp / (10·s·(1 + s)), so the closed loop is of second order with w² = 2·kp/10 and 2·z·w = 1, without zeros.
 fn cancelled(kp: f64, more: &str) -> String {
     format!(
         "[task.oven]\nkind = \"sensor\"\nrate = 1000\npath = \"/nowhere\"\nunit = \"x\"\n{more}\n[task.oven.simulate.plant]\nvalue = \"y\"\n\
@@ -23,7 +23,7 @@ fn a_closed_loop_overshoots_and_settles_as_theory_says() {
         let response =
             |t: f64| 1.0 - (-z * w * t).exp() * ((swing * t).cos() + z / (1.0 - z * z).sqrt() * (swing * t).sin());
         let overshoot = (-std::f64::consts::PI * z / (1.0 - z * z).sqrt()).exp();
-        // The last instant outside of 2 % of the step.
+        // The last instant at which the response is outside 2 % of the step.
         let settling = |outside: &dyn Fn(usize) -> bool| (0..20_000).rev().find(|tick| outside(*tick)).unwrap();
         #[expect(clippy::cast_precision_loss, reason = "small")]
         let wanted = settling(&|tick| (response(tick as f64 / 1_000.0) - 1.0).abs() > 0.02);
@@ -43,7 +43,7 @@ fn a_closed_loop_overshoots_and_settles_as_theory_says() {
 
 #[test]
 fn skipped_ticks_take_their_time_in_plant_and_controller() {
-    // Now and then the plant's task takes 3.5 periods; all that came up meanwhile is skipped.
+    // Now and then the plant's task takes 3.5 periods; all releases meanwhile are skipped.
     let text = "[task.tank]\nkind = \"sensor\"\nrate = 10\npath = \"/nowhere\"\noverrun = \"drop\"\n\
         [task.tank.simulate]\nrun = [\"0s\", \"0s\", \"350ms\"]\nplant = { value = \"level\", input = 3, gain = 2, time-constant = \"2s\", initial = 0 }\n\
         [task.still]\nkind = \"sensor\"\nrate = 10\npath = \"/nowhere\"\n\
@@ -171,7 +171,7 @@ fn between_workers_a_value_arrives_when_its_tick_has_finished() {
     };
     let mut recorded = "tick,release_utc,lateness_ns,n\n".to_owned();
     (0..200).for_each(|n| recorded += &format!("{n},2026-11-21T00:00:0{}.{:02}Z,0,{n}\n", n / 100, n % 100));
-    // At 2 ms the sensor's tick still runs. At 3 ms it has just finished, for a worker that is declared after it.
+    // At 2 ms the sensor's tick is still running. At 3 ms it has just finished, as far as a worker declared after it can see.
     for (first, second, phase, behind) in
         [("sense", "act", "2ms", 1), ("sense", "act", "3ms", 0), ("act", "sense", "3ms", 1), ("act", "sense", "4ms", 0)]
     {
@@ -191,7 +191,7 @@ fn between_workers_a_value_arrives_when_its_tick_has_finished() {
 
 #[test]
 fn the_same_configuration_does_the_same_every_time() {
-    // On three workers, which disturb each other's values, and with a worker on its own that repeats itself.
+    // On three workers that affect each other's values; and on one worker that runs by itself and repeats.
     let text = cancelled(5.0, "worker = \"one\"")
         .replace("kind = \"pid\"", "kind = \"pid\"\nworker = \"two\"\nsimulate.run = [\"10us\", \"2ms\", \"1us\"]")
         + "[task.third]\nkind = \"pid\"\nworker = \"three\"\nrate = 700\ninput = \"oven.y\"\nsetpoint = \"control.out\"\nki = 1\n\
@@ -252,7 +252,7 @@ fn what_cannot_be_simulated_is_refused_where_it_is_written() {
     assert!(said.contains("--csv /dev/full: No space left on device") && output.status.code() == Some(70), "{said}");
 }
 
-/// A recording of ten rows a second in column `level`; an empty cell where there is none.
+/// A recording of ten rows a second, with the column `level`; a cell may be empty.
 fn recorded(levels: &[&str]) -> String {
     let row = |(n, level): (usize, &&str)| format!("{n},2026-11-21T00:00:0{}.{}Z,0,{level}\n", n / 10, n % 10);
     "tick,release_utc,lateness_ns,level\n".to_owned() + &levels.iter().enumerate().map(row).collect::<String>()
@@ -260,7 +260,7 @@ fn recorded(levels: &[&str]) -> String {
 
 #[test]
 fn outputs_are_run_and_nothing_is_written() {
-    // Rows 10 to 13 are missing; the last one is of 1.9 s.
+    // Rows 10 to 13 are missing; the last row is at 1.9 s.
     let mut levels = ["0.5"; 20];
     levels[..4].copy_from_slice(&["0", "0.25", "0.5", "7"]);
     levels[10..14].fill("");
@@ -283,16 +283,16 @@ fn outputs_are_run_and_nothing_is_written() {
     let good = |values: [f64; 18]| values.map(Some);
     let mut fan = [0.5; 18];
     fan[..4].copy_from_slice(&[0.125, 0.25, 0.5, 0.75]);
-    fan[10..16].fill(1.0); // good again at 14, for 200 ms at 16
+    fan[10..16].fill(1.0); // good again at 14; for 200 ms, at 16
     assert_eq!(of("fan", "applied"), good(fan));
     assert_eq!(of("fan", "is-safe"), good(fan.map(|value| f64::from(u8::from(value == 1.0)))));
     assert_eq!(of("fan", "write-errors"), good([0.0; 18]));
     let mut held_back = [0.0; 18];
     (held_back[0], held_back[3]) = (-1.0, 1.0); // at its limits
     held_back[10..14].fill(2.0);
-    held_back[14..16].fill(-1.0); // safe is more than it is to be
+    held_back[14..16].fill(-1.0); // the safe value exceeds the input
     assert_eq!(of("fan", "held-back"), good(held_back));
-    // To the limit of its target by 0.25 a tick, and to its safe value by 0.125. It stays there.
+    // It moves to the limit of its target by 0.25 a tick, and to its safe value by 0.125. It stays there.
     let mut slow = [0.5; 18];
     slow[..6].copy_from_slice(&[0.0, 0.25, 0.5, 0.75, 0.5, 0.5]);
     slow[10..14].copy_from_slice(&[0.375, 0.25, 0.125, 0.0]);
@@ -307,7 +307,7 @@ fn outputs_are_run_and_nothing_is_written() {
     held[..4].copy_from_slice(&[0.0, 0.25, 0.5, 7.0]);
     held[12..].fill(-4.0); // after 200 ms; and for a second after it is good again
     assert_eq!(of("held", "applied"), good(held));
-    // What a target held before is not known here.
+    // Here hertzd does not know what a target held before.
     let back = of("back", "applied");
     assert_eq!((&back[..4], &back[10..]), (&[0.0, 0.25, 0.5, 7.0].map(Some)[..], &[None; 8][..]));
     assert_eq!(of("back", "is-safe")[9..11], [Some(0.0), Some(1.0)]);
@@ -322,7 +322,7 @@ fn outputs_are_run_and_nothing_is_written() {
 
 #[test]
 fn a_loop_is_closed_by_what_its_output_applied() {
-    // The integral may not run away from an output that can only reach 0.5: it follows it, within a tenth of a second.
+    // The integral must not run away from an output that can only reach 0.5: it follows the output within a tenth of a second.
     let text = "[task.oven]\nkind = \"sensor\"\nrate = 100\npath = \"/nowhere\"\n[task.oven.simulate.plant]\nvalue = \"y\"\n\
         input = \"heater.applied\"\ngain = 100\ntime-constant = \"2s\"\noffset = 20\n\
         [task.control]\nkind = \"pid\"\nrate = 100\ninput = \"oven.y\"\nsetpoint = 90\nkp = 0.02\nti = \"2s\"\n\
@@ -331,7 +331,7 @@ fn a_loop_is_closed_by_what_its_output_applied() {
         slew = 0.25\nsafe = 0\n";
     let table = Desk::with(text).table("20s");
     let (applied, measured) = (table.values("heater", "applied"), table.values("oven", "y"));
-    // 0.25 a second at most, as far as the limit, and the plant goes where that leads.
+    // At most 0.25 a second, up to the limit; the plant follows.
     assert!(applied.windows(2).all(|pair| (pair[1] - pair[0]).abs() <= 0.0025 + 1e-12));
     assert!((applied.last().unwrap() - 0.5).abs() < 1e-12, "{applied:?}");
     assert!((measured.last().unwrap() - 70.0).abs() < 0.01, "{:?}", measured.last());
@@ -347,8 +347,9 @@ fn a_loop_is_closed_by_what_its_output_applied() {
     assert!(integral[1_999] < 0.5, "{}", integral[1_999]);
 }
 
-/// An oven whose sensor fails for a moment, so that its heater is latched in its safe state for 200 s. The integral time cancels the time
-/// constant of the plant: the closed loop is of first order, and comes back without overshoot from wherever it is, unless it was wound up.
+/// An oven whose sensor fails for a moment, so that its heater is latched in its safe state for 200 s. The integral time cancels the
+/// plant's time constant. So the closed loop is of first order, and recovers from any state without overshoot, unless the integral was
+/// wound up.
 const LATCHED: &str = "[task.oven]\nkind = \"sensor\"\nrate = 10\npath = \"/nowhere\"\n[task.oven.simulate]\n\
     fails-at = \"300s\"\nfails-for = \"500ms\"\n\
     plant = { value = \"y\", input = \"heater.applied\", gain = 100, time-constant = \"20s\", offset = 20 }\n\
@@ -361,7 +362,7 @@ const LATCHED: &str = "[task.oven]\nkind = \"sensor\"\nrate = 10\npath = \"/nowh
 
 #[test]
 fn a_loop_whose_output_was_held_safe_for_long_comes_back_without_overshoot() {
-    // Without `track` the controller does not know of it, and its integral goes on to its limit.
+    // Without `track` the controller does not know that the heater is latched, and its integral continues to its limit.
     for (text, least, most) in [
         (LATCHED.to_owned(), -1.0, 0.05),
         (LATCHED.replace("track = { previous = \"heater.applied\", initial = 0 }\n", ""), 5.0, 50.0),
@@ -429,7 +430,7 @@ fn a_latch_opens_when_its_reset_rises_and_not_when_that_is_missing() {
          [task.valve]\nkind = \"output\"\nrate = 10\ninput = \"board.command\"\npath = \"valve\"\nsafe = 9\n\
          recover = \"latch\"\nreset = \"board.reset\"\n",
     );
-    // Of each tick the level, the command, the reset; whether the alarm is active, and what is put out.
+    // For each tick: the level, the command, the reset; whether the alarm is active; and the output.
     let ticks = [
         ("9", "1", "0", 1.0, 1.0),
         ("0", "", "0", 1.0, 9.0),
@@ -477,7 +478,7 @@ fn what_a_run_reads_it_does_not_write_over_and_a_pipe_is_no_recording() {
 
 #[test]
 fn what_is_put_out_shows_in_a_plant_afterwards_whichever_task_is_first() {
-    // A step at 1.25 s into a lag of 1 s: from a task that measures nothing, so that nothing orders the two.
+    // A step at 1.25 s into a lag of 1 s. The step comes from a task that measures nothing, so nothing orders the two.
     let tank = "[task.tank]\nkind = \"sensor\"\nrate = 10\npath = \"/nowhere\"\n\
         simulate.plant = { value = \"level\", input = \"pump.out\", time-constant = \"1s\" }\n";
     let pump = |more: &str| {
@@ -491,11 +492,11 @@ fn what_is_put_out_shows_in_a_plant_afterwards_whichever_task_is_first() {
     for (text, from) in [
         (pump("rate = 100") + tank, 1.25),
         (tank.to_owned() + &pump("rate = 100"), 1.25),
-        // Its tick at 1.3 s is the first one after the step.
+        // The tank's tick at 1.3 s is its first one after the step.
         (pump("rate = 10") + tank, 1.3),
         (tank.to_owned() + &pump("rate = 10"), 1.3),
         (pump("rate = 10\nphase = \"50ms\"") + tank, 1.35), // its own time begins later
-        // What takes time to be computed is put out later.
+        // A value that takes time to compute is output later.
         (pump("rate = 10\nsimulate.run = \"30ms\"") + tank, 1.33),
         (other.to_owned() + &beside(pump("rate = 100"), "one") + &beside(tank.to_owned(), "two"), 1.25),
         (other.to_owned() + &beside(pump("rate = 100"), "two") + &beside(tank.to_owned(), "one"), 1.25),
@@ -509,7 +510,7 @@ fn what_is_put_out_shows_in_a_plant_afterwards_whichever_task_is_first() {
     }
 }
 
-/// A heater with a lag of 60 s, which the integral time cancels: the closed loop is of first order, with 3 s.
+/// A heater with a lag of 60 s, which the integral time cancels: the closed loop is of first order, with a time constant of 3 s.
 fn heater(setpoint: &str, more: &str) -> String {
     format!(
         "[task.oven]\nkind = \"sensor\"\nrate = 10\npath = \"/nowhere\"\n\
@@ -528,7 +529,7 @@ fn a_controller_that_starts_far_from_its_setpoint_is_as_fast_as_one_that_is_sent
     let started = measured("shape = \"constant\"\nlevel = 1", "");
     let steps = "shape = \"steps\"\nstep = [{ level = 0, lasting = \"10s\" }, { level = 1, lasting = \"1s\" }]";
     let sent = &measured(steps, "")[100..];
-    // The first tick takes over, and adds nothing to the integral.
+    // The first tick takes over without adding to the integral.
     assert!(started.iter().zip(sent).all(|(one, other)| (one - other).abs() < 0.002));
     assert!((110..125).contains(&settled(&started)), "ln(50) · 3 s: {}", settled(&started));
     assert_eq!(started, measured("shape = \"constant\"\nlevel = 1", "takeover = \"reset\""));
@@ -559,7 +560,7 @@ fn a_chain_without_a_measurement_is_not_said_to_hold_its_max_latency() {
     }
 }
 
-/// The thermostat of the examples, whose sensor shows nothing that is good for so long after ten minutes.
+/// The thermostat of the examples. After ten minutes its sensor shows nothing good for this long.
 fn thermostat(gap: &str, more: &str) -> Table {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/thermostat/thermostat.toml"));
     let text = text.unwrap().replace("fails-for = \"2min\"", &format!("fails-for = \"{gap}\""));
@@ -577,7 +578,7 @@ fn readings_that_are_missing_for_a_moment_move_neither_fan_nor_temperature() {
         assert_eq!((1_200..1_800).filter(|n| is_missing(&error, *n)).count(), missing, "no error is made up");
         assert!(fan[1_200..].iter().all(|after| (after - fan[1_199]).abs() < 0.001), "{:?}", &fan[1_190..1_240]);
     }
-    // With nothing bridged, the fan is at full speed at the next tick.
+    // Without a bridged gap, the fan is at full speed at the next tick.
     let fan = thermostat("500ms", "max-gap = \"500ms\"").values("fan", "applied");
     assert_eq!(fan[1_200], 1.0);
 }
@@ -593,7 +594,7 @@ fn an_output_that_is_held_grows_as_old_as_what_it_came_from() {
              max-age = \"{age}\"\n"
         )
     };
-    // The latest good reading is that of tick 9.
+    // The last good reading is that of tick 9.
     for (gap, age, safe_at) in [("10s", "300ms", 13), ("400ms", "10s", 13), ("100ms", "10s", 10), ("10s", "10s", 109)] {
         let table = Desk::with(&text(gap, age)).table("15s");
         let safe = table.values("heater", "is-safe");

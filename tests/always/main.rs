@@ -1,5 +1,5 @@
-//! Tests whose outcome depends on nothing but the sources: what is read, computed, documented and simulated. Time is an argument here, or
-//! that of the virtual clock.
+//! Tests whose outcome depends only on the sources: on what they read, compute, document and simulate. Time is an argument here, or comes
+//! from the virtual clock.
 
 #[path = "../support/desk.rs"]
 mod desk;

@@ -1,4 +1,4 @@
-//! `hertzd simulate` with what was measured: the built binary, on the virtual clock.
+//! `hertzd simulate` with measured times: the built binary, on the virtual clock.
 
 use crate::on_virtual_clock::{MEETING, file, hertzd, text, word};
 use serde_json::Value;
@@ -16,7 +16,7 @@ fn oversleeps_of_a_file_end_the_sleeps() {
     let played = summary(&path, "1s", &["--oversleep", word(&model)]);
     let oversleep = &played["workers"][0]["oversleep_ns"];
     assert_eq!((&oversleep["min"], &oversleep["max"]), (&5_000.into(), &250_000.into()), "{played}");
-    // What `run --json` and `simulate --json` print is such a file, too.
+    // The output of `run --json` and `simulate --json` is such a file, too.
     let (_again, again) = file("summary.json", &played.to_string());
     let again = summary(&path, "20s", &["--oversleep", word(&again)]);
     assert_eq!(again["workers"][0]["oversleep_ns"]["max"], 250_000);
@@ -45,7 +45,7 @@ fn a_recording_sets_run_times_and_oversleeps_and_is_replayed() {
     let run = &run["tasks"][0];
     assert_eq!(run["recorded"]["lost"], 0, "{run}");
 
-    // The same times, one after the other.
+    // The same times, in order.
     config("");
     let ran = run["ran"].as_u64().unwrap();
     let length = format!("{}ms", 10 * ran);
@@ -57,17 +57,17 @@ fn a_recording_sets_run_times_and_oversleeps_and_is_replayed() {
     assert!(simulated["run_ns"]["min"].as_i64() >= Some(200_000), "{played}");
     assert!(played["workers"][0]["oversleep_ns"]["max"].as_i64() > Some(0), "{played}");
 
-    // All of it, at its own times: as many releases as there were, and the recording's own count beside.
+    // The whole recording, at its own times: the same number of releases, with the recording's own counts beside.
     let output = hertzd(&["simulate", word(&path), "--replay", word(&recording), "--summary-only", "--json"]);
     let replayed: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     let task = &replayed["tasks"][0];
-    // What was given up after the last tick is in no recording.
+    // Releases given up after the last tick are in no recording.
     let met = |of: &Value| of["due"].as_u64().unwrap() - of["missed"].as_u64().unwrap();
     assert_eq!(met(&task["as_recorded"]), met(run), "{replayed}");
     assert!(task["as_recorded"]["due"].as_u64() <= run["due"].as_u64(), "{replayed}");
     assert!(text(&output.stderr).contains("recorded sleeps set how late sleeps end"), "{output:?}");
 
-    // A plan by it.
+    // A plan from the measurement.
     config("budget = \"9ms\"\n[task.b]\nkind = \"load\"\nworker = \"v\"\nrate = 100\nrun = \"1ms\"\n[worker.v]\n");
     let text_of_both = fs::read_to_string(&path)
         .unwrap()

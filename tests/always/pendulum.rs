@@ -1,5 +1,5 @@
-//! `examples/pendulum`: its physics by itself, and its loop on the virtual clock, where nothing depends on how busy the machine is.
-//! `tests/black_box/pendulum_runs.rs` has the processes.
+//! `examples/pendulum`: its physics alone, and its loop on the virtual clock, where the load of the machine does not matter.
+//! `tests/black_box/pendulum_runs.rs` tests the processes.
 
 use crate::desk::Table;
 use crate::pendulum_example::example;
@@ -17,7 +17,7 @@ fn config(name: &str) -> String {
 
 // The physics.
 
-/// Kinetic and potential energy, of a rod that turns about its end.
+/// Kinetic and potential energy of a rod that turns about its end.
 fn energy(plant: &CartPole, state: State) -> f64 {
     let &CartPole { cart_mass, pole_mass, half_length, gravity, .. } = plant;
     let State { speed, angle, rate, .. } = state;
@@ -50,7 +50,7 @@ fn without_force_and_friction_energy_and_momentum_stay() {
     }
     assert!((energy(&SMOOTH, state) - energy(&SMOOTH, begin)).abs() < 1e-9, "{state:?}");
     assert!((momentum(state) - momentum(begin)).abs() < 1e-9, "{state:?}");
-    // With friction there is less of it, and a push adds what it does.
+    // With friction the energy falls, and a push adds its work.
     let rubbed = (0..20_000).fold(begin, |state, _| CartPole::USUAL.step(state, 0.0, 0.001));
     assert!(energy(&SMOOTH, rubbed) < energy(&SMOOTH, begin));
 }
@@ -69,7 +69,7 @@ fn a_force_does_work() {
 
 #[test]
 fn left_alone_it_falls_as_fast_as_theory_says() {
-    // From rest a small angle is that at the start times cosh(growth · t), until it is no longer small.
+    // From rest, a small angle is the initial angle times cosh(growth · t), until it is no longer small.
     let (mut state, start) = (State { angle: 1_f64.to_radians(), ..State::default() }, 1_f64.to_radians());
     let mut steps = 0_u32;
     while state.angle < 8_f64.to_radians() {
@@ -80,7 +80,7 @@ fn left_alone_it_falls_as_fast_as_theory_says() {
     }
     let wanted = 8_f64.acosh() / growth(&SMOOTH);
     assert!((f64::from(steps) * 0.001 - wanted).abs() < 0.005, "{steps} ms, in theory {wanted} s");
-    // Upright and at rest it stays, but not for a breath of air.
+    // Upright and at rest it stays, unless the slightest disturbance comes.
     assert_eq!(SMOOTH.step(State::default(), 0.0, 0.001), State::default());
 }
 
@@ -117,7 +117,7 @@ fn what_is_told_between_the_processes_is_read_as_it_was_written() {
     }
 }
 
-// The loop at the desk.
+// The simulated loop.
 
 /// The four gains of the controller: of position, speed, angle and rate.
 fn gains(config: &str) -> [f64; 4] {
@@ -130,17 +130,17 @@ fn gains(config: &str) -> [f64; 4] {
     terms.try_into().unwrap()
 }
 
-/// The longest delay between state and force with which the loop is stable, in seconds: at the frequency at which the loop has the gain 1, the
-/// phase that is left.
+/// The longest delay between state and force with which the loop is stable, in seconds: the remaining phase at the frequency at which the
+/// loop has a gain of 1.
 fn delay_margin([x, v, angle, rate]: [f64; 4]) -> f64 {
-    // Upright: the angle's acceleration is grows · angle − turns · force, that of the cart pushes · force − leans · angle.
+    // Upright, the angle's acceleration is grows · angle − turns · force; the cart's is pushes · force − leans · angle.
     let &CartPole { cart_mass, pole_mass, half_length, .. } = &CartPole::USUAL;
     let mass = cart_mass + pole_mass;
     let grows = growth(&CartPole::USUAL).powi(2);
     let turns = grows / (CartPole::USUAL.gravity * mass);
     let share = pole_mass * half_length / mass;
     let (pushes, leans) = (1.0 / mass + share * turns, share * grows);
-    // Of a force at frequency w, the angle and the position that come of it; then real and imaginary part of the force that comes back.
+    // The angle and the position caused by a force at frequency w; then the real and the imaginary part of the returned force.
     let back = |w: f64| {
         let of_angle = turns / (w * w + grows);
         let of_position = (leans * of_angle - pushes) / (w * w);
@@ -163,7 +163,7 @@ fn the_delay_that_the_configuration_claims_to_bear_is_that_of_theory() {
     assert!(delay_margin(gains(&config("pendulum"))) > 0.05, "above max-latency");
 }
 
-/// What `hertzd simulate` makes of a configuration at the desk, with the plant in place of the sensor. The angle at each step.
+/// Simulates a configuration with `hertzd simulate`, with the plant in place of the sensor. Returns the angle at each step.
 fn angles(name: &str, length: &str, more: &str) -> Option<Vec<f64>> {
     let example = example()?;
     let folder = tempfile::tempdir().unwrap();
@@ -190,9 +190,9 @@ fn on_the_virtual_clock_it_stands_and_with_the_slow_sensor_it_falls() {
     // It begins at 3°; each shove moves it by less than 6°.
     assert_eq!(stands.len(), 60_000);
     assert!(worst(&stands) < 0.1, "{}", worst(&stands));
-    // The policy is nothing to the virtual clock, on which the CPU is never busy.
+    // The policy does not affect the virtual clock, on which the CPU is never busy.
     assert_eq!(angles("bad-policy", "60s", "").unwrap(), stands);
-    // The mean age of what is used is half the sensor's period: 100 ms are more than the margin.
+    // The mean age of the value used is half the sensor's period: 100 ms exceed the margin.
     let falls = angles("slow-sensor", "60s", "").unwrap();
     assert_eq!(worst(&falls), std::f64::consts::FRAC_PI_2);
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// The first CPU that is online: it is there on every machine.
+/// The first CPU that is online: every machine has it.
 fn cpu() -> String {
     let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
     online.split([',', '-', '\n']).next().unwrap().to_owned()
@@ -72,13 +72,13 @@ fn what_is_written_down_stays_unless_the_plan_is_free() {
 
 #[test]
 fn the_responses_of_a_plan_for_one_worker_are_those_of_the_real_loop() {
-    // Without the slow task all fit between each other, on one worker: the simulation runs the same workers.
+    // Without the slow task all others fit between each other, on one worker: the simulation runs the same workers.
     let text_of_all = MEETING.replace("\"3ms\"", "\"300us\"");
     let (_folder, path) = file("my.toml", &text_of_all);
     let plan = text(&hertzd(&["plan", word(&path), "--cpus", &cpu()]).stdout);
     assert!(plan.contains("[worker.main]") && plan.matches("[worker.").count() == 1, "{plan}");
     let (_planned_folder, planned) = planned(&text_of_all, &plan);
-    // Before, all are released together: fast waits for slow's tick, or that of middle.
+    // Before, all are released together: fast waits for slow's tick, or for middle's.
     assert_eq!(worst(&path), [("fast".into(), 100_000), ("slow".into(), 800_000), ("middle".into(), 500_000)]);
     assert_eq!(worst(&planned), [("fast".into(), 100_000), ("slow".into(), 300_000), ("middle".into(), 400_000)]);
     for (task, after) in [("fast", "100 µs"), ("slow", "300 µs"), ("middle", "400 µs")] {
@@ -206,7 +206,7 @@ fn chain(max_latency: &str) -> String {
     CHAIN.replace("safe = 0\n", &format!("safe = 0\nmax-latency = \"{max_latency}\"\n"))
 }
 
-/// The age of what `motor` acts on, at the most, when it is simulated for two seconds.
+/// The maximum age of `motor`'s input, when simulated for two seconds.
 fn oldest(path: &Path) -> i64 {
     let output = hertzd(&["simulate", word(path), "--for", "2s", "--summary-only", "--json"]);
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
@@ -262,7 +262,7 @@ fn a_chain_keeps_the_distances_between_its_phases() {
 
 #[test]
 fn a_latency_that_no_plan_keeps_is_said_and_fails() {
-    // The sensor is on another worker: by its deadline it may be 20 ms old, and stay so.
+    // The sensor is on another worker: its deadline allows an age of 20 ms, and the plan does not change that.
     let apart = chain("4ms").replacen("rate = 100", "worker = \"other\"\nrate = 100", 1);
     let apart = apart.replace("[worker.main]", "[worker.main]\n[worker.other]\npolicy = \"other\"");
     let apart = apart
@@ -285,7 +285,7 @@ fn a_latency_that_no_plan_keeps_is_said_and_fails() {
 
 #[test]
 fn a_chain_over_two_workers_stays_in_phase() {
-    // On two workers each with a phase of its own; on one CPU they can come together.
+    // On two workers, each task has its own phase; on one CPU the phases can coincide.
     let text_of = chain("30ms").replace("[worker.main]", "[worker.main]\n[worker.second]");
     let apart = text_of.replace("kind = \"sensor\"", "kind = \"sensor\"\nworker = \"second\"");
     let apart = ["pid", "output", "load"].iter().fold(apart, |text, kind| {
@@ -354,7 +354,7 @@ fn a_chain_is_brought_to_one_worker_if_its_max_latency_holds_only_there() {
             assert!(check.status.success() && !text(&check.stdout).contains("max-latency ="), "{args:?}: {check:?}");
         }
     }
-    // With other settings it cannot be, and no plan makes it worse.
+    // With other settings the plan cannot join the workers, and no plan makes it worse.
     let other = APART.replace("[worker.a]", &format!("[worker.a]\nspin = \"20us\"\ncpu = {}", cpu()));
     let (_folder, path) = file("my.toml", &other);
     for args in [&[][..], &["--split-chains"]] {

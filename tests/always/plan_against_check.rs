@@ -1,4 +1,4 @@
-//! What `hertzd plan` says of random configurations, against what `hertzd check` says of them and of the planned ones.
+//! Compares the results of `hertzd plan` for random configurations with those of `hertzd check`, for them and for the planned ones.
 
 use crate::on_virtual_clock::{file, hertzd, text, word};
 use crate::plan::planned;
@@ -44,7 +44,7 @@ fn configuration(seed: u64, all_on: Option<&str>) -> String {
     text
 }
 
-/// Whether `hertzd check` accepts the load, and whether it has no doubt about the limit of the chain; `None`: it refuses the configuration.
+/// Whether `hertzd check` accepts the load, and whether it has no doubt about the chain's limit; `None`: it refuses the configuration.
 fn checked(path: &Path) -> Option<(bool, bool)> {
     let output = hertzd(&["check", "--no-open", word(path)]);
     let doubts = text(&output.stdout).contains(": max-latency = ");
@@ -85,7 +85,7 @@ fn a_plan_and_check_agree() {
         let [most, age_before, age_after] = ages(&plan);
         let is_better = age_after <= age_before || age_after <= most || !loads_hold;
         assert!(is_better, "a chain that is too old gets no older: {}", told());
-        // What is shown is rounded.
+        // Displayed values are rounded.
         let surely_holds = |age: f64| age * 1.01 < most;
         assert!(found || !(loads_hold && ages_hold && surely_holds(age_before)), "it held as it was: {}", told());
         if found {
@@ -93,7 +93,7 @@ fn a_plan_and_check_agree() {
             continue;
         }
         failed += 1;
-        // On one worker the chain holds nowhere, either. With a single CPU the two workers may not both be there.
+        // On one worker the chain does not hold either. With a single CPU the two workers might not both exist.
         for worker in ["a", "b"].into_iter().filter(|_| loads_hold && plan.contains("# On CPU 0, 1")) {
             let together = configuration(seed, Some(worker));
             let (_folder, path) = file("my.toml", &together);

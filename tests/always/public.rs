@@ -1,4 +1,5 @@
-//! What the library offers, item by item: `public.txt` lists it (`UPDATE_DOCS=1` writes it), so that nothing becomes public, or ceases to be, unseen.
+//! The library's public items: `public.txt` lists them (`UPDATE_DOCS=1` writes it), so that no item becomes public, or ceases to be,
+//! unnoticed.
 
 use crate::imports::{Sources, public::public};
 use crate::rooms::sources;
@@ -6,13 +7,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Most public items: a user reads them all.
+/// The maximum number of public items: a user reads them all.
 const MOST: usize = 150;
 
-/// Most items that are public for the tests alone, beside `internals`.
+/// The maximum number of items that are public only for the tests, beside `internals`.
 const MOST_HIDDEN: usize = 7;
 
-/// Most names in `internals`: a test of anything else uses the program, or lies beside what it tests.
+/// The maximum number of names in `internals`: a test of anything else uses the program, or is beside the code it tests.
 const MOST_INTERNAL: usize = 23;
 
 #[test]

@@ -1,6 +1,6 @@
-//! Compares the table of rooms in docs/architecture.md with the imports of the code: a room uses only the rooms that its
-//! row allows and no path that its row forbids, no files import each other in a cycle (those of benches/peers neither), and no state is kept by
-//! the process where each daemon has its own.
+//! Compares the table of rooms in docs/architecture.md with the imports of the code. A room uses only the rooms that its row allows and no
+//! path that its row forbids. No files import each other in a cycle (this covers benches/peers too). No process-wide state exists where
+//! each daemon has its own.
 
 use crate::imports::{Sources, Table, cycles, table, uses, violations};
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ fn read_folder(folder: &Path, under: &str, into: &mut Sources) {
     }
 }
 
-/// The files under a folder of the repository; none if it is not there.
+/// The files under a folder of the repository; none if the folder does not exist.
 fn folder(path: &str) -> Sources {
     let mut sources = Sources::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
@@ -74,26 +74,26 @@ fn every_room_uses_only_what_its_row_allows() {
 
 #[test]
 fn no_files_import_each_other_in_a_cycle() {
-    // The package is without benches/peers.
+    // The package does not contain benches/peers.
     for crate_of in ["src", "benches/peers/src"].map(folder).into_iter().filter(|sources| !sources.is_empty()) {
         let found: Vec<_> = cycles(&crate_of).into_iter().map(|cycle| cycle.join(" -> ")).collect();
         assert!(found.is_empty(), "{}", found.join("\n"));
     }
 }
 
-/// What may keep statics and thread-locals, since it is the process's or a thread's own. All else belongs to a daemon, of which two may live in one
-/// process.
+/// Files that may have statics and thread-locals, since these belong to the process or a thread. All other state belongs to a daemon, and a
+/// process may have two daemons.
 const WITH_STATICS: [&str; 7] = [
     "sys/",
     "main.rs",            // the allocator
-    "program.rs",         // what the program is called
+    "program.rs",         // the program's name
     "log/journal/mod.rs", // the process's journal
     "log/lines.rs",       // the lines for its stderr
-    "cli/base/log.rs",    // and that
-    "worker/panic.rs",    // of a thread: where its panics go
+    "cli/base/log.rs",    // likewise
+    "worker/panic.rs",    // per thread: where its panics go
 ];
 
-/// Where a file keeps something in the process in its code, its tests left out.
+/// The place where a file keeps process-wide state, its tests excluded.
 fn keeps(text: &str) -> Option<&str> {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let is_static = |line: &str| {
@@ -132,7 +132,7 @@ const PRINTERS: [(&str, &str); 4] = [
     ("log/journal/mod.rs", "only asks where stderr leads"),
 ];
 
-/// Where a file writes to stdout or stderr in its code, its tests left out.
+/// The place where a file writes to stdout or stderr, its tests excluded.
 fn prints(text: &str) -> Option<&str> {
     let code = text.split("mod tests {").next().unwrap_or_default();
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -297,18 +297,18 @@ fn a_name_may_stand_for_a_module_and_for_another_item() {
     };
     let cycle = |one: &str, other: &str| BTreeSet::from([vec![one.to_owned(), other.to_owned()]]);
     let leaf_imports_it = ("low/leaf.rs", "use super::stem; fn f() { stem::twig(); }");
-    // A function, and an imported module that is called the same.
+    // A function, and an imported module of the same name.
     let function = ("low/stem.rs", "use super::{leaf, twig}; pub(crate) fn twig(_: leaf::Leaf) { twig::N }");
     let twig = ("low/twig.rs", "pub(crate) const N: u8 = 0;");
     let modules = ("low/mod.rs", "mod stem; mod twig;");
     let sources = edited(&[modules, twig, function, leaf_imports_it]);
     assert_eq!(cycles(&sources), cycle("low/leaf.rs", "low/stem.rs"));
     assert!(uses(&sources)["low/stem.rs"].contains("low/twig.rs"));
-    // A module of its own, and a function beside it.
+    // The room's own module, and a function of the same name.
     let beside = ("low/mod.rs", "mod stem; pub(crate) fn stem(_: leaf::Leaf) {}");
     let called = ("low/leaf.rs", "fn f() { super::stem(); }");
     assert_eq!(cycles(&edited(&[beside, ("low/stem.rs", ""), called])), cycle("low/leaf.rs", "low/mod.rs"));
-    // A function that is called as its module, passed on.
+    // A function with its module's name, re-exported.
     let passed = ("low/mod.rs", "mod stem; pub(crate) use stem::stem;");
     let stem = ("low/stem.rs", "pub(crate) fn stem(_: super::Leaf) {}");
     assert_eq!(cycles(&edited(&[passed, stem, called])), cycle("low/leaf.rs", "low/stem.rs"));

@@ -97,7 +97,7 @@ fn output(text: &str, args: &[&str]) -> Output {
     output
 }
 
-/// All lines but the last, and the last.
+/// All lines except the last, and the last.
 fn simulate(text: &str, args: &[&str]) -> (Vec<Line>, Summary) {
     let output = output(text, args);
     let stdout = String::from_utf8(output.stdout).unwrap();
@@ -142,7 +142,7 @@ fn a_line_per_tick_and_the_summary_last() {
     let [task] = &summary.tasks[..] else { panic!("{summary:?}") };
     assert_eq!((task.task.as_str(), task.rate.as_str()), ("slow", "10/1"));
     assert_eq!((task.due, task.ran, task.skipped, task.overruns), (6, 4, 2, 2), "{task:?}");
-    // Releases that never ran count with the lateness they would have had.
+    // Releases that never ran count with the lateness that they would have had.
     assert_eq!(task.lateness_ns.count, 6, "{task:?}");
     assert_eq!(summary.records, Records { sent: 4, dropped: 0 });
 }
@@ -167,7 +167,7 @@ fn tick_1e12_is_exact() {
     assert_eq!(offset(FIRST, 30_000, 1_001), 33_366_666_666_666_666_666, "more than 64 bits hold");
 }
 
-/// Both start at that tick on one worker; a thousand years lie between the two on its clock.
+/// Both start at that tick on one worker; on its clock a thousand years lie between them.
 #[test]
 fn far_ticks_of_several_rates_share_a_worker() {
     const FIRST: u64 = 1_000_000_000_000;
@@ -184,7 +184,7 @@ fn far_ticks_of_several_rates_share_a_worker() {
     }
 }
 
-/// A first tick from which indices (64 bits) or instants (128 bits) would overflow is refused; the highest possible ends.
+/// A first tick whose indices (64 bits) or instants (128 bits) would overflow is refused; a run from the highest possible tick ends.
 #[test]
 fn a_run_at_the_highest_ticks_ends() {
     let folder = tempfile::tempdir().unwrap();
@@ -389,7 +389,7 @@ fn a_rule_that_is_broken_fails_with_what_was_found() {
         "[task.control]\nkind = \"load\"\nrate = 100\n[task.control.simulate]\nrun = [\"1ms\", \"25ms\"]\n\
          [task.report]\nkind = \"load\"\nrate = 10\n",
     );
-    // Of three releases one is given up; --for counts 100.
+    // One release in three is given up; --for counts 100.
     for (rules, code, wanted) in [
         (&["control.skipped > 33", "any.over_budget > 0", "records.dropped != 0"][..], 0, ""),
         (&["control.skipped >= 33"], 1, "not well: --fail-if 'control.skipped >= 33': control.skipped is 33"),
@@ -422,7 +422,7 @@ fn a_rule_that_is_broken_fails_with_what_was_found() {
     }
 }
 
-/// Whatever the simulation reads would be lost.
+/// Otherwise a file that the simulation reads would be lost.
 #[test]
 fn a_csv_takes_the_place_of_nothing_that_is_read() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! What is wrong with a graph, or can hardly be meant: `hertzd check` says each with file, line and column, also where it stands in
-//! a drop-in.
+//! Graphs that are wrong, or hardly meant: `hertzd check` reports each problem with file, line and column, in a drop-in too.
 
 use std::fs;
 use std::process::Command;
@@ -7,10 +6,10 @@ use std::process::Command;
 const REFUSED: i32 = 78;
 const WARNED: i32 = 0;
 
-/// A sensor of a file that is there.
+/// A sensor of a file that exists.
 const SENSOR: &str = "[task.load]\nkind = \"sensor\"\nrate = 10\npath = \"/proc/loadavg\"\n";
 
-/// One fault: its name, the exit code, what is said, and a text in which `«` and `»` enclose what is to blame.
+/// One fault: its name, the exit code, the message, and a text in which `«` and `»` enclose the culprit.
 type Case = (&'static str, i32, &'static str, &'static str);
 
 const CASES: [Case; 22] = [
@@ -186,7 +185,7 @@ fn each_wrong_graph_is_told_with_file_line_and_column() {
             };
             let text = if in_a_drop_in { text.to_owned() } else { format!("{SENSOR}{text}") };
             let (line, column, text) = marked(&text);
-            // Where the folder's name makes a line longer nothing moves: each mark comes before it.
+            // A line that the folder's name makes longer moves no mark: each mark comes before the name.
             fs::write(&file, text.replace("@HERE@", here)).unwrap();
             let output = Command::new(env!("CARGO_BIN_EXE_hertzd")).arg("check").arg(&path).output().unwrap();
             let [printed, error] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());

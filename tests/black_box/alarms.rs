@@ -1,4 +1,4 @@
-//! Alarms of the real program: what the log says when the value that one watches leaves its range, and when it is back.
+//! Alarms of the real program: the log entries when a watched value leaves its range, and when it is back.
 
 use crate::program;
 use crate::program::{Running, run_in};
@@ -55,7 +55,7 @@ fn set_file(folder: &Path, file: &str, value: &str) {
     fs::rename(folder.join("new"), folder.join(file)).unwrap();
 }
 
-/// The entries of a log that are about this alarm: level and message.
+/// The log entries about this alarm: level and message.
 fn entries(text: &str, task: &str) -> Vec<String> {
     let entry = |line: &str| {
         let entry: Value = serde_json::from_str(line).ok()?;
@@ -67,14 +67,14 @@ fn entries(text: &str, task: &str) -> Vec<String> {
     text.lines().filter_map(entry).collect()
 }
 
-/// How status shows this alarm; null where it does not yet.
+/// This alarm in the status; null if it is not there yet.
 fn alarm(socket: &Path, task: &str) -> Value {
     let snapshot = program::snapshot(socket);
     let mut alarms = snapshot["alarms"].as_array().into_iter().flatten();
     alarms.find(|alarm| alarm["task"] == task).cloned().unwrap_or_default()
 }
 
-/// What status says of them to people.
+/// The status text about the alarms.
 fn said(socket: &Path) -> String {
     String::from_utf8(program::status(socket, &[]).stdout).unwrap()
 }
@@ -129,7 +129,7 @@ fn an_alarm_has_one_entry_when_it_begins_and_one_when_it_ends() {
             "info full: back to normal after bad, at 0"
         ]
     );
-    // It is latched until its own value, which it takes, rises: that was before.
+    // It stays latched until its own value, which is its reset, rises: that happened before.
     let gone = entries(&ended.stderr, "gone");
     assert_eq!(gone, ["warn gone: no good value"], "{gone:?}");
     let quiet = entries(&ended.stderr, "quiet");
@@ -166,7 +166,7 @@ fn the_last_entry_of_an_alarm_that_has_come_and_gone_quickly_says_how_it_is() {
     let tank = || program::task(&program::snapshot(&socket), "tank").clone();
     let ran = |task: &Value| task["ran"].as_u64().unwrap_or_default();
     let mut known = 0;
-    // Whether a change of the wanted level has one of the ten entries of its second is left to chance.
+    // Whether a change of the wanted level gets one of the ten entries of its second is left to chance.
     for (level, says) in [("9\n", "high at 9"), ("0\n", "back to normal after high, at 0")].repeat(3) {
         set(running.folder(), "5\n");
         running.wait_for("changes that have no entry", |running| {
@@ -233,7 +233,7 @@ latch = true
 reset = \"reset.value\"
 ";
 
-/// Reloads with this configuration; all that restarts has ticked by then.
+/// Reloads with this configuration. Afterwards all restarted tasks have ticked.
 fn reload(running: &mut Running, config: &str) {
     let socket = running.folder().join("s");
     let config = config.replace(program::HERE, running.folder().to_str().unwrap());
@@ -254,11 +254,11 @@ fn a_latch_lasts_over_a_reload_that_restarts_its_task_and_each_alarm_that_has_be
     let config = LATCHED.to_owned() + OVER;
     let mut running = run_in(folder, Command::new(program::HERTZD), &config, &args);
     let out = |running: &Running| fs::read_to_string(running.folder().join("out")).unwrap().trim().to_owned();
-    // Before the sensor's first tick there may be none.
+    // Before the sensor's first tick there may be no entry.
     let said = |running: &Running| -> Vec<String> {
         entries(&running.stderr(), "over").into_iter().skip_while(|entry| entry.ends_with("no good value")).collect()
     };
-    // Both latches hold, and would end by a reset.
+    // Both latches hold, and a reset would end them.
     let hold = |running: &mut Running| {
         set_file(running.folder(), "reset", "0\n");
         set(running.folder(), "5\n");
@@ -291,7 +291,7 @@ fn a_latch_lasts_over_a_reload_that_restarts_its_task_and_each_alarm_that_has_be
     let begun = ["warn over: high at 5", "info over: back to normal after high, at 1"];
     running.wait_for("it is said", |running| said(running).len() >= begun.len());
     assert_eq!(said(&running), begun);
-    // Sections that say something else begin anew.
+    // Tasks whose sections changed begin again.
     hold(&mut running);
     let changed = moved.replace("high = 3", "high = 4").replace("safe = 7", "safe = 7\nslew = 1000");
     reload(&mut running, &changed);
@@ -299,7 +299,7 @@ fn a_latch_lasts_over_a_reload_that_restarts_its_task_and_each_alarm_that_has_be
     let again = ["warn over: high at 5", "info over: ended by the reload; it was high"];
     running.wait_for("it is said", |running| said(running).len() >= 4);
     assert_eq!(said(&running)[2..], again);
-    // And one that is removed ends.
+    // A removed alarm ends.
     set(running.folder(), "5\n");
     running.wait_for("the alarm", |_| alarm(&socket, "over")["level"] == "high");
     let (before, _) = changed.split_once("[task.over]").unwrap();

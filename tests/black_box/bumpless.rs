@@ -1,6 +1,6 @@
-//! Controllers and filters across interruptions: where a controller takes over, and how both go on after ticks that were skipped or had no value. At the
-//! desk each instant is exact. The change of gains by a reload is made in a real daemon, with an error in the dead band: there no
-//! delay of the machine changes what has to be put out.
+//! Controllers and filters across interruptions: where a controller takes over, and how both continue after ticks that were skipped or had
+//! no value. The simulation makes each instant exact. The change of gains by a reload runs in a real daemon, with an error in the dead
+//! band: there no delay of the machine changes the expected output.
 
 use crate::desk::{Desk, Table};
 use crate::program;
@@ -10,10 +10,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::process::Command;
 
-/// One cell of each tick.
+/// One cell per tick.
 type Cells = Vec<Option<f64>>;
 
-/// A recording at 8 Hz with these columns; an empty cell where there is no value.
+/// A recording at 8 Hz with these columns; a cell without a value is empty.
 fn recorded(columns: &[(&str, &Cells)]) -> String {
     let names: Vec<_> = columns.iter().map(|(name, _)| *name).collect();
     let mut text = format!("tick,release_utc,lateness_ns,{}\n", names.join(","));
@@ -27,7 +27,7 @@ fn recorded(columns: &[(&str, &Cells)]) -> String {
     text
 }
 
-/// This at each tick, but for those in the ranges.
+/// The cell of each tick: `usual`, except in these ranges.
 fn cells(usual: impl Fn(usize) -> Option<f64>, others: &[(std::ops::Range<usize>, Option<f64>)]) -> Cells {
     let cell = |n| others.iter().find(|(range, _)| range.contains(&n)).map_or_else(|| usual(n), |(_, cell)| *cell);
     (0..40).map(cell).collect()
@@ -43,10 +43,10 @@ const FAN: &str = "track = { previous = \"fan.applied\", initial = 0.125 }\n\
 
 #[test]
 fn a_controller_takes_over_where_the_output_is() {
-    // Never the same twice in a row: whatever was put out before an interruption, the parts but the integral have changed after it.
+    // Never the same twice in a row: after an interruption, all parts but the integral differ from those of the output before it.
     let level = cells(
         |n| Some([0.5, 0.75, 0.25, 1.5, 1.25][n % 5]),
-        &[(26..30, None), (32..34, None)], // a sensor that fails; and one that fails under a hand
+        &[(26..30, None), (32..34, None)], // a sensor that fails; and one that fails during manual control
     );
     let enable = cells(|_| Some(1.0), &[(6..10, Some(0.0)), (12..14, None)]);
     let hand = cells(|_| None, &[(7..8, Some(2.0)), (18..20, Some(0.75)), (20..21, Some(0.25)), (32..34, Some(-0.5))]);
@@ -86,7 +86,7 @@ fn a_controller_takes_over_where_the_output_is() {
                 assert_eq!((now, i[n]), (wanted.0, Some(wanted.1)), "tick {n}, tracks: {tracks}, {takeover:?}");
                 times += 1;
             } else {
-                // What would lead further away from what the output puts out is not taken.
+                // The integral ignores changes that would lead further away from the applied output.
                 let change = 0.25 * error[n].unwrap() / 8.0;
                 let held = held.as_ref().map_or(0.0, |held| held[n - 1].unwrap());
                 let change = if held == 2.0 || held * change > 0.0 { 0.0 } else { change };
@@ -97,7 +97,7 @@ fn a_controller_takes_over_where_the_output_is() {
         }
         assert_eq!(times, 6, "first tick, twice enabled, twice by hand, once recovered");
         if let Some(applied) = applied {
-            // From the safe value, and not from what it had put out itself.
+            // It continues from the safe value, not from the controller's own last output.
             assert_eq!([applied[9], out[21], applied[20]], [-0.25, 0.25, 0.25].map(Some));
             assert_eq!(out[10] == Some(-0.25), takeover != Some("reset"), "{takeover:?}");
         }
@@ -111,13 +111,13 @@ fn plain(table: &Table, task: &str, value: &str) -> Cells {
     ticks.into_iter().map(|(_, value)| value).collect()
 }
 
-/// A worker that is held up every now and then: for 4 periods, and for 16, of which ten are `max-gap`.
+/// A worker that is delayed now and then: by 4 periods, and by 16, of which ten are `max-gap`.
 const HELD_UP: &str = "[worker.sense]\n[worker.act]\n\
     [task.board]\nworker = \"sense\"\nkind = \"sensor\"\nrate = 8\npath = \"/nowhere\"\nsimulate.values = \"day.csv\"\n\
     [task.stall]\nworker = \"act\"\nkind = \"load\"\nrate = 8\noverrun = \"drop\"\n\
     simulate.run = [\"0s\", \"0s\", \"0s\", \"550ms\", \"0s\", \"0s\", \"0s\", \"2050ms\", \"0s\", \"0s\"]\n";
 
-/// The tasks on that worker, each with these keys.
+/// The tasks on that worker, and their keys.
 const TASKS: [(&str, &str); 10] = [
     ("seen", "kind = \"expr\"\ninputs = { x = \"board.level\" }\nexpression = \"x\"\n"),
     ("zero", "kind = \"expr\"\ninputs = { x = \"board.zero\" }\nexpression = \"x\"\n"),
@@ -134,11 +134,11 @@ const TASKS: [(&str, &str); 10] = [
     ),
 ];
 
-/// What a filter has to put out, worked out from the latest ticks on the grid, of which those that were skipped repeat the one before.
+/// The expected outputs of the filters, computed from the most recent ticks on the grid; a skipped tick repeats the tick before it.
 #[derive(Default)]
 struct Expected {
     held: f64,
-    window: VecDeque<f64>, // of four ticks, the latest one last
+    window: VecDeque<f64>, // of four ticks, the newest last
     low: f64,
     high: f64,
     slew: f64,
@@ -147,14 +147,14 @@ struct Expected {
 }
 
 impl Expected {
-    /// The input has always been this; what was summed up stays.
+    /// Begins again, as if the input had always been this value; the sum stays.
     fn begin(&mut self, x: f64) {
         *self = Self { held: x, window: [x; 4].into(), low: x, slew: x, sum: self.sum, ..Self::default() };
     }
 
     /// One tick of the grid.
     fn push(&mut self, x: f64) {
-        // 1 Hz at 8 ticks a second: the bilinear transform has this in place of half the frequency times 2·pi.
+        // 1 Hz at 8 ticks a second: the bilinear transform uses this in place of half of 2·pi times the frequency.
         let w = (std::f64::consts::PI / 8.0).tan();
         self.low = (w * (x + self.held) + (1.0 - w) * self.low) / (1.0 + w);
         self.high = (x - self.held + (1.0 - w) * self.high) / (1.0 + w);
@@ -207,7 +207,7 @@ fn skipped_ticks_and_missing_samples_are_held_and_past_max_gap_all_begins_anew()
         ["zero", "low", "high", "mean", "middle", "slew", "slope", "sum"].map(|task| of(task, "out"));
     let [out, i, d] = ["out", "i", "d"].map(|value| of("control", value));
     let (mut all, mut integral, mut pid) = (Expected::default(), Expected::default(), 0.0);
-    // The latest ticks that had all they need, unless they are too long ago.
+    // The last ticks that had all their inputs, unless they are too long ago.
     let (mut last, mut sum_last, mut put_out) = (None::<u64>, None::<u64>, None);
     let mut shown = None;
     let (mut gaps, mut holds, mut resets, mut waits, mut begun) = (0, 0, 0, 0, 0);
@@ -231,7 +231,7 @@ fn skipped_ticks_and_missing_samples_are_held_and_past_max_gap_all_begins_anew()
         gaps += usize::from(is_gap);
         holds += usize::from(skipped > 0 && !is_gap);
         begun += usize::from(last.is_none());
-        // Of the controller: by the error at this tick, for all the time since the one before.
+        // The controller's step: the error at this tick, over all the time since the tick before.
         #[expect(clippy::cast_precision_loss, reason = "small")]
         let step = (2.0 - x) * (skipped + 1) as f64 / 8.0;
         let is_first = last.replace(n).is_none();
@@ -270,8 +270,8 @@ fn skipped_ticks_and_missing_samples_are_held_and_past_max_gap_all_begins_anew()
     assert!(counts.iter().all(|count| *count > 1), "gaps, holds, resets, ticks that wait, beginnings: {counts:?}");
 }
 
-/// A controller whose error lies within its dead band, so that its integral stands still however many ticks there are. Its proportional part
-/// is -`kp`, as that acts on the setpoint of 1 with a weight of 0.
+/// A controller whose error lies within its dead band, so that its integral stays constant for any number of ticks. Its proportional part
+/// is -`kp`, because that part acts on the setpoint of 1 with a weight of 0.
 fn controller(name: &str, kp: f64, more: &str) -> String {
     format!(
         "[task.{name}]\nkind = \"pid\"\nworker = \"main\"\nrate = 200\nmax-age = \"100h\"\nsetpoint = 1\nsetpoint-weight = 0\n\
@@ -279,7 +279,7 @@ fn controller(name: &str, kp: f64, more: &str) -> String {
     )
 }
 
-/// Three of them, the sensors that they need, of which each ticks once in hours, and a task that goes on and records all.
+/// Three controllers; their sensors, each with one tick in hours; and a task that continues throughout and records everything.
 fn loops(kp: f64) -> String {
     let sensor = |name: &str, worker: &str| {
         format!("[task.{name}]\nkind = \"sensor\"\nworker = \"{worker}\"\nperiod = \"10h\"\npath = \"@HERE@/level\"\n")
@@ -300,7 +300,7 @@ fn loops(kp: f64) -> String {
             .concat()
 }
 
-/// Waits until `seen` shows this proportional part of all of them.
+/// Waits until `seen` shows this proportional part for all controllers.
 fn wait_for(running: &mut Running, kp: f64) {
     let socket = running.folder().join("s");
     running.wait_for(&format!("all have the gain {kp}"), |_| {
@@ -337,7 +337,8 @@ fn a_reload_that_changes_the_gains_makes_no_jump() {
         let [free, p, tracking, q, fan] = row[..5] else { panic!("{row:?}") };
         // Nothing was applied before the first tick, so it begins with its other parts alone.
         assert_eq!(free, -2.0, "with p {p}: {rows:?}");
-        // It starts with `initial` as its integral, below what the output can put out. From its lower limit the next ones go on.
+        // It starts with `initial` as its integral, below the output's range. The following controllers continue from the output's lower
+        // limit.
         assert_eq!((tracking, fan), (if q == -2.0 { -1.5 } else { 0.0 }, 0.0), "with p {q}: {rows:?}");
     }
     for p in [-2.0, -5.0, -0.75] {

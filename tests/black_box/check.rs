@@ -1,11 +1,11 @@
-//! What `hertzd check` prints.
+//! The output of `hertzd check`.
 
 use crate::program;
 use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-/// What `hertzd COMMAND FILE ARGS` prints about a configuration: stdout, stderr and exit status.
+/// The output of `hertzd COMMAND FILE ARGS` for a configuration: stdout, stderr and exit status.
 fn hertzd(command: &str, config: &str, args: &[&str]) -> (String, String, Option<i32>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.toml");
@@ -15,7 +15,7 @@ fn hertzd(command: &str, config: &str, args: &[&str]) -> (String, String, Option
     (text(output.stdout), text(output.stderr), output.status.code())
 }
 
-/// A worker on CPU 0 with these keys, and its only task with those.
+/// A worker on CPU 0 with these keys, and its only task with the other keys.
 fn worker(name: &str, keys: &str, task: &str) -> String {
     format!("[worker.{name}]\ncpu = 0\n{keys}\n[task.of-{name}]\nkind = \"load\"\nworker = \"{name}\"\n{task}\n")
 }
@@ -40,7 +40,7 @@ fn what_a_kind_knows_counts_as_a_budget() {
         printed.contains("CPU 0 (a, b): at least 60.0 % of its time: ") && printed.contains("given for of-b\n"),
         "{printed}"
     );
-    // On average there is time enough.
+    // On average there is enough time.
     let (printed, error, code) = hertzd("check", &worker("a", "", "rate = 10\nrun = [\"60ms\", \"120ms\"]"), &[]);
     assert!(
         code == Some(1) && error.contains("90.0 % of its time") && error.contains("as long as the longest"),
@@ -48,7 +48,7 @@ fn what_a_kind_knows_counts_as_a_budget() {
     );
 }
 
-/// The tick that goes wrong takes `fault-run` in place of `run`.
+/// The faulty tick takes `fault-run` in place of `run`.
 #[test]
 fn a_fault_counts_with_the_time_that_it_takes() {
     let faulty = |priority, fault: &str, run| {
@@ -61,18 +61,18 @@ fn a_fault_counts_with_the_time_that_it_takes() {
     }
     let (printed, error, code) = hertzd("check", &faulty(80, "long-run", "2ms"), &[]);
     assert!(code == Some(0) && printed.contains("tightest is of-a, with 8.00 ms left"), "{printed}{error}");
-    // A fault that burns takes the time from others, one that sleeps does not.
+    // A busy fault takes time from others; a sleeping one does not.
     let busy = worker("b", "priority = 50", "rate = 100\nrun = \"6ms\"");
     let (printed, error, code) = hertzd("check", &(faulty(80, "long-run", "5ms") + &busy), &[]);
     assert!(code == Some(1) && error.contains("b: "), "{printed}{error}");
     let (printed, error, code) = hertzd("check", &(faulty(80, "sleep", "5ms") + &busy), &[]);
     assert!(code == Some(0) && printed.contains("b: every deadline holds"), "{printed}{error}");
-    // Even where the other ticks take a time that is not known.
+    // Even if the run time of the other ticks is unknown.
     let (_, error, code) = hertzd("check", &faulty(80, "long-run", "22ms").replace("run = \"50us\"\n", ""), &[]);
     assert!(code == Some(1) && error.contains("more work than time"), "{error}");
 }
 
-/// While it sleeps its CPU is free for others, and its worker is not.
+/// While the task sleeps, its CPU is free for others, but its worker is not.
 #[test]
 fn a_tick_that_sleeps_takes_no_processor_time_and_holds_up_its_worker() {
     let asleep = |priority, run| {
@@ -83,19 +83,19 @@ fn a_tick_that_sleeps_takes_no_processor_time_and_holds_up_its_worker() {
     let sum = "CPU 0 (a, b): 60.0 % of its time: 60.0 % by budgets and known runs, 0.0 % by spin tails; the ticks of of-a sleep, \
                and take none\n  a: every deadline holds; tightest is of-a, with 2.00 ms left\n  b: every deadline holds";
     assert!(code == Some(0) && printed.contains(sum), "{printed}{error}");
-    // What comes first may fall into the sleep or not: that is not known to be too much.
+    // The worker of higher priority may run within the sleep or not: this is not known to be too much.
     let (printed, error, code) = hertzd("check", &(asleep(40, "8ms") + &busy), &[]);
     assert!(
         code == Some(0) && printed.contains("a: whether the deadlines hold is unknown: its ticks sleep"),
         "{printed}{error}"
     );
-    // Sleeps longer than the period are too long whatever the CPU does, and so are those of a neighbour on the worker.
+    // A sleep longer than the period is too long whatever the CPU does. So is the sleep of a neighbour on the same worker.
     let (printed, error, code) = hertzd("check", &(asleep(40, "11ms") + &busy), &[]);
     assert!(code == Some(1) && error.contains("a: more work than time"), "{printed}{error}");
     let neighbour = "[task.n]\nkind = \"load\"\nworker = \"a\"\nrate = 100\nrun = \"4ms\"\n";
     let (printed, error, code) = hertzd("check", &(asleep(80, "8ms") + neighbour), &[]);
     assert!(code == Some(1) && error.contains("more work than time"), "{printed}{error}");
-    // The kernel counts no sleep against a runtime. A fault that burns does not sleep.
+    // The kernel does not count sleeps against a runtime. A busy fault does not sleep.
     let limited =
         worker("a", "policy = \"deadline\"\nruntime = \"1ms\"", "rate = 100\nmode = \"sleep\"\nrun = \"8ms\"");
     let (printed, error, code) = hertzd("check", &limited.replace("cpu = 0", ""), &[]);
@@ -104,7 +104,7 @@ fn a_tick_that_sleeps_takes_no_processor_time_and_holds_up_its_worker() {
     assert!(printed.contains(": 80.0 % by budgets and known runs"), "{printed}{error}");
 }
 
-/// Each holds its deadlines alone. The worker that comes first takes half of what the other needs.
+/// Each task meets its deadlines alone. The worker of higher priority takes half of the time that the other needs.
 #[test]
 fn the_verdict_on_a_cpu_is_over_all_its_workers() {
     let fast = |priority| worker("fast", &format!("priority = {priority}"), "rate = 1_000\nbudget = \"500us\"");
@@ -119,14 +119,14 @@ fn the_verdict_on_a_cpu_is_over_all_its_workers() {
         "{printed}"
     );
     assert!(error.contains(sum) && error.contains(missed), "{error}");
-    // Now slow comes first and holds its deadlines, but its tick lasts longer than fast has time.
+    // Now slow has precedence and meets its deadlines, but its tick lasts longer than fast can wait.
     let (printed, _, code) = hertzd("check", &(fast(30) + &slow), &[]);
     assert!(code == Some(1) && printed.contains("fast: of-fast can miss its deadline"), "{printed}");
     assert!(printed.contains("slow: every deadline holds"), "{printed}");
-    // On CPUs of their own both hold.
+    // On separate CPUs both meet their deadlines.
     let (printed, _, code) = hertzd("check", &(fast(80) + &slow).replace("cpu = 0", ""), &[]);
     assert!(code == Some(0) && printed.matches("every deadline holds").count() == 2, "{printed}");
-    // Twice as many as there are CPUs need more than there is, wherever they run.
+    // Twice as many workers as CPUs need more time than exists, wherever they run.
     let cpus = std::thread::available_parallelism().unwrap().get();
     let many: String = (0..2 * cpus)
         .map(|n| worker(&format!("w{n}"), "policy = \"other\"", "rate = 100\nbudget = \"9ms\"").replace("cpu = 0", ""))
@@ -135,7 +135,7 @@ fn the_verdict_on_a_cpu_is_over_all_its_workers() {
     assert!(code == Some(1) && error.contains(" CPUs together ("), "{printed}{error}");
 }
 
-/// With 10 µs left before its tail a worker does not sleep: it spins all the time, and the kernel stops it.
+/// With 10 µs left before its tail, a worker does not sleep: it spins all the time, and the kernel stops it.
 #[test]
 fn a_spin_tail_counts_at_what_it_costs() {
     let (printed, error, code) = hertzd("check", &worker("a", "spin = \"10us\"", "rate = \"50 kHz\""), &[]);
@@ -143,13 +143,13 @@ fn a_spin_tail_counts_at_what_it_costs() {
     assert!(code == Some(1) && error.contains(sum), "{printed}{error}");
     let (printed, error, code) = hertzd("check", &worker("a", "spin = \"50us\"", "rate = \"1 kHz\""), &[]);
     assert!(code == Some(0) && printed.contains("at least 6.0 % of its time, by spin tails"), "{printed}{error}");
-    // And so it is: it sleeps until its epoch, and then never again, as 10 µs are left at the most.
+    // It really does so: it sleeps until its epoch, and then never again, as at most 10 µs are left.
     let spinning = worker("a", "spin = \"10us\"", "rate = \"50 kHz\"");
     let (printed, error, _) = hertzd("run", &spinning, &["--for", "100ms", "--json"]);
     let summary: serde_json::Value = serde_json::from_str(&printed).unwrap_or_else(|_| panic!("{printed}{error}"));
     let wakes = summary["workers"][0]["wakes"].as_u64().unwrap();
     assert!(wakes <= 1 && summary["tasks"][0]["due"] == 5_000, "{summary}");
-    // It keeps another worker of the CPU from its work.
+    // It prevents another worker of the CPU from working.
     let spinning = worker("a", "priority = 80\nspin = \"300us\"", "rate = \"1 kHz\"\nbudget = \"200us\"");
     let beside = worker("b", "priority = 70", "rate = \"1 kHz\"\nbudget = \"500us\"");
     let (printed, error, code) = hertzd("check", &(spinning + &beside), &[]);
@@ -193,7 +193,7 @@ fn simulate_runs_a_task_at_its_budget_where_no_run_time_is_scripted() {
     assert_eq!(runs("rate = 1_000"), [0; 5]);
 }
 
-/// What a command that fails writes to stderr, and its exit code.
+/// The stderr of a failing command, and its exit code.
 fn refused(args: &[&str]) -> (String, Option<i32>) {
     let output = Command::new(env!("CARGO_BIN_EXE_hertzd")).args(args).output().unwrap();
     (String::from_utf8(output.stderr).unwrap(), output.status.code())
@@ -252,7 +252,7 @@ fn examples_in_the_help_fit_a_terminal() {
     }
 }
 
-/// A sensor on a file, a controller on it, and one that acts on another worker, whose values close the cycle.
+/// A sensor on a file, its controller, and an actuator on another worker whose values close the loop.
 fn chain(input: &str, valid: &str) -> String {
     format!(
         "[worker.main]\npolicy = \"other\"\n[worker.out]\npolicy = \"other\"\n\
@@ -271,7 +271,7 @@ fn a_chain_is_shown_and_what_a_start_would_refuse_of_it_is_refused() {
     let link = "  control takes input from board.value  same tick; stale when older than 60.0 ms\n";
     assert!(printed.contains(chain_of) && printed.contains(link), "{printed}");
     let wrong = chain("board.valu", "valid = { vaule = [0, 1] }");
-    // What each problem says and where, but for the folder.
+    // Each problem's message and location, without the folder.
     let problems = |error: &str| {
         let place = |line: &str| Some(line.split_once("test.toml")?.1.to_owned());
         let told = |line: &&str| line.starts_with("error: ") || line.trim_start().starts_with("--> ");
@@ -283,7 +283,7 @@ fn a_chain_is_shown_and_what_a_start_would_refuse_of_it_is_refused() {
     assert_eq!((code, run), (Some(78), Some(78)), "{checked}{refused}");
     assert!(checked.contains("task board has no value \"valu\"; did you mean \"value\"?"), "{checked}");
     assert_eq!((problems(&checked).len(), problems(&checked)), (4, problems(&refused)), "{checked}{refused}");
-    // What is not looked at is not known, and no problem.
+    // Without opening the file, the value is unknown, and not a problem.
     let (printed, error, code) = hertzd("check", &wrong, &["--no-open"]);
     assert!(code == Some(0) && printed.contains("\nchain board, control, act: "), "{printed}{error}");
 }
@@ -311,7 +311,7 @@ fn a_latency_that_can_never_hold_is_refused_and_one_that_does_not_hold_is_told()
     if program::emulation::cannot_be_emulated("a run of 100 ms is too short for so slow a machine") {
         return;
     }
-    // A tick of `control` comes after the one of `board` that it takes from, and ends later than that.
+    // A tick of `control` comes after the tick of `board` that it reads, and ends later.
     let config = chain("1us", "1h").replace("phase = \"4ms\"", "");
     let args = ["--for", "100ms", "--json", "--log-format", "json", "--fail-if", "control.late_chains > 0"];
     let (printed, error, code) = hertzd("run", &config, &args);
@@ -341,7 +341,7 @@ fn a_latency_that_can_never_hold_is_refused_and_one_that_does_not_hold_is_told()
     }
 }
 
-/// A box for each task in that of its worker, and an arrow for each value, in both languages; Graphviz reads the one.
+/// A box for each task inside its worker's box, and an arrow for each value, in both languages; Graphviz reads its own.
 #[test]
 fn the_graph_is_drawn_with_every_task_and_every_link() {
     let config = chain("board.value", "");

@@ -1,4 +1,4 @@
-//! `hertzd check` looks at what a start would open: it refuses what `run` refuses, and changes nothing.
+//! `hertzd check` previews everything that a start would open: it refuses what `run` refuses, and changes nothing.
 
 use crate::program;
 use crate::program::{HERE, HERTZD, Running, is_root, run_in};
@@ -47,7 +47,7 @@ fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     paths.filter(|path| path.is_file()).map(|path| (path.clone(), fs::read(&path).unwrap())).collect()
 }
 
-/// A configuration in which every task would be refused, and how many problems there are.
+/// A configuration in which every task would be refused, and the number of problems.
 fn all_wrong(folder: &Path) -> (String, usize) {
     fs::write(folder.join("other.csv"), "something else\n").unwrap();
     fs::create_dir(folder.join("folder.csv")).unwrap();
@@ -81,7 +81,7 @@ fn all_wrong(folder: &Path) -> (String, usize) {
         all.push(task("no-node", "kind = \"video\"\nrate = 10\ndevice = \"/dev/nothing\""));
         all.push(task("no-camera", "kind = \"video\"\nrate = 10\ndevice = \"/dev/null\""));
     }
-    // Of the two that share a file the second is refused; the first is fine.
+    // The second of the two tasks that share a file is refused; the first is fine.
     (all.concat(), all.len() - 1)
 }
 
@@ -105,7 +105,7 @@ fn check_refuses_all_that_run_refuses_in_the_same_words() {
     let written = write(folder.path(), &config);
     after.remove(&written);
     assert_eq!(after, before);
-    // A file for another machine.
+    // The file is for another machine.
     let (printed, error, code) = check(folder.path(), &config, &["--no-open"]);
     assert!(code == Some(0) && printed.contains("check.toml: ok\n"), "{printed}{error}");
 }
@@ -113,7 +113,7 @@ fn check_refuses_all_that_run_refuses_in_the_same_words() {
 #[test]
 fn check_leaves_everything_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
-    // The beginning of an older recording of hertzd: the record of its header, with an empty profile and the library.
+    // The beginning of an older recording by hertzd: its header record, with an empty profile and the library's name.
     let library = b"hertzd 0.1.0";
     let length = |bytes: usize| u32::try_from(bytes).unwrap().to_le_bytes();
     let header = [&[0; 4], &length(library.len())[..], library].concat();
@@ -137,7 +137,7 @@ fn check_leaves_everything_as_it_was() {
     assert_eq!(content(folder.path()), before);
 }
 
-/// Where it leads is that user's choice: to numbers that only root may read, or to something that never answers.
+/// The link's user decides where it leads: to numbers that only root can read, or to something that never answers.
 #[test]
 fn root_reads_through_no_link_of_another_user() {
     if !is_root() {
@@ -176,7 +176,7 @@ fn root_reads_through_no_link_of_another_user() {
         }
         assert!(!error.contains("needs permission"), "{error}");
     }
-    // One of root's that its user could have moved there is no better.
+    // A link of root's that its user could have moved there is no better.
     for name in ["theirs/link", "theirs/link.csv"] {
         lchown(at(name), Some(0), None).unwrap();
     }
@@ -198,13 +198,13 @@ fn a_folder_that_takes_no_files_is_refused() {
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
     let (_, error, code) = check(folder.path(), &recorded("a", "closed/x.csv"), &[]);
     assert!(code == Some(78) && error.contains("x.csv: Permission denied"), "{error}");
-    // Where there is a service, that starts in another folder.
+    // If there is a service, it starts in another folder.
     let relative = check(folder.path(), &task("a", &format!("{FILE}\nrecord = \"closed/x.csv\"")), &[]);
     let has_service = fs::read_to_string("/etc/passwd").unwrap().lines().any(|line| line.starts_with("hertzd:"));
     assert_eq!(relative.2, Some(if has_service { 0 } else { 78 }), "{relative:?}");
 }
 
-/// Opening a device may have an effect, and a pipe lets its writer go on.
+/// Opening a device may have an effect, and opening a pipe lets its writer continue.
 #[test]
 fn what_is_no_file_is_left_to_the_start() {
     let folder = tempfile::tempdir().unwrap();
@@ -250,7 +250,7 @@ fn what_a_running_hertzd_has_is_no_problem_and_what_another_program_has_is_one()
     let in_use = format!("x.csv is in use by hertzd (pid {})", running.pid());
     let (printed, error, code) = check(running.folder(), &recorded("b", "x.csv"), &[]);
     assert!(code == Some(0) && printed.contains(&in_use), "{printed}{error}");
-    // It hands the file over to a task that begins.
+    // The daemon hands the file over to a new task.
     let (printed, error, code) = check_against(&running, &recorded("b", "x.csv"));
     assert!(code == Some(0) && !printed.contains("is in use"), "{printed}{error}");
 
@@ -273,7 +273,7 @@ fn check_against_running_finds_what_the_reload_would_refuse_and_names_what_chang
     let broken = old.clone() + &task("c", "kind = \"sensor\"\nrate = 10\npath = \"@HERE@/nothing\"");
     let (printed, error, code) = check_against(&running, &broken);
     assert!(code == Some(78) && error.contains("nothing: No such file"), "{printed}{error}");
-    // What runs is not opened again by a reload.
+    // A reload does not reopen the files of running tasks.
     let edited = old
         .replace("rate = 10\n[", "rate = 10\nphase = \"1ms\"\n[")
         .replace("kind = \"load\"\nrate = 10", "kind = \"load\"\nrate = 20\nbudget = \"1ms\"");
@@ -293,7 +293,7 @@ fn check_against_running_finds_what_the_reload_would_refuse_and_names_what_chang
     running.wait().assert_no_fault();
 }
 
-/// With a service's user of this machine's own: `hertzd` gets the number 64998, and `nobody` checks.
+/// With a service's user created for the test: `hertzd` gets the number 64998, and `nobody` checks.
 #[test]
 fn what_only_the_services_user_may_open_is_a_warning() {
     let there = Command::new("unshare").args(["-m", "true"]).output().is_ok_and(|output| output.status.success());
@@ -318,7 +318,7 @@ fn what_only_the_services_user_may_open_is_a_warning() {
     fs::write(inside("hertzd"), "").unwrap();
     let of = |name: &str| task(name, &format!("kind = \"sensor\"\nrate = 10\npath = \"@HERE@/{name}\""));
     let may = of("service") + &of("member") + &recorded("state", "state/x.csv");
-    // The program is reached through the folder: `nobody` may be kept out of the one that it is built in.
+    // The program is reached through the folder: `nobody` may have no access to the folder it was built in.
     let script = format!(
         "cd {0} && mount --bind {HERTZD} hertzd && mount --bind passwd /etc/passwd && mount --bind group /etc/group && \
          exec setpriv --reuid=65534 --regid=65534 --clear-groups ./hertzd check check.toml",

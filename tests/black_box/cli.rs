@@ -1,4 +1,4 @@
-//! The command line: what is typed out of habit from other programs is answered with what to type here.
+//! The command line: habits from other programs get an answer that says what to type here.
 
 use crate::program;
 use crate::program::{HERTZD, run};
@@ -19,7 +19,7 @@ fn hertzd_reading(args: &[&str], stdin: &str) -> Output {
     let mut command = Command::new(HERTZD);
     command.args(args).env_remove("HERTZD_LOG").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // A command that does not read it has closed it.
+    // A command that does not read standard input has closed it.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -40,7 +40,7 @@ fn a_slip_in_a_command_gets_a_tip() {
     assert!(text.contains("'status'"), "{text}");
 }
 
-/// Every command, and none: what the help of hertzd lists.
+/// Every command, and the empty one, as hertzd's help lists them.
 fn commands() -> Vec<String> {
     let help = stdout(&hertzd(&["--help"]));
     let (_, listed) = help.split_once("Commands:\n").unwrap();
@@ -164,7 +164,7 @@ fn stop_says_how_and_stops_nothing() {
     assert!(running.wait().status.success());
 }
 
-/// On a terminal of 30 columns, by `script`, which gives the program one.
+/// On a terminal of 30 columns, which `script` provides.
 #[test]
 fn the_progress_line_stays_within_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
@@ -177,14 +177,14 @@ fn the_progress_line_stays_within_the_terminal() {
         return;
     };
     let shown = stdout(&output);
-    // Each is drawn over the one before, which is cleared first.
+    // Each line is drawn over the line before, which is cleared first.
     let drawn: Vec<_> = shown.split("\r\x1b[K").map(|part| part.lines().next().unwrap_or_default()).collect();
     let progress: Vec<_> = drawn.iter().filter(|line| line.contains(" s of 0.9 s")).collect();
     assert!(!progress.is_empty(), "{shown:?}");
     assert!(progress.iter().all(|line| line.chars().count() == 29), "{progress:?}");
 }
 
-/// With a daemon that never can say how it is: a real one cannot be made to take seconds reliably.
+/// With a stand-in for a daemon that never has an answer: a real one cannot be made to take seconds reliably.
 #[test]
 fn a_long_wait_for_the_daemon_says_what_for() {
     let folder = tempfile::tempdir().unwrap();
@@ -242,7 +242,7 @@ fn the_level_debug_shows_what_the_cool_threads_do() {
     assert!(!ended.stderr.contains("DEBUG"), "only where it is asked for: {}", ended.describe());
 }
 
-/// As it does under sudo, where the terminal is the user's.
+/// As under sudo, where the terminal belongs to the user.
 #[test]
 fn root_writes_to_the_terminal_of_another_user_that_it_runs_at() {
     if !program::is_root() {

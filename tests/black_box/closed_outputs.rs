@@ -1,6 +1,6 @@
-//! Outputs of the real program that a reload removes while their device refuses the safe value: who goes on with it, what is said of it, what
-//! ends it. And what a process that was killed has left, which the next one deals with. Faults come from `tests/support/program/device.c`; the file is read
-//! from outside.
+//! Outputs of the real program that a reload removes while their device refuses the safe value: who retries it, what is reported, and what
+//! ends it. Also the outputs of a killed process, which the next one deals with. Faults come from `tests/support/program/device.c`; the
+//! tests read the files from outside.
 
 use crate::program;
 use crate::program::{Ended, HERE, HERTZD, Running, pause, run_in};
@@ -19,7 +19,7 @@ fn output(task: &str, file: &str, keys: &str) -> String {
     )
 }
 
-/// One that stays.
+/// An output that stays.
 fn others() -> String {
     format!(
         "[task.source]\nkind = \"sensor\"\nrate = 100\npath = \"@HERE@/in\"\n{}",
@@ -57,12 +57,12 @@ fn reload(running: &Running, config: &str) -> Output {
     Command::new(HERTZD).args(["reload", "--socket"]).arg(socket).output().unwrap()
 }
 
-/// Whether another hertzd could have it.
+/// Whether another hertzd could have the target.
 fn is_free(running: &Running, name: &str) -> bool {
     lock_as_hertzd(&File::options().write(true).open(running.folder().join(name)).unwrap())
 }
 
-/// The tasks in the plan of safe values, and what it writes to their files.
+/// The tasks in the plan of safe values, and the texts it writes to their files.
 fn planned(folder: &Path) -> Vec<(String, String)> {
     let plan: Value = serde_json::from_slice(&fs::read(folder.join("safe-plan.json")).unwrap()).unwrap();
     let text = |value: &Value| value.as_str().unwrap().trim_end().to_owned();
@@ -76,7 +76,7 @@ fn plans(folder: &Path, wanted: &[(&str, &str)]) -> bool {
 
 const CLOSED: &str = "fan: was closed by a reload ";
 
-/// One whose output `fan` was removed while its device refused the safe value.
+/// A run whose output `fan` was removed while its device refused the safe value.
 fn removed() -> Running {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("faults")).unwrap();
@@ -109,7 +109,7 @@ fn a_removed_output_gets_its_safe_value_when_its_device_takes_it() {
     let parts =
         ["its safe value, 1 to ", "could not be written: Input/output error", "tried again every 100 ms: look at"];
     assert!(parts.iter().all(|part| reason.contains(part)), "{reason}");
-    // It is not given up, however long that lasts.
+    // hertzd does not give it up, however long that lasts.
     pause(Span::from_millis(1_500));
     fs::write(running.folder().join("faults/fan.counted"), "").unwrap();
     let counted = |running: &Running| fs::read(running.folder().join("faults/fan.counted")).unwrap().len();
@@ -160,13 +160,13 @@ fn a_stop_without_it_is_a_fault() {
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn another_output_that_takes_the_target_over_ends_it() {
     let mut running = removed();
-    // One that begins with its safe value cannot: the device refuses that. So the old one goes on.
+    // An output that begins with its safe value cannot start: the device refuses the write. So the old one stays in charge.
     let refused = reload(&running, &(others() + &output("blower", "fan", "safe = 9")));
     assert!(!refused.status.success(), "{refused:?}");
     running.wait_for("it says why", |running| running.stderr().contains("cannot write the safe value to"));
     wait_until_said(&mut running, CLOSED, true);
     assert!(plans(running.folder(), &[("pump", "1"), ("fan", "1")]), "{:?}", planned(running.folder()));
-    // One that begins with what is there.
+    // An output that begins with what is there.
     let keeps = others()
         + &output("blower", "fan", "safe = 9\nstart = \"keep\"\nrecover = \"latch\"")
             .replace("recover-after = \"0s\"\n", "");
@@ -189,7 +189,7 @@ fn a_reload_that_is_refused_after_a_takeover_gives_the_target_back() {
     let mut running = removed();
     fs::write(running.folder().join("other"), "0.5\n").unwrap();
     fs::write(running.folder().join("faults/other.broken"), "").unwrap();
-    // The first of the two takes the target over without a write, the second one is refused its own.
+    // The first of the two takes the target over without a write; the second is refused its own target.
     let keeps = output("fan", "fan", "safe = \"hold\"\nstart = \"keep\"");
     let done = reload(&running, &(others() + &keeps + &output("other", "other", "safe = 7")));
     assert_eq!(done.status.code(), Some(78), "{done:?}");
@@ -204,14 +204,14 @@ fn a_reload_that_is_refused_after_a_takeover_gives_the_target_back() {
     assert!(!ended.stderr.contains("has the target now"), "{}", ended.stderr);
 }
 
-/// An output of a file that has its value from the start.
+/// An output to a file that has its value from the start.
 fn own(task: &str, safe: &str) -> String {
     format!(
         "[task.{task}]\nkind = \"output\"\nrate = 100\npath = \"@HERE@/{task}\"\ninput = 0.75\nsafe = {safe}\nstart = \"keep\"\nsafe-after = \"100h\"\n"
     )
 }
 
-/// Runs in a folder that is its runtime directory too.
+/// Runs hertzd in a folder that is also its runtime directory.
 fn start_in(folder: tempfile::TempDir, config: &str) -> Running {
     let mut command = Command::new(HERTZD);
     command.env("RUNTIME_DIRECTORY", folder.path());
@@ -220,7 +220,7 @@ fn start_in(folder: tempfile::TempDir, config: &str) -> Running {
     running
 }
 
-/// The folder of one that was killed while `fan` and `pump` had 0.75; before it they had 0.5.
+/// The folder of a run that was killed while `fan` and `pump` had 0.75; before, they had 0.5.
 fn killed() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     ["fan", "pump"].iter().for_each(|name| fs::write(folder.path().join(name), "0.5\n").unwrap());
@@ -238,26 +238,26 @@ fn safe(folder: &Path) -> Output {
 #[test]
 fn a_start_writes_what_was_left_and_keeps_what_was_there_before() {
     let folder = killed();
-    // `pump` is no output any more, and `fan` goes back to what it had before the one that was killed.
+    // `pump` is no longer an output, and `fan` restores its value from before the killed run.
     let mut running = start_in(folder, &own("fan", "\"restore\""));
     wait_until(&mut running, "pump", "1");
     let planned = |running: &Running| plans(running.folder(), &[("fan", "0.5")]);
     running.wait_for("the plan has one output", planned);
     let text = running.stderr();
     assert!(text.contains("pump: wrote its safe value, 1 to ") && !text.contains("fan: wrote its safe"), "{text}");
-    // As if it had never been told otherwise: once more.
+    // The same again, after another kill.
     running.signal("KILL");
     let folder = running.wait().folder;
     let running = start_in(folder, &own("fan", "\"restore\""));
     let ended = stop(running);
     assert_eq!(read(ended.folder.path(), "fan"), "0.5", "{}", ended.describe());
     assert_eq!(planned_by(ended.folder.path()), 0);
-    // Nothing is left: not even what it said before of its target.
+    // Nothing is left, not even the earlier record of its target.
     let ended = stop(start_in(ended.folder, &own("other", "2")));
     assert_eq!([read(ended.folder.path(), "fan"), read(ended.folder.path(), "pump")], ["0.5", "1"]);
 }
 
-/// As it is left by another program whose write comes between hertzd's question for the length of the file and its last write.
+/// The file as another program leaves it, whose write came between hertzd's query of the file's length and its last write.
 #[test]
 fn digits_of_another_program_behind_the_number_do_not_outlast_the_run() {
     let folder = tempfile::tempdir().unwrap();
@@ -270,7 +270,7 @@ fn digits_of_another_program_behind_the_number_do_not_outlast_the_run() {
     assert_eq!(fs::read_to_string(ended.folder.path().join("fan")).unwrap(), "0.75\n");
 }
 
-/// One that is to hold what it has has the target as well.
+/// An output that holds its value has the target as well.
 #[test]
 fn what_was_left_is_not_written_to_an_output_that_holds() {
     let mut running = start_in(killed(), &(own("fan", "\"hold\"") + &own("pump", "1")));
@@ -290,13 +290,13 @@ fn what_was_carried_out_is_not_written_again_and_what_was_changed_since_is_resto
     let folder = killed();
     assert!(safe(folder.path()).status.success());
     assert_eq!([read(folder.path(), "fan"), read(folder.path(), "pump")], ["1", "1"]);
-    // Somebody else has them meanwhile.
+    // Someone else has written to them meanwhile.
     ["fan", "pump"].iter().for_each(|name| fs::write(folder.path().join(name), "0.25\n").unwrap());
     let mut running = start_in(folder, &own("fan", "\"restore\""));
     wait_until(&mut running, "fan", "0.75");
     let ended = stop(running);
     assert_eq!([read(ended.folder.path(), "fan"), read(ended.folder.path(), "pump")], ["0.25", "0.25"]);
-    // And after `hertzd safe` alone it is what was there before hertzd.
+    // After `hertzd safe` alone, the original is the value before hertzd.
     let folder = killed();
     assert!(safe(folder.path()).status.success());
     let ended = stop(start_in(folder, &own("fan", "\"restore\"")));
@@ -316,7 +316,7 @@ fn what_cannot_be_written_stays_owed_and_is_said_until_it_is() {
         ["is owed since an earlier run: it holds something else than a number", "tried again every 2.00 s: look at"];
     assert!(parts.iter().all(|part| reason.contains(part)), "{reason}");
     assert!(plans(running.folder(), &[("fan", "1"), ("pump", "1")]), "{:?}", planned(running.folder()));
-    // It outlives this process as well, and is said at its end.
+    // It outlives this process as well, and is reported at its end.
     let ended = stop(running);
     assert!(!ended.status.success() && ended.stderr.contains(owed), "{}", ended.describe());
     assert!(plans(ended.folder.path(), &[("pump", "1")]), "{:?}", planned(ended.folder.path()));
@@ -369,14 +369,14 @@ fn a_safe_value_that_was_given_up_at_a_stop_is_written_by_the_next_start() {
     assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
     assert_eq!(read(ended.folder.path(), "fan"), "0.75");
     assert!(plans(ended.folder.path(), &[("fan", "1")]), "{:?}", planned(ended.folder.path()));
-    // Its device responds again, and it is no output any more.
+    // Its device responds again, and it is no longer an output.
     let mut running = start_in(ended.folder, &own("pump", "1"));
     wait_until(&mut running, "fan", "1");
     running.wait_for("the plan follows", |running| plans(running.folder(), &[("pump", "1")]));
     assert!(stop(running).status.success());
 }
 
-/// One whose output `fan` a reload restarts as this section says, which waits for the device of another output.
+/// A run whose output `fan` a reload restarts as this section says; the reload waits for the device of another output.
 fn reloading(fan: &str) -> Running {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("faults")).unwrap();

@@ -16,7 +16,7 @@ fn run_to_success(config: &str, length: &str) -> Ended {
     ended
 }
 
-/// Asserts that it ran, and for what reason not all is well; `None`: it is.
+/// Asserts that the run succeeded, and the reason why not all is well; `None`: all is well.
 fn assert_reason(ended: &Ended, reason: Option<&str>) {
     assert_eq!(ended.status.code(), Some(reason.is_some().into()), "{}", ended.describe());
     assert_eq!(ended.summary()["reason"].as_str(), reason, "{}", ended.describe());
@@ -70,8 +70,8 @@ fn a_stop_interrupts_a_long_sleep_and_prints_the_summary() {
     }
 }
 
-/// A thread of its own takes signals: the kernel would give them to main first, also while that one waits for a disk. What whoever has started hertzd
-/// had blocked or ignored, as a shell's `trap '' CHLD`, keeps no signal from it.
+/// A separate thread takes signals: the kernel would deliver them to main first, even while main waits for a disk. Signals that hertzd's
+/// parent had blocked or ignored, as a shell's `trap '' CHLD` does, still reach it.
 #[test]
 fn a_signal_reaches_a_thread_that_waits_for_nothing_else() {
     let mut command = Command::new("env");
@@ -113,7 +113,7 @@ fn a_run_that_breaks_a_rule_fails_and_one_whose_rule_names_no_task_does_not_begi
     assert_reason(&ended, Some("--fail-if 'any.due == 10': a.due is 10"));
     let ended = run(config, &[&args[..], &["a.due != 10"]].concat()).wait();
     assert_reason(&ended, None);
-    // Also where no one reads the summary.
+    // Even if no one reads the summary.
     let script = "\"$0\" run \"$1\" --for 100ms --json --fail-if 'any.due == 10' | true; exit ${PIPESTATUS[0]}";
     let output = Command::new("bash").args(["-c", script, HERTZD]).arg(ended.folder.path().join("test.toml")).output();
     assert_eq!(output.unwrap().status.code(), Some(1));
@@ -221,7 +221,7 @@ fn an_error_is_counted_or_ends_its_task() {
 
 #[test]
 fn on_error_exit_ends_the_run_and_prints_the_summary() {
-    // Without --for: it ends by itself.
+    // Without --for: the run ends by itself.
     let ended = run(&failing("exit"), &["--json"]).wait();
     assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
     let summary = ended.summary();
@@ -272,7 +272,7 @@ fn rows(path: &Path) -> Vec<Vec<String>> {
     rows.collect()
 }
 
-/// A rate, of which no release is given up.
+/// A rate at which no release is given up.
 const ALL_OF_1000: &str = "1000\noverrun = \"credit\"\nmax-debt = \"1h\"";
 
 fn recording(rate: &str) -> String {
@@ -334,7 +334,7 @@ fn assert_only_rows_are_lost(ended: &Ended, disk: &Path) {
 #[test]
 fn a_file_at_its_limit_loses_rows_and_nothing_else() {
     let (folder, disk) = folder_with_disk();
-    // A write past the limit fails as on a full disk. A block is 512 or 1,024 bytes: room for at most some 700 rows.
+    // A write past the limit fails as on a full disk. A block is 512 or 1,024 bytes: room for at most about 700 rows.
     let mut limited = Command::new("sh");
     limited.args(["-c", "ulimit -f 32; exec \"$@\"", "sh", HERTZD]);
     let ended = run_in(folder, limited, &recording(ALL_OF_1000), &["--for", "2s", "--json"]).wait();
@@ -443,7 +443,7 @@ fn a_stalled_log_reader_delays_no_task() {
     let path = folder.path().join("test.toml");
     fs::write(&path, logging_every_second()).unwrap();
     for format in ["text", "json"] {
-        // A pipe that is not read is full within a second. The run must still end by itself.
+        // A pipe that no one reads is full within a second. The run must still end by itself.
         let child = Command::new(HERTZD)
             .args(["run", "--for", "4s", "--stop-timeout", "60s", "--json", "--log-format", format])
             .arg(&path)
@@ -485,7 +485,7 @@ fn a_policy_changed_from_outside_is_logged_and_shown() {
 
 #[test]
 fn a_task_that_hogs_its_cpu_is_named_and_loses_real_time() {
-    // With the second ones the kernel would kill it at once.
+    // With the second limits the kernel would kill it at once.
     for limits in ["300000:60000000", "1000000:1000000"] {
         loses_real_time(limits);
     }
@@ -519,7 +519,7 @@ fn loses_real_time(limits: &str) {
 
 #[test]
 fn the_order_of_workers_and_tasks_in_the_file_does_not_matter() {
-    // The tasks of a worker are not next to each other, so that they are not added in the order of their numbers.
+    // The tasks of a worker are not adjacent, so they are not added in the order of their numbers.
     let tasks = ["one", "two", "two", "one", "two", "one"].into_iter().enumerate();
     let tasks = tasks.map(|(number, worker)| {
         format!("[task.t{number}]\nkind = \"load\"\nworker = \"{worker}\"\nrate = 100\ndeadline = \"1ns\"\n")
@@ -558,7 +558,7 @@ fn a_run_given_up_beside_a_hung_tick_says_what_that_tick_held_up_in_its_log_and_
         let own_debt = &task(&summary, "hanging")["causes"]["own-debt"];
         waiting["causes"]["blocked"].as_u64() >= Some(400) && own_debt.as_u64() > Some(0)
     };
-    // The machine may have held up both before that, and that is blamed then; but not each time.
+    // The machine may have delayed both before that, and is then blamed; but not each time.
     assert!((0..10).any(|_| holds_up()));
 }
 

@@ -1,5 +1,5 @@
-//! `hertzd doctor` where one right is missing: it names that one, and the line that it gives mends it. The units of systemd are
-//! in tests/system.
+//! `hertzd doctor` with a single right missing: it names that right, and the line that it prints fixes it. The systemd units are tested in
+//! tests/system.
 
 use crate::program;
 use crate::program::{HERTZD, copy_program, is_root, pause, skip};
@@ -29,7 +29,7 @@ impl Place {
         let folder = tempfile::tempdir().unwrap();
         let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
         open(folder.path());
-        // A copy where the line that mends it changes the file itself.
+        // Use a copy if the line that fixes it changes the file itself.
         let program = folder.path().join("hertzd");
         if own_program || fs::hard_link(HERTZD, &program).is_err() {
             copy_program(&program);
@@ -43,7 +43,7 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// What a shell prints that runs `before` and then, by `prefix`, the program.
+    /// The output of a shell that runs `before` and then, by `prefix`, the program.
     fn run(&self, before: &str, prefix: &str, options: &str) -> Output {
         let (program, config) = (self.path("hertzd"), self.path("test.toml"));
         let line = format!("{before}\nexec {prefix} {} doctor {} {options}", program.display(), config.display());
@@ -58,7 +58,7 @@ impl Place {
         Report(report)
     }
 
-    /// Nothing but `about` fails; the line for `place` mends it. Returns the first report.
+    /// Only `about` fails, and the line for `place` fixes it. Returns the first report.
     fn is_mended(&self, before: &str, prefix: &str, about: &str, place: &str) -> Report {
         let broken = self.report(before, prefix);
         assert_eq!(broken.fails(), [about], "{}", broken.0);
@@ -70,7 +70,7 @@ impl Place {
         broken
     }
 
-    /// Runs a line as a shell user would, root being root.
+    /// Runs a line as a shell user would; root runs it as root.
     fn run_line(&self, line: &str) -> Output {
         let output = Command::new("sh").args(["-ec", &line.replace("sudo ", "")]).output().unwrap();
         assert!(output.status.success(), "{line}: {output:?}");
@@ -102,7 +102,7 @@ impl Report {
     }
 }
 
-/// The schema in docs describes these reports, and refuses others.
+/// The schema in docs accepts these reports, and rejects others.
 fn assert_valid(reports: &[&Value]) {
     const VALIDATOR: &str = "import json, sys\nfrom jsonschema import Draft202012Validator as V\nschema, reports = json.load(sys.stdin)\n\
         V.check_schema(schema)\nv = V(schema)\nprint(json.dumps([[e.message[:300] for e in v.iter_errors(r)] for r in reports]))";
@@ -174,11 +174,11 @@ fn a_file_that_may_not_be_read_is_named_with_what_opens_it() {
     place.is_mended("", &user, "devices", "shell");
 }
 
-/// A control group of the test's own; removed on drop, when it is empty.
+/// A control group for the test; removed on drop, when it is empty.
 struct Group(PathBuf);
 
 impl Group {
-    /// In the hierarchy of this controller of the first version, if there is one with this file.
+    /// Creates it in the hierarchy of this controller of the first version, if one exists with this file.
     fn new(controller: &str, file: &str) -> Option<Self> {
         let folder = PathBuf::from(format!("/sys/fs/cgroup/{controller}/hertzd-doctor-{}", std::process::id()));
         fs::create_dir(&folder).ok()?;
@@ -193,7 +193,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The kernel lets go of the processes that have ended a little later.
+        // The kernel releases ended processes a little later.
         while fs::remove_dir(&self.0).is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY)) {
             pause(Span::from_millis(1));
         }
@@ -208,7 +208,7 @@ fn a_control_group_without_realtime_bandwidth_is_named() {
         );
         return;
     };
-    // There is one supply of it. The tests of the policy "deadline" lock the same file.
+    // The machine has a single supply of bandwidth. The tests of the policy "deadline" lock the same file.
     let alone = fs::File::open("/proc/sys/kernel/sched_rt_runtime_us").unwrap();
     alone.lock().unwrap();
     let place = Place::new(CONFIG);
@@ -247,7 +247,7 @@ fn the_text_says_the_same_and_fits_a_terminal() {
     let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(joined.contains(report.0["verdict"].as_str().unwrap()), "{text}");
     for finding in report.findings() {
-        // What changes from one reading to the next is left out.
+        // Leave out what changes from one reading to the next.
         let tried = finding["tried"].as_str().unwrap();
         let is_whole = !matches!(finding["weight"].as_str(), Some("well" | "unseen"));
         assert!(
@@ -256,7 +256,7 @@ fn the_text_says_the_same_and_fits_a_terminal() {
         );
         assert!(text.contains(finding["about"].as_str().unwrap()), "{text}");
     }
-    // Only lines to be copied are longer; they stand by themselves.
+    // Only lines to be copied are longer; each stands by itself.
     let long = text.lines().find(|line| line.chars().count() > 80 && !line.starts_with("             "));
     assert_eq!(long, None);
     let all = String::from_utf8(place.run("", "", "--all").stdout).unwrap();

@@ -1,4 +1,4 @@
-//! What `hertzd status --follow` and `hertzd log` print, with a real daemon, and with a stand-in for journalctl.
+//! The output of `hertzd status --follow` and `hertzd log`, with a real daemon, and with a stand-in for journalctl.
 
 use crate::program::emulation::{OWN_MEMORY, cannot_be_emulated};
 use crate::program::{HERTZD, Running, pause, run_in, script, snapshot, start};
@@ -42,7 +42,7 @@ fn following_prints_a_line_a_second_until_the_daemon_or_the_reader_is_gone() {
     let mut next = || Some(serde_json::from_str::<Value>(&lines.next()?.unwrap()).unwrap());
     let Some(first) = next() else { panic!("{:?}", to_the_end.wait_with_output()) };
     let due = |snapshot: &Value| snapshot["tasks"][0]["due"].as_u64().unwrap();
-    // The next one follows at once if the first one was held up for a second.
+    // The next line follows at once if the first was delayed by a second.
     let [second, third] = [next(), next()];
     let (Some(second), Some(third)) = (second, third) else { panic!("{:?}", to_the_end.wait_with_output()) };
     let due = [due(&first), due(&second).max(due(&third))];
@@ -146,7 +146,7 @@ fn without_a_journal_it_says_where_the_log_goes() {
     assert!(output.status.code() == Some(69) && said.contains(&goes), "{said}");
 }
 
-/// The reader goes, and journalctl with it.
+/// When the reader goes, journalctl ends too.
 #[test]
 fn a_log_that_is_followed_ends_with_its_reader() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `hertzd exporter` beside real daemons: what is scraped is what status says, over reloads, restarts and clients of any kind.
+//! `hertzd exporter` beside real daemons: a scrape shows what status shows, over reloads, restarts and clients of any kind.
 
 use crate::program;
 use crate::program::{HERTZD, Running, count, pause, run_in, skip, snapshot, task};
@@ -19,7 +19,7 @@ const FAULTY: &str = "[worker.main]\npolicy = \"other\"\n[task.ctl]\nkind = \"lo
 const QUIET: &str =
     "[worker.main]\npolicy = \"other\"\n[task.ctl]\nkind = \"load\"\nperiod = \"10h\"\nmax-missed = \"100%\"\n";
 
-/// A daemon with this configuration, whose socket is `s` in its folder.
+/// A daemon with this configuration; its socket is `s` in its folder.
 fn daemon(config: &str) -> Running {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("value"), "42\n").unwrap();
@@ -30,7 +30,7 @@ fn daemon(config: &str) -> Running {
     running
 }
 
-/// Makes it run this configuration, and waits until it does.
+/// Reloads with this configuration, and waits until it runs.
 fn reload(running: &mut Running, config: &str) {
     let here = running.folder().to_str().unwrap().to_owned();
     fs::write(running.folder().join("test.toml"), config.replace(program::HERE, &here)).unwrap();
@@ -39,7 +39,7 @@ fn reload(running: &mut Running, config: &str) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// What tasks of this name have missed since the daemon started.
+/// The misses of tasks of this name since the daemon started.
 fn missed(summary: &Value, name: &str) -> u64 {
     let task = task(summary, name);
     count(task, "missed") + task["before_reload"]["missed"].as_u64().unwrap_or(0)
@@ -50,16 +50,16 @@ fn what_is_scraped_is_what_status_says() {
     let mut running = daemon(FAULTY);
     let socket = running.folder().join("s");
     let exporter = Exporter::start(&socket);
-    // Values come by way of another thread than counts.
+    // Values arrive through another thread than counts.
     let value = "hertzd_task_value{task=\"temp\",value=\"level\",unit=\"%\"}";
     let runs = |samples: &Samples, part: &str| samples[&format!("hertzd_tick_run_seconds_{part}")];
     let long =
         |samples: &Samples| runs(samples, "bucket{task=\"ctl\",le=\"0.002\"}") < runs(samples, "count{task=\"ctl\"}");
     exporter.scrape_until(|samples| samples.contains_key(value) && long(samples));
-    // A snapshot may be as old as two scrapes may lie apart.
+    // A snapshot may be as old as the time between two scrapes.
     pause(Span::from_millis(300));
     let before = snapshot(&socket);
-    // Where the machine holds up the daemon, there is no answer at first.
+    // If the machine delays the daemon, there is no answer at first.
     let answered = |fields: &str| {
         exporter.scrape_until(|samples| samples["hertzd_up"] == 1.0);
         exporter.get("/metrics", fields)
@@ -102,10 +102,10 @@ fn what_is_scraped_is_what_status_says() {
         );
         assert!(series("+Inf") >= count(&task(of, "ctl")[format!("{name}_ns")], "count") as f64);
     }
-    // Each fault runs for 5 ms, and so for more than 2 ms.
+    // Each fault runs for 5 ms, which exceeds 2 ms.
     assert!(long(&text));
 
-    // Counts go on where a reload ends the task and another one takes its name, and where one comes back.
+    // Counts continue when a reload ends the task and another one takes its name, and when one comes back.
     let mut last = 0.0;
     for config in [QUIET, FAULTY, QUIET] {
         reload(&mut running, config);
@@ -120,7 +120,7 @@ fn what_is_scraped_is_what_status_says() {
     let ended = running.wait();
     assert_eq!(last.to_bits(), (missed(&ended.summary(), "ctl") as f64).to_bits(), "that of the summary");
 
-    // Without a daemon there are no stale numbers, and another one begins from zero.
+    // Without a daemon there are no stale numbers; the next daemon begins from zero.
     let down = exporter.scrape_until(|samples| samples["hertzd_up"] == 0.0);
     assert!(!down.keys().any(|name| name.starts_with("hertzd_t") || name.starts_with("hertzd_w")), "{down:?}");
     let args = ["--status-socket", socket.to_str().unwrap()];
@@ -150,7 +150,7 @@ fn only_reading_is_served_and_mistakes_are_named() {
     assert!(output.status.code() == Some(70) && said.contains("cannot listen at 127.0.0.1:"), "{said}");
 }
 
-/// Those that hang, say half of a request, flood and send garbage; a daemon that hangs.
+/// Clients that hang, send half a request, flood or send garbage; and a daemon that hangs.
 #[test]
 fn no_client_keeps_others_out_or_leaves_anything_behind() {
     let running = daemon(FAULTY);
@@ -161,7 +161,7 @@ fn no_client_keeps_others_out_or_leaves_anything_behind() {
     let round = || {
         let mut held: Vec<_> = (0..100).map(|_| connect()).collect();
         for (index, stream) in held.iter_mut().enumerate() {
-            // It may have been closed for another one: then this fails.
+            // The connection may have been closed in favour of another; then this fails.
             let _ = match index % 4 {
                 0 => stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n"),
                 1 => stream.write_all(&[0xff; 3_000]),
@@ -169,11 +169,11 @@ fn no_client_keeps_others_out_or_leaves_anything_behind() {
                 _ => Ok(()),
             };
         }
-        // These take nothing of their answers.
+        // These clients read nothing of their answers.
         let asking = b"GET /metrics HTTP/1.1\r\n\r\n";
         held.extend((0..100).map(|_| connect()));
         held.iter_mut().skip(100).for_each(|stream| _ = stream.write_all(asking));
-        // While they are all there.
+        // While all of them are connected.
         exporter.scrape_until(|samples| samples["hertzd_up"] == 1.0);
         drop(held);
         exporter.wait_for("nothing of them is left", |left| left.threads <= 2 && left.descriptors <= 5 + 1);
@@ -184,7 +184,7 @@ fn no_client_keeps_others_out_or_leaves_anything_behind() {
     assert!(last <= first + (8 << 20), "{first} bytes, then {last}");
     let due = |snapshot: &Value| count(task(snapshot, "ctl"), "due");
     let before = due(&snapshot(&socket));
-    // A daemon that is stopped is one that does not answer.
+    // A stopped daemon does not answer.
     running.signal("STOP");
     let answer = exporter.scrape_until(|samples| samples["hertzd_up"] == 0.0);
     assert!(!answer.contains_key("hertzd_task_due_total{task=\"ctl\"}"));

@@ -1,5 +1,6 @@
-//! Fans, PWM channels and converters of the real program, in a tree of files in place of /sys/class, which needs root: a fan that its firmware takes back, a chip
-//! that takes a value in one mode only, or drops it in others (`tests/support/program/chip.c`), a fan that is given back to its chip, a channel whose polarity is changed.
+//! Fans, PWM channels and converters of the real program, in a tree of files in place of /sys/class, which needs root. They cover a fan
+//! that its firmware takes back, a chip that accepts a value in one mode only or drops it in others (`tests/support/program/chip.c`), a fan
+//! that is given back to its chip, and a channel whose polarity is changed.
 
 use crate::program;
 use crate::program::{HERTZD, Running, run_in};
@@ -8,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// What follows the input in `in`.
+/// A source that reads the input in `in`.
 const SOURCE: &str = "\
 [worker.main]
 policy = \"other\"
@@ -29,7 +30,7 @@ const FAN: &str = "hwmon = \"nct6798\"\nfile = \"pwm2\"\nreadback = \"100ms\"\n"
 
 const CHANNEL: &str = "/sys/class/pwm/pwmchip0/pwm0";
 
-/// A command after which the tree is in place of /sys/class, for what it starts. Its modes: those that the chip takes.
+/// A command that starts others with the tree in place of /sys/class. `modes`: those that the chip accepts.
 fn in_tree(folder: &Path, modes: &str) -> Command {
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", "mount --bind \"$0\" /sys/class && exec \"$@\""]).arg(folder.join("class"));
@@ -51,8 +52,8 @@ fn read(folder: &Path, file: &str) -> String {
     fs::read_to_string(folder.join(file)).unwrap_or_default().lines().next().unwrap_or_default().to_owned()
 }
 
-/// hertzd in a tree with a fan and a PWM channel; `None`: that cannot be made here. `mode`: of the fan; `modes`: those of its chip, if that is one
-/// of its own.
+/// hertzd in a tree with a fan and a PWM channel; `None`: impossible on this machine. `mode`: the fan's; `modes`: those of its chip, if the
+/// fan has a chip of its own.
 fn start(config: &str, mode: &str, modes: Option<&str>) -> Option<Running> {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
@@ -97,7 +98,7 @@ fn wait_until(running: &mut Running, file: &str, wanted: &str) {
     running.wait_for(&format!("{file} is {wanted}"), |running| read(running.folder(), file) == wanted);
 }
 
-/// Waits for so many readings that the latest settings are surely compared, and asserts that nothing is wrong with any.
+/// Waits for enough readings that the last settings are surely compared, and asserts that none is wrong.
 fn is_in_force(running: &mut Running) {
     let compared = |running: &Running| snapshot(running)["readbacks"][0]["compared"].as_u64().unwrap_or(0);
     running.wait_for("it was compared", |running| compared(running) > 0);
@@ -156,9 +157,9 @@ fn a_chip_that_takes_a_value_in_one_mode_only_is_taken_whatever_its_mode() {
 }
 
 const DROPS: &str = "drops 0 1 2";
-const DROPPED: &str = "hwmon = \"nct6798\"\nfile = \"pwm2\"\nsafe = 1.0\n"; // without readback, which would see it
+const DROPPED: &str = "hwmon = \"nct6798\"\nfile = \"pwm2\"\nsafe = 1.0\n"; // without readback, which would detect it
 
-/// The fan is its chip's again, and turns as that likes.
+/// Gives the fan back to its chip, at the chip's own speed.
 fn take_back(folder: &Path) {
     for (file, text) in [("pwm2_mode", "2"), ("pwm2_enable", "2"), ("pwm2", "60")] {
         put(folder, &format!("class/hwmon/hwmon0/{file}"), text);
@@ -168,14 +169,14 @@ fn take_back(folder: &Path) {
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_value_that_its_chip_drops_is_written_again_once_the_fan_follows_it() {
-    // Neither comes to a second value: an input that is never good, and one that never changes.
+    // Neither reaches a second value: an input that is never good, and one that never changes.
     let never_good =
         output(&format!("{DROPPED}write = \"always\"\n")).replace("/in\"", "/in\"\nvalid = { value = [2, 3] }");
     let constant = output(&format!("{DROPPED}start = \"keep\"\n"));
     for (config, wanted) in [(never_good, "255"), (constant, "128")] {
         let Some(mut running) = start(&config, "2", Some(DROPS)) else { return };
         wait_until(&mut running, "class/hwmon/hwmon0/pwm2", wanted);
-        // A start is refused that does not find the mode that it has set.
+        // A start is refused if it does not find the mode that it set.
         let ticks = |running: &Running| {
             let tasks = snapshot(running)["tasks"].as_array().cloned().unwrap_or_default();
             tasks.iter().any(|task| task["task"] == "out" && task["ran"].as_u64() > Some(0))
@@ -240,7 +241,7 @@ fn a_converter_that_refuses_the_safe_value_stays_powered_down() {
     assert_eq!(found, ["4095", "1"]);
 }
 
-/// The last write of the two would be in force.
+/// The later write of the two would win.
 #[test]
 fn a_channel_and_the_file_that_powers_it_down_are_not_targets_of_two_outputs() {
     let channel = output("path = \"/sys/class/hwmon/hwmon0/out_voltage1_raw\"\nsafe = 0\n");
@@ -255,7 +256,7 @@ fn a_channel_and_the_file_that_powers_it_down_are_not_targets_of_two_outputs() {
         let refused = refused.env("RUNTIME_DIRECTORY", runtime.path()).arg(HERTZD).arg(command).arg(config).output();
         let (refused, whole) = (refused.as_ref().unwrap(), format!("{refused:?}"));
         let said = [&refused.stdout, &refused.stderr].map(|said| String::from_utf8_lossy(said)).concat();
-        // A check of what another hertzd has goes well: a reload of that one could take it.
+        // A check succeeds if another hertzd has the target: a reload of that one could take it.
         let goes_well = command == "check" && by.contains("pid");
         assert_eq!(refused.status.success(), goes_well, "{command}: {whole}");
         assert!(said.contains("power") && said.contains(by), "{command}: {whole}");
@@ -316,7 +317,7 @@ fn a_channel_that_is_off_is_not_switched_on_by_a_duty_that_was_left_in_it() {
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_fan_that_was_given_back_is_its_chips() {
-    // The third chip shows a mode that it does not take: such a fan is left at full speed.
+    // The third chip shows a mode that it does not accept: such a fan is left at full speed.
     for (mode, modes, then) in [("5", "1 5", ("5", "60")), ("0", "0 1", ("0", "60")), ("0", "1", ("1", "255"))] {
         let config = output(&format!("{FAN}safe = \"restore\"\nwrite = \"always\"\n"));
         let Some(mut running) = start(&config, mode, Some(modes)) else { return };
@@ -380,13 +381,13 @@ fn a_channel_keeps_the_polarity_that_it_was_found_with() {
                 put(running.folder(), polarity, "normal");
             }
             running.wait_for("that has an end", |running| !reason(running).contains("in place of"));
-            // The safe value is one only with that polarity: whoever writes it sees to that.
+            // The value is safe only with that polarity: every writer sets the polarity too.
             if !always {
                 put(running.folder(), polarity, "inversed");
                 running.signal("KILL");
                 let ended = running.wait();
                 let safe = in_tree(ended.folder.path(), "").args([HERTZD, "safe"]).output().unwrap();
-                // A file keeps old digits behind a number that is shorter, which no driver does.
+                // A file keeps old digits after a shorter number; a driver never does.
                 assert!(!String::from_utf8_lossy(&safe.stderr).contains("polarity"), "{safe:?}");
                 let found = ["duty_cycle", "polarity"]
                     .map(|file| read(ended.folder.path(), &format!("class/pwm/pwmchip0/pwm0/{file}")));
@@ -407,7 +408,7 @@ fn a_safe_value_of_the_task_is_put_in_force_and_one_that_is_undone_is_not_called
         (format!("{channel}safe = 0\n"), duty, "20000", "0", (&*polarity, "normal", "inversed")),
         (format!("{channel}safe = 1\n"), duty, "20000", "40000", (&enable, "1", "0")),
         (format!("{converter}safe = 0.9\n"), raw, "2000", "3600", (power, "0", "1")),
-        // It would take hours to get there.
+        // The ramp would take hours to get there.
         (format!("{channel}safe = 1\nsafe-slew = 0.0001\n"), duty, "20000", "", (&enable, "1", "0")),
     ] {
         let Some(mut running) = start(&output(&keys), "1", None) else { return };

@@ -1,5 +1,5 @@
-//! A target that a reload hands over from one worker to another, whose last write takes long: faults come from `tests/support/program/device.c`, and the
-//! file is read from outside.
+//! A target that a reload hands over from one worker to another, while its last write takes long. Faults come from
+//! `tests/support/program/device.c`; the tests read the file from outside.
 
 use crate::program;
 use crate::program::{HERE, HERTZD, Running, run_in};
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// An output on this worker. Each of them lets nobody but its own task write.
+/// An output on this worker. Only its own task writes to the target.
 fn output(task: &str, worker: &str, keys: &str) -> String {
     format!(
         "[task.{task}]\nkind = \"output\"\nrate = 100\nworker = \"{worker}\"\npath = \"@HERE@/{task}\"\nsafe = 1\nsafe-after = \"100h\"\n\
@@ -15,7 +15,7 @@ fn output(task: &str, worker: &str, keys: &str) -> String {
     )
 }
 
-/// Two workers that go on, and a source that never has a value.
+/// Two workers that continue, and a source that never has a value.
 const OTHERS: &str = "\
 [worker.one]
 policy = \"other\"
@@ -33,7 +33,7 @@ rate = 10
 worker = \"one\"
 ";
 
-/// Moves `fan` to worker two, with these keys. There it `holds` something else, and still does when a write of the old task has come after that.
+/// Moves `fan` to worker two, with these keys. There the file `holds` a different text, and still does after a later write of the old task.
 #[track_caller]
 fn hands_over(keys: &str, holds: &str) {
     let folder = tempfile::tempdir().unwrap();
@@ -55,7 +55,7 @@ fn hands_over(keys: &str, holds: &str) {
         faults.join(format!("{name}.takes"))
     };
     let let_go = |name: &str| fs::remove_file(faults.join(format!("{name}.held"))).unwrap();
-    // Nothing refuses the reload any more once another output begins.
+    // Once another output begins, nothing refuses the reload any more.
     let begins = hold("pump");
     let new = OTHERS.to_owned() + &output("fan", "two", keys) + &output("pump", "two", "input = 0.25");
     fs::write(&config, new.replace(HERE, &place)).unwrap();
@@ -74,8 +74,8 @@ fn hands_over(keys: &str, holds: &str) {
     assert!(ended.status.success(), "{}", ended.describe());
 }
 
-/// Moves `fan` from a worker that hangs to one where it holds what it finds, and moves slowly. Another thread writes the old safe value before that,
-/// or, if it is `late`, has begun to and ends it when the new task is live.
+/// Moves `fan` from a worker that hangs to one where it holds what it finds, and moves slowly. Another thread writes the old safe value
+/// before that. If it is `late`, it has begun to, and ends the write when the new task is live.
 #[track_caller]
 fn continues_from_the_safe_value(late: bool) {
     let folder = tempfile::tempdir().unwrap();
@@ -100,7 +100,7 @@ fn continues_from_the_safe_value(late: bool) {
     running.wait_for("it is live", |_| number(&fan) == Some(0.9) && socket.exists());
     fs::write(&hangs, "").unwrap();
     if late {
-        // The task has nothing new to write, so the next write is another thread's.
+        // The task has nothing new to write, so the next write comes from another thread.
         [&held, &takes].iter().for_each(|fault| fs::write(fault, "").unwrap());
         running.wait_for("another thread makes it safe", |_| !takes.exists());
         fs::write(&counted, "").unwrap();
@@ -115,7 +115,7 @@ fn continues_from_the_safe_value(late: bool) {
         running.wait_for("the new one writes", |_| !fs::read(&counted).unwrap().is_empty());
         fs::remove_file(&held).unwrap();
     }
-    // It takes 50 s to come so far.
+    // It takes 50 s to get this far.
     let moves = |_: &Running| number(&fan).is_some_and(|number| number > 0.0 && number < 0.5);
     running.wait_for("it moves away from the safe value", moves);
     fs::remove_file(&hangs).unwrap();

@@ -1,4 +1,4 @@
-//! The kind heartbeat: it switches while its outputs are live, and stands still when one of them is not, whatever the reason.
+//! The kind heartbeat: it switches while its outputs are live, and stops when one of them is not, for any reason.
 
 use crate::program;
 use crate::program::{HERTZD, Running, run_in};
@@ -9,7 +9,7 @@ fn start(config: &str) -> Running {
     start_with(config, |_| {})
 }
 
-/// The same once `add` has added to the command.
+/// Like `start`, with a command changed by `add`.
 fn start_with(config: &str, add: impl FnOnce(&mut Command)) -> Running {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("want"), "0.5\n").unwrap();
@@ -25,7 +25,7 @@ fn pulse(running: &Running) -> String {
     fs::read_to_string(running.folder().join("pulse")).unwrap_or_default()
 }
 
-/// A value of the heartbeat, and how often it has ticked.
+/// A value of the heartbeat, and its number of ticks.
 fn value(running: &Running, name: &str) -> (f64, u64) {
     let snapshot = program::snapshot(&running.folder().join("status.sock"));
     let task = snapshot["tasks"].as_array().unwrap().iter().find(|task| task["task"] == "pulse").unwrap().clone();
@@ -38,7 +38,7 @@ fn wait_until_it_beats(running: &mut Running) {
     }
 }
 
-/// It stands still once an output is not live, for as long as anyone looks.
+/// Asserts that it stops once an output is not live, and stays so while observed.
 fn stands_still(running: &mut Running) {
     running.wait_for("an output is not live", |running| value(running, "not-live").0 == 1.0);
     let (held, (_, before)) = (pulse(running), value(running, "beating"));

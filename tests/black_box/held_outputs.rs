@@ -1,5 +1,5 @@
-//! What status, snapshot and scrape say while another thread than its task holds the target of an output: since when, why, and what ends it. The worker
-//! hangs in a read of a sensor (`tests/support/program/device.c`).
+//! Status, snapshot and scrape while a thread other than its task holds the target of an output: since when, why, and what ends it. The
+//! worker hangs in a read of a sensor (`tests/support/program/device.c`).
 
 use crate::program;
 use crate::program::{HERTZD, Running, run_in};
@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-/// One output that has a safe value and one that keeps what it has, on the worker of a sensor; another one elsewhere.
+/// On the worker of a sensor: an output with a safe value, and one that keeps its value; and another output elsewhere.
 const CONFIG: &str = "\
 [worker.main]
 policy = \"other\"
@@ -101,8 +101,8 @@ fn what_is_in_force_while_a_worker_hangs_is_shown_and_ends_with_that() {
     assert!(!ended.stderr.contains("valve: its safe value"), "{}", ended.describe());
 }
 
-/// The end after a signal of a crash waits for the output that hangs. Meanwhile the other one's task ticks, but the process may end at any instant,
-/// also within a write of it.
+/// After a crash signal, the end waits for the output that hangs. Meanwhile the other output's task ticks, but the process may end at any
+/// instant, even within that task's write.
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn after_the_signal_of_a_crash_no_task_writes() {
@@ -128,7 +128,7 @@ fn after_the_signal_of_a_crash_no_task_writes() {
     let safe = counted();
     let ended = running.wait();
     assert_eq!(ended.status.signal(), Some(libc::SIGSEGV), "{}", ended.describe());
-    // A tick that had begun to write before the signal may end after it.
+    // A tick that began to write before the signal may end after it.
     assert!(counted() <= safe + 2, "{safe} writes, then {}: {}", counted(), ended.describe());
 }
 

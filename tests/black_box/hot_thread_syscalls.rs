@@ -1,4 +1,4 @@
-//! The hot thread makes no system call but its sleep: the tests count the calls of a worker with `strace`.
+//! The hot thread makes no system call except its sleep: the tests count the calls of a worker with `strace`.
 
 use crate::program;
 use crate::program::{count, pause, run, signal, skip, task, thread_named};
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 /// One period of the tasks here, in nanoseconds.
 const PERIOD: i128 = 1_000_000;
 
-/// Sleeps after which a worker is in its loop: before it, it waits for its orders, and a tail measures 20 sleeps.
+/// The number of sleeps after which a worker is in its loop: earlier it waits for its orders, and measuring a tail takes 20 sleeps.
 const IN_LOOP: u64 = 100;
 
 /// Calls at the edges of the trace: strace interrupts one sleep when it attaches and one when it detaches.
@@ -70,9 +70,9 @@ impl Trace {
         self.calls.get(call).copied().unwrap_or(0)
     }
 
-    /// Asserts that there is at most one `call` for each release of a task of which `ran` have run and `due` were due in all. A worker
-    /// sleeps only when nothing is due: so between a sleep and a later one, ticks are of the releases from the first on and before
-    /// the other. A busy machine has more of them before the first sleep and after the last one.
+    /// Asserts at most one `call` per release of a task; `ran` ticks have run and `due` releases were due in all. A worker sleeps only when
+    /// nothing is due. So all ticks between one sleep and a later one are of releases from the first sleep's on, and before the later
+    /// sleep's. A busy machine has more ticks before the first sleep and after the last one.
     fn assert_at_most_one_a_release(&self, call: &str, due: u64, ran: u64) {
         let (all, between) = (self.count(call), self.between.get(call).copied().unwrap_or(0));
         let releases = self.releases();
@@ -146,7 +146,7 @@ fn trace_run(spin: &str, evidence: &str, tasks: &str) -> Option<(Trace, Value)> 
     Some((trace, summary))
 }
 
-/// How often a thread has gone to sleep or waited.
+/// The number of times that a thread has gone to sleep or waited.
 fn waits(status: &str) -> u64 {
     let status = fs::read_to_string(status).unwrap();
     let waits = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
@@ -157,7 +157,7 @@ fn wakes(summary: &Value) -> u64 {
     count(&summary["workers"][0], "wakes")
 }
 
-/// Asserts at most one sleep per release. For the time outside the trace the summary serves: at most one wake per release.
+/// Asserts at most one sleep per release. Outside the trace, the summary shows it: at most one wake-up per release.
 fn assert_at_most_one_sleep_a_release(trace: &Trace, summary: &Value) {
     let (sleeps, releases) = (trace.count("clock_nanosleep"), trace.releases());
     assert!(trace.sleeps.is_sorted(), "sleeps go forward");
@@ -250,7 +250,7 @@ fn a_sensor_costs_one_read_a_tick_and_an_output_one_write_if_something_changes()
     }
 }
 
-/// One program reads every tick and answers none; the other ends again and again.
+/// One program reads every tick and answers none; the other ends repeatedly.
 #[test]
 fn a_task_that_is_a_program_costs_no_call() {
     let program = |name: &str, script: &str| {

@@ -1,5 +1,5 @@
-//! What a run that was killed has left: its safe values are written right after it, or owed until they are, whatever starts in between; and what
-//! its outputs held before is not forgotten.
+//! What a killed run leaves behind: its safe values are written right afterwards, or stay owed until they are, whatever starts in between.
+//! What its outputs held before is not forgotten.
 
 use crate::program;
 use crate::program::disk::Disk;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// An output that restores what was there.
+/// An output that restores what its file held before.
 const RESTORES: &str = "\
 [task.fan]
 kind = \"output\"
@@ -24,7 +24,7 @@ safe = \"restore\"
 safe-after = \"1h\"
 ";
 
-/// A run without an output.
+/// A configuration without outputs.
 const NONE: &str = "[task.t]\nkind = \"load\"\nrate = 100\n";
 
 fn folder() -> TempDir {
@@ -33,27 +33,27 @@ fn folder() -> TempDir {
     folder
 }
 
-/// Starts it with its folder as the runtime directory.
+/// Starts hertzd with its folder as the runtime directory.
 fn start_in(folder: TempDir, config: &str, args: &[&str]) -> Running {
     let mut command = Command::new(HERTZD);
     command.env("RUNTIME_DIRECTORY", folder.path());
     run_in(folder, command, config, args)
 }
 
-/// One that was killed while its output held 0.75.
+/// The folder of a run that was killed while its output held 0.75.
 fn killed(folder: TempDir, config: &str) -> TempDir {
     let at = folder.path().to_owned();
     killed_at(folder, config, &at)
 }
 
-/// The same with the output's file in another folder.
+/// Like [`killed`], with the output's file in another folder.
 fn killed_at(folder: TempDir, config: &str, at: &Path) -> TempDir {
     let mut running = start_in(folder, config, &[]);
     running.wait_for("it is live", |_| fan(at) == "0.75\n");
     kill(running)
 }
 
-/// Kills it, and waits for the end of its last thread: until then its files are locked.
+/// Kills the run, and waits for the end of its last thread: until then its files are locked.
 fn kill(running: Running) -> TempDir {
     running.signal("KILL");
     running.wait().folder
@@ -79,7 +79,7 @@ fn reason(folder: &Path) -> String {
     program::snapshot(&folder.join("status.sock"))["reason"].as_str().unwrap_or_default().to_owned()
 }
 
-/// While the kernel ends the process, that has its files locked, and shows nothing of it.
+/// While the kernel ends the process, its files stay locked and it no longer shows them.
 #[test]
 fn right_after_a_kill_the_safe_values_are_written() {
     let output = |number: u32| {
@@ -101,7 +101,7 @@ fn right_after_a_kill_the_safe_values_are_written() {
     }
 }
 
-/// One that was killed while it waits for a disk, which keeps it from its end. `None`: that cannot be brought about here.
+/// A run that was killed while it waits for a disk, so that it cannot end. `None`: impossible on this machine.
 fn held_up(command: Command, folder: TempDir, config: &str) -> Option<(Running, Disk)> {
     let path = folder.path().join("disk");
     fs::create_dir(&path).unwrap();
@@ -122,7 +122,7 @@ fn held_up(command: Command, folder: TempDir, config: &str) -> Option<(Running, 
     Some((running, disk))
 }
 
-/// It may not be waited for for ever.
+/// No one can wait for it forever.
 #[test]
 fn a_killed_process_that_cannot_end_is_no_peer() {
     let folder = folder();
@@ -145,7 +145,7 @@ fn by_user(capabilities: &str, program: &Path) -> Command {
     command
 }
 
-/// hertzd as another user, with a capability; the folder has the program. `None`: that cannot be had here.
+/// hertzd as another user, with a capability; the program is copied into the folder. `None`: impossible on this machine.
 fn with_capability(folder: &Path) -> Option<Command> {
     let by_user = |program: &Path| by_user("+sys_nice", program);
     if !program::is_root() || !by_user(Path::new("true")).output().is_ok_and(|output| output.status.success()) {
@@ -158,8 +158,8 @@ fn with_capability(folder: &Path) -> Option<Command> {
     Some(by_user(&program))
 }
 
-/// What it has open may not be seen by the process that root has it made safe by: that has no capabilities. Root's own process has the name of the
-/// program, may not be seen either, and lives.
+/// Root writes the safe values in a process without capabilities, which cannot see the open files of the killed process. Nor can it see
+/// those of root's own process, which has the name of the program, and lives.
 #[test]
 fn root_makes_safe_what_a_killed_process_with_capabilities_has() {
     let place = tempfile::tempdir().unwrap();
@@ -177,7 +177,8 @@ fn root_makes_safe_what_a_killed_process_with_capabilities_has() {
     assert!(text.contains(", which was killed and has not ended yet, which keeps nobody out"), "{text}");
 }
 
-/// The next run has no capability, so it may not see what the killed one has open. Another hertzd, which it may not look into either, lives.
+/// The next run has no capability, so it cannot see the open files of the killed process. Nor can it see those of another hertzd that
+/// lives.
 #[test]
 fn a_start_with_fewer_capabilities_has_the_targets_of_one_that_cannot_end() {
     let place = tempfile::tempdir().unwrap();
@@ -203,7 +204,7 @@ fn a_start_with_fewer_capabilities_has_the_targets_of_one_that_cannot_end() {
     }
 }
 
-/// Its directory is still locked then.
+/// The runtime directory is still locked then.
 #[test]
 fn the_next_run_beside_one_that_cannot_end_knows_what_was_there_before() {
     let folder = folder();
@@ -233,7 +234,7 @@ fn a_target_that_is_restored_after_a_kill_holds_what_status_says() {
     assert_eq!(fan(ended.folder.path()), "0.5\n", "{done}");
 }
 
-/// It may be one that gives back what it has found there, which is what the killed one wrote.
+/// The other hertzd may restore what it found there, which the killed run wrote.
 #[test]
 fn what_another_hertzd_has_by_now_is_written_once_that_has_ended() {
     for is_by_safe in [false, true] {
@@ -269,7 +270,7 @@ fn what_another_hertzd_has_by_now_is_written_once_that_has_ended() {
     }
 }
 
-/// After a start whose plan was written, and which the kernel then has refused: it takes no such number there.
+/// The folder after a start that wrote its plan, and was then refused by the kernel: the other target does not accept that number.
 fn refused(folder: TempDir) -> TempDir {
     let path = format!("/proc/{}/oom_score_adj", std::process::id());
     let other = format!("[task.other]\nkind = \"output\"\nrate = 10\npath = \"{path}\"\ninput = 1\nsafe = 5000\n");
@@ -278,7 +279,7 @@ fn refused(folder: TempDir) -> TempDir {
     ended.folder
 }
 
-/// As `hertzd safe` has it while it carries the plan out: trying again helps.
+/// The plan is locked as by a running `hertzd safe`: trying again helps.
 #[test]
 fn a_start_beside_who_carries_the_plan_out_is_to_be_tried_again() {
     let folder = killed(folder(), RESTORES);
@@ -300,7 +301,7 @@ fn a_start_beside_who_carries_the_plan_out_is_to_be_tried_again() {
 fn a_start_that_is_refused_forgets_no_original() {
     for is_carried_out in [false, true] {
         let folder = killed(folder(), RESTORES);
-        // The value that is safe is another one than what was there.
+        // Here the safe value differs from what the file held before.
         if is_carried_out {
             let done = safe(folder.path());
             assert!(done.status.success() && fan(folder.path()) == "0.5\n", "{}", said(&done));
@@ -327,7 +328,7 @@ fn a_start_without_outputs_keeps_nothing_that_was_carried_out() {
     assert!(ended.status.success() && done.status.success(), "{}{}", ended.describe(), said(&done));
 }
 
-/// The folder of a run in the foreground that was killed, with a plan of this output.
+/// The folder of a killed foreground run, with a plan of this output.
 fn left_in_foreground(place: &Path, pid: u32, output: &Value) -> PathBuf {
     use std::os::unix::fs::DirBuilderExt;
     let folder = place.join("hertzd").join(pid.to_string());
@@ -366,7 +367,7 @@ fn what_a_device_owes_that_is_away_is_not_forgotten() {
     }
 }
 
-/// A run in the foreground of this place that was killed while its output held 0.75. Returns its files, and the folder with its plan.
+/// Kills a foreground run of this place while its output holds 0.75. Returns its files, and the folder with its plan.
 fn killed_in_foreground(place: &Path) -> (TempDir, PathBuf) {
     let mut running = run_in(folder(), in_foreground(place), RESTORES, &[]);
     running.wait_for("it is live", |running| fan(running.folder()) == "0.75\n");
@@ -374,7 +375,7 @@ fn killed_in_foreground(place: &Path) -> (TempDir, PathBuf) {
     (kill(running), left)
 }
 
-/// What the next run of such an output drives it with.
+/// The configuration of the next run, which drives the output with another value.
 fn next() -> String {
     RESTORES.replace("0.75", "0.875")
 }
@@ -404,7 +405,7 @@ fn a_start_waits_for_one_that_takes_over_what_is_left() {
     end(running);
 }
 
-/// Of a run that was killed since this one began.
+/// The other run was killed after this one began.
 #[test]
 fn a_reload_gives_its_output_what_was_there_before_a_kill() {
     let place = tempfile::tempdir().unwrap();
@@ -421,7 +422,7 @@ fn a_reload_gives_its_output_what_was_there_before_a_kill() {
     assert!(ended.status.success() && fan(files.path()) == "0.5\n", "{}", ended.describe());
 }
 
-/// It has looked for what was left while the other one lived.
+/// It searched for left plans while the owner still lived.
 #[test]
 fn a_start_under_which_the_owner_of_its_target_is_killed_is_to_be_tried_again() {
     let place = tempfile::tempdir().unwrap();
@@ -451,7 +452,7 @@ fn a_start_under_which_the_owner_of_its_target_is_killed_is_to_be_tried_again() 
     end(again);
 }
 
-/// As `hertzd safe` has it while it carries it out.
+/// The plan is locked as by a running `hertzd safe`.
 #[test]
 fn a_start_beside_who_has_a_plan_of_the_foreground_knows_what_was_there_before() {
     let place = tempfile::tempdir().unwrap();
@@ -466,7 +467,7 @@ fn a_start_beside_who_has_a_plan_of_the_foreground_knows_what_was_there_before()
     assert_eq!(plan(&left)["outputs"][0]["writes"][0]["original"], "0.5\n");
 }
 
-/// One has taken over what both have left, and hangs for longer than the other waits: nobody writes its configuration.
+/// One start has taken over both plans, and hangs for longer than the other waits: the configuration that it reads is never written.
 #[test]
 fn of_two_starts_each_gives_back_what_was_there_before_a_kill() {
     let place = tempfile::tempdir().unwrap();
@@ -500,7 +501,7 @@ fn what_is_owed_is_tried_once_more_at_the_end() {
     let mut running = start_in(folder, NONE, &[]);
     running.wait_until_granted();
     running.wait_for("it has failed", |running| reason(running.folder()).contains("owed since an earlier run"));
-    // Until it is tried again, it does not run.
+    // Stop it until the next try.
     running.signal("STOP");
     other.signal("TERM");
     other.wait();
@@ -508,12 +509,12 @@ fn what_is_owed_is_tried_once_more_at_the_end() {
     running.signal("CONT");
     let ended = running.wait();
     let is_safe = ended.status.success() && fan(ended.folder.path()) == "0.5\n";
-    // On a machine that has no time for it, it may be given up.
+    // On a busy machine the write may be given up.
     let is_said = ended.status.code() == Some(1) && ended.stderr.contains("the write has not returned");
     assert!(is_safe || is_said, "{}", ended.describe());
 }
 
-/// The kernel gives a device that comes back another number, and its old one to another device.
+/// The kernel gives a returning device another number, and may give its old number to another device.
 #[test]
 fn what_a_device_is_left_with_is_written_under_its_new_number() {
     let start = |folder: &Path| {
@@ -597,7 +598,7 @@ fn status_names_the_plan_that_a_start_has_kept() {
     running.wait_for("it is well", |running| !reason(running.folder()).contains("plan"));
 }
 
-/// A write that no output makes does not let its output be forgotten, and keeps no other one from its safe value.
+/// A write that no output makes does not make hertzd forget its output, and keeps no other output from its safe value.
 #[test]
 fn a_plan_with_a_write_that_is_refused_is_kept() {
     let place = tempfile::tempdir().unwrap();
@@ -621,7 +622,7 @@ fn a_plan_with_a_write_that_is_refused_is_kept() {
         reason.contains(&kept.display().to_string())
             && reason.contains("fan: no output writes that: \"3\\u{b}\\n\" is no number")
     };
-    // In the runtime directory of a service.
+    // In a service's runtime directory.
     let mut running = start_in(own, NONE, &[]);
     running.wait_until_granted();
     running.wait_for("the other one is written", |_| fs::read_to_string(&valve).unwrap() == "1\n");
@@ -649,7 +650,7 @@ fn a_plan_with_a_write_that_is_refused_is_kept() {
     assert!(kept.exists());
 }
 
-/// What a plan would not give back is not restored.
+/// A text that a plan could not restore is not accepted.
 #[test]
 fn a_text_that_no_plan_takes_is_refused_at_the_start() {
     let folder = folder();
@@ -667,7 +668,7 @@ fn a_text_that_no_plan_takes_is_refused_at_the_start() {
     }
 }
 
-/// White space around a number is a part of what was there.
+/// White space around a number belongs to the original text.
 #[test]
 fn the_very_text_is_restored_after_a_kill() {
     for text in ["42\r\n", " 42\n\n", "42"] {
@@ -701,12 +702,12 @@ fn an_output_that_no_other_process_could_make_safe_is_refused() {
     }
 }
 
-/// An output of the file with its name, which is safe at 1 and follows 0.75.
+/// An output to the file of the same name: its safe value is 1, its input 0.75.
 fn output(name: &str) -> String {
     format!("[task.{name}]\nkind = \"output\"\nrate = 100\ninput = 0.75\npath = \"@HERE@/{name}\"\nsafe = 1\n")
 }
 
-/// As [`start_in`], with devices that misbehave by the files in its folder "faults", and a log of what the builder does.
+/// Like [`start_in`], with devices that misbehave according to the files in its folder "faults", and with a log of the builder's actions.
 fn start_with_faults(folder: TempDir, config: &str) -> Running {
     let command = with_faults(folder.path());
     run_in(folder, command, config, &["--log-level", "debug"])
@@ -719,7 +720,7 @@ fn with_faults(folder: &Path) -> Command {
     command
 }
 
-/// A folder with faults, and with these files, which hold 0.75; a killed run has left the first.
+/// A folder with faults, and with these files, which hold 0.75. A killed run has left the first file.
 fn left_with_faults(files: &[&str], faults: &[&str]) -> TempDir {
     let folder = killed(folder(), &output("fan"));
     files.iter().for_each(|file| fs::write(folder.path().join(file), "0.75\n").unwrap());
@@ -737,13 +738,13 @@ fn a_stop_during_a_start_makes_safe_what_is_left_or_says_that_it_is_not() {
     running.signal("TERM");
     fs::remove_file(running.folder().join("faults/slow.hangs")).unwrap();
     let ended = running.wait();
-    // On a machine that has no time for it, it may be given up.
+    // On a busy machine the write may be given up.
     let is_safe = fan(ended.folder.path()) == "1\n" && ended.status.success();
     let is_said = ended.status.code() == Some(1) && ended.stderr.contains("still owed, those of fan: `hertzd safe`");
     assert!(is_safe || is_said, "{}", ended.describe());
 }
 
-/// Its configuration is one that nobody writes.
+/// Its configuration is never written.
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_stop_writes_what_is_left_or_says_it_also_before_the_configuration_is_read() {
@@ -770,7 +771,7 @@ fn held(folder: &Path, name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap_or_default()
 }
 
-/// A run with these outputs that was killed while they held 0.75, before which they held 0.5. The first hangs when it is read.
+/// The folder of a run with these outputs that was killed while they held 0.75; before, they held 0.5. Reading the first one hangs.
 fn left_beside_one_that_hangs(config: &str, names: &[&str]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     names.iter().for_each(|name| fs::write(folder.path().join(name), "0.5\n").unwrap());
@@ -782,7 +783,7 @@ fn left_beside_one_that_hangs(config: &str, names: &[&str]) -> TempDir {
     folder
 }
 
-/// Those that are opened after it, those that are open, and those that no section has any more.
+/// Neither outputs that are opened after it, nor open ones, nor those that no section has any more.
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_device_that_hangs_while_it_is_opened_keeps_no_other_from_its_safe_value() {
@@ -797,7 +798,7 @@ fn a_device_that_hangs_while_it_is_opened_keeps_no_other_from_its_safe_value() {
         running.wait_for("the others are safe", |running| {
             (held(running.folder(), "fan"), held(running.folder(), "gone")) == ("0.5\n".into(), "1\n".into())
         });
-        // What it goes on from was read before.
+        // The value it continues from was read earlier.
         running.wait_for("it is not started with its safe value", |running| {
             held(running.folder(), "keeps") == if is_first { "1\n" } else { "0.75\n" }
         });
@@ -833,7 +834,7 @@ fn a_stop_of_a_start_that_hangs_writes_what_it_can() {
     for is_attribute in [false, true] {
         let folder = left_beside_one_that_hangs(&all, &["slow", "fan"]);
         if is_attribute {
-            // What a file holds is not looked at before it is written, so it takes the value of the target that is being opened too.
+            // A file's content is not checked before a write, so this also writes to the target that is being opened.
             let (path, text) = (folder.path().join("safe-plan.json"), plan(folder.path()).to_string());
             fs::write(path, text.replace("\"cut\":true", "\"cut\":false")).unwrap();
         }
@@ -853,7 +854,7 @@ fn a_stop_of_a_start_that_hangs_writes_what_it_can() {
     }
 }
 
-/// The builder thread waits for a device, and tries nothing again.
+/// The builder thread waits for a device, and retries nothing.
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_reload_that_hangs_keeps_nothing_from_its_safe_value() {
@@ -877,7 +878,7 @@ fn a_reload_that_hangs_keeps_nothing_from_its_safe_value() {
     assert!(ended.status.success() && fan(ended.folder.path()) == "1\n", "{}", ended.describe());
 }
 
-/// One plan has a target that takes what is written, and cannot be read then.
+/// One plan has a target that accepts a write, and whose read then hangs.
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_read_that_hangs_keeps_safe_from_no_other_plan() {
@@ -950,7 +951,8 @@ fn a_target_that_a_heartbeat_has_now_is_not_owed() {
     assert!(ended.status.success() && !ended.stderr.contains("owed"), "{}", ended.describe());
 }
 
-/// The file of a left output that is missing: because its folder is, or has nothing in it, as one on which nothing is mounted; or it alone.
+/// The file of a left output is missing. Either its folder is missing, or the folder is empty, as an unmounted mount point is; or only the
+/// file is gone.
 #[test]
 fn a_file_on_a_file_system_that_is_away_is_owed_and_one_that_was_deleted_is_not() {
     let away: [fn(&Path); 3] = [
@@ -978,7 +980,7 @@ fn a_file_on_a_file_system_that_is_away_is_owed_and_one_that_was_deleted_is_not(
     }
 }
 
-/// A file system that is seen at two paths, of which one comes and goes.
+/// A file system mounted at two paths, one of which comes and goes.
 struct Stick {
     kept: PathBuf,
     path: PathBuf,
@@ -1017,7 +1019,7 @@ impl Drop for Stick {
     }
 }
 
-/// With the mount point, beside which another one stays; or from a mount point in which other files lie.
+/// The mount point vanishes too, beside another one that stays; or it stays, with other files in it.
 #[test]
 fn a_file_on_a_file_system_that_is_away_is_owed_beside_other_files_too() {
     for with_mount_point in [true, false] {
@@ -1040,7 +1042,7 @@ fn a_file_on_a_file_system_that_is_away_is_owed_beside_other_files_too() {
         stick.plug_in();
         let done = safe(ended.folder.path());
         assert_eq!((fan(&stick.path).as_str(), done.status.code()), ("1\n", Some(0)), "{}", said(&done));
-        // One that was deleted from it is not owed.
+        // A file that was deleted from the file system is not owed.
         let folder = killed_at(ended.folder, &config, &stick.path);
         fs::rename(stick.path.join("fan"), stick.path.join("other")).unwrap();
         let ended = start_in(folder, NONE, &["--for", "100ms"]).wait();
@@ -1049,7 +1051,7 @@ fn a_file_on_a_file_system_that_is_away_is_owed_beside_other_files_too() {
     }
 }
 
-/// What is written there is not on the file system that still holds a live value.
+/// A file made there would not be on the file system that still holds a live value.
 #[test]
 fn no_file_is_made_in_a_mount_point_while_its_file_system_is_away() {
     let folder = tempfile::tempdir().unwrap();
@@ -1070,7 +1072,7 @@ fn no_file_is_made_in_a_mount_point_while_its_file_system_is_away() {
     drop(stick); // before its folder is removed
 }
 
-/// By a run that was killed, or by a reload that has removed it.
+/// Owed since a run was killed, or since a reload removed the output.
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_heartbeat_stands_still_while_a_safe_value_is_owed() {
@@ -1080,7 +1082,7 @@ fn a_heartbeat_stands_still_while_a_safe_value_is_owed() {
     let config = pulse.to_owned() + &mains("valve");
     let mut running = start_with_faults(folder, &config);
     let pulse = |folder: &Path| fs::read_to_string(folder.join("pulse")).unwrap_or_default();
-    // Its values: whether it beats, and how many outputs are not live.
+    // The heartbeat's values: whether it beats, and how many outputs are not live.
     let values = |folder: &Path| {
         let snapshot = program::snapshot(&folder.join("status.sock"));
         let tasks = snapshot["tasks"].as_array().cloned().unwrap_or_default();
@@ -1102,7 +1104,7 @@ fn a_heartbeat_stands_still_while_a_safe_value_is_owed() {
     fs::remove_file(running.folder().join("faults/fan.broken")).unwrap();
     running.wait_for("it is safe", |running| fan(running.folder()) == "1\n");
     beats(&mut running);
-    // The same by a reload.
+    // The same through a reload.
     let reload = |running: &Running, config: &str| {
         let here = running.folder();
         fs::write(here.join("test.toml"), config.replace(program::HERE, here.to_str().unwrap())).unwrap();

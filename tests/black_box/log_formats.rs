@@ -27,7 +27,7 @@ fn run(config: &str, arguments: &[&str]) -> Output {
         command.args(["--for", "100ms"]);
     }
     command.env_remove("HERTZD_LOG").env_remove("JOURNAL_STREAM");
-    // The starts of all tests in the foreground share one place. One that has to wait for another there says so in its log.
+    // All tests that start in the foreground share a directory. A start that has to wait for another one there logs that.
     command.env("RUNTIME_DIRECTORY", folder.path());
     command.output().unwrap()
 }
@@ -56,7 +56,7 @@ fn json_is_one_object_per_line_with_numbers_and_ids() {
     }
 }
 
-/// `control` is held up by `report` and misses its own deadline now and then; `dead` ends at its first tick.
+/// `report` delays `control`, which misses its own deadline now and then; `dead` ends at its first tick.
 const MISSED: &str = "
     [worker.main]
     policy = \"other\"
@@ -170,11 +170,11 @@ fn at_the_level_trace_each_tick_is_a_line_with_the_causes_of_what_was_missed() {
     }
 }
 
-/// As docs/running.md says.
+/// As docs/running.md states.
 #[test]
 fn neither_a_lost_log_nor_a_reader_that_has_gone_changes_the_exit_code() {
     let config = |run| format!("[worker.main]\npolicy = \"other\"\n[task.x]\nkind = \"load\"\nrate = 100\n{run}\n");
-    // A task that fails must come to its first tick, on a busy machine too; what is due to it then does not matter.
+    // A failing task must reach its first tick, even on a busy machine; what is due then does not matter.
     for (keys, code, length) in
         [("", 0, "100ms"), ("fault = \"error\"\nfault-every = 1\non-error = \"disable\"", 1, "2s")]
     {

@@ -1,5 +1,5 @@
-//! Plans of safe values below `/run/user/UID`, where a login has a daemon put them: they are found by those whose environment does not say so, as that of
-//! `sudo`, `cron` or another unit. As root, since that takes a `/run` of the test's own.
+//! Plans of safe values below `/run/user/UID`, where a login's daemon has put them. Processes whose environment does not name that place
+//! find them too, such as those of `sudo`, `cron` or another unit. Needs root, for a private `/run`.
 
 use crate::program::copy_program;
 use crate::runtime_directory::can_be_others;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 const FAN: &str = "[task.fan]\nkind = \"output\"\nrate = 100\npath = \"@HERE@/fan\"\ninput = 0.75\nsafe = 1\n";
 
-/// A login's daemon of user `$UID`, that is killed while its output holds 0.75.
+/// A login's daemon of user `$UID`, killed while its output holds 0.75.
 const KILLED: &str = "\
 mount -t tmpfs -o mode=755 none /run
 mkdir -m 755 /run/user
@@ -27,7 +27,7 @@ plan=/run/user/$UID_OF_LOGIN/hertzd/$pid/safe-plan.json
 test -f $plan
 ";
 
-/// Kills it, and does `then` without its environment. What that says, and what the output holds.
+/// Kills the daemon, and runs `then` without its environment. Returns the output of `then`, and the content of the output's file.
 fn after_the_kill(user: u32, then: &str) -> (TempDir, String, String) {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
@@ -78,12 +78,12 @@ fn a_start_of_root_deals_with_what_a_login_of_root_has_left() {
     let start = "./hertzd run --for 100ms none.toml; echo exit $?; if test -e $plan; then echo it is there; else echo it is gone; fi";
     let (_folder, said, fan) = after_the_kill(0, start);
     assert!(fan == "1\n" && said.contains("it is gone"), "{fan}{said}");
-    // That of another user is for that user, or for who asks for it.
+    // Another user's plan is for that user, or for whoever asks for it.
     let (_folder, said, fan) = after_the_kill(65_534, start);
     assert!(fan == "0.75\n" && said.contains("it is there"), "{fan}{said}");
 }
 
-/// What was done for root's own plans is said before anything is begun for those of others.
+/// The results of root's own plans are printed before any other user's plan begins.
 #[test]
 fn root_prints_its_own_part_first() {
     if !can_be_others() {
@@ -100,13 +100,13 @@ fn root_prints_its_own_part_first() {
     assert!(at("root").is_some() && at("root") < at("user"), "{said}");
 }
 
-/// What lies there is in the hands of a user.
+/// A user controls everything there.
 #[test]
 fn root_trusts_nothing_in_the_folder_of_a_login() {
     if !can_be_others() {
         return;
     }
-    // A file of root's, in a plan of the user; a plan in a folder that is reached by a link; a pipe as a plan.
+    // A file of root's, in a plan of the user's; a plan in a folder reached through a link; a pipe as a plan.
     let then = "echo 5 >victim; chmod 600 victim
         mkdir -p theirs/8; sed \"s,/fan\\\",/victim\\\",\" $plan >theirs/8/safe-plan.json; grep -q victim theirs/8/safe-plan.json
         cp theirs/8/safe-plan.json $plan; mkdir /run/user/65534/hertzd/7; mkfifo /run/user/65534/hertzd/7/safe-plan.json

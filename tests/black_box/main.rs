@@ -1,5 +1,5 @@
-//! What the program does, seen from outside: each test starts it, and most wait for it. They are one test program, so that they wait side by
-//! side. Tests that take a processor, a disk or all connections from others are in tests/alone.
+//! The program's behaviour, seen from outside: each test starts it, and most wait for it. They form one test program, so that they wait
+//! side by side. Tests that monopolise a processor, a disk or all connections are in tests/alone.
 
 #[path = "../support/desk.rs"]
 mod desk;

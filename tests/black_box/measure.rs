@@ -1,4 +1,4 @@
-//! `hertzd measure`: the built binary on the real clock. Only what always holds is asserted: no time is compared with a limit.
+//! `hertzd measure`: the built binary on the real clock. The tests assert only what always holds: no time is compared with a limit.
 
 use crate::on_virtual_clock::{MEETING, file, hertzd, text, word};
 use crate::program::emulation;
@@ -43,7 +43,7 @@ fn rounds_add_up(rounds: &Value, total: &Value) {
     assert_eq!(counts.sum::<u64>(), number(total), "{rounds}");
 }
 
-/// What always holds of a result.
+/// Asserts what always holds for a result.
 fn holds(measured: &Value) {
     assert_eq!((&measured["version"], &measured["command"]), (&json!(1), &json!("measure")));
     for (key, is) in [
@@ -105,10 +105,10 @@ fn holds(measured: &Value) {
     }
 }
 
-/// With so many rounds of a number there is a verdict.
+/// This many rounds with a number suffice for a verdict.
 const ENOUGH_ROUNDS: usize = 5;
 
-/// How many rounds without load have this number, on this CPU.
+/// The number of rounds without load that have this number, on this CPU.
 fn rounds_with(measured: &Value, cpu: &str, what: &str) -> usize {
     let of_cpu = measured["cpus"].as_array().unwrap().iter().find(|of| of["cpu"].as_u64() == cpu.parse().ok()).unwrap();
     let idle = &of_cpu["conditions"][0];
@@ -130,7 +130,7 @@ fn cpu() -> String {
     list.trim().split([',', '-']).next().unwrap().to_owned()
 }
 
-/// On one run: the result itself, kept, compared with, simulated with and planned with.
+/// From one run: the result itself, stored, compared, simulated with, and planned with.
 #[test]
 fn a_result_adds_up_is_kept_compared_and_feeds_simulate_and_plan() {
     let folder = tempfile::tempdir().unwrap();
@@ -143,7 +143,7 @@ fn a_result_adds_up_is_kept_compared_and_feeds_simulate_and_plan() {
     assert_eq!(read(&kept), printed, "what is kept is what is printed");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left there");
 
-    // What it is compared with is not replaced, and nothing else without a word.
+    // The file compared with is not replaced, and no other file is replaced silently.
     let one = cpu();
     let next = folder.path().join("next.json");
     fs::write(&next, "old").unwrap();
@@ -194,7 +194,7 @@ fn a_result_adds_up_is_kept_compared_and_feeds_simulate_and_plan() {
     );
 }
 
-/// The names of this process's threads whose state is not that of a zombie.
+/// The names of this process's threads, without zombies.
 fn threads(pid: u32) -> Vec<String> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let name = |path: PathBuf| fs::read_to_string(path.join("comm")).ok();
@@ -228,7 +228,7 @@ fn ctrl_c_ends_it_with_its_load_and_shows_what_is_known() {
     wait_for("it measures", || threads(child.id()).iter().any(|name| name.starts_with("hz-sleep")));
     signal(child.id(), "INT");
     let output = child.wait_with_output().unwrap();
-    // The first part of an hour's first round takes some seconds, so nothing is known yet.
+    // The first part of the first round of an hour takes some seconds, so there is no result yet.
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text(&output.stderr).contains("stopped before anything was measured"), "{output:?}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is kept");
@@ -260,7 +260,7 @@ fn each_load_has_ended_before_the_next_begins() {
 
 #[test]
 fn what_the_kernel_refuses_is_told_and_the_rest_is_measured() {
-    // An ordinary user whose limits allow neither a priority nor locked memory. Where everyone may run it, a copy.
+    // An ordinary user whose limits allow neither a priority nor locked memory. Uses a copy that everyone can execute.
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("hertzd");
     assert!(Command::new("cp").arg(HERTZD).arg(&copy).status().unwrap().success());
@@ -280,7 +280,7 @@ fn what_the_kernel_refuses_is_told_and_the_rest_is_measured() {
     ] {
         assert!(flowing.contains(sentence), "{sentence}: {shown}");
     }
-    // Its policy is that of the thread that began it.
+    // It has the scheduling policy of the thread that started it.
     let stat = fs::read_to_string("/proc/thread-self/stat").unwrap();
     let policy = match stat.rsplit_once(") ").unwrap().1.split(' ').nth(38).unwrap() {
         "3" => "batch",
@@ -337,7 +337,7 @@ fn wrong_arguments_are_clear_and_nothing_is_measured() {
         assert_eq!(output.status.code(), Some(64), "{args:?}: {output:?}");
         assert!(text.contains(reason) && output.stdout.is_empty(), "{args:?}: {text}");
     }
-    // A measurement is no list of runs, and other JSON does not tell CPUs apart.
+    // A measurement is not a list of runs, and other JSON does not distinguish CPUs.
     let (_folder, config) = file("my.toml", MEETING);
     fs::write(&other, "[5, 6]").unwrap();
     let output = hertzd(&["plan", word(&config), "--oversleep", word(&other)]);
@@ -347,7 +347,7 @@ fn wrong_arguments_are_clear_and_nothing_is_measured() {
     );
 }
 
-/// On a terminal of 60 columns, by `script`, which gives the program one.
+/// On a terminal of 60 columns, which `script` provides.
 #[test]
 fn progress_is_shown_on_a_terminal() {
     let line = format!("stty cols 60; {HERTZD} measure --for 2100ms --cpus {} >/dev/null", cpu());

@@ -1,4 +1,4 @@
-//! What is in docs/monitoring, and a real Prometheus that scrapes the exporter.
+//! The files in docs/monitoring, and a real Prometheus that scrapes the exporter.
 
 use crate::program;
 use crate::program::{HERTZD, PATIENCE, Running, count, pause, run_in, skip, start, stopwatch, task};
@@ -53,7 +53,7 @@ fn dashboard_and_alerts_ask_for_metrics_that_there_are() {
     });
     let scraped = exporter.get("/metrics", "");
     let mut there = names(&scraped);
-    // Only where the log goes to the journal.
+    // Only if the log goes to the journal.
     there.extend(["hertzd_journal_entries_total", "hertzd_journal_entries_lost_total"]);
     let dashboard = fs::read_to_string(folder().join("dashboard.json")).unwrap();
     let panels = serde_json::from_str::<Value>(&dashboard).unwrap();
@@ -63,7 +63,7 @@ fn dashboard_and_alerts_ask_for_metrics_that_there_are() {
         let asked = names(&text);
         let missing: Vec<_> = asked.difference(&there).collect();
         assert!(missing.is_empty() && !asked.is_empty(), "{file}: {missing:?}");
-        // Values of an output are asked for by name.
+        // Queries ask for an output's values by name.
         let text = text.replace("\\\"", "\"");
         let values: BTreeSet<_> = text.split("value=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
         let missing: Vec<_> = values.iter().filter(|value| !scraped.contains(&format!("value=\"{value}\""))).collect();
@@ -71,7 +71,7 @@ fn dashboard_and_alerts_ask_for_metrics_that_there_are() {
     }
 }
 
-/// A daemon with this configuration, whose socket is `s` in its folder.
+/// A daemon with this configuration; its socket is `s` in its folder.
 fn daemon(config: &str) -> Running {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("s");
@@ -92,7 +92,7 @@ fn reload(running: &Running, config: &str) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// What tasks of this name have missed since the daemon started.
+/// The misses of tasks of this name since the daemon started.
 fn missed(summary: &Value) -> u64 {
     let task = task(summary, "ctl");
     count(task, "missed") + task["before_reload"]["missed"].as_u64().unwrap_or(0)
@@ -121,7 +121,7 @@ impl Prometheus {
         panic!("no Prometheus stays");
     }
 
-    /// Another program may take the port before it does: then it ends.
+    /// Another program may take the port first: then Prometheus ends.
     fn try_to_start(exporter: &Exporter) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -141,7 +141,7 @@ impl Prometheus {
         Self { running: start(folder, command), port }
     }
 
-    /// The only number that a query has as its result; `None`: not yet.
+    /// The only number in a query's result; `None`: no result yet.
     fn number(&self, query: &str) -> Option<f64> {
         let encoded = |byte: u8| match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' => char::from(byte).to_string(),
@@ -149,7 +149,7 @@ impl Prometheus {
         };
         let query: String = query.bytes().map(encoded).collect();
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
-        // With 1.0 the answer comes in one piece.
+        // With HTTP 1.0 the answer comes in one piece.
         stream.write_all(format!("GET /api/v1/query?query={query} HTTP/1.0\r\n\r\n").as_bytes()).ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
@@ -160,7 +160,7 @@ impl Prometheus {
         }
     }
 
-    /// The only number that a query has as its result, which it has at once: the machine may hold up the answer.
+    /// The only number in a query's result. The result exists already, but the machine may delay the answer.
     fn value(&mut self, query: &str) -> f64 {
         let waited = stopwatch();
         loop {
@@ -186,7 +186,7 @@ impl Prometheus {
     }
 }
 
-/// The task misses nothing at first and at last, so that what Prometheus has seen of it is all that there was.
+/// The task misses nothing at the beginning and the end, so Prometheus has seen all of its misses.
 #[test]
 fn prometheus_counts_what_the_summary_counts() {
     if !is_there("prometheus") {
@@ -203,11 +203,11 @@ fn prometheus_counts_what_the_summary_counts() {
     let counter = "hertzd_task_missed_total{task=\"ctl\"}";
     prometheus.wait_for(counter, 0.0);
 
-    // It scrapes for a minute where that is asked for.
+    // The environment can set the length of the scrape, for example to a minute.
     let length = std::env::var("HERTZD_TEST_SCRAPE_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
     reload(&running, &faulty);
     pause(Span::from_seconds(length));
-    // In between it begins again, with another rate.
+    // Meanwhile the task restarts, with another rate.
     reload(&running, &faulty.replace("1000", "500"));
     let until = |samples: &Samples| samples[counter] > 0.0;
     exporter.scrape_until(until);
@@ -221,11 +221,11 @@ fn prometheus_counts_what_the_summary_counts() {
     let mut of = |query: &str| prometheus.value(&query.replace("X", &format!("{counter}[1h]")));
     assert_eq!(of("max_over_time(X) - min_over_time(X)").to_bits(), wanted.to_bits());
     assert_eq!(of("resets(X)").to_bits(), 0_f64.to_bits(), "it never shrinks");
-    // It adds what may have happened beyond the first scrape and the last, at most about an interval for each.
+    // Prometheus extrapolates beyond the first and the last scrape, by at most about an interval each.
     let (scrapes, increase) = (of("count_over_time(X)"), of("increase(X)"));
     println!("{all} missed in {scrapes} scrapes; increase() says {increase}");
     assert!(increase >= wanted - 1e-6 && increase <= wanted * (1.0 + 2.5 / (scrapes - 1.0)), "{increase}, {wanted}");
-    // Every scrape was understood, and found the daemon there, unless the machine held it up past its time of 0.5 s.
+    // Every scrape was valid and reached the daemon, unless the machine delayed it past its limit of 0.5 s.
     let failed = of("max_over_time((count(up == 0 and scrape_duration_seconds < 0.45) or vector(0))[1h:100ms])");
     assert_eq!(failed.to_bits(), 0_f64.to_bits());
     let none_was_held_up = of("min_over_time(up[1h])").to_bits() == 1_f64.to_bits();

@@ -1,5 +1,5 @@
-//! `hertzd new`: the project that it writes builds offline, passes its own tests, runs by its own name, and is what the page "Your own
-//! daemon" shows; what cannot be written is refused with nothing written.
+//! `hertzd new`: the project that it writes builds offline, passes its own tests, runs under its own name, and matches the page "Your own
+//! daemon". If something cannot be written, nothing is.
 
 use crate::program::emulation;
 use crate::program::emulation::{NO_RUST, cannot_be_emulated};
@@ -32,7 +32,7 @@ fn succeeds(command: &mut Command) -> String {
     stdout
 }
 
-/// Every file below the folder, by its path there.
+/// Every file below the folder, by its relative path.
 fn files(folder: &Path) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -50,13 +50,13 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
     all
 }
 
-/// Whether hertzd is named where this program is meant, as in advice on a command.
+/// A place where a text names hertzd but means this program, as in advice on a command.
 fn names_hertzd(text: &str) -> Option<&str> {
     let is_hertzd = |word: &str| {
         let word = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_' && c != '/');
         matches!(word, "hertzd" | "hertzd's" | "hertzd(8" | "hertzd.toml(5") || word.contains("/hertzd")
     };
-    // Plugins are for every daemon that is built on hertzd.
+    // Plugins are for every daemon built on hertzd.
     let of_all = |line: &str| line.replace("/usr/lib/hertzd/plugins", "");
     text.lines().find(|line| of_all(line).split_whitespace().any(is_hertzd))
 }
@@ -70,7 +70,7 @@ fn the_project_builds_offline_passes_its_tests_and_runs_by_its_own_name() {
         emulation::say_skipped("needs cargo; run this with `cargo test`");
         return;
     };
-    // The same folder every time, so that only the project itself is built again.
+    // The same folder every time, so that only the project itself is rebuilt.
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("new");
     let own = folder.join(NAME);
     let _ = fs::remove_dir_all(&own);
@@ -87,7 +87,7 @@ fn the_project_builds_offline_passes_its_tests_and_runs_by_its_own_name() {
     assert!(said.contains(&format!("wrote {} files", written.len())), "{said}");
     assert_eq!(fs::metadata(own.join("package")).unwrap().permissions().mode() & 0o100, 0o100);
 
-    // One build, of the same profile as these tests: dependencies that are built already are used.
+    // A single build, with the profile of these tests: dependencies that are built already are used.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let of_project = |args: &[&str]| {
         let mut command = Command::new(&cargo);
@@ -96,7 +96,7 @@ fn the_project_builds_offline_passes_its_tests_and_runs_by_its_own_name() {
     };
     let tested = succeeds(&mut of_project(&["test", "--offline", "--quiet"]));
     assert!(tested.contains("test result: ok. 3 passed"), "{tested}");
-    // No version was chosen anew: what the project's lock has, the checkout's has.
+    // No version was resolved again: the project's lock file has the checkout's versions.
     let versions = |text: &str| -> Vec<(String, String)> {
         let lock: toml::Table = toml::from_str(text).unwrap();
         let word = |package: &toml::Value, key: &str| package[key].as_str().unwrap().to_owned();
@@ -136,7 +136,7 @@ fn the_project_builds_offline_passes_its_tests_and_runs_by_its_own_name() {
         assert_eq!(names_hertzd(entry["message"].as_str().unwrap()), None);
     }
     if Command::new("unshare").args(["--mount", "true"]).status().is_ok_and(|status| status.success()) {
-        // Without a folder of root's own, on a /run that only this has.
+        // Without a folder of root's, on a private /run.
         let script = "mount -t tmpfs none /run && \"$0\" run \"$1\" --for 100ms && ls /run";
         let mut root = Command::new("unshare");
         root.args(["--mount", "sh", "-c", script]).arg(target.join("debug").join(NAME)).arg(&config).current_dir(&own);
@@ -165,7 +165,7 @@ fn the_project_builds_offline_passes_its_tests_and_runs_by_its_own_name() {
     }
 }
 
-/// Whether this tool of cargo is there; if not, that is said.
+/// Whether this cargo tool exists; if not, prints that.
 fn has(tool: &str) -> bool {
     let there = Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success());
     if !there {
@@ -207,7 +207,7 @@ fn says_its_own_name(run: &dyn Fn(&[&str]) -> Output) {
     assert_eq!(names_hertzd(&serde_json::to_string_pretty(&schema).unwrap()), None);
 }
 
-/// A folder with nothing in it, for a project.
+/// An empty folder for a project.
 fn place() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
@@ -296,7 +296,7 @@ fn an_empty_folder_is_filled_and_an_older_checkout_is_said() {
     );
 }
 
-/// Outside of this repository, whose style is another.
+/// Outside this repository, which has a different style.
 #[test]
 fn the_project_has_the_usual_format_whatever_its_name() {
     let Some(cargo) = std::env::var_os("CARGO").filter(|_| has("cargo-fmt")) else { return };
@@ -308,7 +308,7 @@ fn the_project_has_the_usual_format_whatever_its_name() {
     }
 }
 
-/// Blocks of the page that a line before introduces as "`FILE`:" are these files of a project called flywheel.
+/// Blocks of the page that are introduced by a line "`FILE`:" match these files of a project called flywheel.
 #[test]
 fn the_page_shows_what_is_written() {
     let (_folder, at) = place();

@@ -49,7 +49,7 @@ fn the_readmes_example_builds_in_a_new_crate_and_ticks() {
 
     let dependencies = block("[dependencies]");
     assert_eq!(dependencies.lines().count(), 3);
-    // By this path tests/black_box/new.rs has had it built already.
+    // tests/black_box/new.rs builds hertzd from this path too, so the build is shared.
     assert!(dependencies.contains("path = \"../hertzd\""), "{dependencies}");
     let dependencies = dependencies.replace("../hertzd", root.to_str().unwrap());
     let package = "[package]\nname = \"wheel\"\nversion = \"0.1.0\"\nedition = \"2024\"\n";

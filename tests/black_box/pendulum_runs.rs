@@ -1,5 +1,5 @@
-//! `examples/pendulum` as the processes that it is, on a terminal of tmux too. Whether the pole stands is up to the machine: only what always
-//! holds is asserted.
+//! `examples/pendulum` as real processes, on a terminal of tmux too. Whether the pole stands depends on the machine: the tests assert only
+//! what always holds.
 
 use crate::pendulum_example::example;
 use crate::program::{Ended, Running, pause, signal, skip, snapshot, start, task};
@@ -10,7 +10,7 @@ use std::process::Command;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The example with these words, in a runtime directory of its own; and what its first line says.
+/// The example with these arguments, in a separate runtime directory; and its first line of output.
 struct Watched {
     running: Running,
     daemon: u32,
@@ -45,14 +45,14 @@ impl Watched {
         self.running.folder().join(format!("hertzd/{}/status.sock", self.daemon))
     }
 
-    /// Waits until the controller has let go of the pole.
+    /// Waits until the controller has released the pole.
     fn wait_until_free(&mut self) {
         self.running.wait_for("the controller pushes", |running| {
             stdout(running).contains("stands for ") || stdout(running).contains("fell after ")
         });
     }
 
-    /// Waits until it has ended, and asserts that nothing is left.
+    /// Waits until the example has ended, and asserts that nothing is left.
     fn ended(self) -> Ended {
         let Self { running, daemon, plant, folder } = self;
         let ended = running.wait();
@@ -65,7 +65,8 @@ fn stdout(running: &Running) -> String {
     fs::read_to_string(running.folder().join("stdout")).unwrap()
 }
 
-/// Waits until these processes have ended and the folder is gone. Who is no child of this one may stay a zombie until its parent looks.
+/// Waits until these processes have ended and the folder is gone. A process that is not a child of this one may stay a zombie until its
+/// parent reaps it.
 fn nothing_is_left(processes: &[u32], folder: &Path) {
     let runs = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -81,7 +82,7 @@ fn nothing_is_left(processes: &[u32], folder: &Path) {
     panic!("still there: processes {left:?}, {}: {}", folder.display(), folder.exists());
 }
 
-/// What the table of the summary says: of each task, met and missed.
+/// The summary table: for each task, its met and missed ticks.
 fn counts(stdout: &str) -> Vec<(String, u64)> {
     let table = stdout.lines().skip_while(|line| !line.starts_with("task ")).skip(1).take(4);
     table
@@ -97,7 +98,7 @@ fn a_run_without_a_terminal_counts_all_and_ends_by_itself() {
     let Some(watched) = Watched::start(&["--seconds", "3"]) else { return };
     let ended = watched.ended();
     let out = &ended.stdout;
-    // Whether it stands is up to the machine; that the words and the exit code say the same is not.
+    // Whether the pole stands depends on the machine; but the words and the exit code must agree.
     let stands = out.lines().last().unwrap().starts_with("The pole stands for ");
     assert_eq!(ended.status.code(), Some(if stands { 0 } else { 1 }), "{}", ended.describe());
     let steps: Vec<u64> =
@@ -129,7 +130,7 @@ fn a_plant_that_is_killed_makes_the_output_safe_and_is_told() {
     let socket = watched.socket();
     assert!(snapshot(&socket)["tasks"].as_array().unwrap().len() == 4);
     signal(watched.plant, "KILL");
-    // Its file can still be read, but its steps stand still, and so nothing is computed.
+    // The plant's file can still be read, but its steps stop, so nothing is computed.
     let force = watched.folder.join("force");
     watched.running.wait_for("the output is safe", |_| {
         let snapshot = snapshot(&socket);

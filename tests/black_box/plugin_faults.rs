@@ -1,4 +1,4 @@
-//! Plugins that crash, sleep, compute for too long and touch fresh memory: what is said of them, and what becomes of outputs.
+//! Plugins that crash, sleep, compute for too long or touch fresh memory: what is reported, and what happens to outputs.
 
 use crate::plugin;
 use crate::program;
@@ -15,17 +15,17 @@ fn section(library: &str, keys: &str) -> String {
     format!("[task.p]\nkind = \"plugin\"\nworker = \"a\"\nlibrary = \"{HERE}/{library}\"\nrate = 200\n{keys}\n")
 }
 
-/// An output on another worker, whose task would not be missed for an hour.
+/// An output on another worker. Its watchdog would notice a missing task only after an hour.
 const OUTPUT: &str = "[worker.a]\n[worker.b]\n[task.fan]\nkind = \"output\"\nworker = \"b\"\nrate = 100\npath = \"@HERE@/fan\"\n\
                       input = 0.75\nsafe = 1\nstart = \"keep\"\nsafe-after = \"1h\"\n";
 
-/// Runs the plugin until it crashes. That the process ended by this signal, and the one entry that says so.
+/// Runs the plugin until it crashes. Asserts that the process ended by this signal; returns the only log entry about it.
 fn crash(folder: TempDir, library: &str, keys: &str, signal: (i32, &str), args: &[&str]) -> (Ended, Value) {
     fs::write(folder.path().join("fan"), "0.5\n").unwrap();
     let config = OUTPUT.to_owned() + &section(library, keys);
     let mut command = Command::new("sh");
     command.env("RUNTIME_DIRECTORY", folder.path());
-    // No core dump, which takes its time.
+    // No core dump: it takes long.
     command.args(["-c", "ulimit -c 0; exec \"$0\" \"$@\"", HERTZD]);
     let args: Vec<&str> = ["--log-format", "json"].iter().chain(args).copied().collect();
     let ended = run_in(folder, command, &config, &args).wait();
@@ -42,7 +42,7 @@ fn crash(folder: TempDir, library: &str, keys: &str, signal: (i32, &str), args: 
     (ended, entry)
 }
 
-/// That the entry has this task, this library and this place.
+/// Asserts that the entry names this task, library and location.
 fn says(ended: &Ended, entry: &Value, task: &str, library: &str, place: &str) {
     assert_eq!([&entry["task"], &entry["place"]], [task, place], "{entry}");
     let library = fs::canonicalize(ended.folder.path().join(library)).unwrap();
@@ -56,7 +56,7 @@ fn is_safe(ended: &Ended) {
     assert_eq!(fs::read_to_string(ended.folder.path().join("fan")).unwrap(), "1\n", "{}", ended.describe());
 }
 
-/// All of it, and that the output is safe.
+/// Asserts all of this, and that the output is safe.
 fn crashes(folder: TempDir, library: &str, keys: &str, signal: (i32, &str), place: &str) {
     let (ended, entry) = crash(folder, library, keys, signal, &[]);
     says(&ended, &entry, "p", library, place);
@@ -96,7 +96,7 @@ fn so_is_one_where_it_is_made_and_given_back() {
     }
 }
 
-/// What it wrote to stderr, without the line that QEMU's user emulation adds.
+/// The stderr, without the line that QEMU's user emulation adds.
 fn said_at_the_end(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let own = said.find("qemu: uncaught target signal").filter(|_| is_emulated());
@@ -110,12 +110,12 @@ fn one_where_it_is_loaded_or_unloaded_names_the_library() {
         plugin::build_c("probe.c", &folder.path().join("libprobe.so"), &[&format!("-DCRASH_AT_{when}")]);
         let (ended, entry) = crash(folder, "libprobe.so", "gain = 1", SEGV, &["--for", "500ms"]);
         says(&ended, &entry, "none", "libprobe.so", place);
-        // As text, which is written by another part: the entry, and not the line of a handler that has waited for it in vain.
+        // As text, which another part writes: the entry itself, not the line of a handler that has waited for it in vain.
         let text = "ulimit -c 0; exec \"$0\" run test.toml --for 500ms --log-format text";
         let output = Command::new("sh").args(["-c", text, HERTZD]).current_dir(ended.folder.path()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains(&format!("crashed with SIGSEGV {place} (")) && said.contains("ERROR"), "{said}");
-        // Nobody writes entries for a check: the line is the handler's own.
+        // A check writes no entries: the line is the handler's own.
         let check = "ulimit -c 0; exec \"$0\" check test.toml";
         let output = Command::new("sh").args(["-c", check, HERTZD]).current_dir(ended.folder.path()).output().unwrap();
         let said = said_at_the_end(&output);
@@ -177,7 +177,7 @@ fn two_at_once_are_one_entry() {
     let folder = tempfile::tempdir().unwrap();
     plugin::probe(folder.path());
     let (ended, entry) = crash(folder, "libprobe.so", "gain = 1\nmode = \"both\"\nevery = 50", SEGV, &[]);
-    // Which of the two comes first is open.
+    // Either of the two may come first.
     match entry["task"].as_str() {
         Some("p") => says(&ended, &entry, "p", "libprobe.so", "in tick"),
         _ => assert_eq!([&entry["task"], &entry["library"], &entry["place"]], ["none"; 3], "{entry}"),
@@ -193,7 +193,7 @@ fn in_the_journal_it_is_an_entry_with_fields() {
     let folder = tempfile::tempdir().unwrap();
     plugin::probe(folder.path());
     fs::write(folder.path().join("fan"), "0.5\n").unwrap();
-    // What listens there is not journald, but this test.
+    // This test listens there in place of journald.
     let socket = UnixDatagram::bind(folder.path().join("journal")).unwrap();
     let script = "ulimit -c 0; mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/journal && : >/run/systemd/journal/socket && \
                   mount --bind \"$JOURNAL\" /run/systemd/journal/socket && exec \"$0\" \"$@\"";
@@ -285,13 +285,13 @@ fn a_signal_that_was_sent_ends_it_at_once_and_leaves_outputs_safe() {
         (libc::SIGABRT, "ABRT"),
         (libc::SIGTRAP, "TRAP"),
         (libc::SIGSYS, "SYS"),
-        // These are of no crash.
+        // These signals are not crashes.
         (libc::SIGQUIT, "QUIT"),
         (libc::SIGUSR1, "USR1"),
         (libc::SIGIO, "IO"),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        // Whoever started the tests may ignore some.
+        // The tests' parent may ignore some signals.
         let mut command = Command::new("env");
         command.args(["--default-signal", "sh", "-c", "ulimit -c 0; exec \"$0\" \"$@\"", HERTZD]);
         let config = "[task.out]\nkind = \"output\"\nrate = 100\ninput = 7\npath = \"@HERE@/out\"\nsafe = 9\n";
@@ -309,7 +309,7 @@ fn a_signal_that_was_sent_ends_it_at_once_and_leaves_outputs_safe() {
     }
 }
 
-/// A shell without job control ignores SIGQUIT for what it starts in the background.
+/// A shell without job control makes its background processes ignore SIGQUIT.
 #[test]
 fn a_signal_that_its_parent_ignores_does_not_end_it() {
     if cannot_be_emulated("it handles signals itself") {
@@ -326,7 +326,7 @@ fn a_signal_that_its_parent_ignores_does_not_end_it() {
     assert!(ended.stderr.contains("stopped") && !ended.stderr.contains("SIGQUIT"), "{}", ended.describe());
 }
 
-/// The causes of what a plugin with this mode has missed, over three runs at most: until one is `wanted`.
+/// The causes of the misses of a plugin with this mode, over at most three runs, until one cause is `wanted`.
 fn has_cause(mode: &str, wanted: &str, evidence: &str) {
     let mut seen = Vec::new();
     for _ in 0..3 {

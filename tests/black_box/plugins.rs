@@ -1,4 +1,5 @@
-//! Plugins in C and in Rust, built here: what a tick is told, what is checked of a section, reloads, the virtual clock, the header and the examples.
+//! Plugins in C and in Rust, built here: the data a tick receives, the checks of a section, reloads, the virtual clock, the header and the
+//! examples.
 
 use crate::plugin;
 use crate::program;
@@ -36,7 +37,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// What the daemon and the probe say of each tick, by its index.
+/// What the daemon and the probe report of each tick, by its index.
 fn told(ended: &Ended, name: &str) -> [BTreeMap<u64, Value>; 2] {
     let messages = messages(&ended.folder.path().join("x.mcap"));
     let topics = by_topic(&messages);
@@ -48,11 +49,12 @@ fn told(ended: &Ended, name: &str) -> [BTreeMap<u64, Value>; 2] {
     })
 }
 
-/// That what the probe was told agrees with what the daemon recorded of its own. Returns the releases that it was told were given up.
+/// Asserts that the probe's reports agree with the daemon's own recording. Returns the number of given-up releases that the probe was told
+/// of.
 fn agree(ended: &Ended, name: &str) -> u64 {
     let summary = ended.summary();
     let ([ticks, all_values], of) = (told(ended, name), task(&summary, name));
-    // A machine that is too busy to record all of it says how much that was.
+    // On a machine too busy to record everything, the loss is counted.
     let (ran, lost) = (count(of, "ran"), count(&of["recorded"], "lost"));
     assert_eq!((ticks.len() + all_values.len()) as u64 + lost, 2 * ran, "{of}");
     let is_whole = all_values.len() as u64 == ran;
@@ -66,7 +68,7 @@ fn agree(ended: &Ended, name: &str) -> u64 {
             assert_eq!(tick["n"].as_u64(), Some(*n));
             assert_eq!(Some(value("lateness")), tick["lateness_ns"].as_f64(), "{tick} {values}");
         }
-        // Exact: both are whole, and far below 2^53.
+        // Exact: both are integers far below 2^53.
         let whole = |key: &str| value(key).to_string().parse::<i64>().unwrap();
         let release = whole("release-s") * 1_000_000_000 + whole("release-ns");
         if let Some((n_before, release_before)) = before {
@@ -83,7 +85,7 @@ fn agree(ended: &Ended, name: &str) -> u64 {
         assert_eq!(count(of, "skipped"), skipped + count(of, "due") - last - 1);
     }
     if ticks.len() as u64 == ran {
-        // The last tick does not have what was given up at the end of the run.
+        // The last tick does not include releases given up at the end of the run.
         let recorded: u64 = ticks.values().map(|tick| tick["skipped"].as_u64().unwrap()).sum();
         let at_the_end = count(of, "due") - ticks.last_key_value().unwrap().0 - 1;
         assert!((recorded..=recorded + at_the_end).contains(&count(of, "skipped")), "{recorded}: {of}");
@@ -151,7 +153,7 @@ fn settings_inputs_ages_errors_and_missing_values_arrive() {
     assert!(last("p", "in").unwrap() > 0.0 && last("p", "age").unwrap() >= 0.0);
     assert!(last("p", "age").unwrap() < 120e9, "an age, and no instant of another clock");
     assert_eq!(last("fails", "age"), Some(-1.0), "a number has no age");
-    // One in ten releases at most: those that were given up count in a tick's index.
+    // At most one in ten releases: given-up releases count in a tick's index.
     for name in ["fails", "odd"] {
         let (due, errors) = (count(task(&summary, name), "due"), count(task(&summary, name), "errors"));
         assert!(errors > 0 && errors <= due.div_ceil(10), "{errors} of {due}");
@@ -160,7 +162,7 @@ fn settings_inputs_ages_errors_and_missing_values_arrive() {
     assert!(ended.stderr.contains("a code that its table has no error for"), "{}", ended.stderr);
     assert_eq!(count(task(&summary, "none"), "errors"), 0);
     let messages = messages(&ended.folder.path().join("x.mcap"));
-    // How many rows have that value, and how many have not.
+    // The number of rows with that value, and the number without.
     let rows = |name: &str, value: &str| {
         let topic = format!("{name}/values");
         let of_task = messages.iter().filter(|message| message.topic == topic);
@@ -211,7 +213,7 @@ fn keys_are_checked_like_those_of_hertzds_own_kinds() {
         assert!(text.contains(wanted), "{keys}: {text}");
         assert!(text.contains("1 problem;") && text.contains("test.toml:"), "{keys}: {text}");
     }
-    // File, line and column are those of the value.
+    // The message names the file, line and column of the value.
     assert!(refused("gain = 1\nevery = 0").contains("test.toml:6:9"), "{}", refused("gain = 1\nevery = 0"));
     let many = refused("gain = 20\nevery = 0\nwhatever = 1");
     assert!(many.contains("3 problems"), "{many}");
@@ -219,7 +221,7 @@ fn keys_are_checked_like_those_of_hertzds_own_kinds() {
     let output = hertzd("check", folder.path(), &probe("p", "libprobe.so", good), &[]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stdout(&output).contains("task p: whether the plugin"), "{}", stdout(&output));
-    // What it does not have is no value of it.
+    // A name that the plugin does not define is not one of its values.
     let taker = "[task.t]\nkind = \"expr\"\nrate = 10\ninputs = { x = \"p.gian\" }\nexpression = \"x\"\n";
     let output = hertzd("check", folder.path(), &(probe("p", "libprobe.so", "gain = 1") + taker), &[]);
     assert!(stderr(&output).contains("gain"), "{}", stderr(&output));
@@ -234,7 +236,7 @@ fn without_its_library_a_section_is_checked_as_far_as_it_can_be() {
     let said = stdout(&output);
     assert!(said.contains("cannot be loaded here, so the keys of its own were not checked"), "{said}");
     assert!(said.contains("No such file or directory") && said.contains("test.toml:3:11"), "{said}");
-    // A slip in a key that every task has is one without it, too.
+    // A typo in a key common to all tasks is reported even without the library.
     let output = hertzd("check", folder.path(), &config("gain = 1\nphsae = \"1us\""), &["--no-open"]);
     assert!(
         output.status.code() == Some(78) && stderr(&output).contains("did you mean `phase`?"),
@@ -248,7 +250,7 @@ fn without_its_library_a_section_is_checked_as_far_as_it_can_be() {
     }
 }
 
-/// What is wrong, and what is said of it.
+/// Each defect of the probe, and its message.
 const BAD: &[(u32, &str)] = &[
     (0, "it has no function `hertzd_plugin_table`"),
     (1, "returned a null pointer"),
@@ -303,7 +305,7 @@ fn a_library_that_is_no_plugin_is_refused_and_says_why() {
     }
     let output = hertzd("schema", folder.path(), &probe("p", "gone.so", ""), &[]);
     assert!(output.status.code() == Some(78) && stderr(&output).contains("there is no schema"), "{}", stderr(&output));
-    // Of another machine: the header's field e_machine is that of an old one.
+    // For another machine: the header's field e_machine names an old one.
     let mut elf = fs::read(folder.path().join("libprobe.so")).unwrap();
     elf[18..20].copy_from_slice(&[8, 0]);
     let cut = fs::read(folder.path().join("libprobe.so")).unwrap()[..3_000].to_vec();
@@ -322,7 +324,7 @@ fn a_library_that_is_no_plugin_is_refused_and_says_why() {
         };
         assert!(said.contains(wanted), "{name}: {said}");
     }
-    // A folder, a name that is looked for in the system's folder, and one whose `create` fails.
+    // A folder, a name to be found in the system's folder, and a library whose `create` fails.
     let output = hertzd("check", folder.path(), &probe("p", "", "gain = 1"), &[]);
     assert!(stderr(&output).contains("is not a file"), "{}", stderr(&output));
     let bare = "[task.p]\nkind = \"plugin\"\nrate = 1\nlibrary = \"none-of-this-name.so\"\n";
@@ -391,7 +393,7 @@ fn the_schema_of_a_configuration_has_the_keys_of_its_plugins() {
     }
 }
 
-/// A library whose initialiser writes into the file `to` as which user it runs.
+/// A library whose initialiser writes the user that it runs as into the file `to`.
 fn confessing(library: &Path, to: &Path) {
     let source = library.with_extension("c");
     let code = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((constructor)) static void loaded(void) {\n\
@@ -420,7 +422,7 @@ fn a_relative_library_is_that_of_the_configurations_folder() {
         assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
         assert!(!loaded.exists(), "{args:?} has run what lies in the working directory");
     }
-    // By another name of the folder, and from standard input, which has none.
+    // With another name for the folder, and from standard input, which has no folder.
     let output = Command::new(HERTZD).args(["check", "test.toml"]).current_dir(folder.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     for name in ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"] {
@@ -514,7 +516,7 @@ fn a_program_with_capabilities_runs_no_code_of_its_user() {
     assert!(!inside("theirs/loaded").exists(), "it was loaded");
 }
 
-/// With a service's user of this machine's own, and an /etc that only this test sees.
+/// With a service's user created for the test, and an /etc that only this test sees.
 #[test]
 fn root_judges_the_services_configuration_as_its_user() {
     let there = Command::new("unshare").args(["-m", "true"]).output().is_ok_and(|output| output.status.success());
@@ -565,7 +567,7 @@ fn root_judges_the_services_configuration_as_its_user() {
     fs::remove_file(state.join("loaded")).unwrap();
     plugin::probe(folder.path());
     chown(inside("libprobe.so"), Some(64_998), Some(64_998)).unwrap();
-    // What it says of devices: of whom, how bad, what.
+    // Its findings about devices: the user, the severity, and the text.
     let doctor = |config: &str, args: &str| {
         let output = run(config, &format!("doctor --json {args}"));
         let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
@@ -590,7 +592,7 @@ fn root_judges_the_services_configuration_as_its_user() {
         "{found:?}"
     );
     assert_eq!(fs::read_to_string(state.join("loaded")).unwrap(), "64998", "root has not run it");
-    // Another file is what root starts, too. What the service's user could load is not known of it.
+    // Root starts any other file itself. What the service's user could load from it is unknown.
     let found = doctor(&whole, "service.toml");
     let [of_root, of_service] = ["this user", "the service's user hertzd"]
         .map(|who| found.iter().filter(|finding| finding[0] == who).map(|it| it[1].as_str()).collect::<Vec<_>>());
@@ -620,7 +622,7 @@ fn a_reload_keeps_what_it_may_and_takes_a_new_library_for_new_sections_only() {
         let reload = Command::new(HERTZD).args(["reload", "--socket"]).arg(&socket).output().unwrap();
         (reload.status.code(), stdout(&reload) + &stderr(&reload), running.stderr())
     };
-    // Another file by the same path, as a linker or an installation leaves it.
+    // A new file at the same path, as a linker or an installation leaves it.
     let library = running.folder().join("libprobe.so");
     plugin::build_c("probe.c", &running.folder().join("next.so"), &["-DGENERATION=2"]);
     fs::rename(running.folder().join("next.so"), &library).unwrap();
@@ -632,7 +634,7 @@ fn a_reload_keeps_what_it_may_and_takes_a_new_library_for_new_sections_only() {
     assert_eq!([last("old", "generation"), last("new", "generation")], [1.0, 2.0]);
     running.wait_for("the old one goes on", |_| last("old", "ticks") > before);
     assert!(last("new", "ticks") <= last("old", "ticks"), "it began again");
-    // One that is wrong changes nothing.
+    // A wrong configuration changes nothing.
     edit(&running, &both("gain = 20"));
     let (code, said, _) = reload(&running);
     assert!(code == Some(78) && (said.clone() + &running.stderr()).contains("must be from 0 to 10"), "{said}");
@@ -640,7 +642,7 @@ fn a_reload_keeps_what_it_may_and_takes_a_new_library_for_new_sections_only() {
     let (code, said, _) = reload(&running);
     assert!(code == Some(78) && (said.clone() + &running.stderr()).contains("refused to be set up"), "{said}");
     assert_eq!(last("new", "gain"), 2.0);
-    // A file that is overwritten while tasks run from it is told apart. (A byte after its end harms none of them.)
+    // A file that is overwritten in place while tasks run from it is detected. (A byte after its end harms no task.)
     let mut bytes = fs::OpenOptions::new().append(true).open(&library).unwrap();
     std::io::Write::write_all(&mut bytes, b"x").unwrap();
     edit(&running, &both("gain = 4"));
@@ -654,7 +656,7 @@ fn a_reload_keeps_what_it_may_and_takes_a_new_library_for_new_sections_only() {
     ended.assert_no_fault_of_plugins();
 }
 
-/// What a stop may say on a busy machine is left open.
+/// Messages that a stop may log on a busy machine are allowed.
 trait NoFault {
     fn assert_no_fault_of_plugins(&self);
 }
@@ -765,7 +767,7 @@ fn the_examples_are_built_by_one_make_and_run() {
         match name {
             // The step is at 0.5 s: after the time constant, 63 % of it has come through. The step's own tick is the first.
             "smooth" => assert!((value(549) - (1.0 - (-1.0_f64).exp())).abs() < 1e-9, "{}", value(549)),
-            // The peak of the wave, 3, is at 125 ms; half of it is left half a second later, and again there is one of 3.
+            // The peak of the wave, 3, is at 125 ms. Half a second later half of it is left, and there is another peak of 3.
             _ => assert!((value(125) - 3.0).abs() < 1e-9 && value(200) < 3.0 && value(200) > 2.5, "{}", value(200)),
         }
         let ran = of(&["run", "--for", "1s", "--json"]);

@@ -1,5 +1,5 @@
-//! Tasks that are programs: what they are told and when their answers enter, what becomes of late and wrong ones, and that a program ends when
-//! its task or hertzd does.
+//! Tasks that are programs: the data each tick gives them, when their answers take effect, and what happens to late and wrong answers. A
+//! program ends when its task or hertzd does.
 
 use crate::program;
 use crate::program::{HERE, HERTZD, Running, count, pause, signal, skip, task};
@@ -16,15 +16,15 @@ fn module() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/kinds/process/python")
 }
 
-/// What every client here begins with: notes go to a file beside it.
+/// The first lines of every client here; its notes go to a file beside it.
 const HEAD: &str = "import hertzd, os, sys, time, signal, socket, struct, math\nhere = sys.argv[1]\n\
                     def note(name, *what):\n    with open(os.path.join(here, name), 'a') as file: print(*what, file=file)\n";
 
-/// Answers every tick with its index and notes all that it was told.
+/// Answers every tick with its index, and notes all that the tick reported.
 const ECHO: &str = "for tick in hertzd.ticks():\n    answered = time.monotonic_ns()\n    hertzd.out(echo=tick.n)\n    \
                     note('seen', tick.n, tick.lateness, tick.skipped, tick.monotonic_ns, answered, tick.release_ns)\n";
 
-/// The configuration with a section for each worker that it names and has no section of.
+/// Adds a section for each worker that the configuration names but does not define.
 fn with_workers(config: &str) -> String {
     let names: BTreeSet<&str> =
         config.lines().filter_map(|line| line.strip_prefix("worker = \"")?.strip_suffix('"')).collect();
@@ -40,7 +40,7 @@ fn run_in(folder: TempDir, config: &str, args: &[&str]) -> Running {
     program::run_in(folder, Command::new(HERTZD), &with_workers(config), args)
 }
 
-/// A task named `name` on a worker of its own, which runs a client in Python and is recorded.
+/// A task named `name` on a separate worker. It runs a client in Python, and is recorded.
 fn process(name: &str, client: &str, keys: &str) -> String {
     let (module, client) =
         (module(), format!("{HEAD}{client}").replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"));
@@ -52,13 +52,13 @@ fn process(name: &str, client: &str, keys: &str) -> String {
     )
 }
 
-/// One value, called `echo`.
+/// Like [`process`], with one value called `echo`.
 fn echo(name: &str, client: &str, keys: &str) -> String {
     let more = format!("{keys}\n[[task.{name}.value]]\nname = \"echo\"");
     process(name, client, &more)
 }
 
-/// A task beside them, on a worker of its own: none of its releases may be lost.
+/// A task beside them on a separate worker: it must lose no release.
 const STEADY: &str =
     "[task.steady]\nkind = \"load\"\nworker = \"steady\"\nrate = \"1 kHz\"\noverrun = \"credit\"\nmax-debt = \"1h\"\n";
 
@@ -67,7 +67,7 @@ type Recorded = Vec<(u64, BTreeMap<String, f64>)>;
 
 fn recorded(path: &Path) -> Recorded {
     let text = fs::read_to_string(path).unwrap_or_default();
-    // While it is written, the last line may be a part of one.
+    // While the file is being written, its last line may be incomplete.
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let mut lines = whole.lines().filter(|line| !line.starts_with('#'));
     let names: Vec<&str> = lines.next().unwrap_or_default().split(',').map(|name| name.trim_matches('"')).collect();
@@ -83,19 +83,19 @@ fn recorded(path: &Path) -> Recorded {
     lines.map(row).collect()
 }
 
-/// Waits until the recording of task `name` has a row of this sort: on a busy machine a program may be late for long.
+/// Waits until the recording of task `name` has such a row: on a busy machine a program may be late for long.
 fn wait_for_row(running: &mut Running, name: &str, what: &str, wanted: impl Fn(&BTreeMap<String, f64>) -> bool) {
     let path = running.folder().join(name).with_extension("csv");
     running.wait_for(what, |_| recorded(&path).iter().any(|(_, row)| wanted(row)));
 }
 
-/// What the client noted: lines of numbers.
+/// The client's notes: lines of numbers.
 fn noted(folder: &Path, name: &str) -> Vec<Vec<f64>> {
     let text = fs::read_to_string(folder.join(name)).unwrap_or_default();
     text.lines().map(|line| line.split(' ').map(|word| word.parse().unwrap()).collect()).collect()
 }
 
-/// Every count adds up, at every tick: an earlier tick was answered, late, or is missing.
+/// The counts add up at every tick: each earlier tick was answered, was answered late, or is missing.
 fn assert_adds_up(rows: &Recorded) {
     for (at, (n, row)) in rows.iter().enumerate() {
         let sum = row["answers"] + row["late"] + row["missing"];
@@ -103,13 +103,13 @@ fn assert_adds_up(rows: &Recorded) {
     }
 }
 
-/// The answer to a tick enters at the next row and no other; without one the last is held.
+/// The answer to a tick takes effect at the next row and no other; without an answer the last value is held.
 fn assert_enters_at_the_next(rows: &Recorded) -> usize {
     let mut answered = 0;
     for pair in rows.windows(2) {
         let [(before, last), (n, row)] = pair else { unreachable!() };
         let (echo, held) = (row["echo"], last["echo"]);
-        // One that has ended since it answered has no value any more.
+        // A program that has ended since its answer has no value any more.
         if row["answers"] > last["answers"] && row["running"] > 0.0 {
             #[expect(clippy::cast_precision_loss, reason = "an index")]
             let wanted = *before as f64;
@@ -125,7 +125,7 @@ fn assert_enters_at_the_next(rows: &Recorded) -> usize {
     answered
 }
 
-/// Reloads `config`; whether that was accepted, and what was said.
+/// Reloads `config`. Returns whether it was accepted, and the message.
 fn reload(running: &Running, socket: &Path, config: &str) -> (bool, String) {
     let path = running.folder().join("test.toml");
     fs::write(&path, with_workers(config).replace(HERE, running.folder().to_str().unwrap())).unwrap();
@@ -136,7 +136,7 @@ fn reload(running: &Running, socket: &Path, config: &str) -> (bool, String) {
     )
 }
 
-/// Starts it with a status socket.
+/// Starts hertzd with a status socket.
 fn run_with_socket(config: &str) -> (Running, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("status.sock");
@@ -145,7 +145,7 @@ fn run_with_socket(config: &str) -> (Running, PathBuf) {
 }
 
 fn is_alive(pid: u32) -> bool {
-    // One that nobody has waited for has ended all the same.
+    // A zombie has ended too.
     fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit_once(") ").unwrap().1.starts_with('Z'))
 }
@@ -167,13 +167,13 @@ fn wait_for_pid(running: &mut Running, name: &str) -> u32 {
     pid_in(running.folder(), name).unwrap()
 }
 
-/// Each release of the task beside the program is accounted for, and none was held up by another task of its worker.
+/// Each release of the task beside the program is accounted for, and no other task of its worker delayed it.
 fn assert_steady(summary: &Value) {
     assert_not_held_up(task(summary, "steady"));
 }
 
 fn assert_not_held_up(of: &Value) {
-    // A busy machine gives releases up by itself.
+    // On a busy machine, releases are given up anyway.
     assert_eq!(count(of, "ran") + count(of, "skipped"), count(of, "due"), "{of}");
     assert!(count(of, "ran") > 0 && of["causes"].get("blocked").is_none(), "{of}");
 }
@@ -190,7 +190,7 @@ fn every_tick_arrives(worker: &str) {
     assert_adds_up(&rows);
     assert!(assert_enters_at_the_next(&rows) > 0, "{}", ended.describe());
     let seen = noted(ended.folder.path(), "seen");
-    // It was told of every tick that has a row, in order, but for those after its end; and of each the same as the recording.
+    // The program was told of every recorded tick, in order, except those after its end; and what it was told matches the recording.
     let last = &rows.last().unwrap().1;
     assert_eq!((last["dropped"], last["errors"], last["restarts"]), (0.0, 0.0, 0.0), "{last:?}");
     for (note, (n, row)) in seen.iter().zip(&rows) {
@@ -200,7 +200,7 @@ fn every_tick_arrives(worker: &str) {
         assert_eq!((note[1] * 1e9).round(), row["lateness_ns"], "tick {n}");
     }
     assert!(seen.len() <= rows.len(), "{} of {}", seen.len(), rows.len());
-    // What was used had been answered before the tick that uses it began.
+    // Every value used was answered before the tick that uses it began.
     for (note, pair) in seen.iter().zip(rows.windows(2)) {
         if pair[1].1["answers"] > pair[0].1["answers"]
             && let Some(next) = seen.iter().find(|next| next[0] > note[0])
@@ -238,7 +238,7 @@ fn a_client_that_sleeps_misses_its_own_ticks_and_no_other() {
     let rows = recorded(&ended.folder.path().join("brain.csv"));
     assert_adds_up(&rows);
     assert_enters_at_the_next(&rows);
-    // Those that the client answered when the next one had begun cannot have been in time, and were counted as its own.
+    // Answers sent after the next tick had begun cannot have been in time, and were counted as late.
     let seen = noted(ended.folder.path(), "seen");
     let too_late: Vec<f64> = seen.windows(2).filter(|pair| pair[0][4] > pair[1][3]).map(|pair| pair[0][0]).collect();
     assert!(too_late.len() > 50, "a second has 200 ticks: {too_late:?}");
@@ -255,7 +255,7 @@ fn a_client_that_sleeps_misses_its_own_ticks_and_no_other() {
 
 #[test]
 fn every_answer_of_a_client_that_sleeps_is_counted_once() {
-    // From tick 300 on it is silent: when that has begun, all that it will ever answer was answered.
+    // From tick 300 on the client is silent: once that tick has begun, every answer it will ever send has been sent.
     let client = "for tick in hertzd.ticks():\n    if tick.n == 100: time.sleep(1)\n    \
                   if tick.n < 300: hertzd.out(echo=tick.n); note('answered', tick.n)\n    else: note('silent', tick.n)\n";
     let config = format!("{}{STEADY}", echo("brain", client, "")).replace("50 Hz", "200 Hz");
@@ -281,7 +281,7 @@ fn every_answer_of_a_client_that_sleeps_is_counted_once() {
 
 #[test]
 fn an_answer_enters_at_the_next_tick_that_runs_also_beyond_skipped_ones() {
-    // A fellow on the worker takes two of its releases each time.
+    // Another task on the worker delays it by two releases each time.
     let fellow =
         "[task.fellow]\nkind = \"load\"\nworker = \"brain\"\nrate = \"10 Hz\"\nrun = \"22ms\"\noverrun = \"drop\"\n";
     let config = echo("brain", ECHO, "").replace("50 Hz", "100 Hz");
@@ -300,7 +300,7 @@ fn an_answer_enters_at_the_next_tick_that_runs_also_beyond_skipped_ones() {
     let rows = recorded(&ended.folder.path().join("brain.csv"));
     assert_adds_up(&rows);
     assert!(assert_enters_at_the_next(&rows) > 5 && across(&rows) > 5);
-    // It was told how many there were.
+    // The program was told how many releases were skipped.
     let seen: BTreeMap<u64, f64> = noted(ended.folder.path(), "seen")
         .iter()
         .map(|note| (format!("{}", note[0]).parse().unwrap(), note[2]))
@@ -362,7 +362,7 @@ fn a_program_that_gets_back_what_was_put_out_goes_on_beyond_its_max_age() {
     fs::write(folder.path().join("number"), "4\n").unwrap();
     fs::write(folder.path().join("fan"), "0\n").unwrap();
     let mut running = run_in(folder, &(chain + &echo("brain", client, inputs)), &[]);
-    // Three times as long as what is put out may be old.
+    // Three times as long as the maximum age of the output's input.
     wait_for_row(&mut running, "brain", "many answers", |row| row["answers"] >= 75.0);
     running.wait_for("its value is put out", |running| {
         fs::read_to_string(running.folder().join("fan")).unwrap().trim() == "4"
@@ -383,7 +383,7 @@ fn inputs_come_with_their_age_and_worth() {
     fs::write(&path, "4\n").unwrap();
     let mut running = run_in(folder, &config, &["--json"]);
     wait_for_row(&mut running, "brain", "good inputs", |row| row["echo"] == 10.0);
-    // What is no number is a bad value.
+    // Text that is not a number is a bad value.
     fs::write(running.folder().join("number"), "no number\n").unwrap();
     wait_for_row(&mut running, "brain", "bad inputs", |row| row["echo"] == 0.0);
     running.signal("TERM");
@@ -417,12 +417,12 @@ fn a_killed_program_is_started_again_and_its_values_are_bad_meanwhile() {
     assert!(last["echo"].is_finite());
 }
 
-/// A program that does not end by itself, whatever becomes of its socket; and a process that it has started.
+/// A program that never ends by itself, even if its socket is closed; and a child process of it.
 const STUBBORN: &str = "import subprocess\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n\
                         other = subprocess.Popen(['sleep', '1000'])\nnote('grandchild', other.pid)\nnote('child', os.getpid())\n\
                         while True: time.sleep(1000)\n";
 
-/// Kills hertzd, started so, while a stubborn program runs; whether that outlives it.
+/// Starts hertzd with `command` and kills it while a stubborn program runs. Returns whether that program outlives it.
 fn outlives(command: Command, folder: TempDir, looks: u32) -> bool {
     let config = with_workers(&echo("brain", STUBBORN, ""));
     let mut running = program::run_in(folder, command, &config, &["--json"]);
@@ -433,7 +433,7 @@ fn outlives(command: Command, folder: TempDir, looks: u32) -> bool {
     while !running.has_ended() {
         pause(Span::from_millis(5));
     }
-    // The kernel has sent its signal by now; it may take a while to arrive.
+    // The kernel has sent its signal by now; the signal may take a while to arrive.
     for _ in 0..looks {
         if !is_alive(child) {
             break;
@@ -442,7 +442,7 @@ fn outlives(command: Command, folder: TempDir, looks: u32) -> bool {
     }
     let outlives = is_alive(child);
     for pid in [child, grandchild] {
-        // In the service, systemd ends what a program has started.
+        // In the service, systemd ends a program's child processes.
         if is_alive(pid) {
             signal(pid, "KILL");
         }
@@ -455,7 +455,7 @@ fn a_program_ends_when_hertzd_is_killed() {
     assert!(!outlives(Command::new(HERTZD), tempfile::tempdir().unwrap(), 10_000), "the program outlived hertzd");
 }
 
-/// What the test above would see if hertzd did not ask the kernel for it.
+/// What the test above would see if hertzd did not set the program's parent-death signal.
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_program_would_outlive_hertzd_otherwise() {
@@ -473,7 +473,7 @@ fn a_stop_leaves_nothing_of_a_program() {
     assert!(is_alive(child) && is_alive(grandchild));
     running.signal("TERM");
     let ended = running.wait();
-    // The kernel may take a while to end what was killed, on a busy machine.
+    // On a busy machine the kernel may take a while to end a killed process.
     assert!(ends(child) && ends(grandchild), "{}", ended.describe());
     assert!(ended.stderr.contains("brain: its program was ended (signal: 9 (SIGKILL))"), "{}", ended.describe());
 }
@@ -481,7 +481,7 @@ fn a_stop_leaves_nothing_of_a_program() {
 #[test]
 fn a_program_that_listens_ends_by_itself() {
     let client = format!("note('up', 1)\n{ECHO}note('bye', 1)\n");
-    // A busy machine may give it no processor time before it is asked in another way.
+    // On a busy machine the program may get no processor time before the next, harder request.
     let ended_by_itself = || {
         let mut running = run(&echo("brain", &client, ""), &["--json"]);
         running.wait_for("it runs", |running| !noted(running.folder(), "seen").is_empty());
@@ -525,7 +525,7 @@ fn a_reload_exchanges_a_changed_program_and_no_other() {
 
 #[test]
 fn a_reload_waits_for_the_old_program_without_an_error() {
-    // It listens to nothing, so that the task that replaces it ticks for long before its own program begins.
+    // The program ignores everything, so the replacing task ticks for long before its own program begins.
     let config = |keys: &str| echo("brain", &format!("note('up', os.getpid())\n{STUBBORN}"), keys);
     for on_error in ["exit", "disable"] {
         let keys = format!("on-error = \"{on_error}\"");
@@ -555,7 +555,7 @@ fn a_reload_with_a_program_that_is_not_there_is_refused_and_the_old_one_runs_on(
     running.wait_for("it ticks on", |running| noted(running.folder(), "seen").len() > before + 20);
     assert!(is_alive(pid));
     assert_eq!(noted(running.folder(), "pid").len(), 1, "{}", running.stderr());
-    // What follows a refusal is as any other reload.
+    // A reload after a refused one works like any other.
     let (accepted, said) = reload(&running, &socket, &good.replace("on-error", "cpu-limit = 3\non-error"));
     assert!(accepted, "{said}");
     running.wait_for("the next program", |running| noted(running.folder(), "pid").len() == 2);
@@ -567,7 +567,7 @@ fn a_reload_with_a_program_that_is_not_there_is_refused_and_the_old_one_runs_on(
     assert!(!is_alive(next));
 }
 
-/// Each ends by itself once all have been told: it does not if the next one is told when it has ended.
+/// Each program ends by itself only after all have been told. It would not if the next one were told only after its end.
 #[test]
 fn a_reload_tells_all_programs_before_it_waits_for_one() {
     let names = ["one", "two", "three"];
@@ -583,7 +583,7 @@ fn a_reload_tells_all_programs_before_it_waits_for_one() {
             .map(|name| echo(name, &client(name), "").replace(&format!("worker = \"{name}\""), "worker = \"all\""));
         all.concat()
     };
-    // A busy machine may give one no processor time until it is killed.
+    // On a busy machine a program may get no processor time until it is killed.
     let all_ended_by_themselves = || {
         let (mut running, socket) = run_with_socket(&config("old"));
         let is_up = |running: &Running, word: &str| {
@@ -601,7 +601,7 @@ fn a_reload_tells_all_programs_before_it_waits_for_one() {
     assert!((0..20).any(|_| all_ended_by_themselves()));
 }
 
-/// Clients that do what they should not, and whether errors are to be counted.
+/// Misbehaving clients, and whether they must cause errors.
 const HOSTILE: [(&str, &str, bool); 14] = [
     ("garbage", "for tick in hertzd.ticks(): raw.send(os.urandom(tick.n % 60 + 1))\n", true),
     ("long", "for tick in hertzd.ticks(): raw.send(b'\\x03\\0\\0\\0' * 5000)\n", true),
@@ -641,7 +641,7 @@ const HOSTILE: [(&str, &str, bool); 14] = [
 
 #[test]
 fn a_program_that_has_no_value_yet_says_so_with_nan_and_that_is_no_error() {
-    // However long it takes to start.
+    // However long the program takes to start.
     let client =
         "for tick in hertzd.ticks(): hertzd.out(echo=7 if os.path.exists(sys.argv[1] + '/go') else math.nan)\n";
     let mut running = run(&echo("brain", client, ""), &["--json"]);
@@ -721,7 +721,7 @@ fn memory_is_limited() {
 
 #[test]
 fn processor_time_is_limited_and_the_program_goes_on() {
-    // A busy loop; it notes what it has used beside the time that has passed since it began.
+    // A busy loop; it notes the processor time it has used, and the time since it began.
     let client = "note('pid', os.getpid())\nbegun = time.monotonic()\nbefore = time.process_time()\nwhile True:\n    \
                   [None for _ in range(100000)]\n    note('used', time.monotonic() - begun, time.process_time() - before)\n";
     let mut running = run(&format!("{}{STEADY}", echo("brain", client, "cpu-limit = 0.2")), &["--json"]);
@@ -742,7 +742,7 @@ fn processor_time_is_limited_and_the_program_goes_on() {
     assert_steady(&ended.summary());
 }
 
-/// A line of a file that begins so, without that.
+/// The rest of the line that begins like this.
 fn line(text: &str, begins: &str) -> String {
     let line = text.lines().find_map(|line| line.strip_prefix(begins));
     line.unwrap_or_else(|| panic!("no {begins} in {text}")).trim().to_owned()
@@ -760,7 +760,7 @@ fn a_program_is_like_one_that_a_shell_has_started_and_can_delay_no_worker() {
         setpriv.args(inherited);
         setpriv
     };
-    // As the service has them; who may not have them does without.
+    // As in the service; a user who cannot have these capabilities runs without them.
     let inherited = ["--inh-caps", "+sys_nice,+ipc_lock", "--ambient-caps", "+sys_nice"];
     let may = gives(&inherited).arg("true").output().is_ok_and(|output| output.status.success());
     let mut command = gives(if may { &inherited } else { &[] });
@@ -781,7 +781,7 @@ fn a_program_is_like_one_that_a_shell_has_started_and_can_delay_no_worker() {
     }
     let status = read(pid, "status");
     for mask in ["SigBlk:", "SigIgn:"] {
-        // Python itself ignores SIGPIPE (13) and SIGXFSZ (25); glibc has whoever it starts ignore its own two (32, 33).
+        // Python itself ignores SIGPIPE (13) and SIGXFSZ (25); glibc makes its child processes ignore its own two signals (32, 33).
         let mask = u64::from_str_radix(&line(&status, mask), 16).unwrap() & !(1 << 12 | 1 << 24 | 3 << 31);
         assert_eq!(mask, 0, "{status}");
     }
@@ -807,7 +807,7 @@ fn a_program_is_like_one_that_a_shell_has_started_and_can_delay_no_worker() {
     assert_eq!(fields[2], pid.to_string(), "a group of its own: {stat}");
     assert_eq!((fields[16], fields[38]), ("0", "0"), "nice and policy: {stat}");
     let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().map(|file| file.unwrap().path());
-    // What it is noting at this moment it has opened itself, and may have closed again.
+    // The client opened its own notes, and may have closed them again.
     let notes = |file: &PathBuf| fs::read_link(file).map_or(true, |target| target.starts_with(running.folder()));
     let mut files: Vec<u32> = open
         .filter(|file| !notes(file))
@@ -855,7 +855,7 @@ fn a_program_that_cannot_be_run_is_refused_with_its_line() {
         );
         assert_eq!(output.status.code(), code, "{command}: {said}");
     }
-    // So is a script without an interpreter.
+    // A script whose interpreter is missing is refused too.
     let script = folder.path().join("script");
     program::script(&script, "x");
     let edited = Command::new("sed").args(["-i", "s,/bin/sh,/no/interpreter,"]).arg(&script).status().unwrap();
@@ -901,7 +901,7 @@ fn a_client_in_c_answers() {
     assert_eq!(rows.last().unwrap().1["errors"], 0.0);
 }
 
-/// Runs Python with these arguments in `folder`; its output, and whether it went well.
+/// Runs Python with these arguments in `folder`. Returns its output, and whether it succeeded.
 fn python(folder: &Path, args: &[&str]) -> (String, bool) {
     let mut command = Command::new("python3");
     command.args(args).current_dir(folder).env("PYTHONDONTWRITEBYTECODE", "1");
@@ -936,7 +936,7 @@ fn a_wheel_of_the_module_builds_and_installs_offline() {
             "pip, setuptools or wheel is missing: python3 -m pip install --target target/python setuptools wheel",
         );
     }
-    // The build writes beside the source.
+    // The build writes files beside the source, so use a copy.
     let copied = Command::new("cp").arg("-r").arg(module()).arg(here.join("source")).status().unwrap();
     assert!(copied.success());
     let offline = ["-m", "pip", "--no-input", "--disable-pip-version-check"];

@@ -1,4 +1,5 @@
-//! Everything but the pinned workers runs on other CPUs, as the kernel shows it from outside: threads, programs, and what they start.
+//! Everything except the pinned workers runs on other CPUs, as the kernel shows it from outside: threads, programs, and their child
+//! processes.
 
 use crate::program;
 use crate::program::{HERTZD, Running, affinity, signal, skip};
@@ -71,7 +72,7 @@ fn reload(running: &mut Running, config: &str) {
     running.wait_for("it has reloaded", |running| snapshot(running)["daemon"]["reloads"].as_u64() > Some(before));
 }
 
-/// The CPUs of this process, but for the last one; and that. `None`: there is one only.
+/// This process's CPUs without the last one, and the last one. `None`: there is only one.
 fn usable() -> Option<(Cpus, usize)> {
     let mut all: Cpus = affinity().into_iter().collect();
     let last = all.pop_last().unwrap();
@@ -94,7 +95,7 @@ fn name(thread: &Path) -> String {
     fs::read_to_string(thread.join("comm")).unwrap_or_default().trim_end().to_owned()
 }
 
-/// Threads of hertzd that may run elsewhere than on `cpus`: all but workers that are pinned, and those that write safe values.
+/// Threads of hertzd that may run on CPUs outside `cpus`, except pinned workers and threads that write safe values.
 fn elsewhere(running: &Running, cpus: &Cpus, pinned: &[&str]) -> Vec<String> {
     let threads = program::threads(running.pid()).filter_map(|thread| Some((name(&thread), allowed(&thread)?)));
     let exempt = |name: &str| name == "hertzd-guard" || name == "hertzd-safe" || pinned.contains(&name);
@@ -119,7 +120,7 @@ fn wait_until_on(running: &mut Running, cpus: &Cpus, pinned: &[&str]) {
     });
 }
 
-/// Waits until the program and what it has started may run on `cpus`, and nowhere else.
+/// Waits until the program and its child processes may run on `cpus` and nowhere else.
 fn wait_until_program_on(running: &mut Running, cpus: &Cpus) {
     for file in ["program", "child", "orphan"] {
         running.wait_for(&format!("the {file} is on {cpus:?}"), |running| {
@@ -158,7 +159,7 @@ fn one_pinned_worker_has_its_cpu_alone() {
     let wanted = format!("other threads and programs: on CPU {shown}, apart from the pinned workers");
     assert!(checked.contains(&wanted), "{checked}");
 
-    // Whoever is moved there is moved back, the program too.
+    // Any thread that is moved there is moved back, and the program too.
     let moves = |thread: u32, cpus: &str| {
         assert!(Command::new("taskset").args(["-pc", cpus, &thread.to_string()]).output().unwrap().status.success());
     };
@@ -168,13 +169,13 @@ fn one_pinned_worker_has_its_cpu_alone() {
     wait_until_on(&mut running, &rest, &["hz-main"]);
     wait_until_program_on(&mut running, &rest);
 
-    // As after a change of the cpuset, which takes its CPU from a worker.
+    // As after a change of the cpuset that takes the worker's CPU away.
     let all = rest.iter().chain(&own).map(ToString::to_string).collect::<Vec<_>>().join(",");
     moves(worker, &all);
     running.wait_for("the worker is pinned again", |running| of_thread(running, worker).as_ref() == Some(&own));
     running.wait_for("that is logged", |running| running.stderr().contains("main: pinned again to CPU"));
 
-    // Someone wants it elsewhere: it stays there, and is not well.
+    // Someone has moved it elsewhere: it stays there, and is not well.
     let other = *rest.first().unwrap();
     moves(worker, &other.to_string());
     let wanted = format!("worker main may run on CPU {other} instead of CPU {last}");
@@ -204,7 +205,7 @@ fn workers_on_all_cpus_leave_the_rest_where_it_was() {
     let checked = String::from_utf8(checked.stdout).unwrap();
     assert!(checked.contains("other threads and programs: on any CPU, also on those of the workers"), "{checked}");
 
-    // Without one of them a CPU is left.
+    // Without one of the workers, a CPU is left.
     reload(&mut running, &(pinned("one", &Cpus::from([last])) + REST + PROGRAM));
     wait_until_on(&mut running, &rest, &["hz-one"]);
     wait_until_program_on(&mut running, &rest);
@@ -246,7 +247,7 @@ fn cpus_that_hertzd_was_started_on_are_all_that_it_uses() {
     fs::write(folder.path().join("out"), "0\n").unwrap();
     let mut command = Command::new("taskset");
     command.args(["--cpu-list", &first.to_string(), HERTZD]);
-    // The worker may leave them: the kernel grants that.
+    // The worker can leave its CPUs: the kernel allows that.
     let mut running = program::run_in(folder, command, &config, &[]);
     running.wait_for("the program runs", |running| running.folder().join("program").exists());
     wait_until_program_on(&mut running, &Cpus::from([first]));

@@ -1,5 +1,5 @@
-//! `readback` of the real program: what the log, the status and the summary say when the target of an output does not hold what was
-//! written to it. The targets are regular files.
+//! `readback` of the real program: the log, the status and the summary when the target of an output does not hold what was written to it.
+//! The targets are regular files.
 
 use crate::program;
 use crate::program::{Running, count, run_in};
@@ -20,7 +20,7 @@ safe-after = \"1h\"
 readback = \"100ms\"
 ";
 
-/// What the snapshot says of reading back the target of the only output that is.
+/// The snapshot's readback of the only output that has one.
 fn readback(socket: &Path) -> Value {
     program::snapshot(socket)["readbacks"][0].clone()
 }
@@ -49,7 +49,7 @@ fn a_difference_has_one_entry_when_it_begins_and_one_when_it_ends() {
     let (mut running, socket) = start(CONFIG, &[]);
     running.wait_for("it was compared", |_| readback(&socket)["state"] == "agrees");
     let target = running.folder().join("target");
-    // In one step and of the same length: whoever reads meanwhile finds neither nothing nor 128.
+    // In one step, and of the same length: a concurrent reader finds neither an empty file nor 128.
     let put = |text: &str| File::options().write(true).open(&target).unwrap().write_all_at(text.as_bytes(), 0).unwrap();
     running.wait_for("it is live", |_| fs::read_to_string(&target).unwrap() == "128\n");
     put("140\n");
@@ -93,7 +93,7 @@ fn a_target_that_cannot_be_read_is_no_difference() {
     let target = running.folder().join("target");
     let put = |bytes: &[u8]| File::options().write(true).open(&target).unwrap().write_all_at(bytes, 0).unwrap();
     running.wait_for("it is live", |_| fs::read(&target).unwrap() == b"128\n");
-    put(b"\xff28\n"); // no text
+    put(b"\xff28\n"); // not text
     running.wait_for("it is noticed", |_| readback(&socket)["state"] == "unreadable");
     let reason = program::snapshot(&socket)["reason"].as_str().unwrap_or_default().to_owned();
     assert!(reason.contains("cannot be read back: "), "{reason}");
@@ -114,7 +114,7 @@ fn of_a_file_that_has_become_huge_only_the_first_bytes_are_read() {
     running.wait_for("it was compared", |_| readback(&socket)["state"] == "agrees");
     let target = running.folder().join("target");
     running.wait_for("it is live", |_| fs::read(&target).unwrap() == b"128\n");
-    // 1 GiB of which the number is the beginning; almost all of it is a hole, which takes no disk but reads as zeros.
+    // 1 GiB that begins with the number; almost all of it is a hole, which takes no disk space but reads as zeros.
     File::options().write(true).open(&target).unwrap().set_len(1 << 30).unwrap();
     running.wait_for("it is noticed", |_| readback(&socket)["state"] == "unreadable");
     let reason = program::snapshot(&socket)["reason"].as_str().unwrap_or_default().to_owned();
@@ -169,7 +169,7 @@ fn a_shadow_run_and_the_desk_read_nothing_back() {
 #[test]
 fn check_refuses_a_target_that_cannot_be_read() {
     let folder = tempfile::tempdir().unwrap();
-    // The kernel lets nobody read it; of an own file that holds for all but root.
+    // The kernel lets no one read this file. For the test's own file, this holds for everyone but root.
     let (attribute, own) = (Path::new("/sys/bus/platform/drivers_probe"), folder.path().join("own"));
     fs::write(&own, "0\n").unwrap();
     fs::set_permissions(&own, fs::Permissions::from_mode(0o200)).unwrap();

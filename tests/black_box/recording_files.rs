@@ -1,4 +1,4 @@
-//! Which file a recording is, who may write to it, and what becomes of it when others interfere: with the real program.
+//! Which file a recording is, who may write to it, and what happens when others interfere: with the real program.
 
 use crate::program::{Ended, HERE, HERTZD, Running, count, run, run_in, task};
 use crate::recorded::{counted, files, messages, python_agrees, recorded};
@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-/// A task with one value that is recorded to `path`. Nothing is given up.
+/// A task with one value that is recorded to `path`. No release is given up.
 fn recording(name: &str, path: &str, more: &str) -> String {
     format!(
         "[task.{name}]\nkind = \"sensor\"\nrate = 100\npath = \"/proc/uptime\"\nname = \"uptime\"\n\
@@ -18,7 +18,7 @@ fn recording(name: &str, path: &str, more: &str) -> String {
 /// A task that cannot be built.
 const BROKEN: &str = "[task.broken]\nkind = \"sensor\"\nrate = 1\npath = \"/nonexistent\"\n";
 
-/// Rows of all these CSV files; each line of them is whole.
+/// The number of rows in all these CSV files. Asserts that each line is whole.
 fn rows(files: &[impl AsRef<Path>]) -> u64 {
     let rows = files.iter().map(|path| {
         let text = fs::read_to_string(path).unwrap();
@@ -37,7 +37,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Starts it, and waits until it records to `file`.
+/// Starts hertzd, and waits until it records to `file`.
 fn run_until_recorded(config: &str, file: &str) -> Running {
     let mut running = run(config, &["--json"]);
     running
@@ -68,7 +68,7 @@ fn a_second_process_is_refused_and_the_first_loses_nothing() {
     let links = tempfile::tempdir().unwrap();
     symlink(first.folder().join("x.csv"), links.path().join("link.csv")).unwrap();
     symlink(first.folder(), links.path().join("folder")).unwrap();
-    // Again and again, while one file follows another.
+    // Repeatedly, while one file follows another.
     let mut refused = 0;
     while files(first.folder(), "x", ".csv").len() < 3 {
         assert!(!first.has_ended(), "{}", first.stderr());
@@ -77,7 +77,7 @@ fn a_second_process_is_refused_and_the_first_loses_nothing() {
             [format!("{there}/x.csv"), format!("{there}/x.mcap"), "HERE/link.csv".into(), "HERE/folder/x.mcap".into()]
         {
             let path = path.replace("HERE", links.path().to_str().unwrap());
-            // The file of another task is made first, and removed again.
+            // Another task's file is created first, and removed again.
             let other = recording("a", "new.csv", "").replace(HERE, links.path().to_str().unwrap());
             let config = other + &recording("b", "", "").replace(&format!("{HERE}/"), &path);
             let second = run(&config, &["--for", "1s"]).wait();
@@ -169,7 +169,7 @@ fn an_mcap_that_another_program_moves_or_cuts_off_is_followed_by_a_whole_one() {
     assert_eq!(all, 2 * count(task(&summary, "a"), "ran"), "what was lost is counted: {part}");
     let found = |path: &Path| messages(path).iter().filter(|message| message.topic == "a/values").count() as u64;
     let whole = found(&ended.folder.path().join("moved")) + found(&ended.folder.path().join("a.mcap"));
-    // What is left of a chunk that was cut off is no whole one, though a reader may get something out of it.
+    // The rest of a truncated chunk is not a whole chunk, though a reader may get something out of it.
     assert!((whole..=whole + found(aside)).contains(&count(part, "rows")), "{whole} rows in whole files: {part}");
     assert!(count(part, "lost") > 0 && ended.status.code() == Some(1), "{}", ended.describe());
 }
@@ -286,7 +286,7 @@ impl Random {
     }
 }
 
-/// Where records begin and how long they are, also those in chunks, which are not compressed.
+/// The start and length of each record, including those in uncompressed chunks.
 fn records(bytes: &[u8], from: usize, to: usize, into: &mut Vec<(usize, usize)>) {
     let mut at = from;
     while at + 9 <= to {
@@ -304,7 +304,7 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     let mut all = Vec::new();
     records(bytes, 8, bytes.len() - 8, &mut all);
     if random.below(2) == 0 {
-        // No checksum hides what is wrong in a chunk.
+        // No checksum hides a fault in a chunk.
         let chunks: Vec<_> = all.iter().filter(|(at, _)| bytes[*at] == 0x06).collect();
         chunks.into_iter().for_each(|(at, _)| bytes[at + 33..at + 37].fill(0));
     }
@@ -336,8 +336,8 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Each command that reads recordings refuses a damaged one with a sentence, or makes what it can of it, in little memory.
-/// `HERTZD_MUTATIONS` says how many to try.
+/// Each command that reads recordings rejects a damaged one with a sentence, or reads as much as it can, in little memory.
+/// `HERTZD_MUTATIONS` sets how many to try.
 #[test]
 fn a_damaged_recording_is_refused_with_a_sentence() {
     let config = recording("up", "ticks.mcap", "")
@@ -355,7 +355,7 @@ fn a_damaged_recording_is_refused_with_a_sentence() {
         &["simulate", "test.toml", "--oversleep", "bad.mcap", "--for", "500ms", "--summary-only"],
         &["plan", "plan.toml", "--runs", "bad.mcap"],
     ];
-    // Of address space and of processor time.
+    // Limits of address space and of processor time.
     let limited = "ulimit -v 700000; ulimit -t 60; exec \"$@\"";
     let run = |arguments: &[&str]| {
         let mut command = Command::new("sh");

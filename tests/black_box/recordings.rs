@@ -1,4 +1,4 @@
-//! Recordings of the real program, read back: by the crates that others use, and by the official Python reader.
+//! Recordings of the real program, read back by the crates that others use, and by the official Python reader.
 
 use crate::program;
 use crate::program::{
@@ -20,7 +20,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Two tasks in one file: one with values, one that overruns in every other tick. Nothing is given up.
+/// Two tasks in one file: one with values, and one that overruns in every other tick. No release is given up.
 fn two_in_one(more: &str) -> String {
     format!(
         "[worker.main]\npolicy = \"other\"\n\
@@ -31,7 +31,7 @@ fn two_in_one(more: &str) -> String {
     )
 }
 
-/// That the messages are those that the summary says were recorded, each in its place.
+/// Asserts that the messages are those counted in the summary, each in its place.
 fn as_summed_up(summary: &Value, messages: &[Message]) {
     let topics = by_topic(messages);
     let length = |topic: &str| topics.get(topic).map_or(0, |messages| messages.len() as u64);
@@ -151,7 +151,7 @@ fn a_killed_run_leaves_whole_chunks_and_lines_which_the_next_leaves_alone() {
     running
         .wait_for("a few lines are written", |_| fs::read_to_string(&rows).is_ok_and(|text| text.lines().count() > 3));
     let before = messages(&path);
-    // Where other programs leave hertzd no processor for half a second, ticks that catch up find no room. That is counted.
+    // If other programs leave hertzd no processor for half a second, catch-up ticks find no room. They are counted.
     let mut lost = None;
     running.wait_for("it counts", |_| {
         let now = snapshot(&socket);
@@ -179,7 +179,7 @@ fn a_killed_run_leaves_whole_chunks_and_lines_which_the_next_leaves_alone() {
         let missing = u64::from(messages.last().unwrap().sequence) + 1 - messages.len() as u64;
         assert!(!all || Some(missing) <= lost, "{topic}: {missing} are missing, {lost:?} were counted");
     }
-    // A kill in the middle of a write may leave a part of a line, which the next run ends.
+    // A kill in the middle of a write may leave a partial line, which the next run ends.
     let text = fs::read_to_string(folder.path().join("lines.csv")).unwrap();
     let whole = &text[..=text.rfind('\n').unwrap()];
     let lines = text.lines().count();
@@ -211,9 +211,9 @@ fn a_mailbox_keeps_the_latest_and_counts_the_rest() {
         let (of, part) = (task(&summary, "up"), recorded(&summary, "up"));
         let (rows, lost) = (count(part, "rows"), count(part, "lost"));
         assert_eq!((text.lines().count() as u64 - 1, rows + lost), (rows, count(of, "ran")), "{queue}");
-        // The recorder rests 50 ms between two looks, and finds one at each.
+        // The recorder rests 50 ms between two polls. In a mailbox it finds one row at each.
         assert!((queue == "mailbox") == (lost > 0), "{queue}: {rows} rows, {lost} lost");
-        // That was asked for.
+        // The configuration asks for this loss.
         assert_eq!((count(part, "replaced"), &summary["well"]), (lost, &true.into()), "{queue}");
     }
     let ended = run("[task.a]\nkind = \"load\"\nrate = 1\nqueue = \"mailbox\"\n", &["--for", "1s"]).wait();
@@ -241,14 +241,14 @@ fn a_reload_goes_on_in_the_same_file() {
     let topics = by_topic(&all);
     let summary = ended.summary();
     let ran = |name: &str| count(task(&summary, name), "ran");
-    // Where the machine has held up the metrics thread, ticks may have found no room: they are counted.
+    // If the machine delayed the metrics thread, ticks may have found no room: they are counted.
     let [up, busier] = ["up", "busier"].map(|name| count(self::recorded(&summary, name), "lost"));
     let dropped = count(&summary["records"], "dropped");
     assert!(up + busier <= dropped, "{}", ended.describe());
     let found = |topic: &str| topics[topic].len() as u64;
     assert_eq!((found("up/values"), found("up/ticks") + up), (ran("up"), ran("up")));
     assert_eq!(found("busier/ticks") + busier, ran("busier"));
-    // The log says what the old one had come to.
+    // The log reports the old recording's final counts.
     let told = ended.stderr.lines().find(|line| line.contains("busy: ended by the reload"));
     let words = told.unwrap_or_else(|| panic!("{}", ended.describe())).split_whitespace();
     let ran: Vec<u64> = words.filter_map(|word| word.strip_prefix("ran=")?.parse().ok()).collect();
@@ -258,8 +258,8 @@ fn a_reload_goes_on_in_the_same_file() {
 
 #[test]
 fn a_full_disk_costs_messages_and_nothing_else_until_there_is_room_again() {
-    // In a mount namespace of its own, whose disk vanishes with it: so the files are copied at the end. It is full from
-    // the start until something on it is deleted.
+    // In a separate mount namespace, whose disk vanishes with it: so the files are copied at the end. The disk is full from the start until
+    // something on it is deleted.
     let script = format!(
         "set -e; mount -t tmpfs -o size=512k hertzd-test {HERE}/disk; head -c 300k /dev/zero >{HERE}/disk/filler; \
          setpriv --pdeathsig KILL {HERTZD} run {HERE}/test.toml --json --status-socket {HERE}/s & \
@@ -323,7 +323,7 @@ fn a_full_disk_costs_messages_and_nothing_else_until_there_is_room_again() {
     }
 }
 
-/// More ticks at once than there is room for on their way to the metrics thread, which is on the same CPU.
+/// More ticks at once than the queue to the metrics thread has room for. That thread is on the same CPU.
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn what_a_disk_has_taken_and_could_not_store_counts_as_lost() {
@@ -406,7 +406,7 @@ fn ticks_that_found_no_room_count_as_lost() {
     assert!(lost >= count(&summary["records"], "dropped") && (lost > 0 || !is_alone), "{}", ended.describe());
 }
 
-/// What streams a block per tick; the content follows from its place in the stream.
+/// Streams a block per tick; the content follows from its position in the stream.
 struct Streaming {
     format: Format,
     blocks: Option<BlockSender>,
@@ -451,7 +451,7 @@ impl Task for Streaming {
     }
 }
 
-/// Has both values in every third tick. Otherwise it fails: with the first value, then with neither.
+/// Has both values in every third tick. Otherwise it fails: first with the first value, then with neither.
 struct Failing;
 
 impl Task for Failing {
@@ -518,7 +518,7 @@ fn wav(path: &Path) -> Vec<i16> {
     reader.samples().map(Result::unwrap).collect()
 }
 
-/// As `bytes` makes them.
+/// Whether the samples are those of `bytes`.
 fn is_gapless(samples: &[i16]) -> bool {
     samples.iter().zip(0_u16..=u16::MAX).all(|(sample, n)| *sample == n.cast_signed())
 }
@@ -566,7 +566,7 @@ fn sound_pictures_and_samples_come_back_from_an_mcap() {
         assert_eq!((message.sequence, &*message.data), (n, format!("{{\"a\":{n}.0}}").as_bytes()));
     }
 
-    // What the schemas make of the messages, by a reader that knows only them.
+    // The messages as a reader decodes them that knows only the schemas.
     let Some(lines) = python(&path, true) else { return };
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let mut seen = BTreeMap::new();

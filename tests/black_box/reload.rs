@@ -1,5 +1,5 @@
-//! Reloads of the real program: unchanged tasks are not affected, a faulty configuration changes nothing, and the status
-//! shows what happened.
+//! Reloads of the real program: unchanged tasks are not affected, a faulty configuration changes nothing, and the status shows what
+//! happened.
 
 use crate::program;
 use crate::program::{HERTZD, Running, run};
@@ -55,7 +55,7 @@ fn a_reload_that_is_asked_for_before_anything_was_read_is_remembered() {
     command.env("LD_PRELOAD", program::preload(folder.path(), "early_signal"));
     let mut running = program::run_in(folder, command, &config(50), &["--json"]);
     running.wait_for("it has reloaded", |running| running.stderr().contains("reloaded"));
-    // It no longer waits.
+    // The client no longer waits.
     let thread = program::thread_named(running.pid(), "hertzd-signals").unwrap();
     let status = fs::read_to_string(format!("/proc/{}/task/{thread}/status", running.pid())).unwrap();
     let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
@@ -101,15 +101,15 @@ fn unchanged_tasks_miss_nothing() {
     let seen = snapshot(&running);
     assert_eq!((&seen["daemon"]["reloads"], &seen["daemon"]["reloads_refused"]), (&30.into(), &0.into()));
     assert_eq!(seen["tasks"][1]["rate"], "80/1");
-    // With this much credit it skips nothing on its own, even on a slow machine: a missing release was lost by a reload.
+    // With this much credit the task skips nothing by itself, even on a slow machine: a missing release was lost by a reload.
     assert_eq!(seen["tasks"][0]["skipped"], 0, "{seen}");
     running.signal("TERM");
     let ended = running.wait();
     ended.assert_no_fault();
     let summary = ended.summary();
     let steady = &summary["tasks"][0];
-    // Only the stop gives up debt, if there is any at that moment: no row is missing but those that a slow disk or a busy machine has
-    // lost, which are counted.
+    // Only the stop gives up debt, if there is any then. No row is missing except those that a slow disk or a busy machine lost, and these
+    // are counted.
     let rows = fs::read_to_string(ended.folder.path().join("steady.csv")).unwrap();
     let ticks: Vec<u64> = rows.lines().skip(1).map(|row| row.split(',').next().unwrap().parse().unwrap()).collect();
     let (ran, lost) = (program::count(steady, "ran"), lost(&summary));
@@ -117,12 +117,12 @@ fn unchanged_tasks_miss_nothing() {
     assert_eq!(ticks.len() as u64 + lost, ran, "the index has no gap that is not counted: {summary}");
 }
 
-/// The loss of a recording, seen in the status.
+/// The loss of a recording, as the status shows it.
 fn lost(seen: &Value) -> u64 {
     seen["tasks"][0]["recorded"]["lost"].as_u64().unwrap_or(0)
 }
 
-/// Deletes the file while it is written, and returns the status that tells of it.
+/// Deletes the file while it is being written, and returns the status that reports it.
 fn lose_rows(running: &mut Running, file: &str) -> Value {
     running.wait_for("rows are written", |running| {
         snapshot(running)["tasks"][0]["recorded"]["rows"].as_u64().is_some_and(|rows| rows > 0)
@@ -143,7 +143,7 @@ fn what_a_recording_lost_is_told_after_a_reload_that_restarts_it() {
         let wanted = format!("{rate}/1");
         let restarted = |running: &Running| {
             let seen = snapshot(running);
-            // At no time is it forgotten. Until the new recording begins, it is that of one which the reload ended.
+            // The loss is never forgotten. Until the new recording begins, it belongs to the one that the reload ended.
             let of_ended = seen["recordings_ended"][0]["lost"].as_u64().unwrap_or(0);
             assert!(seen["well"] == false && lost(&seen).max(of_ended) >= before, "{seen}");
             let recorded = &seen["tasks"][0]["recorded"];

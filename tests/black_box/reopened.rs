@@ -1,4 +1,4 @@
-//! Targets of outputs that go away while hertzd runs and come back: what is in them afterwards, read from outside.
+//! Targets of outputs that go away while hertzd runs and come back: their content afterwards, read from outside.
 
 use crate::program;
 use crate::program::run_in;
@@ -34,7 +34,7 @@ safe-after = \"1h\"
 recover-after = \"0s\"
 ";
 
-/// Without the newlines that a text may have behind it while it gets shorter.
+/// The text without the newlines that may follow it while it gets shorter.
 fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default().trim_end().to_owned()
 }
@@ -60,7 +60,7 @@ fn a_file_that_was_replaced_or_removed_is_written_again_and_safe_at_first() {
     fs::remove_file(follows).unwrap();
     running.wait_for("it is made again", |_| read(follows) == "128");
     running.wait_for("it is read back again", |_| program::snapshot(&socket)["readbacks"][0]["state"] == "agrees");
-    // Its folder goes, and another one comes.
+    // Its folder is replaced by another one.
     fs::rename(&inner, &away).unwrap();
     let trouble = "restores: its target is gone, and is looked for";
     running.wait_for("it is noticed", |_| {
@@ -94,7 +94,7 @@ fn a_file_that_was_replaced_or_removed_is_written_again_and_safe_at_first() {
     }
 }
 
-/// The task that ends has still to open it again, and would do so after the one that begins.
+/// The ending task has yet to reopen the target, and would do so after the new task.
 #[test]
 fn a_target_that_has_just_come_back_has_one_holder_after_a_reload() {
     let folder = tempfile::tempdir().unwrap();
@@ -126,7 +126,7 @@ fn a_target_that_has_just_come_back_has_one_holder_after_a_reload() {
     assert!(read(&one) == "255" && ended.status.success(), "{}", ended.describe());
 }
 
-/// What opens the target again was there before the reload, and must not go by what was in force then.
+/// The job that reopens the target is older than the reload, and must not use the old settings.
 #[test]
 fn a_reload_is_seen_by_what_opens_the_target_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -152,7 +152,7 @@ fn a_reload_is_seen_by_what_opens_the_target_again() {
     reload(output("a", "one", 100, "255") + &output("b", "two", 100, "255"));
     fs::remove_file(&one).unwrap();
     running.wait_for("it is made, as it has a safe value by now", |_| read(&one) == "128");
-    // The names are swapped; then the task that has it now is begun again, and the other one goes on.
+    // The names are swapped; then the task that has the target now restarts, and the other one continues.
     reload(output("b", "one", 100, "255") + &output("a", "two", 100, "255"));
     reload(output("b", "one", 50, "255") + &output("a", "two", 100, "255"));
     running.signal("TERM");

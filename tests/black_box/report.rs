@@ -1,4 +1,4 @@
-//! `hertzd report`: the page has the counts of what it was made from, whatever that is, stays small, and takes no text for markup.
+//! `hertzd report`: the page has the counts of its source, whatever the source is, stays small, and escapes all text.
 
 use crate::program;
 use crate::program::{HERTZD, Running, count, run_in, task};
@@ -8,15 +8,15 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// `hog` holds up `fast`, every third of a second for some releases of it.
+/// `hog` delays `fast` every third of a second, for several of its releases.
 const CONFIG: &str = "[worker.main]\npolicy = \"other\"\n\
     [task.fast]\nkind = \"load\"\nworker = \"main\"\nrate = \"1 kHz\"\nmax-missed = \"100%\"\nrecord = \"@HERE@/ticks.mcap\"\n\
     [task.hog]\nkind = \"load\"\nworker = \"main\"\nperiod = \"300ms\"\nrun = \"7ms\"\nmax-missed = \"100%\"\nrecord = \"@HERE@/ticks.mcap\"\n";
 
-/// The counts that every page has of a task.
+/// The counts that every page shows for a task.
 const COUNTS: [&str; 6] = ["due", "met", "missed", "ran", "skipped", "overruns"];
 
-/// A name that is markup, changes the direction of text, and is long.
+/// A long name that contains markup and changes the direction of text.
 fn hostile() -> String {
     format!("<script>alert('x')</script>\"&\u{202e}\u{7}عربي{}", "n".repeat(200))
 }
@@ -25,14 +25,14 @@ fn report(args: &[&str], folder: &Path) -> Output {
     Command::new(HERTZD).arg("report").args(args).current_dir(folder).output().unwrap()
 }
 
-/// The page that `report` makes of this, and what it prints of it as JSON.
+/// The page that `report` makes from this source, and its JSON.
 fn page(source: &[&str], folder: &Path) -> (String, Value) {
     let output = report(&[source, &["-o", "r.html", "--force", "--json"]].concat(), folder);
     assert!(output.status.success(), "{source:?}: {}", String::from_utf8_lossy(&output.stderr));
     (fs::read_to_string(folder.join("r.html")).unwrap(), serde_json::from_slice(&output.stdout).unwrap())
 }
 
-/// The attributes `data-…` of each element that has the first of them.
+/// The `data-…` attributes of each element that has the first of them.
 fn elements(page: &str, first: &str) -> Vec<BTreeMap<String, String>> {
     let marked = page.split('<').filter(|element| element.contains(&format!(" data-{first}=\"")));
     let attributes = |element: &str| {
@@ -94,7 +94,7 @@ fn every_source_of_one_run_shows_the_same_counts() {
         assert!(html.contains(sentence), "{sentence}");
     }
 
-    // What a machine without time for the metrics thread has dropped is in the counts alone.
+    // Records that a busy machine dropped are only in the counts.
     let whole = count(&summary["records"], "dropped") == 0 && count(&summary["flight"], "lost") == 0;
     let (html, json) = page(&["flight"], folder);
     let told: u64 = counts(&html).iter().map(|(_, counts)| counts[2]).sum();
@@ -129,7 +129,7 @@ fn every_source_of_one_run_shows_the_same_counts() {
         if whole && count(&task(&summary, "fast")["recorded"], "lost") == 0 {
             let told = |counts: Vec<(String, Vec<u64>)>| counts.into_iter().collect::<BTreeMap<_, _>>();
             let (html, summary) = (told(counts(&html)), told(counts_of(&summary)));
-            // What was skipped after the last tick of a task is in no tick.
+            // Releases skipped after a task's last tick are in no tick.
             for (name, of_summary) in &summary {
                 assert_eq!(
                     (html[name][3], html[name][5]),
@@ -170,7 +170,7 @@ fn a_running_daemon_is_asked() {
     daemon.wait_for("a snapshot before and after a report", |running| {
         let Some(before) = snapshot(running) else { return false };
         let output = report(&["--socket", "status.sock", "-o", "r.html"], running.folder());
-        // On a machine without time for an answer it says so.
+        // On a machine too busy to answer, it reports that.
         assert!(matches!(output.status.code(), Some(0 | 69)), "{}", String::from_utf8_lossy(&output.stderr));
         let Some(after) = snapshot(running).filter(|_| output.status.success()) else { return false };
         pages.push((before, fs::read_to_string(running.folder().join("r.html")).unwrap(), after));
@@ -215,7 +215,7 @@ fn a_page_of_hundreds_of_tasks_is_small_and_takes_no_name_for_markup() {
     assert_eq!(rows.iter().map(|(_, counts)| counts[2]).sum::<u64>(), 255 * 256 / 2);
     assert!(!html.contains("<script") && !html.contains('\u{202e}') && !html.contains('\u{7}'));
     assert!(html.contains("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;\u{fffd}\u{fffd}عربي"));
-    // Two thousand of them, too.
+    // The same with two thousand of them.
     let mut many = summary;
     let one = many["tasks"][200].clone();
     many["tasks"] = (0..2_000).map(|_| one.clone()).collect();
@@ -228,7 +228,7 @@ fn a_page_of_hundreds_of_tasks_is_small_and_takes_no_name_for_markup() {
     );
 }
 
-/// An MCAP file of these tasks, each with a tick that is in no chunk.
+/// An MCAP file of these tasks, each with a tick outside any chunk.
 fn recording_of(names: impl Iterator<Item = String>) -> Vec<u8> {
     let text = |text: &str| [&u32::try_from(text.len()).unwrap().to_le_bytes()[..], text.as_bytes()].concat();
     let record = |opcode: u8, body: &[u8]| [&[opcode][..], &(body.len() as u64).to_le_bytes(), body].concat();
@@ -245,7 +245,7 @@ fn recording_of(names: impl Iterator<Item = String>) -> Vec<u8> {
     file
 }
 
-/// Anyone may have made the file: it takes no longer than its length calls for.
+/// Anyone may have made the file: reading it takes no longer than its length justifies.
 #[test]
 fn a_recording_of_very_many_tasks_is_read_in_one_go() {
     const TASKS: usize = 20_000;

@@ -1,4 +1,4 @@
-//! The page of `hertzd report` in a real browser: no error on its console in light, dark and narrow, nothing that axe-core finds
+//! The page of `hertzd report` in a real browser: no error on its console in light, dark and narrow views, nothing that axe-core rates
 //! serious, and nothing wider than a phone. Needs chromium, and axe-core in target/node, as .ci/run installs it.
 
 use crate::program;
@@ -8,18 +8,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// `hog` holds up `fast`, so that there is a miss with its story in most runs.
+/// `hog` delays `fast`, so that most runs have a miss with its story.
 const CONFIG: &str = "[worker.main]\npolicy = \"other\"\n\
     [task.fast]\nkind = \"load\"\nworker = \"main\"\nrate = \"500 Hz\"\nmax-missed = \"100%\"\n\
     [task.hog]\nkind = \"load\"\nworker = \"main\"\nperiod = \"250ms\"\nrun = \"9ms\"\nmax-missed = \"100%\"\n";
 
-/// How a reader may look at it: a name, options, and the width of a frame around it. No window is narrower than 500.
+/// A view of the page: a name, options, and the width of a frame around it. No window is narrower than 500.
 type View = (&'static str, &'static [&'static str], Option<u32>);
 const LIGHT: View = ("light", &["--window-size=1200,900"], None);
 const DARK: View = ("dark", &["--window-size=1200,900", "--blink-settings=preferredColorScheme=0"], None);
 const NARROW: View = ("narrow", &["--window-size=1200,900"], Some(360));
 
-/// Opens all tables, and tells what axe finds. `wide`: pixels that the page is wider than its window.
+/// Opens all tables, and reports what axe finds. `wide`: by how many pixels the page is wider than its window.
 const RUNNER: &str = "document.querySelectorAll('details').forEach(d => d.open = true);\
     const root = document.documentElement, wide = root.scrollWidth - root.clientWidth;\
     const dark = matchMedia('(prefers-color-scheme: dark)').matches;\
@@ -27,7 +27,7 @@ const RUNNER: &str = "document.querySelectorAll('details').forEach(d => d.open =
     found.violations.map(v => ({id: v.id, impact: v.impact, first: v.nodes[0].html.slice(0, 200), why: v.nodes[0].failureSummary}))}),\
     error => ({error: String(error)})).then(told => parent.postMessage('TOLD' + JSON.stringify(told) + 'END', '*'));";
 
-/// Leaves what is told in place of the page.
+/// Puts the reported text in place of the page.
 const LISTENER: &str = "addEventListener('message', event => { document.body.textContent = '';\
     const pre = document.createElement('pre'); pre.textContent = event.data; document.body.append(pre); });";
 
@@ -38,7 +38,7 @@ struct Browser {
 }
 
 impl Browser {
-    /// `None`: it cannot be had here, and that was said.
+    /// `None`: not available here, which was printed.
     fn find() -> Option<Self> {
         let paths = std::env::var_os("PATH").unwrap_or_default();
         let found = std::env::split_paths(&paths).map(|folder| folder.join("chromium")).find(|path| path.is_file());
@@ -54,7 +54,7 @@ impl Browser {
         Some(Self { program, axe, folder: tempfile::tempdir().unwrap() })
     }
 
-    /// Opens a page and prints what became of it. A browser that does not come up is started again: that is no fault of the page.
+    /// Opens a page and prints the result. A browser that does not start is started again: that is not a fault of the page.
     fn open(&self, page: &Path, how: &[&str]) -> Output {
         for attempt in 0..5 {
             let profile = tempfile::tempdir_in(self.folder.path()).unwrap();
@@ -83,7 +83,7 @@ impl Browser {
         panic!("chromium does not come up");
     }
 
-    /// What is on the console.
+    /// The content of the console.
     fn console(&self, page: &Path, (_, how, width): View) -> Vec<String> {
         let framed = width.map(|width| self.frame(page, width));
         let output = self.open(framed.as_deref().unwrap_or(page), how);
@@ -103,7 +103,7 @@ impl Browser {
         outer
     }
 
-    /// What axe finds in this page, and how wide it is.
+    /// The findings of axe in this page, and its width.
     fn axe(&self, html: &str, (_, how, width): View) -> Value {
         let copy = self.folder.path().join("copy.html");
         let policy = html.find("<meta http-equiv").map(|at| at..at + html[at..].find('>').unwrap() + 1).unwrap();
@@ -163,7 +163,7 @@ fn a_browser_shows_the_report_without_an_error_to_every_reader() {
     for view in [LIGHT, DARK, NARROW] {
         assert_eq!(browser.console(&folder.join("flight.html"), view), [""; 0], "{}", view.0);
     }
-    // So an error would have been seen.
+    // Proof that an error would be noticed.
     let html = fs::read_to_string(folder.join("flight.html")).unwrap();
     fs::write(folder.join("bad.html"), html.replace("</body>", "<script>1</script></body>")).unwrap();
     let seen = browser.console(&folder.join("bad.html"), LIGHT);
@@ -173,7 +173,7 @@ fn a_browser_shows_the_report_without_an_error_to_every_reader() {
         browser.check("flight file", &html, view);
     }
     browser.check("summary", &fs::read_to_string(folder.join("summary.html")).unwrap(), NARROW);
-    // So a fault would have been seen.
+    // Proof that a fault would be noticed.
     let bad = html
         .replace("--quiet:#515a64", "--quiet:#c5c9ce")
         .replace(".scroll{overflow-x:auto", ".scroll{overflow-x:visible");

@@ -1,12 +1,12 @@
-//! What a task that a reload restarts knows of the one before it: it goes on from what that one put out. A recording is continued, so it shows each
-//! value that was put out, and nothing hangs on how many ticks there were.
+//! State across a reload: a restarted task continues from the output of its predecessor. A recording continues too, so it shows each value
+//! that was output, and no result depends on the number of ticks.
 
 use crate::program;
 use crate::program::{HERE, HERTZD, Running, run_in};
 use std::fs;
 use std::process::Command;
 
-/// Starts it, with these files in its folder.
+/// Starts hertzd, with these files in its folder.
 fn start(config: &str, files: &[(&str, &str)]) -> Running {
     let folder = tempfile::tempdir().unwrap();
     files.iter().for_each(|(name, text)| fs::write(folder.path().join(name), text).unwrap());
@@ -24,7 +24,7 @@ fn reload(running: &Running, config: &str) {
     assert!(reload.status.success(), "{reload:?}");
 }
 
-/// The latest value of a task; `None`: there is none yet, or it is no number.
+/// The last value of a task; `None`: there is none yet, or it is not a number.
 fn last(running: &Running, task: &str, value: &str) -> Option<f64> {
     let snapshot = program::snapshot(&running.folder().join("s"));
     let tasks = snapshot["tasks"].as_array().cloned().unwrap_or_default();
@@ -38,7 +38,7 @@ fn wait_for(running: &mut Running, task: &str, value: &str, wanted: impl Fn(f64)
     running.wait_for(&format!("{task}.{value}"), |running| last(running, task, value).is_some_and(&wanted));
 }
 
-/// The rows of `seen.csv`, without what tells of the ticks.
+/// The rows of `seen.csv`, without the columns about ticks.
 fn seen(running: Running) -> Vec<Vec<f64>> {
     running.signal("TERM");
     let ended = running.wait();
@@ -48,8 +48,8 @@ fn seen(running: Running) -> Vec<Vec<f64>> {
     text.lines().skip(1).map(cells).collect()
 }
 
-/// A controller that tracks an output, of which each reload gets another name. `mark` shows which configuration it is. The integral stands still, as
-/// the error lies in the dead band, until a hand sets it.
+/// A controller that tracks an output; each reload renames the output. `mark` shows which configuration runs. The integral is constant,
+/// because the error lies in the dead band, until it is set by hand.
 fn tracking(worker: &str, fan: &str, mark: f64) -> String {
     format!(
         "[worker.main]\n{worker}\n\
@@ -91,7 +91,7 @@ fn a_controller_and_the_output_that_it_tracks_restart_without_a_jump() {
     }
 }
 
-/// Filters that take hours to follow, and a sum.
+/// Filters that take hours to follow their input, and a sum.
 fn filters(worker: &str) -> String {
     let filter = |name: &str, keys: &str| {
         format!("[task.{name}]\nkind = \"filter\"\nrate = 200\nmax-age = \"100h\"\ninput = \"level.value\"\n{keys}\n")
@@ -130,7 +130,7 @@ fn slewed(keys: &str, slew: &str) -> String {
 
 const SLEW: &str = "slew = 0.0001";
 
-/// Waits until it has left this value, and has not jumped.
+/// Waits until the value has left this one, and asserts that it has not jumped.
 #[track_caller]
 fn leaves(running: &mut Running, value: f64) {
     wait_for(running, "fan", "applied", |applied| applied != value);
@@ -143,7 +143,7 @@ fn an_output_that_was_disabled_and_holds_what_it_has_is_slewed_from_there() {
     let keys = "safe = \"hold\"\non-error = \"disable\"\nscale = 10";
     let mut running = start(&slewed(keys, ""), &[("in", "10\n"), ("fan", "0\n")]);
     wait_for(&mut running, "fan", "applied", |applied| applied == 10.0);
-    put(&running, "in", "1e308\n"); // ten times that is no number
+    put(&running, "in", "1e308\n"); // ten times that overflows
     running.wait_for("it is disabled", |running| {
         let snapshot = program::snapshot(&running.folder().join("s"));
         program::task(&snapshot, "fan")["disabled"] == true
@@ -158,7 +158,7 @@ fn an_output_that_was_disabled_and_holds_what_it_has_is_slewed_from_there() {
 fn an_output_that_has_had_no_value_yet_is_slewed_from_what_is_there() {
     let keys = "safe = 7\nstart = \"keep\"";
     let config = |slew: &str| slewed(keys, slew);
-    // The first value comes in hours.
+    // The first value comes after hours.
     let late = config(SLEW)
         .replace("rate = 100\npath = \"@HERE@/in\"", "period = \"10h\"\nphase = \"9h\"\npath = \"@HERE@/in\"");
     let mut running = start(&late, &[("in", "5\n"), ("fan", "100\n")]);
@@ -179,7 +179,7 @@ fn an_output_that_takes_over_from_a_heartbeat_is_slewed_from_what_that_has_left(
     assert!((0.0..2.0).contains(&applied), "{applied}");
 }
 
-/// An interlock that holds itself above a limit, and a latch whose `reset` is a button that counts only while the output is safe: two cycles.
+/// A self-holding interlock above a limit; and a latch whose `reset` is a button that counts only while the output is safe: two cycles.
 fn cycles(worker: &str, limit: u32, mark: u32) -> String {
     let sensor = |name: &str, keys: &str| {
         format!("[task.{name}]\nkind = \"sensor\"\nrate = 200\npath = \"@HERE@/{name}\"\n{keys}\n")
@@ -225,7 +225,7 @@ fn a_cycle_that_holds_itself_stays_where_only_its_worker_has_changed() {
     wait_for(&mut running, "seen", "safe", |safe| safe == 1.0);
     reload(&running, &cycles("spin = \"off\"", 90, 2));
     wait_for(&mut running, "seen", "mark", |mark| mark == 2.0);
-    // Another section is another interlock.
+    // A changed section makes a new interlock.
     reload(&running, &cycles("spin = \"off\"", 91, 3));
     wait_for(&mut running, "seen", "mark", |mark| mark == 3.0);
     let rows = seen(running);

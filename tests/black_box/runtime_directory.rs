@@ -1,4 +1,4 @@
-//! The runtime directory: whose it is, who may read what is in it, and what others can do to it. As root, others are really other users.
+//! The runtime directory: its owner, who can read its files, and what others can do to it. As root, the tests use real other users.
 
 use crate::program::{HERTZD, Running, copy_program, is_root, run_in, skip};
 use std::fs;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 const CONFIG: &str = "[worker.w]\n[task.t]\nkind = \"load\"\nrate = 100\n\n[task.o]\nkind = \"output\"\nrate = 100\n\
     path = \"@HERE@/level\"\ninput = 3\nsafe = 1\n";
 
-/// What any other user has here.
+/// Any other user.
 const USER: u32 = 65_534;
 /// The group `hertzd-status` of these tests.
 const STATUS_GROUP: u32 = 64_990;
@@ -22,7 +22,7 @@ fn folder_with_target() -> TempDir {
     folder
 }
 
-/// Starts it with its folder as runtime directory, and waits until all files are there.
+/// Starts hertzd with its folder as the runtime directory, and waits until all files exist.
 fn start_service(mut command: Command) -> Running {
     let folder = folder_with_target();
     command.env("RUNTIME_DIRECTORY", folder.path());
@@ -40,7 +40,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Whether this process can have a place of its own for mounts, and be several users.
+/// Whether this process can have a mount namespace, and act as several users.
 pub(crate) fn can_be_others() -> bool {
     let there = Command::new("unshare").args(["-m", "setpriv", "--reuid=65534", "true"]).output();
     let can = is_root() && there.is_ok_and(|output| output.status.success());
@@ -50,7 +50,7 @@ pub(crate) fn can_be_others() -> bool {
     can
 }
 
-/// A command by another user, who is a member of this group too.
+/// A command by another user, who is optionally a member of this group.
 fn by_user(group: Option<u32>) -> Command {
     let mut command = Command::new("setpriv");
     command.args([format!("--reuid={USER}"), format!("--regid={USER}")]);
@@ -145,7 +145,7 @@ fn a_directory_that_others_could_put_another_one_in_place_of_is_refused() {
     );
     let (code, said) = start("RUNTIME_DIRECTORY", &inner);
     assert!(code == Some(77) && said.contains(&wanted), "{code:?} {said}");
-    // By a link that does not lead there for ever.
+    // Through a link that can be changed later.
     symlink(&inner, folder.path().join("link")).unwrap();
     let (code, said) = start("RUNTIME_DIRECTORY", &folder.path().join("link/../inner"));
     assert!(code == Some(77) && said.contains(&wanted), "{code:?} {said}");
@@ -162,7 +162,7 @@ fn a_directory_that_others_could_put_another_one_in_place_of_is_refused() {
     }
 }
 
-/// Runs hertzd as root on a /run of its own, which `prepare` fills; `$VICTIM` is a folder of root's. `$$` is hertzd's process.
+/// Runs hertzd as root on a private /run, which `prepare` fills; `$VICTIM` is a folder of root's. `$$` is hertzd's process.
 fn root_in_foreground(prepare: &str) -> (Running, PathBuf) {
     let folder = folder_with_target();
     let victim = folder.path().join("victim");
@@ -190,7 +190,7 @@ fn assert_untouched(victim: &Path) {
     }
 }
 
-/// The process behind `unshare`, which has become hertzd, sees its own /run.
+/// A path in the private /run of the process that `unshare` started and that has become hertzd.
 fn in_its_run(running: &Running, path: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{}/root/run/{path}", running.pid()))
 }
@@ -234,7 +234,7 @@ fn roots_place_is_refused_if_it_is_a_link_or_anothers() {
         assert!(said.contains("no runtime directory in /run/hertzd-root") && said.contains(why), "{said}");
         assert_untouched(&victim);
     }
-    // A login's directory that root has kept is that user's.
+    // A login's directory that root has kept belongs to that user.
     let (mut running, _) =
         root_in_foreground("mkdir /run/user; chown 65534 /run/user; export XDG_RUNTIME_DIR=/run/user");
     let own = in_its_run(&running, &format!("hertzd-root/{}", running.pid()));
@@ -256,7 +256,7 @@ fn root_finds_its_own_daemon_and_those_of_earlier_versions() {
     };
     assert!(inside(&["status"]).contains(&format!("process {pid}")), "{}", inside(&["status"]));
     assert!(inside(&["stop"]).contains(&pid), "{}", inside(&["stop"]));
-    // Where root's directories were before.
+    // The earlier place of root's directories.
     let (old, new) = (in_its_run(&running, "hertzd"), in_its_run(&running, "hertzd-root"));
     running.wait_for("its files are there", |_| new.join(&pid).join("flight").exists());
     fs::rename(new.join(&pid), old.join(&pid)).unwrap();
@@ -270,7 +270,7 @@ fn another_user_holds_nothing_that_keeps_a_daemon_out() {
     }
     let folder = folder_with_target();
     let path = folder.path().to_path_buf();
-    // What any user could lock is the directory: it is for everyone to enter.
+    // Any user could lock the directory, since everyone can enter it.
     let mut held = by_user(None)
         .args(["flock", "--no-fork"])
         .arg(&path)
@@ -336,7 +336,7 @@ fn members_of_the_group_may_read_the_status_and_others_learn_how() {
     let flight = |group| by_user(group).arg("cat").arg(running.folder().join("flight")).output().unwrap().status;
     assert!(!flight(None).success() && flight(Some(STATUS_GROUP)).success());
 
-    // A foreground run's is for its user.
+    // The directory of a foreground run is private to its user.
     let own = start_service(Command::new(HERTZD));
     fs::set_permissions(own.folder().join("status.sock"), fs::Permissions::from_mode(0o600)).unwrap();
     let socket = own.folder().join("status.sock");

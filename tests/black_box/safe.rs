@@ -1,5 +1,5 @@
-//! Safe values where the output's own task cannot write them: a worker that hangs, a stop while it does, a second SIGTERM, SIGXCPU, kill -9.
-//! The file is read from outside in each.
+//! Safe values when the output's own task cannot write them: a worker that hangs, a stop meanwhile, a second SIGTERM, SIGXCPU, kill -9.
+//! Each test reads the file from outside.
 
 use crate::program;
 use crate::program::{Ended, HERTZD, Running, pause, run_in, stopwatch};
@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-/// An output, and after it a task that hangs in its first tick, if it is to.
+/// An output, followed by a task that optionally hangs in its first tick.
 fn config(safe_after: &str, hangs: bool) -> String {
     let fault = if hangs { "fault = \"hang\"\nfault-every = 1\n" } else { "" };
     format!(
@@ -38,14 +38,14 @@ fn wait_until(running: &mut Running, holds: &str) {
     running.wait_for(&format!("the output is {holds}"), |running| fan(running) == format!("{holds}\n"));
 }
 
-/// The output has its value, and its worker is in the tick that never returns.
+/// Waits until the output has its value and its worker is in the tick that never returns.
 fn wait_until_it_hangs(running: &mut Running) {
     wait_until(running, "0.75");
     let socket = running.folder().join("status.sock");
     running.wait_for("its worker hangs", |_| program::snapshot(&socket)["workers"][0]["stalled_ns"].is_number());
 }
 
-/// Kills it, and waits for the end of its last thread: until then its files are locked.
+/// Kills the run, and waits for the end of its last thread: until then its files are locked.
 fn kill(running: &mut Running) {
     running.signal("KILL");
     while !running.has_ended() {
@@ -60,7 +60,7 @@ fn left(ended: &Ended) -> String {
 fn safe(running: &Running, args: &[&str]) -> Output {
     let plan = running.folder().join("safe-plan.json");
     let safe = || Command::new(HERTZD).arg("safe").arg("--plan").arg(&plan).args(args).output().unwrap();
-    // On a busy machine a write may take longer than it waits; then it says so, and to run it again.
+    // On a busy machine a write may take longer than `hertzd safe` waits; then it reports that, and advises to run it again.
     let has_returned =
         |output: &Output| !String::from_utf8_lossy(&output.stderr).contains("it has not returned within");
     (0..30).map(|_| safe()).find(has_returned).expect("a write to a file returns")
@@ -123,7 +123,7 @@ fn a_process_that_is_killed_leaves_a_plan_that_another_carries_out() {
     let dry = safe(&running, &["--dry-run"]);
     assert!(String::from_utf8_lossy(&dry.stdout).contains("fan: would write 1 to "), "{dry:?}");
     assert_eq!(fan(&running), "0.75\n");
-    // Another hertzd has taken it meanwhile.
+    // Another hertzd has taken the target meanwhile.
     let path = running.folder().join("fan").display().to_string();
     let mut other = start(&config("1h", false).replace("@HERE@/fan", &path).replace("0.75", "0.625"));
     other.wait_for("it has its value", |_| fan(&running) == "0.625\n");
@@ -132,7 +132,7 @@ fn a_process_that_is_killed_leaves_a_plan_that_another_carries_out() {
     assert!(refused.status.code() == Some(77) && stderr.contains("fan: 1 to "), "{stderr}");
     assert_eq!(fan(&running), "0.625\n");
     kill(&mut other);
-    // A lock that needs no right to write keeps no safe value from being written.
+    // A lock that needs no write permission does not prevent a safe value from being written.
     let locked = fs::File::open(running.folder().join("fan")).unwrap();
     locked.lock().unwrap();
     let plan = fs::File::open(running.folder().join("safe-plan.json")).unwrap();
@@ -140,7 +140,7 @@ fn a_process_that_is_killed_leaves_a_plan_that_another_carries_out() {
     let done = safe(&running, &[]);
     assert!(done.status.success() && String::from_utf8_lossy(&done.stdout).contains("fan: wrote 1 to "), "{done:?}");
     assert_eq!(fan(&running), "1\n");
-    // What it was to be written to has gone.
+    // The target is gone.
     fs::remove_file(running.folder().join("fan")).unwrap();
     let failed = safe(&running, &[]);
     let stderr = String::from_utf8_lossy(&failed.stderr);
@@ -150,7 +150,7 @@ fn a_process_that_is_killed_leaves_a_plan_that_another_carries_out() {
     assert_eq!(safe(&running, &[]).status.code(), Some(1));
 }
 
-/// A user who may only read the file keeps neither a start from it nor its safe value.
+/// A user who can only read the file prevents neither a start nor the file's safe value.
 #[test]
 fn what_a_reader_has_locked_is_written_all_the_same() {
     let folder = tempfile::tempdir().unwrap();
@@ -163,7 +163,7 @@ fn what_a_reader_has_locked_is_written_all_the_same() {
     command.env("RUNTIME_DIRECTORY", folder.path());
     let mut running = run_in(folder, command, &config("1h", false), &["--log-format", "json"]);
     wait_until(&mut running, "0.75");
-    // It may take a while until that is said: nothing waits for the name.
+    // The message may take a while: nothing waits for the holder's name.
     let locked = format!("fan: {} is locked by ", running.folder().join("fan").display());
     running.wait_for("it says so", |running| running.stderr().contains(&locked));
     assert!(running.stderr().contains("continuing without the lock"), "{}", running.stderr());
@@ -171,14 +171,14 @@ fn what_a_reader_has_locked_is_written_all_the_same() {
     let done = safe(&running, &[]);
     let text = String::from_utf8_lossy(&done.stdout);
     assert!(done.status.success() && text.contains("fan: wrote 1 to "), "{done:?}");
-    // On a busy machine the name may not be found in time.
+    // On a busy machine the name might not be found in time.
     let named = [format!("(pid {})", reader.0.id()), "another process".into()];
     assert!(
         text.contains(&locked) && named.iter().any(|by| text.contains(&format!("{by}, which keeps nobody out"))),
         "{text}"
     );
     assert_eq!(fan(&running), "1\n");
-    // Another hertzd is known all the same.
+    // Another hertzd is still recognised.
     let start = |folder: &Path| {
         let mut command = Command::new(HERTZD);
         command.arg("run").arg(folder.join("test.toml")).env("RUNTIME_DIRECTORY", folder);
@@ -195,7 +195,7 @@ fn what_a_reader_has_locked_is_written_all_the_same() {
     let stderr = String::from_utf8_lossy(&second.stderr);
     let in_use = format!("fan is in use by hertzd (pid {})", first.id());
     assert!(second.status.code() == Some(78) && stderr.contains(&in_use), "{stderr}");
-    // Once that lock is let go, the first one has its own: one that cannot see what others have open learns by that.
+    // Once that lock is released, the first hertzd gets its own. A process that cannot see the open files of others learns it by that.
     drop(reader);
     let is_locked = || !lock_as_hertzd(&fs::File::options().write(true).open(running.folder().join("fan")).unwrap());
     let waited = stopwatch();
@@ -208,8 +208,8 @@ fn what_a_reader_has_locked_is_written_all_the_same() {
     assert_eq!(fan(&running), "1\n");
 }
 
-/// A process, of an ordinary user where that can be, that has a file open to read and has locked it in each way that it can. What `/proc` says of
-/// its other descriptors is as long as it can make that.
+/// A process, of an ordinary user where possible, that has a file open for reading and has locked it in every way it can. It makes what
+/// `/proc` reports of its other descriptors as long as possible.
 struct Reader(Child);
 
 impl Reader {
@@ -235,7 +235,7 @@ impl Reader {
             BufReader::new(reader.0.stdout.take()?).read_line(&mut line).ok()?;
             (line == "locked\n").then_some(reader)
         };
-        // The first one that is found may be one that root alone may run.
+        // The first interpreter found may be one that only root can execute.
         let as_user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
         let python = if program::is_root() { &["/usr/bin/python3", "python3"][..] } else { &[] };
         python.iter().find_map(|python| start(&[&as_user[..], &[python]].concat())).or_else(|| start(&["python3"]))
@@ -266,7 +266,7 @@ fn a_plan_that_nobody_has_carried_out_is_by_the_next_process() {
     let done = run(Command::new(HERTZD).arg("safe").arg("--plan").arg(&plan));
     assert!(done.status.success() && fan(&running) == "1\n", "{done:?}");
     assert!(!plan.exists(), "nothing is left to be told");
-    // Without that the next process there carries it out.
+    // Without it, the next process there carries out the plan.
     fs::create_dir_all(plan.parent().unwrap()).unwrap();
     fs::write(&plan, &text).unwrap();
     fs::write(running.folder().join("fan"), "0.75\n").unwrap();
@@ -275,7 +275,7 @@ fn a_plan_that_nobody_has_carried_out_is_by_the_next_process() {
     let stderr = String::from_utf8_lossy(&next.stderr);
     assert!(stderr.contains("fan: wrote its safe value, 1 to ") && fan(&running) == "1\n", "{stderr}");
     assert!(!plan.exists(), "its plan is over");
-    // One whose file was deleted is reported, and not kept.
+    // An output whose file was deleted is reported, and its plan is not kept.
     let nowhere = place.join("hertzd/1/safe-plan.json");
     fs::create_dir_all(nowhere.parent().unwrap()).unwrap();
     fs::write(&nowhere, text.replace("/fan\"", "/nowhere\"")).unwrap();
@@ -283,7 +283,7 @@ fn a_plan_that_nobody_has_carried_out_is_by_the_next_process() {
     let stderr = String::from_utf8_lossy(&next.stderr);
     let said = "/nowhere, was left by an earlier run, and its file no longer exists";
     assert!(stderr.contains(said) && !nowhere.exists(), "{stderr}");
-    // Without a place for a plan.
+    // With no place to put a plan.
     let mut command = Command::new(HERTZD);
     command.env_remove("RUNTIME_DIRECTORY").env("XDG_RUNTIME_DIR", "/proc");
     let unplanned = tempfile::tempdir().unwrap();
@@ -312,7 +312,7 @@ fn a_second_and_a_third_request_where_the_device_takes_no_value() {
     assert_eq!((ended.status.code(), left(&ended).as_str()), (Some(143), "0.75\n"), "{}", ended.describe());
 }
 
-/// As [`start`], with devices that misbehave on request: see `tests/support/program/device.c`.
+/// Like [`start`], with devices that misbehave on request: see `tests/support/program/device.c`.
 fn start_with_faults(config: &str, files: &[&str]) -> Running {
     let folder = tempfile::tempdir().unwrap();
     let faults = folder.path().join("faults");
@@ -324,7 +324,7 @@ fn start_with_faults(config: &str, files: &[&str]) -> Running {
     run_in(folder, command, config, &[])
 }
 
-/// Waits until the daemon is not well, and says this; or until it does not say it.
+/// Waits until the daemon reports this trouble; or, if not `said`, until it no longer does.
 fn wait_until_said(running: &mut Running, text: &str, said: bool) {
     let socket = running.folder().join("status.sock");
     running.wait_for(&format!("it says {text}: {said}"), |_| {
@@ -342,7 +342,7 @@ fn a_device_that_does_not_respond_holds_up_no_other_output() {
              safe-after = \"200ms\"\nrecover = \"latch\"\nwrite = \"always\"\n"
         )
     };
-    // More than there are threads at first, and all of them before the one that responds.
+    // More hanging outputs than there are threads at first, all before the one that responds.
     let names = ["a", "b", "c", "fan"];
     let mut running = start_with_faults(&names.map(output).concat(), &names);
     wait_until(&mut running, "0.75");
@@ -395,7 +395,7 @@ fn a_run_that_ends_without_its_safe_value_is_no_success() {
     let summary = ended.stderr.contains("not all safe values were written")
         && ended.stderr.contains("fan: its safe value, 1 to ");
     assert!(summary, "{}", ended.describe());
-    // The plan is left for whoever mends it.
+    // The plan stays, for whoever fixes the problem.
     assert!(ended.folder.path().join("safe-plan.json").exists());
 }
 
@@ -421,7 +421,7 @@ fn without_a_plan_the_safe_values_of_a_configuration() {
     let (code, stdout, stderr) = anew(&named, &[]);
     assert!(code == Some(0) && stdout.contains("fan: wrote 1 to "), "{stdout}{stderr}");
     assert_eq!(fan(&running), "1\n");
-    // What was there before is known to nobody; that keeps none of the others from theirs.
+    // The value before hertzd is unknown; this keeps no other output from its safe value.
     let output = |name: &str, safe: &str| {
         let path = folder.join(name).display().to_string();
         format!("[task.{name}]\nkind = \"output\"\nrate = 1\npath = \"{path}\"\ninput = 0\nsafe = {safe}\n")
@@ -437,7 +437,7 @@ fn without_a_plan_the_safe_values_of_a_configuration() {
     );
     let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
     assert_eq!([read("fan"), read("held"), read("new")], ["1\n", "0.5\n", "7\n"]);
-    // Nor does a bus that is not there. What only receives has no safe value, and is not looked at.
+    // Nor does a missing bus. A task that only receives has no safe value, and is ignored.
     let can = "interface = \"none\"\nrate = 1\nkind = \"can\"\n";
     let signal = "id = 1\nname = \"x\"\nstart-bit = 0\nlength = 8\n";
     let sends = format!("[task.sends]\n{can}[[task.sends.send]]\n{signal}input = 1\nsafe = 0\n");

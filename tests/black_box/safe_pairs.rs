@@ -1,7 +1,7 @@
-//! Every ordered pair of ends: one event, and another one right after it at a random point. The output is read from outside at the end and
-//! holds its safe value, and the process has ended, or has gone on, as docs/control.md says.
+//! Every ordered pair of events: one event, and another one right after it at a random moment. At the end the output holds its safe value,
+//! read from outside, and the process has ended or continued, as docs/control.md states.
 //!
-//! A few pairs run at a time, each as a process of its own. Faults come from `tests/support/program/device.c`.
+//! Several pairs run at a time, each in a separate process. Faults come from `tests/support/program/device.c`.
 
 use crate::program;
 use crate::program::{Ended, HERE, HERTZD, Running, pause, run_in, stopwatch};
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many processes run at a time.
+/// The number of processes that run at a time.
 const AT_A_TIME: usize = 8;
 
 const CONFIG: &str = r#"
@@ -48,7 +48,7 @@ max-age = "100ms"
 safe-after = "100ms"
 "#;
 
-/// What happens to the output, or to the process.
+/// An event of the output or of the process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Event {
     Stale,
@@ -71,12 +71,12 @@ const EVENTS: [Event; 12] =
     [Stale, Bad, Disabled, Panics, Dies, Hangs, Removed, Stop, StopTwice, StopInAStall, CpuLimit, Killed];
 
 impl Event {
-    /// Whether it ends the process.
+    /// Whether the event ends the process.
     fn ends(self) -> bool {
         matches!(self, Dies | Stop | StopTwice | StopInAStall | Killed)
     }
 
-    /// Whether a worker does not come back from a tick.
+    /// Whether a worker then never returns from a tick.
     fn stalls(self) -> bool {
         matches!(self, Stale | Hangs | StopInAStall)
     }
@@ -114,7 +114,7 @@ impl Event {
     }
 }
 
-/// In one step: its reader finds the one or the other.
+/// Replaces the file in one step: a reader finds either the old or the new text.
 fn put(path: &Path, text: &str) {
     let new = path.with_extension("new-one");
     fs::write(&new, text).unwrap();
@@ -134,15 +134,15 @@ fn start(library: &Path, [first, second]: [Event; 2]) -> Running {
     let mut command = Command::new(HERTZD);
     command.env("RUNTIME_DIRECTORY", folder.path()).env("DEVICE_FAULTS", folder.path().join("faults"));
     command.env("LD_PRELOAD", library);
-    // A worker that does not come back is waited for for so long, and one that a busy machine holds up is not given up.
+    // The wait for a worker that never returns is this long; a worker that a busy machine delays is not given up.
     let patience = if first.stalls() || second.stalls() { "100ms" } else { "60s" };
     let mut running = run_in(folder, command, &format!("{CONFIG}{FAN}"), &["--stop-timeout", patience]);
-    // Not 0.75: it may be safe again by then, if a busy machine held up the source.
+    // Not 0.75: the output may be safe again by then, if a busy machine delayed the source.
     running.wait_for("the output follows its input", |running| fan(running.folder()) != "0.5\n");
     running
 }
 
-/// What another process does in the place of one that was killed.
+/// The work of another process after this one was killed.
 fn carry_out_the_plan(folder: &Path) {
     let safe = Command::new(HERTZD).args(["safe", "--plan"]).arg(folder.join("safe-plan.json")).output().unwrap();
     assert!(safe.status.success(), "{safe:?}");
@@ -150,7 +150,7 @@ fn carry_out_the_plan(folder: &Path) {
 
 fn check(pair: [Event; 2], mut running: Running) {
     let name = format!("{pair:?}");
-    // A thread that hangs reads no clock, and does not die of it.
+    // A hanging thread reads no clock, so the event that would kill it has no effect.
     let ends = |event: &Event| event.ends() && !(*event == Dies && pair.contains(&Hangs));
     if pair.iter().any(ends) {
         let ended = running.wait();
@@ -170,20 +170,20 @@ fn check_end(pair: [Event; 2], name: &str, ended: &Ended) {
     let may = |event| pair.contains(&event);
     match (ended.status.code(), ended.status.signal()) {
         (None, Some(libc::SIGKILL)) if may(Killed) => carry_out_the_plan(folder),
-        // The thread that was to end it got no processor time for so long.
+        // The thread that should end the process got no processor time for that long.
         (None, Some(libc::SIGALRM)) => carry_out_the_plan(folder),
         (Some(143), None) => {
             let signals = [Stop, StopTwice, StopInAStall].map(|event| pair.iter().filter(|one| **one == event).count());
             assert!(may(StopTwice) || signals.iter().sum::<usize>() > 1, "{name}: {}", ended.describe());
         }
-        // Disabled tasks, the death of a thread, and workers that do not end are faults.
+        // Disabled tasks, the death of a thread, and workers that do not end count as faults.
         (Some(0 | 1 | 70), None) => {}
         _ => panic!("{name}: {}", ended.describe()),
     }
     assert_eq!(fan(folder), "1\n", "{name}: {}", ended.describe());
 }
 
-/// Numbers that differ from run to run; those of a failure are printed.
+/// Random numbers, different in each run; a failure prints those it used.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 33

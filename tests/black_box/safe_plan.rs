@@ -1,5 +1,5 @@
-//! The plan of safe values: what was there before lies in it, it is written again where somebody has removed it, what `hertzd safe` writes by it
-//! is read back, and it is carried out with the rights of its owner.
+//! The plan of safe values: it holds what targets held before, and is written again after someone has removed it. `hertzd safe` reads back
+//! what it writes by the plan, and carries the plan out with the rights of its owner.
 
 use crate::program;
 use crate::program::{HERTZD, Running, pause, run_in};
@@ -21,7 +21,7 @@ safe = 1
 safe-after = \"1h\"
 ";
 
-/// Starts it with a runtime directory of its own: its plan, and its status socket, which lies elsewhere.
+/// Starts hertzd with a separate runtime directory. Returns also the paths of its plan, and of its status socket, which is elsewhere.
 fn start() -> (Running, PathBuf, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let (runtime, socket) = (folder.path().join("run"), folder.path().join("s"));
@@ -40,7 +40,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Kills it, and waits for the end of its last thread: until then its files are locked.
+/// Kills the run, and waits for the end of its last thread: until then its files are locked.
 fn kill(running: &mut Running) {
     running.signal("KILL");
     while !running.has_ended() {
@@ -64,7 +64,7 @@ fn a_plan_that_was_removed_is_written_again_and_without_one_it_is_not_well() {
     running.wait_for("the plan is there again", |_| read(&plan) == text);
     let again = "the plan of safe values was removed, and is written again";
     running.wait_for("it is said", |running| running.stderr().contains(again));
-    // Nothing can be made where its folder was.
+    // The runtime directory is replaced by a file, so nothing can be created there.
     fs::rename(runtime, running.folder().join("away")).unwrap();
     fs::write(runtime, "").unwrap();
     let trouble = "the plan of safe values is gone, or does not have all outputs: it could not be written: ";
@@ -74,7 +74,7 @@ fn a_plan_that_was_removed_is_written_again_and_without_one_it_is_not_well() {
     running.wait_for("it is well", |_| !reason(&socket).contains("the plan of safe values"));
     running
         .wait_for("it is said", |running| running.stderr().contains("the plan of safe values could be written again"));
-    // It is locked as any other, and has all that is needed.
+    // The new plan is locked like any other, and complete.
     let held = safe(&["--plan", plan.to_str().unwrap()]);
     assert_eq!(held.status.code(), Some(77), "{held:?}");
     kill(&mut running);
@@ -95,7 +95,7 @@ fn what_was_there_before_lies_in_the_plan() {
     assert_eq!(read(&running.folder().join("fan")), "0.75\n");
 }
 
-/// One output, which writes this number to a file.
+/// An output that writes this number to a file.
 fn output(task: &str, path: &Path, text: &str) -> Value {
     json!({"task": task, "writes": [{"to": "file", "path": path, "witness": null, "text": text, "cut": true}]})
 }
@@ -123,7 +123,7 @@ fn writes_that_do_not_return_are_named_and_hold_up_no_other() {
         .map(|(task, path)| output(task, path, "1\n"))
         .collect();
     fs::write(&plan, plan_of(&outputs)).unwrap();
-    // One after the other, they would take 80 s.
+    // One after another, the writes would take 80 s.
     let mut command = Command::new("timeout");
     command
         .args(["60", HERTZD])
@@ -138,7 +138,7 @@ fn writes_that_do_not_return_are_named_and_hold_up_no_other() {
     assert_eq!([&noted["outputs"][0]["written"], &noted["outputs"][40]["written"]], [&Value::Null, &true.into()]);
 }
 
-/// Without a plan too.
+/// The same holds without a plan.
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn an_output_of_a_configuration_that_does_not_return_holds_up_no_other() {
@@ -165,7 +165,7 @@ fn an_output_of_a_configuration_that_does_not_return_holds_up_no_other() {
     assert_eq!(read(&takes), "1\n");
 }
 
-/// Where no thread can be made, its own does the work.
+/// If no thread can be created, the main thread does the work.
 #[test]
 fn safe_values_are_written_where_no_thread_can_be_made() {
     let folder = tempfile::tempdir().unwrap();
@@ -179,7 +179,7 @@ fn safe_values_are_written_where_no_thread_can_be_made() {
         if program::emulation::cannot_be_emulated(program::emulation::OTHER_OWNERS) {
             return;
         }
-        // The limit is none for root, and counts all threads of a user: this one has no others.
+        // The limit does not apply to root, and counts all threads of a user: this user has no others.
         hertzd = folder.path().join("hertzd");
         program::copy_program(&hertzd);
         for path in [folder.path(), &plan, &one, &two] {
@@ -207,7 +207,8 @@ fn a_plan_of_very_many_outputs_is_carried_out() {
 /// An ordinary user, who owns a folder with a plan.
 const USER: u32 = 65_534;
 
-/// What a plan must not bring about, whoever carries it out: the name of each output, its file, what is written, and why not.
+/// Writes that a plan must not cause, whoever carries it out: each output's name, its file, the text to write, and the reason for the
+/// refusal.
 fn plant(folder: &Path) -> Vec<(&'static str, PathBuf, &'static str, &'static str)> {
     let path = |name: &str| folder.join(name);
     fs::write(path("number"), "0.5\n").unwrap();
@@ -267,7 +268,7 @@ fn only_a_number_is_written_and_only_to_what_an_output_writes_to() {
     }
     assert!(text.contains("/dev/null is no I\u{b2}C bus") && text.contains("/dev/null is no GPIO chip"), "{text}");
     assert_eq!((contents(&folder), read(&fan)), (before, "1\n".into()));
-    // Nor is a plan that is no plan, or might be another user's.
+    // A plan that is malformed, or might be another user's, is refused too.
     for (make, why) in [
         ("truncate -s 17M", "no plan has more than 16"),
         ("ln -sf /dev/null", "is a symbolic link"),
@@ -290,7 +291,8 @@ fn only_a_number_is_written_and_only_to_what_an_output_writes_to() {
     assert_eq!(read(&fan), "1\n");
 }
 
-/// Anyone may make one, where `fs.protected_hardlinks` is 0. Where others can give a file its name in a folder, it may be one that is not theirs.
+/// If `fs.protected_hardlinks` is 0, anyone can make a hard link. In a folder where others can create names, the file may not be the
+/// owner's.
 #[test]
 fn a_second_name_keeps_a_plan_and_a_target_from_nobody_in_a_folder_of_their_owner() {
     let folder = tempfile::tempdir().unwrap();
@@ -315,7 +317,7 @@ fn a_second_name_keeps_a_plan_and_a_target_from_nobody_in_a_folder_of_their_owne
     if !program::is_root() || program::emulation::cannot_be_emulated(program::emulation::OTHER_OWNERS) {
         return program::skip("only root can make folders of others");
     }
-    // A file of root that another user has put into a folder of its own.
+    // A file of root's, linked by another user into their own folder.
     std::os::unix::fs::chown(&others, Some(USER), Some(USER)).unwrap();
     fs::set_permissions(&others, fs::Permissions::from_mode(0o755)).unwrap();
     fs::write(&plan, plan_of(&[output("fan", &others.join("fan"), "2\n")])).unwrap();
@@ -360,30 +362,30 @@ fn root_carries_a_plan_out_with_the_rights_of_its_owner() {
     assert_eq!((read(&fan), read(&roots)), ("1\n".into(), "0.5\n".into()));
     let facts = fs::metadata(&plan).unwrap();
     assert_eq!((facts.uid(), facts.mode() & 0o777), (USER, 0o640), "what it has noted there belongs to the owner");
-    // So it does where that user may not execute the program.
+    // The same if that user is not allowed to execute the program.
     fs::set_permissions(&hertzd, fs::Permissions::from_mode(0o750)).unwrap();
     fs::write(&fan, "0.5\n").unwrap();
     let done = safe(&[]);
     assert!(String::from_utf8_lossy(&done.stdout).contains("fan: wrote 1 to "), "{done:?}");
     assert_eq!((read(&fan), read(&roots)), ("1\n".into(), "0.5\n".into()));
     fs::set_permissions(&hertzd, fs::Permissions::from_mode(0o755)).unwrap();
-    // Root's own plan, in a folder of root.
+    // Root's own plan, in a folder of root's.
     fs::write(folder.join("plan.json"), plan_of(&[output("roots", &roots, "2\n")])).unwrap();
     let own = Command::new(&hertzd).args(["safe", "--plan"]).arg(folder.join("plan.json")).output().unwrap();
     assert!(own.status.success() && read(&roots) == "2\n", "{own:?}");
-    // The same in a folder of another user, who may have put it there.
+    // The same plan in a folder of another user, who may have put it there.
     fs::write(theirs.join("root.json"), plan_of(&[output("roots", &roots, "3\n")])).unwrap();
     let planted = Command::new(&hertzd).args(["safe", "--plan"]).arg(theirs.join("root.json")).output().unwrap();
     let text = String::from_utf8_lossy(&planted.stderr);
     assert!(planted.status.code() == Some(1) && text.contains("others than its owner may write to"), "{text}");
-    // Another user carries out none but its own.
+    // Any other user carries out only their own plans.
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65533", "--regid=65533", "--clear-groups"]).arg(&hertzd).args(["safe", "--plan"]);
     let other = command.arg(&plan).output().unwrap();
     assert_eq!((other.status.code(), read(&roots)), (Some(77), "2\n".into()), "{other:?}");
 }
 
-/// What another user's plan has done is said line by line, each with that user's number.
+/// The results of another user's plan are printed line by line, each with that user's number.
 #[test]
 fn another_users_plan_forges_no_lines_and_is_cut_short() {
     if !program::is_root() || program::emulation::cannot_be_emulated(program::emulation::OTHER_OWNERS) {
@@ -409,14 +411,14 @@ fn another_users_plan_forges_no_lines_and_is_cut_short() {
     let held = |holds: &[&str]| json!({"version": 1, "pid": 1, "outputs": [], "holds": holds}).to_string();
     let (code, stdout, stderr) = safe(&held(&[forged]), &[]);
     assert!(code == Some(1) && stdout.is_empty() && stderr.contains("as none can be called"), "{stdout}{stderr}");
-    // A path may be any.
+    // A path may contain any character.
     let named = theirs.join(forged.replace('/', "_"));
     fs::write(&named, "0.5\n").unwrap();
     owned(&named);
     let (code, stdout, stderr) = safe(&plan_of(&[output("valve", &named, "1\n")]), &[]);
     assert_eq!((code, stdout.lines().count()), (Some(0), 1), "{stdout}{stderr}");
     assert!(stdout.starts_with("user ") && stdout.contains(": valve: wrote 1 to "), "{stdout}");
-    // No more is shown than fits.
+    // Output beyond the limit is cut off.
     let many: Vec<_> = (0..20_000).map(|number| format!("valve-{number}")).collect();
     let many: Vec<_> = many.iter().map(String::as_str).collect();
     let (code, stdout, stderr) = safe(&held(&many), &["--dry-run"]);
@@ -442,10 +444,10 @@ fn a_runtime_directory_that_cannot_be_looked_into_is_not_taken_for_empty() {
     assert!(safe.status.code() == Some(77) && text.contains("Permission denied"), "{safe:?}");
 }
 
-/// Of this process there is one such file, and one writer of it at a time.
+/// This process has a single such file; only one test may write it at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// What the kernel takes as a number and shows as another one: 33 reads as 00000021. For who holds [`ALONE`].
+/// A file that reads back differently from what was written: the kernel shows 33 as 00000021. Only for the holder of [`ALONE`].
 fn reads_otherwise() -> String {
     format!("/proc/{}/coredump_filter", std::process::id())
 }
@@ -474,7 +476,7 @@ fn what_reads_otherwise_than_it_was_written_is_said() {
     assert!(stdout.contains("right: wrote 0.7 to ") && read(&fan) == "0.7\n", "{stdout}");
     let done = carry_out(vec![right]);
     assert!(done.status.success(), "{done:?}");
-    // What can only be written is written, and nothing is said of it.
+    // A write-only target is written without a warning.
     let only = format!("/proc/{}/clear_refs", std::process::id());
     let done = carry_out(vec![one("only", write(&only, "1\n"))]);
     assert!(done.status.success(), "{done:?}");
@@ -506,7 +508,7 @@ file = \"pwm1\"
 safe = \"restore\"
 ";
 
-/// Starts it where its chip is the only one, with the folder as its runtime directory.
+/// Starts hertzd where its chip is the only one, with the folder as its runtime directory.
 fn start_with_a_fan(folder: tempfile::TempDir, config: &str) -> Running {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-ec", "mount --bind \"$1\" /sys/class; shift; exec \"$@\"", "sh"]);
@@ -516,7 +518,7 @@ fn start_with_a_fan(folder: tempfile::TempDir, config: &str) -> Running {
     running
 }
 
-/// The folder of a chip that runs its fan itself; `None`: hertzd cannot be shown one here.
+/// The folder of a chip that drives its fan by itself; `None`: hertzd cannot be shown such a chip here.
 fn chip(folder: &Path) -> Option<PathBuf> {
     if !program::is_root() || !program::works(Command::new("unshare")) {
         program::skip("a chip of the test's own takes root");
@@ -530,12 +532,12 @@ fn chip(folder: &Path) -> Option<PathBuf> {
     Some(chip)
 }
 
-/// Its fan: the duty, and who sets it.
+/// The chip's fan: its duty, and its mode, which says who sets the duty.
 fn fan(chip: &Path) -> [String; 2] {
     [read(&chip.join("pwm1")), read(&chip.join("pwm1_enable"))]
 }
 
-/// The next run knows what was there before the one that was killed.
+/// The next run knows what the target held before the killed run.
 fn restores(running: Running, chip: &Path) {
     let mut running = start_with_a_fan(running.wait().folder, FAN);
     running.wait_for("it is live", |_| fan(chip) == ["191\n", "1\n"]);
@@ -582,7 +584,7 @@ fn an_output_that_only_its_own_process_could_make_safe_is_named_until_it_has_beg
     assert_eq!((done.status.code(), read(&running.folder().join("fan")).as_str()), (Some(1), "1\n"), "{said}");
     let unknown = "lamp: what it puts out may be as it was: only its own process could write its safe value, and has tried that if it crashed";
     assert!(said.contains(unknown), "{said}");
-    // A start without that task does not know more.
+    // A start without that task cannot write the value either.
     let mut command = Command::new(HERTZD);
     command.env("RUNTIME_DIRECTORY", &runtime);
     let args = ["--status-socket", socket.to_str().unwrap()];
@@ -596,7 +598,7 @@ fn an_output_that_only_its_own_process_could_make_safe_is_named_until_it_has_beg
     let ended = running.wait();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.describe());
     assert_eq!(safe().status.code(), Some(1), "it is as it was");
-    // Somebody has looked.
+    // Someone has checked the output by hand.
     fs::remove_file(&plan).unwrap();
     assert_eq!(safe().status.code(), Some(0));
 }

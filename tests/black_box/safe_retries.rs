@@ -1,5 +1,5 @@
-//! Outputs of the real program whose device refuses writes, is slow, or lets an old write through after the safe one; and what is left of
-//! that at the end, and over reloads. Faults come from `tests/support/program/device.c`; the file is read from outside.
+//! Outputs of the real program whose device refuses writes, is slow, or lets an old write through after the safe one; and the consequences
+//! at the end and over reloads. Faults come from `tests/support/program/device.c`; the tests read the file from outside.
 
 use crate::program;
 use crate::program::{Ended, HERE, HERTZD, Running, count, pause, run_in, stopwatch, task};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::fs;
 use std::process::Command;
 
-/// An output with these keys besides.
+/// An output with these additional keys.
 fn output(name: &str, keys: &str) -> String {
     format!(
         "[task.{name}]\nkind = \"output\"\nrate = 100\npath = \"@HERE@/{name}\"\nmax-age = \"100h\"\nsafe-after = \"100h\"\n\
@@ -16,13 +16,13 @@ fn output(name: &str, keys: &str) -> String {
     )
 }
 
-/// What the outputs take: the number in the file `in`.
+/// The input of the outputs: the number in the file `in`.
 const SOURCE: &str = "[task.source]\nkind = \"sensor\"\nrate = 100\npath = \"@HERE@/in\"\n";
 
 /// A task that never returns from its first tick.
 const HANGS: &str = "[task.other]\nkind = \"load\"\nrate = 100\nfault = \"hang\"\nfault-every = 1\n";
 
-/// Starts it with these faults. The files of outputs hold 0.5.
+/// Starts hertzd with these faults. The files of outputs hold 0.5.
 fn start(config: &str, files: &[&str], faults: &[&str], args: &[&str]) -> Running {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("faults")).unwrap();
@@ -35,7 +35,7 @@ fn start(config: &str, files: &[&str], faults: &[&str], args: &[&str]) -> Runnin
     run_in(folder, command, config, args)
 }
 
-/// In one step: its reader finds the one or the other.
+/// Replaces the file in one step: a reader finds either the old or the new text.
 fn set_input(folder: &std::path::Path, text: &str) {
     fs::write(folder.join("new-in"), format!("{text}\n")).unwrap();
     fs::rename(folder.join("new-in"), folder.join("in")).unwrap();
@@ -57,7 +57,7 @@ fn snapshot(running: &Running) -> Value {
     program::snapshot(&running.folder().join("status.sock"))
 }
 
-/// Waits until its task shows this of the output.
+/// Waits until the output's task shows these values.
 fn wait_until_shown(running: &mut Running, name: &str, applied: f64, is_safe: bool) {
     let mut latest = Value::Null;
     running.wait_for(&format!("{name} shows {applied}, safe: {is_safe}"), |running| {
@@ -75,7 +75,7 @@ fn wait_until_said(running: &mut Running, text: &str, said: bool) {
     });
 }
 
-/// The writes that are made within half a second or more, one in 100 ms at most.
+/// Asserts that at most one write per 100 ms is made, over half a second or more.
 fn assert_few_writes(running: &Running, name: &str) {
     let counted = running.folder().join("faults").join(name).with_extension("counted");
     let passed = stopwatch();
@@ -117,7 +117,7 @@ fn a_safe_value_that_is_refused_is_tried_again_by_the_task() {
     set_input(running.folder(), "0.25");
     wait_until(&mut running, "fan", "0.25");
     wait_until_shown(&mut running, "fan", 0.25, false);
-    // Too large for its target.
+    // The value is too large for its target.
     running.wait_for("an error of the one that is too large", |running| {
         count(task(&snapshot(running), "huge"), "errors") > 1
     });
@@ -148,10 +148,10 @@ fn an_output_goes_on_over_a_reload_where_it_was() {
     wait_for_ticks(&mut running);
     wait_until_shown(&mut running, "fan", 1.0, true);
     assert_eq!(read(&running, "fan"), "1\n");
-    // It has begun anew, and waits for its first good value only.
+    // The restarted output waits only for its first good value.
     set_input(running.folder(), "0.25");
     wait_until(&mut running, "fan", "0.25");
-    // From then on it has a state of its own.
+    // From then on it has its own state.
     set_input(running.folder(), "nothing");
     wait_until(&mut running, "fan", "1");
     wait_until_shown(&mut running, "fan", 1.0, true);
@@ -185,7 +185,7 @@ fn another_thread_makes_it_safe_and_leaves_it_to_the_task() {
     wait_until(&mut running, "fan", "0.75");
     assert_few_writes(&running, "pump");
     broken.iter().for_each(|broken| fs::remove_file(broken).unwrap());
-    // The one does it itself, of the other the task has been disabled.
+    // One output does it itself; the task of the other is disabled.
     wait_until_shown(&mut running, "valve", 1.0, true);
     wait_until(&mut running, "pump", "1");
     wait_until_said(&mut running, "pump: its safe value", false);
@@ -210,11 +210,11 @@ fn another_thread_makes_it_safe_and_leaves_it_to_the_task() {
 fn a_write_of_the_task_that_comes_after_the_safe_value_does_not_stay() {
     let keys = "input = \"source.value\"\nsafe = 1\nrecover = \"latch\"";
     let output = output("fan", keys).replace("safe-after = \"100h\"", "safe-after = \"200ms\"");
-    // Its first write is held up in the device, and there is no second tick in which it could mend that: the worker hangs after it.
+    // The device delays its first write, and there is no second tick that could correct it: the worker hangs after the first.
     let config = format!("{SOURCE}{output}{HANGS}");
     let mut running = start(&config, &["fan"], &["fan.takes", "fan.held"], &["--stop-timeout", "100ms"]);
     wait_until(&mut running, "fan", "1");
-    // By now it would have been written for the last time if there were no such write.
+    // Without such a write, the last write would have happened by now.
     pause(Span::from_millis(500));
     fs::remove_file(running.folder().join("faults/fan.held")).unwrap();
     let socket = running.folder().join("status.sock");
@@ -258,7 +258,7 @@ fn the_end_does_not_wait_for_ever() {
     assert!(ended.stderr.contains(said), "{}", ended.describe());
 }
 
-/// How many writes its device has seen, of an output whose fault `counted` was there from the start.
+/// The number of writes that the device has seen, for an output with the fault `counted` from the start.
 fn writes(running: &Running, name: &str) -> usize {
     fs::read(running.folder().join("faults").join(name).with_extension("counted")).unwrap().len()
 }
@@ -287,7 +287,7 @@ fn what_does_not_change_is_not_written_again() {
     stop(running);
 }
 
-/// As any other write that fails: it does not end the process, and the plan stays.
+/// Like any other failing write: it does not end the process, and the plan stays.
 #[test]
 fn safe_names_what_a_limit_of_the_length_of_files_keeps_it_from() {
     let config = "[task.fan]\nkind = \"output\"\nrate = 100\npath = \"@HERE@/fan\"\ninput = 0.75\nsafe = 1\n";

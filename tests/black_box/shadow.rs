@@ -1,5 +1,5 @@
-//! `hertzd run --shadow`: outputs compute what they would write, beside a daemon that writes to the same file, and write nothing: not at the
-//! start, not while they run, not over a reload, and not at the end.
+//! `hertzd run --shadow`, beside a daemon that writes to the same file: outputs compute the values they would write, and write nothing,
+//! neither at the start, nor while they run, nor over a reload, nor at the end.
 
 use crate::program;
 use crate::program::{HERTZD, Running, run_in};
@@ -18,7 +18,7 @@ fn config(folder: &Path, limits: &str) -> String {
     )
 }
 
-/// An output on a file that there is not.
+/// An output on a file that does not exist.
 fn none(folder: &Path) -> String {
     format!("[task.none]\nkind = \"output\"\nrate = 200\ninput = 3\nsafe = 1\npath = \"{}/none\"\n", folder.display())
 }
@@ -69,7 +69,7 @@ fn a_shadow_run_computes_and_writes_nothing() {
     assert!(status.replace("\n  ", " ").contains("; SHADOW RUN: no output writes anything"), "{status}");
     let (shadows, reals) = (snapshot(&shadow), snapshot(&real));
     assert_eq!((&shadows["shadow"], reals.get("shadow")), (&true.into(), None));
-    // Both follow.
+    // Both daemons follow the input.
     set(folder, "5\n");
     wait_for_applied(&mut shadow, 5.0);
     real.wait_for("it follows", |_| fan(folder) == "5\n");
@@ -91,7 +91,7 @@ fn a_shadow_run_computes_and_writes_nothing() {
     assert!(real.wait().status.success());
     assert_eq!(fan(folder), "1\n");
 
-    // Alone, at its start: of what no one writes, not even the time of the last change is another one.
+    // The shadow alone, at its start: nothing is written, so even the modification time stays the same.
     fs::write(folder.join("fan"), "0.5\n").unwrap();
     let changed = fs::metadata(folder.join("fan")).unwrap().modified().unwrap();
     let alone = start(&(config(folder, "[0, 10]") + &none(folder)), &["--shadow", "--for", "50ms", "--json"]);

@@ -1,5 +1,5 @@
-//! Safe values beside a file whose file system does not answer, as that of a server which is away (`tests/support/program/silent_file.py`). No one who
-//! asks it for anything comes back: not a task that writes, nor a process that was killed meanwhile, nor a `stat`.
+//! Safe values beside a file whose file system does not answer, as if its server were away (`tests/support/program/silent_file.py`). No
+//! request to it ever returns: neither from a task that writes, nor from a process that was killed meanwhile, nor from a `stat`.
 
 use crate::program;
 use crate::program::{HERTZD, Running, run_in};
@@ -31,7 +31,7 @@ path = \"@HERE@/fan\"
 safe = 1
 ";
 
-/// A file that answers until it [hangs](Self::hang). Dropped, it is what was below it.
+/// A file that answers until it [hangs](Self::hang). Dropping this restores the file below it.
 struct SilentFile {
     server: Child,
     hangs: std::path::PathBuf,
@@ -64,7 +64,7 @@ impl Drop for SilentFile {
     }
 }
 
-/// Both outputs live; `place` is the variable that names the runtime directory.
+/// Starts hertzd and waits until both outputs are live. `place`: the variable that names the runtime directory.
 fn live(place: &str) -> Option<(Running, SilentFile)> {
     let folder = tempfile::tempdir().unwrap();
     ["disk", "fan"].iter().for_each(|name| fs::write(folder.path().join(name), "0\n").unwrap());
@@ -85,7 +85,7 @@ fn number(folder: &Path, name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap_or_default().trim_end().to_owned()
 }
 
-/// Runs it with a limit: it may hang as well.
+/// Runs hertzd with a time limit: it may hang as well.
 fn hertzd(folder: &Path, place: &str, args: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", "120", HERTZD]).args(args).env_remove("RUNTIME_DIRECTORY").env(place, folder);

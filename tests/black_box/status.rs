@@ -1,4 +1,4 @@
-//! What `hertzd status` says of a real daemon: each fault shows while it lasts, with its reason, and as exit code 1.
+//! `hertzd status` for a real daemon: each fault shows while it lasts, with its reason, and as exit code 1.
 
 use crate::program;
 use crate::program::{HERE, HERTZD, Running, count, fill, is_root, of_ordinary_user, pause, run_in, status, task};
@@ -10,15 +10,15 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Needs no privilege, so that nothing else is wrong.
+/// A worker that needs no privilege, so that nothing else is wrong.
 const WORKER: &str = "[worker.main]\npolicy = \"other\"\n";
 
-/// What one `hertzd status ARGS` says, also where it gives up before there is an answer.
+/// The output of one `hertzd status ARGS`, even if it gives up before an answer arrives.
 fn status_once(socket: &Path, args: &[&str]) -> Output {
     Command::new(HERTZD).arg("status").args(args).arg("--socket").arg(socket).output().unwrap()
 }
 
-/// A daemon with this configuration, whose socket is `s` in its folder.
+/// A daemon with this configuration; its socket is `s` in its folder.
 fn daemon(config: &str) -> Running {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("value"), "1\n").unwrap();
@@ -26,7 +26,7 @@ fn daemon(config: &str) -> Running {
     run_in(folder, Command::new(HERTZD), config, &["--status-socket", socket.to_str().unwrap()])
 }
 
-/// Waits for a snapshot that `is_wanted`; its counts add up, and the exit code is the one of `well`.
+/// Waits for a snapshot that `is_wanted`. Asserts that its counts add up, and that the exit code matches `well`.
 fn snapshot_with(running: &mut Running, what: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
     let mut found = Value::Null;
     running.wait_for(what, |running| {
@@ -57,7 +57,7 @@ fn reason(snapshot: &Value) -> &str {
     snapshot["reason"].as_str().unwrap_or_default()
 }
 
-/// Runs `config` until status gives `wanted` as a reason; how the task `name` is then.
+/// Runs `config` until status gives `wanted` as a reason. Returns the task `name` at that time.
 fn unwell(config: &str, wanted: &str, name: &str) -> Value {
     let mut running = daemon(&format!("{WORKER}{config}"));
     let snapshot = snapshot_with(&mut running, wanted, |snapshot| reason(snapshot).contains(wanted));
@@ -89,13 +89,13 @@ fn a_start_that_is_not_over_says_what_it_waits_for() {
     let mut running = daemon(&format!(
         "{far}{WORKER}[task.near]\nkind = \"load\"\nworker = \"main\"\nrate = 100\nmax-missed = \"100%\"\n"
     ));
-    // The worker that ticks is waited for no more.
+    // hertzd no longer waits for the worker that ticks.
     running.wait_for("only one worker is waited for", |running| {
         let output = status_once(&running.folder().join("s"), &[]);
         output.stdout.starts_with(b"starting: waiting for the first tick on worker far in 7") && output.status.success()
     });
 
-    // A worker without a release in the length of the run has ended, and is waited for no more.
+    // A worker without a release during the run has ended, and hertzd no longer waits for it.
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("s");
     let config =
@@ -104,7 +104,7 @@ fn a_start_that_is_not_over_says_what_it_waits_for() {
     let mut running = run_in(folder, Command::new(HERTZD), &config, &args);
     running.wait_for("no worker is waited for", |_| status_once(&socket, &[]).stdout.starts_with(b"well: 2 tasks on "));
 
-    // Nor is one, once the run is to stop.
+    // Nor does it wait for any worker once the run must stop.
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("s");
     let config = format!(
@@ -112,7 +112,8 @@ fn a_start_that_is_not_over_says_what_it_waits_for() {
     );
     let args = ["--stop-timeout", "1h", "--status-socket", socket.to_str().unwrap()];
     let mut running = run_in(folder, Command::new(HERTZD), &config, &args);
-    // Before that it would end at once. A worker that begins after its first release does not sleep, so `wakes` may stay 0.
+    // Before that tick, a stop would end the run at once. A worker that begins after its first release does not sleep, so `wakes` may stay
+    // 0.
     running.wait_for("its first tick hangs", |_| {
         let shown = serde_json::from_slice::<Value>(&status_once(&socket, &["--json"]).stdout).unwrap_or_default();
         shown["tasks"][0]["state"] == "stalled"
@@ -129,7 +130,7 @@ fn a_start_that_is_not_over_says_what_it_waits_for() {
     });
     assert!(!stopping.contains("starting: "), "{stopping}");
 
-    // Standard input is never written.
+    // Nothing is ever written to standard input.
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("s");
     let mut command = Command::new(HERTZD);
@@ -170,7 +171,7 @@ fn a_tick_that_does_not_return_shows_with_all_that_it_misses() {
         let said = String::from_utf8(reload.stderr).unwrap();
         assert_eq!(reload.status.code(), Some(70), "{said}");
         assert!(said.contains("has not reloaded within 300 ms, but still may: not well: "), "{said}");
-        // A daemon that had no processor time itself knows of no stall until the tick has gone on for longer.
+        // A daemon that had no processor time itself reports the stall only after the tick has run longer.
         said.contains("but still may: not well: worker main is stalled: ")
     });
     let shown = String::from_utf8(status(&socket, &[]).stdout).unwrap();
@@ -198,7 +199,7 @@ fn a_stop_that_waits_for_a_tick_shows_and_so_does_why_a_task_of_a_worker_that_ha
     running.signal("TERM");
     snapshot_with(&mut running, "the stop shows", |now| sentence(now).ends_with("; a stop is under way") && both(now));
     running.wait_for("the delayed stop is logged", |running| running.stderr().contains("stopping: waiting up to"));
-    // Why its last releases were missed is known at once, and not only when the stop is over.
+    // The causes of its last misses are known at once, not only after the stop.
     let unknown = |now: &Value| task(now, "a")["causes"]["unknown"].as_u64().unwrap_or(0);
     let after = snapshot_with(&mut running, "worker two has ended", |now| {
         task(now, "a")["last_10s"].is_null() && unknown(now) <= unknown(&before) && both(now)
@@ -251,7 +252,7 @@ fn only_a_daemon_that_says_so_is_well() {
     let socket = folder.path().join("s");
     let listener = UnixListener::bind(&socket).unwrap();
     for (args, answer) in [(&[][..], "{}"), (&["--json"], "{}"), (&[], r#"{"daemon":{"pid":1}}"#), (&[], "[]")] {
-        // As often as it is asked: on a busy machine an answer may come too late.
+        // Ask repeatedly: on a busy machine an answer may come too late.
         let output = loop {
             let listener = listener.try_clone().unwrap();
             let answering = std::thread::spawn(move || listener.accept().unwrap().0.write_all(answer.as_bytes()));
@@ -319,7 +320,7 @@ fn a_policy_and_locked_memory_that_were_refused_are_reasons() {
     assert_eq!((&worker["granted"]["policy"], &worker["granted"]["memory_locked"]), (&"other".into(), &false.into()));
 }
 
-/// What it says of the thread that has safe values written, once that has asked for a priority of `asked`.
+/// The status of the guard thread, which has safe values written, once that has asked for a priority of `asked`.
 fn guard_that_asks(running: &mut Running, asked: u8) -> Value {
     let asks = |snapshot: &Value| snapshot["guard"]["asked"] == json!({"policy": "fifo", "priority": asked});
     let has_asked = |guard: &Value| guard["granted"] == guard["asked"] || guard["refused"][0].is_string();
@@ -368,7 +369,7 @@ fn a_recording_that_lost_rows_is_a_reason() {
     let (disk, socket) = (folder.path().join("disk"), folder.path().join("s"));
     fs::create_dir(&disk).unwrap();
     let mut command = Command::new("sh");
-    // In a mount namespace of its own, which ends with it. For other users a limit on files, past which a write fails alike.
+    // As root, in a mount namespace that ends with it. For other users, a file size limit, beyond which a write fails alike.
     if is_root() {
         let there =
             Command::new("unshare").args(["--mount", "mount", "-t", "tmpfs", "hertzd-test"]).arg(&disk).output();
@@ -395,7 +396,7 @@ fn a_recording_that_lost_rows_is_a_reason() {
     assert!(count(&task(&lost, "a")["recorded"], "lost") > 0, "{lost}");
 }
 
-/// Lines without room are dropped, so that the metrics thread goes on.
+/// Lines without room are dropped, so that the metrics thread continues.
 #[test]
 fn a_log_that_no_one_reads_is_no_reason_and_makes_no_count_old() {
     let folder = tempfile::tempdir().unwrap();
@@ -422,7 +423,7 @@ fn a_log_that_no_one_reads_is_no_reason_and_makes_no_count_old() {
 fn no_answer_is_exit_code_69_and_says_what_was_tried() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("s");
-    // Where the machine holds up the command itself, it says how far it came in its time: then it is asked again.
+    // If the machine delays the command itself, it reports how far it got: then ask again.
     let says = |socket: &Path, wanted: &dyn Fn(&str) -> bool| {
         let mut said = String::new();
         for _ in 0..20 {
@@ -444,7 +445,7 @@ fn no_answer_is_exit_code_69_and_says_what_was_tried() {
     let nothing = format!("process {} listens there and has sent nothing for 1.", std::process::id());
     says(&socket, &|silent| silent.contains(&nothing));
 
-    // One whose answer never ends, though each byte of it comes soon.
+    // A socket whose answer never ends, though each byte comes soon.
     let dripping = folder.path().join("dripping");
     let listener = UnixListener::bind(&dripping).unwrap();
     std::thread::spawn(move || {
@@ -463,7 +464,7 @@ fn no_answer_is_exit_code_69_and_says_what_was_tried() {
     });
     assert!(!endless.contains("no daemon answers") && !endless.contains("SIGSTOP"), "{endless}");
 
-    // One that stops in the middle of its answer.
+    // A socket that stops in the middle of its answer.
     let broken = folder.path().join("broken");
     let listener = UnixListener::bind(&broken).unwrap();
     std::thread::spawn(move || {
@@ -484,7 +485,7 @@ fn no_answer_is_exit_code_69_and_says_what_was_tried() {
     running.signal("CONT");
 }
 
-/// What a terminal would take for a command, in each of its forms.
+/// Every form of text that a terminal would take for a command.
 const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}8m\r\u{7f}\u{202e}";
 
 fn commands_a_terminal(c: char) -> bool {
@@ -494,7 +495,7 @@ fn commands_a_terminal(c: char) -> bool {
 fn assert_harmless(what: &str, output: &Output) {
     let text = [&*output.stdout, &output.stderr].map(String::from_utf8_lossy).concat();
     assert!(!text.contains(commands_a_terminal), "{what}: {text:?}");
-    // clap takes out of its own messages what looks like a command.
+    // clap removes from its own messages whatever looks like a command.
     assert!(text.contains("owned") || text.starts_with("error: "), "{what} shows it: {text:?}");
 }
 
@@ -550,7 +551,7 @@ fn names_from_a_configuration_or_a_command_line_command_no_terminal() {
     fs::write(folder.path().join("recorded.toml"), recorded).unwrap();
     let table = hertzd(&["run", "recorded.toml", "--for", "100ms", "--log-level", "error"]);
     assert_harmless("run", &Output { stderr: Vec::new(), ..table });
-    // A plan of safe values is another user's text.
+    // A plan of safe values contains text of another user.
     let write =
         json!({"to": "file", "path": format!("/nowhere/{HOSTILE}"), "witness": null, "text": HOSTILE, "cut": false});
     let plan = json!({"version": 1, "pid": 1, "outputs": [{"task": "a", "writes": [write]}]});

@@ -1,5 +1,5 @@
-//! `hertzd top` against real daemons and on a real terminal, by tmux: what it shows when the daemon hangs, ends and comes again, and
-//! that the terminal is as before at every end.
+//! `hertzd top` against real daemons and on a real terminal, provided by tmux: its display when the daemon hangs, ends and returns. At
+//! every end the terminal is as it was before.
 
 #![cfg(feature = "top")]
 
@@ -38,7 +38,7 @@ fn without_a_terminal_or_a_daemon_it_says_what_to_do() {
     assert!(text(&output.stderr).contains(&format!("no daemon answers at {}: ", socket.display())), "{output:?}");
 }
 
-/// Answers each connection with a snapshot a second later than the one before, and the same counts.
+/// Answers each connection with a snapshot that is a second later than the one before, with the same counts.
 fn answering(socket: &Path, counts: Value) {
     let listener = UnixListener::bind(socket).unwrap();
     std::thread::spawn(move || {
@@ -60,7 +60,7 @@ fn one_frame_shows_the_counts_of_status() {
     };
     answering(&socket, json!([task("imu", 123_456_789_012, 7), task("log", 60, 60)]));
     let status = text(&program::status(&socket, &[]).stdout);
-    // Where the machine holds up the answer, it is asked again.
+    // If the machine delays the answer, ask again.
     let mut output = hertzd(&["top", "--once"], &socket);
     while output.status.code() == Some(69) {
         output = hertzd(&["top", "--once"], &socket);
@@ -108,7 +108,7 @@ impl Terminal {
         text(&self.tmux(&["capture-pane", "-p"]).stdout)
     }
 
-    /// Waits until the screen `is` so. A limit only finds what hangs.
+    /// Waits until the screen matches `is`. The time limit only catches hangs.
     fn wait_for(&self, what: &str, is: impl Fn(&str) -> bool) -> String {
         for _ in 0..2_400 {
             let shown = self.shows();
@@ -120,7 +120,7 @@ impl Terminal {
         panic!("timed out before {what}:\n{}", self.shows());
     }
 
-    /// Ends what runs by `end`; then the shell says what came of it, and how the terminal is.
+    /// Ends the running program by `end`. Then the shell prints its exit code, and the state of the terminal.
     fn ends_well(&self, what: &str, end: impl FnOnce()) {
         end();
         let shown = self.wait_for(what, |shown| shown.lines().any(|line| line.starts_with("ENDED ")));
@@ -128,7 +128,7 @@ impl Terminal {
         self.is_as_before(what);
     }
 
-    /// The shell has it, in the state in which shells need it.
+    /// Asserts that the shell has the terminal again, in the state that shells need.
     fn is_as_before(&self, what: &str) {
         self.press(&[
             "clear; stty -a | tr ' ;' '\\n\\n' | grep -xE -- '-?(icanon|echo|isig)' | xargs echo HAS",
@@ -190,7 +190,7 @@ fn on_a_terminal_it_follows_the_daemon_and_leaves_no_trace() {
     terminal.press(&["Escape"]);
     terminal.wait_for("the tasks again", |shown| shown.contains(" reached "));
 
-    // The daemon hangs, goes on, ends, and comes again.
+    // The daemon hangs, continues, ends, and returns.
     running.signal("STOP");
     terminal.wait_for("that it hangs", |shown| {
         shown.starts_with("FIGURES are ") && shown.contains("the daemon hangs") && shown.contains("\nsteady ")
@@ -215,29 +215,29 @@ fn on_a_terminal_it_follows_the_daemon_and_leaves_no_trace() {
         begin();
     }
 
-    // Stopped, it gives the terminal back, and takes it again when it goes on.
+    // When stopped, it gives the terminal back, and takes it again when it continues.
     for (what, stop) in [("Ctrl-Z", None), ("SIGTSTP", Some("TSTP"))] {
         match stop {
             None => terminal.press(&["C-z"]),
             Some(name) => signalled(name),
         }
-        // 128 and the number of SIGSTOP.
+        // 128 plus the number of SIGSTOP.
         terminal.wait_for(what, |shown| shown.contains("ENDED 147"));
         terminal.is_as_before(what);
         terminal.press(&["clear; fg; echo ENDED $?", "Enter"]);
         terminal.wait_for("figures again", |shown| shown.contains("; rates and times: last "));
     }
-    // Nothing can be done before SIGSTOP; after it the screen is drawn again.
+    // A program cannot prepare for SIGSTOP; afterwards it redraws the screen.
     signalled("STOP");
-    // It may stop within an escape sequence. The terminal then takes the first letter that follows for the end of that.
+    // It may stop within an escape sequence. The terminal then takes the first letter that follows as the end of that sequence.
     terminal.wait_for("the shell", |shown| shown.contains("NDED 147"));
-    // The terminal is still raw, so Enter is no end of a line.
+    // The terminal is still raw, so Enter does not end a line.
     terminal.press(&["stty sane; clear; echo AFTER; fg; echo ENDED $?", "C-j"]);
     let is_back = |shown: &str| shown.contains("; rates and times: last ") && !shown.contains("AFTER");
     let up = |shown: &str| Some(shown.split_once(", up ")?.1.split_once(';')?.0.to_owned());
     let first = up(&terminal.wait_for("figures again", is_back));
-    // That may be the rest of the frame in which it stopped; after it the terminal is taken again. No change of size may come in between: tmux
-    // mixes its two screens up when they are exchanged at one size and exchanged back at another.
+    // This may be the rest of the frame in which it stopped; then it takes the terminal again. No change of size may come in between: tmux
+    // confuses its two screens if they are switched at one size and switched back at another.
     terminal
         .wait_for("a frame of later figures", |shown| is_back(shown) && up(shown).is_some_and(|up| Some(up) != first));
 
@@ -252,14 +252,14 @@ fn on_a_terminal_it_follows_the_daemon_and_leaves_no_trace() {
     terminal.wait_for("figures again", |shown| shown.contains("; rates and times: last "));
     terminal.ends_well("q after all of it", || terminal.press(&["q"]));
 
-    // Whatever size a terminal says that it has: as much memory is not there for a screen. What is drawn beyond its real size has no place there.
+    // A terminal may claim any size: no machine has that much memory for a screen. Anything drawn beyond the real size is not shown.
     terminal.press(&["clear; stty rows 65535 columns 65535", "Enter"]);
     terminal.press(&[&start, "Enter"]);
     terminal.wait_for("a huge screen", |shown| shown.contains("q quit"));
     terminal.ends_well("q on a huge screen", || terminal.press(&["q"]));
 }
 
-/// On a terminal that is not its controlling one: no SIGHUP tells it that the terminal has gone.
+/// On a terminal that is not its controlling one: no SIGHUP reports that the terminal is gone.
 #[test]
 fn without_its_terminal_it_ends() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The flight recorder and `hertzd trace`: what a process leaves when it is killed, read with Perfetto's official schema.
+//! The flight recorder and `hertzd trace`: the file that a killed process leaves, read with Perfetto's official schema.
 
 use crate::program;
 use crate::program::{HERTZD, Running, count, run_in, signal, task};
@@ -10,12 +10,12 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// `hog` holds up `fast`, every third of a second for some releases of it.
+/// `hog` delays `fast` every third of a second, for several of its releases.
 const CONFIG: &str = "[worker.main]\npolicy = \"other\"\n\
     [task.fast]\nkind = \"load\"\nworker = \"main\"\nrate = \"1 kHz\"\nmax-missed = \"100%\"\n\
     [task.hog]\nkind = \"load\"\nworker = \"main\"\nperiod = \"300ms\"\nrun = \"7ms\"\nmax-missed = \"100%\"\n";
 
-/// What a reload adds, on a worker of its own and on the clock that can be stepped.
+/// A task that a reload adds, on a separate worker and on the clock that can be stepped.
 const ADDED: &str = "[worker.other]\npolicy = \"other\"\nclock = \"realtime\"\n\
     [task.added]\nkind = \"load\"\nworker = \"other\"\nrate = 100\nmax-missed = \"100%\"\n";
 
@@ -35,14 +35,14 @@ fn status(folder: &Path) -> Option<Value> {
     serde_json::from_slice(&output.stdout).ok()
 }
 
-/// Makes a trace of this flight file; what the command says of it.
+/// Makes a trace of this flight file. Returns the command's report.
 fn trace(file: &str, folder: &Path) -> Value {
     let output = hertzd(&["trace", file, "-o", "t.pftrace", "--force", "--json"], folder);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What the official schema finds in the trace; `None` if it is not installed.
+/// The content of the trace according to the official schema; `None`: the schema is not installed.
 fn answers(folder: &Path) -> Option<Value> {
     let schema = "import perfetto.protos.perfetto.trace.perfetto_trace_pb2";
     let installed = Command::new("python3").args(["-c", schema]).output();
@@ -69,7 +69,7 @@ fn sum<'a>(misses: impl IntoIterator<Item = &'a Value>) -> u64 {
     misses.into_iter().map(|miss| count(miss, "count")).sum()
 }
 
-/// How many releases each cause explains, and how many of them `hog` is to blame for.
+/// The number of releases that each cause explains, and how many of them are blamed on `hog`.
 fn causes(misses: &[&Value]) -> (BTreeMap<String, u64>, u64) {
     let mut causes = BTreeMap::<String, u64>::new();
     for miss in misses {
@@ -79,7 +79,7 @@ fn causes(misses: &[&Value]) -> (BTreeMap<String, u64>, u64) {
     (causes, misses.iter().filter(by_hog).map(|miss| count(miss, "count")).sum())
 }
 
-/// What holds for each trace of a run whose tasks are these.
+/// Asserts what holds for each trace of a run with these tasks.
 fn check(answers: &Value, written: &Value, tasks: &[&str]) {
     let mut tracks: Vec<_> =
         answers["tracks"].as_object().unwrap().values().map(|name| name.as_str().unwrap()).collect();
@@ -88,7 +88,7 @@ fn check(answers: &Value, written: &Value, tasks: &[&str]) {
         assert!(tracks.contains(&format!("task {name}").as_str()), "{tracks:?}");
     }
     assert!(tracks.iter().all(|name| ["hertzd ", "worker ", "task "].iter().any(|kind| name.starts_with(kind))));
-    // Each tick is once on its worker's track and once on its task's own.
+    // Each tick appears once on its worker's track and once on its task's track.
     assert_eq!(list(answers, "ticks").len() as u64, count(written, "ticks"));
     assert_eq!(list(answers, "runs").len(), list(answers, "ticks").len());
     assert_eq!(sum(list(answers, "misses")), count(written, "missed"));
@@ -124,7 +124,7 @@ fn what_a_killed_process_leaves_has_every_tick_and_every_miss_with_its_cause() {
         before["tasks"][2]["ran"].as_u64() > Some(10)
     });
     assert_eq!((count(&before["flight"], "lost"), count(&before["records"], "dropped")), (0, 0), "{before}");
-    // What it was asked for has been handed over once the file says so; what came later may be missing.
+    // Records up to the request have been written once the file says so; later ones may be missing.
     let asked = (KernelClock::monotonic().now() - Instant::ZERO).nanos();
     running.wait_for("the file has all of that", |running| {
         trace("flight", running.folder())["flight"]["until_ns"].as_i64() >= Some(asked)
@@ -136,7 +136,7 @@ fn what_a_killed_process_leaves_has_every_tick_and_every_miss_with_its_cause() {
     assert_eq!((flight["pid"].as_u64(), &flight["ended"]), (Some(pid.into()), &false.into()), "{written}");
     assert_eq!((count(flight, "lost"), count(flight, "torn"), count(flight, "missed_without_tick")), (0, 0, 0));
 
-    // What the status said shortly before: its ticks come first in the file, and what they missed is what it counted.
+    // Compare with the status shortly before: its ticks come first in the file, and their misses are the ones it counted.
     let names = ["fast", "hog", "added"];
     if let Some(answers) = answers(folder.path()) {
         check(&answers, &written, &names);
@@ -145,7 +145,7 @@ fn what_a_killed_process_leaves_has_every_tick_and_every_miss_with_its_cause() {
             let misses = of_task(&answers, "misses", name);
             let ran = usize::try_from(count(shown, "ran")).unwrap();
             assert!(ticks.len() >= ran, "{name}: {} of {ran} ticks", ticks.len());
-            // Releases that have been given up before a tick that is not over are counted at once, and told with that tick.
+            // Releases given up before an unfinished tick are counted at once, and reported with that tick.
             let last = ran.checked_sub(1).map(|at| count(ticks[at], "n"));
             let upto = |n: Option<u64>, more: Option<u64>| {
                 let early = |miss: &&&Value| Some(count(miss, "n")) <= n;
@@ -173,7 +173,7 @@ fn what_a_killed_process_leaves_has_every_tick_and_every_miss_with_its_cause() {
         assert_eq!(answers["threads"]["worker main"][0].as_u64(), Some(pid.into()), "{answers}");
     }
 
-    // The next process keeps it. That one ends by itself, and its file has all that its summary has.
+    // The next process keeps the file. That process ends by itself, and its own file matches its summary.
     let ended = daemon(folder, CONFIG, &["--for", "1s", "--json"]).wait();
     let (summary, folder) = (ended.summary(), ended.folder.path());
     assert_eq!(trace("flight.prev", folder)["ticks"], written["ticks"]);
@@ -220,7 +220,7 @@ fn the_kernel_and_the_ticks_are_on_one_clock() {
     running
         .wait_for("it answers", |running| status(running.folder()).is_some_and(|now| now["daemon"]["ready"] == true));
     let args = ["trace", "--kernel", "600", "--socket", "status.sock", "-o", "t.pftrace", "--json"];
-    // A signal ends the recording, and the trace has what there was until then; only a kill leaves something behind.
+    // A signal ends the recording, and the trace has everything until then. Only a kill leaves an instance.
     let instance = |pid: u32| tracefs.0.path().join(format!("instances/hertzd-{pid}"));
     let mut left = Vec::new();
     for name in ["INT", "TERM", "HUP", "KILL"] {
@@ -248,9 +248,9 @@ fn the_kernel_and_the_ticks_are_on_one_clock() {
     let events: u64 = answers["kernel"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
     assert_eq!(events, count(&written["kernel"], "events"), "{written}");
     if count(&written["kernel"], "overwritten") > 0 {
-        return; // the machine has switched very often
+        return; // the machine switched threads very often
     }
-    // The kernel rounds its instants to a microsecond. In each tick but those that the recording cuts, the thread was on a CPU.
+    // The kernel rounds its instants to a microsecond. In each tick that the recording does not cut, the thread was on a CPU.
     let (on_cpu, thread) = (list(&answers, "on_cpu"), answers["threads"]["worker main"][1].as_i64().unwrap());
     let own: Vec<(i64, i64)> = on_cpu
         .iter()
@@ -275,7 +275,7 @@ fn the_kernel_and_the_ticks_are_on_one_clock() {
 #[test]
 fn a_flight_file_that_cannot_be_written_is_told_and_changes_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
-    // It is begun under this name.
+    // A new flight file begins under this name.
     fs::create_dir(folder.path().join("flight.new")).unwrap();
     let ended = daemon(folder, CONFIG, &["--for", "300ms", "--json"]).wait();
     let summary = ended.summary();

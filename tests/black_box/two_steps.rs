@@ -1,5 +1,5 @@
-//! A start or a reload of the real program writes to no target before all of it is known to be good. The files of outputs are seen from
-//! outside: what they hold, and when they were last written.
+//! A start or a reload of the real program writes to no target before all of it is known to be good. The tests read the files of outputs
+//! from outside: their content, and their modification time.
 
 use crate::program;
 use crate::program::{Ended, HERE, HERTZD, Running, run_in};
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
-/// An output of the file with its name.
+/// An output to the file of the same name.
 fn output(name: &str, keys: &str) -> String {
     let terms = "kind = \"output\"\nrate = 100\nmax-age = \"100h\"\nsafe-after = \"100h\"\nrecover-after = \"0s\"";
     format!("[task.{name}]\n{terms}\npath = \"@HERE@/{name}\"\ninput = \"source.value\"\nsafe = 1\n{keys}\n")
@@ -18,12 +18,12 @@ fn output(name: &str, keys: &str) -> String {
 
 const SOURCE: &str = "[task.source]\nkind = \"sensor\"\nrate = 100\npath = \"@HERE@/in\"\n";
 
-/// When all files were written that nobody has written since.
+/// The modification time of all files that no one has written since.
 fn long_ago() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)
 }
 
-/// A folder with these files, which hold 0.5 since long ago.
+/// A folder with these files, which have held 0.5 for a long time.
 fn folder(files: &[&str]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("faults")).unwrap();
@@ -53,7 +53,7 @@ fn assert_untouched(folder: &Path, name: &str) {
     assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), long_ago(), "{name} was written");
 }
 
-/// Starts it, and waits until it is refused with this text.
+/// Starts hertzd, and waits until it is refused with this text.
 #[track_caller]
 fn refused(folder: TempDir, config: &str, text: &str) -> Ended {
     let ended = start(folder, config).wait();
@@ -61,20 +61,20 @@ fn refused(folder: TempDir, config: &str, text: &str) -> Ended {
     ended
 }
 
-/// What the plan of safe values has: the names of its outputs.
+/// The names of the outputs in the plan of safe values.
 fn planned(folder: &Path) -> Vec<String> {
     let plan: serde_json::Value = serde_json::from_slice(&fs::read(folder.join("safe-plan.json")).unwrap()).unwrap();
     plan["outputs"].as_array().unwrap().iter().map(|output| output["task"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Its first value comes when the test is over: what is written until then is what outputs begin with.
+/// A source whose first value comes after the test: until then, only the first writes of outputs happen.
 const LATE: &str = "[task.source]\nkind = \"sensor\"\nperiod = \"20h\"\nphase = \"10h\"\npath = \"@HERE@/in\"\n";
 
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_start_that_is_refused_writes_to_no_target() {
     let config = format!("{LATE}{}{}", output("fan", ""), output("valve", ""));
-    // By a later task, whose target another process has.
+    // Refused by a later task, whose target another process has.
     let own = folder(&["fan", "valve"]);
     set_input(own.path(), "0.75");
     let lock = File::options().write(true).open(own.path().join("valve")).unwrap();
@@ -83,23 +83,23 @@ fn a_start_that_is_refused_writes_to_no_target() {
     assert_eq!(ended.status.code(), Some(78), "{}", ended.describe());
     ["fan", "valve"].iter().for_each(|name| assert_untouched(ended.folder.path(), name));
     drop(lock);
-    // By a later task, whose target is not there.
+    // Refused by a later task, whose target does not exist.
     let elsewhere = config.replace("@HERE@/valve", "@HERE@/nowhere/valve");
     let ended = refused(ended.folder, &elsewhere, "nowhere/valve");
     assert_untouched(ended.folder.path(), "fan");
-    // When all targets were taken: there is no plan of safe values.
+    // Refused after all targets were taken: the plan of safe values cannot be written.
     fs::create_dir(ended.folder.path().join("safe-plan.new")).unwrap();
     let ended = refused(ended.folder, &config, "writing the plan of safe values");
     ["fan", "valve"].iter().for_each(|name| assert_untouched(ended.folder.path(), name));
     fs::remove_dir(ended.folder.path().join("safe-plan.new")).unwrap();
-    // By a device, in the second step: those before it were written.
+    // Refused by a device, in the second step: earlier outputs were written.
     fs::write(ended.folder.path().join("faults/valve.broken"), "").unwrap();
     let ended = refused(ended.folder, &config, "cannot write the safe value to");
     assert_eq!((ended.status.code(), read(ended.folder.path(), "fan")), (Some(78), "1".into()), "{}", ended.describe());
     assert_untouched(ended.folder.path(), "valve");
     assert!(planned(ended.folder.path()).is_empty(), "nothing is left to be written");
     fs::remove_file(ended.folder.path().join("faults/valve.broken")).unwrap();
-    // A good one. Nothing good has come, so it is the start that has written.
+    // A good start. No good value has come, so it was the start that wrote.
     let mut running = start(ended.folder, &config);
     running
         .wait_for("both are safe", |running| ["fan", "valve"].iter().all(|name| read(running.folder(), name) == "1"));
@@ -114,7 +114,7 @@ fn reload(running: &Running, config: &str) -> std::process::Output {
     Command::new(HERTZD).args(["reload", "--socket"]).arg(socket).output().unwrap()
 }
 
-/// In one step: its reader finds the one or the other.
+/// Replaces the file in one step: a reader finds either the old or the new text.
 fn set_input(folder: &Path, text: &str) {
     fs::write(folder.join("new-in"), format!("{text}\n")).unwrap();
     fs::rename(folder.join("new-in"), folder.join("in")).unwrap();
@@ -146,7 +146,7 @@ fn a_reload_that_is_refused_writes_to_no_target_and_what_ran_goes_on() {
     set_input(own.path(), "0.75");
     let mut running = start(own, &format!("{SOURCE}{}", output("fan", "")));
     running.wait_for("it is live", |running| read(running.folder(), "fan") == "0.75");
-    // The target of `fan` would be taken over by one of another name with another safe value, `pump` and `valve` are new.
+    // An output with another name and another safe value would take over the target of `fan`; `pump` and `valve` are new.
     let renamed = output("fan", "slew = 1000").replace("[task.fan]", "[task.blower]").replace("safe = 1", "safe = 9");
     let config = format!("{SOURCE}{renamed}{}{}", output("pump", ""), output("valve", "start = \"keep\""));
     let lock = File::options().write(true).open(running.folder().join("valve")).unwrap();
@@ -160,14 +160,14 @@ fn a_reload_that_is_refused_writes_to_no_target_and_what_ran_goes_on() {
     running.wait_for("the old one goes on", |running| read(running.folder(), "fan") == "0.25");
     assert_eq!(planned(running.folder()), ["fan"]);
     drop(lock);
-    // One whose plan cannot be written was refused when all targets had been taken.
+    // A reload whose plan cannot be written was refused after all targets were taken.
     fs::create_dir(running.folder().join("safe-plan.new")).unwrap();
     assert!(!reload(&running, &config).status.success());
     ["pump", "valve"].iter().for_each(|name| assert_untouched(running.folder(), name));
     fs::remove_dir(running.folder().join("safe-plan.new")).unwrap();
     set_input(running.folder(), "0.125");
     running.wait_for("the old one goes on", |running| read(running.folder(), "fan") == "0.125");
-    // A good one.
+    // A good reload.
     let done = reload(&running, &config);
     assert!(done.status.success(), "{done:?}");
     running.wait_for("all are live", |running| {

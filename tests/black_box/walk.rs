@@ -1,8 +1,8 @@
-//! The walk of docs/seeing.md, from a late task to the mended cause: its commands are pasted into a shell, one block after the
-//! other. With `HERTZD_WALK=write` the page gets what they print.
+//! The walk of docs/seeing.md, from a late task to the fixed cause: the test pastes its commands into a shell, block by block.
+//! `HERTZD_WALK=write` updates the page with their output.
 //!
-//! As root, and where there is systemd-journald, with a journal of its own in a mount namespace of its own, so that the machine's
-//! journal gets none of it. Elsewhere without a journal: then what `hertzd log` shows is left out.
+//! As root on a machine with systemd-journald, the walk has a journal in a private mount namespace, so that the machine's journal gets none
+//! of it. Elsewhere it runs without a journal, and the output of `hertzd log` is left out.
 
 use crate::program::{HERTZD, is_root, pause, skip};
 use hertzd::time::Span;
@@ -17,10 +17,10 @@ use tempfile::TempDir;
 const JOURNALD: &str = "/usr/lib/systemd/systemd-journald";
 const HEADING: &str = "## From a late task to the mended cause\n";
 
-/// Ends what a block prints.
+/// Marks the end of a block's output.
 const MARK: &str = "=== end of block, exit code ";
 
-/// A shell with its jobs, and a journal if it can have one. All of its processes end with it.
+/// A shell with its jobs, and a journal if possible. All of its processes end with it.
 struct Shell {
     child: Child,
     stdin: ChildStdin,
@@ -35,14 +35,14 @@ impl Shell {
         let has_journal = is_root() && Path::new(JOURNALD).exists();
         let mut command = match has_journal {
             true => {
-                // A journal that is not there within a minute never will be; then the walk says so.
+                // A journal that does not exist within a minute never will; then the walk reports that.
                 let line = format!(
                     "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/journal /run/log/journal && {{ {JOURNALD} \
                      >/dev/null 2>&1 & }} && n=0; while [ ! -S /run/systemd/journal/socket ] && [ $n -lt 600 ]; do \
                      sleep 0.1; n=$((n + 1)); done; exec bash"
                 );
                 let mut command = Command::new("unshare");
-                // The first process of a PID namespace takes all others of it with it.
+                // When the first process of a PID namespace ends, all others in it end too.
                 command.args(["--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "--propagation=private"]);
                 command.args(["bash", "-c", &line]).env_remove("XDG_RUNTIME_DIR");
                 command
@@ -61,12 +61,12 @@ impl Shell {
         let mut child = command.spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         let mut shell = Self { child, stdin, stdout, folder, has_journal };
-        // Jobs that were started by a pasted block are known by %1 only with job control.
+        // Jobs started by a pasted block are known as %1 only with job control.
         shell.paste("set -m; exec 2>&1");
         shell
     }
 
-    /// What this block prints, and the exit code of its last command.
+    /// The output of this block, and the exit code of its last command.
     fn paste(&mut self, block: &str) -> (String, i32) {
         writeln!(self.stdin, "{block}\necho \"{MARK}$?\"").unwrap();
         let mut printed = String::new();
@@ -81,7 +81,7 @@ impl Shell {
         }
     }
 
-    /// Pastes it again and again, until what it prints `is` so. A limit only finds what never comes.
+    /// Pastes the block repeatedly until its output matches `is`. The time limit only catches output that never comes.
     fn paste_until(&mut self, block: &str, what: &str, is: impl Fn(&str) -> bool) -> String {
         let mut printed = String::new();
         for _ in 0..600 {
@@ -104,7 +104,7 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        // The shell's jobs have process groups of their own, which it ends; the namespace ends what is left.
+        // The shell's jobs have their own process groups, which the shell ends; the namespace ends the rest.
         let _ = writeln!(self.stdin, "kill -KILL $(jobs -p); exit");
         pause(Span::from_millis(100));
         let _ = self.child.kill();
@@ -136,7 +136,7 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// The slices of the trace, as text; `None`: what reads a trace is not installed.
+/// The slices of the trace, as text; `None`: the trace reader is not installed.
 fn slices(folder: &Path) -> Option<String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/slices.py");
     let output = Command::new("python3").arg(script).arg(folder.join("line.pftrace")).arg("report").output().ok()?;
@@ -236,7 +236,7 @@ fn the_walk_finds_both_causes_and_mends_them() {
             assert!(control["missed"].as_u64() >= Some(missed_before), "it was not started again: {control}");
         } else {
             let (text, code) = shell.paste(text);
-            // The status of a daemon that is not well is 1.
+            // `hertzd status` returns 1 if the daemon is not well.
             assert!(code == 0 || command == "hertzd status", "{command}: {code} {text}");
             printed = text;
         }

@@ -1,5 +1,5 @@
-//! A daemon that many look at: `top` on twenty terminals, and clients of the status socket that hang, say nothing, flood and send
-//! garbage. The tasks notice nothing, and nothing of them is left behind.
+//! A daemon with many observers: `top` on twenty terminals, and clients of the status socket that hang, stay silent, flood or send garbage.
+//! The tasks notice nothing, and the observers leave nothing behind.
 
 #![cfg(feature = "top")]
 
@@ -18,12 +18,12 @@ use std::time::Duration;
 /// At this rate nothing is dropped even while the metrics thread gets no processor time for seconds.
 const CONFIG: &str = "[worker.main]\npolicy = \"other\"\nevidence = \"off\"\n[task.a]\nkind = \"load\"\nrate = 100\nmax-missed = \"100%\"\n";
 
-/// So many tasks that a snapshot does not fit into a socket: a client that takes nothing keeps a part of it waiting.
+/// Enough tasks that a snapshot does not fit into a socket: if a client reads nothing, a part keeps waiting.
 const BESIDE: usize = 250;
 
 const TOPS: usize = 20;
 
-/// Sleeps after which a worker is in its loop: before that it waits for its orders.
+/// The number of sleeps after which a worker is in its loop: earlier it waits for its orders.
 const IN_LOOP: u64 = 50;
 
 /// A daemon whose socket is `s` in its folder, and whose worker is in its loop.
@@ -43,7 +43,7 @@ fn status(running: &Running) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_default()
 }
 
-/// How often the hot thread has gone to sleep or waited.
+/// The number of times that the hot thread has gone to sleep or waited.
 fn waits(running: &Running) -> u64 {
     let Some(thread) = thread_named(running.pid(), "hz-") else { return 0 };
     let status = fs::read_to_string(format!("/proc/{}/task/{thread}/status", running.pid())).unwrap();
@@ -63,7 +63,7 @@ fn resident(running: &Running) -> u64 {
     pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4_096
 }
 
-/// Waits until it holds no more than that.
+/// Waits until the process holds no more than before.
 fn wait_until_nothing_is_left(running: &mut Running, before: (usize, usize)) {
     running.wait_for("nothing of them is left", |running| {
         let now = held(running);
@@ -71,7 +71,7 @@ fn wait_until_nothing_is_left(running: &mut Running, before: (usize, usize)) {
     });
 }
 
-/// The end of a run that lost nothing.
+/// Ends the run, and asserts that it lost nothing.
 fn ends_well(running: Running) {
     running.signal("TERM");
     let ended = running.wait();
@@ -81,7 +81,7 @@ fn ends_well(running: Running) {
     assert!(count(task(&summary, "a"), "ran") > IN_LOOP / 2, "{summary}");
 }
 
-/// What the hot thread asks of the kernel until `end` has returned; `None`: it cannot be traced here.
+/// The system calls of the hot thread until `end` has returned; `None`: it cannot be traced here.
 fn calls(running: &mut Running, end: impl FnOnce(&mut Running)) -> Option<BTreeSet<String>> {
     let thread = thread_named(running.pid(), "hz-").unwrap();
     let path = running.folder().join("strace");
@@ -102,15 +102,15 @@ fn calls(running: &mut Running, end: impl FnOnce(&mut Running)) -> Option<BTreeS
         println!("not traced: strace may not attach here");
         return None;
     }
-    // A sleep that is under way is begun again when strace attaches.
+    // A sleep in progress restarts when strace attaches.
     Some(seen.lines().filter_map(|line| Some(line.split_once('(')?.0.to_owned())).collect())
 }
 
-/// A `top` on a terminal of its own, by `script`, which gives a program one and notes what it shows.
+/// A `top` on a separate terminal, which `script` provides; `script` also notes what is shown.
 struct Top(Child);
 
 impl Top {
-    /// Its standard input stays open: at the end of that `script` types Ctrl-D, with which `top` ends.
+    /// Its standard input stays open: at the end of input `script` types Ctrl-D, which ends `top`.
     fn start(line: &str, shown: &Path) -> Self {
         let mut script = Command::new("script");
         script.args(["-qfec", line]).arg(shown).env("TERM", "xterm").env("LC_ALL", "C");
@@ -119,7 +119,7 @@ impl Top {
 }
 
 impl Drop for Top {
-    /// Its terminal is gone then, and so is it.
+    /// Its terminal is gone then, and so is `top`.
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -142,7 +142,7 @@ fn twenty_tops_change_nothing_for_the_tasks() {
         running
             .wait_for("it shows the task", |_| fs::read_to_string(path).is_ok_and(|shown| shown.contains("ticking")));
     }
-    // While all of them ask again.
+    // While all of them keep asking.
     let length = |path: &PathBuf| fs::metadata(path).map_or(0, |file| file.len());
     let then: Vec<_> = paths.iter().map(length).collect();
     let calls = calls(&mut running, |running| {
@@ -152,7 +152,7 @@ fn twenty_tops_change_nothing_for_the_tasks() {
         pause(Span::from_seconds(1));
     });
     if let Some(calls) = calls {
-        // Of these the last two only where the kernel has no other way to read the clock, and at the edges of the trace.
+        // The last two occur only if the kernel has no other way to read the clock, and at the edges of the trace.
         let own = ["clock_nanosleep", "clock_gettime", "restart_syscall"];
         let others: Vec<_> = calls.iter().filter(|call| !own.contains(&call.as_str())).collect();
         assert!(others.is_empty() && calls.contains("clock_nanosleep"), "{calls:?}");
@@ -179,7 +179,7 @@ fn no_client_of_the_status_socket_keeps_others_out_or_leaves_anything_behind() {
         };
         let mut hold: Vec<_> = (0..60).map(|_| connect()).collect();
         for (index, stream) in hold.iter_mut().enumerate() {
-            // It may have been given up already: then this fails.
+            // The connection may have been given up already; then this fails.
             let _ = match index % 4 {
                 0 => stream.write_all(&[0xff; 3_000]),
                 1 => stream.shutdown(Shutdown::Write),
@@ -187,7 +187,7 @@ fn no_client_of_the_status_socket_keeps_others_out_or_leaves_anything_behind() {
                 _ => Ok(()),
             };
         }
-        // Those that go at once.
+        // Clients that leave at once.
         (0..200).for_each(|_| drop(connect()));
         running.wait_for("an answer while they are all there", |running| {
             status(running)["tasks"].as_array().is_some_and(|tasks| tasks.len() == BESIDE + 1)

@@ -1,5 +1,5 @@
-//! The age of what is used at the end of a chain, in a daemon that runs: against the clock as the tasks themselves read it. And behind
-//! an output whose values others take; at the desk too, where each instant is exact.
+//! The age of the values used at the end of a chain, in a running daemon, compared with the clock as the tasks read it. Also after an
+//! output whose values other tasks read. The simulation repeats this, where each instant is exact.
 
 use crate::desk::Desk;
 use crate::program::pause;
@@ -13,19 +13,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 const INPUT: Key = Key::new("input", Value::Input, "What it takes.");
 const BACK: Key = Key::new("back", Value::Input, "Closes a cycle.");
 
-/// How long before the end of a tick, in nanoseconds, the value was made that it used.
+/// The time between the creation of the value that a tick used and the end of that tick, in nanoseconds.
 type Elapsed = Arc<Mutex<Vec<i64>>>;
 
 fn now() -> Instant {
     KernelClock::monotonic().now()
 }
 
-/// Its value is the time at which it was made, in nanoseconds after the start of the test.
+/// Its value is the time of its creation, in nanoseconds after the start of the test.
 struct Stamp {
     zero: Instant,
 }
 
-/// Hands on what it takes; if it is the last one, says how long ago that was made.
+/// Passes on its input; the last one of the chain records the input's age.
 struct Relay {
     zero: Instant,
     input: Input,
@@ -58,7 +58,7 @@ impl Task for Relay {
     fn tick(&mut self, _: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         values[0] = self.input.get();
         if let (Some(elapsed), false) = (&self.elapsed, values[0].is_nan()) {
-            pause(Span::from_millis(3)); // so long after its start
+            pause(Span::from_millis(3)); // this long after its start
             elapsed.lock().unwrap().push((now() - self.zero).nanos() - values[0] as i64);
         }
         Ok(())
@@ -80,7 +80,7 @@ fn kinds(zero: Instant, elapsed: &Elapsed) -> Kinds {
         .add(Kind::new("last", "Uses what it takes.", &[INPUT, BACK][..], relay(Some(elapsed.clone()))))
 }
 
-/// A run of this configuration until its last task has used something 40 times, however late the machine makes them.
+/// Runs this configuration until its last task has used 40 values, however late the machine makes them.
 fn run(text: &str, zero: Instant, elapsed: &Elapsed) -> Summary {
     static ONE: Mutex<()> = Mutex::new(()); // daemon in this process at a time
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,8 +88,8 @@ fn run(text: &str, zero: Instant, elapsed: &Elapsed) -> Summary {
     daemon.until("there are 40", || elapsed.lock().unwrap().len() >= 40);
     daemon.stop();
     let summary = daemon.end().summary;
-    // A channel has room for 1,024 of them, which is what a worker here makes in 9 s: the thread that empties it would have to stand still
-    // for as long while the others run.
+    // A channel has room for 1,024 records, the work of 9 s for a worker here: the thread that empties it would have to stall that long
+    // while the others run.
     assert_eq!(summary.records.dropped, 0, "an age goes with each record");
     summary
 }
@@ -112,7 +112,7 @@ fn the_age_at_the_end_of_a_chain_is_never_told_too_small() {
     let elapsed = elapsed.lock().unwrap();
     let (least, most) = (*elapsed.iter().min().unwrap(), *elapsed.iter().max().unwrap());
     println!("{ages:?}; the tasks saw {least} to {most}");
-    // Each of its ticks takes 3 ms alone.
+    // Each of its ticks takes 3 ms by itself.
     let last = summary.tasks.iter().find(|task| task.task == "last").unwrap();
     let latency = last.latency.as_ref().unwrap();
     assert_eq!((latency.late_chains, latency.max_latency_ns), (ages.count, 1_000), "{last:?}");
@@ -151,14 +151,15 @@ fn what_an_output_used_is_measured_and_whoever_takes_its_values_inherits_the_age
     let fan = fan.expect("it acts, whoever takes its values");
     let elapsed = elapsed.lock().unwrap();
     assert!(fan.count > 0 && seen.count >= elapsed.len() as u64, "{fan:?}, {seen:?}");
-    // The value is the time at which it was made, and the release of that tick was not later.
+    // The value is the time of its creation, and the release of that tick was not later.
     let (least, most) = (*elapsed.iter().min().unwrap(), *elapsed.iter().max().unwrap());
     assert!(seen.min >= least && seen.max >= most, "{seen:?}: the task saw {least} to {most}");
 }
 
 #[test]
 fn behind_an_output_the_age_goes_on_from_the_measurement() {
-    // 3 ms after the sensor the controller, 5 ms after it the output, 8 ms an alarm, 9 ms an expression that takes whether it is safe.
+    // After the sensor: the controller at 3 ms, the output at 5 ms, an alarm at 8 ms, and at 9 ms an expression whose input is the output's
+    // `is-safe`.
     let task = |name: &str, phase: &str, keys: &str| {
         format!("[task.{name}]\nrate = 100\nphase = \"{phase}\"\noverrun = \"drop\"\n{keys}\n")
     };

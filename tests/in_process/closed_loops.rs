@@ -1,5 +1,5 @@
-//! The closed loops of pages and examples do what their pages say: simulated, and in real time as simulated. What is compared is what
-//! each tick put out, so that a busy machine changes nothing: where ticks were skipped, the comparison ends.
+//! The closed loops of pages and examples behave as their pages state: simulated, and in real time as simulated. The tests compare the
+//! output of each tick, so a busy machine does not matter; the comparison ends at the first skipped tick.
 
 
 #[rustfmt::skip] // it has the usual format, not that of this crate
@@ -44,7 +44,7 @@ fn recorded(folder: &Path, name: &str, column: usize) -> Vec<(u64, f64)> {
 fn the_light_goes_on_and_off_when_its_page_says() {
     let page = root("docs/tutorials/audio-gpio.md");
     let shown: Vec<_> = page.lines().filter(|line| line.ends_with(" dB  on") || line.ends_with(" dB  off")).collect();
-    // The microphone's recording stands in for it, whether this build has the kind or not.
+    // The microphone's recording replaces the microphone, whether or not this build has the kind.
     let text = root("examples/audio-gpio/audio-gpio.toml");
     let text = text.replace("kind = \"audio\"", "kind = \"sensor\"\npath = \"/nowhere\"");
     let run = simulate(&text.replace("device = \"plughw:0\"\nchannels = 1\n", ""), Span::from_seconds(12));
@@ -80,7 +80,7 @@ fn the_thermostat_is_at_its_setpoint_when_its_page_says() {
     assert!(page.contains(&said), "the page must say: {said}");
 }
 
-/// The thermostat on files: the board's temperature and the fan's speed; each task records what it does.
+/// The thermostat on files: the board's temperature and the fan's speed. Each task records its values.
 fn on_files() -> String {
     let mut text = root("examples/thermostat/thermostat.toml")
         .replace("hwmon = \"nct6775\"\nfile = \"temp1_input\"\n", "path = \"@HERE@/temp\"\nscale = 0.001\n")
@@ -111,7 +111,7 @@ fn the_thermostat_does_in_real_time_what_it_does_when_simulated() {
     let folder = ended.folder.path();
     assert_eq!(fs::read_to_string(folder.join("speed")).unwrap().trim(), "1", "full speed before it ends");
 
-    // The same on what was measured, up to the first tick that any of them skipped.
+    // The same simulation with the measured values, up to the first tick that any of them skipped.
     let (head, rest) = text.split_once("[task.board.simulate]").unwrap();
     let (_, rest) = rest.split_once("# The middle one").unwrap();
     let again = format!("{head}[task.board.simulate]\nvalues = \"@HERE@/board.csv\"\n#{rest}");
@@ -155,7 +155,7 @@ fn the_flywheel_does_in_real_time_what_it_does_when_simulated() {
     }
     let (found, wanted) = (recorded(folder.path(), "wheel.csv", 0), values(&simulated, "wheel", 0));
     assert!(!found.is_empty() && found.len() <= wanted.len());
-    // Each tick takes the wheel on by the same share, whichever were skipped.
+    // Each tick advances the wheel by the same share, whichever ticks were skipped.
     for ((n, speed), (_, wanted)) in found.into_iter().zip(wanted) {
         assert!((speed - wanted).abs() < 1e-9, "tick {n}: {speed}, when simulated {wanted}");
     }

@@ -1,4 +1,4 @@
-//! Values from task to task: what arrives in a daemon that runs. In which order they run, `src/config/tests/order.rs` tests.
+//! Values passed between tasks of a running daemon. `src/config/tests/order.rs` tests their order.
 
 use hertzd::Kinds;
 use hertzd::config::{Blueprint, Key, Kind, Section, Value};
@@ -34,7 +34,7 @@ impl Task for Count {
     }
 }
 
-/// Hands on what it takes, and keeps it.
+/// Passes on its input, and records it.
 struct Relay {
     name: String,
     input: Input,
@@ -86,7 +86,7 @@ fn values_arrive_whole_in_order_and_with_their_quality() {
         chain && has("elsewhere", &|(_, value, _)| !value.is_nan()) && seen["cycle"].len() > 9 && seen["dead"].len() > 9
     };
     let daemon = Embedded::of(kinds(&seen), text).start();
-    // However late the machine makes them: until all that is to be seen was.
+    // However late the machine makes the ticks: wait until all expected rows were seen.
     daemon.until("all was seen", || is_enough(&seen.lock().unwrap()));
     daemon.stop();
     daemon.end();
@@ -94,7 +94,7 @@ fn values_arrive_whole_in_order_and_with_their_quality() {
     for name in ["second", "third"] {
         for (n, value, quality) in &seen[name] {
             match quality {
-                // Of the same release, however late both were.
+                // A value of the same release, however late both ticks were.
                 Quality::Good => assert_eq!(*value, *n as f64, "{name}"),
                 _ => assert!(value.is_nan() && (n % 10 == 9 || *n > 400), "{name}: tick {n} is {quality:?}"),
             }
@@ -105,7 +105,7 @@ fn values_arrive_whole_in_order_and_with_their_quality() {
         seen["elsewhere"].iter().map(|(_, value, _)| *value).filter(|value| !value.is_nan()).collect();
     assert!(values.is_sorted() && !values.is_empty(), "the latest row, from another worker");
     assert!(seen["cycle"].iter().all(|(_, value, quality)| *value == 7.0 && *quality == Quality::Good));
-    // It is some microseconds old when it arrives.
+    // The value is some microseconds old when it arrives.
     let dead = &seen["dead"];
     assert!(dead.iter().all(|(_, value, quality)| value.is_nan() && *quality != Quality::Good), "{dead:?}");
 }
@@ -134,7 +134,7 @@ fn what_cannot_be_linked_is_refused_at_its_line() {
     let back = of("a", "{ previous = \"b.n\", initial = 0 }") + "max-latency = \"1s\"\n" + &of("b", "\"a.n\"");
     let text = refused(&back);
     assert!(text.contains("takes no value of another task but those of the tick before, which have no age"), "{text}");
-    // A value that there is not shows where the tasks are built.
+    // A value that does not exist is detected when the tasks are built.
     let unbuilt = of("a", "\"b.m\"") + "[task.b]\nkind = \"count\"\nrate = 1\n";
     let failure = Embedded::of(kinds(&Seen::default()), unbuilt).start().refusal();
     assert!(failure.contains("task b has no value \"m\"; did you mean \"n\"?"), "{failure}");

@@ -1,4 +1,4 @@
-//! Daemons in this process: tests of what only their own kinds of task, or their own folders in place of those in `/`, can show.
+//! Daemons in this process: tests that need their own kinds of task, or their own folders in place of those in `/`.
 
 #[path = "../support/desk.rs"]
 mod desk;

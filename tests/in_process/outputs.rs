@@ -1,6 +1,6 @@
-//! The kind `output` in a daemon in this process: what is in the file, read from outside, when its input fails in each way, when it
-//! is disabled, removed, kept and exchanged by a reload, and at the end. The trees of hwmon and PWM are made of plain files that
-//! are named as in `/sys`; no driver is behind them, and a number that got shorter leaves old digits behind its newline.
+//! The kind `output` in a daemon in this process. The tests read the file from outside when the output's input fails in each way, when the
+//! output is disabled, when a reload removes, keeps or replaces it, and at the end. The trees of hwmon and PWM are plain files named as in
+//! `/sys`, without a driver: a number that got shorter leaves old digits after its newline.
 
 use crate::program::pause;
 use hertzd::config::{Blueprint, Kind, Kinds, Section};
@@ -14,7 +14,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What a task of the kind `source` does from its next tick on.
+/// The behaviour of a task of the kind `source` from its next tick on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
     Good(f64),
@@ -57,7 +57,7 @@ fn kinds(mode: &Arc<Mutex<Mode>>) -> Kinds {
     Kinds::builtin().add(Kind::new("source", "A value that the test controls.", &[], source))
 }
 
-/// A daemon in this process, whose configuration can be exchanged.
+/// A daemon in this process whose configuration can be replaced.
 struct Daemon {
     mode: Arc<Mutex<Mode>>,
     run: EmbeddedRun,
@@ -81,7 +81,7 @@ impl Daemon {
         self.run.until(&format!("{} was {wanted}", path.display()), || first_line(path) == wanted);
     }
 
-    /// Reloads `text`, which has one more task than ever before: its file appears when the reload was made.
+    /// Reloads `text` with an additional task, new each time, whose file appears when the reload is complete.
     fn reload(&self, text: String, sign: &Path) {
         let (reads, path) = (self.run.reads(), sign.display());
         let keys = format!("worker = \"b\"\nrate = 100\ninput = 1\npath = \"{path}\"\nsafe = 5\n");
@@ -89,14 +89,14 @@ impl Daemon {
         self.until_file(sign, "1");
     }
 
-    /// Reloads `text`, which cannot be made.
+    /// Tries to reload `text`, which is refused.
     fn try_reload(&self, text: String) {
         let reads = self.run.reads();
         self.run.reload(text);
         self.run.until("the reload was tried", || self.run.reads() > reads);
     }
 
-    /// The name of each task, how often it ran, and its errors.
+    /// Stops the daemon. Returns each task's name, its number of ticks, and its errors.
     fn stop(self) -> Vec<(String, u64, u64)> {
         self.run.stop();
         let tasks = self.run.end().summary.tasks;
@@ -149,7 +149,7 @@ fn the_safe_value_is_written_however_the_input_fails_and_at_each_end() {
          [task.held]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\nhwmon = \"fake\"\nfile = \"fan1_target\"\nsafe = \"hold\"\nscale = 1000\n"
     );
     let daemon = Daemon::start(&sys, format!("{source}{of_file}{others}"), Mode::Good(f64::NAN));
-    // Before anything good has come.
+    // Before any good value has arrived.
     daemon.until_file(&file, "42");
     daemon.until_file(&hwmon.join("pwm1"), "255");
     daemon.until_file(&duty, "30000");
@@ -199,7 +199,7 @@ fn the_safe_value_is_written_however_the_input_fails_and_at_each_end() {
     daemon.reload(format!("{source}{renamed}{others}"), &sign("renamed"));
     over.store(true, Ordering::SeqCst);
     assert!(watcher.join().unwrap() > 0);
-    // One that cannot be made leaves what runs alone.
+    // A refused reload leaves the running tasks alone.
     let twice = renamed.replace("task.renamed", "task.twice");
     daemon.try_reload(format!("{source}{renamed}{twice}{others}"));
     daemon.set(Mode::Good(0.125));
@@ -208,7 +208,7 @@ fn the_safe_value_is_written_however_the_input_fails_and_at_each_end() {
     daemon.reload(format!("{source}{others}"), &sign("removed"));
     daemon.until_file(&file, "42");
     daemon.until_file(&hwmon.join("pwm1"), "32");
-    // The task that gives the value panics, and is disabled.
+    // The producer panics, and is disabled.
     daemon.set(Mode::Panics);
     daemon.until_file(&hwmon.join("pwm1"), "255");
     let tasks = daemon.stop();
@@ -258,7 +258,7 @@ fn what_makes_a_value_effective_is_written_again_where_that_was_asked_for() {
     assert_eq!(first_line(&hwmon.join("pwm2_enable")), "5", "nobody asked for that one");
     daemon.set(Mode::Bad);
     daemon.until_file(&hwmon.join("pwm1"), "255");
-    // Also where the value alone was changed.
+    // The same if only the value was changed.
     for (file, safe) in
         [(&hwmon.join("pwm1"), "255"), (&channel.join("duty_cycle"), "30000"), (&file, "7"), (&held, "0.5")]
     {
@@ -266,7 +266,7 @@ fn what_makes_a_value_effective_is_written_again_where_that_was_asked_for() {
         put(file, "3\n");
         daemon.until_file(file, safe);
     }
-    // A safe value is as good as its effect.
+    // A safe value counts only if it has its effect.
     put(&hwmon.join("pwm1"), "000\n");
     again();
     assert_eq!(first_line(&hwmon.join("pwm1")), "255");
@@ -291,7 +291,7 @@ fn an_output_whose_worker_hangs_before_its_first_tick_is_made_safe() {
     );
     let daemon = Daemon::start(&folder.path().join("sys"), text, Mode::Hangs);
     daemon.until_file(&hangs, "7");
-    // That one has the safe value from the start: nobody has to write it.
+    // This target has the safe value from the start: no one has to write it.
     fs::write(&owns, "4\n").unwrap();
     pause(Span::from_millis(500));
     assert_eq!(first_line(&owns), "4");
@@ -321,7 +321,7 @@ fn an_output_that_is_disabled_or_stopped_leaves_what_it_should() {
     daemon.until_file(&kept, "0.5");
     daemon.until_file(&hwmon.join("pwm1_enable"), "1");
     assert_eq!(first_line(&hwmon.join("pwm1")), "128", "the value comes before pwm1_enable");
-    // Others go on.
+    // Other tasks continue.
     daemon.until_file(&disabled, "6");
     daemon.set(Mode::Good(0.75));
     daemon.until_file(&kept, "0.75");
@@ -331,7 +331,7 @@ fn an_output_that_is_disabled_or_stopped_leaves_what_it_should() {
     assert_eq!((first_line(&hwmon.join("pwm1")), first_line(&hwmon.join("pwm1_enable"))), ("77".into(), "2".into()));
 }
 
-/// A fan is given back to its chip whichever way it was named, first and last.
+/// A fan is given back to its chip, whichever way it was named first and last.
 #[test]
 fn a_fan_that_is_named_in_another_way_is_taken_over_and_given_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -363,7 +363,7 @@ fn a_fan_that_is_named_in_another_way_is_taken_over_and_given_back() {
     }
 }
 
-/// The safe value of the one that ends would come over what the one that begins has written.
+/// The ending output's safe value would overwrite the value of the output that begins.
 #[test]
 fn a_part_of_a_target_is_not_taken_over_in_one_step() {
     let folder = tempfile::tempdir().unwrap();
@@ -384,7 +384,7 @@ fn a_part_of_a_target_is_not_taken_over_in_one_step() {
     for other in [&enable, &raw] {
         daemon.try_reload(format!("{source}{other}"));
     }
-    // One that is accepted comes after those.
+    // An accepted reload works after the refused ones.
     daemon.reload(format!("{source}{fan}{duty}"), &sign("refused"));
     assert_eq!(
         (first_line(&hwmon.join("pwm1_enable")), first_line(&pwm.join("pwm1/period"))),
@@ -393,7 +393,7 @@ fn a_part_of_a_target_is_not_taken_over_in_one_step() {
     daemon.set(Mode::Good(0.25));
     daemon.until_file(&fan_file, "64");
     daemon.until_file(&duty_file, "10000");
-    // By one reload and the next.
+    // In two reloads, one after the other.
     daemon.reload(source.to_owned(), &sign("removed"));
     daemon.until_file(&fan_file, "255");
     daemon.until_file(&duty_file, "30000");
@@ -423,8 +423,8 @@ fn a_reader_never_finds_a_regular_file_empty() {
                 let mut before = String::new();
                 while changes.load(Ordering::Relaxed) < 500 {
                     let found = read(&file);
-                    // It is read while it is written: what was cut off may show as zero bytes, and digits of two numbers may mix. Yet
-                    // it is never empty, and it begins with a digit.
+                    // The file is read while it is being written: the part cut off may show as zero bytes, and digits of two numbers may
+                    // mix. Yet it is never empty, and it begins with a digit.
                     let is_known = |byte: u8| byte.is_ascii_digit() || byte == b'\n' || byte == 0;
                     assert!(
                         found.starts_with(|c: char| c.is_ascii_digit()) && found.bytes().all(is_known),
@@ -464,7 +464,7 @@ fn what_another_program_has_written_is_gone_with_the_next_write() {
     daemon.run.until("nothing longer is left behind it", || read(&always) == "0.5\n");
     daemon.set(Mode::Good(2.0));
     daemon.run.until("nor there", || read(&change) == "2\n");
-    // What is the output's own is not refused to it for what stands there now.
+    // An output's own target is not refused because of its current content.
     put(&change, "no number\n");
     daemon.reload(text(3), &folder.path().join("sign"));
     daemon.set(Mode::Good(4.0));
@@ -518,7 +518,7 @@ fn one_target_has_one_writer() {
     started(task("a", &by_path(&link), "1")).end();
     assert_eq!(read(&file), "1\n");
 
-    // Of a channel that another process has, nothing is changed, not even its period.
+    // If another process has a channel, nothing of it is changed, not even its period.
     let pwm = sys.join("class/pwm/pwmchip0/pwm1");
     let files = || ["period", "duty_cycle", "enable"].map(|name| fs::read_to_string(pwm.join(name)).ok());
     let (before, channel) = (files(), "pwm = \"pwmchip0\"\nchannel = 1\npwm-period = \"40us\"");
@@ -533,7 +533,7 @@ fn one_target_has_one_writer() {
     assert!(refused.contains("pwm1_enable is in use by"), "{refused}");
     drop(_lock);
 
-    // What belongs to it is a part of it.
+    // The files beside a target are part of it.
     for (whole, part) in [
         (fan, "hwmon = \"fake\"\nfile = \"pwm1_enable\"".to_owned()),
         (fan, by_path(&hwmon.join("pwm1_enable"))),
@@ -550,7 +550,7 @@ fn one_target_has_one_writer() {
     }
     assert_eq!((files(), read(&hwmon.join("pwm1_enable"))), (before, "2\n".to_owned()));
 
-    // What would be lost.
+    // Content that would be lost.
     let text = folder.path().join("notes");
     fs::write(&text, "1 is what it was\n").unwrap();
     let would_lose = task("a", &by_path(&text), "1");
@@ -558,7 +558,8 @@ fn one_target_has_one_writer() {
     let refused = started(would_lose).refusal();
     assert!(refused.contains("which would be lost") && read(&text) == "1 is what it was\n", "{refused}");
 
-    // Where others could have given it the name that is written to, it may be another file. Elsewhere its other name keeps nobody from it.
+    // If others could have created the name that is written to, it may be a different file. Elsewhere a second name does not prevent the
+    // output.
     let shared = folder.path().join("shared");
     let (twice, again) = (shared.join("twice"), folder.path().join("again"));
     fs::create_dir(&shared).unwrap();
@@ -585,13 +586,13 @@ fn one_target_has_one_writer() {
     let refused = started(would_lose).refusal();
     assert!(refused.contains(&wanted) && fs::read(&text).unwrap() == large, "{refused}");
 
-    // What a look says of the safe state.
+    // The preview of the safe state.
     fs::write(hwmon.join("pwm1"), "77\n").unwrap();
     let says = |text: &str| looked(text).unwrap().join("\n");
     let safe = says(&task("a", fan, "0.5"));
     assert!(safe.starts_with("0.5: writes 128 to ") && safe.ends_with("/pwm1, then 1 to pwm1_enable"), "{safe}");
     assert!(says(&task("a", fan, "\"restore\"")).ends_with("now that is 77, then 2 to pwm1_enable"));
-    // A mode that nobody can set, and in which the fan follows its value, is not written.
+    // A read-only mode in which the fan follows its value is not written.
     let mode = |text: &str, mode| {
         let path = hwmon.join("pwm1_enable");
         let allow = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
@@ -629,7 +630,7 @@ fn one_target_has_one_writer() {
     assert!(check.status.success() && text.contains("Safe states:\n  task a: 2.5: writes 2.5 to "), "{text}");
 }
 
-/// An output whose own tick panics, when it has written its value, from when this says so.
+/// An output whose tick panics after it has written its value, once this flag is set.
 struct Panicking(Box<dyn Task>, Arc<AtomicBool>);
 
 impl Task for Panicking {
@@ -680,7 +681,7 @@ fn an_output_whose_own_tick_panics_is_made_safe_at_once_and_others_go_on() {
     daemon.set(Mode::Good(0.25));
     daemon.until_file(&beside, "0.25");
     assert_eq!(read(&panics), "42\n");
-    // A stop after that; it is written again, as others may have written there.
+    // Then a stop, which writes again: others may have written there.
     fs::write(&panics, "7\n").unwrap();
     daemon.stop();
     assert_eq!((read(&panics), read(&beside)), ("42\n".into(), "42\n".into()));

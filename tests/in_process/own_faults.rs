@@ -1,4 +1,4 @@
-//! Own kinds that panic outside a tick refuse a reload at most, and no task is dropped on a thread that must not block.
+//! Users' own kinds that panic outside a tick: at most a reload is refused, and no task is dropped on a thread that must not block.
 
 use crate::program::pause;
 use hertzd::config::{Blueprint, Kind, Kinds};
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What the tasks of a test share.
+/// State shared by the tasks of a test.
 #[derive(Default)]
 struct Shared {
     ticking: AtomicBool,
@@ -20,7 +20,7 @@ struct Shared {
     dropped_on: Mutex<Vec<String>>,
 }
 
-/// Notes on which thread it is dropped. It may wait in its first tick, or panic when it is dropped.
+/// Records the thread on which it is dropped. It may wait in its first tick, or panic when it is dropped.
 struct Own {
     shared: Arc<Shared>,
     waits: bool,
@@ -45,7 +45,7 @@ impl Drop for Own {
     }
 }
 
-/// Kinds of own tasks: `plain`, `waits` in its tick, `panics` when it is dropped, and `unbuilt`, whose making panics.
+/// Kinds of own tasks: `plain`; `waits`, in its tick; `panics`, when it is dropped; and `unbuilt`, whose construction panics.
 fn kinds(shared: &Arc<Shared>) -> Kinds {
     let own = |waits, panics| {
         let shared = shared.clone();
@@ -72,7 +72,7 @@ fn names(summary: &Summary) -> Vec<&str> {
     summary.tasks.iter().map(|task| &task.task[..]).collect()
 }
 
-/// Runs this configuration until a task ticks and `then` is done, then stops.
+/// Runs this configuration until a task ticks and `then` has returned, then stops.
 fn run(shared: &Arc<Shared>, config: &str, then: impl Fn(&Path, &EmbeddedRun)) -> Summary {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("status.sock");
@@ -122,7 +122,7 @@ fn tasks_are_dropped_by_the_builder_when_a_stop_overtakes_a_reload() {
             snapshot(socket)["daemon"]["sections"]["tasks"].as_object().unwrap().contains_key("begins")
         });
         daemon.stop();
-        // Main has looked at its requests before it answers.
+        // Main has processed its requests before it answers.
         snapshot(socket);
         shared.may_return.store(true, Ordering::Release);
     });

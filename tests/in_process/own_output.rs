@@ -1,5 +1,5 @@
-//! An output of a user's own kind, `examples/own_output.rs`, in a daemon in this process: its safe value is written wherever those of hertzd's own
-//! outputs are.
+//! An output of a user's own kind, `examples/own_output.rs`, in a daemon in this process: its safe value is written in every case in which
+//! hertzd's own outputs get theirs.
 
 #[path = "../../examples/own_output.rs"]
 #[allow(dead_code, reason = "its main is that of a program")]
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// In percent what the source gives; none, and a worker that hangs.
+/// The source's value in percent; and two special states: no value, and a worker that hangs.
 const MISSING: u64 = 1_000;
 const HANGS: u64 = 1_001;
 
@@ -71,7 +71,7 @@ impl Running {
         self.gives.store(percent, Ordering::SeqCst);
     }
 
-    /// Waits until this was the last line that came.
+    /// Waits until this is the last line received.
     fn until_lamp_is(&self, port: &Path, wanted: &str) {
         self.daemon.until(wanted, || fs::read_to_string(port).unwrap().lines().last() == Some(wanted));
     }
@@ -103,7 +103,7 @@ fn an_output_of_ones_own_is_made_safe_wherever_those_of_hertzd_are() {
     daemon.until_lamp_is(&port, "000");
     daemon.give(70);
     daemon.until_lamp_is(&port, "070");
-    // A reload hands it over to a task of another name, and makes it safe when none has it any more.
+    // A reload hands the lamp over to a task of another name, and makes it safe once no task has it.
     daemon.reload(config(&(lamp("renamed", &port) + &lamp("more", &other))));
     daemon.until_lamp_is(&other, "070");
     daemon.until_lamp_is(&port, "070");
@@ -113,7 +113,7 @@ fn an_output_of_ones_own_is_made_safe_wherever_those_of_hertzd_are() {
     assert!(fs::read_to_string(&other).unwrap().ends_with("000\n"), "at the end");
 }
 
-/// Each tick sends 77, and then fails: with an error or, where the source gives something, with a panic.
+/// Each tick sends 77 and then fails: with a panic if the source gives a value, otherwise with an error.
 struct Careless(Input, std::path::PathBuf);
 
 fn append(path: &Path, line: &str) -> std::io::Result<()> {
@@ -164,7 +164,7 @@ fn after_each_tick_that_fails_it_is_made_safe_whatever_the_tick_has_sent() {
     assert!(!lines.windows(2).any(|two| two == ["077", "077"]) && lines.last() == Some(&"000"), "{lines:?}");
 }
 
-/// Panics while it has the lock that the function takes which writes its safe value.
+/// Panics while it holds the lock that the function writing its safe value takes.
 struct Shared(Input, Arc<Mutex<std::path::PathBuf>>);
 
 impl Task for Shared {
@@ -224,7 +224,7 @@ fn what_an_earlier_run_has_left_is_made_safe_by_the_task_of_its_name_alone() {
     let daemon = Running::start_with(example::kinds(), text, 50, |daemon| daemon.safe_plan(&plan));
     daemon.until_lamp_is(&port, "050");
     assert!(fs::read_to_string(&port).unwrap().starts_with("080\n000\n"), "before its first tick");
-    // What is left is one of its faults, or it is not: that is not what this is about.
+    // Its safe value may be left unwritten or not: this test is about something else.
     daemon.stop();
     let text: String = fs::read_to_string(&plan).unwrap().split_whitespace().collect();
     assert!(text.contains("\"own\":[\"gone\"]"), "{text}");

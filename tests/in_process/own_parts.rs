@@ -1,4 +1,5 @@
-//! What a task of a user's own kind has beside its ticks, and brings where it is built: what is wrong there is seen, and it hears that the task leaves.
+//! The parts that a task of a user's own kind adds when it is built, besides its ticks: faults in them are detected, and the task is told
+//! when it leaves.
 
 use crate::program;
 use hertzd::Built;
@@ -8,7 +9,7 @@ use hertzd::task::{Task, Tick, TickError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How often the task has ticked, has heard that it leaves, and was dropped.
+/// The number of times that the task has ticked, was told that it leaves, and was dropped.
 #[derive(Clone, Default)]
 struct Seen(Arc<[AtomicU64; 3]>);
 
@@ -70,7 +71,7 @@ fn what_is_wrong_beside_the_ticks_is_seen_while_it_is_and_a_reload_that_ends_the
     assert!(!is_told());
     is_dry.store(1, Ordering::SeqCst);
     assert!(is_told());
-    // The task goes on.
+    // The task continues.
     daemon.reload(task("a", "pump") + &alone + &task("more", "load"));
     daemon.until("the reload is done", || {
         program::snapshot(&socket)["tasks"].as_array().is_some_and(|all| all.len() == 3)

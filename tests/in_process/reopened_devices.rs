@@ -1,5 +1,5 @@
-//! A fan of hwmon whose device goes away while hertzd runs, and comes back with another number: a tree of plain files, named as in `/sys`; no
-//! driver is behind them. The daemon runs in this process, which only so can say where that tree is.
+//! A fan of hwmon whose device goes away while hertzd runs, and comes back with another number. The tree consists of plain files, named as
+//! in `/sys`, without a driver. The daemon runs in this process: only so can a test set the tree's location.
 
 use crate::program::{HERE, pause};
 use hertzd::config::Kinds;
@@ -29,7 +29,7 @@ impl Machine {
         device
     }
 
-    /// One whose fan has number 3.
+    /// Starts a machine whose fan has number 3.
     fn start(output: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self::device(folder.path(), 3, "fake");
@@ -59,7 +59,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// As a driver would show it.
+/// The file's first line, as a driver would show it.
 fn line(path: &Path) -> String {
     read(path).lines().next().unwrap_or_default().to_owned()
 }
@@ -84,7 +84,7 @@ fn a_device_that_comes_back_with_another_number_is_found_and_the_plan_follows() 
     assert_eq!(line(&after.join("pwm1")), "255");
 }
 
-/// The section names it in another way since a reload.
+/// After a reload, the section names the target in another way.
 #[test]
 fn a_device_is_looked_for_by_the_keys_that_are_in_force() {
     let machine = Machine::start(BY_PATH);
@@ -112,10 +112,10 @@ fn another_device_that_has_its_number_now_is_left_alone() {
     let (unplugged, other) = (folder.join("unplugged"), folder.join("other"));
     fs::rename(&place, &unplugged).unwrap();
     Machine::device(folder, 3, "another");
-    // The other tests' daemons log there too.
+    // The daemons of other tests log there too.
     let refused = format!("{} is another device now", place.join("pwm1").display());
     machine.daemon.until("it was looked for", || read(log.path()).contains(&refused));
-    // Again and again.
+    // Repeatedly.
     for _ in 0..400 {
         assert_eq!(["pwm1", "pwm1_enable"].map(|name| line(&place.join(name))), ["77", "2"]);
         pause(Span::from_millis(5));

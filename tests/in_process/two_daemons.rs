@@ -70,12 +70,12 @@ struct Running {
 }
 
 impl Running {
-    /// A daemon of these tasks in `folder`, whose source gives this.
+    /// A daemon with these tasks in `folder`; its source gives these numbers.
     fn start(folder: &Path, gives: [f64; 2]) -> Self {
         Self::start_on(folder, gives, "")
     }
 
-    /// The same, with this section of its worker.
+    /// Like [`start`](Self::start), with this section for its worker.
     fn start_on(folder: &Path, gives: [f64; 2], worker: &str) -> Self {
         let fan = folder.join("sys/class/hwmon/hwmon3");
         fs::create_dir_all(&fan).unwrap();
@@ -98,7 +98,7 @@ impl Running {
         self.daemon.until("the fan is set", || self.number("sys/class/hwmon/hwmon3/pwm1") == number);
     }
 
-    /// It beats: the line is switched on and off.
+    /// Waits until the heartbeat switches its line on and off.
     fn until_it_beats(&self) {
         for _ in 0..3 {
             let was = self.number("pulse");
@@ -106,7 +106,7 @@ impl Running {
         }
     }
 
-    /// The value of a task at its latest tick; null: it has none.
+    /// The value of a task at its last tick; null: it has none.
     fn value(&self, task: &str, name: &str) -> Value {
         let snapshot = program::snapshot(&self.folder.join("s"));
         let mut tasks = snapshot["tasks"].as_array().into_iter().flatten();
@@ -132,7 +132,7 @@ fn two_daemons_with_the_same_names_do_not_see_each_other() {
     well.until_fan_is(128.0);
     well.daemon.until("the valve follows", || (10.0..11.0).contains(&well.number("valve")));
     well.until_it_beats();
-    // Its controller is where its setpoint is, and its fan gets no speed.
+    // Its controller is at its setpoint, and its fan gets no value.
     let ill = Running::start(other.path(), [10.0, f64::NAN]);
     ill.until_fan_is(255.0);
     ill.daemon.until("its own controller begins at 0", || ill.number("valve") == 0.0);
@@ -170,7 +170,7 @@ fn threads_stay_off_the_cpus_of_pinned_workers_of_every_daemon() {
     third.stop();
 }
 
-/// A task whose ticks all fail, which the log hears of.
+/// A task whose ticks all fail, and are logged.
 struct Fails;
 
 impl Task for Fails {
@@ -186,7 +186,7 @@ fn a_thread_that_dies_ends_the_run_of_its_own_daemon() {
     well.until_fan_is(128.0);
     for _ in 0..8 {
         let fails = Kinds::builtin().add(Kind::new("fails", "Fails.", &[], |_| Some(Blueprint::built(Fails))));
-        // The metrics thread dies with what it tells. Only one whose thread's death another daemon has got runs for so long.
+        // The metrics thread dies while it logs. A daemon runs this long only if another daemon got the report of its thread's death.
         let daemon =
             Embedded::of(fails, "[task.fails]\nkind = \"fails\"\nrate = 100\n").lasting(Span::from_seconds(60));
         let ended = daemon.telling(|| panic!("the log was asked to break")).run();

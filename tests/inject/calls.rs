@@ -1,4 +1,4 @@
-//! Which system calls a program makes, as `strace` records them; and one of them made to fail, by `fail_one.c`.
+//! Records the system calls of a program with `strace`, and makes one of them fail with `fail_one.c`.
 
 use crate::errors::{errors_of, left_alone};
 use std::collections::BTreeMap;
@@ -8,24 +8,24 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// What is played.
+/// The scene to play.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scene {
     /// A start, work, a reload and a stop.
     Daemon,
-    /// `hertzd safe` after a daemon that was killed.
+    /// `hertzd safe` after a daemon was killed.
     Safe,
 }
 
-/// One call that fails.
+/// A call to fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Injection {
     pub(crate) scene: Scene,
     pub(crate) call: String,
-    /// That of the call on this machine.
+    /// The call's number on this machine.
     number: u32,
     pub(crate) error: String,
-    /// Of all calls of this number, whichever thread makes them.
+    /// Which one of all calls with this number, from any thread.
     pub(crate) nth: u32,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for Injection {
 }
 
 impl Injection {
-    /// Reads what [`Display`](fmt::Display) writes.
+    /// Parses the text of [`Display`](fmt::Display).
     pub(crate) fn read(text: &str) -> Option<Self> {
         let [scene, call, number, error, nth] = text.split(':').collect::<Vec<_>>()[..] else { return None };
         let scene = if scene == "safe" { Scene::Safe } else { Scene::Daemon };
@@ -61,7 +61,7 @@ impl FailOne {
         let mut strace = Command::new("strace");
         strace.args(["-f", "-n", "-o", "/dev/null", "true"]);
         let mut fails = Command::new(built.program());
-        fails.args(["4095", "1", "EPERM", "/dev/null", "/bin/true"]); // there is no such call
+        fails.args(["4095", "1", "EPERM", "/dev/null", "/bin/true"]); // no such call exists
         for (mut command, what) in [(strace, "strace cannot trace"), (fails, "no call can be made to fail")] {
             let output = command.output().map_err(|error| format!("{what} here: {error}"))?;
             if !output.status.success() {
@@ -75,7 +75,7 @@ impl FailOne {
         self.0.path().join("fail_one")
     }
 
-    /// What comes before a command: all its calls are recorded in a file, or this one fails, and is recorded there.
+    /// A prefix for a command: records all of its calls in a file, or makes this one fail and records it there.
     pub(crate) fn before(&self, injection: Option<&Injection>, record: &Path) -> Command {
         let Some(Injection { number, error, nth, .. }) = injection else {
             let mut command = Command::new("strace");
@@ -96,8 +96,8 @@ fn counts(record: &Path) -> BTreeMap<(String, u32), u32> {
             line.split_once('[').and_then(|(_, call)| call.split_once("] ")).map(|(number, call)| (call, number));
         let Some((call, number)) = call else { continue };
         let (Some((name, _)), Ok(number)) = (call.split_once('('), number.trim().parse()) else { continue };
-        // What another thread's call has interrupted comes a second time, as `<... name resumed>`; and strace does not know any more
-        // which call a thread was in that ends with its process.
+        // A call that another thread's call interrupted appears a second time, as `<... name resumed>`. If a thread ends with its process,
+        // strace no longer knows which call it was in.
         if !name.starts_with('<') && name != "???" {
             *counts.entry((name.to_owned(), number)).or_default() += 1;
         }
@@ -105,7 +105,7 @@ fn counts(record: &Path) -> BTreeMap<(String, u32), u32> {
     counts
 }
 
-/// Each injection that a recorded run has room for: of a call that is made often every one of the first 40, then ever fewer.
+/// Every possible injection into a recorded run: each of the first 40 calls with a number, then fewer and fewer.
 pub(crate) fn injections(scene: Scene, record: &Path) -> Vec<Injection> {
     let mut all = Vec::new();
     for ((call, number), made) in counts(record) {
@@ -125,14 +125,14 @@ pub(crate) fn injections(scene: Scene, record: &Path) -> Vec<Injection> {
     all
 }
 
-/// The process that this one has started, once it is hertzd.
+/// The child of this process, once it is hertzd.
 pub(crate) fn traced(parent: u32) -> Option<u32> {
     let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
     let is_hertzd = |pid: &&str| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "hertzd\n");
     children.split_whitespace().find(is_hertzd)?.parse().ok()
 }
 
-/// Where the record of a scene lies in its folder.
+/// The path of a scene's record in its folder.
 pub(crate) fn record_in(folder: &Path) -> PathBuf {
     folder.join("calls")
 }

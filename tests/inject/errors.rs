@@ -1,6 +1,6 @@
 //! The errors that Linux documents for each system call, and the calls that are left alone.
 
-/// What a call may fail with: those of its page in section 2 of the manual that a right call can meet.
+/// The possible errors of a call: those on its manual page (section 2) that a correct call can meet.
 pub(crate) fn errors_of(call: &str) -> Option<&'static [&'static str]> {
     Some(match call {
         "open" | "openat" | "openat2" | "creat" => &[
@@ -31,7 +31,7 @@ pub(crate) fn errors_of(call: &str) -> Option<&'static [&'static str]> {
         }
         "close" => &["EDQUOT", "EINTR", "EIO", "ENOSPC"],
         "fsync" | "fdatasync" | "sync_file_range" | "syncfs" => &["EDQUOT", "EINTR", "EIO", "ENOSPC"],
-        // Its number, where strace is older than it.
+        // The call's number, for a strace older than the call.
         "cachestat" | "syscall_0x1c3" => &["ENOSYS", "EOPNOTSUPP"],
         "truncate" | "ftruncate" | "fallocate" => &["EFBIG", "EINTR", "EIO", "ENOSPC", "EPERM", "EROFS", "ETXTBSY"],
         "copy_file_range" => &["EIO", "ENOMEM", "ENOSPC"],
@@ -56,7 +56,7 @@ pub(crate) fn errors_of(call: &str) -> Option<&'static [&'static str]> {
         "access" | "faccessat" | "faccessat2" => {
             &["EACCES", "EIO", "ELOOP", "ENOENT", "ENOMEM", "ENOTDIR", "EPERM", "EROFS"]
         }
-        // Its EINVAL is no error: it says that this is no link.
+        // Its EINVAL is not an error: it reports that this is not a link.
         "readlink" | "readlinkat" => &["EACCES", "EIO", "ELOOP", "ENOENT", "ENOMEM", "ENOTDIR"],
         "getdents64" => &["ENOENT"],
         "getcwd" => &["EACCES", "ENOENT", "ENOMEM"],

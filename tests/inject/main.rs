@@ -1,6 +1,6 @@
-//! Each system call of a start, of work, of a reload, of a stop and of `hertzd safe` fails once, with each error that Linux documents for
-//! it: `fail_one.c` sees to that. hertzd never panics, aborts or hangs; its exit code and its message are right; every target is safe or
-//! untouched, or the plan still has it; and its counts add up.
+//! Makes each system call of a start, of work, of a reload, of a stop and of `hertzd safe` fail once, with each error that Linux documents
+//! for it, by means of `fail_one.c`. hertzd must never panic, abort or hang. Its exit code and its message must be right. Every target must
+//! be safe or untouched, or still in the plan. Its counts must add up.
 //!
 //! ```sh
 //! cargo test --test inject                                            a sample, the same each time
@@ -26,13 +26,13 @@ use scene::play;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many scenes are played at a time.
+/// The number of scenes played at a time.
 const AT_A_TIME: usize = 3;
 
 /// The size of the sample, and its seed.
 const SAMPLE: (usize, u64) = (50, 27);
 
-/// All injections that there are room for. A scene in which nothing fails is right.
+/// All possible injections. Asserts that a scene without a failure is right.
 fn all(fail_one: &FailOne, work: Span) -> Vec<Injection> {
     [Scene::Daemon, Scene::Safe]
         .into_iter()
@@ -44,7 +44,7 @@ fn all(fail_one: &FailOne, work: Span) -> Vec<Injection> {
         .collect()
 }
 
-/// As many of them as asked for. Calls are chosen first, so that those that are made often do not displace the others.
+/// A sample of this size. Chooses calls first, so that frequent calls do not displace the others.
 fn sample(mut from: Vec<Injection>, size: usize, seed: u64) -> Vec<Injection> {
     let mut random = SplitMix(seed);
     let mut below = |most: usize| usize::try_from(random.next() % most as u64).unwrap();

@@ -1,4 +1,5 @@
-//! A start, work, a reload and a stop of hertzd, or `hertzd safe` after it was killed, with a call that fails; and what must hold then.
+//! A start, work, a reload and a stop of hertzd, or `hertzd safe` after a kill, with one failing call; and the conditions that must hold
+//! then.
 
 use crate::calls::{FailOne, Injection, Scene, record_in, traced};
 use crate::program::{HERE, HERTZD, count, pause, signal, stopwatch};
@@ -10,13 +11,13 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use tempfile::TempDir;
 
-/// The time after which a program hangs.
+/// The time after which a program counts as hanging.
 const PATIENCE: Span = Span::from_seconds(60);
 
-/// The longest wait for a state that a call that failed may have made impossible.
+/// The longest wait for a state that the failing call may have made impossible.
 const STATE: Span = Span::from_seconds(5);
 
-/// What each target holds before hertzd runs, and its safe value. The reload adds `added` and removes `removed`.
+/// The content of each target before hertzd runs, and its safe value. The reload adds `added` and removes `removed`.
 const TARGETS: [(&str, Option<&str>, &str); 5] = [
     ("set", Some("0.125\n"), "1\n"),
     ("back", Some("0.25\n"), "0.25\n"),
@@ -75,9 +76,9 @@ safe = 4
 record = "@HERE@/all.mcap"
 "#;
 
-/// What is said of some calls and errors in place of the kernel's words.
+/// The messages for some calls and errors, where they differ from the kernel's words.
 const IN_OTHER_WORDS: [(&str, &str); 4] = [
-    ("clone", "Resource temporarily unavailable"), // all that pthread_create tells
+    ("clone", "Resource temporarily unavailable"), // all that pthread_create reports
     ("= ELOOP", "is a symbolic link"),
     ("= ENOTDIR", "is a symbolic link, or no folder"),
     ("= EPROTOTYPE", "another daemon listens there"),
@@ -92,7 +93,7 @@ pub(crate) struct Played {
     pub(crate) failed: Option<String>,
 }
 
-/// Plays it, with this call failing; without, all its calls are recorded. It works for this long.
+/// Plays a scene with this call failing; without an injection, records all its calls. Its work lasts this long.
 pub(crate) fn play(fail_one: &FailOne, scene: Scene, injection: Option<&Injection>, work: Span) -> Played {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
@@ -123,7 +124,7 @@ fn configure(folder: &Path, parts: &[&str]) {
     fs::rename(folder.join("new.toml"), folder.join("test.toml")).unwrap();
 }
 
-/// Starts it with its output in files.
+/// Starts the command with its output in files.
 fn start(mut command: Command, folder: &Path) -> Child {
     let file = |name| File::create(folder.join(name)).unwrap();
     command.env("RUNTIME_DIRECTORY", folder.join("run")).env_remove("HERTZD_LOG");
@@ -131,7 +132,7 @@ fn start(mut command: Command, folder: &Path) -> Child {
     command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
-/// Whether a state came; not if the program has ended, or it takes too long.
+/// Whether a state was reached before the program ended and within `longest`.
 fn came(child: &mut Child, longest: Span, mut state: impl FnMut() -> bool) -> bool {
     let waited = stopwatch();
     loop {
@@ -145,7 +146,7 @@ fn came(child: &mut Child, longest: Span, mut state: impl FnMut() -> bool) -> bo
     }
 }
 
-/// Waits for its end; `None`: it hung, and was killed.
+/// Waits for the child's end; `None`: it hung, and was killed.
 fn ended(child: &mut Child) -> Option<ExitStatus> {
     let waited = stopwatch();
     loop {
@@ -175,7 +176,7 @@ fn daemon(mut command: Command, folder: &Path, work: Span) -> Option<ExitStatus>
     };
     let live = |names: [&str; 3]| names.iter().all(|name| read(folder, name).starts_with("0.5"));
     if came(&mut child, STATE, || live(["set", "back", "shrinks"])) {
-        // Someone asks it, and it works.
+        // Someone queries the daemon while it works.
         let _ = Command::new(HERTZD).args(["status", "--socket"]).arg(folder.join("run/status.sock")).output();
         pause(work);
         configure(folder, &[BEFORE, ADDED]);
@@ -187,7 +188,7 @@ fn daemon(mut command: Command, folder: &Path, work: Span) -> Option<ExitStatus>
     ended(&mut child)
 }
 
-/// A daemon that is killed while its outputs are live.
+/// Kills a daemon while its outputs are live.
 fn killed(folder: &Path) {
     let mut command = Command::new(HERTZD);
     command.arg("run").arg(folder.join("test.toml"));
@@ -199,12 +200,12 @@ fn killed(folder: &Path) {
 }
 
 impl Played {
-    /// What does not hold that must; `Ok` where all does.
+    /// Checks all conditions. The error names the one that fails.
     pub(crate) fn judge(&self) -> Result<(), String> {
         let folder = self.folder.path();
         let stderr = read(folder, "stderr");
         let Some(status) = self.status else { return Err("it hangs".into()) };
-        // The standard library's own assertion. No file system's folder refuses to be closed.
+        // The standard library's own assertion. No real file system refuses to close a folder.
         if stderr.contains("unexpected error during closedir") {
             return Ok(());
         }
@@ -215,14 +216,14 @@ impl Played {
             // The dynamic loader's own refusal, before hertzd's first instruction.
             Some(127) if stderr.contains("error while loading shared libraries") => {}
             Some(code) => self.judge_words(code, &stderr)?,
-            // What is sent before its first instructions takes its usual course.
+            // A signal sent before its first instructions has its default effect.
             None if status.signal() == Some(libc::SIGTERM) && stderr.is_empty() => {}
             None => return Err(format!("it ended by signal {:?}", status.signal())),
         }
         self.judge_targets(status.success())
     }
 
-    /// The exit code is a documented one, it and the summary agree, and a failure's message names the reason.
+    /// Checks that the exit code is documented, that it agrees with the summary, and that a failure's message names the reason.
     fn judge_words(&self, code: i32, stderr: &str) -> Result<(), String> {
         let failed = self.failed.as_deref().unwrap_or_default();
         let is_mute = failed.starts_with("write(2, ") || failed.starts_with("writev(2, ");
@@ -247,11 +248,11 @@ impl Played {
         }
     }
 
-    /// The summary says whether all was well, its counts add up, and the rows that it tells of are there.
+    /// Checks that the summary states whether all was well, that its counts add up, and that the rows it counts exist.
     fn judge_summary(&self, stdout: &str, well: bool) -> Result<(), String> {
         let summary: Value = match serde_json::from_str(stdout) {
             Ok(summary) => summary,
-            // A reader that is gone has not read the rest; the writes after the one that fails here have a reader again.
+            // A reader that is gone has not read the rest; here, writes after the failing one still have a reader.
             Err(_)
                 if self
                     .failed
@@ -274,7 +275,7 @@ impl Played {
         }
         let source = &crate::program::task(&summary, "source")["recorded"];
         let rows = read(self.folder.path(), "source.csv").lines().skip(1).count() as u64;
-        // What a disk has refused to store counts as lost, though a part of it may be there.
+        // Data that a disk refused to store counts as lost, though a part of it may be there.
         let refused = self.failed.as_deref().is_some_and(|failed| failed.starts_with("sync_file_range("));
         match source["rows"].as_u64() {
             Some(recorded) if recorded != rows && !(refused && recorded < rows) => {
@@ -284,7 +285,7 @@ impl Played {
         }
     }
 
-    /// Each target is safe or untouched, or the plan still has it, and `hertzd safe` writes it.
+    /// Checks that each target is safe or untouched, or that the plan still has it and `hertzd safe` writes it.
     fn judge_targets(&self, success: bool) -> Result<(), String> {
         let folder = self.folder.path();
         let may_be_untouched = |name: &str| name == "added" || (self.scene == Scene::Daemon && !success);
@@ -296,7 +297,7 @@ impl Played {
             })
         };
         let Some(first) = wrong() else { return Ok(()) };
-        // `hertzd safe` has asked whether there is a plan, and the answer was no.
+        // `hertzd safe` asked whether a plan exists, and the answer was no.
         let asked = |failed: &String| failed.starts_with("statx(") && failed.contains("safe-plan.json\" = ENOENT");
         if self.scene == Scene::Safe && self.failed.as_ref().is_some_and(asked) {
             return Ok(());
@@ -308,7 +309,7 @@ impl Played {
         wrong().map_or(Ok(()), |wrong| Err(format!("{wrong}, and `hertzd safe` does not write it: {again:?}")))
     }
 
-    /// All that it said, for a failure.
+    /// All output, for the message of a failure.
     pub(crate) fn describe(&self) -> String {
         let folder = self.folder.path();
         let [stdout, stderr] = ["stdout", "stderr"].map(|name| read(folder, name));

@@ -192,7 +192,7 @@ impl<'a> Stage<'a> {
         command.env("NOTIFY_SOCKET", path).args(["run", "--stop-timeout", "60s"]);
         command.arg(self.folder.path().join("story.toml")).stdout(Stdio::null());
         self.running = Some(command.stderr(log).spawn().unwrap());
-        // Outputs may not have begun before hertzd reports ready.
+        // Outputs might not have begun before hertzd reports ready.
         let mut message = [0; 4_096];
         let mut says_ready = |_: &Self| {
             let received = manager.recv(&mut message).map_or(0, |length| length);
@@ -260,7 +260,7 @@ impl<'a> Stage<'a> {
             .ok_or_else(|| format!("a second hertzd was not refused: {rival:?}"))
     }
 
-    /// Waits until this process has ended. If the disk hangs, one of its threads may go on waiting for the disk. Asks the process to end a
+    /// Waits until this process has ended. If the disk hangs, one of its threads may still wait for the disk. Asks the process to end a
     /// second time once that `is_due`.
     fn wait(&mut self, mut child: Child, is_due: impl Fn(&Self) -> bool) -> Result<ExitStatus, Wrong> {
         let mut asked = false;

@@ -59,7 +59,7 @@ struct Writer {
     running: Option<Vec<Output>>,
     left: bool, // a killed process has left something
     frozen: bool,
-    owed: bool, // what ended while it was frozen may not have its safe value
+    owed: bool, // an output that ended during the freeze might not have its safe value
     events: Vec<Event>,
 }
 

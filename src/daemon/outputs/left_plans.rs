@@ -76,7 +76,7 @@ pub(super) fn keep_aside(path: &Path, why: &str) -> Result<PathBuf, String> {
     Ok(aside)
 }
 
-/// Gives a plan, of which a part cannot be carried out, a second name for unreadable plans. Returns that name.
+/// Gives a second name, one for unreadable plans, to a plan that cannot be carried out in full. Returns that name.
 pub(super) fn keep_part_aside(path: &Path, file: &File, why: &str) -> Result<PathBuf, String> {
     // An earlier start may have done this, and then have been refused.
     let kept = names_aside(path).find(|aside| is_at(file, aside));

@@ -77,7 +77,7 @@ impl Targets {
         self.all().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Asks again for the locks that outputs went on without. May block. Returns the problem where another hertzd holds one.
+    /// Asks again for the locks that outputs continued without. May block. Returns the problem where another hertzd holds one.
     pub(crate) fn ask_for_locks(&self) -> Option<String> {
         let ask = |held: Arc<Held>| {
             let mut passed_over = held.passed_over();

@@ -1,4 +1,4 @@
-//! The traffic between a task and its program: ticks, and answers, each of which is checked. Each look does a bounded amount of work;
+//! The traffic between a task and its program: ticks, and answers, each of which is checked. Each poll does a bounded amount of work;
 //! neither side is waited for, and no clock is read.
 
 use super::crossing::{CoolEnds, Shared};

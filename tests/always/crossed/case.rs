@@ -6,15 +6,15 @@ use crate::random::SplitMix;
 pub(crate) const US: i64 = 1_000;
 pub(crate) const MS: i64 = 1_000_000;
 
-/// What a task does.
+/// The behaviour of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Does {
-    /// Makes numbers, errors and gaps, by a script with this seed.
+    /// Produces numbers, errors and gaps, by a script with this seed.
     Source {
         script: u64,
         valid: Option<f64>,
     },
-    /// A plant of first order: its input is no link.
+    /// A plant of first order; its input is not a link.
     Plant {
         driven_by: Option<usize>,
         constant: f64,
@@ -37,20 +37,20 @@ pub(crate) enum Does {
         hysteresis: f64,
         latch: bool,
     },
-    /// Answers to the tick before, as a program does.
+    /// Answers the tick before, as a program does.
     Echo,
-    /// Shows what it takes.
+    /// Shows its inputs.
     Probe,
 }
 
-/// A value that a task takes.
+/// A link: a value that a task reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     pub(crate) key: &'static str,
     pub(crate) from: usize,
-    /// The row of the tick before, and this number until there is one.
+    /// A `previous` link: the row of the tick before, and this number until there is one.
     pub(crate) previous: Option<f64>,
-    /// A value that is not good leaves what the task puts out as it is.
+    /// A bad value leaves the task's output unchanged.
     pub(crate) spared: bool,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Task {
     pub(crate) max_age: i64,
     /// In periods.
     pub(crate) max_gap: u64,
-    /// The tick from which on a new task has taken its place, as a reload does that changes its section.
+    /// The tick from which a new task replaces it, like a reload that changes its section.
     pub(crate) restarts_at: Option<u64>,
 }
 
@@ -80,7 +80,7 @@ impl Case {
     pub(crate) fn random(seed: u64) -> Self {
         let mut random = SplitMix(seed);
         let mut case = Self { tasks: Vec::new(), length: (80 + random.below(100)) * MS };
-        // Under overload all have one period, and so equal deadlines.
+        // Under overload all tasks have the same period, and so equal deadlines.
         let overload = random.below(3) == 0;
         let workers = 1 + pick(&mut random, 2);
         let period = (pick(&mut random, 5), overload);
@@ -102,7 +102,7 @@ impl Case {
             let links = case.links(&mut random, &does, from);
             case.add(&mut random, does, links, period, workers);
         }
-        // Each value that nothing takes is shown, and some that something takes.
+        // Each unused value is shown, and some used ones.
         for from in 0..case.tasks.len() {
             let taken = case.tasks.iter().any(|task| task.links.iter().any(|link| link.from == from));
             if !taken || random.below(3) == 0 {
@@ -113,7 +113,7 @@ impl Case {
         case
     }
 
-    /// A plant under a controller, whose output reaches it by way of an echo.
+    /// A plant under a controller, whose output reaches the plant through an echo.
     fn add_loop(&mut self, random: &mut SplitMix, period: (usize, bool), workers: usize) {
         let plant = self.tasks.len();
         let [filter, pi, echo] = [plant + 1, plant + 2, plant + 3];
@@ -133,7 +133,7 @@ impl Case {
         self.add(random, Does::Echo, links, period, workers);
     }
 
-    /// What a task of this kind takes, of `from` first.
+    /// The links of a task of this kind; the first is from `from`.
     fn links(&self, random: &mut SplitMix, does: &Does, from: usize) -> Vec<Link> {
         let own = self.tasks.len();
         let spared = matches!(does, Does::Alarm { .. } | Does::Pi { .. } | Does::Echo);
@@ -153,7 +153,7 @@ impl Case {
         let (nth, overload) = if period.1 { period } else { (pick(random, 5), false) };
         let period = [1, 2, 4, 5, 10][nth] * MS;
         let phase = if overload || random.below(3) > 0 { 0 } else { random.below(period / US) * US };
-        // Instants of different workers are never the same, so it is plain which comes first.
+        // Instants of different workers always differ, so it is clear which comes first.
         let phase = phase + if worker == 1 { 500 } else { 0 };
         let deadline =
             if random.below(4) == 0 && !overload { (1 + random.below(2 * period / US)) * US } else { period };
@@ -185,7 +185,7 @@ impl Does {
         }
     }
 
-    /// What the first of its values is called.
+    /// The name of its first value.
     pub(crate) fn value(&self) -> &'static str {
         match self {
             Self::Source { .. } => "v",

@@ -1,5 +1,5 @@
-//! The kinds that only this test has: what makes numbers by a script, what answers a tick late as a program does, what shows its input,
-//! and what a reload does to a task whose section it changes.
+//! The kinds that only this test has: a source that produces numbers by a script, a task that answers a tick late, as a program does, a
+//! task that shows its input; and the effect of a reload on a task whose section it changes.
 
 use crate::random::SplitMix;
 use hertzd::config::{Blueprint, Key, Kind, Section, Value};
@@ -13,7 +13,7 @@ const BACK: Key = Key::new("back", Value::Input, "What it takes as well.");
 const RESTARTS_AT: Key =
     Key::new("restarts-at", Value::Integer { min: 1, max: 1_000 }, "The first tick of the new one.");
 
-/// What a source has at a tick: a number, nothing, or an error.
+/// The output of a source at a tick: a number, nothing, or an error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Given {
     Number(f64),
@@ -21,7 +21,7 @@ pub(crate) enum Given {
     Error,
 }
 
-/// Mostly numbers; now and then a few ticks without.
+/// Mostly numbers; now and then a few ticks without one.
 pub(crate) fn given(script: u64, n: u64) -> Given {
     let of = |part: u64| SplitMix(script.wrapping_mul(31).wrapping_add(part)).next();
     // In stretches of four ticks.
@@ -54,7 +54,7 @@ pub(crate) fn kinds() -> Kinds {
         .add(Kind::new("probe", "Shows its input.", &[INPUT][..], probe))
 }
 
-/// A task of a kind of hertzd's, in whose place a new one comes that is built while it runs.
+/// A task of one of hertzd's kinds, which is replaced by a new task that is built while it runs.
 fn restarted(name: &'static str, of: &'static str) -> Kind {
     let kinds = Kinds::builtin();
     let keys: Vec<Key> = kinds.get(of).unwrap().keys.iter().cloned().chain([RESTARTS_AT]).collect();

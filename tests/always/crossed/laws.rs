@@ -1,4 +1,4 @@
-//! What each kind makes of what it takes, as its page says it: plainly, from whole histories where that is simpler.
+//! The output of each kind for its inputs, as its page states it. Written plainly, from whole histories where that is simpler.
 
 use super::case::{Does, Task};
 use super::kinds::{Given, given};
@@ -12,13 +12,13 @@ pub(crate) struct Seen {
     pub(crate) release: Option<i64>,
 }
 
-/// What a tick makes.
+/// The result of a tick.
 #[derive(Clone, Debug)]
 pub(crate) struct Made {
-    /// Those that are compared: the first ones.
+    /// The compared values: the first ones.
     pub(crate) values: Vec<f64>,
     pub(crate) failed: bool,
-    /// Of what was measured for an earlier tick.
+    /// The origin, if the values come from an earlier tick's measurement.
     pub(crate) origin: Option<i64>,
 }
 
@@ -26,11 +26,11 @@ pub(crate) struct Made {
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     last: Option<u64>, // tick
-    waited: u64,       // ticks without a value since the latest with one
-    history: Vec<f64>, // of a filter: its inputs, tick by tick; empty: it begins
+    waited: u64,       // ticks without a value since the last with one
+    history: Vec<f64>, // a filter's inputs, tick by tick; empty: it begins
     low: f64,
-    from: Option<f64>,   // what it begins from then, after a restart
-    handed: Option<f64>, // what the one after a restart goes on from
+    from: Option<f64>,   // where it begins then, after a restart
+    handed: Option<f64>, // where the task after a restart continues
     pi: Pi,
     alarm: Alarm,
     asked: Option<(f64, i64)>,
@@ -41,16 +41,16 @@ pub(crate) struct State {
 #[derive(Clone, Copy, Debug, Default)]
 struct Pi {
     integral: f64,
-    out: Option<f64>, // the latest
+    out: Option<f64>, // the last output
     runs: bool,       // else it takes over
-    goes_on: bool,    // from what another one put out
+    goes_on: bool,    // from another one's output
     measured: Option<i64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Alarm {
     level: i32,   // 0 to 2, or 3: no good value
-    highest: i32, // of a value, since the latest reset
+    highest: i32, // of a value, since the last reset
     reset: bool,
 }
 
@@ -80,17 +80,17 @@ impl State {
         }
     }
 
-    /// What drives a plant from now on.
+    /// Sets the input of a plant from now on.
     pub(crate) fn drive(&mut self, now: i64, input: f64) {
         if input.is_finite() {
             self.plant.coming.push((now, input));
         }
     }
 
-    /// Tick `n`, with its inputs in the order of the task's links; `start` is when it begins.
+    /// Tick `n`, with its inputs in the order of the task's links; it begins at `start`.
     pub(crate) fn tick(&mut self, task: &Task, (n, release, start): (u64, i64, i64), seen: &[Seen]) -> Made {
         if task.restarts_at.is_some_and(|at| n >= at && self.last.is_none_or(|last| last < at)) && self.last.is_some() {
-            // A new controller or filter goes on from what the old one put out, a new alarm from its levels.
+            // A new controller or filter continues from the old one's output, a new alarm from its levels.
             let handed = self.handed;
             let alarm = Alarm { reset: true, ..self.alarm };
             let pi = Pi { out: handed, goes_on: handed.is_some(), ..Pi::default() };
@@ -133,7 +133,7 @@ impl State {
         made
     }
 
-    /// A value that is missing, or a tick that was skipped, counts as the value before, for up to `max-gap`.
+    /// A missing value or a skipped tick counts as the value before, for up to `max-gap`.
     fn filter(&mut self, task: &Task, value: f64, periods: u64) -> f64 {
         if !value.is_finite() {
             self.waited = periods;
@@ -147,13 +147,13 @@ impl State {
         let before = self.history.last().copied().filter(|_| periods <= task.max_gap);
         if before.is_none() {
             let begins_at = self.from.take().unwrap_or(value);
-            self.history = vec![begins_at; 10]; // as if it had always been that
+            self.history = vec![begins_at; 10]; // as if the input had always been this value
             self.low = begins_at;
         }
         let held = before.map_or(0, |_| periods - 1);
         for next in (0..held).map(|_| before.unwrap_or(value)).chain([value]) {
             if let Does::LowPass(cutoff) = task.does {
-                // Tustin's rule, with the cutoff where it is asked for.
+                // Tustin's rule, prewarped so that the cutoff is exact.
                 let gain = (std::f64::consts::PI * cutoff).tan();
                 let last = self.history[self.history.len() - 1];
                 self.low = (gain * (next + last) + (1.0 - gain) * self.low) / (1.0 + gain);
@@ -179,7 +179,7 @@ impl State {
         let Does::Pi { kp, ki, setpoint, limit } = task.does else { unreachable!() };
         let Seen { value, origin, release, .. } = seen[0];
         let pi = &mut self.pi;
-        // What it says before there is a row is for a first start.
+        // The value before the first row is only for a first start.
         let track = seen.get(1).filter(|track| !(pi.goes_on && track.release.is_none()));
         let applied = track.map(|track| track.value).filter(|applied| applied.is_finite());
         if !value.is_finite() {
@@ -195,7 +195,7 @@ impl State {
         let error = setpoint - value;
         let p = kp * error;
         let wanted = if !pi.runs {
-            // At its first start the integral begins at what was applied, else at zero; later the output goes on where it was.
+            // At the first start the integral begins at the applied value, or else at zero; later the output continues where it was.
             match (pi.out, applied) {
                 (None, applied) => pi.integral = applied.unwrap_or(0.0).clamp(-limit, limit),
                 (Some(out), applied) => pi.integral = applied.unwrap_or(out).clamp(-limit, limit) - p,
@@ -207,7 +207,7 @@ impl State {
             #[expect(clippy::cast_precision_loss, reason = "small")]
             let change = ki * error * (periods as f64 * task.period as f64 / 1e9);
             let all = p + pi.integral + change;
-            // It takes no more than leads to the limit.
+            // The integral moves at most to the limit.
             let to_limit = if change > 0.0 { (limit - p).max(pi.integral) } else { (-limit - p).min(pi.integral) };
             let next = pi.integral + change;
             pi.integral = if change > 0.0 { next.min(to_limit) } else { next.max(to_limit) };
@@ -219,7 +219,7 @@ impl State {
         vec![out, error]
     }
 
-    /// The answer to the tick before. It is as old as what that one took, and what comes back from its own answer has no age.
+    /// The answer to the tick before. It has the age of that tick's input; if it depends on its own answer, it has no age.
     fn echo(&mut self, seen: &[Seen], release: i64) -> f64 {
         let answer = self.asked.map_or(f64::NAN, |(answer, origin)| {
             self.origin = Some(origin);
@@ -232,7 +232,7 @@ impl State {
 }
 
 impl Alarm {
-    /// Without delays. What was latched ends at a rising reset only.
+    /// Without delays. A latched alarm ends only at a rising reset.
     fn step(&mut self, does: &Does, value: f64, reset: Option<bool>) {
         let Does::Alarm { high, hihi, hysteresis, latch } = *does else { unreachable!() };
         let reset = reset.unwrap_or(self.reset);
@@ -246,7 +246,7 @@ impl Alarm {
             value if value >= still(high, present == 1 || present == 2) => 1,
             _ => 0,
         };
-        // After a time without a value, one that is out of its range counts for more than that there was none.
+        // After a gap without values, an out-of-range value takes precedence over the gap.
         let kept = if self.level == 3 && found > 0 { self.highest } else { self.level };
         if found == self.level || (latch && found < kept && !(rose && found == 0)) {
             return;
@@ -259,7 +259,7 @@ impl Alarm {
 }
 
 impl Plant {
-    /// What was put out acts from then on, and shows after it has acted.
+    /// An output acts from then on, and shows after it has acted.
     fn measure(&mut self, now: i64, gain: f64, time_constant: f64) -> f64 {
         let pass = |plant: &mut Self, until: i64| {
             if let Some(at) = plant.at.replace(until) {

@@ -1,5 +1,5 @@
-//! Random configurations in which features meet: kinds × links (`previous`, on another worker, slower, missing) × quality × restarts as by a
-//! reload × overload. Every value of every tick is compared with a plain reference, on the virtual clock; so is which task goes first.
+//! Random configurations that combine features: kinds × links (`previous`, on another worker, slower, missing) × quality × restarts as by a
+//! reload × overload. Every value of every tick is compared with a plain reference, on the virtual clock, and so is the order of the tasks.
 //!
 //! ```sh
 //! cargo test --test always crossed                                    200 cases, the same each time
@@ -7,16 +7,18 @@
 //! HERTZD_CROSSED=1 HERTZD_SEED=28000042 cargo test --test always crossed  the one that a failure prints
 //! ```
 //!
-//! Each of these faults was put into the code by hand, and one of the first dozen cases failed:
+//! These faults were put into the code by hand; for each, one of the first dozen cases failed:
 //!
-//! - what a task takes by `previous` has an origin, so that a task that answers a tick late, as a program does, ages without end;
-//! - a latched alarm keeps only that it is active, and its level falls; its values are bad while its input is;
-//! - a controller begins bumpless at its first start; after a reload a controller, a filter or a latched alarm begins anew;
+//! - a value by `previous` has an origin, so that a task that answers a tick late, as a program does, ages without end;
+//! - a latched alarm stays active but its level falls; its values are bad while its input is;
+//! - a controller begins bumpless at its first start; after a reload a controller, a filter or a latched alarm begins again;
 //! - a missing sample erases the memory of a filter, or makes a controller take over;
 //! - a plant answers a period early, in a loop and without one;
-//! - of tasks with equal deadlines the one declared first goes first, or a producer although another has given up a release behind it.
+//! - among tasks with equal deadlines the one declared first runs first, or a producer does although another task has given up a waiting
+//! release.
 //!
-//! What only real time has is not here: a program of the kind `process` itself (tests/black_box/process.rs) and a whole reload (tests/black_box/bumpless.rs).
+//! Not covered, because it needs real time: a program of the kind `process` itself (tests/black_box/process.rs) and a whole reload
+//! (tests/black_box/bumpless.rs).
 
 mod case;
 mod kinds;
@@ -28,7 +30,7 @@ use case::Case;
 use hertzd::App;
 use hertzd::time::Span;
 
-/// Where others are not asked for: so many, and the seed of the first.
+/// The default: this many cases, and the seed of the first.
 const USUAL: (u64, u64) = (200, 28_000_000);
 
 fn number(name: &str) -> Option<u64> {

@@ -1,11 +1,11 @@
-//! What every tick of a case must show, from when it began and ended: which row each reader sees, what it is worth, and what the
-//! laws make of it. And which of the tasks that are due goes first.
+//! The expected values of every tick of a case, given when it began and ended: which row each reader sees, its quality, and the results of
+//! the laws. Also the order of the due tasks.
 
 use super::case::{Case, Does, Link};
 use super::laws::{Made, Seen, State};
 use hertzd::cli::{VirtualRun, VirtualTick};
 
-/// The latest row of a task.
+/// The newest row of a task.
 #[derive(Clone, Debug)]
 struct Row {
     value: f64,
@@ -91,11 +91,11 @@ fn unread(link: &Link) -> Seen {
     Seen { value, quality, origin: None, release: None }
 }
 
-/// Lays the latest row into an input. Returns whether what the reader makes of it is worth no more, and as old.
+/// Copies the newest row into an input. Returns whether the reader's result inherits its quality and its age.
 fn look(link: &Link, row: Option<&Row>, cell: &mut Seen, now: i64, max_age: i64) -> bool {
     let Some(row) = row else { return link.previous.is_none() && !link.spared };
     if link.previous.is_some() {
-        // It shows what was, whatever that is worth.
+        // It shows the earlier value, of any quality.
         if row.value.is_finite() {
             *cell = Seen { value: row.value, quality: 0, origin: None, release: Some(row.release) };
         }
@@ -112,10 +112,9 @@ fn look(link: &Link, row: Option<&Row>, cell: &mut Seen, now: i64, max_age: i64)
     quality == 0 || !link.spared
 }
 
-/// Of the tasks that are due, the one with the earliest deadline goes first; of several, one that had to give up a release while it waited,
-/// then a producer before those that take its values, then the one whose last run is longest ago. A producer has the deadline of those
-/// that take its values, unless it had to give up a release or its last run ended after this one. Returns how often that was decided
-/// between several.
+/// Checks the order of due tasks. The earliest deadline runs first; then a task that had to give up a release while it waited; then a
+/// producer before the consumers of its values; then the task whose last run is longest ago. A producer has the deadline of its consumers,
+/// unless it had to give up a release or its last run ended after this one. Returns how often the order decided between several tasks.
 pub(crate) fn order(case: &Case, run: &VirtualRun) -> Result<usize, String> {
     let turns = turns(case);
     let mut decided = 0;
@@ -125,9 +124,9 @@ pub(crate) fn order(case: &Case, run: &VirtualRun) -> Result<usize, String> {
         for (nth, tick) in of_worker(case, run, worker).enumerate() {
             let now = tick.started.nanos();
             if now >= case.length {
-                break; // of what is late then, only what its policy keeps runs
+                break; // of the late releases, only those that the policy keeps run
             }
-            // The latest release of a task that has not run.
+            // The last release of a task that has not run.
             let due = |of: usize| {
                 let task = &case.tasks[of];
                 let n = (now - task.phase).div_euclid(task.period);
@@ -165,7 +164,7 @@ pub(crate) fn order(case: &Case, run: &VirtualRun) -> Result<usize, String> {
     Ok(decided)
 }
 
-/// The deadline of each task, and its place among equal ones: a producer's is before those of its consumers on the same worker.
+/// The deadline of each task, and its position among equal ones: a producer comes before its consumers on the same worker.
 fn turns(case: &Case) -> Vec<(i64, i64)> {
     let mut turns: Vec<(i64, i64)> = case.tasks.iter().map(|task| (task.deadline, 0)).collect();
     for (to, task) in case.tasks.iter().enumerate().rev() {

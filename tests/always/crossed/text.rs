@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 const WORKERS: [&str; 2] = ["a", "b"];
 
 impl Case {
-    /// Its text.
+    /// The text of the configuration.
     pub(crate) fn text(&self) -> String {
         let workers = WORKERS.map(|name| format!("[worker.{name}]\n")).concat();
         let used = |index: usize| self.tasks.iter().any(|task| task.worker == index);

@@ -1,15 +1,15 @@
-//! In the place of the atomics that hertzd is built with: those of loom, as strong as the code says, or one of them a little weaker.
+//! Replaces the atomics that hertzd is built with by loom's: as strong as the code states, or with one operation slightly weaker.
 //!
-//! Only a fence may be sequentially consistent: loom knows no such operation, and to make it of fences would hide what its neighbours lack. Where a
-//! trial says so, numbers that are read and written without an order are memory that one thread at a time may touch: it finds also what reaches into
-//! the future, which loom's threads never do.
+//! Only a fence may be sequentially consistent: loom has no such operation, and emulating it with fences would hide what its neighbours
+//! lack. If a trial asks for it, numbers that are read and written without an order count as memory that only one thread at a time may
+//! touch. This also finds reads from the future, which loom's threads never make.
 
 use crate::trial::{self, Kind, Strength};
 use loom::sync::atomic as model;
 use std::panic::Location;
 pub use std::sync::atomic::Ordering;
 
-/// What has no value, and is touched where a value is.
+/// Has no value, and is touched whenever a value is.
 struct Touched(loom::cell::UnsafeCell<()>);
 
 // SAFETY: nothing is in there.
@@ -26,12 +26,12 @@ loom::lazy_static! {
     static ref FENCES: model::AtomicUsize = model::AtomicUsize::new(0);
 }
 
-/// To be called before there is a second thread: what is made later would be an order between the two that touch it first.
+/// Call this before a second thread exists: a value created later would order the two threads that touch it first.
 pub(crate) fn begin() {
     FENCES.load(Ordering::Relaxed);
 }
 
-/// As `std::sync::atomic::fence`.
+/// Like `std::sync::atomic::fence`.
 #[track_caller]
 pub fn fence(order: Ordering) {
     match trial::strength(Location::caller(), Kind::Fence, order) {
@@ -49,7 +49,7 @@ pub fn fence(order: Ordering) {
 macro_rules! atomics {
     ($($name:ident $value:ty, $is_memory:expr;)+) => {
         $(
-            /// As the one of the standard library.
+            /// Like the type of the standard library.
             #[derive(Debug)]
             pub struct $name(model::$name, Touched);
 
@@ -100,7 +100,7 @@ macro_rules! numbers {
                     exchanged(Location::caller(), order, |order| self.0.fetch_add(value, order))
                 }
 
-                /// What it finds otherwise is asked for no order.
+                /// A failed exchange has no order.
                 #[track_caller]
                 pub fn compare_exchange(&self, now: $value, then: $value, order: Ordering, _: Ordering) -> Result<$value, $value> {
                     exchanged(Location::caller(), order, |order| self.0.compare_exchange(now, then, order, Ordering::Relaxed))

@@ -1,4 +1,4 @@
-//! Requests to a worker, and what it shows of itself.
+//! Requests to a worker, and the state that the worker shows.
 
 use super::control::{Activity, Control};
 use crate::note::Note;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 pub const MODELS: [Model; 3] = [Model::new(exchanges), Model::new(fails), Model::new(shows)];
 
-/// A worker that was asked for an exchange finds the set, whole, and does it once.
+/// A worker that is asked for an exchange finds the whole set, and exchanges once.
 fn exchanges() {
     let (control, set) = (Arc::new(Control::default()), Arc::new(Note::default()));
     let (asked, sent) = (control.clone(), set.clone());
@@ -29,7 +29,7 @@ fn exchanges() {
     assert_eq!(seen + look(), 1);
 }
 
-/// Who sees that a task's failure has stopped the worker sees which task that was.
+/// A thread that sees that a task's failure has stopped the worker also sees which task failed.
 fn fails() {
     let control = Arc::new(Control::default());
     let shown = control.clone();
@@ -40,7 +40,7 @@ fn fails() {
     worker.join().unwrap();
 }
 
-/// A tick that lasts shows exactly: which one it is, and since when.
+/// A long tick shows exactly which tick it is, and since when it runs.
 fn shows() {
     let control = Arc::new(Control::default());
     let at = |nanos| Instant::from_nanos(nanos);
@@ -56,7 +56,7 @@ fn shows() {
     let doing = control.doing();
     match doing.now {
         Activity::Runs { task: 2, n, since } => assert_eq!((n, since), (6, at(21))),
-        // It may have ended meanwhile, but shows nothing from before it began.
+        // The tick may have ended meanwhile, but shows nothing from before it began.
         Activity::Runs { task, n, since } => {
             assert!(task == 1 && [5, 6].contains(&n) && [at(11), at(21)].contains(&since));
         }

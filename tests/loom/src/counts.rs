@@ -1,4 +1,4 @@
-//! Counts of a task that are read while it runs, and other numbers that are of one moment.
+//! Counts of a task that are read while it runs, and other consistent sets of numbers.
 
 use crate::channels::{Counts, Latest, Live, LiveCounts};
 use crate::time::Instant;
@@ -18,7 +18,7 @@ fn at(n: u64) -> Option<Instant> {
     Some(Instant::from_nanos(n.into()))
 }
 
-/// What a usual tick writes is of one moment, and never older than what was read before.
+/// The counts that a usual tick writes are consistent, and never older than those read before.
 fn of_one_moment() {
     let live = Arc::new(LiveCounts::default());
     live.begins(at(0), Instant::MAX);
@@ -39,7 +39,7 @@ fn of_one_moment() {
     assert_eq!(live.try_read().map(|live| live.counts.ran), Some(2), "nothing is being written");
 }
 
-/// The same of all counts.
+/// The same for all counts.
 fn all_of_one_moment() {
     let live = Arc::new(LiveCounts::default());
     let written = live.clone();
@@ -51,7 +51,7 @@ fn all_of_one_moment() {
     writer.join().unwrap();
 }
 
-/// Who has seen the record of a tick, which goes through a queue, finds the tick counted.
+/// A thread that has seen the record of a tick, which goes through a queue, finds the tick counted.
 fn before_the_record() {
     let live = Arc::new(LiveCounts::default());
     live.begins(at(0), Instant::MAX);
@@ -70,7 +70,7 @@ fn before_the_record() {
     writer.join().unwrap();
 }
 
-/// Numbers that are stored together are seen together, the first ones too, and never older ones later.
+/// Numbers stored together are seen together, the first ones too, and never older ones after newer ones.
 fn numbers_of_one_moment() {
     let latest = Arc::new(Latest::<3>::default());
     let stored = latest.clone();

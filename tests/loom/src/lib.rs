@@ -1,9 +1,9 @@
-//! What hertzd's threads share without a lock, in every order that a memory may show: the files of hertzd as they ship, compiled with atomics that
-//! loom models. Run by `cargo test --release --manifest-path tests/loom/Cargo.toml`.
+//! The lock-free state that hertzd's threads share, in every order that a memory may show. Compiles hertzd's files as they ship, with
+//! loom's atomics. Run by `cargo test --release --manifest-path tests/loom/Cargo.toml`.
 //!
-//! Not tried: the queues that are crates' (`rtrb`, `crossbeam-channel`), since their authors do that; flags and counters that say nothing about anything
-//! else (`Relaxed`, or one variable that others are not compared with); and what a crashed thread leaves for another one (`src/sys/crash.rs`), which
-//! wakes it by a write to a pipe.
+//! Not tried: the queues of crates (`rtrb`, `crossbeam-channel`), which their authors test; independent flags and counters (`Relaxed`, or a
+//! single variable that is compared with no other); and the data that a crashed thread leaves for another one (`src/sys/crash.rs`), which
+//! it wakes by a write to a pipe.
 
 #![allow(dead_code, unused_imports, reason = "of the files of hertzd only parts are tried")]
 
@@ -33,7 +33,7 @@ pub mod safety {
     pub(crate) mod written;
 
     pub(crate) mod planned_write {
-        //! What a safe write is for people, which is not asked here.
+        //! The description of a safe write for people, which no model needs.
 
         #[derive(Clone, Debug)]
         pub(crate) struct PlannedWrite;
@@ -64,7 +64,7 @@ pub(crate) mod sys {
     }
 
     pub(crate) mod clock {
-        //! The clock is asked for messages only.
+        //! The clock is only read for messages.
 
         pub(crate) struct KernelClock;
 

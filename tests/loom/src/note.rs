@@ -1,8 +1,8 @@
-//! What one thread leaves for another one: memory that one thread at a time may touch.
+//! Data that one thread leaves for another: memory that only one thread at a time may touch.
 
 use loom::cell::UnsafeCell;
 
-/// A number. loom finds where two threads touch it at once.
+/// A number. loom detects when two threads touch it at once.
 #[derive(Default)]
 pub struct Note(UnsafeCell<u32>);
 

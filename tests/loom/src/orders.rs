@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 pub const MODELS: [Model; 1] = [Model::new(carried_out)];
 
-/// Who carries out the last order knows that it is the last, and sees what came before it. Who sees that it is done sees what was written for it.
+/// The thread that carries out the last order knows that it is the last, and sees everything before it. A thread that sees the order done
+/// sees everything written for it.
 fn carried_out() {
     let (orders, before, safe) =
         (Arc::new(SafeOrders::default()), Arc::new(Note::default()), Arc::new(Note::default()));

@@ -1,4 +1,4 @@
-//! Outputs: which are live, what was written to a target last, and how a value is kept from coming after a safe value.
+//! Outputs: which are live, the last write to a target, and how a value is kept from overwriting a safe value.
 
 use super::guard::{Guard, Watched};
 use super::live::LiveOutputs;
@@ -14,7 +14,7 @@ use std::io;
 use std::sync::Arc;
 
 pub const LIVE: [Model; 1] = [Model::new(live)];
-/// What a target was given, by whom, and who may write to it: what the models share of these, any of them may find.
+/// The last writes to a target, their authors, and who may write to it. The models share this code, and any of them may find a fault in it.
 pub const TARGETS: [Model; 21] = [
     Model::new(begun),
     Model::new(left_last),
@@ -39,7 +39,7 @@ pub const TARGETS: [Model; 21] = [
     Model { interruptions: Some(2), ..Model::new(written_at_once_and_meanwhile) },
 ];
 
-/// Who has seen a tick sees whether the output followed at that one, or at a later one.
+/// A thread that has seen a tick sees whether the output followed at that tick or a later one.
 fn live() {
     let all = Arc::<LiveOutputs>::default();
     let (seen, shown) = (all.named("output"), all.open("output", Span::from_millis(200)));
@@ -54,11 +54,11 @@ fn live() {
     assert!(!seen.is_open() && !seen.follows() && seen.ticks() == 2);
 }
 
-/// A target, and what was written to it last.
+/// A target, and its last write.
 #[derive(Clone, Default)]
 struct Written(Arc<LastWritten>, Arc<Target>);
 
-/// What is known of what was written last.
+/// The known last write.
 fn settled_at(last: &LastWritten) -> Option<(f64, u64)> {
     last.quiet().filter(|(number, _)| !number.is_nan())
 }
@@ -70,7 +70,7 @@ impl Written {
         self.0.end(&write, number.into());
     }
 
-    /// What is known before and after a look at the target is what it holds.
+    /// If the last write is known before and after reading the target, the target holds its number.
     fn compare(&self) {
         let before = settled_at(&self.0);
         let found = self.1.load(Relaxed);
@@ -80,7 +80,7 @@ impl Written {
     }
 }
 
-/// Two threads write, and one looks afterwards.
+/// Two threads write, and one reads afterwards.
 fn written_at_once() {
     let written = Written::default();
     let other = written.clone();
@@ -90,7 +90,7 @@ fn written_at_once() {
     written.compare();
 }
 
-/// Two threads write: one that is alone has come after all others.
+/// Two threads write: a write that is alone comes after all earlier ones.
 fn written_one_after_the_other() {
     let (last, note) = (Arc::new(LastWritten::default()), Arc::new(Note::default()));
     let (other, noted) = (last.clone(), note.clone());
@@ -109,8 +109,8 @@ fn written_one_after_the_other() {
     writer.join().unwrap();
 }
 
-/// One thread writes, and one looks meanwhile: what it learns is of one write. Of a load before a store in one thread loom misses what another one
-/// has loaded before: so the other one is made to look back.
+/// One thread writes while another reads: the reader sees a single write. If a thread loads before it stores, loom misses that another
+/// thread has loaded before; so the other thread is made to look back.
 fn written_meanwhile() {
     let written = Written::default();
     let seen = written.clone();
@@ -125,7 +125,7 @@ fn written_meanwhile() {
     written.compare();
 }
 
-/// Two threads write, and one looks meanwhile.
+/// Two threads write while another reads.
 fn written_at_once_and_meanwhile() {
     let written = Written::default();
     let (other, seen) = (written.clone(), written.clone());
@@ -137,7 +137,7 @@ fn written_at_once_and_meanwhile() {
     written.compare();
 }
 
-/// A target, of which 7 is the safe value.
+/// A target whose safe value is 7.
 struct Device(Arc<Target>);
 
 impl SafeWrite for Device {
@@ -151,7 +151,7 @@ impl SafeWrite for Device {
     }
 }
 
-/// One that must be written by one thread at a time.
+/// A target that only one thread at a time may write.
 struct Exclusive(Arc<Note>);
 
 impl SafeWrite for Exclusive {
@@ -165,7 +165,7 @@ impl SafeWrite for Exclusive {
     }
 }
 
-/// An output of this target, and what it shares with others that have it.
+/// An output of this target; `watched`: the state shared with other outputs of the target.
 fn guard(watched: &Arc<Watched>, device: impl SafeWrite + 'static) -> Arc<Guard> {
     Guard::new("fan", watched.clone(), (Span::ZERO, Span::ZERO), Some(Box::new(device)))
 }
@@ -175,7 +175,7 @@ fn guarded() -> (Arc<Guard>, Arc<Target>) {
     (guard(&Arc::default(), Device(target.clone())), target)
 }
 
-/// Who sees that an output has begun sees what set its target up.
+/// A thread that sees that an output has begun sees its target set up.
 fn begun() {
     let (guard, note) = (guarded().0, Arc::new(Note::default()));
     let (begins, set_up) = (guard.clone(), note.clone());
@@ -190,7 +190,7 @@ fn begun() {
     assert!(guard.is_alone());
 }
 
-/// Of two outputs of one target the one that leaves it last, or has it alone, comes after all that the other one has written.
+/// If two outputs share a target, the one that leaves last, or has the target alone, comes after all writes of the other.
 fn left_last() {
     let (watched, notes) = (Arc::new(Watched::default()), Arc::new([Note::default(), Note::default()]));
     watched.begins();
@@ -212,7 +212,7 @@ fn left_last() {
     other.join().unwrap();
 }
 
-/// A safe write comes after one of the task's own, if it does not see that as under way, and no other one follows.
+/// If a safe write does not see a write of the task in progress, it comes after that write, and no other write follows.
 fn written_before() {
     let (watched, note) = (Arc::new(Watched::default()), Arc::new(Note::default()));
     let (own, noted) = (watched.clone(), note.clone());
@@ -228,7 +228,7 @@ fn written_before() {
     task.join().unwrap();
 }
 
-/// A value of the task's never comes after the safe value, unless that is known, and it is written again.
+/// A task's value never comes after the safe value, unless this is noticed and the safe value is written again.
 fn made_safe() {
     let (guard, target) = guarded();
     let (own, device) = (guard.clone(), target.clone());
@@ -243,7 +243,7 @@ fn made_safe() {
     assert!(guard.tripped().is_some());
 }
 
-/// The same of two tasks, while one takes the target over from the other.
+/// The same for two tasks, while one takes the target over from the other.
 fn made_safe_of_two() {
     let (guard, target) = guarded();
     let tasks = [1, 2].map(|value| {
@@ -259,7 +259,7 @@ fn made_safe_of_two() {
     assert!(overlapped || target.load(Relaxed) == 7, "a value came after the safe value");
 }
 
-/// The same of a task that recovers while it is made safe again: what it has written is there, or it learns that it was made safe.
+/// The same for a task that recovers while it is made safe again: either its write is there, or it learns that it was made safe.
 fn made_safe_again() {
     let (guard, target) = guarded();
     guard.trip().unwrap();
@@ -299,7 +299,7 @@ fn sealed() {
     task.join().unwrap();
 }
 
-/// Who takes a target over comes after the output that has left it, and no one takes one for replaced that is not.
+/// A task that takes a target over comes after the output that left it. No thread considers a target replaced that is not.
 fn left() {
     let (watched, note) = (Arc::new(Watched::default()), Arc::new(Note::default()));
     let guard = guard(&watched, Device(Arc::default()));
@@ -315,7 +315,8 @@ fn left() {
     task.join().unwrap();
 }
 
-/// As the threads that write safe values, and the one that is told by them: the trip, and whether the target is to be closed.
+/// Acts like the threads that write safe values, and like the thread that they notify. Returns the trip, and whether the target must be
+/// closed.
 fn makes_safe(guard: &Guard) -> (u64, bool) {
     let safe = guard.make_safe();
     (safe.trip, safe.result.is_ok() && guard.settle(safe.trip, safe.request))
@@ -334,7 +335,7 @@ fn closed() {
     writer.join().unwrap();
 }
 
-/// It is closed even if its safe value is written while it is left, or others go on with it.
+/// A target is closed even if its safe value is written while it is left, or other outputs continue with it.
 fn not_forgotten() {
     let watched = Arc::new(Watched::default());
     let guard = guard(&watched, Device(Arc::default()));
@@ -345,7 +346,7 @@ fn not_forgotten() {
     assert!(guard.is_owed() || settled, "it is never closed");
 }
 
-/// A safe write that returns late does not settle what the task has wanted since.
+/// A safe write that returns late does not satisfy a later request of the task.
 fn wanted_again() {
     let watched = Arc::new(Watched::default());
     let guard = guard(&watched, Device(Arc::default()));
@@ -359,8 +360,8 @@ fn wanted_again() {
     assert!(watched.is_wanted() || trip == 2, "it was wanted after the safe write");
 }
 
-/// Once an output has taken over a target that another one has left without its safe value, that is not written any more, and the new one
-/// is not kept from writing.
+/// Once an output has taken over a target that another one left without its safe value, that safe value is no longer written, and the new
+/// output may write.
 fn taken_over() {
     let (watched, target) = (Arc::<Watched>::default(), Arc::new(Target::new(0)));
     let [left, new] = [(); 2].map(|()| guard(&watched, Device(target.clone())));
@@ -376,7 +377,7 @@ fn taken_over() {
     assert!(!taken || new.tripped().is_none(), "the new output was made safe");
 }
 
-/// What was under way when it took over has ended before.
+/// Writes in progress at the takeover have ended before it completes.
 fn taken_over_after_a_write() {
     let (watched, note) = (Arc::<Watched>::default(), Arc::new(Note::default()));
     let [left, new] = [(); 2].map(|()| guard(&watched, Exclusive(note.clone())));
@@ -388,7 +389,7 @@ fn taken_over_after_a_write() {
     safe.join().unwrap();
 }
 
-/// The same of a target that is gone: the new output is not kept from writing by what cannot be written.
+/// The same for a missing target: a safe value that cannot be written does not block the new output.
 fn taken_over_while_lost() {
     let (watched, target) = (Arc::<Watched>::default(), Arc::new(Target::new(0)));
     let [left, new] = [(); 2].map(|()| guard(&watched, Device(target.clone())));
@@ -407,14 +408,15 @@ fn taken_over_while_lost() {
     assert!(watched.is_left() != taken && watched.is_wanted() != taken);
 }
 
-/// What an output has left stays owed, also if a thread makes the one safe that had taken its target over, and is refused.
+/// The safe value that an output left stays owed, even if a thread makes the output safe that took the target over, and that output is then
+/// refused.
 fn refused() {
     let (watched, target) = (Arc::<Watched>::default(), Arc::new(Target::new(0)));
     let [left, new] = [(); 2].map(|()| guard(&watched, Device(target.clone())));
     stays_owed(&left, &new);
 }
 
-/// The same of one that keeps what it has.
+/// The same for an output that keeps its value.
 fn refused_that_keeps() {
     let watched = Arc::<Watched>::default();
     let left = guard(&watched, Device(Arc::default()));
@@ -436,7 +438,7 @@ fn stays_owed(left: &Guard, new: &Arc<Guard>) {
     assert!(left.is_owed(), "it is forgotten");
 }
 
-/// An output that keeps what it has writes nothing to be safe, and its task does not write either.
+/// An output that keeps its value writes nothing to be safe, and its task does not write either.
 fn kept() {
     let (watched, target) = (Arc::<Watched>::default(), Arc::new(Target::new(0)));
     let guard = Guard::new("fan", watched, (Span::ZERO, Span::ZERO), None);

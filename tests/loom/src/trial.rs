@@ -1,7 +1,8 @@
-//! Runs a model in each order that loom knows, or of a long one with a few interruptions, with all that hertzd says about the order of its
-//! memory, or without one of these words.
+//! Runs a model in each order that loom knows, or a long model with a limited number of interruptions: with all memory orderings as hertzd
+//! states them, or with one of them weakened.
 //!
-//! loom has each sequentially consistent fence order a little more than the language promises: what is acquired or released only between two of them is not missed.
+//! loom makes each sequentially consistent fence order slightly more than the language promises: a missing acquire or release between two
+//! fences is not found.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -9,7 +10,7 @@ use std::panic::Location;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Load,
@@ -18,7 +19,7 @@ pub enum Kind {
     Fence,
 }
 
-/// What an operation says about the order of others.
+/// How strongly an operation orders others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Strength {
     None,
@@ -51,7 +52,7 @@ impl Strength {
     }
 }
 
-/// An operation of hertzd's: file and line, what it does, and what it says.
+/// An operation of hertzd's: file and line, kind, and strength.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Site {
     file: String,
@@ -62,7 +63,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// The file, as from hertzd's own folder.
+    /// The file, relative to hertzd's folder.
     pub fn file(&self) -> &str {
         &self.file
     }
@@ -74,23 +75,23 @@ impl std::fmt::Display for Site {
     }
 }
 
-/// What is weaker than hertzd says.
+/// The part that is weaker than hertzd states.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Weakened {
     Nothing,
     One(Site, Strength),
 }
 
-/// What one thread of the machine tries.
+/// The trial of one thread of the machine.
 struct Trial {
     weakened: Weakened,
     memory: bool,
-    sites: RefCell<BTreeSet<Site>>, // those that say something
+    sites: RefCell<BTreeSet<Site>>, // those with an ordering
     orders: Cell<u64>,
 }
 
 thread_local! {
-    /// loom's threads all run on the one that began the trial.
+    /// All of loom's threads run on the thread that began the trial.
     static TRIAL: RefCell<Option<Trial>> = const { RefCell::new(None) };
 }
 
@@ -116,7 +117,7 @@ pub(crate) fn strength(at: &Location<'_>, kind: Kind, order: Ordering) -> Streng
     })
 }
 
-/// Whether what is read and written without an order is memory that one thread at a time may touch.
+/// Whether numbers that are read and written without an order count as memory that only one thread at a time may touch.
 pub(crate) fn numbers_are_memory() -> bool {
     of_trial(|trial| trial.memory)
 }
@@ -125,9 +126,9 @@ pub(crate) fn numbers_are_memory() -> bool {
 #[derive(Clone, Copy)]
 pub struct Model {
     pub run: fn(),
-    /// Numbers that are read and written without an order are memory that one thread at a time may touch.
+    /// Numbers that are read and written without an order count as memory that only one thread at a time may touch.
     pub memory: bool,
-    /// How often a thread may be interrupted by another one; `None`: always.
+    /// The maximum number of interruptions of a thread by another; `None`: no limit.
     pub interruptions: Option<usize>,
 }
 
@@ -136,15 +137,15 @@ impl Model {
         Self { run, memory: false, interruptions: None }
     }
 
-    /// In how many orders it holds, and which operations had a say in that.
+    /// Returns the number of orders in which the model holds, and the operations that mattered.
     ///
     /// # Errors
-    /// In which way it does not hold.
+    /// How it does not hold.
     pub fn holds(self, weakened: Weakened) -> Result<(u64, BTreeSet<Site>), String> {
         let said = Arc::new(Mutex::new(String::new()));
         let (sites, memory) = (RefCell::default(), self.memory);
         let heard = said.clone();
-        // On a thread of its own: loom cannot go on after a panic.
+        // On a separate thread: loom cannot continue after a panic.
         let trial = std::thread::spawn(move || {
             TRIAL.set(Some(Trial { weakened, memory, sites, orders: Cell::new(0) }));
             let mut builder = loom::model::Builder::new();
@@ -166,17 +167,17 @@ impl Model {
         });
         let seen = trial.join().unwrap();
         let said = said.lock().unwrap().clone();
-        // It says nothing about the protocol.
+        // Then the trial would prove nothing about the protocol.
         assert!(!said.contains("exceeded maximum number of branches"), "{said}");
         if said.is_empty() { Ok(seen) } else { Err(said) }
     }
 }
 
-/// Tries a protocol as it ships, and then without each word that it says about the order of its memory, one after the other: one of its models must
-/// find that. Returns the operations that say one.
+/// Tries a protocol as it ships, and then with each of its memory orderings weakened in turn: one of its models must detect that. Returns
+/// the operations with an ordering.
 ///
 /// # Panics
-/// It does not hold as it ships, or holds all the same without one of these words.
+/// The protocol does not hold as it ships, or still holds with one ordering weakened.
 pub fn try_all(models: &[Model]) -> BTreeSet<Site> {
     let mut shipped: Vec<_> = models
         .iter()
@@ -186,7 +187,7 @@ pub fn try_all(models: &[Model]) -> BTreeSet<Site> {
             (orders, model, sites)
         })
         .collect();
-    // The short ones first: most words are tried by several.
+    // Short models first: most orderings are tried by several.
     shipped.sort_by_key(|(orders, ..)| *orders);
     let sites: BTreeSet<_> = shipped.iter().flat_map(|(.., sites)| sites).collect();
     assert!(!sites.is_empty(), "nothing is said about any order");

@@ -1,4 +1,5 @@
-//! Values on their way: a mailbox of rows, and a link between two tasks. Words and length of a copy are memory that one side at a time may touch.
+//! Values in transit: a mailbox of rows, and a link between two tasks. The words and the length of a copy are memory that only one side at
+//! a time may touch.
 
 use crate::channels::{Input, Origin, Quality, Queue, Row, RowHead, ValueName, link, rows};
 use crate::time::{Instant, Span};
@@ -11,7 +12,7 @@ pub const MODELS: [Model; 3] = [
     Model { interruptions: Some(3), ..Model::new(replaced_is_no_loss) },
 ];
 
-/// What is taken is whole and never older than what was taken before; each row is taken, replaced, or waits.
+/// Each row taken is whole and never older than the row before; each row is taken, replaced, or waits.
 fn mailbox() {
     let (mut sender, mut receiver) = rows(Queue::Mailbox, 1, 1);
     let traffic = receiver.traffic().clone();
@@ -37,11 +38,11 @@ fn mailbox() {
     assert_eq!(taken + traffic.replaced(), 4);
 }
 
-/// Who sees that a row was dropped sees that it was replaced.
+/// A thread that sees that a row was dropped sees that it was replaced.
 fn replaced_is_no_loss() {
     let (mut sender, receiver) = rows(Queue::Mailbox, 1, 1);
     let traffic = receiver.traffic().clone();
-    // Of a load before a store in one thread loom misses what another one has loaded before: so it is the other one that looks back.
+    // If a thread loads before it stores, loom misses that another thread has loaded before; so the other thread looks back.
     let reader = thread::spawn(move || {
         let dropped = traffic.dropped();
         assert!(traffic.replaced() >= dropped, "a loss that there was not");
@@ -54,7 +55,7 @@ fn replaced_is_no_loss() {
     assert_eq!((traffic.dropped(), traffic.replaced(), traffic.sent()), (2, 2, 3));
 }
 
-/// A task sees the values of one tick, with the origin and the quality of that.
+/// A task sees the values of a single tick, with the origin and quality of that tick.
 fn linked() {
     let input = Input::value_of(ValueName { task: "board".into(), value: "temp".into(), previous: None });
     let (mut sender, mut receiver) = link(1, [(0, &input)], Span::MAX);

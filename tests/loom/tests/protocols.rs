@@ -1,5 +1,5 @@
-//! Each protocol holds as it ships, in every order of its memory, and not without any of the words that say what that order must be. And each
-//! such word of hertzd is tried so, or stands in a file of which it is said why not.
+//! Each protocol holds as it ships, in every order of its memory, and fails with any of its orderings weakened. Each ordering in hertzd is
+//! tried like this, or is in a file listed with the reason why not.
 
 use hertzd_loom::trial::{Model, Site, try_all};
 use hertzd_loom::{counts, daemon, safety, values, worker};
@@ -8,8 +8,8 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 
-/// Files with orders that no model tries, and why. Each of them says something about one variable, which nothing else is compared with, or
-/// orders what system calls, locks and queues of the standard library order as well.
+/// Files with orderings that no model tries, and why. Such an ordering concerns a single variable that is compared with no other, or
+/// duplicates the order of system calls, locks or queues of the standard library.
 const NOT_TRIED: [(&str, &str); 16] = [
     ("src/daemon/outputs/guard_thread.rs", "a count that main polls"),
     ("src/daemon/main/requests.rs", "one flag for each request; main looks again whatever it misses"),
@@ -29,10 +29,10 @@ const NOT_TRIED: [(&str, &str); 16] = [
     ("src/sys/signals.rs", "flags of a signal's handler"),
 ];
 
-/// Whether a file has the atomics that are tried, and how often it says an order, without its tests.
+/// Whether a file uses the atomics that are tried, and its number of orderings, without its tests.
 ///
 /// # Panics
-/// It says orders that this would not find.
+/// It has orderings in a form that this does not detect.
 fn words(path: &Path) -> (bool, usize) {
     let text = fs::read_to_string(path).unwrap();
     let code = text.split("#[cfg(test)]\nmod").next().unwrap();

@@ -402,7 +402,7 @@ mod tests {
             };
             false
         };
-        // Of a plan: an output of the file itself, and one of a channel.
+        // From a plan: an output of the file itself, and one of a channel.
         let write = |text: &str| {
             let text = SafeText { value: text.into(), enable: None, stored: None };
             power.plan(&text, None)[0].make_of("fan", None).map(drop)

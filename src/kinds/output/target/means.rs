@@ -128,11 +128,11 @@ pub(in super::super) trait Means: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub(in super::super) struct Kept {
     pub(in super::super) file: File,
-    /// Its lock, if hertzd went on without it.
+    /// Its lock, if hertzd continued without it.
     pub(in super::super) lock: Option<PassedOver>,
 }
 
-/// A lock that hertzd went on without, because its holder does not keep anyone from the target. hertzd keeps asking for it: otherwise a
+/// A lock that hertzd continued without, because its holder does not keep anyone from the target. hertzd keeps asking for it: otherwise a
 /// hertzd that starts once the lock is free would see no owner.
 #[derive(Debug)]
 pub(in super::super) struct PassedOver {
