@@ -79,6 +79,11 @@ fn reason(folder: &Path) -> String {
     program::snapshot(&folder.join("status.sock"))["reason"].as_str().unwrap_or_default().to_owned()
 }
 
+/// Whether no safe value is a reason for not being well. As an ordinary user there may be others.
+fn owes_nothing(folder: &Path) -> bool {
+    !["owed", "safe value"].iter().any(|word| reason(folder).contains(word))
+}
+
 /// While the kernel ends the process, its files stay locked and it no longer shows them.
 #[test]
 fn right_after_a_kill_the_safe_values_are_written() {
@@ -817,7 +822,7 @@ fn a_device_that_hangs_while_it_is_opened_keeps_no_other_from_its_safe_value() {
         running.wait_for("all are live", |running| {
             ["slow", "fan", "keeps"].iter().all(|name| held(running.folder(), name) == "0.875\n")
         });
-        running.wait_for("it is well", |running| reason(running.folder()).is_empty());
+        running.wait_for("status names no output", |running| owes_nothing(running.folder()));
         assert_eq!(plan(running.folder())["outputs"].as_array().map(Vec::len), Some(3), "nothing is owed");
         running.signal("TERM");
         let ended = running.wait();
@@ -867,7 +872,7 @@ fn a_reload_that_hangs_keeps_nothing_from_its_safe_value() {
     running.wait_for("it hangs", |running| running.stderr().contains("opening what task slow uses"));
     fs::remove_file(running.folder().join("faults/fan.broken")).unwrap();
     running.wait_for("it is safe", |running| fan(running.folder()) == "1\n");
-    running.wait_for("nothing is owed", |running| reason(running.folder()).is_empty());
+    running.wait_for("nothing is owed", |running| owes_nothing(running.folder()));
     fs::remove_file(running.folder().join("faults/slow.rhangs")).unwrap();
     running.wait_for("the new one is live", |running| held(running.folder(), "slow") == "0.75\n");
     running.wait_for("nothing is planned twice", |running| {
