@@ -1,7 +1,7 @@
 //! `hertzd safe`: writes the safe values of outputs whose daemon was killed.
 
 use super::safe_owner::{Owner, Theirs};
-use super::safe_writes::{CarriedOut, Done, Manner};
+use super::safe_writes::{CarriedOut, Done, Manner, RETURNS_WITHIN, in_time};
 use super::{App, Source, Stop, print, runtime, runtime_places, safe_anew, safe_owner};
 use crate::daemon::{FoundPlan, NoPlan};
 use crate::escape::visible_line;
@@ -11,18 +11,13 @@ use crate::sys::signals::{catch_interrupts, end_flag};
 use crate::time::Span;
 use clap::Args;
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
 
 /// How often to check for a signal while lines are held.
 const LOOK_EVERY: Span = Span::from_millis(50);
-
-/// How long to wait for an answer from the place of another user's login.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -103,15 +98,19 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
     }
     let mut kept = Vec::new();
     for place in &places {
-        match Login::look(place) {
-            Some(login) => {
+        // Its user may have mounted a file system there that never answers.
+        let own = place.clone();
+        match in_time(move || Login::at(&own)) {
+            Ok(login) => {
                 login.plans.into_iter().for_each(|(path, found)| all.carry_out(found, &path, manner));
                 kept.extend(login.kept);
             }
-            None => {
-                let within = ANSWERS_WITHIN.as_secs();
-                let why =
-                    format!("{}: it has not answered within {within} s, so plans there are not known", place.display());
+            Err(error) => {
+                let what = match error.kind() {
+                    ErrorKind::TimedOut => format!("it has not answered within {RETURNS_WITHIN}"),
+                    _ => error.to_string(),
+                };
+                let why = format!("{}: {what}, so plans there are not known", place.display());
                 all.add(owner_of_folder(&place.join("any")), Done::failed(why));
             }
         }
@@ -201,19 +200,12 @@ struct Login {
 }
 
 impl Login {
-    /// Reads the place on a separate thread: its user may have mounted a file system there that never answers. `None`: it has not answered
-    /// in time.
-    fn look(place: &Path) -> Option<Self> {
-        let (sender, login) = mpsc::channel();
-        let place = place.to_owned();
-        let look = move || {
-            let is_there = runtime_places::is_place_of_its_user(&place);
-            let (plans, kept) = if is_there { runtime::plans_in(&place) } else { Default::default() };
-            let open = |path: PathBuf| (path.clone(), FoundPlan::open(&path));
-            let _ = sender.send(Self { plans: plans.into_iter().map(open).collect(), kept });
-        };
-        thread::Builder::new().spawn(look).ok()?;
-        login.recv_timeout(ANSWERS_WITHIN).ok()
+    /// Reads the place, and opens the plans in it. May hang.
+    fn at(place: &Path) -> Self {
+        let is_there = runtime_places::is_place_of_its_user(place);
+        let (plans, kept) = if is_there { runtime::plans_in(place) } else { Default::default() };
+        let open = |path: PathBuf| (path.clone(), FoundPlan::open(&path));
+        Self { plans: plans.into_iter().map(open).collect(), kept }
     }
 }
 

@@ -19,7 +19,7 @@ use std::thread;
 use std::time::Duration;
 
 /// How long a write may take. The output's later writes wait for it; once [`AT_ONCE`] outputs hang, further outputs wait too.
-const RETURNS_WITHIN: Span = Span::from_seconds(2);
+pub(super) const RETURNS_WITHIN: Span = Span::from_seconds(2);
 
 /// How many outputs are written in parallel.
 pub(super) const AT_ONCE: usize = 64;
@@ -337,14 +337,14 @@ fn make_in_time(write: &PlannedWrite, task: &str, planner: u32) -> io::Result<Ma
 }
 
 /// Does work that may hang on a separate thread, so that it does not delay other outputs.
-fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+pub(super) fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     let (sender, done) = mpsc::channel();
     let work = Arc::new(Mutex::new(Some(work)));
     let its = work.clone();
     let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
     let run = move || _ = take(&its).map(|work| sender.send(work()));
     if thread::Builder::new().spawn(run).is_err() {
-        // A write that may hang is better than none.
+        // Work that may hang is better than none.
         return take(&work).map(|work| work()).ok_or_else(|| io::Error::other("it has no thread"));
     }
     match done.recv_timeout(Duration::from_nanos(RETURNS_WITHIN.nanos().unsigned_abs())) {
@@ -352,6 +352,6 @@ fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::
         Err(mpsc::RecvTimeoutError::Timeout) => {
             Err(io::Error::new(io::ErrorKind::TimedOut, not_returned(RETURNS_WITHIN)))
         }
-        Err(mpsc::RecvTimeoutError::Disconnected) => Err(io::Error::other("the thread that writes it has panicked")),
+        Err(mpsc::RecvTimeoutError::Disconnected) => Err(io::Error::other("its thread has panicked")),
     }
 }

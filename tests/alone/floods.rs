@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Connects again and again until told to end, and holds the newest 2,000 connections without reading.
+/// Connects again and again until the test ends it, and holds the newest 2,000 connections without reading.
 fn flood(socket: &Path, ends: &AtomicBool) -> usize {
     let (mut held, mut all) = (VecDeque::new(), 0);
     while !ends.load(Ordering::Relaxed) {

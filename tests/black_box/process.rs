@@ -190,7 +190,7 @@ fn every_tick_arrives(worker: &str) {
     assert_adds_up(&rows);
     assert!(assert_enters_at_the_next(&rows) > 0, "{}", ended.describe());
     let seen = noted(ended.folder.path(), "seen");
-    // The program was told of every recorded tick, in order, except those after its end; and what it was told matches the recording.
+    // The program received every recorded tick, in order, except those after its end, as the recording has them.
     let last = &rows.last().unwrap().1;
     assert_eq!((last["dropped"], last["errors"], last["restarts"]), (0.0, 0.0, 0.0), "{last:?}");
     for (note, (n, row)) in seen.iter().zip(&rows) {
@@ -300,7 +300,7 @@ fn an_answer_enters_at_the_next_tick_that_runs_also_beyond_skipped_ones() {
     let rows = recorded(&ended.folder.path().join("brain.csv"));
     assert_adds_up(&rows);
     assert!(assert_enters_at_the_next(&rows) > 5 && across(&rows) > 5);
-    // The program was told how many releases were skipped.
+    // The program received the number of skipped releases.
     let seen: BTreeMap<u64, f64> = noted(ended.folder.path(), "seen")
         .iter()
         .map(|note| (format!("{}", note[0]).parse().unwrap(), note[2]))
@@ -567,7 +567,7 @@ fn a_reload_with_a_program_that_is_not_there_is_refused_and_the_old_one_runs_on(
     assert!(!is_alive(next));
 }
 
-/// Each program ends by itself only after all have been told. It would not if the next one were told only after its end.
+/// Each program ends only once all of them have the request. It would never end if the next one got it only after its end.
 #[test]
 fn a_reload_tells_all_programs_before_it_waits_for_one() {
     let names = ["one", "two", "three"];

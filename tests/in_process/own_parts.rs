@@ -1,5 +1,5 @@
-//! The parts that a task of a user's own kind adds when it is built, besides its ticks: faults in them are detected, and the task is told
-//! when it leaves.
+//! The parts that a task of a user's own kind adds when it is built, besides its ticks: faults in them are detected, and the task gets
+//! its farewell when it leaves.
 
 use crate::program;
 use hertzd::Built;
@@ -9,7 +9,7 @@ use hertzd::task::{Task, Tick, TickError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of times that the task has ticked, was told that it leaves, and was dropped.
+/// The number of times that the task has ticked, got its farewell, and was dropped.
 #[derive(Clone, Default)]
 struct Seen(Arc<[AtomicU64; 3]>);
 

@@ -142,7 +142,7 @@ fn is_something_else(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| !metadata.file_type().is_socket())
 }
 
-/// Everything the daemon sends. `comes` is told how much has arrived.
+/// Everything the daemon sends. `comes` gets the number of bytes so far.
 pub(in crate::cli) fn answer(
     socket: &SocketArg,
     mut stream: UnixStream,

@@ -317,7 +317,7 @@ impl MetricsLoop {
     fn take_some(&mut self, now: Instant) -> bool {
         let (mut taken, mut ahead) = (std::mem::take(&mut self.ahead), std::mem::take(&mut self.taken));
         let more = self.fetch(&mut taken);
-        // Whatever another worker did while these ticks ran has been sent by now, but might not have been there at its turn.
+        // Everything that another worker did while these ticks ran has been sent by now, but might not have been there at its turn.
         self.fetch(&mut ahead);
         self.witnesses.taken(self.metrics.threads());
         for (index, (number, part)) in taken.iter().enumerate() {

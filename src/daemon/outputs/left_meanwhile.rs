@@ -49,11 +49,11 @@ pub(super) fn begin(
     stops: Arc<AtomicBool>,
     shows: Box<Shows>,
 ) -> Option<Meanwhile> {
-    let pool = {
+    let (tasks, pool) = {
         let left = lock(left);
-        left.tasks()?;
+        let tasks = left.tasks()?;
         left.are_written_meanwhile(true);
-        left.pool()
+        (tasks, left.pool())
     };
     let ((lasts, ended), its) = (bounded(0), left.clone());
     let meanwhile = Meanwhile { left: left.clone(), lasts: Some(lasts) };
@@ -74,7 +74,9 @@ pub(super) fn begin(
         }
     };
     if let Err((error, _)) = pool.give(Box::new(write)) {
-        warn!("what an earlier run has left is not written while a device hangs: there is no thread for it: {error}");
+        warn!(
+            "{tasks}: should a device hang, the safe values that an earlier run has left are written only after that: there is no thread for it: {error}"
+        );
     }
     Some(meanwhile)
 }

@@ -86,7 +86,7 @@ impl LeftOutputs {
         self.follow();
     }
 
-    /// Takes the plans of others not taken yet. `first`: the first left output that this process's outputs have not been told about.
+    /// Takes the plans of others not taken yet. `first`: the first left output that this process's outputs do not know yet.
     fn take_others(&mut self, others: Vec<PathBuf>, first: usize, waits_until: Instant) {
         let first_known = self.known.len();
         for path in &others {

@@ -104,7 +104,7 @@ impl Record {
         }
     }
 
-    /// Whatever was wrong is over, if anything was.
+    /// Clears the problem, if there was one.
     fn passes(&mut self, what: String, written: Option<f64>, now: Instant) -> Option<News> {
         self.since.take().map(|since| News::Passes { what, written, lasted: now - since })
     }

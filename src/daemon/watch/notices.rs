@@ -21,7 +21,7 @@ const STATUS_EVERY: Span = Span::from_seconds(1);
 /// How long a tick may last before its task is reported, if there is no watchdog.
 const PATIENCE: Span = Span::from_seconds(10);
 
-/// The service manager, and what it was told.
+/// The service manager, and what was last reported to it.
 #[derive(Debug)]
 pub(crate) struct ServiceNotices {
     watchdog: Option<Span>,

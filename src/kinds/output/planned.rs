@@ -216,7 +216,7 @@ fn is_free(
     let channels = if number(text) == Some(0.0) { 0..0 } else { channels };
     let taken = in_time(|| {
         let all = channels.clone().map(|channel| lock::probe_register(file, channel)).chain([lock::probe(file)]);
-        // Whatever may write while this process has the target open has made sure that no task of this process writes to it.
+        // A caller with `may_be_own` has made sure that no task of this process writes to the target.
         let all = all.map(|taken| taken.map(|taken| if is_own(&taken) { lock::Taken::Locked } else { taken }));
         let mut all = all.map(|taken| taken.map(|taken| taken.once_had_by(planner)));
         all.find(|taken| matches!(taken, Ok(lock::Taken::Peer(_)) | Err(_))).unwrap_or(Ok(lock::Taken::Locked))

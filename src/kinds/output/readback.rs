@@ -150,7 +150,7 @@ fn is_in_force(target: &Target, setting: &Setting, set: f64, (read, number): (&s
     let Some(read) = setting.sort.number(read.lines().next().unwrap_or_default()) else { return false };
     let holds = || target.value(None).ok().as_deref().and_then(digits::number);
     match setting.sort {
-        // A fan at full speed that was told another value is not in force.
+        // A fan that runs at full speed is not in force if another value was set.
         Sort::Mode if !fan::gives_back(set) => fan::is_mode(set, read, || holds().filter(|holds| same(*holds, number))),
         Sort::Mode => fan::is_mode(set, read, holds),
         Sort::Number | Sort::Power | Sort::Polarity => same(read, set),

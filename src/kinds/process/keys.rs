@@ -98,7 +98,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     Some(blueprint.with_columns(columns_of).holding(period)) // answers are one tick old when they arrive
 }
 
-/// The program is told the quality of each input and decides itself what to do without a good one.
+/// The program receives the quality of each input and decides itself what to do without a good one.
 fn inputs(section: &mut Section<'_>) -> Option<Vec<(String, Input)>> {
     if !section.has(&INPUTS) {
         return Some(Vec::new());

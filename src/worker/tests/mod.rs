@@ -11,7 +11,7 @@ use crate::channels;
 use crate::pacing::Schedule;
 use crate::sys::clock::pause;
 
-/// The thread is still busy with earlier orders when it is told to run, as if it got no processor time.
+/// The thread is still busy with earlier orders when the order to run arrives, as if it got no processor time.
 #[test]
 fn a_worker_that_does_not_begin_shows_when_it_should_have() {
     let (ticks, _records) = channels::ticks(16);

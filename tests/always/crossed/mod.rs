@@ -15,7 +15,7 @@
 //! - a missing sample erases the memory of a filter, or makes a controller take over;
 //! - a plant answers a period early, in a loop and without one;
 //! - among tasks with equal deadlines the one declared first runs first, or a producer does although another task has given up a waiting
-//! release.
+//!   release.
 //!
 //! Not covered, because it needs real time: a program of the kind `process` itself (tests/black_box/process.rs) and a whole reload
 //! (tests/black_box/bumpless.rs).

@@ -110,7 +110,7 @@ fn a_channel_needs_its_period_and_to_be_enabled() {
         let Reading::NotInForce(lapse) = readback.read() else { panic!("{file} is not in force") };
         assert!(lapse.file.ends_with(file) && lapse.read == other.trim(), "{lapse:?}");
         fs::write(channel.join(file), was).unwrap();
-        assert!(!last.is_in_force(), "nobody has seen it");
+        assert!(!last.is_in_force(), "not read back yet");
         assert!(matches!(readback.read(), Reading::Agrees(_)));
         assert!(last.is_in_force());
     }
@@ -164,7 +164,7 @@ fn the_polarity_is_to_stay_as_it_was_found() {
         long_ago(&readback);
         assert_eq!(readback.read(), Reading::Agrees(None));
         fs::write(channel.join("polarity"), "normal\n").unwrap();
-        assert!(last.is_in_force(), "nobody has seen it");
+        assert!(last.is_in_force(), "not read back yet");
         let Reading::NotInForce(lapse) = readback.read() else { panic!("its polarity is another one") };
         assert!(!last.is_in_force());
         assert_eq!((&*lapse.set, lapse.number, &*lapse.read), ("inversed", None, "normal"));
