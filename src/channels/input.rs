@@ -96,17 +96,12 @@ impl Cell {
         self.last.get_or_init(Last::default)
     }
 
-    /// Used before the first row of a link that closes a cycle. The last output before a reload, if any, replaces the initial number. It
-    /// has no release, which shows that no row has arrived.
+    /// Used while a link that closes a cycle has no row, or one without a number. The last output, if any, replaces the number that the
+    /// task saw last: it was made before a reload, or between two ticks of this task. The release is still that of the row seen last.
     pub(super) fn lay_last(&self) {
         if let Some(last) = self.last.get().and_then(Last::get) {
             self.value.store(last.to_bits(), Ordering::Relaxed);
         }
-    }
-
-    /// Whether a row has arrived since the task began.
-    pub(super) fn has_come(&self) -> bool {
-        instant(self.release.load(Ordering::Relaxed), i64::MIN).is_some()
     }
 
     /// Replaces the data that the task reads. `now` is the start of its tick; times are in nanoseconds.

@@ -142,9 +142,7 @@ impl LinkReceiver {
             let quality = match (is_bad, stale) {
                 _ if *closes_cycle && f64::from_bits(value).is_finite() => Quality::Good,
                 _ if *closes_cycle => {
-                    if !cell.has_come() {
-                        cell.lay_last();
-                    }
+                    cell.lay_last();
                     continue;
                 }
                 (true, _) => Quality::Bad,
@@ -387,8 +385,10 @@ mod tests {
             (Some(at(5)), None),
             "a task that looks for itself finds none either"
         );
+        // The task did not tick while 0.7 was the newest row.
+        sender.post(head, &[0.7], |_, _| true);
         sender.post(head, &[f64::NAN], |_, _| false);
         assert_eq!(receiver.refresh(at(100)), (None, true));
-        assert_eq!((input.get(), input.quality()), (0.5, Quality::Good));
+        assert_eq!((input.get(), input.quality()), (0.7, Quality::Good));
     }
 }

@@ -1,8 +1,8 @@
 //! Many rates on one thread: which task runs next, or how long to rest.
 //!
-//! Among the due tasks, the one with the earliest deadline runs. Ties go first to a task that had to give up a release while it waited, then
-//! to producers before their consumers, then to the task whose last run is longest ago (so that overload starves no task), then to the one
-//! declared first. Tasks are never interrupted. A step costs at most log(tasks). Time is an argument; nothing blocks, and nothing allocates
+//! Among the due tasks, the one with the earliest deadline runs. Ties go first to a task that had to give up releases twice while it waited,
+//! then to producers before their consumers, then to the task whose last run is longest ago (so that overload starves no task), then to the
+//! one declared first. Tasks are never interrupted. A step costs at most log(tasks). Time is an argument; nothing blocks, and nothing allocates
 //! after construction.
 
 #[cfg(test)]
@@ -134,7 +134,7 @@ impl Turn {
         Standing { deadline: self.own, place: LAST | ran }
     }
 
-    /// The standing of a task that had to give up a release because something else ran while it was due.
+    /// The standing of a task that had to give up releases twice since its last tick, because something else ran while it was due.
     fn waits(self, ran: u64) -> Standing {
         Standing { deadline: self.own, place: ran }
     }
@@ -280,6 +280,7 @@ impl Schedule {
         while let Some((.., task)) = self.ready.pop() {
             let entry = &mut self.entries[task];
             let missed = entry.account.admit(now);
+            let again = entry.missed > 0;
             entry.missed += missed;
             self.gave_up |= missed > 0;
             let Some((n, release)) = entry.account.next() else {
@@ -287,8 +288,11 @@ impl Schedule {
             };
             if missed > 0 {
                 // The task has moved to a later release, so another task may now have the earlier deadline.
-                let ran = self.standings[task].ran();
-                self.standings[task] = self.turns[task].waits(ran);
+                // The first time it keeps its place: a stall of the worker in the middle of a chain must not turn the chain's order around.
+                if again {
+                    let ran = self.standings[task].ran();
+                    self.standings[task] = self.turns[task].waits(ran);
+                }
                 self.ready(task, release);
                 continue;
             }

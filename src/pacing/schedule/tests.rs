@@ -215,3 +215,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_stall_in_the_middle_of_a_chain_leaves_the_chain_in_order() {
+    let first = Turn::from(Span::from_millis(10));
+    let turns = [first, first.before(first), first.before(first).before(first.before(first))];
+    let task = |turn| (account(100, Overrun::KeepWorking, at(1_000)), turn);
+    // In the order of declaration, the chain's last task is the first.
+    let mut schedule = Schedule::new(turns.map(task));
+    let mut step = |now| {
+        let (task, n) = run(&mut schedule, now);
+        schedule.settle(task, at(now), at(now));
+        (task, n)
+    };
+    assert_eq!([step(0), step(0), step(0)], [(2, 0), (1, 0), (0, 0)]);
+    assert_eq!(
+        [step(10), step(45), step(45), step(45)],
+        [(2, 1), (2, 4), (1, 4), (0, 4)],
+        "the worker stalled after one tick"
+    );
+    assert_eq!(
+        [step(50), step(50), step(75), step(75), step(75)],
+        [(2, 5), (1, 5), (2, 7), (1, 7), (0, 7)],
+        "and after two"
+    );
+    // One that keeps waiting comes first.
+    assert_eq!([step(80), step(95), step(105)], [(2, 8), (2, 9), (1, 10)]);
+}

@@ -403,11 +403,11 @@ fn releases_are_given_up_only_when_required(case: &Case, outcome: &Outcome) -> R
     Ok(())
 }
 
-/// Ticks never overlap, and the one with the earliest deadline always runs. Ties go first to a task that had to give up a release while it
-/// waited, then to the task whose last tick is longest ago.
+/// Ticks never overlap, and the one with the earliest deadline always runs. Ties go first to a task that had to give up releases twice while
+/// it waited, then to the task whose last tick is longest ago.
 fn order_is_by_deadline(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
-    // For each task: the first release that its last tick has not given up; under `delay` also its instant.
-    let mut next: Vec<_> = case.tasks.iter().map(|plan| (0, plan.release(0))).collect();
+    // For each task: the first release that it has not given up; under `delay` also its instant; how often it gave up some while it waited.
+    let mut next: Vec<_> = case.tasks.iter().map(|plan| (0, plan.release(0), 0)).collect();
     let mut finished = i128::MIN;
     let mut ran = vec![0; case.tasks.len()]; // ticks of all tasks that had run when its last one had
     for (ticks, record) in (1..).zip(&outcome.records) {
@@ -415,32 +415,39 @@ fn order_is_by_deadline(case: &Case, outcome: &Outcome) -> Result<(), TestCaseEr
         prop_assert!(started >= finished, "it overlaps the previous tick: {:?}", record);
         finished = case.since_epoch(record.finished());
 
-        let own = case.since_epoch(record.release) + i128::from(case.tasks[record.task as usize].deadline);
-        let own_turn = (own, record.missed == 0, ran[record.task as usize], record.task as usize);
-        for (index, plan) in case.tasks.iter().enumerate() {
-            if index == record.task as usize {
+        let own = record.task as usize;
+        let turn = |index: usize, (n, at, gave_up): (u64, i128, u32)| {
+            let plan = &case.tasks[index];
+            let release = if plan.has_grid() { plan.release(n) } else { at };
+            (release + i128::from(plan.deadline), gave_up < 2, ran[index], index)
+        };
+        let (first, at, gave_up) = next[own];
+        let gave_up = gave_up + u32::from(case.tasks[own].has_grid() && record.n > first);
+        let own_turn = turn(own, (record.n, at, gave_up));
+        for (index, plan) in case.tasks.iter().enumerate().filter(|(index, _)| *index != own) {
+            let (first, at, gave_up) = next[index];
+            let release = if plan.has_grid() { plan.release(first) } else { at };
+            if release > started || release >= case.length.into() || own_turn < turn(index, next[index]) {
                 continue;
             }
-            let (first, at) = next[index];
-            let release = if plan.has_grid() { plan.release(plan.admitted(first, started)) } else { at };
-            let pending = release <= started && release < case.length.into();
-            let other = release + i128::from(plan.deadline);
-            let gave_up_none = !plan.has_grid() || release == plan.release(first);
+            // Its turn came before, so it must have given up that release.
+            let kept = if plan.has_grid() { plan.admitted(first, started) } else { first };
+            let is_over = plan.release(kept) >= case.length.into();
+            next[index] = (kept, at, gave_up + 1);
             prop_assert!(
-                !pending || own_turn < (other, gave_up_none, ran[index], index),
-                "task {}, released at {} with its deadline at {}, should run before {:?} with its own at {}",
+                kept > first && (is_over || own_turn < turn(index, next[index])),
+                "task {} should run release {} before {:?}: {:?}, {:?}",
                 index,
-                release,
-                other,
+                kept,
                 record,
-                own
+                turn(index, next[index]),
+                own_turn
             );
         }
 
-        let plan = &case.tasks[record.task as usize];
-        let period = i128::from(plan.rate().period().nanos());
-        ran[record.task as usize] = ticks;
-        next[record.task as usize] = (record.n + 1 + record.dropped, started + period);
+        let period = i128::from(case.tasks[own].rate().period().nanos());
+        ran[own] = ticks;
+        next[own] = (record.n + 1 + record.dropped, started + period, 0);
     }
     Ok(())
 }

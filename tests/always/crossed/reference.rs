@@ -9,6 +9,7 @@ use hertzd::cli::{VirtualRun, VirtualTick};
 #[derive(Clone, Debug)]
 struct Row {
     value: f64,
+    finite: f64, // the last number up to this row; NaN: none
     good: bool,
     release: i64,
     origin: Option<i64>,
@@ -80,7 +81,8 @@ pub(crate) fn values(case: &Case, run: &VirtualRun) -> Result<usize, String> {
         };
         let origin = found.origin.map(|of_task| took.map_or(of_task, |took| took.min(of_task))).or(took);
         let good = good && !found.failed && value.is_finite() && within;
-        made[task] = Some((found, Row { value, good, release, origin }));
+        let finite = if value.is_finite() { value } else { rows[task].as_ref().map_or(f64::NAN, |row| row.finite) };
+        made[task] = Some((found, Row { value, finite, good, release, origin }));
     }
     Ok(compared)
 }
@@ -95,7 +97,10 @@ fn unread(link: &Link) -> Seen {
 fn look(link: &Link, row: Option<&Row>, cell: &mut Seen, now: i64, max_age: i64) -> bool {
     let Some(row) = row else { return link.previous.is_none() && !link.spared };
     if link.previous.is_some() {
-        // It shows the earlier value, of any quality.
+        // It shows the last number, of any quality.
+        if row.finite.is_finite() {
+            cell.value = row.finite;
+        }
         if row.value.is_finite() {
             *cell = Seen { value: row.value, quality: 0, origin: None, release: Some(row.release) };
         }
@@ -112,53 +117,71 @@ fn look(link: &Link, row: Option<&Row>, cell: &mut Seen, now: i64, max_age: i64)
     quality == 0 || !link.spared
 }
 
-/// Checks the order of due tasks. The earliest deadline runs first; then a task that had to give up a release while it waited; then a
+/// What the turn of a task depends on.
+#[derive(Clone, Copy)]
+struct Waits {
+    n: i64,             // the release that is to run
+    late: bool,         // its last tick ended after the release that was then the next one
+    gave_up: u32,       // how often it has given up releases since then, while it waited
+    ran: Option<usize>, // which of the worker's ticks its last one was
+}
+
+/// Checks the order of due tasks. The earliest deadline runs first; then a task that had to give up releases twice while it waited; then a
 /// producer before the consumers of its values; then the task whose last run is longest ago. A producer has the deadline of its consumers,
-/// unless it had to give up a release or its last run ended after this one. Returns how often the order decided between several tasks.
+/// unless it had to give up releases twice or its last run ended after this one was released. Returns how often the order decided between
+/// several tasks.
 pub(crate) fn order(case: &Case, run: &VirtualRun) -> Result<usize, String> {
     let turns = turns(case);
+    let release = |of: usize, n: i64| case.tasks[of].phase + n * case.tasks[of].period;
+    let turn = |of: usize, waits: Waits| {
+        let (deadline, place) = match waits {
+            Waits { gave_up: 2.., .. } => (case.tasks[of].deadline, i64::MIN),
+            Waits { late: true, .. } => (case.tasks[of].deadline, 0),
+            _ => turns[of],
+        };
+        (release(of, waits.n) + deadline, place, waits.ran.map(|when| when + 1), of)
+    };
     let mut decided = 0;
     for worker in 0..2 {
-        let mut last: Vec<Option<(u64, usize)>> = vec![None; case.tasks.len()]; // tick, and when it ran
-        let mut next: Vec<(i64, i64)> = vec![(0, i64::MIN); case.tasks.len()]; // tick, and when the last one ended
+        let mut waiting = vec![Waits { n: 0, late: false, gave_up: 0, ran: None }; case.tasks.len()];
         for (nth, tick) in of_worker(case, run, worker).enumerate() {
             let now = tick.started.nanos();
             if now >= case.length {
                 break; // of the late releases, only those that the policy keeps run
             }
-            // The last release of a task that has not run.
-            let due = |of: usize| {
-                let task = &case.tasks[of];
-                let n = (now - task.phase).div_euclid(task.period);
-                let is_new = n >= 0 && last[of].is_none_or(|(ran, _)| ran < n.unsigned_abs());
-                is_new.then(|| {
-                    let (release, (first, ended)) = (task.phase + n * task.period, next[of]);
-                    let (deadline, place) = match (n > first, ended > release) {
-                        (true, _) => (task.deadline, i64::MIN),
-                        (_, true) => (task.deadline, 0),
-                        _ => turns[of],
-                    };
-                    (n.unsigned_abs(), (release + deadline, place, last[of].map(|(_, when)| when + 1), of))
-                })
+            // The same task after it has given up all releases but the last one that is due.
+            let kept = |of: usize, waits: Waits| {
+                let n = (now - case.tasks[of].phase).div_euclid(case.tasks[of].period);
+                Waits { n, gave_up: waits.gave_up + u32::from(n > waits.n), ..waits }
             };
             let chosen = index(tick);
-            let Some((n, first)) = due(chosen) else {
-                return Err(format!("t{chosen} ran tick {} at {now}, and was not due", tick.n));
-            };
-            if n != tick.n {
-                return Err(format!("t{chosen} ran tick {} at {now}, where tick {n} was due", tick.n));
+            let own = kept(chosen, waiting[chosen]);
+            if own.n < waiting[chosen].n || own.n.cast_unsigned() != tick.n {
+                return Err(format!("t{chosen} ran tick {} at {now}, where tick {} was due", tick.n, own.n));
             }
-            let others = (0..case.tasks.len()).filter(|other| *other != chosen && case.tasks[*other].worker == worker);
-            for (_, other) in others.filter_map(due) {
-                decided += 1;
-                if other < first {
-                    return Err(format!("t{chosen} went before t{} at {now}: {first:?}, {other:?}", other.3));
+            let first = turn(chosen, own);
+            let of_this = |other: &usize| *other != chosen && case.tasks[*other].worker == worker;
+            for other in (0..case.tasks.len()).filter(of_this) {
+                if release(other, waiting[other].n) > now {
+                    continue;
                 }
+                decided += 1;
+                if turn(other, waiting[other]) > first {
+                    continue;
+                }
+                // Its turn came before, and found that the release had to be given up.
+                let later = kept(other, waiting[other]);
+                if later.n == waiting[other].n || turn(other, later) < first {
+                    return Err(format!(
+                        "t{chosen} went before t{other} at {now}: {first:?}, {:?}",
+                        turn(other, later)
+                    ));
+                }
+                waiting[other] = later;
             }
-            last[chosen] = Some((tick.n, nth));
-            let (task, ended) = (&case.tasks[chosen], tick.finished.nanos());
-            let kept = (ended - task.phase).div_euclid(task.period); // its own run may skip some
-            next[chosen] = (kept.max(tick.n.cast_signed() + 1), ended);
+            let ended = tick.finished.nanos();
+            let next = (ended - case.tasks[chosen].phase).div_euclid(case.tasks[chosen].period).max(own.n + 1); // it may skip some
+            waiting[chosen] = Waits { n: next, late: ended > release(chosen, next), gave_up: 0, ran: Some(nth) };
         }
     }
     Ok(decided)
