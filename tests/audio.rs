@@ -3,6 +3,9 @@
 
 #![cfg(feature = "audio")]
 
+#[path = "support/hot_thread.rs"]
+#[allow(dead_code, reason = "the tests of other tasks need more")]
+mod hot_thread;
 #[path = "support/program/mod.rs"]
 mod program;
 
@@ -11,6 +14,7 @@ use hertzd::config::Kinds;
 use hertzd::internals::{Clock, Embedded, KernelClock};
 use hertzd::task::{AudioFormat, Format, Head, SampleFormat, Tick};
 use hertzd::time::Span;
+use hot_thread::{LOAD, assert_nothing_else, trace_run};
 use program::{Ended, HERTZD, Running, count, pause, run_by, signal, task};
 use serde_json::Value;
 use std::fs;
@@ -412,4 +416,22 @@ fn inside_the_blocks_are_the_file_to_the_byte() {
     for (index, bytes) in bytes.as_chunks().0.iter().take(390_000).enumerate() {
         assert_eq!(u32::from_le_bytes(*bytes), u32::try_from(index).unwrap());
     }
+}
+
+/// A real sound card adds its driver's call; tests/system/in-vm/hot-thread.sh counts that.
+#[test]
+fn audio_costs_no_call_of_its_own() {
+    if !Path::new("/usr/share/alsa/alsa.conf").exists() {
+        program::emulation::say_skipped("ALSA has no configuration here, and thus no null device");
+        return;
+    }
+    let audio = "[task.sound]\nkind = \"audio\"\nrate = \"100 Hz\"\ndevice = \"null\"\nsample-rate = 8000\n\
+                 buffer = \"40ms\"\nchannels = 1\n";
+    let Some((trace, summary)) = trace_run("off", "off", &format!("{LOAD}{audio}")) else {
+        return;
+    };
+    assert_nothing_else(&trace, &["clock_nanosleep"]);
+    let sound = task(&summary, "sound");
+    assert_eq!((count(sound, "due"), count(sound, "errors")), (1_200, 0));
+    assert!(sound["values"]["frames"]["last"].as_f64() > Some(1_000.0), "{sound}");
 }

@@ -104,12 +104,16 @@ impl Report {
 
 /// The schema in docs accepts these reports, and rejects others.
 fn assert_valid(reports: &[&Value]) {
-    const VALIDATOR: &str = "import json, sys\nfrom jsonschema import Draft202012Validator as V\nschema, reports = json.load(sys.stdin)\n\
-        V.check_schema(schema)\nv = V(schema)\nprint(json.dumps([[e.message[:300] for e in v.iter_errors(r)] for r in reports]))";
+    const VALIDATOR: &str = "import json, sys\nfrom jsonschema_rs import Draft202012Validator as V\nschema, reports = json.load(sys.stdin)\n\
+        v = V(schema)\nprint(json.dumps([[e.message[:300] for e in v.iter_errors(r)] for r in reports]))";
     let schema = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/doctor.schema.json")).unwrap();
     let schema: Value = serde_json::from_str(&schema).unwrap();
-    if !Command::new("python3").args(["-c", "import jsonschema"]).output().is_ok_and(|output| output.status.success()) {
-        program::emulation::say_skipped("python3 has no package jsonschema");
+    if !Command::new("python3")
+        .args(["-c", "import jsonschema_rs"])
+        .output()
+        .is_ok_and(|output| output.status.success())
+    {
+        program::emulation::say_skipped("python3 has no package jsonschema-rs");
         return;
     }
     let mut wrong = reports[0].clone();

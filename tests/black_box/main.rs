@@ -3,6 +3,8 @@
 
 #[path = "../support/desk.rs"]
 mod desk;
+#[path = "../support/hot_thread.rs"]
+mod hot_thread;
 #[path = "../support/on_virtual_clock.rs"]
 mod on_virtual_clock;
 #[cfg(feature = "top")]

@@ -365,8 +365,8 @@ fn the_schema_of_a_configuration_has_the_keys_of_its_plugins() {
     let verdict = |schema: &Value, keys: &str| {
         let text = probe("p", "libprobe.so", keys).replace(HERE, folder.path().to_str().unwrap());
         let instance: Value = toml::from_str(&text).unwrap();
-        let script = "import json, sys; from jsonschema import Draft202012Validator as V\n\
-                      s, i = json.load(sys.stdin); V.check_schema(s); print(V(s).is_valid(i))";
+        let script = "import json, sys; from jsonschema_rs import Draft202012Validator as V\n\
+                      s, i = json.load(sys.stdin); print(V(s).is_valid(i))";
         let mut python = Command::new("python3");
         let file = folder.path().join("both.json");
         fs::write(&file, serde_json::to_vec(&serde_json::json!([schema, instance])).unwrap()).unwrap();
@@ -375,7 +375,7 @@ fn the_schema_of_a_configuration_has_the_keys_of_its_plugins() {
             "True" => Some(true),
             "False" => Some(false),
             _ => {
-                program::emulation::say_skipped(&format!("python3 has no package jsonschema: {}", stderr(&output)));
+                program::emulation::say_skipped(&format!("python3 has no package jsonschema-rs: {}", stderr(&output)));
                 None
             }
         }
