@@ -96,8 +96,8 @@ impl Cell {
         self.last.get_or_init(Last::default)
     }
 
-    /// Used while a link that closes a cycle has no row, or one without a number. The last output, if any, replaces the number that the
-    /// task saw last: it was made before a reload, or between two ticks of this task. The release is still that of the row seen last.
+    /// For a link that closes a cycle and has no row, or a newest row without a number: shows the last number that the producer made, if any.
+    /// That may be from before a reload, or from a row that the consumer never saw. The release stays that of the row shown last.
     pub(super) fn lay_last(&self) {
         if let Some(last) = self.last.get().and_then(Last::get) {
             self.value.store(last.to_bits(), Ordering::Relaxed);

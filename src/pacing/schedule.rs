@@ -1,8 +1,8 @@
 //! Many rates on one thread: which task runs next, or how long to rest.
 //!
-//! Among the due tasks, the one with the earliest deadline runs. Ties go first to a task that had to give up releases twice while it waited,
-//! then to producers before their consumers, then to the task whose last run is longest ago (so that overload starves no task), then to the
-//! one declared first. Tasks are never interrupted. A step costs at most log(tasks). Time is an argument; nothing blocks, and nothing allocates
+//! Among the due tasks, the one with the earliest deadline runs. Ties go first to a task that has had to give up releases on two occasions
+//! while it waited, then to producers before their consumers, then to the task whose last run is longest ago (so that overload starves no
+//! task), then to the one declared first. Tasks are never interrupted. A step costs at most log(tasks). Time is an argument; nothing blocks, and nothing allocates
 //! after construction.
 
 #[cfg(test)]
@@ -81,6 +81,7 @@ struct Entry {
     missed: u64,   // since then, and not yet reported
     stepped: Span, // since then: the largest step of the clock
     jumped: Span,  // lateness that such steps added to the next release
+    late: bool,    // the previous tick ended after the next release
     disabled: bool,
 }
 
@@ -124,17 +125,18 @@ impl Turn {
         (self.ahead, self.place)
     }
 
-    /// The standing of a task whose last tick ended before its next release. `ran` counts the ticks of all tasks by then.
+    /// The standing of a task whose last tick, or the one before, ended before its next release. `ran` counts the ticks of all tasks by then.
     fn keeps_up(self, ran: u64) -> Standing {
         Standing { deadline: self.ahead, place: self.place | ran }
     }
 
-    /// The standing of a task whose last tick ended after its next release, so the next tick is not released together with others.
+    /// The standing of a task whose last two ticks each ended after its next release, so the next tick is not released together with others.
     fn is_late(self, ran: u64) -> Standing {
         Standing { deadline: self.own, place: LAST | ran }
     }
 
-    /// The standing of a task that had to give up releases twice since its last tick, because something else ran while it was due.
+    /// The standing of a task that had to give up releases on two occasions since its last tick, because something else ran while it was
+    /// due.
     fn waits(self, ran: u64) -> Standing {
         Standing { deadline: self.own, place: ran }
     }
@@ -196,7 +198,7 @@ impl Schedule {
         let none = Span::ZERO;
         let (credit, stepped, jumped) = (none, none, none);
         self.push(
-            Entry { account, credit, skipped: 0, missed: 0, stepped, jumped, disabled: false },
+            Entry { account, credit, skipped: 0, missed: 0, stepped, jumped, late: false, disabled: false },
             turn,
             turn.keeps_up(self.runs),
         );
@@ -280,7 +282,6 @@ impl Schedule {
         while let Some((.., task)) = self.ready.pop() {
             let entry = &mut self.entries[task];
             let missed = entry.account.admit(now);
-            let again = entry.missed > 0;
             entry.missed += missed;
             self.gave_up |= missed > 0;
             let Some((n, release)) = entry.account.next() else {
@@ -288,8 +289,8 @@ impl Schedule {
             };
             if missed > 0 {
                 // The task has moved to a later release, so another task may now have the earlier deadline.
-                // The first time it keeps its place: a stall of the worker in the middle of a chain must not turn the chain's order around.
-                if again {
+                // The first time it keeps its place: one stall of the worker in the middle of a chain must not turn the chain around.
+                if entry.missed > missed {
                     let ran = self.standings[task].ran();
                     self.standings[task] = self.turns[task].waits(ran);
                 }
@@ -353,7 +354,9 @@ impl Schedule {
         (entry.missed, entry.stepped, entry.jumped) = (0, Span::ZERO, Span::ZERO);
         if let Some((_, release)) = entry.account.next() {
             let turn = self.turns[task];
-            let is_late = release < finished;
+            // Like a stall of the worker, one that falls into a tick must not turn a chain around.
+            let was_late = std::mem::replace(&mut entry.late, release < finished);
+            let is_late = was_late && entry.late;
             self.standings[task] = if is_late { turn.is_late(self.runs) } else { turn.keeps_up(self.runs) };
             self.waiting.push((release, (), task));
         }

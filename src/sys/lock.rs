@@ -27,10 +27,10 @@ const BYTE: u32 = u32::from_be_bytes(*b"hrtz");
 /// channels of a converter, the first of these bytes stand for the channels.
 const REGISTERS: Range<u32> = 0..1 << 15;
 
-/// How often to retry when the lock is released between being refused and looking for its holder.
+/// How often to retry when the lock is released between being refused and looking for its holder, or when that is ending.
 const TRIES: u32 = 4;
 
-/// How long to wait for a lock that only a child of this process holds, until the child executes another program.
+/// How long to wait for a lock that only a child of this process holds, until its program runs.
 const LOOKS: u32 = 1_000;
 const BETWEEN: Span = Span::from_millis(1);
 
@@ -116,12 +116,14 @@ pub(crate) fn writer(file: &File) -> Option<Holder> {
 }
 
 fn granted(file: &File, bytes: Range<u32>) -> io::Result<Taken> {
-    let (mut taken, mut unseen) = (asked(file, &bytes)?, 0);
+    let (mut taken, mut unseen, mut seen) = (asked(file, &bytes)?, 0, None);
     for _ in 0..LOOKS {
         match &taken {
-            Taken::Peer(Some(holder)) if holder.is_being_started() => {}
-            // It may have executed its program during the search.
-            Taken::Peer(None) if unseen < TRIES => unseen += 1,
+            Taken::Peer(Some(holder)) if holder.is_child() => {}
+            // Or a child that has ended since it was found.
+            Taken::Peer(Some(holder)) if seen.as_ref() != Some(holder) => seen = Some(holder.clone()),
+            // Or during the search. Who is ending has mostly ended by the next look.
+            Taken::Peer(None) | Taken::Stranger(Some(_)) if unseen < TRIES => unseen += 1,
             _ => break,
         }
         pause(BETWEEN);
@@ -281,26 +283,32 @@ mod tests {
 
     #[test]
     fn a_copy_that_a_child_has_until_it_runs_its_program_is_waited_for() {
-        let file = NamedTempFile::new().unwrap();
-        let (one, other) = (opened(&file, true), opened(&file, true));
-        assert_eq!(take(&one).unwrap(), Taken::Locked);
-        let (mut begun, mut begins) = io::pipe().unwrap();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut child = std::process::Command::new("true");
-                let wait = move || {
-                    begins.write_all(b"x")?;
-                    pause(Span::from_millis(200));
-                    Ok(())
-                };
-                // SAFETY: in the child it makes two system calls, and allocates nothing.
-                unsafe { child.pre_exec(wait) };
-                assert!(child.status().unwrap().success());
+        for millis in [200].into_iter().chain((0..40).map(|nth| nth % 4)) {
+            let file = NamedTempFile::new().unwrap();
+            let (one, other) = (opened(&file, true), opened(&file, true));
+            assert_eq!(take(&one).unwrap(), Taken::Locked);
+            let (mut begun, mut begins) = io::pipe().unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut child = std::process::Command::new("true");
+                    let wait = move || {
+                        begins.write_all(b"x")?;
+                        pause(Span::from_millis(millis));
+                        Ok(())
+                    };
+                    // SAFETY: in the child it makes two system calls, and allocates nothing.
+                    unsafe { child.pre_exec(wait) };
+                    assert!(child.status().unwrap().success());
+                });
+                begun.read_exact(&mut [0]).unwrap();
+                drop(one);
+                let mut taken = take(&other).unwrap();
+                while let Taken::Stranger(Some(_)) = taken {
+                    taken = take(&other).unwrap(); // the child is ending by now
+                }
+                assert_eq!(taken, Taken::Locked, "it waits for {millis} ms");
             });
-            begun.read_exact(&mut [0]).unwrap();
-            drop(one);
-            assert_eq!(take(&other).unwrap(), Taken::Locked);
-        });
+        }
     }
 
     /// Locks that a user with read access can take keep no one out, nor do the locks of other programs.

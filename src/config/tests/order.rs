@@ -63,7 +63,7 @@ fn a_task_runs_after_those_whose_values_it_takes() {
         loop {
             match schedule.next(now) {
                 Next::Run(due) => {
-                    // A task that was late before, or has given up a release, keeps no order: other tasks run in between.
+                    // A task that is often late, or has given up releases on two occasions, keeps no order. Any that was late or gave up some is left out.
                     let keeps_up = finishes[due.task] <= due.release && due.missed == 0;
                     ran.push((due.task, due.release, keeps_up));
                     // Most ticks are short; some delay the worker for several periods.

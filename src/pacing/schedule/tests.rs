@@ -242,3 +242,19 @@ fn a_stall_in_the_middle_of_a_chain_leaves_the_chain_in_order() {
     // One that keeps waiting comes first.
     assert_eq!([step(80), step(95), step(105)], [(2, 8), (2, 9), (1, 10)]);
 }
+
+#[test]
+fn a_stall_within_a_tick_of_a_chain_leaves_the_chain_in_order() {
+    let last = Turn::from(Span::from_millis(10));
+    let turns = [last, last.before(last), last.before(last.before(last))];
+    let mut schedule = Schedule::new(turns.map(|turn| (account(100, Overrun::KeepWorking, at(1_000)), turn)));
+    let mut step = |now, finished| {
+        let (task, n) = run(&mut schedule, now);
+        schedule.settle(task, at(now), at(finished));
+        (task, n)
+    };
+    assert_eq!([step(0, 0), step(0, 0), step(0, 0)], [(2, 0), (1, 0), (0, 0)]);
+    assert_eq!([step(10, 10), step(10, 45), step(45, 45)], [(2, 1), (1, 1), (2, 4)], "the second one's tick stalls");
+    assert_eq!([step(45, 45), step(45, 45), step(50, 85)], [(1, 4), (0, 4), (2, 5)], "and the first one's");
+    assert_eq!([step(85, 85), step(85, 85), step(85, 85)], [(2, 8), (1, 8), (0, 8)]);
+}

@@ -53,12 +53,11 @@ impl Holder {
         self.pid != std::process::id() && (own.as_ref() == Some(&self.name) || self.name == usual)
     }
 
-    /// Whether it is a child of this process that has not executed its program yet: it still has copies of all descriptors.
-    pub(super) fn is_being_started(&self) -> bool {
+    /// Whether it is a child of this process. Until its program runs, it has copies of all descriptors.
+    pub(super) fn is_child(&self) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
         let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok());
-        let program = |pid: &str| fs::metadata(format!("/proc/{pid}/exe")).map(|it| (it.dev(), it.ino())).ok();
-        parent == Some(std::process::id()) && program("self") == program(&self.pid.to_string())
+        parent == Some(std::process::id())
     }
 
     /// Whether it was killed or is ending: it runs no more code of its own, however long a system call keeps it from ending.

@@ -403,8 +403,8 @@ fn releases_are_given_up_only_when_required(case: &Case, outcome: &Outcome) -> R
     Ok(())
 }
 
-/// Ticks never overlap, and the one with the earliest deadline always runs. Ties go first to a task that had to give up releases twice while
-/// it waited, then to the task whose last tick is longest ago.
+/// Ticks never overlap, and the one with the earliest deadline always runs. Ties go first to a task that had to give up releases on two
+/// occasions while it waited, then to the task whose last tick is longest ago.
 fn order_is_by_deadline(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
     // For each task: the first release that it has not given up; under `delay` also its instant; how often it gave up some while it waited.
     let mut next: Vec<_> = case.tasks.iter().map(|plan| (0, plan.release(0), 0)).collect();

@@ -14,8 +14,9 @@
 //! - a controller begins bumpless at its first start; after a reload a controller, a filter or a latched alarm begins again;
 //! - a missing sample erases the memory of a filter, or makes a controller take over;
 //! - a plant answers a period early, in a loop and without one;
-//! - among tasks with equal deadlines the one declared first runs first, or a producer does although another task has given up releases
-//!   twice while it waited, or one that has given up some once comes before its producer;
+//! - among tasks with equal deadlines the one declared first runs first;
+//! - a producer runs first although another task has given up releases on two occasions while it waited;
+//! - a task that has given up releases once while it waited, or whose last tick alone was late, comes before its producer;
 //! - a link by `previous` that meets a row without a number shows what its task saw last, not the last number.
 //!
 //! Not covered, because it needs real time: a program of the kind `process` itself (tests/black_box/process.rs) and a whole reload

@@ -119,40 +119,40 @@ fn look(link: &Link, row: Option<&Row>, cell: &mut Seen, now: i64, max_age: i64)
 
 /// What the turn of a task depends on.
 #[derive(Clone, Copy)]
-struct Waits {
+struct Pending {
     n: i64,             // the release that is to run
-    late: bool,         // its last tick ended after the release that was then the next one
+    late: u32,          // how many ticks in a row have ended after the release that was then the next one
     gave_up: u32,       // how often it has given up releases since then, while it waited
     ran: Option<usize>, // which of the worker's ticks its last one was
 }
 
-/// Checks the order of due tasks. The earliest deadline runs first; then a task that had to give up releases twice while it waited; then a
+/// Checks the order of due tasks. The earliest deadline runs first; then a task that had to give up releases on two occasions while it waited; then a
 /// producer before the consumers of its values; then the task whose last run is longest ago. A producer has the deadline of its consumers,
-/// unless it had to give up releases twice or its last run ended after this one was released. Returns how often the order decided between
+/// unless it had to give up releases on two occasions, or each of its last two runs ended after its next release. Returns how often the order decided between
 /// several tasks.
 pub(crate) fn order(case: &Case, run: &VirtualRun) -> Result<usize, String> {
     let turns = turns(case);
     let release = |of: usize, n: i64| case.tasks[of].phase + n * case.tasks[of].period;
-    let turn = |of: usize, waits: Waits| {
+    let turn = |of: usize, waits: Pending| {
         let (deadline, place) = match waits {
-            Waits { gave_up: 2.., .. } => (case.tasks[of].deadline, i64::MIN),
-            Waits { late: true, .. } => (case.tasks[of].deadline, 0),
+            Pending { gave_up: 2.., .. } => (case.tasks[of].deadline, i64::MIN),
+            Pending { late: 2.., .. } => (case.tasks[of].deadline, 0),
             _ => turns[of],
         };
         (release(of, waits.n) + deadline, place, waits.ran.map(|when| when + 1), of)
     };
     let mut decided = 0;
     for worker in 0..2 {
-        let mut waiting = vec![Waits { n: 0, late: false, gave_up: 0, ran: None }; case.tasks.len()];
+        let mut waiting = vec![Pending { n: 0, late: 0, gave_up: 0, ran: None }; case.tasks.len()];
         for (nth, tick) in of_worker(case, run, worker).enumerate() {
             let now = tick.started.nanos();
             if now >= case.length {
                 break; // of the late releases, only those that the policy keeps run
             }
             // The same task after it has given up all releases but the last one that is due.
-            let kept = |of: usize, waits: Waits| {
+            let kept = |of: usize, waits: Pending| {
                 let n = (now - case.tasks[of].phase).div_euclid(case.tasks[of].period);
-                Waits { n, gave_up: waits.gave_up + u32::from(n > waits.n), ..waits }
+                Pending { n, gave_up: waits.gave_up + u32::from(n > waits.n), ..waits }
             };
             let chosen = index(tick);
             let own = kept(chosen, waiting[chosen]);
@@ -181,7 +181,8 @@ pub(crate) fn order(case: &Case, run: &VirtualRun) -> Result<usize, String> {
             }
             let ended = tick.finished.nanos();
             let next = (ended - case.tasks[chosen].phase).div_euclid(case.tasks[chosen].period).max(own.n + 1); // it may skip some
-            waiting[chosen] = Waits { n: next, late: ended > release(chosen, next), gave_up: 0, ran: Some(nth) };
+            let late = if ended > release(chosen, next) { own.late + 1 } else { 0 };
+            waiting[chosen] = Pending { n: next, late, gave_up: 0, ran: Some(nth) };
         }
     }
     Ok(decided)
