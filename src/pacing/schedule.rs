@@ -2,8 +2,8 @@
 //!
 //! Among the due tasks, the one with the earliest deadline runs. Ties go first to a task that has had to give up releases on two occasions
 //! while it waited, then to producers before their consumers, then to the task whose last run is longest ago (so that overload starves no
-//! task), then to the one declared first. Tasks are never interrupted. A step costs at most log(tasks). Time is an argument; nothing blocks, and nothing allocates
-//! after construction.
+//! task), then to the one declared first. Tasks are never interrupted. A step costs at most log(tasks). Time is an argument; nothing blocks,
+//! and nothing allocates after construction.
 
 #[cfg(test)]
 mod tests;

@@ -120,9 +120,9 @@ fn granted(file: &File, bytes: Range<u32>) -> io::Result<Taken> {
     for _ in 0..LOOKS {
         match &taken {
             Taken::Peer(Some(holder)) if holder.is_child() => {}
-            // Or a child that has ended since it was found.
+            // It may be a child that has ended since it was found.
             Taken::Peer(Some(holder)) if seen.as_ref() != Some(holder) => seen = Some(holder.clone()),
-            // Or during the search. Who is ending has mostly ended by the next look.
+            // It may have executed its program during the search, or be ending.
             Taken::Peer(None) | Taken::Stranger(Some(_)) if unseen < TRIES => unseen += 1,
             _ => break,
         }

@@ -116,8 +116,10 @@ fn values_arrive_whole_in_order_and_with_their_quality() {
         });
         assert!(is_of_this || is_earlier(saw), "third: {saw:?}, second: {taken:?}");
     }
-    let values: Vec<f64> = seen["elsewhere"].iter().map(|saw| saw.value).filter(|value| !value.is_nan()).collect();
-    assert!(values.is_sorted() && !values.is_empty(), "the latest row, from another worker");
+    for name in ["second", "third", "elsewhere"] {
+        let values: Vec<f64> = seen[name].iter().map(|saw| saw.value).filter(|value| !value.is_nan()).collect();
+        assert!(values.is_sorted() && !values.is_empty(), "{name} takes the latest row");
+    }
     assert!(seen["cycle"].iter().all(|saw| saw.value == 7.0 && saw.quality == Quality::Good));
     // The value is some microseconds old when it arrives.
     let dead = &seen["dead"];
