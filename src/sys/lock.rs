@@ -322,10 +322,9 @@ mod tests {
             assert_eq!(probe(&own).unwrap(), Taken::Stranger(None));
             assert_eq!(found(&own, None), this_process());
             drop(held);
-            // Programs that other tests start hold copies until they are executed.
-            let is_free = || (found(&own, None).is_none(), pause(BETWEEN)).0;
-            assert!((0..60_000).any(|_| is_free()), "nobody has it");
-            assert_eq!(take(&own).unwrap(), Taken::Locked);
+            // Programs that other tests start hold copies until they are executed, and not all of them are found while they start.
+            let is_taken = || take(&own).unwrap() == Taken::Locked || (pause(BETWEEN), false).1;
+            assert!((0..60_000).any(|_| is_taken()), "nobody has it any more");
         }
         let file = NamedTempFile::new().unwrap();
         opened(&file, false).try_lock().unwrap();
