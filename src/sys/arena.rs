@@ -176,16 +176,17 @@ mod tests {
     #[test]
     fn freed_memory_stays_and_causes_no_page_faults_again() {
         let arena = Arena::new();
-        let faults = || usage::of_this_thread().minor_faults;
-        let before = faults();
-        take_and_free(&arena);
-        let first = faults().since(before);
-        let before = faults();
-        take_and_free(&arena);
-        let second = faults().since(before);
-        println!("page faults: {first}, then {second}");
+        let faults = || {
+            let before = usage::of_this_thread().minor_faults;
+            take_and_free(&arena);
+            usage::of_this_thread().minor_faults.since(before)
+        };
+        let first = faults();
+        // When another test forks this process, every page faults once more.
+        let then: Vec<_> = std::iter::repeat_with(faults).take(50).collect();
+        println!("page faults: {first}, then {then:?}");
         // The list of blocks is the test's own and comes from the system's allocator.
-        assert!(second < first / 4, "{first}, then {second}");
+        assert!(then.iter().any(|second| *second < first / 4), "{first}, then {then:?}");
     }
 
     #[test]
