@@ -80,6 +80,7 @@ pub(crate) struct Reconnecting<D> {
     device: Option<Claimed<D>>,
     lost: rtrb::Producer<Claimed<D>>,
     found: rtrb::Consumer<Claimed<D>>,
+    unanswered: u32, // attempts in a row
 }
 
 impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
@@ -111,7 +112,7 @@ impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
         site.common::<Keeper>()
             .keep(Reopening::new(cool))
             .map_err(|error| Refusal::new("kind", format!("cannot start the thread that reopens devices: {error}")))?;
-        Ok(Self { device, lost, found })
+        Ok(Self { device, lost, found, unanswered: 0 })
     }
 
     /// The device, if it is there. Wait-free.
@@ -130,28 +131,44 @@ impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
         }
     }
 
-    /// Runs `work` with the device, and gives the device up after an error that [means that it is gone](is_gone). Wait-free, apart from
-    /// `work`.
+    /// Runs `work` with the device. Gives the device up after an error that [means that it is gone](is_gone), and after [`UNANSWERED`]
+    /// attempts in a row that it did not answer. Wait-free, apart from `work`.
     pub(crate) fn with<T>(
         &mut self,
         what: &'static str,
         work: impl FnOnce(&mut D) -> io::Result<T>,
     ) -> Result<T, TickError> {
-        let worked = work(self.device()?);
-        worked.map_err(|error| {
-            if is_gone(&error) {
-                self.lose();
+        match work(self.device()?) {
+            Ok(done) => {
+                self.unanswered = 0;
+                Ok(done)
             }
-            TickError::from_io(what, &error)
-        })
+            Err(error) => {
+                self.unanswered += u32::from(is_unanswered(&error));
+                if is_gone(&error) || self.unanswered >= UNANSWERED {
+                    self.unanswered = 0;
+                    self.lose();
+                }
+                Err(TickError::from_io(what, &error))
+            }
+        }
     }
 }
 
+/// So many attempts in a row that a device did not answer mean that it is gone: by then it may have lost power and its settings. A single one
+/// is a disturbance on the way to it, which is over at the next attempt.
+const UNANSWERED: u32 = 5;
+
 const GONE: TickError = TickError::away("the device is not available; trying to open it");
 
-/// Whether the error means that the device is no longer there, or that only reopening it can help.
+/// Whether an error means that the device is gone.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO | libc::EIO | libc::ESTALE | libc::EBADF))
+    matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ESTALE | libc::EBADF))
+}
+
+/// Whether an error means that the device did not answer, or that it was not understood.
+fn is_unanswered(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::ENXIO | libc::EREMOTEIO | libc::ETIMEDOUT | libc::EPROTO))
 }
 
 #[cfg(test)]
@@ -205,6 +222,19 @@ mod tests {
             let failed = device.with("reading", |_| Err::<(), _>(io::Error::from_raw_os_error(libc::EAGAIN)));
             assert!(failed.is_err());
             assert_eq!(device.device().map(|toy| toy.0), Ok(number), "it may try again");
+            // A disturbance is over at the next attempt; five in a row are a loss.
+            let fail = |device: &mut Reconnecting<Toy>| {
+                assert!(
+                    device.with("reading", |_| Err::<(), _>(io::Error::from_raw_os_error(libc::EREMOTEIO))).is_err()
+                );
+                device.device().is_ok()
+            };
+            assert_eq!([(); 4].map(|()| fail(&mut device)), [true; 4]);
+            device.with("reading", |_| Ok(())).unwrap();
+            if number == 1 {
+                assert_eq!([(); 5].map(|()| fail(&mut device)), [true, true, true, true, false]);
+                continue;
+            }
             let failed = device.with("reading", |_| Err::<(), _>(io::Error::from_raw_os_error(libc::ENODEV)));
             assert_eq!(failed.unwrap_err().to_string(), "reading: No such device (os error 19)");
         }

@@ -74,17 +74,7 @@ impl Task for I2c {
     }
 
     fn tick(&mut self, _: &Tick, values: &mut [f64]) -> Result<(), TickError> {
-        let mut unanswered = false;
-        let read = self.chip.with("cannot read the chip", |chip| {
-            let read = chip.read();
-            unanswered = matches!(&read, Err(error) if error.raw_os_error() == Some(libc::EREMOTEIO));
-            read
-        });
-        if unanswered {
-            // Some adapters report in this way that no chip answers. It may have lost power, and then needs `init` again.
-            self.chip.lose();
-        }
-        read?;
+        self.chip.with("cannot read the chip", Chip::read)?;
         let Chip { buffer, positions, .. } = self.chip.device()?;
         for ((slot, register), &position) in values.iter_mut().zip(&self.values).zip(&*positions) {
             *slot = register.value(&buffer[position..]);

@@ -3,6 +3,7 @@
 
 use crate::kinds::device::{file_names, first_line};
 use crate::task::TickError;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -95,25 +96,34 @@ pub(super) fn stem(file: &str) -> &str {
     file.strip_suffix("_input").unwrap_or(file)
 }
 
-/// All files with a measured value, ordered by kind and number, each with a name. The name is the label, unless another file has the same
-/// label or that stem; otherwise it is the stem.
+/// The channel of a file with a measured value: `power1` for `power1_input` and `power1_average`.
+pub(super) fn channel(file: &str) -> &str {
+    file.strip_suffix("_average").unwrap_or_else(|| stem(file))
+}
+
+/// All files with a measured value, ordered by kind and number, each with a name: `power1_input`, or `power1_average` of a chip that only
+/// averages. The name is the label, unless another channel has the same label or that name; otherwise it is the channel's.
 pub(super) fn inputs(folder: &Path) -> io::Result<Vec<(String, String)>> {
     let mut files = file_names(folder)?;
-    files.retain(|file| file.ends_with("_input"));
+    let measured: BTreeSet<_> =
+        files.iter().filter_map(|file| file.strip_suffix("_input")).map(str::to_owned).collect();
+    files.retain(|file| {
+        file.ends_with("_input") || file.strip_suffix("_average").is_some_and(|channel| !measured.contains(channel))
+    });
     files.sort_by_key(|file| {
         let (head, digits) = file.split_at(file.find(|c: char| c.is_ascii_digit()).unwrap_or(file.len()));
         let number = digits.split('_').next().and_then(|digits| digits.parse::<u64>().ok());
         (head.to_owned(), number, digits.to_owned())
     });
-    let label = |file: &String| first_line(&folder.join(format!("{}_label", stem(file))));
+    let label = |file: &String| first_line(&folder.join(format!("{}_label", channel(file))));
     let labels: Vec<_> = files.iter().map(label).collect();
     let is_taken = |label: &String, index: usize| {
         let mut others = files.iter().zip(&labels).enumerate().filter(|(other, _)| *other != index);
-        others.any(|(_, (file, other))| stem(file) == label || other.as_ref() == Some(label))
+        others.any(|(_, (file, other))| channel(file) == label || other.as_ref() == Some(label))
     };
     let name = |(index, file): (usize, &String)| {
         let label = labels[index].clone().filter(|label| !is_taken(label, index));
-        (file.clone(), label.unwrap_or_else(|| stem(file).to_owned()))
+        (file.clone(), label.unwrap_or_else(|| channel(file).to_owned()))
     };
     Ok(files.iter().enumerate().map(name).collect())
 }
@@ -166,12 +176,21 @@ mod tests {
             ("fan1_input", "1"),
             ("fan1_label", "fan1"),
             ("temp2_max", "1"),
+            ("power1_average", "1"),
+            ("power1_average_interval", "1"),
+            ("power2_average", "1"),
+            ("power2_input", "1"),
+            ("power3_average", "1"),
+            ("power3_label", "PPT"),
         ] {
             fs::write(folder.path().join(file), content).unwrap();
         }
         let inputs = inputs(folder.path()).unwrap();
-        let files = ["fan1", "temp2", "temp3", "temp4", "temp5", "temp10"].map(|stem| format!("{stem}_input"));
-        let names = ["fan1", "Core 0", "temp3", "temp4", "temp5", "temp10"].map(str::to_owned);
-        assert!(inputs.iter().cloned().eq(files.into_iter().zip(names)), "{inputs:?}");
+        let files = ["fan1_input", "power1_average", "power2_input", "power3_average"].map(str::to_owned);
+        let temps = [2, 3, 4, 5, 10].map(|number| format!("temp{number}_input"));
+        let files = files.into_iter().chain(temps);
+        let names =
+            ["fan1", "power1", "power2", "PPT", "Core 0", "temp3", "temp4", "temp5", "temp10"].map(str::to_owned);
+        assert!(inputs.iter().cloned().eq(files.zip(names)), "{inputs:?}");
     }
 }

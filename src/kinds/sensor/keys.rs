@@ -37,7 +37,7 @@ const HWMON: Key = Key::new(
     "hwmon",
     Value::Name,
     "The hwmon device with this name in its file `name` (`\"lm75\"`), regardless of its number. Without `file` or \
-     `value` all its `*_input` files are read, each named by its label or its file.",
+     `value` all its `*_input` files are read, and `*_average` where there is no such file, each named by its label or its file.",
 )
 .excludes(&["iio"]);
 const IIO: Key = Key::new(

@@ -40,7 +40,7 @@ fn hwmon_device(one: &Candidate, keys: Keys) -> Option<FoundDevice> {
             needs.clear();
         }
         let reading = reading.unwrap_or_else(|| "no reading".into());
-        let label = first_line(&one.folder.join(format!("{}_label", hwmon::stem(&input))));
+        let label = first_line(&one.folder.join(format!("{}_label", hwmon::channel(&input))));
         let label = label.map(|label| format!(" ({label})")).unwrap_or_default();
         about.push(format!("{input}{label}: {reading}"));
     }

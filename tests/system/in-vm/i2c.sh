@@ -126,6 +126,19 @@ fi
 same "no other task was affected: skipped" 0 "$(task beat skipped)"
 same "  errors" "0 $stub" "$(errors beat) $(errors stub)"
 
+# Every tenth transfer fails as if the chip had not acknowledged it.
+setb 0x20 0x00
+all_errors() { echo $(($(errors stub) + $([ -z "$SMBUS" ] && echo 0 || errors eeprom))); }
+before=$(all_errors)
+fails() { [ "$(all_errors)" -ge $((before + 5)) ]; }
+strace -qq -p "$(worker main)" -e trace=ioctl -e inject=ioctl:error=EREMOTEIO:when=10+10 -o /tmp/calls 2>/dev/null & tracing=$!
+check "a chip that does not acknowledge now and then costs ticks" within 60 fails
+kill $tracing && wait $tracing || :
+one_each() { [ "$(grep -c INJECTED /tmp/calls)" = $(($(all_errors) - before)) ]; }
+check "  one for each such transfer" within 20 one_each
+refuse "  the chip is not given up" log_has 'chip 0x48 on bus.*task stub disconnected'
+same "  and not set up again" 0x00 "$(i2cget -y -f "$I2C_BUS" 0x48 0x20 b)"
+
 echo "# outputs"
 i2cset -y "$I2C_BUS" 0x48 0x34 0x3412 w # its bytes over the bus: 0x12, 0x34
 i2cset -y "$I2C_BUS" 0x48 0x38 0xa5 b
