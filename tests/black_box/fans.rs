@@ -3,7 +3,7 @@
 //! that is given back to its chip, and a channel whose polarity is changed.
 
 use crate::program;
-use crate::program::{HERTZD, Running, run_in};
+use crate::program::{HERTZD, Running, at_once, run_in};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -119,7 +119,7 @@ fn stop(running: Running) -> program::Ended {
 
 #[test]
 fn a_fan_that_its_firmware_takes_back_is_not_in_force_or_set_again() {
-    for always in [false, true] {
+    at_once([false, true], |always| {
         let write = if always { "write = \"always\"\n" } else { "" };
         let Some(mut running) = start(&output(&format!("{FAN}safe = 1.0\n{write}")), "1", None) else { return };
         wait_until(&mut running, "class/hwmon/hwmon0/pwm2", "128");
@@ -136,13 +136,13 @@ fn a_fan_that_its_firmware_takes_back_is_not_in_force_or_set_again() {
         }
         running.wait_for("that has an end", |running| !reason(running).contains("in place of"));
         stop(running);
-    }
+    });
 }
 
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_chip_that_takes_a_value_in_one_mode_only_is_taken_whatever_its_mode() {
-    for mode in ["0", "2", "5"] {
+    at_once(["0", "2", "5"], |mode| {
         let config = output(&format!("{FAN}safe = 1.0\n"));
         let Some(mut running) = start(&config, mode, Some("0 1 2 5")) else { return };
         wait_until(&mut running, "class/hwmon/hwmon0/pwm2", "128");
@@ -153,7 +153,7 @@ fn a_chip_that_takes_a_value_in_one_mode_only_is_taken_whatever_its_mode() {
         is_in_force(&mut running);
         let ended = stop(running);
         assert_eq!(read(ended.folder.path(), "class/hwmon/hwmon0/pwm2_mode"), "1");
-    }
+    });
 }
 
 const DROPS: &str = "drops 0 1 2";
@@ -173,7 +173,7 @@ fn a_value_that_its_chip_drops_is_written_again_once_the_fan_follows_it() {
     let never_good =
         output(&format!("{DROPPED}write = \"always\"\n")).replace("/in\"", "/in\"\nvalid = { value = [2, 3] }");
     let constant = output(&format!("{DROPPED}start = \"keep\"\n"));
-    for (config, wanted) in [(never_good, "255"), (constant, "128")] {
+    at_once([(never_good, "255"), (constant, "128")], |(config, wanted)| {
         let Some(mut running) = start(&config, "2", Some(DROPS)) else { return };
         wait_until(&mut running, "class/hwmon/hwmon0/pwm2", wanted);
         // A start is refused if it does not find the mode that it set.
@@ -204,7 +204,7 @@ fn a_value_that_its_chip_drops_is_written_again_once_the_fan_follows_it() {
         wait_until(&mut running, "class/hwmon/hwmon0/pwm2", "255");
         let ended = stop(running);
         assert!(!ended.stderr.contains("in place of"), "{}", ended.describe());
-    }
+    });
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn a_channel_that_refuses_its_period_keeps_its_duty() {
 
 #[test]
 fn a_channel_that_is_off_is_not_switched_on_by_a_duty_that_was_left_in_it() {
-    for keys in ["safe = \"hold\"", "safe = 0\nstart = \"keep\""] {
+    at_once(["safe = \"hold\"", "safe = 0\nstart = \"keep\""], |keys| {
         let config = output(&format!("pwm = \"pwmchip0\"\nchannel = 1\npwm-period = \"40us\"\n{keys}\n"));
         let never = config.replace("path = \"@HERE@/in\"\n", "path = \"@HERE@/in\"\nvalid = [2, 3]\n");
         let Some(mut running) = start(&never, "1", None) else { return };
@@ -311,14 +311,15 @@ fn a_channel_that_is_off_is_not_switched_on_by_a_duty_that_was_left_in_it() {
         assert_eq!(duty(running.folder()), "0", "{keys}");
         running.signal("TERM");
         assert_eq!(duty(running.wait().folder.path()), "0", "{keys}");
-    }
+    });
 }
 
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_fan_that_was_given_back_is_its_chips() {
     // The third chip shows a mode that it does not accept: such a fan is left at full speed.
-    for (mode, modes, then) in [("5", "1 5", ("5", "60")), ("0", "0 1", ("0", "60")), ("0", "1", ("1", "255"))] {
+    let chips = [("5", "1 5", ("5", "60")), ("0", "0 1", ("0", "60")), ("0", "1", ("1", "255"))];
+    at_once(chips, |(mode, modes, then)| {
         let config = output(&format!("{FAN}safe = \"restore\"\nwrite = \"always\"\n"));
         let Some(mut running) = start(&config, mode, Some(modes)) else { return };
         wait_until(&mut running, "class/hwmon/hwmon0/pwm2", "128");
@@ -333,13 +334,13 @@ fn a_fan_that_was_given_back_is_its_chips() {
         assert_eq!(left, if mode == "0" { then.1 } else { "99" }, "hertzd leaves it alone");
         let ended = stop(running);
         assert_eq!(read(ended.folder.path(), "class/hwmon/hwmon0/pwm2_mode"), then.0);
-    }
+    });
 }
 
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn hertzd_safe_gives_such_a_fan_back() {
-    for (mode, modes, then) in [("5", "1 5", "5"), ("0", "1", "1")] {
+    at_once([("5", "1 5", "5"), ("0", "1", "1")], |(mode, modes, then)| {
         let config = output(&format!("{FAN}safe = \"restore\"\n"));
         let Some(mut running) = start(&config, mode, Some(modes)) else { return };
         wait_until(&mut running, "class/hwmon/hwmon0/pwm2", "128");
@@ -354,7 +355,7 @@ fn hertzd_safe_gives_such_a_fan_back() {
             put(folder, "class/hwmon/hwmon0/pwm2", if then == "1" { "255" } else { "99" }); // by its chip
             fs::write(folder.join("safe-plan.json"), plan).unwrap();
         }
-    }
+    });
 }
 
 #[test]
@@ -362,39 +363,37 @@ fn a_channel_keeps_the_polarity_that_it_was_found_with() {
     let polarity = "class/pwm/pwmchip0/pwm0/polarity";
     let by_name = "pwm = \"pwmchip0\"\nchannel = 0\npwm-period = \"40us\"\nsafe = 0\n".to_owned();
     let by_path = format!("path = \"{CHANNEL}/duty_cycle\"\nscale = 40000\nsafe = 0\n");
-    for keys in [by_name, by_path] {
-        for always in [false, true] {
-            let write = if always { "write = \"always\"\n" } else { "" };
-            let Some(mut running) = start(&output(&format!("{keys}{write}")), "1", None) else { return };
-            wait_until(&mut running, "class/pwm/pwmchip0/pwm0/duty_cycle", "20000");
-            let compared =
-                |running: &Running| snapshot(running)["readbacks"][0]["compared"].as_u64().unwrap_or_default();
-            running.wait_for("it was compared", |running| compared(running) > 3);
-            put(running.folder(), polarity, "inversed");
-            if always {
-                wait_until(&mut running, polarity, "normal");
-            } else {
-                running.wait_for("it is said", |running| {
-                    reason(running).contains("polarity reads inversed in place of normal, so ")
-                        && reason(running).contains("the opposite of what it did when hertzd started")
-                });
-                put(running.folder(), polarity, "normal");
-            }
-            running.wait_for("that has an end", |running| !reason(running).contains("in place of"));
-            // The value is safe only with that polarity: every writer sets the polarity too.
-            if !always {
-                put(running.folder(), polarity, "inversed");
-                running.signal("KILL");
-                let ended = running.wait();
-                let safe = in_tree(ended.folder.path(), "").args([HERTZD, "safe"]).output().unwrap();
-                // A file keeps old digits after a shorter number; a driver never does.
-                assert!(!String::from_utf8_lossy(&safe.stderr).contains("polarity"), "{safe:?}");
-                let found = ["duty_cycle", "polarity"]
-                    .map(|file| read(ended.folder.path(), &format!("class/pwm/pwmchip0/pwm0/{file}")));
-                assert_eq!(found, ["0", "normal"]);
-            }
+    let cases = [&by_name, &by_path].map(|keys| [false, true].map(|always| (keys, always)));
+    at_once(cases.into_iter().flatten(), |(keys, always)| {
+        let write = if always { "write = \"always\"\n" } else { "" };
+        let Some(mut running) = start(&output(&format!("{keys}{write}")), "1", None) else { return };
+        wait_until(&mut running, "class/pwm/pwmchip0/pwm0/duty_cycle", "20000");
+        let compared = |running: &Running| snapshot(running)["readbacks"][0]["compared"].as_u64().unwrap_or_default();
+        running.wait_for("it was compared", |running| compared(running) > 3);
+        put(running.folder(), polarity, "inversed");
+        if always {
+            wait_until(&mut running, polarity, "normal");
+        } else {
+            running.wait_for("it is said", |running| {
+                reason(running).contains("polarity reads inversed in place of normal, so ")
+                    && reason(running).contains("the opposite of what it did when hertzd started")
+            });
+            put(running.folder(), polarity, "normal");
         }
-    }
+        running.wait_for("that has an end", |running| !reason(running).contains("in place of"));
+        // The value is safe only with that polarity: every writer sets the polarity too.
+        if !always {
+            put(running.folder(), polarity, "inversed");
+            running.signal("KILL");
+            let ended = running.wait();
+            let safe = in_tree(ended.folder.path(), "").args([HERTZD, "safe"]).output().unwrap();
+            // A file keeps old digits after a shorter number; a driver never does.
+            assert!(!String::from_utf8_lossy(&safe.stderr).contains("polarity"), "{safe:?}");
+            let found = ["duty_cycle", "polarity"]
+                .map(|file| read(ended.folder.path(), &format!("class/pwm/pwmchip0/pwm0/{file}")));
+            assert_eq!(found, ["0", "normal"]);
+        }
+    });
 }
 
 #[test]
@@ -404,13 +403,14 @@ fn a_safe_value_of_the_task_is_put_in_force_and_one_that_is_undone_is_not_called
     let [duty, raw] = ["class/pwm/pwmchip0/pwm0/duty_cycle", "class/hwmon/hwmon0/out_voltage0_raw"];
     let [polarity, enable] = ["polarity", "enable"].map(|file| duty.replace("duty_cycle", file));
     let power = &*raw.replace("_raw", "_powerdown");
-    for (keys, value, live, safe, (file, set, changed)) in [
+    let cases = [
         (format!("{channel}safe = 0\n"), duty, "20000", "0", (&*polarity, "normal", "inversed")),
         (format!("{channel}safe = 1\n"), duty, "20000", "40000", (&enable, "1", "0")),
         (format!("{converter}safe = 0.9\n"), raw, "2000", "3600", (power, "0", "1")),
         // The ramp would take hours to get there.
         (format!("{channel}safe = 1\nsafe-slew = 0.0001\n"), duty, "20000", "", (&enable, "1", "0")),
-    ] {
+    ];
+    at_once(cases, |(keys, value, live, safe, (file, set, changed))| {
         let Some(mut running) = start(&output(&keys), "1", None) else { return };
         wait_until(&mut running, value, live);
         put(running.folder(), file, changed);
@@ -432,7 +432,7 @@ fn a_safe_value_of_the_task_is_put_in_force_and_one_that_is_undone_is_not_called
             running.wait_for("it is in force", |running| is_safe(running) == 1.0);
         }
         stop(running);
-    }
+    });
 }
 
 #[test]

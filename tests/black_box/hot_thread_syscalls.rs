@@ -2,19 +2,19 @@
 //! for sound.
 
 use crate::hot_thread::{EDGES, LOAD, assert_at_most_one_sleep_a_release, assert_nothing_else, trace_run};
-use crate::program::{count, task};
+use crate::program::{at_once, count, task};
 use std::fs;
 
 #[test]
 fn one_sleep_a_tick_and_nothing_else() {
-    for spin in ["off", "auto"] {
+    at_once(["off", "auto"], |spin| {
         let Some((trace, summary)) = trace_run(spin, "off", LOAD) else {
             return;
         };
         assert_eq!(count(task(&summary, "load"), "due"), 12_000);
         assert_at_most_one_sleep_a_release(&trace, &summary);
         assert_nothing_else(&trace, &["clock_nanosleep"]);
-    }
+    });
 }
 
 #[test]
@@ -43,19 +43,19 @@ fn a_sensor_costs_one_read_a_tick_and_an_output_one_write_if_something_changes()
     fs::write(&plain, "1 2 3\n").unwrap();
     let several = single.replace("/proc/loadavg", plain.path().to_str().unwrap());
     let several = format!("{several}{}{}{}", value(1), value(2), value(3));
-    let written = tempfile::NamedTempFile::new().unwrap();
-    fs::write(&written, "7\n").unwrap();
-    let output = format!(
-        "[task.output]\nkind = \"output\"\nrate = \"1 kHz\"\ninput = 5\nsafe = 6\nsafe-after = \"1h\"\nwrite = \"always\"\npath = \"{}\"\n",
-        written.path().display()
-    );
-    let unchanged = tempfile::NamedTempFile::new().unwrap();
-    fs::write(&unchanged, "7\n").unwrap();
-    let unchanged_path = unchanged.path().to_str().unwrap();
-    let output = format!(
-        "{output}[task.still]\nkind = \"output\"\nrate = \"1 kHz\"\ninput = 5\nsafe = 6\nsafe-after = \"1h\"\npath = \"{unchanged_path}\"\n"
-    );
-    for sensor in [single, &several] {
+    at_once([single, &several], |sensor| {
+        let written = tempfile::NamedTempFile::new().unwrap();
+        fs::write(&written, "7\n").unwrap();
+        let output = format!(
+            "[task.output]\nkind = \"output\"\nrate = \"1 kHz\"\ninput = 5\nsafe = 6\nsafe-after = \"1h\"\nwrite = \"always\"\npath = \"{}\"\n",
+            written.path().display()
+        );
+        let unchanged = tempfile::NamedTempFile::new().unwrap();
+        fs::write(&unchanged, "7\n").unwrap();
+        let unchanged_path = unchanged.path().to_str().unwrap();
+        let output = format!(
+            "{output}[task.still]\nkind = \"output\"\nrate = \"1 kHz\"\ninput = 5\nsafe = 6\nsafe-after = \"1h\"\npath = \"{unchanged_path}\"\n"
+        );
         let Some((trace, summary)) = trace_run("off", "off", &format!("{LOAD}{sensor}{output}")) else {
             return;
         };
@@ -69,7 +69,7 @@ fn a_sensor_costs_one_read_a_tick_and_an_output_one_write_if_something_changes()
         }
         assert!(!trace.text.contains(unchanged_path), "an output that has not changed makes no call");
         assert_eq!(fs::read_to_string(&written).unwrap(), "6\n", "the end of the run");
-    }
+    });
 }
 
 /// One program reads every tick and answers none; the other ends repeatedly.

@@ -753,7 +753,7 @@ fn a_stop_during_a_start_makes_safe_what_is_left_or_says_that_it_is_not() {
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_stop_writes_what_is_left_or_says_it_also_before_the_configuration_is_read() {
-    for is_broken in [false, true] {
+    program::at_once([false, true], |is_broken| {
         let folder = left_with_faults(&["fan"], if is_broken { &["fan.broken"] } else { &[] });
         let path = folder.path().join("config");
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
@@ -769,7 +769,7 @@ fn a_stop_writes_what_is_left_or_says_it_also_before_the_configuration_is_read()
         assert_eq!((is_owed, is_safe), (is_broken, !is_broken), "{}", ended.describe());
         let done = safe(ended.folder.path());
         assert!(done.status.success() && fan(ended.folder.path()) == "1\n", "{}", said(&done));
-    }
+    });
 }
 
 fn held(folder: &Path, name: &str) -> String {
@@ -836,7 +836,7 @@ fn a_device_that_hangs_while_it_is_opened_keeps_no_other_from_its_safe_value() {
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_stop_of_a_start_that_hangs_writes_what_it_can() {
     let all = output("slow") + &output("fan");
-    for is_attribute in [false, true] {
+    program::at_once([false, true], |is_attribute| {
         let folder = left_beside_one_that_hangs(&all, &["slow", "fan"]);
         if is_attribute {
             // A file's content is not checked before a write, so this also writes to the target that is being opened.
@@ -856,7 +856,7 @@ fn a_stop_of_a_start_that_hangs_writes_what_it_can() {
             let done = safe(ended.folder.path());
             assert!(done.status.success() && held(ended.folder.path(), "slow") == "1\n", "{}", said(&done));
         }
-    }
+    });
 }
 
 /// The builder thread waits for a device, and retries nothing.

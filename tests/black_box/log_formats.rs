@@ -1,6 +1,6 @@
 //! The log of the built binary in each format. The system tests check the journal.
 
-use crate::program::emulation;
+use crate::program::{at_once, emulation};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -175,9 +175,8 @@ fn at_the_level_trace_each_tick_is_a_line_with_the_causes_of_what_was_missed() {
 fn neither_a_lost_log_nor_a_reader_that_has_gone_changes_the_exit_code() {
     let config = |run| format!("[worker.main]\npolicy = \"other\"\n[task.x]\nkind = \"load\"\nrate = 100\n{run}\n");
     // A failing task must reach its first tick, even on a busy machine; what is due then does not matter.
-    for (keys, code, length) in
-        [("", 0, "100ms"), ("fault = \"error\"\nfault-every = 1\non-error = \"disable\"", 1, "2s")]
-    {
+    let cases = [("", 0, "100ms"), ("fault = \"error\"\nfault-every = 1\non-error = \"disable\"", 1, "2s")];
+    at_once(cases, |(keys, code, length)| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.toml");
         std::fs::write(&path, config(keys)).unwrap();
@@ -199,7 +198,7 @@ fn neither_a_lost_log_nor_a_reader_that_has_gone_changes_the_exit_code() {
         assert_eq!(ends_with(closed(), none(), &[]), Some(code), "the reader had enough");
         assert_eq!(ends_with(closed(), none(), &["--json"]), Some(code), "the reader had enough");
         assert_eq!(ends_with(full().into(), none(), &[]), Some(70), "the summary could not be written");
-    }
+    });
 }
 
 #[test]

@@ -311,6 +311,16 @@ pub(crate) fn nanos(part: &Value, distribution: &str, key: &str) -> i64 {
     part[distribution][key].as_i64().unwrap_or_else(|| panic!("no {distribution}.{key}: {part}"))
 }
 
+/// Tests all cases at once, each on a thread of its own, since most of the time they wait.
+pub(crate) fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
+    std::thread::scope(|scope| {
+        for case in cases {
+            let test = &test;
+            scope.spawn(move || test(case));
+        }
+    });
+}
+
 /// Prints why something is not tested. As root in CI, where everything must be tested, this is a failure.
 pub(crate) fn skip(why: &str) {
     emulation::say_skipped(why);
