@@ -34,8 +34,9 @@ const OF_DEVICE: &[Rule] = &[Rule::with(&["hwmon", "iio"])];
 pub(super) const DEVICE: Key = Key::new(
     "device",
     Value::Name,
-    "Which of several devices with that name: the kernel's name of its parent (`\"0-0048\"` on I²C bus 0), or its own if it has \
-     none. The error lists them.",
+    "Which of several devices with that name. These stay from boot to boot: its serial number, its PCI address \
+     (`\"0000:01:00.0\"`), or a link to a drive (`\"/dev/disk/by-id/…\"`). These may change: the kernel's name of its parent \
+     (`\"0-0048\"` on I²C bus 0, `\"nvme0\"`), or its own if it has none. `hertzd devices` and the error list them.",
 )
 .otherwise("the only one")
 .rules(OF_DEVICE);

@@ -12,8 +12,8 @@ use tracing::debug;
 pub(crate) struct ByName {
     /// The content of its file `name` or, for IIO, of `label`.
     pub(crate) name: String,
-    /// Selects one of several devices with that name: the kernel's name of its parent device (`0-0048`, `PCI0`), or its own (`hwmon3`) if
-    /// it has no parent.
+    /// Selects one of several devices with that name: what [stays](Candidate::stays) of its parent device, a link to its drive
+    /// (`/dev/disk/by-id/…`), the kernel's name of its parent device (`0-0048`, `PCI0`), or its own (`hwmon3`) if it has no parent.
     pub(crate) device: Option<String>,
 }
 
@@ -50,6 +50,21 @@ pub(in crate::kinds) struct Candidate {
     pub(in crate::kinds) name: String,
     pub(in crate::kinds) label: Option<String>,
     pub(in crate::kinds) device: String, // the name of its parent device, or its own if it has none
+    pub(in crate::kinds) stays: Vec<String>, // the parent's serial number and PCI address, which do not change from boot to boot
+    parent: Option<PathBuf>,
+}
+
+impl Candidate {
+    /// Whether the key `device` means this one. `drive`: the device of the drive that it links to, if it does.
+    fn is(&self, wanted: &str, drive: Option<&Path>) -> bool {
+        let is_its_drive = drive.is_some() && drive == self.parent.as_deref();
+        is_its_drive || self.device == wanted || self.node == wanted || self.stays.iter().any(|name| name == wanted)
+    }
+
+    /// The best name for the key `device`.
+    fn best(&self) -> &String {
+        self.stays.first().unwrap_or(&self.device)
+    }
 }
 
 /// All devices of the class, in the order of their numbers.
@@ -62,9 +77,11 @@ pub(super) fn all(class: Class, sys: &Path) -> io::Result<Vec<Candidate>> {
         let Some(name) = first_line(&folder.join("name")) else {
             continue;
         };
-        let device = parent(class, &folder).unwrap_or_else(|| node.clone());
-        let label = first_line(&folder.join("label"));
-        found.push(Candidate { folder, node, name, label, device });
+        let parent = parent(class, &folder);
+        let named = parent.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+        let stays = parent.as_deref().map(stays).unwrap_or_default();
+        let (device, label) = (named.unwrap_or_else(|| node.clone()), first_line(&folder.join("label")));
+        found.push(Candidate { folder, node, name, label, device, stays, parent });
     }
     Ok(found)
 }
@@ -92,9 +109,10 @@ pub(in crate::kinds) fn find(class: Class, sys: &Path, wanted: &ByName) -> Resul
         };
         return refuse(class.key(), format!("no {word} device is named {name:?}; {there}"));
     }
-    let is_wanted = |one: &Candidate| wanted.device.as_ref().is_none_or(|it| one.device == *it || one.node == *it);
+    let drive = wanted.device.as_ref().and_then(|link| drive(sys, link));
+    let is_wanted = |one: &Candidate| wanted.device.as_ref().is_none_or(|it| one.is(it, drive.as_deref()));
     let matching: Vec<_> = named.iter().copied().filter(|one| is_wanted(one)).collect();
-    let devices = || quoted(named.iter().map(|one| &one.device).collect());
+    let devices = || quoted(named.iter().map(|one| one.best()).collect());
     match (&matching[..], &wanted.device) {
         ([one], _) => {
             debug!("{word} device {name:?} is {}", one.folder.display());
@@ -117,13 +135,108 @@ pub(in crate::kinds) fn find(class: Class, sys: &Path, wanted: &ByName) -> Resul
     }
 }
 
-/// The name of its parent device.
-fn parent(class: Class, folder: &Path) -> Option<String> {
+/// The folder of its parent device.
+fn parent(class: Class, folder: &Path) -> Option<PathBuf> {
     let parent = match class {
         Class::Hwmon => folder.join("device").canonicalize().ok()?,
         // One folder up in the tree of all devices. The top of the tree is not a device.
         Class::Iio => folder.canonicalize().ok()?.parent()?.to_path_buf(),
     };
-    let name = parent.file_name()?.to_string_lossy().into_owned();
-    (name != "devices").then_some(name)
+    (parent.file_name()? != "devices").then_some(parent)
+}
+
+/// The names of a device that do not change from boot to boot, the best one first: its serial number, as NVMe and USB devices have it in a
+/// file and SCSI and ATA drives in a page of their vital product data, and the PCI address of what it is connected to.
+fn stays(device: &Path) -> Vec<String> {
+    let page = || {
+        // A header of four bytes ends with the length of the serial number.
+        let page = std::fs::read(device.join("vpd_pg80")).ok()?;
+        let serial = String::from_utf8_lossy(page.get(4..)?.get(..usize::from(page[3]))?).into_owned();
+        Some(serial.trim_matches([' ', '\0']).to_owned()).filter(|serial| !serial.is_empty())
+    };
+    let serial = first_line(&device.join("serial")).or_else(page);
+    let names = device.ancestors().filter_map(|folder| folder.file_name()?.to_str());
+    let address = names.map(str::to_owned).find(|name| is_pci_address(name));
+    [serial, address].into_iter().flatten().collect()
+}
+
+/// `0000:01:00.0`: domain, bus, device and function.
+fn is_pci_address(name: &str) -> bool {
+    let parts: Vec<_> = name.split([':', '.']).collect();
+    let are_hex = parts.iter().all(|part| part.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    are_hex && parts.iter().map(|part| part.len()).eq([4, 2, 2, 1]) && name.as_bytes()[10] == b'.'
+}
+
+/// The device of the drive whose node this is a link to, such as `/dev/disk/by-id/nvme-…`.
+fn drive(sys: &Path, link: &str) -> Option<PathBuf> {
+    let node = Path::new(link).is_absolute().then(|| Path::new(link).canonicalize().ok())??;
+    sys.join("class/block").join(node.file_name()?).join("device").canonicalize().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    /// A machine with two NVMe drives and two SATA drives, numbered in this order.
+    fn booted(numbers: [usize; 2]) -> tempfile::TempDir {
+        let sys = tempfile::tempdir().unwrap();
+        let put = |path: String, content: &[u8]| {
+            let path = sys.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        };
+        let link = |path: String, to: &str| {
+            let path = sys.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            symlink(sys.path().join(to), path).unwrap();
+        };
+        for (drive, number) in numbers.into_iter().enumerate() {
+            let nvme = format!("devices/pci0000:00/0000:00:1d.{drive}/0000:0{drive}:00.0/nvme/nvme{number}");
+            put(format!("{nvme}/serial"), format!("S3Z{drive}  \n").as_bytes());
+            put(format!("class/hwmon/hwmon{number}/name"), b"nvme\n");
+            link(format!("class/hwmon/hwmon{number}/device"), &nvme);
+            link(format!("class/block/nvme{number}n1/device"), &nvme);
+            let disk =
+                format!("devices/pci0000:00/0000:00:17.0/ata{drive}/host{number}/target{number}:0:0/{number}:0:0:0");
+            put(format!("{disk}/vpd_pg80"), &[&[0, 0x80, 0, 6][..], b" WD-", &[b'A' + drive as u8], b"\0"].concat());
+            put(format!("class/hwmon/hwmon{}/name", 2 + number), b"drivetemp\n");
+            link(format!("class/hwmon/hwmon{}/device", 2 + number), &disk);
+            put(format!("dev/nvme{number}n1"), b"");
+            link(format!("dev/by-id/nvme-S3Z{drive}"), &format!("dev/nvme{number}n1"));
+        }
+        sys
+    }
+
+    #[test]
+    fn a_drive_is_found_by_what_stays_whatever_its_number() {
+        for numbers in [[0, 1], [1, 0]] {
+            let sys = booted(numbers);
+            let link = sys.path().join("dev/by-id/nvme-S3Z1").display().to_string();
+            for (name, device, number) in [
+                ("nvme", "S3Z1", numbers[1]),
+                ("nvme", "0000:01:00.0", numbers[1]),
+                ("nvme", &link, numbers[1]),
+                ("drivetemp", "WD-A", 2 + numbers[0]),
+                ("nvme", "nvme0", 0),
+                ("drivetemp", "1:0:0:0", 3),
+            ] {
+                let wanted = ByName { name: name.into(), device: Some(device.into()) };
+                let found = find(Class::Hwmon, sys.path(), &wanted).map(|found| found.node);
+                assert_eq!(found, Ok(format!("hwmon{number}")), "{device}");
+            }
+        }
+        let sys = booted([0, 1]);
+        let refused = |device: Option<&str>| {
+            let wanted = ByName { name: "drivetemp".into(), device: device.map(str::to_owned) };
+            find(Class::Hwmon, sys.path(), &wanted).unwrap_err().message
+        };
+        assert!(refused(None).ends_with("say which with device = one of \"WD-A\", \"WD-B\""), "{}", refused(None));
+        assert!(
+            refused(Some("0000:00:17.0")).contains("2 hwmon devices \"drivetemp\" belong to"),
+            "both are behind it"
+        );
+        assert!(!is_pci_address("0:0:0:0") && !is_pci_address("0000.01:00:0") && is_pci_address("0000:0a:1f.7"));
+    }
 }
