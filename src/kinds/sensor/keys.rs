@@ -2,10 +2,11 @@
 
 use super::find::ByName;
 use super::locator::{FieldSelector, LineSelector, ValueLocator};
+use super::number::Counts;
 use super::open::{look, open};
 use super::plan::ReadPlan;
 use super::settings::{BufferSettings, SensorSettings, Source, ValueSettings};
-use crate::config::{Blueprint, Key, Kind, NumberOrName, Rule, Section, Value};
+use crate::config::{Blueprint, Key, Kind, NumberOrName, Rule, Section, Value, words};
 use crate::kinds::device::Missing;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -101,6 +102,15 @@ const PER_SECOND: Key = Key::new(
      at 32 and 64 bits. No value at the first tick and after a reset.",
 )
 .default("false");
+const COUNTS: [(&str, Counts); 2] = [("up", Counts::Up), ("both", Counts::Both)];
+const COUNTER: Key = Key::new(
+    "counter",
+    Value::Choice(&words(&COUNTS)),
+    "Which way the counter counts. One that only counts up has no value after it has become smaller, which is a reset; of one that counts both \
+     ways, such as a decoder of a shaft, the rate is negative then.",
+)
+.default("\"up\"")
+.rules(&[Rule::when_on("per-second")]);
 const NAME: Key = Key::new(
     "name",
     Value::ValueName,
@@ -167,6 +177,7 @@ const KEYS: &[Key] = &[
     SCALE.rules(&ONE_VALUE),
     OFFSET.rules(&[ONE_VALUE[0], ONE_VALUE[1], ONE_VALUE[2], NO_COUNTER]),
     PER_SECOND.rules(&ONE_VALUE),
+    COUNTER.rules(&[ONE_VALUE[0], ONE_VALUE[1], ONE_VALUE[2], Rule::when_on("per-second")]),
     NAME.rules(&ONE_VALUE),
     UNIT.rules(&ONE_VALUE),
     VALUE,
@@ -190,6 +201,7 @@ const VALUE_KEYS: &[Key] = &[
     SCALE,
     OFFSET,
     PER_SECOND,
+    COUNTER,
     NAME.required_unless(&["../hwmon", "../iio"], "say what the value is called"),
     UNIT,
 ];
@@ -287,10 +299,12 @@ fn value(section: &mut Section<'_>, of_a_device: bool) -> Option<ValueSettings> 
         section.problem(&FIELD, "must be a number from 1, or the name before an equals sign (\"avg10\")");
     }
     let (scale, offset) = (section.number(&SCALE), section.number(&OFFSET));
-    let (per_second, name, unit) = (section.boolean(&PER_SECOND), section.text(&NAME), section.text(&UNIT));
+    let (per_second, counter) = (section.boolean(&PER_SECOND), section.choice(&COUNTER, &COUNTS));
+    let (name, unit) = (section.text(&NAME), section.text(&UNIT));
     if file.is_none() && section.has(&key) {
         return None; // already reported
     }
-    let (locator, per_second) = (ValueLocator { line: line?, field: field? }, per_second?);
+    let (locator, per_second) =
+        (ValueLocator { line: line?, field: field? }, counter.filter(|_| per_second == Some(true)));
     Some(ValueSettings { file: file.unwrap_or_default(), locator, scale, offset, per_second, name, unit })
 }

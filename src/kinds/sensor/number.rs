@@ -41,7 +41,18 @@ impl Number {
         }
     }
 
-    /// How far a counter has advanced from `before`; `None` if it was reset in between.
+    /// How far a counter that counts up and down has gone from `before`. An integer that has passed its end, at 2^32 or at 2^64, has gone less
+    /// than an eighth of that range beyond it.
+    #[expect(clippy::cast_precision_loss, reason = "a step that long is known to 16 digits")]
+    fn from(self, before: Self) -> f64 {
+        let (Self::Integer(from), Self::Integer(to)) = (before, self) else { return self.value() - before.value() };
+        let range = if from.max(to) <= u64::from(u32::MAX) { 1_i128 << 32 } else { 1 << 64 };
+        let step = i128::from(to) - i128::from(from);
+        let passed_its_end = step.abs() > range - range / 8;
+        (if passed_its_end { step - range * step.signum() } else { step }) as f64
+    }
+
+    /// How far a counter that only counts up has advanced from `before`; `None` if it was reset in between.
     ///
     /// A decreased integer has wrapped at 2^32, or at 2^64 if the previous value was larger than that. It counts as a wrap only if the
     /// resulting step is shorter than an eighth of the range. Any other decrease is a reset.
@@ -59,18 +70,39 @@ impl Number {
     }
 }
 
+/// Which way a counter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counts {
+    Up,
+    Both,
+}
+
 /// A counter that is reported as a rate.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Counter {
+    counts: Counts,
     last: Option<(Number, Instant)>,
 }
 
 impl Counter {
-    /// The mean rate per second since the last reading. `None` at the first reading, after a reset, and if no time has passed.
+    pub(super) fn new(counts: Counts) -> Self {
+        Self { counts, last: None }
+    }
+
+    /// Begins anew: the next reading is the first one.
+    pub(super) fn forget(&mut self) {
+        self.last = None;
+    }
+
+    /// The mean rate per second since the last reading. `None` at the first reading, if no time has passed, and after a reset.
     pub(super) fn rate(&mut self, now: Number, at: Instant) -> Option<f64> {
         let (before, then) = self.last.replace((now, at))?;
         let seconds = (at - then).seconds();
-        now.since(before).filter(|_| seconds > 0.0).map(|step| step / seconds)
+        let step = match self.counts {
+            Counts::Up => now.since(before),
+            Counts::Both => Some(now.from(before)),
+        };
+        step.filter(|_| seconds > 0.0).map(|step| step / seconds)
     }
 }
 
@@ -128,7 +160,7 @@ mod tests {
 
     #[test]
     fn rates_go_by_the_time_between_readings() {
-        let mut counter = Counter::default();
+        let mut counter = Counter::new(Counts::Up);
         let mut rate =
             |number, millis| counter.rate(Number::Integer(number), Instant::ZERO + Span::from_millis(millis));
         assert_eq!(rate(100, 1_000), None);
@@ -137,5 +169,23 @@ mod tests {
         assert_eq!(rate(180, 3_500), Some(5.0));
         assert_eq!(rate(10, 4_500), None, "a reset");
         assert_eq!(rate(20, 5_500), Some(10.0));
+    }
+    #[test]
+    fn what_counts_both_ways_has_a_rate_below_zero() {
+        let (top, end) = (u64::from(u32::MAX), u64::MAX);
+        for (before, now, step) in [
+            (Number::Integer(1_000), Number::Integer(3), -997.0),
+            (Number::Integer(3), Number::Other(-5.0), -8.0),
+            (Number::Integer(5), Number::Integer(top - 4), -10.0),
+            (Number::Integer(top - 4), Number::Integer(5), 10.0),
+            (Number::Integer(5), Number::Integer(end - 4), -10.0),
+            (Number::Integer(end - 4), Number::Integer(5), 10.0),
+            (Number::Integer(0), Number::Integer(1 << 31), f64::from(1_u32 << 31)),
+        ] {
+            assert_eq!(now.from(before), step, "{before:?} to {now:?}");
+        }
+        let mut counter = Counter::new(Counts::Both);
+        assert_eq!(counter.rate(Number::Integer(9), Instant::ZERO), None);
+        assert_eq!(counter.rate(Number::Integer(7), Instant::ZERO + Span::from_millis(500)), Some(-4.0));
     }
 }

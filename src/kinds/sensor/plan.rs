@@ -3,7 +3,7 @@
 use super::files::{Files, Unusable, WantedFile};
 use super::find::{self, Class};
 use super::locator::{FieldSelector, ValueLocator};
-use super::number::Number;
+use super::number::{Counts, Number};
 use super::settings::{SensorSettings, Source, ValueSettings};
 use super::{hwmon, iio};
 use crate::io::Keeper;
@@ -32,7 +32,7 @@ struct Recipe {
     locator: ValueLocator,
     scaling: Scaling,
     offset: f64,
-    per_second: bool,
+    per_second: Option<Counts>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -178,8 +178,8 @@ impl ReadPlan {
         }
     }
 
-    /// Tells for each column whether it is the rate of a counter.
-    pub(super) fn rates(&self) -> impl Iterator<Item = bool> {
+    /// The counters, for the columns that are rates.
+    pub(super) fn rates(&self) -> impl Iterator<Item = Option<Counts>> {
         self.recipes.iter().map(|recipe| recipe.per_second)
     }
 
@@ -217,8 +217,8 @@ impl ReadPlan {
         };
         let per_second = value.per_second;
         let (scaling, unit) = match (value.scale, &value.unit) {
-            (None, None) if per_second && by_name.1.is_empty() => (by_name.0, "1/s".to_owned()),
-            (None, None) if per_second => (by_name.0, format!("{}/s", by_name.1)),
+            (None, None) if per_second.is_some() && by_name.1.is_empty() => (by_name.0, "1/s".to_owned()),
+            (None, None) if per_second.is_some() => (by_name.0, format!("{}/s", by_name.1)),
             (None, None) => (by_name.0, by_name.1.to_owned()),
             (scale, unit) => (Scaling::Fixed(scale.unwrap_or(1.0)), unit.clone().unwrap_or_default()),
         };

@@ -29,7 +29,7 @@ impl Polled {
         let (missing, keeper) = (settings.missing, site.common::<Keeper>());
         let plan = ReadPlan::new(settings, site.sys())?;
         let columns = plan.columns.clone();
-        let counters = plan.rates().map(|is_rate| is_rate.then(Counter::default)).collect();
+        let counters = plan.rates().map(|counts| counts.map(Counter::new)).collect();
         let first = First::of(site, &label, missing, plan.open(&keeper, missing == Missing::Refuse))?;
         let device = Reconnecting::new(site, label, first, move || plan.open(&keeper, false))?;
         Ok(Self { columns, device, counters })
@@ -66,7 +66,7 @@ impl Task for Polled {
             if lost {
                 self.device.lose();
                 // A device that comes back may count from zero.
-                counters.iter_mut().flatten().for_each(|counter| *counter = Counter::default());
+                counters.iter_mut().flatten().for_each(Counter::forget);
             }
             error
         })

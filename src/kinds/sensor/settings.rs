@@ -2,6 +2,7 @@
 
 use super::find::ByName;
 use super::locator::ValueLocator;
+use super::number::Counts;
 use crate::kinds::device::Missing;
 use std::path::PathBuf;
 
@@ -44,9 +45,9 @@ pub(crate) struct ValueSettings {
     pub(crate) scale: Option<f64>,
     /// The offset added after scaling, in `unit`. Finite. `None`: 0.
     pub(crate) offset: Option<f64>,
-    /// Whether the number is a counter. The value is then its rate per second since the last tick that read it, times `scale`. There is no
-    /// value at the first tick and after a reset.
-    pub(crate) per_second: bool,
+    /// The number is a counter. The value is then its rate per second since the last tick that read it, times `scale`. There is no value at
+    /// the first tick and after a reset.
+    pub(crate) per_second: Option<Counts>,
     /// Name of the value. Not empty, unique in the task. `None`: `value`, or by the file's name.
     pub(crate) name: Option<String>,
     /// Unit of the value after scaling; empty for a plain number.

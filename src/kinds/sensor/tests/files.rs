@@ -1,6 +1,7 @@
 //! Polled text files.
 
 use super::super::files::LARGEST;
+use super::super::number::Counts;
 use super::super::open::open as open_here;
 use super::*;
 use crate::task::Column;
@@ -224,7 +225,7 @@ fn named_fields_are_read() {
 #[test]
 fn counters_become_rates_by_the_times_of_their_ticks() {
     let file = file("4294967290 10\n");
-    let rate = |field, name: &str| ValueSettings { per_second: true, ..value(file.path(), field, name) };
+    let rate = |field, name: &str| ValueSettings { per_second: Some(Counts::Up), ..value(file.path(), field, name) };
     let values = vec![rate(1, "wraps"), ValueSettings { scale: Some(512.0), ..rate(2, "sectors") }];
     let mut sensor = open(SensorSettings { values, listed: true, ..SensorSettings::file("") }, "test").unwrap();
     assert!(sensor.columns().iter().map(|column| &*column.unit).eq(["1/s", ""]));
