@@ -89,7 +89,7 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
         return Shown::document(&drawing::draw(&Graph::of(&config), language)).print_beside_verdict();
     }
     let against = if args.against_running { Some(Against::running(&config, &args.socket)?) } else { None };
-    let Looked { problems, mut warnings, safe, taken, unknown, columns } = match (&against, args.no_open) {
+    let Looked { problems, mut warnings, safe, fresh, taken, unknown, columns } = match (&against, args.no_open) {
         (_, true) => Looked { warnings: unchecked(&config), ..Looked::default() },
         (Some(against), false) => look(&mut config, |task| against.begins(task), Some(against.process())),
         (None, false) => look(&mut config, |_| true, None),
@@ -128,6 +128,7 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
         None => (taken, "Only a start finds out:"),
     };
     list(&mut text, "Safe states:", &safe);
+    list(&mut text, "Files that must be written again and again:", &fresh);
     let warnings = Problems::joined(warnings);
     let all = |coloured| {
         let mut text = text.clone();

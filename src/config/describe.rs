@@ -62,6 +62,7 @@ impl Value {
             Self::Duration { min, max } if min.nanos() <= 1 => format!("duration up to {}", written(max)),
             Self::Duration { min, max } => format!("duration, {} to {}", written(min), written(max)),
             Self::Durations => "duration, or list of durations; zero is allowed".into(),
+            Self::DurationOrOff => "duration, or `\"off\"`".into(),
             Self::Rate => "rate".into(),
             Self::Hertz => "rate in whole hertz".into(),
             Self::Integer { min, max } => range(min, max),

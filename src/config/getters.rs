@@ -62,6 +62,14 @@ impl Section<'_> {
         self.read(key, |found| limits::duration_of(&key.value, found))
     }
 
+    /// A duration above zero; `None` within: `"off"`.
+    pub(crate) fn duration_or_off(&mut self, key: &Key) -> Option<Option<Span>> {
+        self.read(key, |found| match found.as_str() {
+            Some("off") => Ok(None),
+            _ => limits::duration_of(&Value::DURATION, found).map(Some).map_err(|why| format!("{why}, or \"off\"")),
+        })
+    }
+
     /// One duration or a list of them; never empty. Zero is allowed.
     pub(crate) fn durations(&mut self, key: &Key) -> Option<Vec<Span>> {
         match self.value(key) {

@@ -113,6 +113,8 @@ pub enum Value {
     Rate,
     /// A whole number of hertz from 1 to 1,000,000: `48000`, `"48 kHz"`.
     Hertz,
+    /// A duration above zero, or `"off"`.
+    DurationOrOff,
     /// An integer.
     Integer {
         /// The smallest.

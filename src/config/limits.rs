@@ -116,6 +116,7 @@ pub(super) fn is_word(wanted: &Value, word: &str) -> bool {
     match wanted {
         Value::Choice(words) | Value::NumberOr(words) => words.contains(&word),
         Value::Spin => matches!(word, "off" | "auto") || duration_text(word).is_ok(),
+        Value::DurationOrOff => word == "off" || duration_text(word).is_ok(),
         _ => true,
     }
 }

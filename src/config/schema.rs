@@ -217,6 +217,7 @@ fn wanted(value: &Wanted, kinds: &Kinds) -> Value {
         Wanted::Duration { min: Span::ZERO, .. } => duration,
         Wanted::Duration { .. } => json!({"$ref": "#/$defs/duration-above-zero"}),
         Wanted::Durations => json!({"anyOf": [duration, {"type": "array", "minItems": 1, "items": duration}]}),
+        Wanted::DurationOrOff => json!({"anyOf": [{"$ref": "#/$defs/duration-above-zero"}, {"const": "off"}]}),
         Wanted::Rate => json!({"$ref": "#/$defs/rate"}),
         Wanted::Hertz => json!({"anyOf": [
             {"type": "integer", "minimum": 1, "maximum": 1_000_000},

@@ -138,7 +138,12 @@ impl Watch {
 
     /// Call after a check that should be repeated soon.
     pub(crate) fn again(&mut self, now: Instant) {
-        self.next = self.next.min(now + self.often);
+        self.by(now + self.often);
+    }
+
+    /// Call after a check that should be repeated by then.
+    pub(crate) fn by(&mut self, at: Instant) {
+        self.next = self.next.min(at);
     }
 }
 

@@ -122,8 +122,11 @@ fn a_flood_by_one_user_keeps_no_other_user_from_the_status() {
 
 /// More tasks than this in place of the others open so many files.
 fn sensors(prefix: &str) -> String {
-    let sensor =
-        |n| format!("[task.{prefix}{n}]\nkind = \"sensor\"\nrate = 10\npath = \"{HERE}/value\"\nname = \"v\"\n");
+    let sensor = |n| {
+        format!(
+            "[task.{prefix}{n}]\nkind = \"sensor\"\nrate = 10\npath = \"{HERE}/value\"\nmax-file-age = \"off\"\nname = \"v\"\n"
+        )
+    };
     "[worker.main]\npolicy = \"other\"\n".to_owned() + &(0..20).map(sensor).collect::<String>()
 }
 

@@ -12,6 +12,7 @@ const CONFIG: &str = "\
 kind = \"sensor\"
 rate = 200
 path = \"@HERE@/level\"
+max-file-age = \"off\"
 [task.full]
 kind = \"alarm\"
 rate = 200
@@ -141,6 +142,7 @@ const CHATTERS: &str = "\
 kind = \"sensor\"
 rate = 200
 path = \"@HERE@/level\"
+max-file-age = \"off\"
 [task.flip]
 kind = \"expr\"
 rate = 200
@@ -194,16 +196,19 @@ kind = \"sensor\"
 worker = \"other\"
 rate = 100
 path = \"@HERE@/level\"
+max-file-age = \"off\"
 [task.gate]
 kind = \"sensor\"
 worker = \"other\"
 rate = 100
 path = \"@HERE@/gate\"
+max-file-age = \"off\"
 [task.reset]
 kind = \"sensor\"
 worker = \"other\"
 rate = 100
 path = \"@HERE@/reset\"
+max-file-age = \"off\"
 [task.beat]
 kind = \"load\"
 worker = \"main\"

@@ -282,7 +282,9 @@ fn controller(name: &str, kp: f64, more: &str) -> String {
 /// Three controllers; their sensors, each with one tick in hours; and a task that continues throughout and records everything.
 fn loops(kp: f64) -> String {
     let sensor = |name: &str, worker: &str| {
-        format!("[task.{name}]\nkind = \"sensor\"\nworker = \"{worker}\"\nperiod = \"10h\"\npath = \"@HERE@/level\"\n")
+        format!(
+            "[task.{name}]\nkind = \"sensor\"\nworker = \"{worker}\"\nperiod = \"10h\"\npath = \"@HERE@/level\"\nmax-file-age = \"off\"\n"
+        )
     };
     let track = "input = \"board.value\"\ntrack = { previous = \"fan.applied\", initial = 0.5 }";
     "[worker.main]\n[worker.beside]\n".to_owned()

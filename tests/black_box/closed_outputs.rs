@@ -22,7 +22,7 @@ fn output(task: &str, file: &str, keys: &str) -> String {
 /// An output that stays.
 fn others() -> String {
     format!(
-        "[task.source]\nkind = \"sensor\"\nrate = 100\npath = \"@HERE@/in\"\n{}",
+        "[task.source]\nkind = \"sensor\"\nrate = 100\npath = \"@HERE@/in\"\nmax-file-age = \"off\"\n{}",
         output("pump", "pump", "safe = 1")
     )
 }

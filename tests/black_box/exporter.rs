@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 /// Misses releases all the time, whatever the machine does.
 const FAULTY: &str = "[worker.main]\npolicy = \"other\"\n[task.ctl]\nkind = \"load\"\nrate = 1000\noverrun = \"drop\"\n\
     fault = \"long-run\"\nfault-every = 50\nfault-run = \"5ms\"\nmax-missed = \"100%\"\n\
-    [task.\"temp\"]\nkind = \"sensor\"\nrate = 10\npath = \"@HERE@/value\"\nname = \"level\"\nunit = \"%\"\nmax-missed = \"100%\"\n";
+    [task.\"temp\"]\nkind = \"sensor\"\nrate = 10\npath = \"@HERE@/value\"\nmax-file-age = \"off\"\nname = \"level\"\nunit = \"%\"\nmax-missed = \"100%\"\n";
 
 /// A task of the same name that misses nothing: its only release is due long after the test.
 const QUIET: &str =

@@ -17,6 +17,7 @@ policy = \"other\"
 kind = \"sensor\"
 rate = 100
 path = \"@HERE@/in\"
+max-file-age = \"off\"
 ";
 
 fn output(keys: &str) -> String {

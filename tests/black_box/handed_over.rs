@@ -26,6 +26,7 @@ kind = \"sensor\"
 rate = 100
 worker = \"two\"
 path = \"@HERE@/nothing\"
+max-file-age = \"off\"
 missing = \"wait\"
 [task.beat]
 kind = \"load\"

@@ -47,7 +47,7 @@ fn stands_still(running: &mut Running) {
 }
 
 const OUTPUTS: &str = "[worker.main]\n[worker.other]\n\
-    [task.want]\nkind = \"sensor\"\nworker = \"main\"\nrate = 100\npath = \"@HERE@/want\"\n\
+    [task.want]\nkind = \"sensor\"\nworker = \"main\"\nrate = 100\npath = \"@HERE@/want\"\nmax-file-age = \"off\"\n\
     [task.a]\nkind = \"output\"\nworker = \"main\"\nrate = 100\ninput = \"want.value\"\npath = \"@HERE@/a\"\nsafe = 0\n\
     max-age = \"1h\"\nrecover-after = \"0s\"\nsafe-after = \"SAFE\"\n\
     [task.b]\nkind = \"output\"\nworker = \"main\"\nrate = 100\ninput = 1\npath = \"@HERE@/b\"\nsafe = 0\nsafe-after = \"SAFE\"\n\

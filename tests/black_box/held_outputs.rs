@@ -19,6 +19,7 @@ kind = \"sensor\"
 worker = \"main\"
 rate = 100
 path = \"@HERE@/in\"
+max-file-age = \"off\"
 ";
 
 fn output(task: &str, keys: &str) -> String {

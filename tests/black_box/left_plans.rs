@@ -227,7 +227,7 @@ fn the_next_run_beside_one_that_cannot_end_knows_what_was_there_before() {
 fn a_target_that_is_restored_after_a_kill_holds_what_status_says() {
     let folder = killed(folder(), RESTORES);
     fs::write(folder.path().join("in"), "0.75\n").unwrap();
-    let source = "[task.source]\nkind = \"sensor\"\nperiod = \"1000s\"\nphase = \"900s\"\npath = \"@HERE@/in\"\n";
+    let source = "[task.source]\nkind = \"sensor\"\nperiod = \"1000s\"\nphase = \"900s\"\npath = \"@HERE@/in\"\nmax-file-age = \"off\"\n";
     let config = source.to_owned() + &RESTORES.replace("0.75", "\"source.value\"");
     let mut running = start_in(folder, &config, &[]);
     running.wait_until_granted();

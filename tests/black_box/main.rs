@@ -28,6 +28,7 @@ mod check_opens;
 mod cli;
 mod closed_outputs;
 mod daemon;
+mod dead_writers;
 mod doctor;
 mod events;
 #[cfg(feature = "exporter")]

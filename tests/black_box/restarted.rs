@@ -53,8 +53,8 @@ fn seen(running: Running) -> Vec<Vec<f64>> {
 fn tracking(worker: &str, fan: &str, mark: f64) -> String {
     format!(
         "[worker.main]\n{worker}\n\
-         [task.board]\nkind = \"sensor\"\nrate = 200\npath = \"@HERE@/level\"\n\
-         [task.hand]\nkind = \"sensor\"\nrate = 200\npath = \"@HERE@/hand\"\nvalid = {{ value = [0, 1] }}\n\
+         [task.board]\nkind = \"sensor\"\nrate = 200\npath = \"@HERE@/level\"\nmax-file-age = \"off\"\n\
+         [task.hand]\nkind = \"sensor\"\nrate = 200\npath = \"@HERE@/hand\"\nmax-file-age = \"off\"\nvalid = {{ value = [0, 1] }}\n\
          [task.control]\nkind = \"pid\"\nrate = 200\nmax-age = \"100h\"\ninput = \"board.value\"\nsetpoint = 1\ndeadband = 1\nkp = 1\nki = 1\n\
          limits = [0, 1]\nanti-windup = \"back-calculation\"\nmanual = \"hand.value\"\ntrack = {{ previous = \"{fan}.applied\", initial = 0.75 }}\n\
          [task.{fan}]\nkind = \"output\"\nrate = 200\nmax-age = \"100h\"\ninput = \"control.out\"\npath = \"@HERE@/fan\"\nsafe = 0.5\n\
@@ -96,8 +96,9 @@ fn filters(worker: &str) -> String {
     let filter = |name: &str, keys: &str| {
         format!("[task.{name}]\nkind = \"filter\"\nrate = 200\nmax-age = \"100h\"\ninput = \"level.value\"\n{keys}\n")
     };
-    format!("[worker.main]\n{worker}\n[task.level]\nkind = \"sensor\"\nrate = 200\npath = \"@HERE@/level\"\n")
-        + &filter("slew", "type = \"slew-limit\"\nrate-limit = 0.0001\nmax-gap = \"5s\"")
+    format!(
+        "[worker.main]\n{worker}\n[task.level]\nkind = \"sensor\"\nrate = 200\npath = \"@HERE@/level\"\nmax-file-age = \"off\"\n"
+    ) + &filter("slew", "type = \"slew-limit\"\nrate-limit = 0.0001\nmax-gap = \"5s\"")
         + &filter("low", "type = \"low-pass\"\ncutoff = 0.0001\nmax-gap = \"5s\"")
         + &filter("sum", "type = \"integral\"")
         + "[task.seen]\nkind = \"expr\"\nrate = 200\nmax-age = \"100h\"\nrecord = \"@HERE@/seen.csv\"\n\
@@ -123,7 +124,8 @@ fn a_filter_restarts_from_what_it_put_out() {
 
 /// Sensors of files, and an output with a slew that takes hours.
 fn slewed(keys: &str, slew: &str) -> String {
-    "[worker.main]\n[task.source]\nkind = \"sensor\"\nrate = 100\npath = \"@HERE@/in\"\n".to_owned()
+    "[worker.main]\n[task.source]\nkind = \"sensor\"\nrate = 100\npath = \"@HERE@/in\"\nmax-file-age = \"off\"\n"
+        .to_owned()
         + "[task.fan]\nkind = \"output\"\nrate = 100\nmax-age = \"100h\"\nsafe-after = \"100h\"\nrecover-after = \"0s\"\npath = \"@HERE@/fan\"\n"
         + &format!("input = \"source.value\"\n{keys}\n{slew}\n")
 }
@@ -182,7 +184,9 @@ fn an_output_that_takes_over_from_a_heartbeat_is_slewed_from_what_that_has_left(
 /// A self-holding interlock above a limit; and a latch whose `reset` is a button that counts only while the output is safe: two cycles.
 fn cycles(worker: &str, limit: u32, mark: u32) -> String {
     let sensor = |name: &str, keys: &str| {
-        format!("[task.{name}]\nkind = \"sensor\"\nrate = 200\npath = \"@HERE@/{name}\"\n{keys}\n")
+        format!(
+            "[task.{name}]\nkind = \"sensor\"\nrate = 200\npath = \"@HERE@/{name}\"\nmax-file-age = \"off\"\n{keys}\n"
+        )
     };
     let expr = |name: &str, inputs: &str, keys: &str| {
         format!("[task.{name}]\nkind = \"expr\"\nrate = 200\nmax-age = \"100h\"\ninputs = {{ {inputs} }}\n{keys}\n")

@@ -25,11 +25,13 @@ kind = "sensor"
 worker = "in"
 rate = 100
 path = "@HERE@/in"
+max-file-age = "off"
 [task.beside]
 kind = "sensor"
 worker = "out"
 rate = 100
 path = "@HERE@/beside"
+max-file-age = "off"
 "#;
 
 const FAN: &str = r#"

@@ -17,7 +17,7 @@ fn output(name: &str, keys: &str) -> String {
 }
 
 /// The input of the outputs: the number in the file `in`.
-const SOURCE: &str = "[task.source]\nkind = \"sensor\"\nrate = 100\npath = \"@HERE@/in\"\n";
+const SOURCE: &str = "[task.source]\nkind = \"sensor\"\nrate = 100\npath = \"@HERE@/in\"\nmax-file-age = \"off\"\n";
 
 /// A task that never returns from its first tick.
 const HANGS: &str = "[task.other]\nkind = \"load\"\nrate = 100\nfault = \"hang\"\nfault-every = 1\n";

@@ -12,7 +12,7 @@ use std::process::Command;
 fn config(folder: &Path, limits: &str) -> String {
     let folder = folder.display();
     format!(
-        "[worker.main]\npolicy = \"other\"\n[task.tank]\nkind = \"sensor\"\nrate = 200\npath = \"{folder}/level\"\n\
+        "[worker.main]\npolicy = \"other\"\n[task.tank]\nkind = \"sensor\"\nrate = 200\npath = \"{folder}/level\"\nmax-file-age = \"off\"\n\
          [task.fan]\nkind = \"output\"\nrate = 200\ninput = \"tank.value\"\nmax-age = \"1h\"\nsafe-after = \"1h\"\n\
          path = \"{folder}/fan\"\nlimits = {limits}\nsafe = 1\n"
     )

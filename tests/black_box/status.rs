@@ -281,8 +281,9 @@ fn a_task_that_fails_waits_or_was_disabled_shows_with_the_reason() {
 
 #[test]
 fn a_file_that_was_removed_shows_until_it_is_back() {
-    let config =
-        format!("{WORKER}[task.a]\nkind = \"sensor\"\nrate = 20\npath = \"{HERE}/value\"\nmax-missed = \"100%\"\n");
+    let config = format!(
+        "{WORKER}[task.a]\nkind = \"sensor\"\nrate = 20\npath = \"{HERE}/value\"\nmax-file-age = \"off\"\nmax-missed = \"100%\"\n"
+    );
     let mut running = daemon(&config);
     snapshot_with(&mut running, "it is well", |snapshot| {
         snapshot["well"] == true && snapshot["daemon"]["ready"] == true

@@ -16,7 +16,7 @@ fn output(name: &str, keys: &str) -> String {
     format!("[task.{name}]\n{terms}\npath = \"@HERE@/{name}\"\ninput = \"source.value\"\nsafe = 1\n{keys}\n")
 }
 
-const SOURCE: &str = "[task.source]\nkind = \"sensor\"\nrate = 100\npath = \"@HERE@/in\"\n";
+const SOURCE: &str = "[task.source]\nkind = \"sensor\"\nrate = 100\npath = \"@HERE@/in\"\nmax-file-age = \"off\"\n";
 
 /// The modification time of all files that no one has written since.
 fn long_ago() -> SystemTime {
@@ -68,7 +68,7 @@ fn planned(folder: &Path) -> Vec<String> {
 }
 
 /// A source whose first value comes after the test: until then, only the first writes of outputs happen.
-const LATE: &str = "[task.source]\nkind = \"sensor\"\nperiod = \"20h\"\nphase = \"10h\"\npath = \"@HERE@/in\"\n";
+const LATE: &str = "[task.source]\nkind = \"sensor\"\nperiod = \"20h\"\nphase = \"10h\"\npath = \"@HERE@/in\"\nmax-file-age = \"off\"\n";
 
 #[test]
 #[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]

@@ -33,6 +33,7 @@ policy = "other"
 kind = "sensor"
 rate = 100
 path = "@HERE@/in"
+max-file-age = "off"
 record = "@HERE@/source.csv"
 [task.set]
 kind = "output"

@@ -18,6 +18,8 @@ pub(crate) struct Looked {
     pub(crate) warnings: Vec<Problems>,
     /// The state in which tasks leave their devices.
     pub(crate) safe: Vec<String>,
+    /// Files that have to be written again and again.
+    pub(crate) fresh: Vec<String>,
     /// Devices and files that a running hertzd has in use.
     pub(crate) taken: Vec<String>,
     /// Questions that only a start can answer.
@@ -58,6 +60,7 @@ pub(crate) fn look(config: &mut Config, begins: impl Fn(&str) -> bool, daemon: O
         let warning = |text: &String| Problems::at(&task.section, "", text);
         looked.warnings.extend(found.warnings.iter().map(warning));
         looked.safe.extend(found.safe.iter().map(of_task));
+        looked.fresh.extend(found.fresh.iter().map(of_task));
         looked.taken.extend(found.taken.iter().map(of_task));
         looked.unknown.extend(found.unknown.iter().map(of_task));
         looked.columns.extend(found.columns.clone().map(|columns| (task.name.clone(), columns)));

@@ -3,12 +3,13 @@
 //! Opening allocates and may block. Reading does not allocate, but blocks for as long as the file's driver takes.
 
 use super::extractor::{ExtractError, Extractor};
-use super::follow::{self, Followed};
+use super::follow::{self, Followed, State};
 use super::hwmon;
 use super::locator::{FieldSelector, LineSelector, ValueLocator};
 use super::number::Number;
 use crate::io::Keeper;
 use crate::task::TickError;
+use crate::time::Span;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -61,7 +62,12 @@ pub(super) struct Unusable {
 
 impl Files {
     /// Opens the files and reads each. With `strict` every number must already be present.
-    pub(super) fn open(keeper: &Keeper, wanted: &[WantedFile<'_>], strict: bool) -> Result<Self, Unusable> {
+    pub(super) fn open(
+        keeper: &Keeper,
+        wanted: &[WantedFile<'_>],
+        max_age: Option<Span>,
+        strict: bool,
+    ) -> Result<Self, Unusable> {
         // Filled with ones, so that every page is touched here.
         let mut open = Self { files: Vec::with_capacity(wanted.len()), buffer: vec![1; LARGEST].into() };
         let mut followers = Vec::new();
@@ -74,7 +80,7 @@ impl Files {
             let file = follow::open(path).map_err(|error| unusable("open", error))?;
             debug!("opened {} ({} values)", path.display(), values.len());
             let (followed, follower) =
-                follow::follow(keeper, &file, path).map_err(|error| unusable("open", error))?.unzip();
+                follow::follow(keeper, &file, path, max_age).map_err(|error| unusable("open", error))?.unzip();
             followers.extend(follower);
             let fault = fault.as_deref().map_or(Ok(None), Fault::open);
             let fault = fault.map_err(|error| unusable("open the file _fault beside", error))?;
@@ -114,8 +120,10 @@ impl Files {
 
 impl OpenFile {
     fn read(&mut self, buffer: &mut [u8], mut found: impl FnMut(usize, Number)) -> Result<(), (TickError, bool)> {
-        if self.followed.as_mut().is_some_and(|followed| !followed.update(&mut self.file)) {
-            return Err((DELETED, true));
+        match self.followed.as_mut().map_or(State::There, |followed| followed.update(&mut self.file)) {
+            State::There => {}
+            State::Deleted => return Err((DELETED, true)),
+            State::TooOld => return Err((TOO_OLD, false)),
         }
         let filled = self.fill(buffer);
         // Checked after the read, so that a sensor that breaks between the two is noticed.
@@ -180,6 +188,11 @@ impl Fault {
 const UNKNOWN: &str = "cannot read the file _fault beside the value's";
 
 const DELETED: TickError = TickError::new("the file was deleted");
+
+const TOO_OLD: TickError = TickError::new(
+    "the file was not written for longer than max-file-age, so its value is not used: see whether the program that writes it still does; \
+     for a file that a person edits write max-file-age = \"off\"",
+);
 
 /// Whether a read error means that this file will not come back, because its device or process is gone.
 fn is_gone(error: &io::Error) -> bool {

@@ -1,10 +1,13 @@
 //! Files that are replaced while they are read: programs publish a value by renaming a new file over the old one, or by pointing a symlink
-//! elsewhere.
+//! elsewhere. And files that are not written any more, because the program that should has ended.
 //!
 //! The [keeper](crate::io::Keeper) notices that. A thread of the pool opens the replacement and puts it into a wait-free slot, where it
 //! displaces a file that no tick has taken yet. A file that a tick no longer needs comes back over a ring, to be closed. So each tick reads
 //! the file that was opened last. A path that leads nowhere for a second is reported. Files in `/proc` and `/sys` are not followed: their
 //! reads fail by themselves.
+//!
+//! The age of a file counts on the monotonic clock from when a look found it changed. UTC is read only at the first look, for a file that was
+//! written before, so no step of that clock makes anything old.
 
 use crate::io::{Keeper, Kept, Watch};
 use crate::sys::clock::KernelClock;
@@ -17,7 +20,8 @@ use std::mem;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::SystemTime;
 
 /// The time between two polls if the kernel reports no changes, and until an extra poll.
 const OFTEN: Span = Span::from_millis(25);
@@ -28,26 +32,36 @@ const DELETED_AFTER: Span = Span::from_seconds(1);
 /// Files that the hot end may return between two polls: the one that was waiting at the first poll, and the one put in then.
 const RETURNED: usize = 2;
 
+/// What a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    There,
+    /// Nothing, for a second.
+    Deleted,
+    /// A file that was not written for too long.
+    TooOld,
+}
+
 /// The hot end: takes the newest file.
 #[derive(Debug)]
 pub(super) struct Followed {
     next: Arc<FdSlot>,
     old: rtrb::Producer<File>,
-    deleted: Arc<AtomicBool>,
+    state: Arc<AtomicU8>,
 }
 
 impl Followed {
-    /// Replaces `file` with the newest file. Returns false if the path no longer has a file. Wait-free.
-    pub(super) fn update(&mut self, file: &mut File) -> bool {
+    /// Replaces `file` with the newest file. Wait-free.
+    pub(super) fn update(&mut self, file: &mut File) -> State {
         // Read first: if it says that the file exists again, the file is already in the slot.
-        let deleted = self.deleted.load(Ordering::Acquire);
+        let state = self.state.load(Ordering::Acquire);
         if !self.old.is_full()
             && let Some(next) = self.next.swap(None)
         {
             // There is room, because only this side fills the ring.
             let _ = self.old.push(mem::replace(file, next.into()));
         }
-        !deleted
+        [State::Deleted, State::TooOld].into_iter().find(|other| *other as u8 == state).unwrap_or(State::There)
     }
 }
 
@@ -58,9 +72,44 @@ pub(super) struct Follower {
     identity: (u64, u64),
     next: Arc<FdSlot>,
     old: rtrb::Consumer<File>,
-    deleted: Arc<AtomicBool>,
+    state: Arc<AtomicU8>,
     missing: Option<Instant>, // since when there is no file
+    age: Option<Age>,
     watch: Watch,
+}
+
+/// When a file was written, as far as that matters.
+#[derive(Debug)]
+struct Age {
+    most: Span,
+    seen: Stamp,
+    written: Instant, // at the latest
+}
+
+/// What changes with each write.
+type Stamp = (u64, u64, u64, i64, i64);
+
+fn stamp(facts: &fs::Metadata) -> Stamp {
+    (facts.dev(), facts.ino(), facts.len(), facts.mtime(), facts.mtime_nsec())
+}
+
+impl Age {
+    fn new(most: Span, facts: &fs::Metadata, now: Instant) -> Self {
+        let before = facts.modified().ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+        let before = before.and_then(|before| i64::try_from(before.as_nanos()).ok()).unwrap_or(0);
+        Self { most, seen: stamp(facts), written: now - Span::from_nanos(before) }
+    }
+
+    fn look(&mut self, facts: &fs::Metadata, now: Instant) {
+        let seen = stamp(facts);
+        if mem::replace(&mut self.seen, seen) != seen {
+            self.written = now;
+        }
+    }
+
+    fn is_too_old(&self, now: Instant) -> bool {
+        now - self.written > self.most
+    }
 }
 
 /// Opens a file for reading. If the path is a pipe, does not wait for its other end. Root follows only root's links.
@@ -68,18 +117,32 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     entry::open(path, libc::O_RDONLY)
 }
 
-/// Both ends for a file that was opened at this path; `None` if the file cannot be replaced.
-pub(super) fn follow(keeper: &Keeper, file: &File, path: &Path) -> io::Result<Option<(Followed, Follower)>> {
-    if ["/proc", "/sys"].iter().any(|kernel| path.starts_with(kernel)) {
+/// Whether a program writes this file, or else the kernel makes it when it is read.
+pub(super) fn has_age(path: &Path) -> bool {
+    !["/proc", "/sys"].iter().any(|kernel| path.starts_with(kernel))
+}
+
+/// Both ends for a file that was opened at this path; `None` if the file cannot be replaced. `max_age`: how long ago it may have been written.
+pub(super) fn follow(
+    keeper: &Keeper,
+    file: &File,
+    path: &Path,
+    max_age: Option<Span>,
+) -> io::Result<Option<(Followed, Follower)>> {
+    if !has_age(path) {
         return Ok(None);
     }
-    let identity = identity(&file.metadata()?);
+    let (facts, now) = (file.metadata()?, KernelClock::monotonic().now());
+    let age = max_age.filter(|_| facts.is_file()).map(|most| Age::new(most, &facts, now));
+    let identity = identity(&facts);
     let next = Arc::new(FdSlot::new());
     let (old_end, old) = rtrb::RingBuffer::new(RETURNED);
-    let deleted = Arc::new(AtomicBool::new(false));
-    let followed = Followed { next: next.clone(), old: old_end, deleted: deleted.clone() };
+    let state = Arc::new(AtomicU8::new(State::There as u8));
+    let followed = Followed { next: next.clone(), old: old_end, state: state.clone() };
     let watch = keeper.watch(path, OFTEN);
-    Ok(Some((followed, Follower { path: path.into(), identity, next, old, deleted, missing: None, watch })))
+    let mut follower = Follower { path: path.into(), identity, next, old, state, missing: None, age, watch };
+    follower.tell(now);
+    Ok(Some((followed, follower)))
 }
 
 /// Follows the files of a task until the hot ends are dropped.
@@ -108,9 +171,9 @@ impl Follower {
     fn look(&mut self, now: Instant) {
         self.watch.begins(now);
         while self.old.pop().is_ok() {}
-        let found = self.replacement();
+        let found = self.replacement(now);
         self.missing = found.is_err().then(|| self.missing.unwrap_or(now));
-        self.deleted.store(self.missing.is_some_and(|since| now - since >= DELETED_AFTER), Ordering::Release);
+        self.tell(now);
         let replacement = found.ok().flatten();
         // Another look is needed to close the previous file, or because a file may appear.
         if replacement.is_some() || self.missing.is_some() {
@@ -121,9 +184,31 @@ impl Follower {
         }
     }
 
+    /// Tells the hot end what there is. The kernel does not report when a file is written, so it is looked at once more when it would be too
+    /// old, and often from then on.
+    fn tell(&mut self, now: Instant) {
+        let is_deleted = self.missing.is_some_and(|since| now - since >= DELETED_AFTER);
+        let is_too_old = self.age.as_ref().is_some_and(|age| age.is_too_old(now));
+        match &self.age {
+            Some(_) if is_too_old => self.watch.again(now),
+            Some(age) => self.watch.by(age.written + age.most),
+            None => {}
+        }
+        let state = if is_deleted {
+            State::Deleted
+        } else if is_too_old {
+            State::TooOld
+        } else {
+            State::There
+        };
+        self.state.store(state as u8, Ordering::Release);
+    }
+
     /// The file at the path, if it is a different one.
-    fn replacement(&mut self) -> io::Result<Option<File>> {
-        if identity(&fs::metadata(&self.path)?) == self.identity {
+    fn replacement(&mut self, now: Instant) -> io::Result<Option<File>> {
+        let facts = fs::metadata(&self.path)?;
+        self.age.iter_mut().for_each(|age| age.look(&facts, now));
+        if identity(&facts) == self.identity {
             return Ok(None);
         }
         let file = open(&self.path)?;
@@ -155,14 +240,14 @@ mod tests {
         };
         publish(0);
         let mut file = open(&path).unwrap();
-        let (mut followed, mut follower) = follow(&keeper, &file, &path).unwrap().unwrap();
+        let (mut followed, mut follower) = follow(&keeper, &file, &path, None).unwrap().unwrap();
         for number in 1..=9 {
             publish(number);
             follower.look(now);
             if number % 3 != 0 {
                 continue;
             }
-            assert!(followed.update(&mut file));
+            assert_eq!(followed.update(&mut file), State::There);
             assert_eq!(io::read_to_string(&file).unwrap(), number.to_string(), "no tick has read those between");
             assert_eq!(open_files(), 2, "the file that was read before waits to be closed; the others are closed");
         }
@@ -177,10 +262,10 @@ mod tests {
         let (path, at) = (folder.path().join("v"), |millis| Instant::ZERO + Span::from_millis(millis));
         fs::write(&path, "1").unwrap();
         let mut file = open(&path).unwrap();
-        let (mut followed, mut follower) = follow(&Keeper::default(), &file, &path).unwrap().unwrap();
+        let (mut followed, mut follower) = follow(&Keeper::default(), &file, &path, None).unwrap().unwrap();
         let mut is_there = |millis| {
             follower.look(at(millis));
-            followed.update(&mut file)
+            followed.update(&mut file) == State::There
         };
         assert!(is_there(0));
         fs::remove_file(&path).unwrap();
@@ -191,10 +276,50 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_nobody_writes_any_more_is_too_old() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, new) = (folder.path().join("v"), folder.path().join("new"));
+        fs::write(&path, "1").unwrap();
+        let mut file = File::options().read(true).write(true).open(&path).unwrap();
+        let day = std::time::Duration::from_secs(86_400);
+        file.set_modified(SystemTime::now() - 2 * day).unwrap();
+        let now = KernelClock::monotonic().now();
+        let after = |millis| now + Span::from_millis(millis);
+        let keeper = Keeper::default();
+        let (mut followed, mut follower) =
+            follow(&keeper, &file, &path, Some(Span::from_seconds(60))).unwrap().unwrap();
+        assert_eq!(followed.update(&mut file), State::TooOld, "it was written two days ago");
+        assert!(follower.watch.is_due(after(25)), "it is looked at often");
+        let mut state = |millis| {
+            follower.look(after(millis));
+            (followed.update(&mut file), follower.watch.is_due(after(60_100)))
+        };
+        assert_eq!(state(50).0, State::TooOld);
+        // It is written in place, to a time that is long ago by UTC: the clock was set.
+        File::options().write(true).open(&path).unwrap().set_modified(SystemTime::now() - day).unwrap();
+        assert_eq!(state(100), (State::There, true), "it is looked at again when it would be too old");
+        assert_eq!((state(60_100).0, state(60_101).0), (State::There, State::TooOld));
+        fs::write(&new, "2").unwrap();
+        fs::rename(&new, &path).unwrap();
+        assert_eq!(state(60_200).0, State::There);
+        fs::remove_file(&path).unwrap();
+        assert_eq!((state(119_200).0, state(120_200).0), (State::There, State::Deleted), "that it is gone says more");
+        // A person edits it.
+        fs::write(&path, "3").unwrap();
+        let (mut edited, mut follower) = follow(&keeper, &file, &path, None).unwrap().unwrap();
+        follower.look(after(1 << 40));
+        assert_eq!(edited.update(&mut file), State::There);
+    }
+
+    #[test]
     fn files_of_the_kernel_are_not_followed() {
         for (path, is_followed) in [("/proc/loadavg", false), ("/sys/kernel/x", false), ("/etc/passwd", true)] {
             let file = open(Path::new("/proc/self/exe")).unwrap();
-            assert_eq!(follow(&Keeper::default(), &file, Path::new(path)).unwrap().is_some(), is_followed, "{path}");
+            assert_eq!(
+                follow(&Keeper::default(), &file, Path::new(path), None).unwrap().is_some(),
+                is_followed,
+                "{path}"
+            );
         }
     }
 }

@@ -8,6 +8,7 @@ use super::plan::ReadPlan;
 use super::settings::{BufferSettings, SensorSettings, Source, ValueSettings};
 use crate::config::{Blueprint, Key, Kind, NumberOrName, Rule, Section, Value, words};
 use crate::kinds::device::Missing;
+use crate::time::Span;
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -131,6 +132,16 @@ const MISSING: Key = Missing::KEY
     "needs to know the values beforehand; write file, or a table for each under [[task.NAME.value]], or channels if \
      buffered = true",
 )]);
+/// The default of `max-file-age`, if ten periods are no longer.
+const USUAL_AGE: Span = Span::from_seconds(60);
+const MAX_FILE_AGE: Key = Key::new(
+    "max-file-age",
+    Value::DurationOrOff,
+    "How long ago a regular file may have been written: an older one has no value, since the program that writes it may have ended. `\"off\"` is \
+     for a file that a person edits. Files in `/proc` and `/sys` have no age.",
+)
+.otherwise("60 s, or ten periods if that is longer")
+.rules(&[Rule::without(&["hwmon", "iio"])]);
 const BUFFERED: Key = Key::new(
     "buffered",
     Value::Bool,
@@ -181,6 +192,7 @@ const KEYS: &[Key] = &[
     NAME.rules(&ONE_VALUE),
     UNIT.rules(&ONE_VALUE),
     VALUE,
+    MAX_FILE_AGE,
     MISSING,
     BUFFERED,
     TRIGGER,
@@ -221,9 +233,12 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         false if of_a_device && !section.has(&FILE) => Vec::new(),
         false => vec![value(section, of_a_device)?],
     };
+    let is_usual_age = !section.has(&MAX_FILE_AGE);
+    let usual = || Some(Span::from_nanos(section.period()?.nanos().saturating_mul(10)).max(USUAL_AGE));
+    let max_file_age = if is_usual_age { usual() } else { section.duration_or_off(&MAX_FILE_AGE)? };
     let task = section.name().to_owned();
-    let settings = SensorSettings { source, values, listed, missing: Missing::of(section) };
-    Some(blueprint(settings, task))
+    let missing = Missing::of(section);
+    Some(blueprint(SensorSettings { source, values, listed, missing, max_file_age, is_usual_age }, task))
 }
 
 fn blueprint(settings: SensorSettings, task: String) -> Blueprint {
@@ -245,7 +260,8 @@ fn buffered(section: &mut Section<'_>, wanted: ByName) -> Option<Blueprint> {
         BufferSettings { trigger, channels: channels.unwrap_or_default(), length: length?, sampling_frequency };
     let source = Source::Buffer(wanted, settings);
     let task = section.name().to_owned();
-    let settings = SensorSettings { source, values: Vec::new(), listed: false, missing: Missing::of(section) };
+    let (values, missing) = (Vec::new(), Missing::of(section));
+    let settings = SensorSettings { source, values, listed: false, missing, max_file_age: None, is_usual_age: false };
     Some(blueprint(settings, task))
 }
 

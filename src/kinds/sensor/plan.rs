@@ -2,6 +2,7 @@
 
 use super::files::{Files, Unusable, WantedFile};
 use super::find::{self, Class};
+use super::follow::has_age;
 use super::locator::{FieldSelector, ValueLocator};
 use super::number::{Counts, Number};
 use super::settings::{SensorSettings, Source, ValueSettings};
@@ -159,7 +160,8 @@ impl ReadPlan {
             });
             files[index].values.push((column, &recipe.locator));
         }
-        let files = Files::open(keeper, &files, strict).map_err(|unusable| self.blame(unusable))?;
+        let max_age = self.settings.max_file_age;
+        let files = Files::open(keeper, &files, max_age, strict).map_err(|unusable| self.blame(unusable))?;
         Ok(OpenSensor { files, conversions })
     }
 
@@ -176,6 +178,21 @@ impl ReadPlan {
             Some(hidden) => Ok(hidden),
             None => self.open(keeper, strict).map(|_| Sight::default()),
         }
+    }
+
+    /// The files that have an age to keep by default, each as a sentence.
+    pub(super) fn ages(&self) -> Vec<String> {
+        let Some(max_age) = self.settings.max_file_age.filter(|_| self.settings.is_usual_age) else {
+            return Vec::new();
+        };
+        let files: BTreeSet<_> = self.recipes.iter().map(|recipe| &recipe.file).filter(|file| has_age(file)).collect();
+        let sentence = |file: &PathBuf| {
+            format!(
+                "{} has no value once it was not written for {max_age}; if a person edits it, write max-file-age = \"off\"",
+                file.display()
+            )
+        };
+        files.into_iter().map(sentence).collect()
     }
 
     /// The counters, for the columns that are rates.

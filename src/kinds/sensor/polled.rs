@@ -39,8 +39,8 @@ impl Polled {
     pub(super) fn look(site: &Site, settings: SensorSettings, label: &Label) -> Result<Preview, BuildError> {
         let missing = settings.missing;
         let plan = ReadPlan::new(settings, site.sys())?;
-        let looked = plan.look(&site.common(), missing == Missing::Refuse);
-        Ok(Preview { columns: Some(plan.columns), ..preview(site, label, missing, looked)? })
+        let (looked, fresh) = (plan.look(&site.common(), missing == Missing::Refuse), plan.ages());
+        Ok(Preview { columns: Some(plan.columns), fresh, ..preview(site, label, missing, looked)? })
     }
 }
 

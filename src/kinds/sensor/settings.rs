@@ -4,6 +4,7 @@ use super::find::ByName;
 use super::locator::ValueLocator;
 use super::number::Counts;
 use crate::kinds::device::Missing;
+use crate::time::Span;
 use std::path::PathBuf;
 
 /// What a sensor reads.
@@ -18,6 +19,10 @@ pub(crate) struct SensorSettings {
     pub(crate) listed: bool,
     /// What to do if the device is missing at the start.
     pub(crate) missing: Missing,
+    /// How long ago a file may have been written. `None`: any time.
+    pub(crate) max_file_age: Option<Span>,
+    /// Whether that is the default.
+    pub(crate) is_usual_age: bool,
 }
 
 /// The source of a sensor's values.
@@ -72,7 +77,14 @@ impl SensorSettings {
     #[cfg(test)]
     pub(crate) fn file(path: impl Into<PathBuf>) -> Self {
         let values = vec![ValueSettings { file: path.into(), ..ValueSettings::default() }];
-        Self { source: Source::Files, values, listed: false, missing: Missing::Refuse }
+        Self {
+            source: Source::Files,
+            values,
+            listed: false,
+            missing: Missing::Refuse,
+            max_file_age: None,
+            is_usual_age: false,
+        }
     }
 
     /// The device's name in the log.

@@ -146,7 +146,7 @@ want() {
 }
 config() {
     local name
-    for name in relay valve spare; do printf '%s\n' "[task.$name-wanted]" 'kind = "sensor"' 'rate = 20' "path = \"/var/lib/$name\""; done
+    for name in relay valve spare; do printf '%s\n' "[task.$name-wanted]" 'kind = "sensor"' 'rate = 20' "path = \"/var/lib/$name\"" 'max-file-age = "off"'; done
     output relay 'chip = "testbed"' 'line = 6' 'safe = 1'
     output valve 'line = "gauge"' 'active-low = true' 'safe = 0'
     output spare 'chip = "testbed"' 'line = 7' 'safe = "restore"'

@@ -149,6 +149,7 @@ setup Restart=no <<END
 kind = "sensor"
 rate = 20
 path = "$WANT"
+max-file-age = "off"
 
 [task.heater]
 kind = "output"

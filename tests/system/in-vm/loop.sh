@@ -142,6 +142,7 @@ safe-after = "60s"
 kind = "sensor"
 rate = "10 Hz"
 path = "/run/wish/value"
+max-file-age = "off"
 
 [task.sensor]
 kind = "i2c"

@@ -14,7 +14,7 @@ output() {
     printf '%s\n' "[task.$name]" 'kind = "output"' 'rate = 100' "path = \"$STATE/$name\"" "input = $input" 'safe = 1' 'start = "keep"' "$@"
 }
 # sensor NAME WORKER: of the file NAME.
-sensor() { printf '%s\n' "[task.$1-now]" 'kind = "sensor"' "worker = \"$2\"" 'rate = 100' "path = \"$STATE/$1\""; }
+sensor() { printf '%s\n' "[task.$1-now]" 'kind = "sensor"' "worker = \"$2\"" 'rate = 100' "path = \"$STATE/$1\"" 'max-file-age = "off"'; }
 # What is good, until it is not.
 inputs=(ExecStartPre= "ExecStartPre=/bin/sh -c 'for name in in bad-in back-in; do echo 0.75 >$STATE/\$\$name; done'")
 live='worker = "live"'
