@@ -29,8 +29,7 @@ fn heater(running: &Running) -> String {
 #[test]
 fn a_file_whose_writer_has_died_leaves_the_output_safe_until_it_is_written_again() {
     let mut running = start("");
-    running
-        .wait_for("it is said", |running| running.stderr().contains("oven: tick 0 failed: the file was not written"));
+    running.wait_for("it is said", |running| running.stderr().contains(" failed: the file was not written for longer"));
     running.wait_for("the heater is off", |running| heater(running) == "0\n");
     fs::write(running.folder().join("temp"), "42\n").unwrap();
     running.wait_for("it is written again", |running| heater(running) == "42\n");
