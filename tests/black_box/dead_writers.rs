@@ -3,7 +3,7 @@
 use crate::program::{HERE, HERTZD, Running, run_in};
 use std::fs::{self, File};
 use std::process::Command;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 fn config(age: &str) -> String {
     format!(
@@ -18,7 +18,8 @@ fn start(age: &str) -> Running {
     fs::write(folder.path().join("heater"), "7\n").unwrap();
     fs::write(folder.path().join("temp"), "42\n").unwrap();
     let temp = File::options().write(true).open(folder.path().join("temp")).unwrap();
-    temp.set_modified(SystemTime::now() - Duration::from_secs(2 * 86_400)).unwrap();
+    let now = temp.metadata().unwrap().modified().unwrap();
+    temp.set_modified(now - Duration::from_secs(2 * 86_400)).unwrap();
     run_in(folder, Command::new(HERTZD), &config(age), &[])
 }
 

@@ -200,7 +200,7 @@ mod tests {
             link(format!("class/block/nvme{number}n1/device"), &nvme);
             let disk =
                 format!("devices/pci0000:00/0000:00:17.0/ata{drive}/host{number}/target{number}:0:0/{number}:0:0:0");
-            put(format!("{disk}/vpd_pg80"), &[&[0, 0x80, 0, 6][..], b" WD-", &[b'A' + drive as u8], b"\0"].concat());
+            put(format!("{disk}/vpd_pg80"), &[&b"\0\x80\0\x06 WD-"[..], [b"A", b"B"][drive], b"\0"].concat());
             put(format!("class/hwmon/hwmon{}/name", 2 + number), b"drivetemp\n");
             link(format!("class/hwmon/hwmon{}/device", 2 + number), &disk);
             put(format!("dev/nvme{number}n1"), b"");

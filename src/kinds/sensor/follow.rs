@@ -21,7 +21,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::SystemTime;
 
 /// The time between two polls if the kernel reports no changes, and until an extra poll.
 const OFTEN: Span = Span::from_millis(25);
@@ -95,9 +94,9 @@ fn stamp(facts: &fs::Metadata) -> Stamp {
 
 impl Age {
     fn new(most: Span, facts: &fs::Metadata, now: Instant) -> Self {
-        let before = facts.modified().ok().and_then(|at| SystemTime::now().duration_since(at).ok());
-        let before = before.and_then(|before| i64::try_from(before.as_nanos()).ok()).unwrap_or(0);
-        Self { most, seen: stamp(facts), written: now - Span::from_nanos(before) }
+        let utc = KernelClock::realtime().now();
+        let written = Instant::ZERO + Span::from_seconds(facts.mtime()) + Span::from_nanos(facts.mtime_nsec());
+        Self { most, seen: stamp(facts), written: now - (utc - written).max(Span::ZERO) }
     }
 
     fn look(&mut self, facts: &fs::Metadata, now: Instant) {
@@ -280,9 +279,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (path, new) = (folder.path().join("v"), folder.path().join("new"));
         fs::write(&path, "1").unwrap();
-        let mut file = File::options().read(true).write(true).open(&path).unwrap();
-        let day = std::time::Duration::from_secs(86_400);
-        file.set_modified(SystemTime::now() - 2 * day).unwrap();
+        let backdate = || {
+            let file = File::options().write(true).open(&path).unwrap();
+            let now = file.metadata().unwrap().modified().unwrap();
+            file.set_modified(now - std::time::Duration::from_secs(2 * 86_400)).unwrap();
+        };
+        backdate();
+        let mut file = open(&path).unwrap();
         let now = KernelClock::monotonic().now();
         let after = |millis| now + Span::from_millis(millis);
         let keeper = Keeper::default();
@@ -296,7 +299,7 @@ mod tests {
         };
         assert_eq!(state(50).0, State::TooOld);
         // It is written in place, to a time that is long ago by UTC: the clock was set.
-        File::options().write(true).open(&path).unwrap().set_modified(SystemTime::now() - day).unwrap();
+        backdate();
         assert_eq!(state(100), (State::There, true), "it is looked at again when it would be too old");
         assert_eq!((state(60_100).0, state(60_101).0), (State::There, State::TooOld));
         fs::write(&new, "2").unwrap();
