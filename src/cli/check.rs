@@ -128,7 +128,7 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
         None => (taken, "Only a start finds out:"),
     };
     list(&mut text, "Safe states:", &safe);
-    list(&mut text, "Files that must be written again and again:", &fresh);
+    list(&mut text, "Files that must keep changing:", &fresh);
     let warnings = Problems::joined(warnings);
     let all = |coloured| {
         let mut text = text.clone();

@@ -264,7 +264,7 @@ pub struct Preview {
     pub warnings: Vec<String>,
     /// How the task leaves its device in a safe state; each item is a sentence without its full stop.
     pub safe: Vec<String>,
-    /// Files that have to be written again and again, without the key for it; each item is a sentence without its full stop.
+    /// Files that have to be written again and again, without a key that says so; each item is a sentence without its full stop.
     pub fresh: Vec<String>,
     /// What a start would need but another running hertzd holds.
     pub taken: Vec<String>,

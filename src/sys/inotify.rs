@@ -1,10 +1,10 @@
 //! Changes in folders as the kernel reports them (inotify): names that come, go, or lead somewhere else. Off the hot thread; does not wait.
 
+use super::filesystem::magic;
 use super::{from_minus_one, invalid};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::{self, Read};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -63,12 +63,7 @@ impl Inotify {
     /// The system's reason; EINVAL where the kernel does not see all changes.
     pub(crate) fn add(&self, folder: &Path) -> io::Result<i32> {
         let path = CString::new(folder.as_os_str().as_bytes())?;
-        let mut facts = MaybeUninit::<libc::statfs>::uninit();
-        // SAFETY: `path` is a C string, and `facts` has room for the result.
-        from_minus_one(unsafe { libc::statfs(path.as_ptr(), facts.as_mut_ptr()) })?;
-        // SAFETY: the call succeeded, so it is filled.
-        let kind = unsafe { facts.assume_init() }.f_type;
-        if u32::try_from(kind).map_or(true, |kind| OF_OTHERS.contains(&kind)) {
+        if magic(folder)?.is_none_or(|magic| OF_OTHERS.contains(&magic)) {
             return Err(invalid());
         }
         let what = libc::IN_CREATE | libc::IN_DELETE | libc::IN_MOVED_FROM | libc::IN_MOVED_TO | libc::IN_ONLYDIR;

@@ -19,6 +19,7 @@ pub(crate) mod dir;
 pub(crate) mod emulation;
 pub(crate) mod entry;
 pub(crate) mod fd;
+pub(crate) mod filesystem;
 pub(crate) mod grant;
 pub(crate) mod host;
 #[cfg(feature = "i2c")]

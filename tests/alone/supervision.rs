@@ -11,7 +11,7 @@ use std::process::Command;
 
 /// A worker `well` with a task that records its value at 1 kHz.
 const WELL: &str = "[worker.well]\n[task.well]\nkind = \"sensor\"\nworker = \"well\"\nrate = \"1 kHz\"\n\
-                    path = \"@HERE@/value\"\nrecord = \"@HERE@/well.mcap\"\n";
+                    path = \"@HERE@/value\"\nmax-file-age = \"off\"\nrecord = \"@HERE@/well.mcap\"\n";
 
 /// A worker `stuck` whose only task hangs in its tick `tick`. None of its releases before that is given up.
 fn stuck(tick: u64) -> String {

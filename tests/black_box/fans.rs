@@ -467,3 +467,15 @@ fn a_lock_that_no_hertzd_outside_the_network_namespace_sees_is_said() {
         assert_eq!(ended.stderr.matches(said).count(), usize::from(!is_first), "{}", ended.describe());
     }
 }
+
+#[test]
+fn check_asks_no_age_of_the_files_of_a_device() {
+    let config = "[worker.main]\n[task.speed]\nkind = \"sensor\"\nrate = 1\nhwmon = \"nct6798\"\nfile = \"pwm2\"\n";
+    let Some(mut running) = start(config, "1", None) else { return };
+    running.wait_for("it runs", |running| running.folder().join("status.sock").exists());
+    let mut check = in_tree(running.folder(), "");
+    let check = check.args([HERTZD, "check"]).arg(running.folder().join("test.toml")).output().unwrap();
+    let said = String::from_utf8_lossy(&check.stdout);
+    assert!(check.status.success() && said.contains("speed") && !said.contains("max-file-age"), "{check:?}");
+    stop(running);
+}

@@ -353,7 +353,7 @@ fn what_a_late_program_held_goes_stale_and_the_output_safe_and_it_is_said() {
 fn a_program_that_gets_back_what_was_put_out_goes_on_beyond_its_max_age() {
     let client = "for tick in hertzd.ticks():\n    hertzd.out(echo=tick.inputs['x'])\n";
     let chain = format!(
-        "[task.file]\nkind = \"sensor\"\nworker = \"brain\"\nrate = \"50 Hz\"\npath = \"{HERE}/number\"\n\
+        "[task.file]\nkind = \"sensor\"\nworker = \"brain\"\nrate = \"50 Hz\"\npath = \"{HERE}/number\"\nmax-file-age = \"off\"\n\
          [task.fan]\nkind = \"output\"\nworker = \"brain\"\nrate = \"50 Hz\"\ninput = \"brain.echo\"\nmax-age = \"500ms\"\n\
          path = \"{HERE}/fan\"\nsafe = -7\nsafe-after = \"1h\"\n"
     );
@@ -375,8 +375,9 @@ fn a_program_that_gets_back_what_was_put_out_goes_on_beyond_its_max_age() {
 fn inputs_come_with_their_age_and_worth() {
     let client = "for tick in hertzd.ticks():\n    speed, gain = tick.inputs['speed'], tick.inputs['gain']\n    \
                   note('inputs', int(speed.bad), speed.age_ns if speed.age_ns is not None else -1, speed, gain, int(gain.age is None))\n    hertzd.out(echo=0.0 if speed.bad else speed * gain)\n";
-    let source =
-        format!("[task.file]\nkind = \"sensor\"\nworker = \"brain\"\nrate = \"200 Hz\"\npath = \"{HERE}/number\"\n");
+    let source = format!(
+        "[task.file]\nkind = \"sensor\"\nworker = \"brain\"\nrate = \"200 Hz\"\npath = \"{HERE}/number\"\nmax-file-age = \"off\"\n"
+    );
     let config = format!("{source}{}", echo("brain", client, "inputs = { speed = \"file.value\", gain = 2.5 }"));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("number");

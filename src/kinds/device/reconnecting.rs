@@ -9,6 +9,7 @@ use crate::config::{Key, Section, Value, words};
 use crate::io::{Keeper, Reopening};
 use crate::site::{Claim, Claimed, Holder, Label, OpenDevice, Refusal, Site};
 use crate::task::TickError;
+use crate::time::Span;
 use std::io;
 use tracing::debug;
 
@@ -125,39 +126,43 @@ impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
 
     /// Gives the device up: another thread closes and reopens it. Wait-free.
     pub(crate) fn lose(&mut self) {
+        self.unanswered = 0;
         if let Some(device) = self.device.take() {
             // There is room: the next device arrives only after this one has been taken out.
             self.device = self.lost.push(device).err().map(|rtrb::PushError::Full(device)| device);
         }
     }
 
-    /// Runs `work` with the device. Gives the device up after an error that [means that it is gone](is_gone), and after [`UNANSWERED`]
-    /// attempts in a row that it did not answer. Wait-free, apart from `work`.
+    /// Runs `work` with the device, which is done once in each `period`. Gives the device up after an error that
+    /// [means that it is gone](is_gone), and when it did not answer [`UNANSWERED`] times in a row or for [`SILENT`]. Wait-free, apart from
+    /// `work`.
     pub(crate) fn with<T>(
         &mut self,
         what: &'static str,
+        period: Span,
         work: impl FnOnce(&mut D) -> io::Result<T>,
     ) -> Result<T, TickError> {
-        match work(self.device()?) {
-            Ok(done) => {
-                self.unanswered = 0;
-                Ok(done)
-            }
-            Err(error) => {
-                self.unanswered += u32::from(is_unanswered(&error));
-                if is_gone(&error) || self.unanswered >= UNANSWERED {
-                    self.unanswered = 0;
+        let worked = work(self.device()?);
+        match &worked {
+            Ok(_) => self.unanswered = 0,
+            Err(error) if is_gone(error) => self.lose(),
+            Err(error) if is_unanswered(error) => {
+                self.unanswered += 1;
+                let silent = period.nanos().saturating_mul(self.unanswered.into());
+                if self.unanswered >= UNANSWERED || silent >= SILENT.nanos() {
                     self.lose();
                 }
-                Err(TickError::from_io(what, &error))
             }
+            Err(_) => {}
         }
+        worked.map_err(|error| TickError::from_io(what, &error))
     }
 }
 
-/// So many attempts in a row that a device did not answer mean that it is gone: by then it may have lost power and its settings. A single one
-/// is a disturbance on the way to it, which is over at the next attempt.
+/// A device that does not answer so often in a row, or for so long, may have lost power and with it its settings: it is reopened. Less than
+/// that is a disturbance on the way to it, which is over at the next attempt.
 const UNANSWERED: u32 = 5;
+const SILENT: Span = Span::from_seconds(1);
 
 const GONE: TickError = TickError::away("the device is not available; trying to open it");
 
@@ -176,7 +181,6 @@ mod tests {
     use super::*;
     use crate::site::{Common, DeviceId, Roots};
     use crate::sys::clock::pause;
-    use crate::time::Span;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -217,25 +221,27 @@ mod tests {
         let mut device = Reconnecting::open(&site, label("a"), Missing::Wait, open).unwrap();
         assert_eq!(device.device().err(), Some(GONE));
         there.store(true, Ordering::Relaxed);
-        for number in 0..3 {
+        for number in 0..4 {
             assert_eq!(until(|| device.device().ok().map(|toy| toy.0)), number);
-            let failed = device.with("reading", |_| Err::<(), _>(io::Error::from_raw_os_error(libc::EAGAIN)));
-            assert!(failed.is_err());
-            assert_eq!(device.device().map(|toy| toy.0), Ok(number), "it may try again");
-            // A disturbance is over at the next attempt; five in a row are a loss.
-            let fail = |device: &mut Reconnecting<Toy>| {
-                assert!(
-                    device.with("reading", |_| Err::<(), _>(io::Error::from_raw_os_error(libc::EREMOTEIO))).is_err()
-                );
+            let try_every = |device: &mut Reconnecting<Toy>, millis, errno: Option<i32>| {
+                let result = errno.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)));
+                assert_eq!(device.with("reading", Span::from_millis(millis), |_| result).is_err(), errno.is_some());
                 device.device().is_ok()
             };
-            assert_eq!([(); 4].map(|()| fail(&mut device)), [true; 4]);
-            device.with("reading", |_| Ok(())).unwrap();
+            let silent = Some(libc::EREMOTEIO);
+            assert!((0..9).all(|_| try_every(&mut device, 1, Some(libc::EAGAIN))));
+            // A disturbance is over at the next attempt. Five in a row are a loss, and so is a second without an answer.
+            assert!((0..4).all(|_| try_every(&mut device, 1, silent)) && try_every(&mut device, 1, None));
             if number == 1 {
-                assert_eq!([(); 5].map(|()| fail(&mut device)), [true, true, true, true, false]);
+                assert!((0..4).all(|_| try_every(&mut device, 249, silent)) && !try_every(&mut device, 249, silent));
                 continue;
             }
-            let failed = device.with("reading", |_| Err::<(), _>(io::Error::from_raw_os_error(libc::ENODEV)));
+            if number == 2 {
+                assert!(try_every(&mut device, 500, silent) && !try_every(&mut device, 500, silent));
+                continue;
+            }
+            let failed =
+                device.with("reading", Span::ZERO, |_| Err::<(), _>(io::Error::from_raw_os_error(libc::ENODEV)));
             assert_eq!(failed.unwrap_err().to_string(), "reading: No such device (os error 19)");
         }
         drop(device);

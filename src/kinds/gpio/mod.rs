@@ -72,7 +72,7 @@ impl Task for Gpio {
         let Self { lines, edges, blocks, names } = self;
         let (levels, counts) = values.split_at_mut(names.len());
         // Edges that were read count, even if the rest of the tick fails.
-        let bits = lines.with("cannot read the lines", |lines| {
+        let bits = lines.with("cannot read the lines", tick.period, |lines| {
             if let Some(edges) = edges {
                 edges.read(lines, tick.n, blocks.as_mut())?;
             }

@@ -73,8 +73,8 @@ impl Task for I2c {
         columns(&self.values)
     }
 
-    fn tick(&mut self, _: &Tick, values: &mut [f64]) -> Result<(), TickError> {
-        self.chip.with("cannot read the chip", Chip::read)?;
+    fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        self.chip.with("cannot read the chip", tick.period, Chip::read)?;
         let Chip { buffer, positions, .. } = self.chip.device()?;
         for ((slot, register), &position) in values.iter_mut().zip(&self.values).zip(&*positions) {
             *slot = register.value(&buffer[position..]);

@@ -186,7 +186,7 @@ impl Task for Buffered {
         totals.sums.fill(0.0);
         let before = totals.samples;
         let mut expected = None;
-        let done = device.with("cannot read the buffer", |buffer| {
+        let done = device.with("cannot read the buffer", tick.period, |buffer| {
             let fresh = mem::take(&mut buffer.fresh);
             expected = buffer.period;
             for _ in 0..ROUNDS {

@@ -55,15 +55,21 @@ pub(in crate::kinds) struct Candidate {
 }
 
 impl Candidate {
-    /// Whether the key `device` means this one. `drive`: the device of the drive that it links to, if it does.
-    fn is(&self, wanted: &str, drive: Option<&Path>) -> bool {
-        let is_its_drive = drive.is_some() && drive == self.parent.as_deref();
-        is_its_drive || self.device == wanted || self.node == wanted || self.stays.iter().any(|name| name == wanted)
+    /// Its names for the key `device`, the best one first.
+    pub(super) fn names(&self) -> impl Iterator<Item = &String> {
+        self.stays.iter().chain([&self.device, &self.node])
     }
 
-    /// The best name for the key `device`.
-    fn best(&self) -> &String {
-        self.stays.first().unwrap_or(&self.device)
+    /// Whether the key `device` means this one. `drive`: the device of the drive that it links to, if it does.
+    fn is(&self, wanted: &str, drive: Option<&Path>) -> bool {
+        let is_its_drive = match (drive, self.parent.as_deref()) {
+            // A drive with several controllers is a subsystem, which has a link to each of them.
+            (Some(drive), Some(parent)) => {
+                drive == parent || parent.file_name().is_some_and(|name| drive.join(name).is_symlink())
+            }
+            _ => false,
+        };
+        is_its_drive || self.names().any(|name| name == wanted)
     }
 }
 
@@ -112,7 +118,14 @@ pub(in crate::kinds) fn find(class: Class, sys: &Path, wanted: &ByName) -> Resul
     let drive = wanted.device.as_ref().and_then(|link| drive(sys, link));
     let is_wanted = |one: &Candidate| wanted.device.as_ref().is_none_or(|it| one.is(it, drive.as_deref()));
     let matching: Vec<_> = named.iter().copied().filter(|one| is_wanted(one)).collect();
-    let devices = || quoted(named.iter().map(|one| one.best()).collect());
+    let is_only_its = |name: &&String, own: &Candidate| {
+        named.iter().filter(|one| one.node != own.node).all(|other| other.names().all(|others| others != *name))
+    };
+    let best = |one: &&'_ Candidate| one.names().find(|name| is_only_its(name, one)).unwrap_or(&one.node).clone();
+    let devices = || {
+        let names: Vec<_> = named.iter().map(best).collect();
+        quoted(names.iter().collect())
+    };
     match (&matching[..], &wanted.device) {
         ([one], _) => {
             debug!("{word} device {name:?} is {}", one.folder.display());
@@ -145,8 +158,8 @@ fn parent(class: Class, folder: &Path) -> Option<PathBuf> {
     (parent.file_name()? != "devices").then_some(parent)
 }
 
-/// The names of a device that do not change from boot to boot, the best one first: its serial number, as NVMe and USB devices have it in a
-/// file and SCSI and ATA drives in a page of their vital product data, and the PCI address of what it is connected to.
+/// The names of a device that do not change from boot to boot, the best one first: its serial number, as NVMe drives and USB devices have it
+/// in a file and SCSI and ATA drives in a page of their vital product data, and the PCI address of what it is connected to.
 fn stays(device: &Path) -> Vec<String> {
     let page = || {
         // A header of four bytes ends with the length of the serial number.
@@ -154,7 +167,9 @@ fn stays(device: &Path) -> Vec<String> {
         let serial = String::from_utf8_lossy(page.get(4..)?.get(..usize::from(page[3]))?).into_owned();
         Some(serial.trim_matches([' ', '\0']).to_owned()).filter(|serial| !serial.is_empty())
     };
-    let serial = first_line(&device.join("serial")).or_else(page);
+    // A part of a USB device has the number of the whole.
+    let usb = || device.ancestors().find(|folder| folder.join("idVendor").exists());
+    let serial = first_line(&device.join("serial")).or_else(page).or_else(|| first_line(&usb()?.join("serial")));
     let names = device.ancestors().filter_map(|folder| folder.file_name()?.to_str());
     let address = names.map(str::to_owned).find(|name| is_pci_address(name));
     [serial, address].into_iter().flatten().collect()
@@ -233,6 +248,14 @@ mod tests {
             find(Class::Hwmon, sys.path(), &wanted).unwrap_err().message
         };
         assert!(refused(None).ends_with("say which with device = one of \"WD-A\", \"WD-B\""), "{}", refused(None));
+        // What both have is offered for neither.
+        for drive in [0, 1] {
+            let page = format!(
+                "devices/pci0000:00/0000:00:17.0/ata{drive}/host{drive}/target{drive}:0:0/{drive}:0:0:0/vpd_pg80"
+            );
+            fs::remove_file(sys.path().join(page)).unwrap();
+        }
+        assert!(refused(None).ends_with("one of \"0:0:0:0\", \"1:0:0:0\""), "{}", refused(None));
         assert!(
             refused(Some("0000:00:17.0")).contains("2 hwmon devices \"drivetemp\" belong to"),
             "both are behind it"

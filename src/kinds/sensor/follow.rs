@@ -13,6 +13,7 @@ use crate::io::{Keeper, Kept, Watch};
 use crate::sys::clock::KernelClock;
 use crate::sys::entry;
 use crate::sys::fd::FdSlot;
+use crate::sys::filesystem::is_of_the_kernel;
 use crate::time::{Clock, Instant, Span};
 use std::fs::{self, File};
 use std::io;
@@ -21,12 +22,19 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use tracing::{info, warn};
 
 /// The time between two polls if the kernel reports no changes, and until an extra poll.
 const OFTEN: Span = Span::from_millis(25);
 
 /// How long a path must lead nowhere before its file counts as deleted.
 const DELETED_AFTER: Span = Span::from_seconds(1);
+
+/// How often a file that is too old is looked at, to notice soon that it is written again.
+const WHILE_OLD: Span = Span::from_millis(250);
+
+/// How far in the future a time stamp may be because clocks are set to run evenly.
+const A_MOMENT: Span = Span::from_seconds(1);
 
 /// Files that the hot end may return between two polls: the one that was waiting at the first poll, and the one put in then.
 const RETURNED: usize = 2;
@@ -73,16 +81,16 @@ pub(super) struct Follower {
     old: rtrb::Consumer<File>,
     state: Arc<AtomicU8>,
     missing: Option<Instant>, // since when there is no file
-    age: Option<Age>,
+    max_age: Option<Span>,
+    age: Option<Age>, // `None`: any age is good
     watch: Watch,
 }
 
-/// When a file was written, as far as that matters.
+/// When a file was written.
 #[derive(Debug)]
 struct Age {
-    most: Span,
     seen: Stamp,
-    written: Instant, // at the latest
+    written: Option<Instant>, // at the latest; `None`: only a change will tell
 }
 
 /// What changes with each write.
@@ -93,21 +101,18 @@ fn stamp(facts: &fs::Metadata) -> Stamp {
 }
 
 impl Age {
-    fn new(most: Span, facts: &fs::Metadata, now: Instant) -> Self {
+    /// Of a file that was there before. One from the future was written while another time was set, so nothing says when.
+    fn found(facts: &fs::Metadata, now: Instant) -> Self {
         let utc = KernelClock::realtime().now();
-        let written = Instant::ZERO + Span::from_seconds(facts.mtime()) + Span::from_nanos(facts.mtime_nsec());
-        Self { most, seen: stamp(facts), written: now - (utc - written).max(Span::ZERO) }
+        let before = utc - (Instant::ZERO + Span::from_seconds(facts.mtime()) + Span::from_nanos(facts.mtime_nsec()));
+        Self { seen: stamp(facts), written: (before >= -A_MOMENT).then(|| now - before.max(Span::ZERO)) }
     }
 
     fn look(&mut self, facts: &fs::Metadata, now: Instant) {
         let seen = stamp(facts);
         if mem::replace(&mut self.seen, seen) != seen {
-            self.written = now;
+            self.written = Some(now);
         }
-    }
-
-    fn is_too_old(&self, now: Instant) -> bool {
-        now - self.written > self.most
     }
 }
 
@@ -116,8 +121,13 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     entry::open(path, libc::O_RDONLY)
 }
 
-/// Whether a program writes this file, or else the kernel makes it when it is read.
+/// Whether a program writes the file at this path; else the kernel makes it when it is read, also where a link leads there.
 pub(super) fn has_age(path: &Path) -> bool {
+    can_be_replaced(path) && open(path).map_or(true, |file| !is_of_the_kernel(&file))
+}
+
+/// Whether the path is none of the kernel's own.
+pub(super) fn can_be_replaced(path: &Path) -> bool {
     !["/proc", "/sys"].iter().any(|kernel| path.starts_with(kernel))
 }
 
@@ -128,20 +138,25 @@ pub(super) fn follow(
     path: &Path,
     max_age: Option<Span>,
 ) -> io::Result<Option<(Followed, Follower)>> {
-    if !has_age(path) {
+    if !can_be_replaced(path) {
         return Ok(None);
     }
     let (facts, now) = (file.metadata()?, KernelClock::monotonic().now());
-    let age = max_age.filter(|_| facts.is_file()).map(|most| Age::new(most, &facts, now));
+    let age = is_written(file, &facts, max_age).then(|| Age::found(&facts, now));
     let identity = identity(&facts);
     let next = Arc::new(FdSlot::new());
     let (old_end, old) = rtrb::RingBuffer::new(RETURNED);
     let state = Arc::new(AtomicU8::new(State::There as u8));
     let followed = Followed { next: next.clone(), old: old_end, state: state.clone() };
     let watch = keeper.watch(path, OFTEN);
-    let mut follower = Follower { path: path.into(), identity, next, old, state, missing: None, age, watch };
-    follower.tell(now);
+    let mut follower = Follower { path: path.into(), identity, next, old, state, missing: None, max_age, age, watch };
+    follower.publish(now);
     Ok(Some((followed, follower)))
+}
+
+/// Whether this file may become too old.
+fn is_written(file: &File, facts: &fs::Metadata, max_age: Option<Span>) -> bool {
+    max_age.is_some() && facts.is_file() && !is_of_the_kernel(file)
 }
 
 /// Follows the files of a task until the hot ends are dropped.
@@ -172,7 +187,6 @@ impl Follower {
         while self.old.pop().is_ok() {}
         let found = self.replacement(now);
         self.missing = found.is_err().then(|| self.missing.unwrap_or(now));
-        self.tell(now);
         let replacement = found.ok().flatten();
         // Another look is needed to close the previous file, or because a file may appear.
         if replacement.is_some() || self.missing.is_some() {
@@ -181,37 +195,48 @@ impl Follower {
         if let Some(file) = replacement {
             drop(self.next.swap(Some(file.into())));
         }
+        self.publish(now);
     }
 
-    /// Tells the hot end what there is. The kernel does not report when a file is written, so it is looked at once more when it would be too
-    /// old, and often from then on.
-    fn tell(&mut self, now: Instant) {
+    /// Publishes the state, after the file that it is about. The kernel does not report when a file is written, so it is looked at once more
+    /// when it would be too old.
+    fn publish(&mut self, now: Instant) {
         let is_deleted = self.missing.is_some_and(|since| now - since >= DELETED_AFTER);
-        let is_too_old = self.age.as_ref().is_some_and(|age| age.is_too_old(now));
-        match &self.age {
-            Some(_) if is_too_old => self.watch.again(now),
-            Some(age) => self.watch.by(age.written + age.most),
+        let end = self.age.as_ref().zip(self.max_age).map(|(age, most)| age.written.map(|written| written + most));
+        let is_too_old = end.is_some_and(|end| end.is_none_or(|end| now > end));
+        let state = match (is_deleted, is_too_old) {
+            (true, _) => State::Deleted,
+            (false, true) => State::TooOld,
+            (false, false) => State::There,
+        };
+        match end.flatten() {
+            _ if is_too_old => self.watch.by(now + WHILE_OLD),
+            Some(end) => self.watch.by(end),
             None => {}
         }
-        let state = if is_deleted {
-            State::Deleted
-        } else if is_too_old {
-            State::TooOld
-        } else {
-            State::There
-        };
-        self.state.store(state as u8, Ordering::Release);
+        let before = self.state.swap(state as u8, Ordering::AcqRel);
+        let path = self.path.display();
+        match state {
+            State::TooOld if before != state as u8 => {
+                warn!("{path} was not written for longer than max-file-age; its values are not used until it is");
+            }
+            State::There if before == State::TooOld as u8 => info!("{path} is written again, and used"),
+            _ => {}
+        }
     }
 
     /// The file at the path, if it is a different one.
     fn replacement(&mut self, now: Instant) -> io::Result<Option<File>> {
         let facts = fs::metadata(&self.path)?;
-        self.age.iter_mut().for_each(|age| age.look(&facts, now));
         if identity(&facts) == self.identity {
+            self.age.iter_mut().for_each(|age| age.look(&facts, now));
             return Ok(None);
         }
         let file = open(&self.path)?;
-        self.identity = identity(&file.metadata()?);
+        let facts = file.metadata()?;
+        self.identity = identity(&facts);
+        let written = Some(now);
+        self.age = is_written(&file, &facts, self.max_age).then(|| Age { seen: stamp(&facts), written });
         Ok(Some(file))
     }
 }
@@ -290,23 +315,44 @@ mod tests {
         let after = |millis| now + Span::from_millis(millis);
         let keeper = Keeper::default();
         let (mut followed, mut follower) =
-            follow(&keeper, &file, &path, Some(Span::from_seconds(60))).unwrap().unwrap();
+            follow(&keeper, &file, &path, Some(Span::from_millis(600))).unwrap().unwrap();
         assert_eq!(followed.update(&mut file), State::TooOld, "it was written two days ago");
-        assert!(follower.watch.is_due(after(25)), "it is looked at often");
-        let mut state = |millis| {
+        // The state, and when it is looked at again: kernels that report changes leave it alone for a second.
+        let mut look = |millis| {
             follower.look(after(millis));
-            (followed.update(&mut file), follower.watch.is_due(after(60_100)))
+            let next = (0..=1_000).find(|wait| follower.watch.is_due(after(millis + wait)));
+            (followed.update(&mut file), next.unwrap())
         };
-        assert_eq!(state(50).0, State::TooOld);
+        let (state, next) = look(50);
+        assert!(state == State::TooOld && next <= 250);
         // It is written in place, to a time that is long ago by UTC: the clock was set.
         backdate();
-        assert_eq!(state(100), (State::There, true), "it is looked at again when it would be too old");
-        assert_eq!((state(60_100).0, state(60_101).0), (State::There, State::TooOld));
+        let (state, next) = look(100);
+        assert!(state == State::There && next <= 600);
+        assert_eq!((look(700).0, look(701).0), (State::There, State::TooOld));
         fs::write(&new, "2").unwrap();
         fs::rename(&new, &path).unwrap();
-        assert_eq!(state(60_200).0, State::There);
+        assert_eq!(look(800).0, State::There);
+        // A file in its place that cannot be opened makes nothing of the old one fresh.
+        assert_eq!(look(1_401).0, State::TooOld);
         fs::remove_file(&path).unwrap();
-        assert_eq!((state(119_200).0, state(120_200).0), (State::There, State::Deleted), "that it is gone says more");
+        std::os::unix::fs::symlink("v", &path).unwrap();
+        assert_eq!((look(1_500).0, look(2_499).0, look(2_500).0), (State::TooOld, State::TooOld, State::Deleted));
+        fs::remove_file(&path).unwrap();
+        // A time stamp from the future says nothing.
+        fs::write(&path, "3").unwrap();
+        let coming = file.metadata().unwrap().modified().unwrap() + std::time::Duration::from_secs(4 * 86_400);
+        File::options().write(true).open(&path).unwrap().set_modified(coming).unwrap();
+        let mut file = open(&path).unwrap();
+        let (mut followed, _) = follow(&keeper, &file, &path, Some(Span::from_seconds(60))).unwrap().unwrap();
+        assert_eq!(followed.update(&mut file), State::TooOld);
+        // The kernel makes it, where a link leads to.
+        let link = folder.path().join("load");
+        std::os::unix::fs::symlink("/proc/loadavg", &link).unwrap();
+        let (mut linked, mut follower) =
+            follow(&keeper, &open(&link).unwrap(), &link, Some(Span::from_seconds(60))).unwrap().unwrap();
+        follower.look(after(1 << 40));
+        assert_eq!(linked.update(&mut file), State::There);
         // A person edits it.
         fs::write(&path, "3").unwrap();
         let (mut edited, mut follower) = follow(&keeper, &file, &path, None).unwrap().unwrap();

@@ -1,6 +1,7 @@
 //! The keys of the kind `sensor`, and how a section becomes a task. Pure: no device is opened.
 
 use super::find::ByName;
+use super::follow::can_be_replaced;
 use super::locator::{FieldSelector, LineSelector, ValueLocator};
 use super::number::Counts;
 use super::open::{look, open};
@@ -107,8 +108,8 @@ const COUNTS: [(&str, Counts); 2] = [("up", Counts::Up), ("both", Counts::Both)]
 const COUNTER: Key = Key::new(
     "counter",
     Value::Choice(&words(&COUNTS)),
-    "Which way the counter counts. One that only counts up has no value after it has become smaller, which is a reset; of one that counts both \
-     ways, such as a decoder of a shaft, the rate is negative then.",
+    "`\"up\"`: a smaller number than before is a reset, and there is no value. `\"both\"`: the counter may run backwards, as that of a shaft, and \
+     its rate is then negative.",
 )
 .default("\"up\"")
 .rules(&[Rule::when_on("per-second")]);
@@ -235,7 +236,17 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     };
     let is_usual_age = !section.has(&MAX_FILE_AGE);
     let usual = || Some(Span::from_nanos(section.period()?.nanos().saturating_mul(10)).max(USUAL_AGE));
-    let max_file_age = if is_usual_age { usual() } else { section.duration_or_off(&MAX_FILE_AGE)? };
+    let max_file_age = match source {
+        Source::Files if is_usual_age => usual(),
+        Source::Files => section.duration_or_off(&MAX_FILE_AGE)?,
+        _ => None,
+    };
+    if !is_usual_age && values.iter().all(|value| !can_be_replaced(&value.file)) {
+        section.problem(
+            &MAX_FILE_AGE,
+            "has no effect on files in /proc and /sys, which the kernel makes when they are read; remove it",
+        );
+    }
     let task = section.name().to_owned();
     let missing = Missing::of(section);
     Some(blueprint(SensorSettings { source, values, listed, missing, max_file_age, is_usual_age }, task))

@@ -20,8 +20,7 @@ type Keys = Vec<(&'static str, String, &'static str)>;
 /// The keys with which a task finds this device and no other, if possible also after the next boot.
 fn keys(class: Class, one: &Candidate, roots: &Roots) -> Keys {
     let names = one.label.iter().chain([&one.name]);
-    let devices: Vec<_> = one.stays.iter().chain([&one.device, &one.node]).map(Some).collect();
-    let devices = || [None].into_iter().chain(devices.iter().copied());
+    let devices = || [None].into_iter().chain(one.names().map(Some));
     let mut choices =
         names.flat_map(|name| devices().map(|device| ByName { name: name.clone(), device: device.cloned() }));
     let is_found = |by: &ByName| find::find(class, &roots.sys, by).is_ok_and(|found| found.node == one.node);

@@ -89,7 +89,7 @@ impl Counter {
         Self { counts, last: None }
     }
 
-    /// Begins anew: the next reading is the first one.
+    /// Starts over: the next reading is the first one.
     pub(super) fn forget(&mut self) {
         self.last = None;
     }
@@ -170,6 +170,7 @@ mod tests {
         assert_eq!(rate(10, 4_500), None, "a reset");
         assert_eq!(rate(20, 5_500), Some(10.0));
     }
+
     #[test]
     fn what_counts_both_ways_has_a_rate_below_zero() {
         let (top, end) = (u64::from(u32::MAX), u64::MAX);

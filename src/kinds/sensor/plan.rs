@@ -185,7 +185,8 @@ impl ReadPlan {
         let Some(max_age) = self.settings.max_file_age.filter(|_| self.settings.is_usual_age) else {
             return Vec::new();
         };
-        let files: BTreeSet<_> = self.recipes.iter().map(|recipe| &recipe.file).filter(|file| has_age(file)).collect();
+        let is_written = |file: &&PathBuf| file.metadata().map_or(true, |facts| facts.is_file()) && has_age(file);
+        let files: BTreeSet<_> = self.recipes.iter().map(|recipe| &recipe.file).filter(is_written).collect();
         let sentence = |file: &PathBuf| {
             format!(
                 "{} has no value once it was not written for {max_age}; if a person edits it, write max-file-age = \"off\"",

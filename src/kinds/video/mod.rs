@@ -116,7 +116,7 @@ impl Task for Video {
         let moment = TickTime { n: tick.n, release: KernelClock::monotonic().now() - tick.lateness };
         let frames = &mut self.frames;
         let before = frames.frames();
-        let taken = self.camera.with("taking frames", |camera| {
+        let taken = self.camera.with("taking frames", tick.period, |camera| {
             if mem::take(&mut camera.begins) {
                 frames.begin(&mut camera.stream)?;
             }

@@ -313,10 +313,11 @@ pub(crate) fn nanos(part: &Value, distribution: &str, key: &str) -> i64 {
 
 /// Tests all cases at once, each on a thread of its own, since most of the time they wait.
 pub(crate) fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
+    let name = std::thread::current().name().unwrap_or_default().to_owned();
     std::thread::scope(|scope| {
         for case in cases {
             let test = &test;
-            scope.spawn(move || test(case));
+            std::thread::Builder::new().name(name.clone()).spawn_scoped(scope, move || test(case)).unwrap();
         }
     });
 }
