@@ -35,7 +35,7 @@ pub(super) fn magic(path: &Path) -> io::Result<Option<u32>> {
     number(|facts| unsafe { libc::statfs(path.as_ptr(), facts) })
 }
 
-/// Whether the kernel makes the content of this file when it is read, so that nobody writes it.
+/// Whether the kernel makes the content of this file when it is read, so that no program writes it.
 pub(crate) fn is_of_the_kernel(file: &File) -> bool {
     // SAFETY: the descriptor is open, and the result goes where there is room for it.
     let magic = number(|facts| unsafe { libc::fstatfs(file.as_raw_fd(), facts) });

@@ -34,8 +34,15 @@ fn a_file_whose_writer_has_died_leaves_the_output_safe_until_it_is_written_again
     running.wait_for("the heater is off", |running| heater(running) == "0\n");
     fs::write(running.folder().join("temp"), "42\n").unwrap();
     running.wait_for("it is written again", |running| heater(running) == "42\n");
+    running.wait_for("that is said too", |running| running.stderr().contains("/temp is written again, and used"));
     running.signal("TERM");
-    assert!(running.wait().stderr.contains("max-file-age = \"off\""), "what to do if a person edits it");
+    let ended = running.wait();
+    let path = ended.folder.path().join("temp").display().to_string();
+    for said in
+        ["max-file-age = \"off\"", &format!("oven: {path} was not written"), &format!("oven: {path} is written again")]
+    {
+        assert!(ended.stderr.contains(said), "{said}: {}", ended.describe());
+    }
 }
 
 #[test]

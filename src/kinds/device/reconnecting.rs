@@ -159,8 +159,8 @@ impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
     }
 }
 
-/// A device that does not answer so often in a row, or for so long, may have lost power and with it its settings: it is reopened. Less than
-/// that is a disturbance on the way to it, which is over at the next attempt.
+/// A device that fails to answer this many times in a row, or for this long, may have lost power and its settings, so it is reopened. Less
+/// than that is a disturbance on the way to it, which is over at the next attempt.
 const UNANSWERED: u32 = 5;
 const SILENT: Span = Span::from_seconds(1);
 

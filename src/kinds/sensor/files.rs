@@ -64,6 +64,7 @@ impl Files {
     /// Opens the files and reads each. With `strict` every number must already be present.
     pub(super) fn open(
         keeper: &Keeper,
+        task: &str,
         wanted: &[WantedFile<'_>],
         max_age: Option<Span>,
         strict: bool,
@@ -80,7 +81,7 @@ impl Files {
             let file = follow::open(path).map_err(|error| unusable("open", error))?;
             debug!("opened {} ({} values)", path.display(), values.len());
             let (followed, follower) =
-                follow::follow(keeper, &file, path, max_age).map_err(|error| unusable("open", error))?.unzip();
+                follow::follow(keeper, task, &file, path, max_age).map_err(|error| unusable("open", error))?.unzip();
             followers.extend(follower);
             let fault = fault.as_deref().map_or(Ok(None), Fault::open);
             let fault = fault.map_err(|error| unusable("open the file _fault beside", error))?;

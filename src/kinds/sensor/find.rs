@@ -50,7 +50,7 @@ pub(in crate::kinds) struct Candidate {
     pub(in crate::kinds) name: String,
     pub(in crate::kinds) label: Option<String>,
     pub(in crate::kinds) device: String, // the name of its parent device, or its own if it has none
-    pub(in crate::kinds) stays: Vec<String>, // the parent's serial number and PCI address, which do not change from boot to boot
+    stays: Vec<String>, // the parent's serial number and PCI address, which do not change from boot to boot
     parent: Option<PathBuf>,
 }
 

@@ -6,7 +6,7 @@
 //! the file that was opened last. A path that leads nowhere for a second is reported. Files in `/proc` and `/sys` are not followed: their
 //! reads fail by themselves.
 //!
-//! The age of a file counts on the monotonic clock from when a look found it changed. UTC is read only at the first look, for a file that was
+//! The age of a file counts on the monotonic clock from when a look found it changed. UTC is read only when a task opens a file, which was
 //! written before, so no step of that clock makes anything old.
 
 use crate::io::{Keeper, Kept, Watch};
@@ -76,6 +76,7 @@ impl Followed {
 #[derive(Debug)]
 pub(super) struct Follower {
     path: PathBuf,
+    task: String,
     identity: (u64, u64),
     next: Arc<FdSlot>,
     old: rtrb::Consumer<File>,
@@ -131,9 +132,11 @@ pub(super) fn can_be_replaced(path: &Path) -> bool {
     !["/proc", "/sys"].iter().any(|kernel| path.starts_with(kernel))
 }
 
-/// Both ends for a file that was opened at this path; `None` if the file cannot be replaced. `max_age`: how long ago it may have been written.
+/// Both ends for a file that `task` opened at this path; `None` if the file cannot be replaced. `max_age`: how long ago it may have been
+/// written.
 pub(super) fn follow(
     keeper: &Keeper,
+    task: &str,
     file: &File,
     path: &Path,
     max_age: Option<Span>,
@@ -149,7 +152,8 @@ pub(super) fn follow(
     let state = Arc::new(AtomicU8::new(State::There as u8));
     let followed = Followed { next: next.clone(), old: old_end, state: state.clone() };
     let watch = keeper.watch(path, OFTEN);
-    let mut follower = Follower { path: path.into(), identity, next, old, state, missing: None, max_age, age, watch };
+    let (task, path) = (task.to_owned(), path.to_path_buf());
+    let mut follower = Follower { path, task, identity, next, old, state, missing: None, max_age, age, watch };
     follower.publish(now);
     Ok(Some((followed, follower)))
 }
@@ -215,12 +219,17 @@ impl Follower {
             None => {}
         }
         let before = self.state.swap(state as u8, Ordering::AcqRel);
-        let path = self.path.display();
+        let (task, path) = (&self.task, self.path.display());
         match state {
             State::TooOld if before != state as u8 => {
-                warn!("{path} was not written for longer than max-file-age; its values are not used until it is");
+                warn!(
+                    task,
+                    "{task}: {path} was not written for longer than max-file-age; its values are not used until it is"
+                );
             }
-            State::There if before == State::TooOld as u8 => info!("{path} is written again, and used"),
+            State::There if before == State::TooOld as u8 => {
+                info!(task, "{task}: {path} is written again, and used");
+            }
             _ => {}
         }
     }
@@ -264,7 +273,7 @@ mod tests {
         };
         publish(0);
         let mut file = open(&path).unwrap();
-        let (mut followed, mut follower) = follow(&keeper, &file, &path, None).unwrap().unwrap();
+        let (mut followed, mut follower) = follow(&keeper, "t", &file, &path, None).unwrap().unwrap();
         for number in 1..=9 {
             publish(number);
             follower.look(now);
@@ -286,7 +295,7 @@ mod tests {
         let (path, at) = (folder.path().join("v"), |millis| Instant::ZERO + Span::from_millis(millis));
         fs::write(&path, "1").unwrap();
         let mut file = open(&path).unwrap();
-        let (mut followed, mut follower) = follow(&Keeper::default(), &file, &path, None).unwrap().unwrap();
+        let (mut followed, mut follower) = follow(&Keeper::default(), "t", &file, &path, None).unwrap().unwrap();
         let mut is_there = |millis| {
             follower.look(at(millis));
             followed.update(&mut file) == State::There
@@ -300,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_nobody_writes_any_more_is_too_old() {
+    fn a_file_whose_writer_has_ended_is_too_old() {
         let folder = tempfile::tempdir().unwrap();
         let (path, new) = (folder.path().join("v"), folder.path().join("new"));
         fs::write(&path, "1").unwrap();
@@ -315,7 +324,7 @@ mod tests {
         let after = |millis| now + Span::from_millis(millis);
         let keeper = Keeper::default();
         let (mut followed, mut follower) =
-            follow(&keeper, &file, &path, Some(Span::from_millis(600))).unwrap().unwrap();
+            follow(&keeper, "t", &file, &path, Some(Span::from_millis(600))).unwrap().unwrap();
         assert_eq!(followed.update(&mut file), State::TooOld, "it was written two days ago");
         // The state, and when it is looked at again: kernels that report changes leave it alone for a second.
         let mut look = |millis| {
@@ -333,10 +342,10 @@ mod tests {
         fs::write(&new, "2").unwrap();
         fs::rename(&new, &path).unwrap();
         assert_eq!(look(800).0, State::There);
-        // A file in its place that cannot be opened makes nothing of the old one fresh.
+        // What is in its place and cannot be opened, such as a socket, makes the old one no fresher.
         assert_eq!(look(1_401).0, State::TooOld);
         fs::remove_file(&path).unwrap();
-        std::os::unix::fs::symlink("v", &path).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
         assert_eq!((look(1_500).0, look(2_499).0, look(2_500).0), (State::TooOld, State::TooOld, State::Deleted));
         fs::remove_file(&path).unwrap();
         // A time stamp from the future says nothing.
@@ -344,18 +353,18 @@ mod tests {
         let coming = file.metadata().unwrap().modified().unwrap() + std::time::Duration::from_secs(4 * 86_400);
         File::options().write(true).open(&path).unwrap().set_modified(coming).unwrap();
         let mut file = open(&path).unwrap();
-        let (mut followed, _) = follow(&keeper, &file, &path, Some(Span::from_seconds(60))).unwrap().unwrap();
+        let (mut followed, _) = follow(&keeper, "t", &file, &path, Some(Span::from_seconds(60))).unwrap().unwrap();
         assert_eq!(followed.update(&mut file), State::TooOld);
         // The kernel makes it, where a link leads to.
         let link = folder.path().join("load");
         std::os::unix::fs::symlink("/proc/loadavg", &link).unwrap();
         let (mut linked, mut follower) =
-            follow(&keeper, &open(&link).unwrap(), &link, Some(Span::from_seconds(60))).unwrap().unwrap();
+            follow(&keeper, "t", &open(&link).unwrap(), &link, Some(Span::from_seconds(60))).unwrap().unwrap();
         follower.look(after(1 << 40));
         assert_eq!(linked.update(&mut file), State::There);
         // A person edits it.
         fs::write(&path, "3").unwrap();
-        let (mut edited, mut follower) = follow(&keeper, &file, &path, None).unwrap().unwrap();
+        let (mut edited, mut follower) = follow(&keeper, "t", &file, &path, None).unwrap().unwrap();
         follower.look(after(1 << 40));
         assert_eq!(edited.update(&mut file), State::There);
     }
@@ -365,7 +374,7 @@ mod tests {
         for (path, is_followed) in [("/proc/loadavg", false), ("/sys/kernel/x", false), ("/etc/passwd", true)] {
             let file = open(Path::new("/proc/self/exe")).unwrap();
             assert_eq!(
-                follow(&Keeper::default(), &file, Path::new(path), None).unwrap().is_some(),
+                follow(&Keeper::default(), "t", &file, Path::new(path), None).unwrap().is_some(),
                 is_followed,
                 "{path}"
             );

@@ -241,7 +241,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         Source::Files => section.duration_or_off(&MAX_FILE_AGE)?,
         _ => None,
     };
-    if !is_usual_age && values.iter().all(|value| !can_be_replaced(&value.file)) {
+    if source == Source::Files && !is_usual_age && values.iter().all(|value| !can_be_replaced(&value.file)) {
         section.problem(
             &MAX_FILE_AGE,
             "has no effect on files in /proc and /sys, which the kernel makes when they are read; remove it",

@@ -44,7 +44,7 @@ impl Number {
     /// How far a counter that counts up and down has gone from `before`. An integer that has passed its end, at 2^32 or at 2^64, has gone less
     /// than an eighth of that range beyond it.
     #[expect(clippy::cast_precision_loss, reason = "a step that long is known to 16 digits")]
-    fn from(self, before: Self) -> f64 {
+    fn moved_from(self, before: Self) -> f64 {
         let (Self::Integer(from), Self::Integer(to)) = (before, self) else { return self.value() - before.value() };
         let range = if from.max(to) <= u64::from(u32::MAX) { 1_i128 << 32 } else { 1 << 64 };
         let step = i128::from(to) - i128::from(from);
@@ -100,7 +100,7 @@ impl Counter {
         let seconds = (at - then).seconds();
         let step = match self.counts {
             Counts::Up => now.since(before),
-            Counts::Both => Some(now.from(before)),
+            Counts::Both => Some(now.moved_from(before)),
         };
         step.filter(|_| seconds > 0.0).map(|step| step / seconds)
     }
@@ -183,7 +183,7 @@ mod tests {
             (Number::Integer(end - 4), Number::Integer(5), 10.0),
             (Number::Integer(0), Number::Integer(1 << 31), f64::from(1_u32 << 31)),
         ] {
-            assert_eq!(now.from(before), step, "{before:?} to {now:?}");
+            assert_eq!(now.moved_from(before), step, "{before:?} to {now:?}");
         }
         let mut counter = Counter::new(Counts::Both);
         assert_eq!(counter.rate(Number::Integer(9), Instant::ZERO), None);

@@ -137,7 +137,7 @@ impl ReadPlan {
     }
 
     /// Opens each file once. With `strict` every number must already be present.
-    pub(super) fn open(&self, keeper: &Keeper, strict: bool) -> Result<OpenSensor, Refusal> {
+    pub(super) fn open(&self, keeper: &Keeper, task: &str, strict: bool) -> Result<OpenSensor, Refusal> {
         let folder = self.folder()?;
         let mut conversions = Vec::with_capacity(self.recipes.len());
         let (mut files, mut known) = (Vec::<WantedFile<'_>>::new(), BTreeMap::new());
@@ -161,13 +161,13 @@ impl ReadPlan {
             files[index].values.push((column, &recipe.locator));
         }
         let max_age = self.settings.max_file_age;
-        let files = Files::open(keeper, &files, max_age, strict).map_err(|unusable| self.blame(unusable))?;
+        let files = Files::open(keeper, task, &files, max_age, strict).map_err(|unusable| self.blame(unusable))?;
         Ok(OpenSensor { files, conversions })
     }
 
     /// Reads all files once, as [`open`](Self::open) does. Opening anything other than a regular file may have side effects, so that is
     /// left to a start.
-    pub(super) fn look(&self, keeper: &Keeper, strict: bool) -> Result<Sight, Refusal> {
+    pub(super) fn look(&self, keeper: &Keeper, task: &str, strict: bool) -> Result<Sight, Refusal> {
         let folder = self.folder()?;
         let paths = || self.recipes.iter().map(|recipe| folder.join(&recipe.file));
         let is_other = |path: &PathBuf| path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir());
@@ -176,7 +176,7 @@ impl ReadPlan {
         }
         match paths().find_map(|path| hidden(&path, false)) {
             Some(hidden) => Ok(hidden),
-            None => self.open(keeper, strict).map(|_| Sight::default()),
+            None => self.open(keeper, task, strict).map(|_| Sight::default()),
         }
     }
 

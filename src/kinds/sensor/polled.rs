@@ -30,8 +30,9 @@ impl Polled {
         let plan = ReadPlan::new(settings, site.sys())?;
         let columns = plan.columns.clone();
         let counters = plan.rates().map(|counts| counts.map(Counter::new)).collect();
-        let first = First::of(site, &label, missing, plan.open(&keeper, missing == Missing::Refuse))?;
-        let device = Reconnecting::new(site, label, first, move || plan.open(&keeper, false))?;
+        let first = First::of(site, &label, missing, plan.open(&keeper, &label.task, missing == Missing::Refuse))?;
+        let task = label.task.clone();
+        let device = Reconnecting::new(site, label, first, move || plan.open(&keeper, &task, false))?;
         Ok(Self { columns, device, counters })
     }
 
@@ -39,7 +40,7 @@ impl Polled {
     pub(super) fn look(site: &Site, settings: SensorSettings, label: &Label) -> Result<Preview, BuildError> {
         let missing = settings.missing;
         let plan = ReadPlan::new(settings, site.sys())?;
-        let (looked, fresh) = (plan.look(&site.common(), missing == Missing::Refuse), plan.ages());
+        let (looked, fresh) = (plan.look(&site.common(), &label.task, missing == Missing::Refuse), plan.ages());
         Ok(Preview { columns: Some(plan.columns), fresh, ..preview(site, label, missing, looked)? })
     }
 }
