@@ -191,7 +191,7 @@ pub use site::{Built, SafeOutput, Site};
 #[cfg(all(feature = "daemon", any(test, target_env = "musl")))]
 pub use sys::arena::Arena;
 #[cfg(feature = "daemon")]
-pub use task::{Column, Task, Tick, TickError};
+pub use task::{Column, Quality, Reason, Task, Tick, TickError};
 
 /// Items that this crate's tests and benches use in addition to the public API. Any release may change them.
 #[cfg(feature = "daemon")]

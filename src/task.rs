@@ -4,7 +4,7 @@
 //! nothing here blocks or allocates.
 
 pub use crate::channels::{
-    AudioFormat, BlockSender, Column, Format, Head, ImageFormat, Input, Quality, SampleFormat, Shape, TickError,
+    AudioFormat, BlockSender, Column, Format, Head, ImageFormat, Input, Quality, Reason, SampleFormat, Shape, TickError,
 };
 
 use crate::time::{Instant, Span};
@@ -54,8 +54,8 @@ pub trait Task: Send {
 
     /// One tick. Called on the hot thread; ticks of one worker never overlap.
     ///
-    /// `values` has one slot for each of [`columns`](Self::columns), `NaN` on entry. A slot left at `NaN` means that this tick has no such
-    /// value.
+    /// `values` has one slot for each of [`columns`](Self::columns), `NaN` on entry. A slot left as it was means that this tick has nothing
+    /// new ([`Quality::None`]); any other number that is not finite is bad. [`Reason::value`] makes a value bad for a given reason.
     ///
     /// An implementation must not allocate, lock, log, or block for longer than its budget.
     ///

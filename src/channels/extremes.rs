@@ -1,5 +1,6 @@
-//! The extremes of a value over many ticks: the last, the smallest, the largest. Arithmetic only.
+//! The extremes of a value over many ticks: the last, the smallest, the largest that could be used. Arithmetic only.
 
+use super::quality::Quality;
 use super::word;
 use crate::time::Instant;
 
@@ -17,9 +18,9 @@ pub(crate) struct Extremes {
 pub(super) const WORDS: usize = 5;
 
 impl Extremes {
-    /// The extremes of a single value; `None` if it is missing (`NaN`).
-    pub(crate) fn of(n: u64, at: Instant, value: f64) -> Option<Self> {
-        (!value.is_nan()).then_some(Self { n, at, last: value, min: value, max: value })
+    /// The extremes of a single value; `None` if it must not be used.
+    pub(crate) fn of(n: u64, at: Instant, value: f64, quality: Quality) -> Option<Self> {
+        quality.is_usable().then_some(Self { n, at, last: value, min: value, max: value })
     }
 
     /// Merges in the extremes of other ticks, later or earlier ones.

@@ -1,25 +1,13 @@
 //! A task's input: a number, or a cell that holds the newest value of another task, with its age and quality. The task's own worker writes
 //! the cells just before its tick. No clock is read; only the constructors allocate.
 
+use super::quality::Quality;
 use crate::time::{Instant, Span};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The stored origin of a row without one.
 pub(super) const NO_ORIGIN: i64 = i64::MAX;
-
-/// The quality of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quality {
-    /// The value was read, and so was everything that it was computed from.
-    Good,
-    /// An error, a number that is not finite, one outside its valid range, or one computed from such a value.
-    Bad,
-    /// The value was good, but its origin is too long ago.
-    Stale,
-    /// No row has arrived yet.
-    Missing,
-}
 
 /// An input of a task: a number, or a value of another task. At each tick the input shows that task's newest row.
 #[derive(Clone, Debug)]
@@ -110,7 +98,7 @@ impl Cell {
         self.value.store(value, Ordering::Relaxed);
         self.release.store(release, Ordering::Relaxed);
         self.origin.store(origin, Ordering::Relaxed);
-        self.quality.store(quality.to_word(), Ordering::Relaxed);
+        self.quality.store(quality.code(), Ordering::Relaxed);
     }
 }
 
@@ -122,7 +110,7 @@ impl Input {
 
     /// An input that reads a value of another task.
     pub(crate) fn value_of(name: ValueName) -> Self {
-        let (first, quality) = name.previous.map_or((f64::NAN, Quality::Missing), |first| (first, Quality::Good));
+        let (first, quality) = name.previous.map_or((f64::NAN, Quality::None), |first| (first, Quality::Good));
         Self::new(InputSource::Value(name), first, quality)
     }
 
@@ -132,7 +120,7 @@ impl Input {
             release: AtomicI64::new(i64::MIN),
             origin: AtomicI64::new(NO_ORIGIN),
             looked: AtomicI64::new(0),
-            quality: AtomicU64::new(quality.to_word()),
+            quality: AtomicU64::new(quality.code()),
             spared: AtomicBool::new(false),
             last: OnceLock::new(),
         };
@@ -165,22 +153,19 @@ impl Input {
         &self.cell
     }
 
-    /// The value; `NaN` unless its quality is good.
+    /// The value; `NaN` unless it is good or held.
     pub fn get(&self) -> f64 {
-        match self.quality() {
-            Quality::Good => f64::from_bits(self.cell.value.load(Ordering::Relaxed)),
-            _ => f64::NAN,
-        }
+        if self.quality().is_usable() { f64::from_bits(self.cell.value.load(Ordering::Relaxed)) } else { f64::NAN }
     }
 
-    /// Whether the value is above 0; `None` unless its quality is good.
+    /// Whether the value is above 0; `None` unless it is good or held.
     pub(crate) fn is_on(&self) -> Option<bool> {
-        (self.quality() == Quality::Good).then(|| self.get() > 0.0)
+        self.quality().is_usable().then(|| self.get() > 0.0)
     }
 
     /// The quality of the value at this tick.
     pub fn quality(&self) -> Quality {
-        Quality::of_word(self.cell.quality.load(Ordering::Relaxed))
+        Quality::of_code(self.cell.quality.load(Ordering::Relaxed))
     }
 
     /// The release of the tick that produced the row; `None` for a number, and before the first row.
@@ -199,21 +184,6 @@ impl Input {
     /// `previous`, which does not affect the age of what is computed from it.
     pub fn origin(&self) -> Option<Instant> {
         instant(self.cell.origin.load(Ordering::Relaxed), NO_ORIGIN)
-    }
-}
-
-impl Quality {
-    const fn to_word(self) -> u64 {
-        self as u64
-    }
-
-    const fn of_word(word: u64) -> Self {
-        match word {
-            0 => Self::Good,
-            1 => Self::Bad,
-            2 => Self::Stale,
-            _ => Self::Missing,
-        }
     }
 }
 

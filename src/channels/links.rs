@@ -1,11 +1,12 @@
-//! Values on their way from one task to another: the producer's newest whole row, with its origin and quality.
+//! Values on their way from one task to another: the producer's newest whole row, with the origin and the quality of each value.
 //!
 //! Each pair of tasks has a mailbox, so neither side ever waits and no row is torn, whether on one worker or on two. Just before a task's
 //! tick, its worker receives the newest rows and copies them into the cells behind the task's inputs. No clock is read; only [`link`]
 //! allocates.
 
-use super::input::{Cell, Input, InputSource, Last, NO_ORIGIN, Quality, instant};
+use super::input::{Cell, Input, InputSource, Last, NO_ORIGIN, instant};
 use super::mailbox::{self, mailbox};
+use super::quality::{Basis, Quality, Reason};
 use super::word;
 use crate::time::{Instant, Span};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 const HEAD: usize = 4;
 
 /// Number of values whose quality fits in one word.
-const PER_WORD: usize = 64;
+const PER_WORD: usize = 16;
 
 /// The producer's end of a link.
 #[derive(Debug)]
@@ -32,7 +33,16 @@ pub(crate) struct LinkReceiver {
     taps: Vec<Tap>,
     row: Box<[u64]>, // the newest row
     has_row: bool,
-    max_age: Span,
+    limits: Limits,
+}
+
+/// How long a consumer does with old values.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Values older than this are stale. As long may a value have nothing new, and the first one take.
+    pub max_age: Span,
+    /// How long the last good value stands in for one that is not good. Zero: not at all.
+    pub hold: Span,
 }
 
 /// The column that an input reads.
@@ -41,30 +51,40 @@ struct Tap {
     column: usize,
     cell: Arc<Cell>,
     closes_cycle: bool,
+    waits: Option<i64>, // since when there is nothing new
+    good: Option<Good>, // with `hold`: the last good value
 }
 
-/// A link from a task with `columns` values to the `inputs` of another, each with the column that it reads. Values older than `max_age` are
-/// stale.
+/// A good value as an input last had it. Times are in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Good {
+    value: u64,
+    release: i64,
+    origin: i64,
+    seen: i64,
+}
+
+/// A link from a task with `columns` values to the `inputs` of another, each with the column that it reads.
 ///
 /// # Panics
 /// If an input names a column that does not exist.
 pub(crate) fn link<'a>(
     columns: usize,
     inputs: impl IntoIterator<Item = (usize, &'a Input)>,
-    max_age: Span,
+    limits: Limits,
 ) -> (LinkSender, LinkReceiver) {
     let room = HEAD + columns.div_ceil(PER_WORD) + columns;
     let (sender, receiver) = mailbox(room);
     let tap = |(column, input): (usize, &Input)| {
         let closes_cycle = matches!(input.source(), InputSource::Value(name) if name.previous.is_some());
-        Tap { column, cell: input.cell().clone(), closes_cycle }
+        Tap { column, cell: input.cell().clone(), closes_cycle, waits: None, good: None }
     };
     let taps: Vec<_> = inputs.into_iter().map(tap).collect();
     assert!(taps.iter().all(|tap| tap.column < columns), "an input of a value that there is not");
     let closing = taps.iter().filter(|tap| tap.closes_cycle).map(|tap| (tap.column, tap.cell.last().clone())).collect();
     let row = vec![0; room].into_boxed_slice();
     let sender = LinkSender { words: sender, row: row.clone(), has_row: false, closing };
-    (sender, LinkReceiver { words: receiver, taps, row, has_row: false, max_age })
+    (sender, LinkReceiver { words: receiver, taps, row, has_row: false, limits })
 }
 
 /// The data common to all values of one tick. Instants are on the monotonic clock, so they mean the same on all workers.
@@ -86,21 +106,21 @@ pub(crate) struct Origin {
 }
 
 impl LinkSender {
-    /// Replaces the row in the mailbox. `is_good` tells which values are good. Wait-free.
-    pub(crate) fn post(&mut self, head: RowHead, values: &[f64], is_good: impl Fn(usize, f64) -> bool) {
+    /// Replaces the row in the mailbox. `quality` tells what each value is worth. Wait-free.
+    pub(crate) fn post(&mut self, head: RowHead, values: &[f64], quality: impl Fn(usize, f64) -> Quality) {
         for (column, last) in &self.closing {
             last.put(values[*column]);
         }
         let RowHead { n, release, origin } = head;
-        let bad = values.chunks(PER_WORD).enumerate().map(|(chunk, values)| {
-            let bit = |(at, value): (usize, &f64)| u64::from(!is_good(chunk * PER_WORD + at, *value)) << at;
-            values.iter().enumerate().map(bit).fold(0, |bits, bit| bits | bit)
+        let codes = values.chunks(PER_WORD).enumerate().map(|(chunk, values)| {
+            let code = |(at, value): (usize, &f64)| quality(chunk * PER_WORD + at, *value).code() << (4 * at);
+            values.iter().enumerate().map(code).fold(0, |codes, code| codes | code)
         });
         let (at, task) =
             origin.map_or((NO_ORIGIN.cast_unsigned(), 0), |origin| (word(origin.at.nanos()), origin.task.into()));
         let head = [n, word(release.nanos()), at, task];
         let values = values.iter().map(|value| value.to_bits());
-        self.row.iter_mut().zip(head.into_iter().chain(bad).chain(values)).for_each(|(kept, word)| *kept = word);
+        self.row.iter_mut().zip(head.into_iter().chain(codes).chain(values)).for_each(|(kept, word)| *kept = word);
         self.has_row = true;
         self.words.post(self.row.iter().copied());
     }
@@ -118,47 +138,58 @@ impl LinkSender {
 }
 
 impl LinkReceiver {
-    /// Copies the newest row into the inputs, as seen at `now`. Returns the oldest origin of the inputs, if any has one, and whether all
-    /// inputs are good. Wait-free.
+    /// Copies the newest row into the inputs, as seen at `now`. Returns the oldest origin of the inputs, if any has one, and what they mean
+    /// for the task. Wait-free.
     ///
     /// An input that closes a cycle shows a past value, however old it is and whatever it was computed from. Otherwise the first bad value
     /// would circulate forever, and so would the first origin. So the input has no origin, even when the task itself asks for it.
-    pub(crate) fn refresh(&mut self, now: Instant) -> (Option<Origin>, bool) {
+    pub(crate) fn refresh(&mut self, now: Instant) -> (Option<Origin>, Basis) {
         self.receive();
-        if !self.has_row {
-            self.taps.iter().filter(|tap| tap.closes_cycle).for_each(|tap| tap.cell.lay_last());
-            return (None, self.taps.iter().all(|tap| tap.closes_cycle || tap.cell.is_spared()));
-        }
-        let (head, rest) = self.row.split_at(HEAD);
-        let (bad, values) = rest.split_at(self.columns().div_ceil(PER_WORD));
-        let (release, origin) = (nanos_of(head[1]), nanos_of(head[2]));
         let now_ns = (now - Instant::ZERO).nanos();
+        let (head, rest) = self.row.split_at(HEAD);
+        let (codes, values) = rest.split_at(columns_of(&self.row).div_ceil(PER_WORD));
+        let (release, origin) = match self.has_row {
+            true => (nanos_of(head[1]), nanos_of(head[2])),
+            false => (i64::MIN, NO_ORIGIN),
+        };
         // A row without a measurement behind it ages as well: its producer may have ended.
-        let stale = now - Instant::from_nanos(origin.min(release).into()) > self.max_age;
-        let (mut all_good, mut oldest) = (true, None);
-        for tap @ Tap { column, cell, closes_cycle } in &self.taps {
-            let value = values[*column];
-            let is_bad = bad[column / PER_WORD] >> (column % PER_WORD) & 1 == 1;
-            let quality = match (is_bad, stale) {
-                _ if *closes_cycle && f64::from_bits(value).is_finite() => Quality::Good,
-                _ if *closes_cycle => {
-                    cell.lay_last();
-                    continue;
+        let stale = self.has_row && now - Instant::from_nanos(origin.min(release).into()) > self.limits.max_age;
+        let (mut basis, mut oldest) = (Basis::Good, NO_ORIGIN);
+        for tap in &mut self.taps {
+            let (column, cell) = (tap.column, tap.cell.clone());
+            let value = values[column];
+            if tap.closes_cycle {
+                match self.has_row && f64::from_bits(value).is_finite() {
+                    true => cell.lay(value, release, NO_ORIGIN, Quality::Good, now_ns),
+                    false => cell.lay_last(),
                 }
-                (true, _) => Quality::Bad,
-                (false, true) => Quality::Stale,
-                (false, false) => Quality::Good,
-            };
-            let done_without = quality != Quality::Good && tap.cell.is_spared();
-            if !closes_cycle && !done_without {
-                all_good &= quality == Quality::Good;
-                let task = u32::try_from(head[3]).unwrap_or(u32::MAX); // the word holds a u32
-                oldest = instant(origin, NO_ORIGIN).map(|at| Origin { at, task });
+                continue;
             }
-            let origin = if *closes_cycle { NO_ORIGIN } else { origin };
+            let code = codes[column / PER_WORD] >> (4 * (column % PER_WORD)) & 15;
+            if code == 0 && self.has_row && !stale {
+                cell.lay(value, release, origin, Quality::Good, now_ns);
+                tap.waits = None;
+                if self.limits.hold > Span::ZERO {
+                    tap.good = Some(Good { value, release, origin, seen: now_ns });
+                }
+                oldest = oldest.min(origin);
+                continue;
+            }
+            let found = if self.has_row { Quality::of_code(code) } else { Quality::None };
+            let quality = tap.not_good(found, stale, &self.limits, self.has_row, now_ns);
+            let held = tap.good.filter(|good| !quality.is_usable() && now_ns - good.seen <= self.limits.hold.nanos());
+            let (value, release, origin, quality) = match held {
+                Some(Good { value, release, origin, .. }) => (value, release, origin, Quality::Held),
+                None => (value, release, origin, quality),
+            };
+            if quality.is_usable() || !cell.is_spared() {
+                oldest = oldest.min(origin);
+            }
+            basis = basis.max(Basis::of_input(quality, cell.is_spared()));
             cell.lay(value, release, origin, quality, now_ns);
         }
-        (oldest, all_good)
+        let task = u32::try_from(head[3]).unwrap_or(u32::MAX); // the word holds a u32
+        (instant(oldest, NO_ORIGIN).map(|at| Origin { at, task }), basis)
     }
 
     /// Continues with the values that `old` had for the same inputs, until a row arrives. Used when a task continues while one of its
@@ -166,25 +197,27 @@ impl LinkReceiver {
     pub(crate) fn adopt(&mut self, old: &mut Self) {
         old.receive();
         let old = &*old;
-        let same = |tap: &Tap| old.taps.iter().position(|other| Arc::ptr_eq(&tap.cell, &other.cell));
-        if self.has_row || !old.has_row || !self.taps.iter().any(|tap| same(tap).is_some()) {
+        let is_kept = |tap: &Tap| old.taps.iter().any(|other| Arc::ptr_eq(&tap.cell, &other.cell));
+        if self.has_row || !old.has_row || !self.taps.iter().any(is_kept) {
             return;
         }
-        let (old_flags, flags) = (HEAD + old.columns().div_ceil(PER_WORD), HEAD + self.columns().div_ceil(PER_WORD));
+        let first = |row: &[u64]| HEAD + columns_of(row).div_ceil(PER_WORD);
+        let (old_first, first) = (first(&old.row), first(&self.row));
         self.row[..HEAD].copy_from_slice(&old.row[..HEAD]);
-        for tap in &self.taps {
-            let (word, bit) = (HEAD + tap.column / PER_WORD, 1 << (tap.column % PER_WORD));
-            match same(tap).map(|at| old.taps[at].column) {
-                Some(column) => {
-                    let is_bad = old.row[HEAD + column / PER_WORD] >> (column % PER_WORD) & 1 == 1;
-                    self.row[word] = if is_bad { self.row[word] | bit } else { self.row[word] & !bit };
-                    self.row[flags + tap.column] = old.row[old_flags + column];
+        let (taps, row) = (&mut self.taps, &mut self.row);
+        for tap in taps {
+            let before = old.taps.iter().find(|other| Arc::ptr_eq(&tap.cell, &other.cell));
+            let (code, value) = match before {
+                Some(Tap { column, waits, good, .. }) => {
+                    (tap.waits, tap.good) = (*waits, *good);
+                    let code = old.row[HEAD + column / PER_WORD] >> (4 * (column % PER_WORD)) & 15;
+                    (code, old.row[old_first + column])
                 }
-                None => {
-                    self.row[word] |= bit;
-                    self.row[flags + tap.column] = f64::NAN.to_bits();
-                }
-            }
+                None => (Quality::None.code(), f64::NAN.to_bits()),
+            };
+            let (word, shift) = (HEAD + tap.column / PER_WORD, 4 * (tap.column % PER_WORD));
+            row[word] = row[word] & !(15 << shift) | code << shift;
+            row[first + tap.column] = value;
         }
         self.has_row = true;
     }
@@ -196,13 +229,29 @@ impl LinkReceiver {
             self.has_row = true;
         }
     }
+}
 
-    /// Number of values in a row.
-    fn columns(&self) -> usize {
-        // room = HEAD + ceil(columns / 64) + columns
-        let rest = self.row.len() - HEAD;
-        rest - rest.div_ceil(PER_WORD + 1)
+impl Tap {
+    /// The quality of a value that its row calls `found`, or that is `stale`. While there is nothing new, only time makes it bad.
+    fn not_good(&mut self, found: Quality, stale: bool, limits: &Limits, has_row: bool, now: i64) -> Quality {
+        if found != Quality::None {
+            self.waits = None;
+            return if stale && found.is_usable() { Quality::Bad(Reason::Stale) } else { found };
+        }
+        let since = *self.waits.get_or_insert(now);
+        match stale || now - since > limits.max_age.nanos() {
+            false => Quality::None,
+            true if has_row => Quality::Bad(Reason::Stale),
+            true => Quality::Bad(Reason::Unavailable),
+        }
     }
+}
+
+/// Number of values in a row of a link.
+fn columns_of(row: &[u64]) -> usize {
+    // room = HEAD + ceil(columns / PER_WORD) + columns
+    let rest = row.len() - HEAD;
+    rest - rest.div_ceil(PER_WORD + 1)
 }
 
 fn nanos_of(word: u64) -> i64 {
@@ -212,7 +261,13 @@ fn nanos_of(word: u64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::super::input::ValueName;
+    use super::super::quality::NONE;
     use super::*;
+
+    /// Values may be this old, and are not held.
+    fn up_to(nanos: i64) -> Limits {
+        Limits { max_age: Span::from_nanos(nanos), hold: Span::ZERO }
+    }
 
     fn named(value: &str) -> Input {
         Input::value_of(ValueName { task: "board".into(), value: value.into(), previous: None })
@@ -229,21 +284,25 @@ mod tests {
     #[test]
     fn an_input_has_the_latest_row_and_its_worth() {
         let (one, two) = (named("a"), named("b"));
-        let (mut sender, mut receiver) = link(70, [(0, &one), (69, &two)], Span::from_nanos(100));
-        assert_eq!(receiver.refresh(at(0)), (None, false));
-        assert!(one.get().is_nan() && one.quality() == Quality::Missing && one.release().is_none());
+        let (mut sender, mut receiver) = link(70, [(0, &one), (69, &two)], up_to(100));
+        assert_eq!(receiver.refresh(at(0)), (None, Basis::None));
+        assert!(one.get().is_nan() && one.quality() == Quality::None && one.release().is_none());
         let mut values = [1.5; 70];
         values[69] = f64::NAN;
-        sender.post(RowHead { n: 3, release: at(40), origin: Some(of(30)) }, &values, |_, value| value.is_finite());
-        assert_eq!(receiver.refresh(at(130)), (Some(of(30)), false));
-        assert_eq!((one.get(), one.quality(), two.quality()), (1.5, Quality::Good, Quality::Bad));
+        sender.post(RowHead { n: 3, release: at(40), origin: Some(of(30)) }, &values, |_, value| {
+            Quality::of(value, Basis::Good, None)
+        });
+        assert_eq!(receiver.refresh(at(130)), (Some(of(30)), Basis::Inherited));
+        assert_eq!((one.get(), one.quality(), two.quality()), (1.5, Quality::Good, Quality::Bad(Reason::NotFinite)));
         assert_eq!((one.release(), one.origin()), (Some(at(40)), Some(at(30))));
         // Without a newer row, the value still ages.
-        assert_eq!(receiver.refresh(at(131)), (Some(of(30)), false));
-        assert!(one.quality() == Quality::Stale && one.get().is_nan());
+        assert_eq!(receiver.refresh(at(131)), (Some(of(30)), Basis::Inherited));
+        assert!(one.quality() == Quality::Bad(Reason::Stale) && one.get().is_nan());
         values[69] = 2.0;
-        sender.post(RowHead { n: 4, release: at(140), origin: Some(of(140)) }, &values, |_, value| value.is_finite());
-        assert_eq!(receiver.refresh(at(150)), (Some(of(140)), true));
+        sender.post(RowHead { n: 4, release: at(140), origin: Some(of(140)) }, &values, |_, value| {
+            Quality::of(value, Basis::Good, None)
+        });
+        assert_eq!(receiver.refresh(at(150)), (Some(of(140)), Basis::Good));
         assert_eq!((one.get(), two.get()), (1.5, 2.0));
     }
 
@@ -251,11 +310,13 @@ mod tests {
     fn a_row_of_any_width_is_laid_out_as_it_is_read() {
         for columns in 1..200 {
             let last = named("last");
-            let (mut sender, mut receiver) = link(columns, [(columns - 1, &last)], Span::ZERO);
-            assert_eq!(receiver.columns(), columns);
+            let (mut sender, mut receiver) = link(columns, [(columns - 1, &last)], up_to(0));
+            assert_eq!(columns_of(&receiver.row), columns);
             let values: Vec<f64> = (0_u32..).map(f64::from).take(columns).collect();
-            sender.post(RowHead { n: 0, release: at(1), origin: Some(of(1)) }, &values, |at, _| at + 1 == columns);
-            assert_eq!(receiver.refresh(at(1)), (Some(of(1)), true));
+            sender.post(RowHead { n: 0, release: at(1), origin: Some(of(1)) }, &values, |at, _| {
+                if at + 1 == columns { Quality::Good } else { Quality::None }
+            });
+            assert_eq!(receiver.refresh(at(1)), (Some(of(1)), Basis::Good));
             assert_eq!(last.get(), values[columns - 1]);
         }
     }
@@ -263,69 +324,131 @@ mod tests {
     #[test]
     fn a_setpoint_has_no_origin_and_grows_old_all_the_same() {
         let input = named("setpoint");
-        let (mut sender, mut receiver) = link(1, [(0, &input)], Span::from_nanos(100));
-        sender.post(RowHead { n: 0, release: at(50), origin: None }, &[3.0], |_, _| true);
-        assert_eq!(receiver.refresh(at(150)), (None, true));
+        let (mut sender, mut receiver) = link(1, [(0, &input)], up_to(100));
+        sender.post(RowHead { n: 0, release: at(50), origin: None }, &[3.0], |_, _| Quality::Good);
+        assert_eq!(receiver.refresh(at(150)), (None, Basis::Good));
         assert_eq!((input.get(), input.origin(), input.release()), (3.0, None, Some(at(50))));
-        assert_eq!(receiver.refresh(at(151)), (None, false));
-        assert_eq!(input.quality(), Quality::Stale);
+        assert_eq!(receiver.refresh(at(151)), (None, Basis::Inherited));
+        assert_eq!(input.quality(), Quality::Bad(Reason::Stale));
     }
 
     #[test]
     fn what_a_task_does_without_makes_nothing_bad() {
         let (needed, spared) = (named("a"), named("b").spared());
-        let (mut sender, mut receiver) = link(2, [(0, &needed), (1, &spared)], Span::from_nanos(100));
-        assert_eq!(receiver.refresh(at(0)), (None, false));
-        let (_, mut alone) = link(2, [(1, &spared)], Span::from_nanos(100));
-        assert_eq!(alone.refresh(at(0)), (None, true));
+        let (mut sender, mut receiver) = link(2, [(0, &needed), (1, &spared)], up_to(100));
+        assert_eq!(receiver.refresh(at(0)), (None, Basis::None));
+        let (_, mut alone) = link(2, [(1, &spared)], up_to(100));
+        assert_eq!(alone.refresh(at(0)), (None, Basis::Despite));
         let head = |nanos| RowHead { n: 0, release: at(nanos), origin: Some(of(nanos)) };
-        sender.post(head(10), &[1.0, f64::NAN], |_, value| value.is_finite());
-        assert_eq!(receiver.refresh(at(20)), (Some(of(10)), true));
-        assert!(spared.quality() == Quality::Bad && spared.get().is_nan());
-        sender.post(head(20), &[f64::NAN, 1.0], |_, value| value.is_finite());
-        assert_eq!(receiver.refresh(at(30)), (Some(of(20)), false));
+        sender.post(head(10), &[1.0, f64::NAN], |_, value| Quality::of(value, Basis::Good, None));
+        assert_eq!(receiver.refresh(at(20)), (Some(of(10)), Basis::Despite));
+        assert!(spared.quality() == Quality::Bad(Reason::NotFinite) && spared.get().is_nan());
+        sender.post(head(20), &[f64::NAN, 1.0], |_, value| Quality::of(value, Basis::Good, None));
+        assert_eq!(receiver.refresh(at(30)), (Some(of(20)), Basis::Inherited));
         // An input that the task can do without does not age its outputs.
-        let (mut sender, mut alone) = link(1, [(0, &spared)], Span::from_nanos(100));
-        sender.post(head(10), &[1.0], |_, _| true);
-        assert_eq!(alone.refresh(at(110)), (Some(of(10)), true));
-        assert_eq!(alone.refresh(at(111)), (None, true));
+        let (mut sender, mut alone) = link(1, [(0, &spared)], up_to(100));
+        sender.post(head(10), &[1.0], |_, _| Quality::Good);
+        assert_eq!(alone.refresh(at(110)), (Some(of(10)), Basis::Good));
+        assert_eq!(alone.refresh(at(111)), (None, Basis::Despite));
+    }
+
+    #[test]
+    fn nothing_new_is_no_error_until_it_lasts_too_long() {
+        let input = named("a");
+        let (mut sender, mut receiver) = link(1, [(0, &input)], up_to(100));
+        let mut look = |now, wanted| {
+            receiver.refresh(at(now));
+            assert_eq!(input.quality(), wanted, "at {now}");
+        };
+        let bad = Quality::Bad;
+        look(1_000, Quality::None);
+        look(1_100, Quality::None);
+        look(1_101, bad(Reason::Unavailable));
+        let mut post = |now, value: f64| {
+            let head = RowHead { n: 0, release: at(now), origin: Some(of(now)) };
+            sender.post(head, &[value], |_, value| Quality::of(value, Basis::Good, None));
+        };
+        post(1_200, NONE);
+        look(1_200, bad(Reason::Stale));
+        post(1_210, 1.0);
+        look(1_210, Quality::Good);
+        post(1_220, NONE);
+        look(1_220, Quality::None);
+        post(1_320, NONE);
+        look(1_320, Quality::None);
+        post(1_321, NONE);
+        look(1_321, bad(Reason::Stale));
+        post(1_330, Reason::NotAvailable.value());
+        look(1_330, bad(Reason::NotAvailable));
+        look(1_431, bad(Reason::NotAvailable));
+    }
+
+    #[test]
+    fn the_last_good_value_is_held_for_a_while_and_keeps_its_origin() {
+        let input = named("a");
+        let limits = Limits { max_age: Span::from_nanos(100), hold: Span::from_nanos(50) };
+        let (mut sender, mut receiver) = link(1, [(0, &input)], limits);
+        let mut post = |now, value: f64| {
+            let head = RowHead { n: 0, release: at(now), origin: Some(of(now - 5)) };
+            sender.post(head, &[value], |_, value| Quality::of(value, Basis::Good, Some(&[0.0, 10.0])));
+        };
+        let mut look = |now| (receiver.refresh(at(now)), input.quality(), input.get().to_bits(), input.origin());
+        let nan = f64::NAN.to_bits();
+        assert_eq!(look(0), ((None, Basis::None), Quality::None, nan, None), "there is nothing to hold");
+        post(10, 7.0);
+        assert_eq!(look(10), ((Some(of(5)), Basis::Good), Quality::Good, 7.0_f64.to_bits(), Some(at(5))));
+        for (now, value) in [(20, 99.0), (30, f64::NAN), (60, NONE)] {
+            post(now, value);
+            let held = ((Some(of(5)), Basis::Held), Quality::Held, 7.0_f64.to_bits(), Some(at(5)));
+            assert_eq!(look(now), held, "{value} at {now}");
+        }
+        post(61, 99.0);
+        let bad = ((Some(of(56)), Basis::Inherited), Quality::Bad(Reason::OutOfRange), nan, Some(at(56)));
+        assert_eq!(look(61), bad);
+        post(70, 8.0);
+        assert_eq!(look(70).1, Quality::Good);
+        // A value that gets too old is held too, from the tick at which it was last good.
+        assert_eq!(
+            [165, 166, 215, 216].map(|now| look(now).1),
+            [Quality::Good, Quality::Held, Quality::Held, Quality::Bad(Reason::Stale)]
+        );
     }
 
     #[test]
     fn a_new_link_goes_on_where_the_old_one_was() {
         let (kept, added) = (named("kept"), named("added"));
-        let (mut sender, mut old) = link(2, [(1, &kept)], Span::from_nanos(100));
-        let (mut later, mut new) = link(3, [(0, &kept), (2, &added)], Span::from_nanos(100));
-        sender.post(RowHead { n: 7, release: at(50), origin: Some(of(40)) }, &[1.0, 2.0], |_, _| true);
+        let (mut sender, mut old) = link(2, [(1, &kept)], up_to(100));
+        let (mut later, mut new) = link(3, [(0, &kept), (2, &added)], up_to(100));
+        sender.post(RowHead { n: 7, release: at(50), origin: Some(of(40)) }, &[1.0, 2.0], |_, _| Quality::Good);
         new.adopt(&mut old);
-        assert_eq!(new.refresh(at(60)), (Some(of(40)), false), "the added one has no value yet");
-        assert_eq!((kept.get(), kept.quality(), added.quality()), (2.0, Quality::Good, Quality::Bad));
-        later.post(RowHead { n: 0, release: at(70), origin: Some(of(70)) }, &[4.0, 5.0, 6.0], |_, _| true);
-        assert_eq!(new.refresh(at(80)), (Some(of(70)), true));
+        assert_eq!(new.refresh(at(60)), (Some(of(40)), Basis::None), "the added one has no value yet");
+        assert_eq!((kept.get(), kept.quality(), added.quality()), (2.0, Quality::Good, Quality::None));
+        later.post(RowHead { n: 0, release: at(70), origin: Some(of(70)) }, &[4.0, 5.0, 6.0], |_, _| Quality::Good);
+        assert_eq!(new.refresh(at(80)), (Some(of(70)), Basis::Good));
         assert_eq!((kept.get(), added.get()), (4.0, 6.0));
-        let (_, mut others) = link(1, [(0, &named("other"))], Span::ZERO);
+        let (_, mut others) = link(1, [(0, &named("other"))], up_to(0));
         others.adopt(&mut old);
-        assert_eq!(others.refresh(at(80)), (None, false));
+        assert_eq!(others.refresh(at(80)), (None, Basis::None));
     }
 
     #[test]
     fn one_that_begins_has_the_latest_row_at_once() {
         let (before, after) = (named("a"), named("a"));
-        let (mut sender, _) = link(2, [(1, &before)], Span::from_nanos(100));
-        let (mut new, mut receiver) = link(2, [(1, &after)], Span::from_nanos(100));
+        let (mut sender, _) = link(2, [(1, &before)], up_to(100));
+        let (mut new, mut receiver) = link(2, [(1, &after)], up_to(100));
         new.adopt(&sender);
-        assert_eq!(receiver.refresh(at(0)), (None, false), "there was none");
-        sender.post(RowHead { n: 7, release: at(50), origin: Some(of(40)) }, &[1.0, 2.0], |_, _| true);
+        assert_eq!(receiver.refresh(at(0)), (None, Basis::None), "there was none");
+        sender.post(RowHead { n: 7, release: at(50), origin: Some(of(40)) }, &[1.0, 2.0], |_, _| Quality::Good);
         new.adopt(&sender);
-        assert_eq!(receiver.refresh(at(60)), (Some(of(40)), true));
+        assert_eq!(receiver.refresh(at(60)), (Some(of(40)), Basis::Good));
         assert_eq!((after.get(), after.release()), (2.0, Some(at(50))));
-        new.post(RowHead { n: 8, release: at(70), origin: Some(of(70)) }, &[3.0, 4.0], |_, _| true);
+        new.post(RowHead { n: 8, release: at(70), origin: Some(of(70)) }, &[3.0, 4.0], |_, _| Quality::Good);
         new.adopt(&sender);
-        assert_eq!(receiver.refresh(at(80)), (Some(of(70)), true), "a later one stays");
+        assert_eq!(receiver.refresh(at(80)), (Some(of(70)), Basis::Good), "a later one stays");
         assert_eq!(after.get(), 4.0);
-        let (mut wider, mut others) = link(3, [(1, &named("a"))], Span::ZERO);
+        let (mut wider, mut others) = link(3, [(1, &named("a"))], up_to(0));
         wider.adopt(&sender);
-        assert_eq!(others.refresh(at(80)), (None, false), "it is laid out otherwise");
+        assert_eq!(others.refresh(at(80)), (None, Basis::None), "it is laid out otherwise");
     }
 
     #[test]
@@ -340,32 +463,32 @@ mod tests {
         let of =
             |initial| Input::value_of(ValueName { task: "hold".into(), value: "out".into(), previous: Some(initial) });
         let taken = |input: &Input, reader: &mut LinkReceiver| {
-            assert_eq!(reader.refresh(at(100)), (None, true));
+            assert_eq!(reader.refresh(at(100)), (None, Basis::Good));
             (input.get(), input.quality(), input.release())
         };
         let head = RowHead { n: 0, release: at(5), origin: None };
         let (first, second, third, other) = (of(0.0), of(0.0), of(0.0), of(3.0));
-        let (mut sender, _) = link(1, [(0, &first)], Span::ZERO);
+        let (mut sender, _) = link(1, [(0, &first)], up_to(0));
         // It is linked before the previous task has ended, and again by a second reload before its own first tick.
         second.goes_on_from(&first);
-        let (_, mut of_second) = link(1, [(0, &second)], Span::ZERO);
+        let (_, mut of_second) = link(1, [(0, &second)], up_to(0));
         third.goes_on_from(&second);
-        let (mut later, mut of_third) = link(1, [(0, &third)], Span::ZERO);
+        let (mut later, mut of_third) = link(1, [(0, &third)], up_to(0));
         other.goes_on_from(&first);
-        let (_, mut of_other) = link(1, [(0, &other)], Span::ZERO);
+        let (_, mut of_other) = link(1, [(0, &other)], up_to(0));
         assert_eq!(taken(&third, &mut of_third), (0.0, Quality::Good, None), "nothing was put out yet");
-        sender.post(head, &[1.0], |_, _| true);
-        sender.post(head, &[f64::NAN], |_, _| false);
+        sender.post(head, &[1.0], |_, _| Quality::Good);
+        sender.post(head, &[f64::NAN], |_, _| Quality::Bad(Reason::Failed));
         assert_eq!(taken(&second, &mut of_second), (1.0, Quality::Good, None));
         assert_eq!(taken(&third, &mut of_third), (1.0, Quality::Good, None));
         assert_eq!(taken(&other, &mut of_other), (3.0, Quality::Good, None), "it has another number to begin with");
-        later.post(head, &[0.5], |_, _| true);
+        later.post(head, &[0.5], |_, _| Quality::Good);
         assert_eq!(taken(&third, &mut of_third), (0.5, Quality::Good, Some(at(5))));
         // The task at the other end ticks first, and has nothing to output yet.
         let fourth = of(0.0);
         fourth.goes_on_from(&third);
-        let (mut restarted, mut of_fourth) = link(1, [(0, &fourth)], Span::ZERO);
-        restarted.post(head, &[f64::NAN], |_, _| false);
+        let (mut restarted, mut of_fourth) = link(1, [(0, &fourth)], up_to(0));
+        restarted.post(head, &[f64::NAN], |_, _| Quality::Bad(Reason::Failed));
         assert_eq!(taken(&fourth, &mut of_fourth), (0.5, Quality::Good, None));
     }
 
@@ -373,12 +496,12 @@ mod tests {
     fn a_link_that_closes_a_cycle_tells_what_was() {
         let name = ValueName { task: "fan".into(), value: "applied".into(), previous: Some(0.3) };
         let input = Input::value_of(name);
-        let (mut sender, mut receiver) = link(1, [(0, &input)], Span::ZERO);
-        assert_eq!(receiver.refresh(at(0)), (None, true));
+        let (mut sender, mut receiver) = link(1, [(0, &input)], up_to(0));
+        assert_eq!(receiver.refresh(at(0)), (None, Basis::Good));
         assert_eq!((input.get(), input.quality()), (0.3, Quality::Good));
         let head = RowHead { n: 0, release: at(5), origin: Some(of(1)) };
-        sender.post(head, &[0.5], |_, _| false);
-        assert_eq!(receiver.refresh(at(100)), (None, true));
+        sender.post(head, &[0.5], |_, _| Quality::Bad(Reason::Failed));
+        assert_eq!(receiver.refresh(at(100)), (None, Basis::Good));
         assert_eq!((input.get(), input.quality()), (0.5, Quality::Good));
         assert_eq!(
             (input.release(), input.origin()),
@@ -386,9 +509,9 @@ mod tests {
             "a task that looks for itself finds none either"
         );
         // The task did not tick while 0.7 was the newest row.
-        sender.post(head, &[0.7], |_, _| true);
-        sender.post(head, &[f64::NAN], |_, _| false);
-        assert_eq!(receiver.refresh(at(100)), (None, true));
+        sender.post(head, &[0.7], |_, _| Quality::Good);
+        sender.post(head, &[f64::NAN], |_, _| Quality::Bad(Reason::Failed));
+        assert_eq!(receiver.refresh(at(100)), (None, Basis::Good));
         assert_eq!((input.get(), input.quality()), (0.7, Quality::Good));
     }
 }

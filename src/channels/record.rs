@@ -1,6 +1,7 @@
 //! The contents of a tick's record. No clock is read; nothing allocates.
 
 use super::Evidence;
+use super::quality::Basis;
 use crate::time::{Instant, Span};
 use std::fmt;
 
@@ -17,17 +18,20 @@ pub struct TickError {
     what: &'static str,
     errno: i32, // 0: none
     away: bool,
+    column: u16, // the value that it is about; ALL: every value of the tick
 }
+
+const ALL: u16 = u16::MAX;
 
 impl TickError {
     /// A failure without an errno.
     pub const fn new(what: &'static str) -> Self {
-        Self { what, errno: 0, away: false }
+        Self { what, errno: 0, away: false, column: ALL }
     }
 
     /// The device is absent; another thread waits for it.
     pub(crate) const fn away(what: &'static str) -> Self {
-        Self { what, errno: 0, away: true }
+        Self { what, errno: 0, away: true, column: ALL }
     }
 
     /// Whether the task waits for its device.
@@ -37,7 +41,22 @@ impl TickError {
 
     /// The failure of a system call: what was attempted, and the system's reason.
     pub fn from_io(what: &'static str, error: &std::io::Error) -> Self {
-        Self { what, errno: error.raw_os_error().unwrap_or(0), away: false }
+        Self { what, errno: error.raw_os_error().unwrap_or(0), away: false, column: ALL }
+    }
+
+    /// The same failure, of one value only: that of this column. The other values of the tick are as good as without it, and the task
+    /// writes the [reason](crate::task::Reason::value) why this one is bad in its place.
+    #[must_use]
+    pub fn of_value(self, column: usize) -> Self {
+        Self { column: u16::try_from(column).unwrap_or(ALL), ..self }
+    }
+
+    /// The error, with the name of the value if it is about one only.
+    pub(crate) fn text(&self, columns: &[String]) -> String {
+        match columns.get(usize::from(self.column)) {
+            Some(value) => format!("{value}: {self}"),
+            None => self.to_string(),
+        }
     }
 }
 
@@ -74,6 +93,19 @@ impl Outcome {
     /// The task returned an error or panicked.
     pub const fn is_error(&self) -> bool {
         !matches!(self, Self::Done | Self::Limited(None))
+    }
+
+    /// What holds for the values of the tick because of how it ended; `None`: nothing.
+    pub(crate) fn basis(&self) -> Option<Basis> {
+        match self {
+            Self::Done | Self::Limited(None) => None,
+            Self::Failed(error) | Self::Ended(error) | Self::Limited(Some(error)) => match error.column {
+                ALL if error.away => Some(Basis::Unavailable),
+                ALL => Some(Basis::Failed),
+                _ => None,
+            },
+            Self::Panicked { .. } => Some(Basis::Failed),
+        }
     }
 
     /// The task will not run again.

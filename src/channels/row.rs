@@ -4,6 +4,7 @@
 
 use super::extremes::WORDS;
 use super::mailbox::{self, mailbox};
+use super::quality::{Basis, Quality};
 use super::{Extremes, Queue, Receiver, Sender, Traffic, channel, size, word};
 use crate::time::{Instant, Span};
 use std::sync::Arc;
@@ -11,18 +12,23 @@ use std::sync::Arc;
 /// One row of a task's values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row<'a> {
-    /// Index of the tick.
+    /// Index of the tick, below 2⁶¹.
     pub n: u64,
+    /// What holds for all its values.
+    pub basis: Basis,
     /// Release of the tick, on the worker's clock.
     pub release: Instant,
     /// Started − release.
     pub lateness: Span,
-    /// One slot for each of the task's columns; `NaN` if the tick had no such value.
+    /// One slot for each of the task's columns. A `NaN` tells why the tick had no such value.
     pub values: &'a [f64],
 }
 
-/// Words of a row before its values: index, release, lateness.
+/// Words of a row before its values: index and basis, release, lateness.
 const HEAD: usize = 3;
+
+/// Bits of the first word that hold the index.
+const INDEX_BITS: u32 = 61;
 
 /// The hot end of a task's queue of rows.
 #[derive(Debug)]
@@ -36,13 +42,15 @@ pub struct RowSender {
 #[derive(Debug)]
 struct Unseen {
     columns: Box<[Option<Extremes>]>, // empty for a mailbox
+    valid: Box<[[f64; 2]]>,           // empty: any number is
     to: mailbox::Sender,
 }
 
 impl Unseen {
     fn keep(&mut self, row: Row<'_>) {
-        for (seen, &value) in self.columns.iter_mut().zip(row.values) {
-            Extremes::add(seen, Extremes::of(row.n, row.release + row.lateness, value));
+        for (at, (seen, &value)) in self.columns.iter_mut().zip(row.values).enumerate() {
+            let quality = Quality::of(value, row.basis, self.valid.get(at));
+            Extremes::add(seen, Extremes::of(row.n, row.release + row.lateness, value, quality));
         }
         self.to.post(self.columns.iter().flat_map(|seen| Extremes::words(*seen)));
     }
@@ -64,14 +72,22 @@ pub(crate) fn rows(queue: Queue, room: usize, columns: usize) -> (RowSender, Row
     let kept = vec![None; if queue == Queue::Fifo { columns } else { 0 }].into_boxed_slice();
     let (to, unseen) = mailbox(kept.len() * WORDS);
     let receiver = RowReceiver { words: receiver, columns, traffic: traffic.clone(), unseen };
-    (RowSender { words, traffic, unseen: Box::new(Unseen { columns: kept, to }) }, receiver)
+    (RowSender { words, traffic, unseen: Box::new(Unseen { columns: kept, valid: Box::default(), to }) }, receiver)
 }
 
 impl RowSender {
+    /// The same, for values of which only these count. Empty: any number does.
+    #[must_use]
+    pub(crate) fn with_valid(mut self, valid: &[[f64; 2]]) -> Self {
+        self.unseen.valid = valid.into();
+        self
+    }
+
     /// Sends a row as a whole or not at all. A row without room, or one that is replaced, counts as dropped. The last,
     /// smallest and largest values of rows without room are kept. Wait-free.
     pub fn offer(&mut self, row: Row<'_>) {
-        let head = [row.n, word(row.release.nanos()), word(row.lateness.nanos().into())];
+        let head =
+            [row.n | row.basis.word() << INDEX_BITS, word(row.release.nanos()), word(row.lateness.nanos().into())];
         let words = head.into_iter().chain(row.values.iter().map(|value| value.to_bits()));
         match &mut self.words {
             Sender::Fifo(producer) => {
@@ -114,7 +130,8 @@ fn row(mut words: impl Iterator<Item = u64>, values: &mut Vec<f64>) -> Option<Ro
     values.clear();
     values.extend(words.map(f64::from_bits));
     Some(Row {
-        n,
+        n: n & ((1 << INDEX_BITS) - 1),
+        basis: Basis::of_word(n >> INDEX_BITS),
         release: Instant::from_nanos(release.cast_signed().into()),
         lateness: Span::from_nanos(lateness.cast_signed()),
         values,
@@ -131,7 +148,13 @@ mod tests {
         for n in 0..5_u32 {
             let values = [f64::from(n), f64::NAN];
             let release = Instant::from_nanos(i128::from(n) * 1_000);
-            sender.offer(Row { n: n.into(), release, lateness: Span::from_nanos(-7), values: &values });
+            sender.offer(Row {
+                n: n.into(),
+                basis: Basis::Good,
+                release,
+                lateness: Span::from_nanos(-7),
+                values: &values,
+            });
         }
         let mut values = Vec::new();
         for n in 0..3_u32 {
@@ -148,7 +171,7 @@ mod tests {
         let (mut sender, mut receiver) = rows(Queue::Fifo, 1, 3);
         let mut offer = |n: u64, value: f64| {
             let (release, values) = (Instant::from_nanos(i128::from(n) * 1_000), [value, f64::NAN, -value]);
-            sender.offer(Row { n, release, lateness: Span::from_nanos(7), values: &values });
+            sender.offer(Row { n, basis: Basis::Good, release, lateness: Span::from_nanos(7), values: &values });
         };
         let mut take = || {
             let mut taken = Vec::new();
@@ -174,7 +197,7 @@ mod tests {
         for round in 0..3 {
             for n in 0..5_u32 {
                 let (release, values) = (Instant::ZERO, [f64::from(n)]);
-                sender.offer(Row { n: n.into(), release, lateness: Span::ZERO, values: &values });
+                sender.offer(Row { n: n.into(), basis: Basis::Good, release, lateness: Span::ZERO, values: &values });
             }
             assert_eq!(receiver.take(&mut values).unwrap().values, [4.0]);
             assert!(receiver.take(&mut values).is_none(), "{round}");

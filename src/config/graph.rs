@@ -2,7 +2,7 @@
 //! orders the tasks of a worker. Pure.
 
 use super::key::Key;
-use super::keys::{MAX_AGE, MAX_LATENCY};
+use super::keys::{HOLD, MAX_AGE, MAX_LATENCY};
 use super::meant::did_you_mean;
 use super::section::Section;
 use super::taken::{Taken, name_in};
@@ -45,6 +45,7 @@ pub(super) fn link(tasks: &mut [(String, Section<'_>)], nodes: &[Node]) -> Vec<L
     let mut linked: Vec<Linked> = nodes.iter().map(turn).collect();
     for (_, section) in tasks.iter_mut() {
         refuse_without_links(section, &MAX_AGE, |_| true);
+        refuse_without_links(section, &HOLD, |taken| taken.name().previous.is_none());
         refuse_without_links(section, &MAX_LATENCY, |taken| taken.name().previous.is_none());
     }
     if tasks.iter().all(|(_, section)| section.taken.is_empty()) {

@@ -235,6 +235,20 @@ pub(super) const MAX_AGE: Key = Key::new(
      read as no value. Only for a task that takes values of others.",
 )
 .otherwise("three times the sum of the periods along the chain, the task's own included");
+pub(super) const HOLD: Key = Key::new(
+    "hold",
+    Value::DURATION,
+    "How long the last good value that the task took stands in for one that is bad, stale or missing. What is computed from it is held, \
+     and keeps the age of its measurement.",
+)
+.otherwise("a value that is not good is not used");
+pub(super) const STUCK_AFTER: Key = Key::new(
+    "stuck-after",
+    Value::DURATION,
+    "A value of the task that has not changed at all for this long is bad (`stuck`) until it changes. For measurements with noise, which \
+     never stand still: a frozen sensor shows the same number for ever.",
+)
+.otherwise("a value may stay the same");
 pub(super) const MAX_LATENCY: Key = Key::new(
     "max-latency",
     Value::DURATION,
@@ -297,7 +311,9 @@ pub(crate) const TASK_KEYS: &[Key] = &[
     BUDGET,
     ON_ERROR,
     VALID,
+    STUCK_AFTER,
     MAX_AGE,
+    HOLD,
     MAX_LATENCY,
     RECORD,
     QUEUE,

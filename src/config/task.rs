@@ -59,6 +59,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[(&str, Clo
     section.clock = worker.map_or(ClockKind::Monotonic, |worker| clocks[worker].1);
     let blueprint = kind.and_then(|kind| blueprint(section, kind));
     let valid = section.ranges(&VALID);
+    let (stuck_after, hold) = (section.duration(&STUCK_AFTER), section.duration(&HOLD));
     let max_latency = section.duration(&MAX_LATENCY);
     let file = blueprint.as_ref().and_then(Blueprint::read_state);
     let config = || {
@@ -75,6 +76,8 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[(&str, Clo
             deadline,
             turn: deadline.into(),
             valid,
+            stuck_after,
+            hold: hold.unwrap_or_default(),
             max_latency,
             taken: Vec::new(),
             max_missed: max_missed?,

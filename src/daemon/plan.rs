@@ -101,6 +101,7 @@ pub(super) fn clock(kind: ClockKind) -> KernelClock {
 pub(super) fn facts(task: &TaskTerms, worker: usize, live: Arc<LiveCounts>) -> TaskFacts {
     TaskFacts {
         name: task.name.clone(),
+        columns: Arc::default(),
         worker,
         period: task.rate.period(),
         deadline: task.turn.deadline(),

@@ -2,7 +2,7 @@
 //! no clock is read.
 
 use crate::config::{Key, Section};
-use crate::task::{Input, Quality, Tick};
+use crate::task::{Input, Tick};
 use crate::time::{Instant, Span};
 
 /// The period of a task, and how many periods may pass between two ticks.
@@ -96,7 +96,7 @@ pub(super) struct Rows {
 impl Rows {
     /// What arrived by this tick. A constant has no rows: it counts as new at each tick.
     pub(super) fn look(&mut self, input: &Input, tick: Elapsed) -> Row {
-        if input.quality() != Quality::Good {
+        if !input.quality().is_usable() {
             return Row::Same;
         }
         let Some(release) = input.release() else { return Row::Next(tick.seconds) };

@@ -10,7 +10,7 @@ pub(crate) struct LogOutput;
 
 impl Output for LogOutput {
     fn event(&mut self, event: &Event<'_>) {
-        let Event { task, worker, kind } = event;
+        let Event { task, worker, columns, kind } = event;
         let message_id = Message::of(kind).id();
         // The text names the task too, because `journalctl` shows nothing else.
         match kind {
@@ -79,10 +79,10 @@ impl Output for LogOutput {
                 }
             }
             &EventKind::Failed { count, n, error } => {
-                let since = since(count);
+                let (since, error) = (since(count), error.text(columns));
                 warn!(message_id, task, worker, tick = n, errors = count, "{task}: tick {n} failed: {error}{since}");
             }
-            &EventKind::Ended { n, error } => self.disabled(task, worker, n, &error.to_string()),
+            &EventKind::Ended { n, error } => self.disabled(task, worker, n, &error.text(columns)),
         }
     }
 
@@ -183,7 +183,7 @@ mod tests {
         tracing::subscriber::with_default(subscriber, || {
             let (task, worker) = ("imu", "main");
             for kind in &kinds {
-                LogOutput.event(&Event { task, worker, kind: kind.clone() });
+                LogOutput.event(&Event { task, worker, columns: &[], kind: kind.clone() });
             }
             let text = "index out of bounds";
             LogOutput.panicked(&PanicEvent { task, worker, n: 7, text, count: 1, ended: true });

@@ -11,6 +11,8 @@ pub(crate) struct Event<'a> {
     pub task: &'a str,
     /// Name of its worker.
     pub worker: &'a str,
+    /// What the task's values are called.
+    pub columns: &'a [String],
     /// What happened.
     pub kind: EventKind,
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(crate) struct TaskFacts {
     pub name: String,
+    pub columns: Arc<[String]>, // what its values are called, for errors about one of them
     pub worker: usize,
     pub period: Span,     // one period, rounded up
     pub deadline: Span,   // latest allowed finish, relative to the release
@@ -28,6 +29,7 @@ impl TaskFacts {
         let (name, deadline, max_latency) = ("a".into(), period, Span::MAX);
         Self {
             name,
+            columns: Arc::default(),
             worker: 0,
             period,
             deadline,

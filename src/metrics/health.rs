@@ -204,7 +204,7 @@ impl Health {
     pub(super) fn at(&mut self, facts: &TaskFacts, now: Instant, worker_now: Instant) -> TaskHealth {
         let progress = self.sample(facts, now, worker_now);
         let [short, long] = [SHORT, LONG].map(|seconds| self.windows.over(seconds, now));
-        let aged = |(outcome, since): (Outcome, Instant)| Some((ailment(&outcome)?, Some(now - since)));
+        let aged = |(outcome, since): (Outcome, Instant)| Some((ailment(&outcome, &facts.columns)?, Some(now - since)));
         let many = exceeds(short.errors, short.due, facts.max_missed);
         let failures = self.failures.as_ref();
         let ailment = match failures.and_then(|failures| failures.lasting).and_then(aged) {
@@ -233,12 +233,12 @@ fn first_open(rate: Rate, live: &Live) -> Option<Instant> {
     Some(live.next?.plus_nanos(-passed))
 }
 
-fn ailment(outcome: &Outcome) -> Option<Ailment> {
+fn ailment(outcome: &Outcome, columns: &[String]) -> Option<Ailment> {
     Some(match outcome {
         Outcome::Done => return None,
         Outcome::Failed(error) if error.is_away() => Ailment::Waiting(error.to_string()),
-        Outcome::Failed(error) => Ailment::Failing(error.to_string()),
-        Outcome::Ended(error) => Ailment::Disabled(error.to_string()),
+        Outcome::Failed(error) => Ailment::Failing(error.text(columns)),
+        Outcome::Ended(error) => Ailment::Disabled(error.text(columns)),
         Outcome::Panicked { ended: true } => Ailment::Disabled("a tick panicked".into()),
         Outcome::Panicked { ended: false } => Ailment::Failing("a tick panicked".into()),
         Outcome::Limited(_) => Ailment::Disabled("too many overruns (overrun-limit)".into()),

@@ -2,12 +2,13 @@
 //! at every moment. May block.
 
 use super::content::Content;
+use super::content::RecordedRow;
 use super::file::{Moment, RecordingFile};
 use super::layout::{Header, Layout};
 use super::ledger::WriteCounts;
 use super::writer::Writer;
 use super::{csv, samples, wav};
-use crate::channels::{Block, Format, Row};
+use crate::channels::{Block, Format};
 use crate::config::{RecordConfig, RecordFormat};
 use std::collections::BTreeMap;
 use std::io;
@@ -196,7 +197,7 @@ impl Writer for AppendFile {
         self.open();
     }
 
-    fn row(&mut self, id: u32, row: &Row<'_>, utc: i128) {
+    fn row(&mut self, id: u32, row: &RecordedRow<'_>, utc: i128) {
         if self.layouts.get(&id).is_none_or(|layout| layout.blocks.is_some()) {
             return;
         }
@@ -204,7 +205,7 @@ impl Writer for AppendFile {
         if !self.change(id) {
             return self.file.ledger.lose(id, counts);
         }
-        self.put(id, csv::row(row, utc).as_bytes(), counts, utc);
+        self.put(id, csv::row(&row.row, utc).as_bytes(), counts, utc);
     }
 
     fn block(&mut self, id: u32, block: &Block<'_>, to_utc: i128) {

@@ -1,6 +1,6 @@
 //! What is recorded of a task. Pure.
 
-use crate::channels::Format;
+use crate::channels::{Format, Quality, Row};
 use crate::config::RecordFormat;
 use crate::metrics::Cause;
 use crate::task::Column;
@@ -11,6 +11,7 @@ use crate::time::{Instant, Span};
 pub(crate) struct Content {
     pub task: String,
     pub columns: Vec<Column>,   // its values
+    pub valid: Vec<[f64; 2]>,   // the range of each value; empty: any number
     pub format: Option<Format>, // the content of its blocks, if it has any
 }
 
@@ -23,6 +24,15 @@ impl Content {
             RecordFormat::Mcap => !self.columns.is_empty(),
         }
     }
+}
+
+/// The values of a tick, as they are recorded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordedRow<'a> {
+    /// The row. Values that must not be used are `NaN`.
+    pub row: Row<'a>,
+    /// What each value is worth; empty: all are good.
+    pub qualities: &'a [Quality],
 }
 
 /// One tick, as it is recorded.

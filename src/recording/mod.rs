@@ -25,6 +25,7 @@ mod mcap_file;
 mod mcap_record;
 #[cfg(feature = "mcap")]
 mod message;
+mod noted;
 mod output;
 mod own;
 mod past;
@@ -46,6 +47,7 @@ mod writer;
 pub(crate) use claim::{Identity, in_use};
 pub(crate) use content::{Content, RecordedTick, Why, Whys};
 pub(crate) use look::{Seen, look};
+pub(crate) use noted::WatchedInput;
 pub(crate) use output::{OutputState, PastLoss, TaskOutput};
 #[cfg(any(test, feature = "mcap"))]
 pub(crate) use past::PastTick;

@@ -1,9 +1,10 @@
 //! What a task passes to the recorder, and what the recorder reports about it. Plain values.
 
 use super::content::Content;
+use super::noted::WatchedInput;
 use super::recordings::Recording;
 use crate::channels::{BlockReceiver, RowReceiver, Traffic};
-use crate::snapshot::{RecordedSummary, ValueSummary};
+use crate::snapshot::{InputSummary, RecordedSummary, ValueSummary};
 use crate::sys::clock::KernelClock;
 use crate::time::Instant;
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ pub(crate) struct TaskOutput {
     pub id: u32,
     pub clock: KernelClock,            // the clock of its releases
     pub content: Content,              // what there is to record
+    pub inputs: Vec<WatchedInput>,     // what the task takes from others
     pub rows: RowReceiver,             // the recorder's end of its queue of rows
     pub blocks: Option<BlockReceiver>, // the recorder's end of its queue of blocks; `None`: they are not recorded
     pub recording: Option<Recording>,  // where it is recorded, if anywhere
@@ -27,6 +29,7 @@ pub(crate) struct OutputState {
     pub id: u32,
     pub task: String,
     pub values: BTreeMap<String, ValueSummary>, // its values, by name
+    pub inputs: BTreeMap<String, InputSummary>, // its inputs that are bad, by the name of the value
     pub recorded: Option<RecordedSummary>,      // the recording, if there is one
     pub dropped: u64,                           // the part of the losses that found no room in the queues
     pub at: Instant,                            // time of this state, on the monotonic clock

@@ -3,15 +3,15 @@
 //!
 //! It runs on its own thread, because a slow disk may block it. Time is an argument of [`Recorder::drain`].
 
-use super::content::RecordedTick;
+use super::content::{RecordedRow, RecordedTick};
 use super::file::Moment;
+use super::noted::Noted;
 use super::output::{OutputState, PastLoss, TaskOutput};
 use super::progress::Progress;
 use super::recordings::Recording;
-use crate::channels::{BlockReceiver, Extremes, Traffic};
-use crate::snapshot::{RecordedSummary, ValueSummary};
+use crate::channels::{BlockReceiver, Quality, Row, Traffic};
+use crate::snapshot::RecordedSummary;
 use crate::sys::clock::KernelClock;
-use crate::task::Column;
 use crate::time::{Clock, Instant, Span};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,12 +28,20 @@ const ROWS_AT_A_TIME: usize = 1 << 18;
 #[derive(Debug)]
 struct DrainedTask {
     output: TaskOutput,
-    extremes: Vec<Option<Extremes>>,
+    seen: Vec<Noted>,
     to_utc: i128, // what to add to its clock, as of the most recent drain
     at: Instant,  // the most recent drain
     unsent: u64,  // once it has ended: ticks whose records were dropped on the way
     lost: u64,    // what its recording had lost by then
     lost_at: Option<Instant>,
+}
+
+/// Room for one row.
+#[derive(Debug, Default)]
+struct RowRoom {
+    values: Vec<f64>,
+    qualities: Vec<Quality>,
+    usable: Vec<f64>, // the values that may be used; NaN in the place of others
 }
 
 /// A recording that is being written.
@@ -50,7 +58,7 @@ pub(crate) struct Recorder {
     tasks: Vec<DrainedTask>,
     recordings: Vec<OpenRecording>,
     to_utc: i128, // what to add to the monotonic clock, as of the most recent drain
-    row: Vec<f64>,
+    row: RowRoom,
     ticks: Vec<RecordedTick>,
     early: Vec<RecordedTick>,         // ticks of tasks that were unknown at the previous drain
     past: BTreeMap<String, PastLoss>, // by the task's name
@@ -70,16 +78,8 @@ impl Recorder {
                 self.recordings.push(OpenRecording { recording: recording.clone(), failing: None });
             }
         }
-        let extremes = vec![None; output.content.columns.len()];
-        self.tasks.push(DrainedTask {
-            extremes,
-            output,
-            to_utc: 0,
-            at: Instant::ZERO,
-            unsent: 0,
-            lost: 0,
-            lost_at: None,
-        });
+        let seen = vec![Noted::default(); output.content.columns.len()];
+        self.tasks.push(DrainedTask { seen, output, to_utc: 0, at: Instant::ZERO, unsent: 0, lost: 0, lost_at: None });
     }
 
     /// Adds a tick for the next [`drain`](Self::drain).
@@ -225,24 +225,28 @@ impl Recorder {
 
 impl DrainedTask {
     /// Takes up to the limits for one turn. Returns true if there was anything.
-    fn drain(&mut self, values: &mut Vec<f64>, monotonic_to_utc: i128) -> bool {
-        let TaskOutput { id, rows, blocks, recording, .. } = &mut self.output;
+    fn drain(&mut self, room: &mut RowRoom, monotonic_to_utc: i128) -> bool {
+        let TaskOutput { id, content, rows, blocks, recording, .. } = &mut self.output;
         let mut recording = recording.as_ref().map(Recording::lock);
         let mut some = false;
         for _ in 0..ROWS_AT_A_TIME {
+            let RowRoom { values, qualities, usable } = &mut *room;
             let Some(row) = rows.take(values) else { break };
             some = true;
-            for (seen, &value) in self.extremes.iter_mut().zip(row.values) {
-                Extremes::add(seen, Extremes::of(row.n, row.release + row.lateness, value));
+            qualities.clear();
+            usable.clear();
+            for (at, (seen, &value)) in self.seen.iter_mut().zip(row.values).enumerate() {
+                let quality = seen.add(&row, value, content.valid.get(at));
+                qualities.push(quality);
+                usable.push(if quality.is_usable() { value } else { f64::NAN });
             }
             if let Some(recording) = &mut recording {
-                recording.row(*id, &row, row.release.nanos() + self.to_utc);
+                let utc = row.release.nanos() + self.to_utc;
+                recording.row(*id, &RecordedRow { row: Row { values: usable, ..row }, qualities }, utc);
             }
         }
-        let extremes = &mut self.extremes;
-        rows.take_unseen(|column, unseen| {
-            extremes.get_mut(column).into_iter().for_each(|seen| Extremes::add(seen, unseen))
-        });
+        let all = &mut self.seen;
+        rows.take_unseen(|column, unseen| all.get_mut(column).into_iter().for_each(|seen| seen.add_unseen(unseen)));
         let (Some(blocks), Some(recording)) = (blocks, &mut recording) else { return some };
         let mut bytes = 0;
         while bytes < BYTES_AT_A_TIME
@@ -257,17 +261,20 @@ impl DrainedTask {
 
     fn state(&self) -> OutputState {
         let now = self.output.clock.now();
-        let values = self.output.content.columns.iter().zip(&self.extremes).map(|(Column { name, unit }, seen)| {
-            let part = |part: fn(&Extremes) -> f64| seen.as_ref().map(part);
-            let (last, min, max) = (part(|seen| seen.last), part(|seen| seen.min), part(|seen| seen.max));
-            let age_ns = seen.map(|seen| (now - seen.at).nanos().max(0));
-            (name.clone(), ValueSummary { last, min, max, unit: unit.clone(), age_ns })
-        });
+        let TaskOutput { content, inputs, .. } = &self.output;
+        let values = content
+            .columns
+            .iter()
+            .zip(&self.seen)
+            .enumerate()
+            .map(|(at, (column, seen))| (column.name.clone(), seen.summary(column, content.valid.get(at), now)));
+        let inputs = inputs.iter().filter_map(|input| Some((input.name.clone(), input.summary(self.at)?)));
         let (recorded, dropped) = (self.recorded(), self.dropped());
         OutputState {
             id: self.output.id,
             task: self.output.content.task.clone(),
             values: values.collect(),
+            inputs: inputs.collect(),
             recorded,
             dropped,
             at: self.at,
@@ -277,6 +284,7 @@ impl DrainedTask {
 
     fn note_losses(&mut self, now: Instant) {
         self.at = now;
+        self.output.inputs.iter_mut().for_each(|input| input.look(now));
         let lost = self.recorded().map_or(0, |recorded| recorded.lost.saturating_sub(recorded.replaced));
         if lost > self.lost {
             (self.lost, self.lost_at) = (lost, Some(now));
@@ -342,7 +350,7 @@ fn names<'a>(users: impl Iterator<Item = &'a DrainedTask>) -> String {
 mod tests {
     use super::super::content::Content;
     use super::*;
-    use crate::channels::{Queue, Row, RowSender, rows};
+    use crate::channels::{Basis, Queue, Row, RowSender, rows};
     use crate::recording::Recordings;
     use crate::recording::tests::testing::{column, content, in_folder, limits};
 
@@ -350,7 +358,16 @@ mod tests {
     fn recorder(room: usize, content: Content, recording: Option<Recording>) -> (Recorder, RowSender) {
         let ((sender, rows), clock) = (rows(Queue::Fifo, room, 1), KernelClock::monotonic());
         let mut recorder = Recorder::default();
-        recorder.add(TaskOutput { id: 7, clock, content, rows, blocks: None, recording, ticks: None });
+        recorder.add(TaskOutput {
+            id: 7,
+            clock,
+            content,
+            inputs: Vec::new(),
+            rows,
+            blocks: None,
+            recording,
+            ticks: None,
+        });
         (recorder, sender)
     }
 
@@ -363,7 +380,13 @@ mod tests {
         for (n, value) in [2.0, f64::NAN, -1.0, 0.5, 9.0].iter().enumerate() {
             let n = n as u64;
             let release = Instant::from_nanos(i128::from(n));
-            sender.offer(Row { n, release, lateness: Span::ZERO, values: std::slice::from_ref(value) });
+            sender.offer(Row {
+                n,
+                basis: Basis::Good,
+                release,
+                lateness: Span::ZERO,
+                values: std::slice::from_ref(value),
+            });
         }
         recorder.drain(Instant::ZERO, |_| 1_000_000_000);
         let states = recorder.states();
@@ -386,7 +409,7 @@ mod tests {
         let (mut recorder, mut sender) = recorder(wanted, content(vec![column("v", "")], None), None);
         for n in 0..wanted {
             let (n, values) = (n as u64, [n as f64]);
-            sender.offer(Row { n, release: Instant::ZERO, lateness: Span::ZERO, values: &values });
+            sender.offer(Row { n, basis: Basis::Good, release: Instant::ZERO, lateness: Span::ZERO, values: &values });
         }
         recorder.drain(Instant::ZERO, |_| 0);
         let last = |recorder: &Recorder| recorder.states()[0].values["v"].last;

@@ -1,9 +1,10 @@
 //! What all recording formats have in common: the contract between the recorder and CSV, WAV and MCAP.
 
+use super::content::RecordedRow;
 use super::content::{Content, RecordedTick};
 use super::file::Moment;
 use super::ledger::WriteCounts;
-use crate::channels::{Block, Row};
+use crate::channels::Block;
 use crate::config::RecordConfig;
 use std::fmt::Debug;
 use std::io;
@@ -25,7 +26,7 @@ pub(super) trait Writer: Debug + Send {
     fn begin(&mut self, at: Moment);
 
     /// Adds the values of a tick that was released at `utc`.
-    fn row(&mut self, id: u32, row: &Row<'_>, utc: i128);
+    fn row(&mut self, id: u32, row: &RecordedRow<'_>, utc: i128);
 
     /// Adds a block. `to_utc` is what to add to the monotonic clock to get UTC.
     fn block(&mut self, id: u32, block: &Block<'_>, to_utc: i128);

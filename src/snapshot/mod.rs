@@ -11,6 +11,7 @@ mod few;
 mod summary;
 mod sums;
 mod task;
+mod value;
 mod well;
 
 pub(crate) use bounds::{AtMost, BOUNDS, beside};
@@ -26,9 +27,8 @@ pub(crate) use summary::{
 };
 pub(crate) use sums::{BeforeReloadDropped, Sums};
 pub(crate) use task::TaskSummary;
-pub(crate) use task::{
-    HeldSummary, LatencySummary, MissSummary, RecordedSummary, TaskState, ValueSummary, WindowSummary,
-};
+pub(crate) use task::{HeldSummary, LatencySummary, MissSummary, RecordedSummary, TaskState, WindowSummary};
+pub(crate) use value::{InputSummary, ValueSummary};
 pub(crate) use well::{exceeds, is_troubled, trouble, trouble_now};
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::counts::{Causes, Counts, Share};
 use super::distribution::Distribution;
 use super::few::few;
 use super::sums::Sums;
+use super::value::{InputSummary, ValueSummary};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -136,6 +137,9 @@ pub struct TaskSummary {
     /// The task's values, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, ValueSummary>,
+    /// The inputs that are bad now, by the name of the value that they read.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub inputs: BTreeMap<String, InputSummary>,
     /// The recording, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<RecordedSummary>,
@@ -209,22 +213,6 @@ pub struct WindowSummary {
     /// With `max-latency`: ticks that used an older measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late_chains: Option<u64>,
-}
-
-/// The last, smallest and largest of one value; all `null` if no tick had the value.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ValueSummary {
-    /// The most recent.
-    pub last: Option<f64>,
-    /// The smallest.
-    pub min: Option<f64>,
-    /// The largest.
-    pub max: Option<f64>,
-    /// The unit; empty for a plain number.
-    pub unit: String,
-    /// Time since the start of the tick that had the most recent value.
-    pub age_ns: Option<i64>,
 }
 
 /// The result of a recording.

@@ -53,6 +53,7 @@ pub(crate) fn trouble_now(summary: &Summary) -> Vec<String> {
     }
     for task in &summary.tasks {
         clauses.extend(ailment(task));
+        clauses.extend(inputs(task, &summary.tasks));
         clauses.extend(missed(task));
         clauses.extend(late_chains(task));
         clauses.extend(lost(task));
@@ -121,6 +122,27 @@ fn ailment(task: &TaskSummary) -> Option<String> {
         TaskState::Waiting => Some(format!("task {name} has been waiting for its device for {since}")),
         TaskState::Disabled => Some(format!("task {name} is disabled: {reason}")),
     }
+}
+
+/// For how long an input must be bad to be a reason.
+const LASTING: Span = Span::from_seconds(1);
+
+/// The inputs that the task cannot use, each with the reason at its source. What was only computed from a bad value is not named, nor what
+/// comes from a task that is a reason itself.
+fn inputs<'a>(task: &'a TaskSummary, tasks: &'a [Box<TaskSummary>]) -> impl Iterator<Item = String> + 'a {
+    let lasting = task.inputs.iter().filter(|(_, input)| {
+        input.reason != "inherited" && Span::from_nanos(input.since_ns) >= LASTING && task.state != TaskState::Disabled
+    });
+    lasting.filter_map(move |(name, input)| {
+        let (from, value) = name.split_once('.')?;
+        let source = tasks.iter().find(|task| task.task == from);
+        if source.is_some_and(|source| ailment(source).is_some() || source.state == TaskState::Stalled) {
+            return None;
+        }
+        let at_source = source.and_then(|source| source.values.get(value)?.trouble());
+        let trouble = at_source.unwrap_or_else(|| input.trouble());
+        Some(format!("task {} cannot use {name}: {trouble}", task.task))
+    })
 }
 
 fn missed(task: &TaskSummary) -> Option<String> {

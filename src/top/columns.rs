@@ -142,6 +142,10 @@ pub(super) fn cause(task: &TaskSummary) -> Option<String> {
 pub(super) fn values(task: &TaskSummary, look: Look) -> String {
     let stale = asked(&task.rate).map_or(0.0, |hertz| 2e9 / hertz);
     let value = |(name, reading): (&String, &ValueSummary)| {
+        if let Some(reason) = &reading.reason {
+            let since = reading.since_ns.map(|since| format!(" for {}", Age(Span::from_nanos(since))));
+            return look.plain(&format!("{name} bad{} ({reason})", since.unwrap_or_default()));
+        }
         let last = reading.last.map_or("-".into(), short);
         let age = reading
             .age_ns

@@ -1,6 +1,6 @@
 //! Lines about a task, a worker and the thread that triggers safe values, shared by several views. Pure.
 
-use super::layout::largest_first;
+use super::layout::{largest_first, short};
 use crate::snapshot::{GuardSummary, LatencySummary, TaskSummary, ValueSummary, WorkerSummary, list};
 use crate::time::{Age, Span};
 
@@ -41,6 +41,18 @@ fn late_chains(latency: &LatencySummary, came: bool) -> String {
         0 => format!("no tick used {what}"),
         1 => format!("1 tick used {what} (late-chain){of}"),
         count => format!("{count} ticks used {what} (late-chain){of}"),
+    }
+}
+
+/// The latest of a value with its unit, age and quality; `None` if there never was one.
+pub(crate) fn reading(value: &ValueSummary) -> Option<String> {
+    let old = value.age_ns.map(|old| format!(", {} old", Age(Span::from_nanos(old)))).unwrap_or_default();
+    let held = if value.quality == "held" { ", held" } else { "" };
+    let number = |number: f64| format!("{}{}{old}{held}", short(number), unit(value));
+    match (value.trouble(), value.last.or(value.last_good)) {
+        (Some(trouble), Some(good)) => Some(format!("{trouble} (the last good one: {})", number(good))),
+        (Some(trouble), None) => Some(format!("{trouble} (none was good)")),
+        (None, last) => last.map(number),
     }
 }
 

@@ -201,6 +201,22 @@ impl Page {
         for (task, name, value, last) in values() {
             self.0.sample(&[("task", &**task), ("value", name), ("unit", &value.unit)], last);
         }
+        let bad = "1 while a value is bad, with the reason; it then has no hertzd_task_value.";
+        self.0.family("hertzd_task_value_bad", Kind::Gauge, bad);
+        for (task, _) in tasks {
+            for (name, value) in &task.values {
+                if let Some(reason) = &value.reason {
+                    self.0.sample(&[("task", &*task.task), ("value", name), ("reason", reason)], 1_u64);
+                }
+            }
+        }
+        let bad = "1 while a task cannot use a value that it takes, with the reason.";
+        self.0.family("hertzd_task_input_bad", Kind::Gauge, bad);
+        for (task, _) in tasks {
+            for (name, input) in &task.inputs {
+                self.0.sample(&[("task", &*task.task), ("input", name), ("reason", &input.reason)], 1_u64);
+            }
+        }
         let age = "Time since the start of the tick that had the latest of a value.";
         self.0.family("hertzd_task_value_age_seconds", Kind::Gauge, age);
         for (task, name, value, _) in values() {

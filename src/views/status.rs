@@ -1,8 +1,8 @@
 //! A snapshot of a running daemon, formatted for people. Pure.
 
 use super::alarms::alarm_lines;
-use super::layout::{columns, count, largest_first, short, wrap};
-use super::lines::{self, guard_line, unit};
+use super::layout::{columns, count, largest_first, wrap};
+use super::lines::{self, guard_line, reading};
 use super::readbacks::readback_lines;
 use crate::snapshot::{
     CoolSummary, Counts, DaemonSummary, RecordedSummary, Summary, TaskSummary, WindowSummary, WorkerSummary, list,
@@ -175,9 +175,10 @@ fn remarks(task: &TaskSummary, stalled: bool) -> Vec<String> {
     }
     lines.extend(lines::ages(task));
     for (value, parts) in &task.values {
-        let Some(last) = parts.last else { continue };
-        let old = parts.age_ns.map(|old| format!(", {} old", age(old))).unwrap_or_default();
-        lines.push(format!("{name}: {value} {}{}{old}", short(last), unit(parts)));
+        lines.extend(reading(parts).map(|reading| format!("{name}: {value} {reading}")));
+    }
+    for (value, input) in &task.inputs {
+        lines.push(format!("{name}: its input {value} is {}", input.trouble()));
     }
     if let Some((recorded, since)) = task.recorded.as_ref().and_then(|recorded| Some((recorded, recorded.lost_age_ns?)))
     {

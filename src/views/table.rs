@@ -110,8 +110,13 @@ fn remarks(text: &mut String, task: &TaskSummary) {
     }
     let mut absent = Vec::new();
     for (name, value) in &task.values {
-        let (Some(last), Some(min), Some(max)) = (value.last, value.min, value.max) else {
-            absent.push(name.as_str());
+        if let Some(trouble) = value.trouble() {
+            let _ = writeln!(text, "{}: {name} {trouble}", task.task);
+        }
+        let (Some(last), Some(min), Some(max)) = (value.last.or(value.last_good), value.min, value.max) else {
+            if value.reason.is_none() {
+                absent.push(name.as_str());
+            }
             continue;
         };
         let unit = unit(value);
@@ -261,6 +266,7 @@ mod tests {
                 max: Some(123_456.789),
                 unit: "°C".into(),
                 age_ns: None,
+                ..ValueSummary::default()
             },
         )]);
         long.recorded =

@@ -1,7 +1,8 @@
 //! The values that a task reads from other tasks and provides to them. A worker passes them on just before and just after the task's tick.
 //! Instants are arguments; nothing here waits or allocates.
 
-use crate::channels::{InputAge, LinkReceiver, LinkSender, Origin, RowHead};
+use super::stuck::Stuck;
+use crate::channels::{Basis, InputAge, LinkReceiver, LinkSender, Origin, Quality, RowHead};
 use crate::time::{Instant, Span};
 
 /// The links of one task.
@@ -13,6 +14,8 @@ pub struct Flow {
     pub(crate) outgoing: Vec<LinkSender>,
     /// The valid range of each of its values; a value outside is bad. Empty: any number is good.
     pub(crate) valid: Vec<[f64; 2]>,
+    /// Watches for values that no longer change, if asked to.
+    pub(crate) stuck: Option<Box<Stuck>>,
     /// The age of its oldest measurement at the release of its most recent tick.
     pub(super) age: Span,
     /// The oldest measurement behind its values, if the task reports one: its values are from an earlier tick.
@@ -24,16 +27,16 @@ pub struct Flow {
     pub(crate) is_measured: bool,
     behind: Option<Origin>,   // the oldest origin of its inputs
     measured_by: Option<u32>, // the task behind the most recent such origin
-    good: bool,               // whether all its inputs are good
+    basis: Basis,             // what its inputs mean for its values
 }
 
 impl Flow {
     /// Reads the newest inputs for a tick that starts at `now`, on the monotonic clock.
     pub(super) fn take(&mut self, now: Instant) {
-        (self.behind, self.good) = (None, true);
+        (self.behind, self.basis) = (None, Basis::Good);
         for link in &mut self.incoming {
-            let (origin, good) = link.refresh(now);
-            self.good &= good;
+            let (origin, basis) = link.refresh(now);
+            self.basis = self.basis.max(basis);
             self.behind = match (self.behind, origin) {
                 (Some(oldest), Some(origin)) => Some(oldest.min(origin)),
                 (oldest, origin) => oldest.or(origin),
@@ -49,7 +52,10 @@ impl Flow {
         for link in &mut self.incoming {
             old.incoming.iter_mut().for_each(|old| link.adopt(old));
         }
-        (self.behind, self.good) = (old.behind, old.good);
+        (self.behind, self.basis) = (old.behind, old.basis);
+        if let (Some(stuck), Some(before)) = (&mut self.stuck, &old.stuck) {
+            stuck.goes_on_from(before);
+        }
     }
 
     /// If measured: the age of its oldest input at the time its tick `finished`, on the monotonic clock.
@@ -58,8 +64,20 @@ impl Flow {
         self.behind.filter(|_| self.is_measured).map(age)
     }
 
-    /// Publishes the values of tick `n` of the task with this number. `well`: the tick reported no error.
-    pub(super) fn give(&mut self, (task, n): (u32, u64), release: Instant, values: &[f64], well: bool) {
+    /// Marks values that have not changed for too long in a tick that was released at `at`, on the monotonic clock.
+    pub(super) fn mark_stuck(&mut self, values: &mut [f64], at: Instant) {
+        if let Some(stuck) = &mut self.stuck {
+            stuck.mark(values, at);
+        }
+    }
+
+    /// What the inputs of its most recent tick mean for its values.
+    pub(super) fn basis(&self) -> Basis {
+        self.basis
+    }
+
+    /// Publishes the values of tick `n` of the task with this number.
+    pub(super) fn give(&mut self, (task, n): (u32, u64), release: Instant, values: &[f64], basis: Basis) {
         let own = (self.measures && self.incoming.is_empty())
             .then_some(Origin { at: release - self.age.max(Span::ZERO), task });
         let took = self.behind.or(own);
@@ -69,13 +87,9 @@ impl Flow {
             None => Origin { at, task: self.measured_by.unwrap_or(task) },
         });
         let head = RowHead { n, release, origin: earlier.or(took) };
-        let all_good = self.good && well;
         let valid = &self.valid;
-        let is_good = |at: usize, value: f64| {
-            all_good && value.is_finite() && valid.get(at).is_none_or(|[low, high]| (*low..=*high).contains(&value))
-        };
         for link in &mut self.outgoing {
-            link.post(head, values, is_good);
+            link.post(head, values, |at, value| Quality::of(value, basis, valid.get(at)));
         }
     }
 }
@@ -83,7 +97,11 @@ impl Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channels::{Input, Quality, ValueName, link};
+    use crate::channels::{Input, Limits, Quality, Reason, ValueName, link};
+
+    fn up_to(nanos: i64) -> Limits {
+        Limits { max_age: Span::from_nanos(nanos), hold: Span::ZERO }
+    }
 
     fn of(task: &str, value: &str) -> Input {
         Input::value_of(ValueName { task: task.into(), value: value.into(), previous: None })
@@ -97,7 +115,7 @@ mod tests {
     fn origin_and_quality_are_handed_on_along_a_chain() {
         // Two sensors, a controller that reads both, and an output that reads the controller's value.
         let (fast, slow, out) = (of("fast", "x"), of("slow", "x"), of("controller", "out"));
-        let max_age = Span::from_nanos(1_000);
+        let max_age = up_to(1_000);
         let ((to_fast, from_fast), (to_slow, from_slow)) =
             (link(1, [(0, &fast)], max_age), link(1, [(0, &slow)], max_age));
         let (to_out, from_out) = link(1, [(0, &out)], max_age);
@@ -109,20 +127,20 @@ mod tests {
         let mut ages = Vec::new();
         let mut chain = |now: i64, slow_value: f64, well: bool| {
             slow_sensor.take(at(now));
-            slow_sensor.give((1, 0), at(now - 500), &[slow_value], well);
+            slow_sensor.give((1, 0), at(now - 500), &[slow_value], if well { Basis::Good } else { Basis::Failed });
             fast_sensor.take(at(now));
-            fast_sensor.give((2, 0), at(now - 10), &[1.0], true);
+            fast_sensor.give((2, 0), at(now - 10), &[1.0], fast_sensor.basis());
             controller.take(at(now));
-            controller.give((3, 0), at(now), &[7.0], true);
+            controller.give((3, 0), at(now), &[7.0], controller.basis());
             output.take(at(now));
             ages.push((controller.age(at(now + 7)), output.age(at(now + 7))));
             (out.get(), out.quality(), out.origin())
         };
         assert_eq!(chain(1_000, 5.0, true), (7.0, Quality::Good, Some(at(500))));
         let nothing = |(value, quality, origin): (f64, Quality, Option<Instant>)| (value.is_nan(), quality, origin);
-        assert_eq!(nothing(chain(2_000, 10.5, true)), (true, Quality::Bad, Some(at(1_500))));
-        assert_eq!(nothing(chain(3_000, 5.0, false)), (true, Quality::Bad, Some(at(2_500))));
-        assert_eq!(nothing(chain(4_000, f64::NAN, true)), (true, Quality::Bad, Some(at(3_500))));
+        assert_eq!(nothing(chain(2_000, 10.5, true)), (true, Quality::Bad(Reason::Inherited), Some(at(1_500))));
+        assert_eq!(nothing(chain(3_000, 5.0, false)), (true, Quality::Bad(Reason::Inherited), Some(at(2_500))));
+        assert_eq!(nothing(chain(4_000, f64::NAN, true)), (true, Quality::Bad(Reason::Inherited), Some(at(3_500))));
         assert_eq!(chain(5_000, 5.0, true), (7.0, Quality::Good, Some(at(4_500))));
         let age = InputAge { age: Span::from_nanos(507), measured_by: 1 };
         assert_eq!(ages, [(None, Some(age)); 5], "of the older sensor, at the end of the chain only");
@@ -131,12 +149,12 @@ mod tests {
     #[test]
     fn what_was_measured_before_the_tick_is_as_old_as_the_task_says() {
         let input = of("bus", "x");
-        let (to, from) = link(1, [(0, &input)], Span::from_nanos(100));
+        let (to, from) = link(1, [(0, &input)], up_to(100));
         let mut sensor = Flow { outgoing: vec![to], measures: true, age: Span::from_nanos(40), ..Flow::default() };
         sensor.take(at(0));
-        sensor.give((1, 0), at(0), &[1.0], true);
+        sensor.give((1, 0), at(0), &[1.0], sensor.basis());
         let mut output = Flow { incoming: vec![from], ..Flow::default() };
-        for (now, wanted) in [(60, Quality::Good), (61, Quality::Stale)] {
+        for (now, wanted) in [(60, Quality::Good), (61, Quality::Bad(Reason::Stale))] {
             output.take(at(now));
             assert_eq!((input.quality(), input.origin()), (wanted, Some(at(-40))), "at {now}");
         }
@@ -145,17 +163,17 @@ mod tests {
     #[test]
     fn values_of_an_earlier_tick_are_as_old_as_what_that_one_took() {
         let (input, out) = (of("sensor", "x"), of("program", "out"));
-        let max_age = Span::from_nanos(100);
+        let max_age = up_to(100);
         let ((to, from), (to_out, from_out)) = (link(1, [(0, &input)], max_age), link(1, [(0, &out)], max_age));
         let mut sensor = Flow { outgoing: vec![to], measures: true, ..Flow::default() };
         let mut program =
             Flow { incoming: vec![from], outgoing: vec![to_out], origin: Some(at(10)), ..Flow::default() };
         let mut output = Flow { incoming: vec![from_out], ..Flow::default() };
         sensor.take(at(50));
-        sensor.give((1, 0), at(50), &[1.0], true);
-        for (now, wanted) in [(60, Quality::Good), (110, Quality::Good), (111, Quality::Stale)] {
+        sensor.give((1, 0), at(50), &[1.0], sensor.basis());
+        for (now, wanted) in [(60, Quality::Good), (110, Quality::Good), (111, Quality::Bad(Reason::Stale))] {
             program.take(at(now));
-            program.give((3, 0), at(now), &[2.0], true);
+            program.give((3, 0), at(now), &[2.0], program.basis());
             output.take(at(now));
             assert_eq!((out.quality(), out.origin()), (wanted, Some(at(10))), "at {now}");
         }
@@ -164,17 +182,17 @@ mod tests {
     #[test]
     fn what_is_held_is_still_that_of_the_task_that_measured_it() {
         let (input, out) = (of("sensor", "x").spared(), of("controller", "out"));
-        let max_age = Span::from_nanos(1_000);
+        let max_age = up_to(1_000);
         let ((to, from), (to_out, from_out)) = (link(1, [(0, &input)], max_age), link(1, [(0, &out)], max_age));
         let mut sensor = Flow { outgoing: vec![to], measures: true, ..Flow::default() };
         let mut controller = Flow { incoming: vec![from], outgoing: vec![to_out], ..Flow::default() };
         let mut output = Flow { incoming: vec![from_out], is_measured: true, ..Flow::default() };
         for (now, value, held) in [(10, 1.0, None), (20, f64::NAN, Some(at(10))), (30, f64::NAN, Some(at(10)))] {
             sensor.take(at(now));
-            sensor.give((1, 0), at(now), &[value], true);
+            sensor.give((1, 0), at(now), &[value], sensor.basis());
             controller.take(at(now));
             controller.origin = held;
-            controller.give((3, 0), at(now), &[2.0], true);
+            controller.give((3, 0), at(now), &[2.0], controller.basis());
             output.take(at(now));
             let age = InputAge { age: Span::from_nanos(now - 10), measured_by: 1 };
             assert_eq!((out.get(), output.age(at(now))), (2.0, Some(age)), "at {now}");
@@ -184,16 +202,21 @@ mod tests {
     #[test]
     fn a_controller_on_a_dead_sensor_makes_no_fresh_values() {
         let (input, out) = (of("sensor", "x"), of("controller", "out"));
-        let max_age = Span::from_nanos(100);
+        let max_age = up_to(100);
         let ((to, from), (to_out, from_out)) = (link(1, [(0, &input)], max_age), link(1, [(0, &out)], max_age));
         let mut sensor = Flow { outgoing: vec![to], measures: true, ..Flow::default() };
         sensor.take(at(0));
-        sensor.give((1, 0), at(0), &[1.0], true);
+        sensor.give((1, 0), at(0), &[1.0], sensor.basis());
         let mut controller = Flow { incoming: vec![from], outgoing: vec![to_out], ..Flow::default() };
         let mut output = Flow { incoming: vec![from_out], ..Flow::default() };
-        for (now, wanted) in [(50, Quality::Good), (100, Quality::Good), (101, Quality::Bad), (500, Quality::Bad)] {
+        for (now, wanted) in [
+            (50, Quality::Good),
+            (100, Quality::Good),
+            (101, Quality::Bad(Reason::Inherited)),
+            (500, Quality::Bad(Reason::Inherited)),
+        ] {
             controller.take(at(now));
-            controller.give((3, 0), at(now), &[2.0], true);
+            controller.give((3, 0), at(now), &[2.0], controller.basis());
             output.take(at(now));
             assert_eq!((out.quality(), out.origin()), (wanted, Some(at(0))), "at {now}");
         }

@@ -15,6 +15,7 @@ mod run;
 mod set;
 mod setup;
 mod slot;
+mod stuck;
 mod witness;
 
 pub use control::Control;
@@ -28,6 +29,7 @@ pub use set::TaskSet;
 pub(crate) use set::{Ended, NextTask, Pace};
 pub(crate) use setup::{Granted, Refusal, set_up};
 pub use slot::Slot;
+pub(crate) use stuck::Stuck;
 
 use crate::channels::{TickSender, size};
 use crate::config::{Scheduling, TakeEvidence};

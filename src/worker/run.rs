@@ -18,7 +18,7 @@ use super::panic;
 use super::set::{Exchange, TaskSet};
 use super::slot::Slot;
 use super::witness::Witness;
-use crate::channels::{Counts, Evidence, EvidenceSource, IdleWake, Row, TickRecord, TickSink};
+use crate::channels::{Basis, Counts, Evidence, EvidenceSource, IdleWake, NONE, Row, TickRecord, TickSink};
 use crate::pacing::{Due, GivenUp, Next, Sleeps};
 use crate::task::Tick;
 use crate::time::{Clock, Instant, Span};
@@ -150,7 +150,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
     /// Prepares a tick. The choice of this tick holds until `until`.
     fn make_ready(&mut self, due: Due, until: Instant) -> Ready {
         let slot = slot(&mut self.set.slots, due.task);
-        slot.values.fill(f64::NAN);
+        slot.values.fill(NONE);
         self.control.prepares(due.n);
         let Due { n, release, skipped, credit, .. } = due;
         let period = slot.period;
@@ -203,16 +203,22 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         }
         let well = !outcome.is_error();
         // A failed tick may have set some of its values. After a panic, no value can be trusted.
+        let at = self.clock.monotonic(release);
+        let inputs = slot.flow.as_mut().map_or(Basis::Good, |flow| {
+            flow.mark_stuck(&mut slot.values, at);
+            flow.basis()
+        });
+        let basis = outcome.basis().map_or(inputs, |own| own.max(inputs));
         if let (true, Some(rows)) = (returned != Returned::Panicked, &mut slot.rows) {
-            rows.offer(Row { n, release, lateness, values: &slot.values });
+            rows.offer(Row { n, basis, release, lateness, values: &slot.values });
         }
         if let Some(flow) = &mut slot.flow {
-            if well {
+            if basis < Basis::Failed {
                 // If the task panics here, the age is unknown.
                 (flow.age, flow.origin) = catch_unwind(AssertUnwindSafe(|| (slot.task.age(), slot.task.origin())))
                     .unwrap_or((Span::MAX, None));
             }
-            flow.give((slot.id, n), self.clock.monotonic(release), &slot.values, well);
+            flow.give((slot.id, n), at, &slot.values, basis);
         }
 
         let account = set.schedule.account(task);

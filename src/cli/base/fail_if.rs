@@ -254,7 +254,7 @@ fn subject_and_number(path: &str) -> Result<(Subject, Number), String> {
 
 /// The numbers in a task's summary. Where a path contains a user-chosen name, one of [`NAMES`] stands for it.
 fn numbers_of_task() -> Vec<Number> {
-    let value = ValueSummary { last: Some(0.0), min: Some(0.0), max: Some(0.0), unit: String::new(), age_ns: None };
+    let value = ValueSummary { last: Some(0.0), min: Some(0.0), max: Some(0.0), ..ValueSummary::default() };
     let task = TaskSummary {
         counts: Counts { pending: Some(0), ..Counts::default() },
         latency: Some(Box::default()),

@@ -1,19 +1,21 @@
 //! Turns configured tasks into tasks that can run: builds them, opens recordings, makes queues. May block.
 
 use super::joints::Joint;
+use super::joints::valid;
 use crate::channels::{self, Format, RowSender, Shape, Stream, size};
 use crate::config::{
-    Config, Conflict, OnError, Problems, RecordConfig, RecordFormat, TaskConfig, refuse_value_name, share,
+    Config, Conflict, OnError, Problems, RecordConfig, RecordFormat, Taken, TaskConfig, refuse_value_name, share,
 };
 use crate::daemon::failure::Failure;
 use crate::daemon::plan;
 use crate::pacing::LeakyBucket;
-use crate::recording::{Content, Identity, Recordings, TaskOutput};
+use crate::recording::{Content, Identity, Recordings, TaskOutput, WatchedInput};
 use crate::safety::Guard;
 use crate::site::{Aside, Beginning, Built, Site};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::missing_folder;
 use crate::task::Column;
+use crate::time::Span;
 use crate::worker::Slot;
 use std::collections::BTreeMap;
 use std::io;
@@ -89,7 +91,9 @@ pub(crate) fn content(config: &TaskConfig, columns: Vec<Column>, shape: Option<&
         let text = "has no effect: the task has no values and no recording; remove it";
         return Err(Problems::at(&config.section, "queue", text));
     }
-    Ok(Content { task: config.name.clone(), columns, format: shape.map(|shape| shape.format.clone()) })
+    let names: Vec<_> = columns.iter().map(|column| column.name.clone()).collect();
+    let valid = valid(config, &names);
+    Ok(Content { task: config.name.clone(), columns, valid, format: shape.map(|shape| shape.format.clone()) })
 }
 
 pub(crate) fn not_recorded(config: &TaskConfig, record: &RecordConfig, error: &io::Error) -> Problems {
@@ -129,9 +133,16 @@ fn assemble_one(
     let mut output = None;
     if recording.is_some() || columns > 0 {
         let (sender, receiver) = channels::rows(config.queue, size::rows(config.rate.hertz()), columns);
-        rows = Some(sender);
+        rows = Some(sender.with_valid(&content.valid));
+        let watched = |(taken, max_age): &(Taken, Span)| WatchedInput {
+            name: format!("{}.{}", taken.name().task, taken.name().value),
+            input: taken.input.clone(),
+            max_age: *max_age,
+            bad: None,
+        };
+        let inputs = config.taken.iter().map(watched).collect();
         let ticks = config.record.as_ref().filter(|record| record.format == RecordFormat::Mcap).map(|_| Arc::default());
-        output = Some(TaskOutput { id, clock, content, rows: receiver, blocks, recording, ticks });
+        output = Some(TaskOutput { id, clock, content, inputs, rows: receiver, blocks, recording, ticks });
     }
     let slot = Slot {
         id,

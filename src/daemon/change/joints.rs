@@ -2,10 +2,10 @@
 //! producers or consumers change. Reads no clock; never blocks.
 
 use super::diff::{Change, Diff};
-use crate::channels::{self, Column, Input, InputSource};
+use crate::channels::{self, Column, Input, InputSource, Limits};
 use crate::config::{Config, Problems, Taken, TaskConfig, Valid, suggestion};
 use crate::time::Span;
-use crate::worker::Flow;
+use crate::worker::{Flow, Stuck};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -91,10 +91,16 @@ pub(crate) fn flows(
             };
             let inputs = taken.iter().flat_map(|(_, one)| [Some(&one.input), one.beside.as_ref()]).flatten();
             let inputs: Vec<_> = inputs.filter_map(named).collect();
-            let max_age = task.taken[taken[0].0].1;
-            let (sender, receiver) = channels::link(columns.len(), inputs, max_age);
+            let limits = Limits { max_age: task.taken[taken[0].0].1, hold: task.hold };
+            let (sender, receiver) = channels::link(columns.len(), inputs, limits);
             flows.entry(index).or_default().incoming.push(receiver);
             flows.entry(*giver).or_default().outgoing.push(sender);
+        }
+    }
+    for (index, task) in config.tasks.iter().enumerate() {
+        let name = task.name.as_str();
+        if task.stuck_after.is_some() && touched.contains(name) && joints.contains_key(name) {
+            flows.entry(index).or_default();
         }
     }
     let direct = |task: &TaskConfig| task.taken.iter().any(|(taken, _)| taken.name().previous.is_none());
@@ -113,6 +119,7 @@ pub(crate) fn flows(
         let ends = task.acts || !gives.contains(task.name.as_str());
         flow.is_measured = task.max_latency.is_some() || direct(task) && ends;
         flow.valid = valid(task, &joint.columns);
+        flow.stuck = task.stuck_after.map(|after| Box::new(Stuck::new(after, joint.columns.len())));
     }
     // A task that is no longer linked drops its old links.
     for name in touched.iter().filter(|name| diff.tasks.get(&**name) == Some(&Change::Kept)) {
@@ -160,7 +167,7 @@ fn touched(joints: &Joints, running: &Joints, diff: &Diff) -> BTreeSet<Arc<str>>
 }
 
 /// The range of each value of a task; empty: any number is valid.
-fn valid(task: &TaskConfig, columns: &[String]) -> Vec<[f64; 2]> {
+pub(super) fn valid(task: &TaskConfig, columns: &[String]) -> Vec<[f64; 2]> {
     match &task.valid {
         Valid::Any => Vec::new(),
         Valid::All(range) => vec![*range; columns.len()],

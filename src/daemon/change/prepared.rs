@@ -9,6 +9,7 @@ use crate::daemon::failure::Failure;
 use crate::daemon::metrics::metrics_thread::{Feed, NewTask};
 use crate::daemon::plan;
 use crate::io::{Pool, Queue};
+use crate::metrics::TaskFacts;
 use crate::recording::TaskOutput;
 use crate::site::Beginning;
 use crate::sys::thread::helper;
@@ -66,6 +67,11 @@ impl Prepared {
     pub(super) fn new_tasks(&self, numbers: &[usize]) -> Vec<NewTask> {
         let recorded: BTreeMap<_, _> =
             self.outputs.iter().filter_map(|output| Some((output.id, output.ticks.clone()?))).collect();
+        let columns: BTreeMap<_, Arc<[String]>> = self
+            .outputs
+            .iter()
+            .map(|output| (output.id, output.content.columns.iter().map(|column| column.name.clone()).collect()))
+            .collect();
         let tasks = self.workers.iter().zip(numbers).flat_map(|(worker, number)| {
             worker.tasks.iter().filter_map(move |task| Some((task.slot.as_ref()?, task, worker, *number)))
         });
@@ -73,7 +79,10 @@ impl Prepared {
             .map(|(slot, task, worker, number)| NewTask {
                 id: slot.id,
                 clock: plan::clock(worker.config.clock),
-                facts: plan::facts(&task.terms, number, slot.live.clone()),
+                facts: TaskFacts {
+                    columns: columns.get(&slot.id).cloned().unwrap_or_default(),
+                    ..plan::facts(&task.terms, number, slot.live.clone())
+                },
                 recorded: recorded.get(&slot.id).cloned(),
             })
             .collect()

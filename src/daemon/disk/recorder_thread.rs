@@ -147,7 +147,7 @@ impl RecorderThread {
     pub(crate) fn outputs(&self) -> Outputs {
         let mut outputs = self.outputs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let now = KernelClock::monotonic().now();
-        for OutputState { id, recorded, dropped, values, at, lost_at, .. } in &mut outputs.states {
+        for OutputState { id, recorded, dropped, values, inputs, at, lost_at, .. } in &mut outputs.states {
             if let (Some(recorded), Some(offered)) = (recorded.as_mut(), self.offered.get(id)) {
                 let since = offered.dropped().saturating_sub(*dropped);
                 recorded.lost += since;
@@ -160,7 +160,9 @@ impl RecorderThread {
                 recorded.lost_age_ns = lost_at.map(|lost_at| (now - lost_at).nanos().max(0));
             }
             // Their thread may be waiting for a disk.
-            values.values_mut().filter_map(|value| value.age_ns.as_mut()).for_each(|age| *age += (now - *at).nanos());
+            let later = |age: &mut i64| *age += (now - *at).nanos();
+            values.values_mut().flat_map(|value| [&mut value.age_ns, &mut value.since_ns]).flatten().for_each(later);
+            inputs.values_mut().map(|input| &mut input.since_ns).for_each(later);
             *at = now;
         }
         outputs
@@ -228,6 +230,7 @@ impl RecorderThread {
                     id,
                     task: offered.task.clone(),
                     values: BTreeMap::new(),
+                    inputs: BTreeMap::new(),
                     recorded: None,
                     dropped: 0,
                     at: Instant::ZERO,

@@ -20,8 +20,8 @@ use crate::metrics::{Cause, Progress, Spans, TaskSnapshot};
 use crate::recording::{OutputState, PastLoss};
 use crate::snapshot::{
     AlarmSummary, AskedSummary, ClockStepSummary, DaemonSummary, EndedRecordingSummary, GrantedSummary, HostSummary,
-    JournalSummary, LatencySummary, Policy, RecordsSummary, Summary, TaskState, TaskSummary, WorkerSummary, trouble,
-    trouble_now,
+    JournalSummary, LatencySummary, Policy, RecordsSummary, Summary, TaskState, TaskSummary, ValueSummary,
+    WorkerSummary, trouble, trouble_now,
 };
 use crate::sys::host::Host;
 use crate::sys::thread;
@@ -139,7 +139,11 @@ pub(crate) fn task_summary(
         let none = || Box::new(LatencySummary { max_latency_ns: most.nanos(), ..LatencySummary::default() });
         snapshot.latency.clone().unwrap_or_else(none)
     });
-    let (values, recorded) = output.map(|output| (output.values, output.recorded)).unwrap_or_default();
+    let (mut values, inputs, recorded) =
+        output.map(|output| (output.values, output.inputs, output.recorded)).unwrap_or_default();
+    if disabled {
+        values.values_mut().for_each(ValueSummary::end);
+    }
     TaskSummary {
         task: terms.name.clone(),
         worker: worker.into(),
@@ -160,6 +164,7 @@ pub(crate) fn task_summary(
         blockers: snapshot.blockers.clone(),
         max_missed: terms.max_missed,
         values,
+        inputs,
         recorded,
         ..TaskSummary::default()
     }

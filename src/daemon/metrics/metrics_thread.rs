@@ -210,7 +210,7 @@ mod tests {
         followed.panicked(&PanicEvent { task: "imu", worker: "a", n: 3, text: "", count: 1, ended: false });
         assert_eq!(seen(), 2);
         let kind = EventKind::OverBudget { count: 1, n: 3, run: Span::from_millis(2) };
-        followed.event(&Event { task: "imu", worker: "a", kind });
+        followed.event(&Event { task: "imu", worker: "a", columns: &[], kind });
         assert_eq!(seen(), 3);
     }
 

@@ -24,9 +24,7 @@ pub(crate) fn show(task: &mut TaskSummary, guard: &Guard, now: Instant) {
     let in_force = [("is-safe", Some(1.0)), ("applied", guard.safe_value())];
     for (name, value) in in_force.into_iter().filter(|_| is_safe) {
         if let (Some(shown), Some(value)) = (task.values.get_mut(name), value) {
-            shown.last = Some(value);
-            (shown.min, shown.max) = (shown.min.map(|min| min.min(value)), shown.max.map(|max| max.max(value)));
-            shown.age_ns = Some(shown.age_ns.map_or(since_ns, |age| age.min(since_ns)));
+            shown.replace(value, since_ns);
         }
     }
 }

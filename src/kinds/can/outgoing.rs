@@ -198,7 +198,7 @@ impl Outgoing {
         for (place, Running { settings, law, raw, wanted }) in self.signals.iter_mut().enumerate() {
             let step = Step {
                 input: Input::get(&settings.input),
-                is_missing: settings.input.quality() == Quality::Missing,
+                is_missing: settings.input.quality() == Quality::None,
                 tripped,
                 reset,
                 elapsed: passed.seconds(),

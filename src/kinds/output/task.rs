@@ -252,7 +252,7 @@ pub(super) fn learned(input: &Input, reset: Option<&Input>, tick: &Tick, tripped
     let elapsed = seconds_since_last(tick);
     Step {
         input: input.get(),
-        is_missing: input.quality() == Quality::Missing,
+        is_missing: input.quality() == Quality::None,
         tripped,
         reset: reset.and_then(Input::is_on),
         elapsed,

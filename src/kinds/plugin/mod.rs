@@ -9,9 +9,10 @@ mod keys;
 pub(crate) use keys::keys_of;
 pub(super) use keys::kind;
 
+use crate::channels::NONE;
 use crate::site::Built;
 use crate::sys::plugin::{Instance, Moment, Sample};
-use crate::task::{Column, Input, Quality, Task, Tick, TickError};
+use crate::task::{Column, Input, Quality, Reason, Task, Tick, TickError};
 use crate::time::Span;
 
 /// The return value of a tick without a new value.
@@ -62,7 +63,7 @@ impl Task for Plugin {
         match self.instance.tick(&moment, &self.samples, values) {
             0 => Ok(()),
             NO_VALUE => {
-                values.fill(f64::NAN);
+                values.fill(NONE);
                 Ok(())
             }
             code => {
@@ -79,9 +80,10 @@ fn lay(sample: &mut Sample, input: &Input) {
     sample.value = input.get();
     sample.quality = match input.quality() {
         Quality::Good => 0,
-        Quality::Bad => 1,
-        Quality::Stale => 2,
-        Quality::Missing => 3,
+        Quality::Bad(Reason::Stale) => 2,
+        Quality::Bad(_) => 1,
+        Quality::None => 3,
+        Quality::Held => 4,
     };
     sample.age_ns = input.age().map_or(Sample::NO_AGE, Span::nanos);
 }

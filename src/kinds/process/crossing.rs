@@ -2,7 +2,7 @@
 //! side waits or allocates; no clock is read.
 
 use super::frames::{Taken, TickHead, quality_of, quality_word};
-use crate::channels::{Latest, Queue, Row, RowReceiver, RowSender, Traffic, rows};
+use crate::channels::{Basis, Latest, Queue, Row, RowReceiver, RowSender, Traffic, rows};
 use crate::task::{Quality, Tick};
 use crate::time::{Instant, NANOS_PER_SECOND, Span};
 use std::sync::Arc;
@@ -151,7 +151,13 @@ impl HotEnds {
         for (numbers, taken) in self.row[HEAD..].chunks_exact_mut(PER_INPUT).zip(inputs) {
             numbers.copy_from_slice(&input(taken));
         }
-        self.rows.offer(Row { n: tick.n, release: tick.release, lateness: tick.lateness, values: &self.row });
+        self.rows.offer(Row {
+            n: tick.n,
+            basis: Basis::Good,
+            release: tick.release,
+            lateness: tick.lateness,
+            values: &self.row,
+        });
     }
 
     /// Ticks that found no room on their way to the relay.
@@ -179,7 +185,7 @@ impl CoolEnds {
 
     /// Passes on the answer to tick `n`.
     pub(super) fn answer(&mut self, n: u64, values: &[f64]) {
-        self.answers.offer(Row { n, release: Instant::ZERO, lateness: Span::ZERO, values });
+        self.answers.offer(Row { n, basis: Basis::Good, release: Instant::ZERO, lateness: Span::ZERO, values });
     }
 }
 
@@ -223,7 +229,7 @@ mod tests {
         let now = Instant::from_nanos(86_400_123_456_789);
         let inputs = [
             taken(1.5, Quality::Good, Some(Instant::from_nanos(86_400_123_456_000)), now),
-            taken(f64::NAN, Quality::Missing, None, now),
+            taken(f64::NAN, Quality::None, None, now),
         ];
         hot.push(&tick, now, inputs.into_iter());
         let (head, came) = cool.take().unwrap();
@@ -233,7 +239,7 @@ mod tests {
         let came: Vec<_> = came.collect();
         assert_eq!(came[0], inputs[0]);
         assert!(came[0].age == Some(789) && came[1].value.is_nan());
-        assert_eq!((came[1].quality, came[1].age), (Quality::Missing, None));
+        assert_eq!((came[1].quality, came[1].age), (Quality::None, None));
         cool.answer(7, &[2.5]);
         assert_eq!(hot.take(), Some((7, &[2.5][..])));
         (0..300).for_each(|_| hot.push(&tick, now, inputs.into_iter()));

@@ -2,7 +2,7 @@
 //!
 //! All numbers are little-endian, and integers that count nanoseconds are 64 bits wide. One message of the socket is one frame.
 
-use crate::task::Quality;
+use crate::task::{Quality, Reason};
 
 /// The version of the layout. This hertzd makes no frames of a higher version.
 pub(super) const VERSION: u32 = 1;
@@ -80,18 +80,20 @@ fn put_32(frame: &mut Vec<u8>, word: u32) {
 pub(super) const fn quality_word(quality: Quality) -> u32 {
     match quality {
         Quality::Good => 0,
-        Quality::Bad => 1,
-        Quality::Stale => 2,
-        Quality::Missing => 3,
+        Quality::Bad(Reason::Stale) => 2,
+        Quality::Bad(_) => 1,
+        Quality::None => 3,
+        Quality::Held => 4,
     }
 }
 
 pub(super) const fn quality_of(word: u32) -> Quality {
     match word {
         0 => Quality::Good,
-        1 => Quality::Bad,
-        2 => Quality::Stale,
-        _ => Quality::Missing,
+        2 => Quality::Bad(Reason::Stale),
+        3 => Quality::None,
+        4 => Quality::Held,
+        _ => Quality::Bad(Reason::Inherited),
     }
 }
 
@@ -141,7 +143,7 @@ mod tests {
         assert_eq!(&frame[24..], b"brain\0speed\0u\0v\0");
         let head = TickHead { n: 7, release: -1, started: 2, skipped: 3, monotonic: 4 };
         let good = Taken { value: 1.5, age: Some(9), quality: Quality::Good };
-        let none = Taken { value: f64::NAN, age: None, quality: Quality::Missing };
+        let none = Taken { value: f64::NAN, age: None, quality: Quality::None };
         tick(&mut frame, head, [good, none].into_iter());
         assert_eq!(frame.len(), 48 + 2 * 24);
         let word = |at: usize| i64::from_le_bytes(frame[at..at + 8].try_into().unwrap());

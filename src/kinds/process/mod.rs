@@ -29,11 +29,11 @@ mod throttle;
 
 pub(super) use keys::kind;
 
-use crate::channels::InputSource;
+use crate::channels::{InputSource, NONE};
 use crate::config::BuildError;
 use crate::site::{Built, Site};
 use crate::sys::clock::KernelClock;
-use crate::task::{Column, Input, Quality, Task, Tick, TickError};
+use crate::task::{Column, Input, Reason, Task, Tick, TickError};
 use crate::time::{Clock, Instant};
 use crossing::{AnswerCounts, CoolEnds, HotEnds, crossing, taken};
 use relay::Relay;
@@ -119,7 +119,7 @@ fn start(site: &Site, settings: ProgramSettings, inputs: Vec<Input>, shadow: boo
 impl Process {
     fn new(columns: Vec<Column>, inputs: Vec<Input>, ends: HotEnds, values: usize, over: Receiver<()>) -> Self {
         let are_values = inputs.iter().any(|input| matches!(input.source(), InputSource::Value(_)));
-        let (held, counts) = (vec![f64::NAN; values].into(), Counts::default());
+        let (held, counts) = (vec![NONE; values].into(), Counts::default());
         Self { columns, inputs, are_values, ends, held, asked: None, origin: None, counts, over }
     }
 
@@ -128,7 +128,8 @@ impl Process {
         while let Some((n, values)) = self.ends.take() {
             match self.asked {
                 Some(asked) if asked.n == n => {
-                    self.held.copy_from_slice(values);
+                    let given = |value: f64| if value.is_nan() { Reason::NotAvailable.value() } else { value };
+                    self.held.iter_mut().zip(values).for_each(|(held, value)| *held = given(*value));
                     self.origin = Some(asked.origin);
                     self.counts.answered += 1;
                 }
@@ -167,20 +168,20 @@ impl Task for Process {
         let program = self.ends.shared.program();
         // An answer of the previous program does not count as this program's.
         if program.starts != self.counts.starts {
-            self.held.fill(f64::NAN);
+            self.held.fill(NONE);
             self.counts.starts = program.starts;
             self.asked = None;
         }
         self.take_answers();
         if !program.runs {
-            self.held.fill(f64::NAN);
+            self.held.fill(Reason::Unavailable.value());
         }
         let (own, counts) = values.split_at_mut(self.held.len());
         own.copy_from_slice(&self.held);
         counts.copy_from_slice(&self.counts(program.runs));
         let release = now - tick.lateness;
         let since = |input: &Input| input.origin().or(input.release());
-        let origins = self.inputs.iter().filter(|input| input.quality() == Quality::Good).filter_map(Input::origin);
+        let origins = self.inputs.iter().filter(|input| input.quality().is_usable()).filter_map(Input::origin);
         let origin = if self.are_values { origins.fold(release, Instant::min) } else { release };
         let inputs = self.inputs.iter().map(|input| taken(input.get(), input.quality(), since(input), now));
         self.ends.push(tick, now, inputs);

@@ -1,11 +1,11 @@
 //! The kinds `pid` and `filter` tick by tick against the sequences in `tests/support/references`, which `make.py` there makes with scipy and
 //! python-control: from the keys of a section to the values of each tick.
 
-use crate::channels::{Input, InputSource, LinkReceiver, LinkSender, Origin, RowHead, link};
+use crate::channels::{Input, InputSource, Limits, LinkReceiver, LinkSender, Origin, RowHead, link};
 use crate::config::{Config, Facts, Kinds};
 use crate::pacing::Rate;
 use crate::site::Site;
-use crate::task::{Task, Tick};
+use crate::task::{Quality, Reason, Task, Tick};
 use crate::time::{Instant, Span};
 
 /// How far a value may be from the reference, relative to it where it is above one.
@@ -50,7 +50,7 @@ impl Bench {
         let task = config.blueprint.build(&mut Site::default()).unwrap().task;
         let columns = task.columns().into_iter().map(|column| column.name).collect();
         let source = |input: &Input, name: &str| {
-            let (sender, receiver) = link(1, [(0, input)], Span::MAX);
+            let (sender, receiver) = link(1, [(0, input)], Limits { max_age: Span::MAX, hold: Span::ZERO });
             Source { name: name.to_owned(), sender, receiver }
         };
         let all = config.taken.iter().flat_map(|(taken, _)| [Some(&taken.input), taken.beside.as_ref()]).flatten();
@@ -72,8 +72,8 @@ impl Bench {
                 released.filter(|_| *name == "input").map_or(release, |nanos| Instant::from_nanos(nanos.into()));
             let head = RowHead { n, release: of_row, origin: Some(Origin { at: of_row, task: 0 }) };
             match given {
-                Given::Value(value) => source.sender.post(head, &[*value], |_, _| true),
-                Given::Bad => source.sender.post(head, &[f64::NAN], |_, _| false),
+                Given::Value(value) => source.sender.post(head, &[*value], |_, _| Quality::Good),
+                Given::Bad => source.sender.post(head, &[f64::NAN], |_, _| Quality::Bad(Reason::Failed)),
                 Given::Nothing => (),
             }
             source.receiver.refresh(release);

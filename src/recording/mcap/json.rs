@@ -1,13 +1,18 @@
 //! Values, samples and ticks as JSON objects, and their schemas.
 //!
-//! A value that a tick could not read is left out of its object: viewers do not accept `null` as a number, and JSON has no infinity. Pure.
+//! A value that must not be used is left out of its object: viewers do not accept `null` as a number, and JSON has no infinity. What is not
+//! good is named under one more key, with its quality or the reason why it is bad. Pure.
 
 use super::chunks::Schema;
+use crate::channels::{Quality, Reason};
 use crate::metrics::Cause;
 use crate::recording::content::{RecordedTick, Why};
 use crate::task::Column;
 use serde_json::{Map, Value, json};
 use std::io::Write;
+
+/// The key of the qualities that are not good.
+const QUALITY: &str = "@quality";
 
 /// The keys of an object with one number per column.
 #[derive(Debug)]
@@ -19,15 +24,25 @@ impl Keys {
     }
 
     /// Writes an object with these values.
-    pub(super) fn write(&self, message: &mut Vec<u8>, values: impl Iterator<Item = f64>) {
+    pub(super) fn write(&self, message: &mut Vec<u8>, values: impl Iterator<Item = f64>, qualities: &[Quality]) {
         message.push(b'{');
         let finite = self.0.iter().zip(values).filter(|(_, value)| value.is_finite());
-        for (index, (key, value)) in finite.enumerate() {
-            if index > 0 {
-                message.push(b',');
-            }
+        let mut comma = "";
+        for (key, value) in finite {
             // Writing to a Vec cannot fail. `Debug` formats a finite number like JSON.
-            let _ = write!(message, "{key}{value:?}");
+            let _ = write!(message, "{comma}{key}{value:?}");
+            comma = ",";
+        }
+        let others = self.0.iter().zip(qualities).filter(|(_, quality)| **quality != Quality::Good);
+        for (at, (key, quality)) in others.enumerate() {
+            let word = quality.reason().map_or(quality.word(), Reason::word);
+            let _ = match at {
+                0 => write!(message, "{comma}\"{QUALITY}\":{{{key}\"{word}\""),
+                _ => write!(message, ",{key}\"{word}\""),
+            };
+        }
+        if qualities.iter().any(|quality| *quality != Quality::Good) {
+            message.push(b'}');
         }
         message.push(b'}');
     }
@@ -35,7 +50,7 @@ impl Keys {
 
 /// The schema of objects with one number per column.
 pub(super) fn schema(name: &str, title: &str, columns: &[Column]) -> Schema {
-    let properties: Map<String, Value> = columns
+    let mut properties: Map<String, Value> = columns
         .iter()
         .map(|Column { name, unit }| {
             let property = match unit.as_str() {
@@ -45,6 +60,9 @@ pub(super) fn schema(name: &str, title: &str, columns: &[Column]) -> Schema {
             (name.clone(), property)
         })
         .collect();
+    let about = "For each value that is not good: held, none, or the reason why it is bad.";
+    let words = json!({"type": "object", "additionalProperties": {"type": "string"}, "description": about});
+    properties.insert(QUALITY.to_owned(), words);
     object_schema(name, title, &properties, &[])
 }
 

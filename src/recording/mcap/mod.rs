@@ -13,8 +13,9 @@ use super::file::{Moment, RecordingFile};
 use super::ledger::WriteCounts;
 use super::samples;
 use super::writer::Writer;
-use crate::channels::{Block, Format, Row};
+use crate::channels::{Block, Format};
 use crate::config::RecordConfig;
+use crate::recording::content::RecordedRow;
 use chunks::Chunks;
 use std::collections::BTreeMap;
 use std::io;
@@ -218,12 +219,13 @@ impl Writer for Mcap {
         self.start(None);
     }
 
-    fn row(&mut self, id: u32, row: &Row<'_>, utc: i128) {
+    fn row(&mut self, id: u32, row: &RecordedRow<'_>, utc: i128) {
+        let RecordedRow { row, qualities } = row;
         let head = MessageHead { id, kind: Kind::Values, sequence: row.n, utc };
         if !row.values.is_empty() {
             let values = row.values.iter().copied();
             self.put(head, WriteCounts { rows: 1, ..WriteCounts::default() }, |task, message| {
-                task.values.write(message, values)
+                task.values.write(message, values, qualities)
             });
         }
     }
@@ -248,7 +250,7 @@ impl Writer for Mcap {
                     let head = MessageHead { sequence: index + nth - 1, utc: i128::from(sample.at) + to_utc, ..head };
                     // The block counts with its last sample: if one sample is lost, so are those after it.
                     let counts = WriteCounts { blocks: u64::from(nth == count), samples: 1, ..WriteCounts::default() };
-                    self.put(head, counts, |task, message| task.samples.write(message, sample.values()));
+                    self.put(head, counts, |task, message| task.samples.write(message, sample.values(), &[]));
                 }
             }
         }

@@ -1,8 +1,9 @@
 //! Helpers for tests of recordings: rows, blocks and limits to record with, and the content of a folder.
 
-use crate::channels::{Block, Format, Head, Row};
+use crate::channels::{Basis, Block, Format, Head, Row};
 use crate::config::{RecordConfig, RecordFormat};
 use crate::recording::content::Content;
+use crate::recording::content::RecordedRow;
 use crate::recording::file::Moment;
 use crate::recording::recordings::{Recording, Recordings};
 use crate::task::Column;
@@ -36,15 +37,16 @@ pub(in crate::recording) fn column(name: &str, unit: &str) -> Column {
 }
 
 pub(in crate::recording) fn content(columns: Vec<Column>, format: Option<Format>) -> Content {
-    Content { task: "t".into(), columns, format }
+    Content { task: "t".into(), columns, valid: Vec::new(), format }
 }
 
 pub(in crate::recording) fn moment(millis: i64) -> Moment {
     Moment { now: Instant::ZERO + Span::from_millis(millis), to_utc: UTC }
 }
 
-pub(in crate::recording) fn row(n: u64, values: &[f64]) -> Row<'_> {
-    Row { n, release: Instant::ZERO, lateness: Span::from_nanos(83), values }
+pub(in crate::recording) fn row(n: u64, values: &[f64]) -> RecordedRow<'_> {
+    let row = Row { n, basis: Basis::Good, release: Instant::ZERO, lateness: Span::from_nanos(83), values };
+    RecordedRow { row, qualities: &[] }
 }
 
 pub(in crate::recording) fn block(index: u64, bytes: &[u8]) -> Block<'_> {

@@ -234,7 +234,12 @@ fn sound_and_pictures_are_what_foxglove_shows() {
 fn several_tasks_share_a_file() {
     let (folder, path) = in_folder("x.mcap");
     let mut recordings = Recordings::default();
-    let of = |task: &str, unit: &str| Content { task: task.into(), columns: vec![column("v", unit)], format: None };
+    let of = |task: &str, unit: &str| Content {
+        task: task.into(),
+        columns: vec![column("v", unit)],
+        valid: Vec::new(),
+        format: None,
+    };
     let one = recordings.open(&limits(&path), &of("a", "m")).unwrap();
     let two = recordings.open(&limits(&path), &of("b", "m")).unwrap();
     assert_eq!(one, two);
