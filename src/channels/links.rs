@@ -338,7 +338,7 @@ mod tests {
         let (mut sender, mut receiver) = link(2, [(0, &needed), (1, &spared)], up_to(100));
         assert_eq!(receiver.refresh(at(0)), (None, Basis::None));
         let (_, mut alone) = link(2, [(1, &spared)], up_to(100));
-        assert_eq!(alone.refresh(at(0)), (None, Basis::Despite));
+        assert_eq!(alone.refresh(at(0)), (None, Basis::Without));
         let head = |nanos| RowHead { n: 0, release: at(nanos), origin: Some(of(nanos)) };
         sender.post(head(10), &[1.0, f64::NAN], |_, value| Quality::of(value, Basis::Good, None));
         assert_eq!(receiver.refresh(at(20)), (Some(of(10)), Basis::Despite));

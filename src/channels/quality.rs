@@ -119,7 +119,9 @@ pub enum Basis {
     /// Its inputs are good.
     #[default]
     Good,
-    /// An input that the task copes without is not good. A value that it could not compute was computed from that.
+    /// An input that the task copes without has nothing new. Neither has a value that it could not compute.
+    Without,
+    /// An input that the task copes without is bad. A value that it could not compute was computed from that.
     Despite,
     /// An input is held.
     Held,
@@ -134,15 +136,24 @@ pub enum Basis {
 }
 
 impl Basis {
-    const ALL: [Self; 7] =
-        [Self::Good, Self::Despite, Self::Held, Self::None, Self::Inherited, Self::Failed, Self::Unavailable];
+    const ALL: [Self; 8] = [
+        Self::Good,
+        Self::Without,
+        Self::Despite,
+        Self::Held,
+        Self::None,
+        Self::Inherited,
+        Self::Failed,
+        Self::Unavailable,
+    ];
 
     /// What an input of this quality means for the task. `copes`: the task does without it.
     pub(super) const fn of_input(quality: Quality, copes: bool) -> Self {
         match quality {
             Quality::Good => Self::Good,
             Quality::Held => Self::Held,
-            _ if copes => Self::Despite,
+            Quality::None if copes => Self::Without,
+            Quality::Bad(_) if copes => Self::Despite,
             Quality::None => Self::None,
             Quality::Bad(_) => Self::Inherited,
         }
@@ -177,6 +188,7 @@ impl Quality {
             (None, Basis::None) => Self::None,
             (None, _) if own.is_some() => Self::None,
             (None, Basis::Held) if fits => Self::Held,
+            (None, Basis::Without) if value.is_nan() => Self::None,
             (None, Basis::Held | Basis::Despite) if value.is_nan() => Self::Bad(Reason::Inherited),
             (None, _) if value.is_finite() => Self::Bad(Reason::OutOfRange),
             (None, _) => Self::Bad(Reason::NotFinite),
@@ -255,6 +267,8 @@ mod tests {
             (f64::INFINITY, Basis::Good, Bad(Reason::NotFinite)),
             (nan, Basis::Good, Bad(Reason::NotFinite)),
             (NONE, Basis::Good, Quality::None),
+            (5.0, Basis::Without, Good),
+            (nan, Basis::Without, Quality::None),
             (5.0, Basis::Despite, Good),
             (nan, Basis::Despite, Bad(Reason::Inherited)),
             (NONE, Basis::Despite, Quality::None),

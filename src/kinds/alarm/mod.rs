@@ -13,7 +13,7 @@ use crate::channels::InputSource;
 use crate::channels::alarm::{Alarm, AlarmChange, Level, Severity, Shown};
 use crate::kinds::elapsed::seconds_since_last;
 use crate::site::{Built, Site};
-use crate::task::{Column, Input, Task, Tick, TickError};
+use crate::task::{Column, Input, Quality, Task, Tick, TickError};
 use law::{Change, Law, Limits, Settings};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -34,6 +34,7 @@ struct Watch {
     reset: Option<Input>,
     severity: Severity,
     begun: bool, // has ticked
+    waited: f64, // seconds since the value was last something: good or bad
     alarm: Arc<Alarm>,
     _kept: Arc<Kept>,          // keeps the entry alive as long as the task
     before: Option<Arc<Kept>>, // the alarm it replaces; kept because a tick frees no memory
@@ -62,7 +63,7 @@ impl Watch {
         };
         drop(running);
         let alarm = kept.alarm.clone();
-        Self { law: Law::new(settings), input, reset, severity, begun: false, alarm, _kept: kept, before }
+        Self { law: Law::new(settings), input, reset, severity, begun: false, waited: 0.0, alarm, _kept: kept, before }
     }
 
     fn built(self) -> Built {
@@ -95,8 +96,16 @@ impl Task for Watch {
             self.begin();
         }
         let value = self.input.get();
+        let elapsed = self.waited + seconds_since_last(tick);
+        if self.input.quality() == Quality::None {
+            // Nothing new is no error: the level stays, and the delays go on.
+            self.waited = elapsed;
+            let level = self.law.level();
+            values.copy_from_slice(&[f64::from(u8::from(level != Level::Normal)), level.number()]);
+            return Ok(());
+        }
+        self.waited = 0.0;
         let reset = self.reset.as_ref().map(Input::get).filter(|reset| reset.is_finite()).map(|reset| reset != 0.0);
-        let elapsed = seconds_since_last(tick);
         let change = self.law.step(value, reset, elapsed);
         let (law, severity) = (&self.law, self.severity);
         let (level, worst, is_latched) = (law.level(), law.worst(), law.is_latched());

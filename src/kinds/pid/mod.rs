@@ -15,7 +15,7 @@ use super::elapsed::{Periods, Rows};
 use super::succession::Succession;
 use crate::channels::InputSource;
 use crate::site::Site;
-use crate::task::{Column, Input, Task, Tick, TickError};
+use crate::task::{Column, Input, Reason, Task, Tick, TickError};
 use crate::time::Instant;
 use law::{Held, Law, Mode, Output, Settings, Step};
 
@@ -54,6 +54,7 @@ struct Pid {
     rows: Rows,                // of the input
     waited: u64,               // ticks since the last complete one, whose output is held
     measured: Option<Instant>, // the oldest measurement behind that tick
+    ran: bool,                 // there has been an output
     unit: String,              // of the output
     succession: Succession,
     goes_on: bool, // continues another controller's output
@@ -68,6 +69,7 @@ impl Pid {
             rows: Rows::default(),
             waited: 0,
             measured: None,
+            ran: false,
             unit: String::new(),
             succession: Succession::default(),
             goes_on: false,
@@ -146,6 +148,11 @@ impl Task for Pid {
             self.succession.puts_out(applied);
         }
         values.copy_from_slice(&[out, error, p, i, d, ff, saturated, saturated_for]);
+        self.ran |= out.is_finite();
+        if self.ran && !out.is_finite() {
+            // It gives up: what takes its output must not wait any longer.
+            values.iter_mut().filter(|value| value.is_nan()).for_each(|value| *value = Reason::Inherited.value());
+        }
         Ok(())
     }
 }

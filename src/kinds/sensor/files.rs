@@ -7,14 +7,15 @@ use super::follow::{self, Followed, State};
 use super::hwmon;
 use super::locator::{FieldSelector, LineSelector, ValueLocator};
 use super::number::Number;
+use crate::channels::NONE;
 use crate::io::Keeper;
-use crate::task::TickError;
+use crate::task::{Reason, TickError};
 use crate::time::Span;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use tracing::debug;
+use tracing::{debug, info};
 
 /// The largest distance of a number from the start of its file, in bytes.
 pub(super) const LARGEST: usize = 64 * 1024;
@@ -34,6 +35,7 @@ struct OpenFile {
     followed: Option<Followed>,
     fault: Option<Fault>,
     columns: Vec<usize>,
+    never_read: bool, // it could not be read when it was opened, nor since
     extractor: Extractor,
     first_read: usize, // bytes requested first; the rest only if these do not decide all values
 }
@@ -78,7 +80,27 @@ impl Files {
                 key: "path",
                 message: io_error(doing, path, &error),
             };
-            let file = follow::open(path).map_err(|error| unusable("open", error))?;
+            let file = match follow::open(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !strict && others_exist(wanted, path) => {
+                    let absent = follow::absent(keeper, task, path, max_age);
+                    let (file, (followed, follower)) = absent.map_err(|error| unusable("open", error))?;
+                    followers.push(follower);
+                    let extractor = Extractor::new(values.iter().map(|(_, locator)| *locator));
+                    let columns = values.iter().map(|(column, _)| *column).collect();
+                    let (followed, fault) = (Some(followed), None);
+                    open.files.push(OpenFile {
+                        file,
+                        followed,
+                        fault,
+                        columns,
+                        never_read: false,
+                        extractor,
+                        first_read: PAGE,
+                    });
+                    continue;
+                }
+                opened => opened.map_err(|error| unusable("open", error))?,
+            };
             debug!("opened {} ({} values)", path.display(), values.len());
             let (followed, follower) =
                 follow::follow(keeper, task, &file, path, max_age).map_err(|error| unusable("open", error))?.unzip();
@@ -87,8 +109,20 @@ impl Files {
             let fault = fault.map_err(|error| unusable("open the file _fault beside", error))?;
             let extractor = Extractor::new(values.iter().map(|(_, locator)| *locator));
             let columns = values.iter().map(|(column, _)| *column).collect();
-            let mut file = OpenFile { file, followed, fault, columns, extractor, first_read: PAGE };
-            let (filled, ended) = file.fill(&mut open.buffer).map_err(|error| unusable("read", error))?;
+            let mut file = OpenFile { file, followed, fault, columns, never_read: false, extractor, first_read: PAGE };
+            let (filled, ended) = match file.fill(&mut open.buffer) {
+                Err(error) if wanted.len() > 1 && may_pass(&error) => {
+                    info!(
+                        task,
+                        "{task}: cannot read {} yet; its value is empty until it can be read: {error}",
+                        path.display()
+                    );
+                    file.never_read = true;
+                    open.files.push(file);
+                    continue;
+                }
+                filled => filled.map_err(|error| unusable("read", error))?,
+            };
             for ((column, locator), result) in values.iter().zip(file.extractor.results(ended)).filter(|_| strict) {
                 if let Err(error) = result {
                     let (key, message) = explained(&error, path, locator, &open.buffer[..filled]);
@@ -105,40 +139,118 @@ impl Files {
         Ok(open)
     }
 
-    /// Reads all files, and calls `found` with each number and the index of its column. Tries all files, then returns the first error and
-    /// whether only reopening can help.
-    pub(super) fn read(&mut self, mut found: impl FnMut(usize, Number)) -> Result<(), (TickError, bool)> {
-        let (mut first, mut lost) = (Ok(()), false);
+    /// Reads all files, and calls `found` with the index of each column and its number, or with what to write in the place of a number that
+    /// cannot be read.
+    pub(super) fn read(&mut self, mut found: impl FnMut(usize, Result<Number, f64>)) -> ReadResult {
+        let mut result = ReadResult::default();
         for file in &mut self.files {
-            if let Err((error, is_gone)) = file.read(&mut self.buffer, &mut found) {
-                first = first.and(Err(error));
-                lost |= is_gone;
-            }
+            file.read(&mut self.buffer, &mut found, &mut result);
         }
-        first.map_err(|error| (error, lost))
+        result.lost |= result.deleted == self.files.len();
+        result
     }
 }
 
+/// What became of the values of one tick.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReadResult {
+    any: bool,                         // a value was read, or had nothing new
+    pub(super) lost: bool,             // only reopening can help
+    deleted: usize,                    // files
+    first: Option<(usize, TickError)>, // of the values that could not be read
+}
+
+impl ReadResult {
+    /// The value in this column could not be read.
+    pub(super) fn fails(&mut self, column: usize, error: TickError) {
+        self.first = self.first.or(Some((column, error)));
+    }
+
+    /// The error of the tick: of the first value that could not be read, or of all if none could.
+    pub(super) fn error(&self) -> Result<(), TickError> {
+        self.first.map_or(Ok(()), |(column, error)| Err(if self.any { error.of_value(column) } else { error }))
+    }
+}
+
+/// Why the values of a file are not there.
+struct Absence {
+    mark: f64,                // stands in their place
+    error: Option<TickError>, // `None`: it is no error
+    lost: bool,               // only reopening can help
+    deleted: bool,            // the file was deleted
+}
+
+impl Absence {
+    fn new(reason: Reason, error: TickError) -> Self {
+        Self { mark: reason.value(), error: Some(error), lost: false, deleted: false }
+    }
+
+    /// The system's reason.
+    fn of(what: &'static str, error: &io::Error) -> Self {
+        let reason = if is_no_data(error) { Reason::NotAvailable } else { Reason::Failed };
+        Self {
+            mark: reason.value_of(error),
+            error: Some(TickError::from_io(what, error)),
+            lost: is_gone(error),
+            deleted: false,
+        }
+    }
+}
+
+/// Whether another file of the sensor is there, and this one can appear later.
+fn others_exist(wanted: &[WantedFile<'_>], path: &Path) -> bool {
+    follow::can_be_replaced(path) && wanted.iter().any(|other| other.path != *path && other.path.exists())
+}
+
 impl OpenFile {
-    fn read(&mut self, buffer: &mut [u8], mut found: impl FnMut(usize, Number)) -> Result<(), (TickError, bool)> {
+    fn read(&mut self, buffer: &mut [u8], mut found: impl FnMut(usize, Result<Number, f64>), result: &mut ReadResult) {
+        let ended = match self.refill(buffer) {
+            Ok(ended) => ended,
+            Err(Absence { mark, error, lost, deleted }) => {
+                self.columns.iter().for_each(|column| found(*column, Err(mark)));
+                match error.filter(|_| !self.never_read) {
+                    Some(error) => self.columns.first().into_iter().for_each(|column| result.fails(*column, error)),
+                    None => result.any = true,
+                }
+                result.lost |= lost;
+                result.deleted += usize::from(deleted);
+                return;
+            }
+        };
+        self.never_read = false;
+        for (column, number) in self.columns.iter().zip(self.extractor.results(ended)) {
+            match number {
+                Ok(number) => {
+                    result.any = true;
+                    found(*column, Ok(number));
+                }
+                Err(error) => {
+                    result.fails(*column, brief(&error));
+                    found(*column, Err(Reason::Failed.value()));
+                }
+            }
+        }
+    }
+
+    /// Reads the file, if its values can be trusted. Returns whether that is the whole file.
+    fn refill(&mut self, buffer: &mut [u8]) -> Result<bool, Absence> {
         match self.followed.as_mut().map_or(State::There, |followed| followed.update(&mut self.file)) {
             State::There => {}
-            State::Deleted => return Err((DELETED, true)),
-            State::TooOld => return Err((TOO_OLD, false)),
+            // Another thread puts a new file in its place, if there are others to read meanwhile.
+            State::Deleted => {
+                return Err(Absence { deleted: true, ..Absence::new(Reason::Unavailable, DELETED) });
+            }
+            State::TooOld => return Err(Absence::new(Reason::Stale, TOO_OLD)),
         }
         let filled = self.fill(buffer);
         // Checked after the read, so that a sensor that breaks between the two is noticed.
         self.fault.as_ref().map_or(Ok(()), Fault::look)?;
-        let (_, ended) =
-            filled.map_err(|error| (TickError::from_io("cannot read the file", &error), is_gone(&error)))?;
-        let mut first = Ok(());
-        for (column, result) in self.columns.iter().zip(self.extractor.results(ended)) {
-            match result {
-                Ok(number) => found(*column, number),
-                Err(error) => first = first.and(Err((brief(&error), false))),
-            }
+        let (filled, ended) = filled.map_err(|error| Absence::of("cannot read the file", &error))?;
+        if filled == 0 && self.followed.is_some() {
+            // Its writer empties it before it writes.
+            return Err(Absence { mark: NONE, error: None, lost: false, deleted: false });
         }
-        first
+        Ok(ended)
     }
 
     /// Reads as much as is needed. Returns the number of bytes, and whether that is the whole file. The kernel may return a file in pieces.
@@ -172,15 +284,15 @@ impl Fault {
         }
     }
 
-    /// Checks the file. An error comes with a flag that says whether only reopening can help.
-    fn look(&self) -> Result<(), (TickError, bool)> {
+    /// Checks the file.
+    fn look(&self) -> Result<(), Absence> {
         let mut text = [0; 16];
         loop {
             return match self.file.read_at(&mut text, 0) {
                 Ok(length) if text[..length].trim_ascii() == b"0" => Ok(()),
-                Ok(_) => Err((self.broken, false)),
+                Ok(_) => Err(Absence::new(Reason::NotAvailable, self.broken)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => Err((TickError::from_io(UNKNOWN, &error), is_gone(&error))),
+                Err(error) => Err(Absence::of(UNKNOWN, &error)),
             };
         }
     }
@@ -198,6 +310,17 @@ const TOO_OLD: TickError = TickError::new(
 /// Whether a read error means that this file will not come back, because its device or process is gone.
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ESRCH | libc::ESTALE | libc::EBADF))
+}
+
+/// Whether the device says that it has no value now.
+fn is_no_data(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENODATA | libc::EAGAIN))
+}
+
+/// Whether a read error may be over at the next attempt.
+pub(super) fn may_pass(error: &io::Error) -> bool {
+    const PASSING: [i32; 5] = [libc::EIO, libc::ENXIO, libc::EREMOTEIO, libc::ETIMEDOUT, libc::EBUSY];
+    is_no_data(error) || error.raw_os_error().is_some_and(|errno| PASSING.contains(&errno))
 }
 
 fn io_error(doing: &str, path: &Path, error: &io::Error) -> String {

@@ -158,6 +158,24 @@ pub(super) fn follow(
     Ok(Some((followed, follower)))
 }
 
+/// An empty file in the place of one that does not exist yet, and both ends that put it there once it does.
+pub(super) fn absent(
+    keeper: &Keeper,
+    task: &str,
+    path: &Path,
+    max_age: Option<Span>,
+) -> io::Result<(File, (Followed, Follower))> {
+    let file = File::open("/dev/null")?;
+    let next = Arc::new(FdSlot::new());
+    let (old_end, old) = rtrb::RingBuffer::new(RETURNED);
+    let state = Arc::new(AtomicU8::new(State::Deleted as u8));
+    let followed = Followed { next: next.clone(), old: old_end, state: state.clone() };
+    let (watch, task, path) = (keeper.watch(path, OFTEN), task.to_owned(), path.to_path_buf());
+    let missing = Some(KernelClock::monotonic().now() - DELETED_AFTER);
+    let follower = Follower { path, task, identity: (0, 0), next, old, state, missing, max_age, age: None, watch };
+    Ok((file, (followed, follower)))
+}
+
 /// Whether this file may become too old.
 fn is_written(file: &File, facts: &fs::Metadata, max_age: Option<Span>) -> bool {
     max_age.is_some() && facts.is_file() && !is_of_the_kernel(file)

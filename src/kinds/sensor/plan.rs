@@ -1,6 +1,6 @@
 //! The files and columns of a polled sensor, and how to open them. May block and allocate; reads no clock.
 
-use super::files::{Files, Unusable, WantedFile};
+use super::files::{Files, Unusable, WantedFile, may_pass};
 use super::find::{self, Class};
 use super::follow::has_age;
 use super::locator::{FieldSelector, ValueLocator};
@@ -105,6 +105,8 @@ impl ReadPlan {
             // Some devices list files that cannot be read.
             let content = match std::fs::read(folder.join(&file)) {
                 Ok(content) => content,
+                // It keeps its place, so that a recording can go on.
+                Err(error) if may_pass(&error) => Vec::new(),
                 Err(error) => {
                     info!("cannot read {}; the value is left out: {error}", folder.join(&file).display());
                     continue;

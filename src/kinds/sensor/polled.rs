@@ -5,11 +5,12 @@
 use super::number::Counter;
 use super::plan::{OpenSensor, ReadPlan};
 use super::settings::SensorSettings;
+use crate::channels::NONE;
 use crate::config::{BuildError, Preview};
 use crate::io::Keeper;
 use crate::kinds::device::{First, Missing, Reconnecting, preview};
 use crate::site::{Label, OpenDevice, Site};
-use crate::task::{Column, Task, Tick, TickError};
+use crate::task::{Column, Reason, Task, Tick, TickError};
 
 impl OpenDevice for OpenSensor {}
 
@@ -52,24 +53,27 @@ impl Task for Polled {
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let OpenSensor { files, conversions } = self.device.device()?;
-        let (counters, mut too_large) = (&mut self.counters, false);
-        let read = files.read(|column, number| {
+        let (counters, mut too_large) = (&mut self.counters, None);
+        let mut read = files.read(|column, number| {
             let (scale, offset) = conversions[column];
-            let value = match &mut counters[column] {
-                Some(counter) => counter.rate(number, tick.started).map(|rate| rate * scale),
-                None => Some(number.value() * scale + offset),
+            values[column] = match (number, &mut counters[column]) {
+                (Ok(number), Some(counter)) => counter.rate(number, tick.started).map_or(NONE, |rate| rate * scale),
+                (Ok(number), None) => number.value() * scale + offset,
+                (Err(mark), _) => mark,
             };
-            too_large |= value.is_some_and(|value| !value.is_finite());
-            values[column] = value.filter(|value| value.is_finite()).unwrap_or(f64::NAN);
-        });
-        let read = read.and(if too_large { Err((TOO_LARGE, false)) } else { Ok(()) });
-        read.map_err(|(error, lost)| {
-            if lost {
-                self.device.lose();
-                // A device that comes back may count from zero.
-                counters.iter_mut().flatten().for_each(Counter::forget);
+            if values[column].is_infinite() {
+                values[column] = Reason::NotFinite.value();
+                too_large = too_large.or(Some(column));
             }
-            error
-        })
+        });
+        if let Some(column) = too_large {
+            read.fails(column, TOO_LARGE);
+        }
+        if read.lost {
+            self.device.lose();
+            // A device that comes back may count from zero.
+            counters.iter_mut().flatten().for_each(Counter::forget);
+        }
+        read.error()
     }
 }

@@ -64,6 +64,8 @@ pub(crate) struct Task {
     pub(crate) runs: Vec<i64>,
     pub(crate) links: Vec<Link>,
     pub(crate) max_age: i64,
+    /// How long the last good value is held; 0: not at all.
+    pub(crate) hold: i64,
     /// In periods.
     pub(crate) max_gap: u64,
     /// The tick from which a new task replaces it, like a reload that changes its section.
@@ -160,11 +162,24 @@ impl Case {
         let longest = if overload { period / 2 } else { period / 8 };
         let runs = random.some_below(3, longest / US).into_iter().map(|run| run * US).collect();
         let max_age = if random.below(3) == 0 { (2 + random.below(20)) * MS + 1 } else { 10_000 * MS };
+        let hold = if random.below(3) == 0 { (1 + random.below(20)) * MS + 7 } else { 0 };
         let max_gap = 1 + random.below(8).unsigned_abs();
         let can_restart =
             matches!(does, Does::Mean(_) | Does::Median(_) | Does::LowPass(_) | Does::Pi { .. } | Does::Alarm { .. });
         let restarts_at = (can_restart && random.below(3) == 0).then(|| 1 + random.below(30).unsigned_abs());
-        self.tasks.push(Task { does, worker, period, phase, deadline, runs, links, max_age, max_gap, restarts_at });
+        self.tasks.push(Task {
+            does,
+            worker,
+            period,
+            phase,
+            deadline,
+            runs,
+            links,
+            max_age,
+            hold,
+            max_gap,
+            restarts_at,
+        });
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::random::SplitMix;
 use hertzd::config::{Blueprint, Key, Kind, Section, Value};
-use hertzd::task::{Column, Input, Quality, Task, Tick, TickError};
+use hertzd::task::{Column, Input, Quality, Reason, Task, Tick, TickError};
 use hertzd::time::Instant;
 use hertzd::{Kinds, Site};
 
@@ -110,7 +110,7 @@ impl Task for Echo {
         if let Some((answer, origin)) = self.asked {
             (values[0], self.origin) = (answer, Some(origin));
         }
-        let good = self.inputs.iter().filter(|input| input.quality() == Quality::Good);
+        let good = self.inputs.iter().filter(|input| input.quality().is_usable());
         let origin = good.filter_map(Input::origin).fold(tick.release, Instant::min);
         self.asked = Some((self.inputs[0].get() + 0.5 * self.inputs[1].get(), origin));
         Ok(())
@@ -127,9 +127,10 @@ impl Task for Probe {
     fn tick(&mut self, _: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let quality = match self.0.quality() {
             Quality::Good => 0.0,
-            Quality::Bad => 1.0,
-            Quality::Stale => 2.0,
-            Quality::Missing => 3.0,
+            Quality::Bad(Reason::Stale) => 2.0,
+            Quality::Bad(_) => 1.0,
+            Quality::None => 3.0,
+            Quality::Held => 4.0,
         };
         #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
         let age = self.0.age().map_or(-1.0, |age| age.nanos() as f64);

@@ -3,13 +3,32 @@
 use super::case::{Does, Task};
 use super::kinds::{Given, given};
 
+/// What a value is worth, as a probe shows it.
+pub(crate) mod worth {
+    pub(crate) const GOOD: u8 = 0;
+    pub(crate) const BAD: u8 = 1;
+    pub(crate) const STALE: u8 = 2;
+    pub(crate) const NONE: u8 = 3;
+    pub(crate) const HELD: u8 = 4;
+}
+
 /// An input at a tick.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
-    pub(crate) value: f64, // NaN unless it is good
+    pub(crate) value: f64, // NaN unless it is good or held
     pub(crate) quality: u8,
     pub(crate) origin: Option<i64>,
     pub(crate) release: Option<i64>,
+    /// Since when there is nothing new.
+    pub(crate) waits: Option<i64>,
+    /// With `hold`: the last good value, its origin and release, and when it was last seen.
+    pub(crate) kept: Option<(f64, Option<i64>, i64, i64)>,
+}
+
+impl Seen {
+    pub(crate) fn is_usable(&self) -> bool {
+        [worth::GOOD, worth::HELD].contains(&self.quality)
+    }
 }
 
 /// The result of a tick.
@@ -18,6 +37,10 @@ pub(crate) struct Made {
     /// The compared values: the first ones.
     pub(crate) values: Vec<f64>,
     pub(crate) failed: bool,
+    /// It wrote nothing.
+    pub(crate) left: bool,
+    /// It has given up waiting for its input.
+    pub(crate) gave_up: bool,
     /// The origin, if the values come from an earlier tick's measurement.
     pub(crate) origin: Option<i64>,
 }
@@ -27,6 +50,7 @@ pub(crate) struct Made {
 pub(crate) struct State {
     last: Option<u64>, // tick
     waited: u64,       // ticks without a value since the last with one
+    ran: bool,         // there has been an output
     history: Vec<f64>, // a filter's inputs, tick by tick; empty: it begins
     low: f64,
     from: Option<f64>,   // where it begins then, after a restart
@@ -68,6 +92,7 @@ impl State {
         Self {
             last: None,
             waited: 0,
+            ran: false,
             history: Vec::new(),
             low: 0.0,
             from: None,
@@ -99,11 +124,14 @@ impl State {
         let periods = n - self.last.map_or(0, |last| last + 1) + self.waited + 1;
         self.last = Some(n);
         let value = seen.first().map_or(f64::NAN, |seen| seen.value);
-        let mut made = Made { values: Vec::new(), failed: false, origin: None };
+        let mut made = Made { values: Vec::new(), failed: false, left: false, gave_up: false, origin: None };
         made.values = match &task.does {
             Does::Source { script, .. } => match given(*script, n) {
                 Given::Number(number) => vec![number],
-                Given::Nothing => vec![f64::NAN],
+                Given::Nothing => {
+                    made.left = true;
+                    vec![f64::NAN]
+                }
                 Given::Error => {
                     made.failed = true;
                     vec![f64::NAN]
@@ -111,13 +139,24 @@ impl State {
             },
             Does::Plant { gain, time_constant, .. } => vec![self.plant.measure(release, *gain, *time_constant)],
             Does::Mean(_) | Does::Median(_) | Does::LowPass(_) => vec![self.filter(task, value, periods)],
-            Does::Pi { .. } => self.pi(task, seen, periods),
+            Does::Pi { .. } => {
+                let values = self.pi(task, seen, periods);
+                self.ran |= values[0].is_finite();
+                made.gave_up = self.ran && values[0].is_nan();
+                values
+            }
+            Does::Alarm { .. } if seen[0].quality == worth::NONE => {
+                vec![f64::from(u8::from(self.alarm.level != 0)), f64::from(self.alarm.level)]
+            }
             Does::Alarm { .. } => {
                 let reset = seen.get(1).map(|reset| reset.value).filter(|reset| reset.is_finite());
                 self.alarm.step(&task.does, value, reset.map(|reset| reset != 0.0));
                 vec![f64::from(u8::from(self.alarm.level != 0)), f64::from(self.alarm.level)]
             }
-            Does::Echo => vec![self.echo(seen, release)],
+            Does::Echo => {
+                made.left = self.asked.is_none();
+                vec![self.echo(seen, release)]
+            }
             Does::Probe => {
                 let Seen { quality, origin, release, .. } = seen[0];
                 #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
@@ -225,7 +264,7 @@ impl State {
             self.origin = Some(origin);
             answer
         });
-        let good = seen.iter().filter(|seen| seen.quality == 0).filter_map(|seen| seen.origin);
+        let good = seen.iter().filter(|seen| seen.is_usable()).filter_map(|seen| seen.origin);
         self.asked = Some((seen[0].value + 0.5 * seen[1].value, good.fold(release, i64::min)));
         answer
     }

@@ -1,8 +1,8 @@
 //! The expected values of every tick of a case, given when it began and ended: which row each reader sees, its quality, and the results of
 //! the laws. Also the order of the due tasks.
 
-use super::case::{Case, Does, Link};
-use super::laws::{Made, Seen, State};
+use super::case::{Case, Does, Link, Task};
+use super::laws::{Made, Seen, State, worth};
 use hertzd::cli::{VirtualRun, VirtualTick};
 
 /// The newest row of a task.
@@ -10,7 +10,7 @@ use hertzd::cli::{VirtualRun, VirtualTick};
 struct Row {
     value: f64,
     finite: f64, // the last number up to this row; NaN: none
-    good: bool,
+    quality: u8,
     release: i64,
     origin: Option<i64>,
 }
@@ -52,10 +52,10 @@ pub(crate) fn values(case: &Case, run: &VirtualRun) -> Result<usize, String> {
             rows[task] = Some(row);
             continue;
         }
-        let (mut good, mut behind) = (true, None::<i64>);
+        let (mut all, mut behind) = (Means::Nothing, None::<i64>);
         for (link, cell) in own.links.iter().zip(&mut cells[task]) {
-            let counts = look(link, rows[link.from].as_ref(), cell, at, own.max_age);
-            good &= !counts || cell.quality == 0;
+            let (means, counts) = look(link, rows[link.from].as_ref(), cell, at, own);
+            all = if means > all { means } else { all };
             if counts && let Some(origin) = cell.origin {
                 behind = Some(behind.map_or(origin, |oldest| oldest.min(origin)));
             }
@@ -80,41 +80,99 @@ pub(crate) fn values(case: &Case, run: &VirtualRun) -> Result<usize, String> {
             _ => true,
         };
         let origin = found.origin.map(|of_task| took.map_or(of_task, |took| took.min(of_task))).or(took);
-        let good = good && !found.failed && value.is_finite() && within;
+        let quality = worth_of(value, &found, all, within);
         let finite = if value.is_finite() { value } else { rows[task].as_ref().map_or(f64::NAN, |row| row.finite) };
-        made[task] = Some((found, Row { value, finite, good, release, origin }));
+        made[task] = Some((found, Row { value, finite, quality, release, origin }));
     }
     Ok(compared)
 }
 
 /// An input before the first row.
 fn unread(link: &Link) -> Seen {
-    let (value, quality) = link.previous.map_or((f64::NAN, 3), |first| (first, 0));
-    Seen { value, quality, origin: None, release: None }
+    let (value, quality) = link.previous.map_or((f64::NAN, worth::NONE), |first| (first, worth::GOOD));
+    Seen { value, quality, origin: None, release: None, waits: None, kept: None }
 }
 
-/// Copies the newest row into an input. Returns whether the reader's result inherits its quality and its age.
-fn look(link: &Link, row: Option<&Row>, cell: &mut Seen, now: i64, max_age: i64) -> bool {
-    let Some(row) = row else { return link.previous.is_none() && !link.spared };
+/// What the inputs of a tick mean for its values; of several, the greatest.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+enum Means {
+    Nothing,
+    /// The task copes without a value that has nothing new.
+    Without,
+    /// The task copes without a bad value.
+    Despite,
+    Held,
+    NothingNew,
+    Bad,
+}
+
+/// Copies the newest row into an input. Returns what it means for the reader's values, and whether they have its age.
+fn look(link: &Link, row: Option<&Row>, cell: &mut Seen, now: i64, task: &Task) -> (Means, bool) {
     if link.previous.is_some() {
         // It shows the last number, of any quality.
+        let Some(row) = row else { return (Means::Nothing, false) };
         if row.finite.is_finite() {
             cell.value = row.finite;
         }
         if row.value.is_finite() {
-            *cell = Seen { value: row.value, quality: 0, origin: None, release: Some(row.release) };
+            let release = Some(row.release);
+            *cell = Seen { value: row.value, quality: worth::GOOD, origin: None, release, waits: None, kept: None };
         }
-        return false;
+        return (Means::Nothing, false);
     }
-    let since = row.origin.map_or(row.release, |origin| origin.min(row.release));
-    let quality = match (row.good, now - since > max_age) {
-        (false, _) => 1,
-        (true, true) => 2,
-        (true, false) => 0,
+    let is_old = |since: i64| now - since > task.max_age;
+    let stale = row.is_some_and(|row| is_old(row.origin.map_or(row.release, |origin| origin.min(row.release))));
+    let found = row.map_or(worth::NONE, |row| row.quality);
+    let waits = if found == worth::NONE { Some(cell.waits.unwrap_or(now)) } else { None };
+    let quality = match found {
+        worth::NONE if stale || waits.is_some_and(is_old) => {
+            if row.is_some() {
+                worth::STALE
+            } else {
+                worth::BAD
+            }
+        }
+        worth::GOOD | worth::HELD if stale => worth::STALE,
+        found => found,
     };
-    let value = if quality == 0 { row.value } else { f64::NAN };
-    *cell = Seen { value, quality, origin: row.origin, release: Some(row.release) };
-    quality == 0 || !link.spared
+    let mut kept = cell.kept;
+    if let (worth::GOOD, Some(row), true) = (quality, row, task.hold > 0) {
+        kept = Some((row.value, row.origin, row.release, now));
+    }
+    let usable = [worth::GOOD, worth::HELD].contains(&quality);
+    let (origin, release) = (row.and_then(|row| row.origin), row.map(|row| row.release));
+    *cell = match kept {
+        Some((value, origin, release, seen)) if !usable && now - seen <= task.hold => {
+            Seen { value, quality: worth::HELD, origin, release: Some(release), waits, kept }
+        }
+        _ => {
+            let value = row.filter(|_| usable).map_or(f64::NAN, |row| row.value);
+            Seen { value, quality, origin, release, waits, kept }
+        }
+    };
+    let means = match (cell.quality, link.spared) {
+        (worth::GOOD, _) => Means::Nothing,
+        (worth::HELD, _) => Means::Held,
+        (worth::NONE, true) => Means::Without,
+        (worth::NONE, false) => Means::NothingNew,
+        (_, true) => Means::Despite,
+        (_, false) => Means::Bad,
+    };
+    (means, cell.is_usable() || !link.spared)
+}
+
+/// What the first value of a tick is worth.
+fn worth_of(value: f64, made: &Made, means: Means, within: bool) -> u8 {
+    match means {
+        _ if made.failed || made.gave_up => worth::BAD,
+        Means::Bad => worth::BAD,
+        Means::NothingNew => worth::NONE,
+        _ if made.left => worth::NONE,
+        Means::Without if value.is_nan() => worth::NONE,
+        _ if !value.is_finite() || !within => worth::BAD,
+        Means::Held => worth::HELD,
+        _ => worth::GOOD,
+    }
 }
 
 /// What the turn of a task depends on.

@@ -17,7 +17,7 @@ impl Case {
 
     fn section(&self, index: usize) -> String {
         let task = &self.tasks[index];
-        let Task { period, phase, deadline, max_age, max_gap, .. } = task;
+        let Task { period, phase, deadline, max_age, hold, max_gap, .. } = task;
         let mut text = format!(
             "[task.t{index}]\nworker = \"{}\"\nperiod = \"{period}ns\"\nphase = \"{phase}ns\"\ndeadline = \"{deadline}ns\"\n",
             WORKERS[task.worker]
@@ -65,6 +65,9 @@ impl Case {
         }
         if task.links.iter().any(|link| link.previous.is_none()) {
             let _ = writeln!(text, "max-age = \"{max_age}ns\"");
+            if *hold > 0 {
+                let _ = writeln!(text, "hold = \"{hold}ns\"");
+            }
         }
         let runs: Vec<_> = task.runs.iter().map(|run| format!("\"{run}ns\"")).collect();
         let _ = writeln!(text, "[task.t{index}.simulate]\nrun = [{}]", runs.join(", "));

@@ -20,6 +20,30 @@ fn a_hwmon_device_is_found_by_name_and_again_under_another_number() {
 }
 
 #[test]
+fn a_channel_that_cannot_be_read_yet_keeps_its_place_and_costs_no_other_value() {
+    let sys = Sys::new();
+    let folder = sys.hwmon(0, "board", &[("name", "nct\n"), ("temp1_input", "21000\n"), ("temp3_input", "1000\n")]);
+    let unreadable = folder.join("temp2_input");
+    symlink("/proc/self/mem", &unreadable).unwrap(); // fails with EIO
+    let mut all = sys.open(named(Source::Hwmon, "nct", None, &[])).unwrap();
+    let wanted = [pair("temp1", "°C"), pair("temp2", "°C"), pair("temp3", "°C")];
+    assert_eq!(columns(&*all), wanted);
+    let (values, done) = tick_at(&mut *all, Instant::ZERO);
+    assert_eq!((values[0], values[2], done), (21.0, 1.0, Ok(())), "it could never be read: this is no failure");
+    assert_eq!(Quality::of(values[1], Basis::Good, None), Quality::Bad(Reason::Failed));
+    fs::remove_file(&unreadable).unwrap();
+    fs::write(&unreadable, "7000\n").unwrap();
+    until(&mut *all, |values, done| done.is_ok() && values == [21.0, 7.0, 1.0]);
+    fs::remove_file(&unreadable).unwrap();
+    symlink("/proc/self/mem", &unreadable).unwrap();
+    until(&mut *all, |values, done| values[0] == 21.0 && values[1].is_nan() && done.is_err());
+    let (values, done) = tick_at(&mut *all, Instant::ZERO);
+    assert_eq!((values[0], values[2]), (21.0, 1.0));
+    let text = done.unwrap_err().text(&["a".into(), "b".into()]);
+    assert!(text.starts_with("b: cannot read the file: "), "{text}");
+}
+
+#[test]
 fn which_device_is_meant_must_be_clear() {
     let sys = Sys::new();
     let refused = |settings| {

@@ -79,9 +79,11 @@ fn values_are_scaled_and_follow_the_file() {
     fs::write(&file, "-3000\n").unwrap();
     assert!((tick(&mut *sensor).unwrap() - 270.15).abs() < 1e-9);
 
-    for (content, wanted) in
-        [("", "no longer has the line"), (" \n", "no longer has the field"), ("off\n", "not a number")]
-    {
+    // Its writer empties it before it writes.
+    fs::write(&file, "").unwrap();
+    let (values, done) = tick_at(&mut *sensor, Instant::ZERO);
+    assert_eq!((done, quality(values[0])), (Ok(()), Quality::None));
+    for (content, wanted) in [(" \n", "no longer has the field"), ("off\n", "not a number")] {
         fs::write(&file, content).unwrap();
         let error = tick(&mut *sensor).unwrap_err().to_string();
         assert!(error.contains(wanted), "{error}");
@@ -144,8 +146,9 @@ fn several_values_come_with_what_is_wrong_beside_them() {
     assert_eq!(tick_at(&mut *sensor, Instant::ZERO), (vec![3.0, 7.0, 10.0], Ok(())));
     fs::write(&one, "5 6\n").unwrap();
     let (values, done) = tick_at(&mut *sensor, Instant::ZERO);
-    assert_eq!(done, Err(TickError::new("the line no longer has the field")));
-    assert!(values[0].is_nan() && values[1..] == [7.0, 50.0], "{values:?}");
+    assert_eq!(done, Err(TickError::new("the line no longer has the field").of_value(0)));
+    assert_eq!(quality(values[0]), Quality::Bad(Reason::Failed));
+    assert_eq!(values[1..], [7.0, 50.0]);
 
     let error = open(settings.clone(), "test").err().unwrap();
     assert_eq!(error.key, "value");
@@ -153,6 +156,44 @@ fn several_values_come_with_what_is_wrong_beside_them() {
     let mut twice = settings;
     twice.values[1].name = Some("c".into());
     assert_eq!(open(twice, "test").err().unwrap().message, "two values are named \"c\"");
+}
+
+/// What a value of a tick without other faults is worth.
+fn quality(value: f64) -> Quality {
+    Quality::of(value, Basis::Good, None)
+}
+
+#[test]
+fn a_file_that_is_not_there_costs_its_own_value_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let [here, later] = ["here", "later"].map(|name| folder.path().join(name));
+    fs::write(&here, "1").unwrap();
+    let values = vec![value(&here, 1, "here"), value(&later, 1, "later")];
+    let settings = SensorSettings { values, listed: true, missing: Missing::Wait, ..SensorSettings::file("") };
+    let mut sensor = open(settings, "test").unwrap();
+    let mut until = |wanted: [Quality; 2]| {
+        let mut now = [Quality::None; 2];
+        for _ in 0..400 {
+            let (values, done) = tick_at(&mut *sensor, Instant::ZERO);
+            now = [quality(values[0]), quality(values[1])];
+            if now == wanted {
+                return done;
+            }
+            pause(Span::from_millis(25));
+        }
+        panic!("{now:?} in place of {wanted:?}");
+    };
+    let gone = Err(TickError::new("the file was deleted").of_value(1));
+    let absent = Quality::Bad(Reason::Unavailable);
+    assert_eq!(until([Quality::Good, absent]), gone);
+    fs::write(&later, "2").unwrap();
+    assert_eq!(until([Quality::Good, Quality::Good]), Ok(()));
+    fs::remove_file(&later).unwrap();
+    assert_eq!(until([Quality::Good, absent]), gone);
+    fs::remove_file(&here).unwrap();
+    until([absent, absent]).unwrap_err();
+    fs::write(&here, "3").unwrap();
+    assert_eq!(until([Quality::Good, absent]), gone, "one that is there is enough to go on");
 }
 
 #[test]

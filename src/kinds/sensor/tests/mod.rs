@@ -8,7 +8,7 @@ use super::locator::{FieldSelector, LineSelector, ValueLocator};
 use super::open::{look, open};
 use super::settings::ValueSettings;
 use super::*;
-use crate::channels::{Queue, Shape, Stream};
+use crate::channels::{Basis, NONE, Quality, Queue, Reason, Shape, Stream};
 use crate::config::BuildError;
 use crate::kinds::device::Missing;
 use crate::site::{Roots, Site};
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 fn tick_at(sensor: &mut dyn Task, release: Instant) -> (Vec<f64>, Result<(), TickError>) {
     let zero = Span::ZERO;
     let tick = Tick { n: 0, release, started: release, lateness: zero, skipped: 0, credit: zero, period: zero };
-    let mut values = vec![f64::NAN; sensor.columns().len()];
+    let mut values = vec![NONE; sensor.columns().len()];
     let done = sensor.tick(&tick, &mut values);
     (values, done)
 }
