@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 enum { HELLO = 1, TICK = 2, ANSWER = 3, VERSION = 1 };
-enum { GOOD = 0, BAD = 1, STALE = 2, MISSING = 3 };
+enum { GOOD = 0, BAD = 1, STALE = 2, NONE = 3, HELD = 4 };
 
 struct hello { /* then the names of the task, of its inputs and of its values, each with a NUL byte */
     uint32_t kind, version;

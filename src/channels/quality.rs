@@ -92,6 +92,11 @@ impl fmt::Display for Reason {
 /// What a slot holds before a tick. A slot that still holds it afterwards has nothing new.
 pub(crate) const NONE: f64 = tagged(0, 0);
 
+/// The value, or nothing new in the place of one that is unknown.
+pub(crate) fn or_none(value: f64) -> f64 {
+    if value.is_nan() { NONE } else { value }
+}
+
 /// A quiet NaN that no arithmetic makes.
 const TAG: u64 = 0x7ff8_4248_0000_0000;
 const TAG_MASK: u64 = !0xff_ffff;

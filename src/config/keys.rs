@@ -292,6 +292,13 @@ pub(super) const RECORD_KEEP: Key = Key::new(
 )
 .otherwise("all")
 .rules(&[RECORDED]);
+pub(super) const RECORD_RAW: Key = Key::new(
+    "record-raw",
+    Value::Bool,
+    "Also record the number of each value as the task gave it, as `NAME raw`: for a bad value that is what was not used.",
+)
+.default("false")
+.rules(&[RECORDED]);
 
 /// The keys of `[task.NAME]` common to all kinds.
 pub(crate) const TASK_KEYS: &[Key] = &[
@@ -320,6 +327,7 @@ pub(crate) const TASK_KEYS: &[Key] = &[
     RECORD_MAX_SIZE,
     RECORD_MAX_TIME,
     RECORD_KEEP,
+    RECORD_RAW,
 ];
 
 pub(super) const RUN: Key =

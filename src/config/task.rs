@@ -53,6 +53,10 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[(&str, Clo
     let max_missed = section.read(&MAX_MISSED, |value| percent_of(&MAX_MISSED.value, value));
     let on_error = section.choice(&ON_ERROR, &ON_ERRORS).unwrap_or(OnError::Continue);
     let record = record::judge(section);
+    let record_raw = section.boolean(&RECORD_RAW).unwrap_or(false);
+    if record_raw && record.as_ref().is_some_and(|record| record.format == record::RecordFormat::Wav) {
+        section.problem(&RECORD_RAW, "has no effect: a .wav has no values; remove it");
+    }
     let queue = section.choice(&QUEUE, &QUEUES).unwrap_or_default();
     let simulated = stand_in::judge(section, overrun);
     section.shadow = kinds.is_shadow();
@@ -85,6 +89,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[(&str, Clo
             overrun_limit,
             on_error,
             record: None,
+            record_raw,
             queue,
             identity: identity(section.table, &resolved),
             simulated_run: simulated.run,

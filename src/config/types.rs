@@ -159,6 +159,8 @@ pub(crate) struct TaskConfig {
     pub on_error: OnError,
     /// Where the task is recorded.
     pub record: Option<RecordConfig>,
+    /// Whether the numbers of bad values are recorded too.
+    pub record_raw: bool,
     /// What happens to data that the task produces faster than the recorder can store it.
     pub queue: Queue,
     /// Keys and values as canonical text, with the worker's name and without `simulate`. Two configurations have the same, unchanged task

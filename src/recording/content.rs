@@ -11,11 +11,19 @@ use crate::time::{Instant, Span};
 pub(crate) struct Content {
     pub task: String,
     pub columns: Vec<Column>,   // its values
+    pub raw: bool,              // the numbers of bad values are recorded too
     pub valid: Vec<[f64; 2]>,   // the range of each value; empty: any number
     pub format: Option<Format>, // the content of its blocks, if it has any
 }
 
 impl Content {
+    /// The values of each row in a recording.
+    pub(crate) fn recorded(&self) -> Vec<Column> {
+        let raw = |column: &Column| Column { name: format!("{} raw", column.name), unit: column.unit.clone() };
+        let raw = self.columns.iter().filter(|_| self.raw).map(raw);
+        self.columns.iter().cloned().chain(raw).collect()
+    }
+
     /// Whether a recording in this format includes the values of each tick.
     pub(crate) fn has_rows_for(&self, recording: RecordFormat) -> bool {
         match recording {

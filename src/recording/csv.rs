@@ -40,10 +40,10 @@ fn rfc3339(utc: i128) -> impl std::fmt::Display {
 pub(super) fn layout(content: &Content) -> Layout {
     let blocks = content.format.clone().filter(|format| matches!(format, Format::Samples(_)));
     let (mut header, columns) = match &blocks {
-        Some(Format::Samples(columns)) => (String::from("tick,sample_utc"), columns),
-        _ => (String::from("tick,release_utc,lateness_ns"), &content.columns),
+        Some(Format::Samples(columns)) => (String::from("tick,sample_utc"), columns.clone()),
+        _ => (String::from("tick,release_utc,lateness_ns"), content.recorded()),
     };
-    for Column { name, unit } in columns {
+    for Column { name, unit } in &columns {
         let title = if unit.is_empty() { name.clone() } else { format!("{name} [{unit}]") };
         header.push(',');
         if title.contains([',', '"', '\n', '\r']) {

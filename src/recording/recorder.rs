@@ -240,6 +240,9 @@ impl DrainedTask {
                 qualities.push(quality);
                 usable.push(if quality.is_usable() { value } else { f64::NAN });
             }
+            if content.raw {
+                usable.extend(row.values);
+            }
             if let Some(recording) = &mut recording {
                 let utc = row.release.nanos() + self.to_utc;
                 recording.row(*id, &RecordedRow { row: Row { values: usable, ..row }, qualities }, utc);

@@ -78,3 +78,5 @@ mod trace;
 mod two_steps;
 mod walk;
 mod watched;
+#[cfg(all(feature = "exporter", feature = "mcap", feature = "top"))]
+mod worth;

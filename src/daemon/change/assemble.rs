@@ -93,7 +93,13 @@ pub(crate) fn content(config: &TaskConfig, columns: Vec<Column>, shape: Option<&
     }
     let names: Vec<_> = columns.iter().map(|column| column.name.clone()).collect();
     let valid = valid(config, &names);
-    Ok(Content { task: config.name.clone(), columns, valid, format: shape.map(|shape| shape.format.clone()) })
+    Ok(Content {
+        task: config.name.clone(),
+        columns,
+        raw: config.record_raw,
+        valid,
+        format: shape.map(|shape| shape.format.clone()),
+    })
 }
 
 pub(crate) fn not_recorded(config: &TaskConfig, record: &RecordConfig, error: &io::Error) -> Problems {

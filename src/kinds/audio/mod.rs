@@ -17,7 +17,7 @@ mod supported;
 pub(super) use keys::kind;
 pub(super) use list::list;
 
-use crate::channels::{BlockSender, Format, Head, Shape};
+use crate::channels::{BlockSender, Format, Head, Shape, or_none};
 use crate::config::{BuildError, Preview};
 use crate::kinds::device::{Reconnecting, Stalled, is_gone, preview};
 use crate::site::{Label, Site};
@@ -170,7 +170,7 @@ impl Task for Audio {
             return Err(STALLED);
         }
         let measured = [self.frames as f64, self.xruns as f64, level.rms(), level.peak(), self.drift.ppm()];
-        values.iter_mut().zip(measured).for_each(|(slot, value)| *slot = value);
+        values.iter_mut().zip(measured).for_each(|(slot, value)| *slot = or_none(value));
         Ok(())
     }
 }

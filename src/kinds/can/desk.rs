@@ -2,6 +2,7 @@
 
 use super::send::columns;
 use super::settings::{SendSettings, SentSignal};
+use crate::channels::or_none;
 use crate::kinds::elapsed::seconds_since_last;
 use crate::kinds::output::law::{Law, Step, Wanted};
 use crate::task::{Column, Input, Quality, Task, Tick, TickError};
@@ -45,7 +46,7 @@ impl Task for AtTheDesk {
                 Wanted::Value(value) | Wanted::Ramp(value) => law.put_out(value),
                 Wanted::Safe => law.put_out_safe(signal.safe),
             }
-            values[signal.column] = law.applied();
+            values[signal.column] = or_none(law.applied());
             is_safe |= law.is_safe();
         }
         self.sent += self.frames;

@@ -3,6 +3,7 @@
 use super::adapter::Adapter;
 use super::interface::NamedBus;
 use super::settings::{SentFrame, SentSignal};
+use crate::channels::or_none;
 use crate::kinds::output::law::{Law, Step, Wanted};
 use crate::safety::{Guard, LiveOutputs, Owed, PlannedWrite, SafeWrite, Writing};
 use crate::site::{Beginning, DeviceId, Refusal, Site, Target, Targets};
@@ -302,7 +303,7 @@ impl Outgoing {
     /// Fills in the values of its signals.
     pub(super) fn report(&self, values: &mut [f64]) {
         for Running { settings, law, .. } in &self.signals {
-            values[settings.column] = law.applied();
+            values[settings.column] = or_none(law.applied());
         }
     }
 

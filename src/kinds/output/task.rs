@@ -6,6 +6,7 @@ use super::law::{Law, Settings, Step, Wanted};
 use super::port::Writer;
 use super::safe::SafeState;
 use super::settings::Conversion;
+use crate::channels::or_none;
 use crate::kinds::elapsed::seconds_since_last;
 use crate::safety::{Guard, Live, Owed};
 use crate::site::Claim;
@@ -212,7 +213,7 @@ impl Task for Output {
         self.held.set_to_recover(self.law.has_to_recover());
         self.live.ticked(self.law.follows() && done.is_ok());
         let has_safe = self.safe.is_some() && self.guard.written().is_in_force();
-        values.copy_from_slice(&shown(&self.law, has_safe, step.input, self.write_errors));
+        values.copy_from_slice(&shown(&self.law, has_safe, step.input, self.write_errors).map(or_none));
         done
     }
 

@@ -85,7 +85,7 @@ pub(super) struct Step {
 }
 
 impl Step {
-    fn lacks_a_value(&self) -> bool {
+    pub(super) fn lacks_a_value(&self) -> bool {
         !(self.input.is_finite() && self.setpoint.is_finite() && self.feed_forward.is_finite())
     }
 }

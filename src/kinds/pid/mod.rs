@@ -149,9 +149,14 @@ impl Task for Pid {
         }
         values.copy_from_slice(&[out, error, p, i, d, ff, saturated, saturated_for]);
         self.ran |= out.is_finite();
-        if self.ran && !out.is_finite() {
+        let why = match (step.mode, out.is_finite()) {
+            (Mode::Off, _) => Some(Reason::NotAvailable),
             // It gives up: what takes its output must not wait any longer.
-            values.iter_mut().filter(|value| value.is_nan()).for_each(|value| *value = Reason::Inherited.value());
+            (_, false) if self.ran && step.lacks_a_value() => Some(Reason::Inherited),
+            _ => None,
+        };
+        if let Some(why) = why {
+            values.iter_mut().filter(|value| value.is_nan()).for_each(|value| *value = why.value());
         }
         Ok(())
     }

@@ -122,10 +122,11 @@ typedef struct hertzd_start {
 } hertzd_start;
 
 /* What an input is worth at a tick. */
-#define HERTZD_GOOD 0u    /* it was read, and so was everything it was computed from */
-#define HERTZD_BAD 1u     /* it was not */
-#define HERTZD_STALE 2u   /* it was, too long ago */
-#define HERTZD_MISSING 3u /* nothing has come yet, or the section does not name it */
+#define HERTZD_GOOD 0u  /* it was read or computed from good values */
+#define HERTZD_BAD 1u   /* it must not be used */
+#define HERTZD_STALE 2u /* it must not be used, because it is too old */
+#define HERTZD_NONE 3u  /* nothing new, or nothing has come yet, or the section does not name it */
+#define HERTZD_HELD 4u  /* the last good value, within `hold` */
 
 /* The age of an input without one: a number in the section, or nothing has come. */
 #define HERTZD_NO_AGE INT64_MIN

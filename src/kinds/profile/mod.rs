@@ -13,7 +13,7 @@ mod tests;
 pub(super) use keys::kind;
 
 use crate::pacing::Rate;
-use crate::task::{Column, Task, Tick, TickError};
+use crate::task::{Column, Reason, Task, Tick, TickError};
 use shape::Course;
 
 /// A running setpoint.
@@ -37,7 +37,8 @@ impl Task for Profile {
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let first = *self.first.get_or_insert(tick.n.saturating_sub(tick.skipped));
-        values[0] = self.course.at(self.rate.offset(tick.n.saturating_sub(first)));
+        let value = self.course.at(self.rate.offset(tick.n.saturating_sub(first)));
+        values[0] = if value.is_nan() { Reason::NotAvailable.value() } else { value };
         Ok(())
     }
 }

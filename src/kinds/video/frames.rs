@@ -5,7 +5,7 @@
 use super::count::Count;
 use super::luma::brightness;
 use super::settings::FrameChoice;
-use crate::channels::{BlockSender, Head};
+use crate::channels::{BlockSender, Head, or_none};
 use crate::sys::video::{Frame, FrameSource};
 use crate::task::Column;
 use crate::time::{Instant, Span};
@@ -129,7 +129,7 @@ impl FrameReader {
         let Count { frames, gaps, damaged, passed_over, .. } = self.count;
         let sequence = self.count.latest().map_or(f64::NAN, |index| index as f64);
         let all = [frames as f64, gaps as f64, damaged as f64, sequence, light, age, passed_over as f64];
-        values.iter_mut().zip(all).for_each(|(slot, value)| *slot = value);
+        values.iter_mut().zip(all).for_each(|(slot, value)| *slot = or_none(value));
     }
 }
 

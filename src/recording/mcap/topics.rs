@@ -35,7 +35,8 @@ pub(super) enum Kind {
 
 impl TaskTopics {
     pub(super) fn of(content: &Content) -> Self {
-        let Content { task, columns, format, .. } = content;
+        let Content { task, format, .. } = content;
+        let columns = &content.recorded();
         let topic = |kind, word: &str, encoding, schema| {
             Some(Topic { kind, name: format!("{task}/{word}"), encoding, schema, channel: None })
         };

@@ -37,7 +37,7 @@ pub(in crate::recording) fn column(name: &str, unit: &str) -> Column {
 }
 
 pub(in crate::recording) fn content(columns: Vec<Column>, format: Option<Format>) -> Content {
-    Content { task: "t".into(), columns, valid: Vec::new(), format }
+    Content { task: "t".into(), columns, raw: false, valid: Vec::new(), format }
 }
 
 pub(in crate::recording) fn moment(millis: i64) -> Moment {

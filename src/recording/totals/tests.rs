@@ -42,7 +42,13 @@ struct Run {
 
 impl Run {
     fn new(seed: u64, limits: &RecordConfig) -> Self {
-        let content = |task: &str| Content { task: task.into(), columns: Vec::new(), valid: Vec::new(), format: None };
+        let content = |task: &str| Content {
+            task: task.into(),
+            columns: Vec::new(),
+            raw: false,
+            valid: Vec::new(),
+            format: None,
+        };
         let recording = Recordings::default().open(limits, &content(TASKS[0])).unwrap();
         for (id, task) in (0..).zip(TASKS) {
             recording.join(id, &content(task));
@@ -265,7 +271,7 @@ fn each_of_the_files_of_a_recording_keeps_to_its_size() {
 #[test]
 fn a_reader_of_a_long_recording_keeps_few_bins() {
     let (_folder, path) = in_folder("x.mcap");
-    let content = Content { task: "t".into(), columns: Vec::new(), valid: Vec::new(), format: None };
+    let content = Content { task: "t".into(), columns: Vec::new(), raw: false, valid: Vec::new(), format: None };
     let recording = Recordings::default().open(&limits(&path), &content).unwrap();
     recording.join(0, &content);
     // Four minutes at 1 kHz, with spans that use every bucket within a few powers of two.

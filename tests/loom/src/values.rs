@@ -1,7 +1,7 @@
 //! Values in transit: a mailbox of rows, and a link between two tasks. The words and the length of a copy are memory that only one side at
 //! a time may touch.
 
-use crate::channels::{Input, Origin, Quality, Queue, Row, RowHead, ValueName, link, rows};
+use crate::channels::{Basis, Input, Limits, Origin, Quality, Queue, Reason, Row, RowHead, ValueName, link, rows};
 use crate::time::{Instant, Span};
 use crate::trial::Model;
 use loom::thread;
@@ -58,22 +58,22 @@ fn replaced_is_no_loss() {
 /// A task sees the values of a single tick, with the origin and quality of that tick.
 fn linked() {
     let input = Input::value_of(ValueName { task: "board".into(), value: "temp".into(), previous: None });
-    let (mut sender, mut receiver) = link(1, [(0, &input)], Span::MAX);
+    let (mut sender, mut receiver) = link(1, [(0, &input)], Limits { max_age: Span::MAX, hold: Span::ZERO });
     let at = |n: u32| Instant::from_nanos(n.into());
     let writer = thread::spawn(move || {
         for n in 1..=2_u32 {
             let head = RowHead { n: n.into(), release: at(10 * n), origin: Some(Origin { at: at(n), task: n }) };
-            sender.post(head, &[f64::from(n)], |_, _| n == 2);
+            sender.post(head, &[f64::from(n)], |_, _| if n == 2 { Quality::Good } else { Quality::Bad(Reason::Failed) });
         }
     });
     let look = |receiver: &mut crate::channels::LinkReceiver| {
-        let (origin, all_good) = receiver.refresh(at(20));
+        let (origin, basis) = receiver.refresh(at(20));
         let Some(Origin { at: from, task }) = origin else {
-            assert_eq!(input.quality(), Quality::Missing);
+            assert_eq!(input.quality(), Quality::None);
             return 0;
         };
         assert_eq!((from, input.origin(), input.release()), (at(task), Some(at(task)), Some(at(10 * task))));
-        assert_eq!((input.quality() == Quality::Good, all_good), (task == 2, task == 2));
+        assert_eq!((input.quality() == Quality::Good, basis == Basis::Good), (task == 2, task == 2));
         assert!(task == 1 || input.get() == 2.0);
         task
     };

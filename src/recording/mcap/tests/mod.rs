@@ -237,6 +237,7 @@ fn several_tasks_share_a_file() {
     let of = |task: &str, unit: &str| Content {
         task: task.into(),
         columns: vec![column("v", unit)],
+        raw: false,
         valid: Vec::new(),
         format: None,
     };

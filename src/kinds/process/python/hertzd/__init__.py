@@ -42,11 +42,12 @@ class Quality(IntEnum):
     GOOD = 0
     BAD = 1
     STALE = 2
-    MISSING = 3
+    NONE = 3
+    HELD = 4
 
 
 class Input(float):
-    """An input at a tick: a float, NaN unless it is good."""
+    """An input at a tick: a float, NaN unless it is good or held."""
 
     quality: Quality
     age_ns: Optional[int]
@@ -64,8 +65,8 @@ class Input(float):
 
     @property
     def bad(self) -> bool:
-        """It is not to be used: bad, stale, or not there yet."""
-        return self.quality is not Quality.GOOD
+        """It is not to be used: bad, stale, or there is nothing new."""
+        return self.quality not in (Quality.GOOD, Quality.HELD)
 
 
 class Inputs(Mapping[str, Input]):
