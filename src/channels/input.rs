@@ -45,7 +45,8 @@ pub(super) struct Cell {
     origin: AtomicI64,  // MAX: none, as for a number
     looked: AtomicI64,  // start of the tick at which this was written
     quality: AtomicU64,
-    spared: AtomicBool, // set before the first tick
+    spared: AtomicBool,   // set before the first tick
+    acted_on: AtomicBool, // likewise
     last: OnceLock<Last>,
 }
 
@@ -77,6 +78,11 @@ impl Cell {
     /// Whether the task copes with a bad value here. It outputs nothing at ticks that need a good one.
     pub(super) fn is_spared(&self) -> bool {
         self.spared.load(Ordering::Relaxed)
+    }
+
+    /// Whether the task acts on the value, and its own values do not depend on what it is worth.
+    pub(super) fn is_acted_on(&self) -> bool {
+        self.acted_on.load(Ordering::Relaxed)
     }
 
     /// The last output, if the input closes a cycle.
@@ -122,6 +128,7 @@ impl Input {
             looked: AtomicI64::new(0),
             quality: AtomicU64::new(quality.code()),
             spared: AtomicBool::new(false),
+            acted_on: AtomicBool::new(false),
             last: OnceLock::new(),
         };
         Self { source, cell: Arc::new(cell) }
@@ -133,6 +140,14 @@ impl Input {
     #[doc(hidden)]
     pub fn spared(self) -> Self {
         self.cell.spared.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// Declares that the task acts on the value, and that its own values say what it has done: they are good whatever this one is worth.
+    /// Call this while the task is built.
+    #[must_use]
+    pub(crate) fn acted_on(self) -> Self {
+        self.cell.acted_on.store(true, Ordering::Relaxed);
         self
     }
 

@@ -185,7 +185,9 @@ impl LinkReceiver {
             if quality.is_usable() || !cell.is_spared() {
                 oldest = oldest.min(origin);
             }
-            basis = basis.max(Basis::of_input(quality, cell.is_spared()));
+            if !cell.is_acted_on() {
+                basis = basis.max(Basis::of_input(quality, cell.is_spared()));
+            }
             cell.lay(value, release, origin, quality, now_ns);
         }
         let task = u32::try_from(head[3]).unwrap_or(u32::MAX); // the word holds a u32

@@ -18,10 +18,11 @@ pub struct TickError {
     what: &'static str,
     errno: i32, // 0: none
     away: bool,
-    column: u16, // the value that it is about; ALL: every value of the tick
+    column: u16, // the value that it is about; or ALL, or NO_VALUE
 }
 
 const ALL: u16 = u16::MAX;
+const NO_VALUE: u16 = u16::MAX - 1;
 
 impl TickError {
     /// A failure without an errno.
@@ -45,10 +46,22 @@ impl TickError {
     }
 
     /// The same failure, of one value only: that of this column. The other values of the tick are as good as without it, and the task
-    /// writes the [reason](crate::task::Reason::value) why this one is bad in its place.
+    /// may write the [reason](crate::task::Reason::value) why this one is bad in its place.
     #[must_use]
     pub fn of_value(self, column: usize) -> Self {
-        Self { column: u16::try_from(column).unwrap_or(ALL), ..self }
+        Self { column: u16::try_from(column).ok().filter(|column| *column < NO_VALUE).unwrap_or(ALL), ..self }
+    }
+
+    /// The same failure, of something else than the values: those that the tick has set are as good as without it. So a task that could not
+    /// write still says what it has written.
+    #[must_use]
+    pub const fn of_no_value(self) -> Self {
+        Self { column: NO_VALUE, ..self }
+    }
+
+    /// The column of the only value that it is about, if there is one.
+    pub(crate) fn column(&self) -> Option<usize> {
+        (self.column < NO_VALUE).then_some(self.column.into())
     }
 
     /// The error, with the name of the value if it is about one only.
@@ -95,7 +108,7 @@ impl Outcome {
         !matches!(self, Self::Done | Self::Limited(None))
     }
 
-    /// What holds for the values of the tick because of how it ended; `None`: nothing.
+    /// What the values of the tick rest on because of how it ended; `None`: on its inputs alone.
     pub(crate) fn basis(&self) -> Option<Basis> {
         match self {
             Self::Done | Self::Limited(None) => None,
@@ -105,6 +118,14 @@ impl Outcome {
                 _ => None,
             },
             Self::Panicked { .. } => Some(Basis::Failed),
+        }
+    }
+
+    /// The error that the tick returned.
+    pub(crate) const fn error(&self) -> Option<&TickError> {
+        match self {
+            Self::Failed(error) | Self::Ended(error) | Self::Limited(Some(error)) => Some(error),
+            _ => None,
         }
     }
 

@@ -30,7 +30,7 @@ impl Section<'_> {
         Some((taken, Some(beside)))
     }
 
-    /// Like [`input`](Self::input), for a task that acts on it. A value of the previous tick is rejected: it never grows old, so the task
+    /// Like [`input`](Self::input), for a task that acts on it: its own values say what it has done, and are good whatever this one is worth. A value of the previous tick is rejected: it never grows old, so the task
     /// would not notice when its input stops.
     pub fn input_that_ages(&mut self, key: &Key) -> Option<Input> {
         let taken = self.input(key)?;
@@ -40,7 +40,7 @@ impl Section<'_> {
             let span = self.table.get(key.name).map_or(0..0, Spanned::span);
             self.note(key.name, span, true, text, Some(help.to_owned()));
         }
-        Some(taken)
+        Some(taken.acted_on())
     }
 
     /// A table of inputs under names the user chooses, in file order.

@@ -20,7 +20,7 @@ use super::slot::Slot;
 use super::witness::Witness;
 use crate::channels::{Basis, Counts, Evidence, EvidenceSource, IdleWake, NONE, Row, TickRecord, TickSink};
 use crate::pacing::{Due, GivenUp, Next, Sleeps};
-use crate::task::Tick;
+use crate::task::{Reason, Tick, TickError};
 use crate::time::{Clock, Instant, Span};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -203,6 +203,11 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         }
         let well = !outcome.is_error();
         // A failed tick may have set some of its values. After a panic, no value can be trusted.
+        if let Some(column) = outcome.error().and_then(TickError::column)
+            && let Some(value) = slot.values.get_mut(column).filter(|value| value.to_bits() == NONE.to_bits())
+        {
+            *value = Reason::Failed.value();
+        }
         let at = self.clock.monotonic(release);
         let inputs = slot.flow.as_mut().map_or(Basis::Good, |flow| {
             flow.mark_stuck(&mut slot.values, at);

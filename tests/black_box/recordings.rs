@@ -462,7 +462,12 @@ impl Task for Failing {
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let read = [2, 1, 0].into_iter().cycle().nth(usize::try_from(tick.n).unwrap()).unwrap();
         values[..read].fill(tick.n as f64);
-        if read == 2 { Ok(()) } else { Err(TickError::new("a value cannot be read")) }
+        let error = TickError::new("a value cannot be read");
+        match read {
+            2 => Ok(()),
+            1 => Err(error.of_value(1)),
+            _ => Err(error),
+        }
     }
 }
 
@@ -621,8 +626,8 @@ fn a_value_that_cannot_be_read_costs_no_other_value() {
     for ((line, message), n) in text.lines().skip(1).zip(rows).zip(0_u64..) {
         let (cells, json) = match n % 3 {
             0 => (format!(",{n},{n}"), format!("{{\"a\":{n}.0,\"b\":{n}.0}}")),
-            1 => (format!(",{n},"), format!("{{\"a\":{n}.0}}")),
-            _ => (",,".to_owned(), "{}".to_owned()),
+            1 => (format!(",{n},"), format!("{{\"a\":{n}.0,\"@quality\":{{\"b\":\"failed\"}}}}")),
+            _ => (",,".to_owned(), "{\"@quality\":{\"a\":\"failed\",\"b\":\"failed\"}}".to_owned()),
         };
         assert!(line.starts_with(&format!("{n},")) && line.ends_with(&cells), "{line}");
         assert_eq!((u64::from(message.sequence), &*message.data), (n, json.as_bytes()));

@@ -13,6 +13,7 @@ use crate::kinds::output::law::Recover;
 use crate::kinds::output::{TAKES_OVER_WITHIN, refuse_within_a_period};
 use crate::site::{Built, Label, Site};
 use crate::sys::can::is_interface;
+use crate::task::Input;
 use crate::time::Span;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,7 +114,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     }
     let timeout = section.duration(&TIMEOUT);
     let (recovery, recover_after) = (section.choice(&RECOVER, &RECOVERIES), section.duration(&RECOVER_AFTER));
-    let reset = section.input(&RESET);
+    let reset = section.input(&RESET).map(Input::acted_on);
     let safe_after = section.duration(&SAFE_AFTER);
     refuse_within_a_period(section, &SAFE_AFTER, safe_after);
     let usual =

@@ -346,7 +346,7 @@ impl Task for Sender {
         let is_safe = frames.iter().any(Outgoing::is_safe);
         let signals = values.len() - COUNTS.len();
         values[signals..].copy_from_slice(&[f64::from(u8::from(is_safe)), *sent, *write_errors]);
-        done
+        done.map_err(TickError::of_no_value)
     }
 
     fn disabled(&mut self) {

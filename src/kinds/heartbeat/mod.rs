@@ -72,7 +72,7 @@ impl Task for Heartbeat {
         values[0] = 0.0;
         if let (Some(switched), true) = (&mut self.switched, outputs > 0 && live == outputs) {
             let set = switched.set(!self.is_on);
-            set.map_err(|error| TickError::from_io("cannot switch the line", &error))?;
+            set.map_err(|error| TickError::from_io("cannot switch the line", &error).of_no_value())?;
             self.is_on = !self.is_on;
             values[0] = 1.0;
         }

@@ -8,6 +8,7 @@ use super::open::open_output;
 use super::settings::{Conversion, OutputSettings, Safe, Start};
 use crate::config::{Blueprint, Key, Kind, Rule, Section, Value, words};
 use crate::site::{Built, Site};
+use crate::task::Input;
 use crate::time::Span;
 use serde_json::json;
 
@@ -196,7 +197,7 @@ pub(in crate::kinds) fn refuse_within_a_period(section: &mut Section<'_>, key: &
 }
 
 fn settings(section: &mut Section<'_>) -> Option<OutputSettings> {
-    let (input, reset) = (section.input_that_ages(&INPUT), section.input(&RESET));
+    let (input, reset) = (section.input_that_ages(&INPUT), section.input(&RESET).map(Input::acted_on));
     let place = named::place(section);
     let (scale, offset) = (section.number(&SCALE), section.number(&OFFSET));
     let (limits, slew, safe_slew) = (section.range(&LIMITS), section.number(&SLEW), section.number(&SAFE_SLEW));

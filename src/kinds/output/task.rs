@@ -214,7 +214,7 @@ impl Task for Output {
         self.live.ticked(self.law.follows() && done.is_ok());
         let has_safe = self.safe.is_some() && self.guard.written().is_in_force();
         values.copy_from_slice(&shown(&self.law, has_safe, step.input, self.write_errors).map(or_none));
-        done
+        done.map_err(TickError::of_no_value)
     }
 
     fn disabled(&mut self) {

@@ -188,7 +188,7 @@ impl Task for Process {
         self.asked = Some(Asked { n: tick.n, origin });
         self.counts.asked += 1;
         // Nothing has failed while the first start waits for the end of the previous program.
-        if program.runs || program.waits { Ok(()) } else { Err(NOT_RUNNING) }
+        if program.runs || program.waits { Ok(()) } else { Err(NOT_RUNNING.of_no_value()) }
     }
 
     fn disabled(&mut self) {
