@@ -457,6 +457,10 @@ fn setpoints_and_expressions_allocate_nothing() {
         expression = "hysteresis(wave, -0.5, 0.5)"
 
         [[task.mix.value]]
+        name = "voted"
+        expression = "default(vote(wave, sweep, recipe, double), 0) + changed(wave) + age(wave)"
+
+        [[task.mix.value]]
         name = "long"
         expression = "LONG"
     "#;

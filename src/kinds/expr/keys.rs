@@ -1,14 +1,13 @@
 //! The keys of the kind `expr`, and how a section becomes a task. Pure.
 
 use super::Expr;
-use super::parse::{parse, reserved};
+use super::parse::{Names, Use, parse, reserved};
 use super::program::{Program, Step};
 use super::tokens::is_name;
 use crate::config::{Blueprint, Key, Kind, Preview, Rule, Section, Value};
 use crate::site::Site;
 use crate::task::{Column, Input};
 use serde_json::json;
-use std::collections::BTreeSet;
 
 const INPUTS: Key = Key::new(
     "inputs",
@@ -62,18 +61,25 @@ fn section_to_task(section: &mut Section<'_>) -> Option<Blueprint> {
     let inputs = section.inputs(&INPUTS);
     let inputs: Vec<(String, Input)> = inputs?;
     let names: Vec<&str> = inputs.iter().map(|(name, _)| name.as_str()).collect();
-    let mut taken = vec![false; names.len()];
+    let mut uses = vec![Use::Unused; names.len()];
     let named = refuse_names(section, &names);
     let values = match section.has(&VALUE) {
-        true => several(section, &names, &mut taken),
-        false => one(section, &names, &mut taken).map(|value| vec![value]),
+        true => several(section, &names, &mut uses),
+        false => {
+            let name = section.text(&NAME.default("\"out\""));
+            let values = name.as_deref();
+            one(section, name.clone(), Names { inputs: &names, values: values.as_slice(), own: 0 }, &mut uses)
+                .map(|value| vec![value])
+        }
     };
     let values = values.filter(|_| named)?;
-    for (name, _) in names.iter().zip(&taken).filter(|(_, taken)| !**taken) {
+    for (name, _) in names.iter().zip(&uses).filter(|(_, used)| **used == Use::Unused) {
         section.problem(&INPUTS, format!("{name} is used by no value; remove it"));
     }
     let columns: Vec<Column> = values.iter().map(|value| value.column.clone()).collect();
-    let inputs: Vec<Input> = inputs.into_iter().map(|(_, input)| input).collect();
+    let inputs = inputs.into_iter().zip(uses);
+    let inputs = inputs.map(|((_, input), used)| if used == Use::Spared { input.spared() } else { input });
+    let inputs: Vec<Input> = inputs.collect();
     let build = move |_: &mut Site| {
         let program = |Computed { column, steps }: Computed| (column, Program::new(&steps));
         Ok(Expr::new(inputs, values.into_iter().map(program).collect()).into())
@@ -99,13 +105,14 @@ fn refuse_names(section: &mut Section<'_>, names: &[&str]) -> bool {
     good
 }
 
-fn several(section: &mut Section<'_>, inputs: &[&str], taken: &mut [bool]) -> Option<Vec<Computed>> {
-    let tables = section.tables(&VALUE);
-    let (count, mut names) = (tables.len(), BTreeSet::new());
-    let mut values = Vec::with_capacity(count);
-    for mut table in tables {
-        if let Some(value) = one(&mut table, inputs, taken) {
-            if !names.insert(value.column.name.clone()) {
+fn several(section: &mut Section<'_>, inputs: &[&str], uses: &mut [Use]) -> Option<Vec<Computed>> {
+    let mut tables = section.tables(&VALUE);
+    let written: Vec<_> = tables.iter_mut().map(|table| table.text(&NAME.default("\"out\""))).collect();
+    let names: Vec<&str> = written.iter().map(|name| name.as_deref().unwrap_or_default()).collect();
+    let (count, mut values) = (tables.len(), Vec::with_capacity(tables.len()));
+    for (own, mut table) in tables.into_iter().enumerate() {
+        if let Some(value) = one(&mut table, written[own].clone(), Names { inputs, values: &names, own }, uses) {
+            if names[..own].contains(&names[own]) {
                 table.problem(&NAME, "another value of this task has this name");
             }
             values.push(value);
@@ -115,11 +122,11 @@ fn several(section: &mut Section<'_>, inputs: &[&str], taken: &mut [bool]) -> Op
     (count > 0 && values.len() == count).then_some(values)
 }
 
-/// Reads the keys of one value, from the task's table or a table of its own.
-fn one(section: &mut Section<'_>, inputs: &[&str], taken: &mut [bool]) -> Option<Computed> {
-    let (name, unit) = (section.text(&NAME.default("\"out\"")), section.text(&UNIT));
+/// Reads the keys of one value but for its name, from the task's table or a table of its own.
+fn one(section: &mut Section<'_>, name: Option<String>, names: Names<'_>, uses: &mut [Use]) -> Option<Computed> {
+    let unit = section.text(&UNIT);
     let text = section.text(&EXPRESSION)?;
-    match parse(&text, inputs, taken) {
+    match parse(&text, names, uses) {
         Ok(steps) => Some(Computed { column: Column { name: name?, unit: unit? }, steps }),
         Err(wrong) => {
             section.problem(&EXPRESSION, wrong.message(&text));

@@ -14,19 +14,23 @@ mod tests;
 
 pub(super) use keys::kind;
 
+use crate::channels::InputSource;
 use crate::task::{Column, Input, Task, Tick, TickError};
+use crate::time::Span;
 use program::Program;
 
 /// A running set of expressions.
 struct Expr {
     inputs: Vec<Input>,
-    taken: Box<[f64]>, // input values at this tick
+    aged: Box<[usize]>, // the inputs whose age is not always 0
+    data: Box<[f64]>,   // of this tick: the inputs, their ages, and the results so far
     values: Vec<(Column, Program)>,
 }
 
 impl Expr {
     fn new(inputs: Vec<Input>, values: Vec<(Column, Program)>) -> Self {
-        Self { taken: vec![f64::NAN; inputs.len()].into(), inputs, values }
+        let aged = (0..inputs.len()).filter(|at| matches!(inputs[*at].source(), InputSource::Value(_))).collect();
+        Self { data: vec![0.0; 2 * inputs.len() + values.len()].into(), aged, inputs, values }
     }
 }
 
@@ -36,11 +40,16 @@ impl Task for Expr {
     }
 
     fn tick(&mut self, _: &Tick, values: &mut [f64]) -> Result<(), TickError> {
-        for (taken, input) in self.taken.iter_mut().zip(&self.inputs) {
-            *taken = input.get();
+        let count = self.inputs.len();
+        for (data, input) in self.data.iter_mut().zip(&self.inputs) {
+            *data = input.get();
         }
-        for (value, (_, program)) in values.iter_mut().zip(&mut self.values) {
-            *value = program.run(&self.taken);
+        for at in &self.aged {
+            self.data[count + at] = self.inputs[*at].age().map_or(f64::NAN, Span::seconds);
+        }
+        for (at, (value, (_, program))) in values.iter_mut().zip(&mut self.values).enumerate() {
+            *value = program.run(&self.data);
+            self.data[2 * count + at] = *value;
         }
         Ok(())
     }

@@ -11,17 +11,23 @@ enum Function {
     Of(Op),
     /// Takes two or more operands, applied one after the other.
     Each(Op),
-    Hysteresis,
+    /// Takes three or more operands, all at once.
+    All(fn(usize) -> Step),
+    /// Has a state.
+    Stateful(Step),
+    /// Takes the name of an input.
+    Good,
+    Age,
 }
 
 /// The functions: name, meaning, usage.
-const FUNCTIONS: [(&str, Function, &str); 17] = [
+const FUNCTIONS: [(&str, Function, &str); 24] = [
     ("if", Function::Of(Op::If), "if(condition, value, other value)"),
     ("min", Function::Each(Op::Min), "min(a, b, ...)"),
     ("max", Function::Each(Op::Max), "max(a, b, ...)"),
     ("abs", Function::Of(Op::Abs), "abs(x)"),
     ("clamp", Function::Of(Op::Clamp), "clamp(x, low, high)"),
-    ("hysteresis", Function::Hysteresis, "hysteresis(x, low, high)"),
+    ("hysteresis", Function::Stateful(Step::Hysteresis), "hysteresis(x, low, high)"),
     ("sqrt", Function::Of(Op::Sqrt), "sqrt(x)"),
     ("exp", Function::Of(Op::Exp), "exp(x)"),
     ("ln", Function::Of(Op::Ln), "ln(x)"),
@@ -33,6 +39,13 @@ const FUNCTIONS: [(&str, Function, &str); 17] = [
     ("floor", Function::Of(Op::Floor), "floor(x)"),
     ("ceil", Function::Of(Op::Ceil), "ceil(x)"),
     ("round", Function::Of(Op::Round), "round(x)"),
+    ("sign", Function::Of(Op::Sign), "sign(x)"),
+    ("changed", Function::Stateful(Step::Changed), "changed(x)"),
+    ("median", Function::All(Step::Median), "median(a, b, c, ...)"),
+    ("vote", Function::All(Step::Vote), "vote(a, b, c, ...)"),
+    ("default", Function::Of(Op::Default), "default(x, other value)"),
+    ("good", Function::Good, "good(x), where x is the name of an input"),
+    ("age", Function::Age, "age(x), where x is the name of an input"),
 ];
 
 /// The only named constant.
@@ -56,13 +69,33 @@ const PRODUCT: u8 = 6;
 const SIGN: u8 = 7;
 const POWER: u8 = 8;
 
-/// The steps of an expression. `inputs`: the names of its inputs; each one used is marked in `taken`.
+/// The names that an expression may use.
+#[derive(Clone, Copy)]
+pub(super) struct Names<'a> {
+    /// The inputs. An expression loads input `i` from index `i` and its age from `inputs.len() + i`.
+    pub(super) inputs: &'a [&'a str],
+    /// The values of the task, in order. An expression loads the result of value `i` from `2 * inputs.len() + i`.
+    pub(super) values: &'a [&'a str],
+    /// The index of the value that the expression computes. It may use those before.
+    pub(super) own: usize,
+}
+
+/// How an input is used. Of several uses, the greatest counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Use {
+    Unused,
+    /// Only where the expressions cope without it.
+    Spared,
+    Needed,
+}
+
+/// The steps of an expression. Each input that it uses is marked in `uses`.
 ///
 /// # Errors
 /// The first error in the text.
-pub(super) fn parse(text: &str, inputs: &[&str], taken: &mut [bool]) -> Result<Vec<Step>, Wrong> {
+pub(super) fn parse(text: &str, names: Names<'_>, uses: &mut [Use]) -> Result<Vec<Step>, Wrong> {
     let tokens = tokens(text)?;
-    let mut parser = Parser { tokens: &tokens, next: 0, inputs, taken, steps: Vec::new(), depth: 0 };
+    let mut parser = Parser { tokens: &tokens, next: 0, names, uses, spares: false, steps: Vec::new(), depth: 0 };
     parser.expression(OR)?;
     match parser.peek() {
         (_, Token::End) => Ok(parser.steps),
@@ -79,8 +112,9 @@ pub(super) fn reserved() -> impl Iterator<Item = &'static str> {
 struct Parser<'a> {
     tokens: &'a [(usize, Token<'a>)],
     next: usize,
-    inputs: &'a [&'a str],
-    taken: &'a mut [bool],
+    names: Names<'a>,
+    uses: &'a mut [Use],
+    spares: bool, // the part that is parsed may lack a value
     steps: Vec<Step>,
     depth: usize,
 }
@@ -115,7 +149,7 @@ impl<'a> Parser<'a> {
             let (at, _) = self.take();
             // Powers associate to the right, all others to the left.
             let right = self.expression(if tightness == POWER { POWER } else { tightness + 1 })?;
-            left = self.apply(op, &[left, right], at)?;
+            left = self.apply(Step::Apply(op), &[left, right], at)?;
             let (at, next) = self.peek();
             if tightness == COMPARISON && infix(next).is_some_and(|(_, next)| next == COMPARISON) {
                 return Err(Wrong::new(at, "comparisons are not chained; write a < b and b < c"));
@@ -134,11 +168,11 @@ impl<'a> Parser<'a> {
             }
             Token::Name("not") => {
                 let operand = self.expression(NOT)?;
-                self.apply(Op::Not, &[operand], at)
+                self.apply(Step::Apply(Op::Not), &[operand], at)
             }
             Token::Sign("-") => {
                 let operand = self.expression(SIGN)?;
-                self.apply(Op::Negate, &[operand], at)
+                self.apply(Step::Apply(Op::Negate), &[operand], at)
             }
             Token::Sign("(") => {
                 let inner = self.expression(OR)?;
@@ -151,25 +185,58 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// An input, or a function call.
+    /// An input, an earlier value, or a function call.
     fn named(&mut self, at: usize, name: &'a str) -> Result<Part, Wrong> {
         let called = self.peek().1 == Token::Sign("(");
-        let function = FUNCTIONS.iter().find(|(known, ..)| *known == name);
-        match (function, self.inputs.iter().position(|input| *input == name)) {
-            (Some((_, function, usage)), _) if called => self.call(at, *function, usage),
-            (Some((_, _, usage)), _) => Err(Wrong::new(at, format!("{name} is a function: {usage}"))),
-            (None, Some(input)) if !called => {
-                self.taken[input] = true;
-                self.steps.push(Step::Input(input));
-                Ok(Part { begin: self.steps.len() - 1, number: None })
+        match FUNCTIONS.iter().find(|(known, ..)| *known == name) {
+            Some((_, Function::Good, usage)) if called => {
+                let input = self.name_of_input(at, usage)?;
+                let loaded = self.load(input);
+                self.apply(Step::Apply(Op::Good), &[loaded], at)
             }
-            (None, Some(_)) => Err(Wrong::new(at, format!("{name} is an input and no function"))),
+            Some((_, Function::Age, usage)) if called => {
+                let input = self.name_of_input(at, usage)?;
+                Ok(self.load(self.names.inputs.len() + input))
+            }
+            Some((_, function, usage)) if called => self.call(at, *function, usage),
+            Some((_, _, usage)) => Err(Wrong::new(at, format!("{name} is a function: {usage}"))),
+            None => self.input_or_value(at, name, called),
+        }
+    }
+
+    fn input_or_value(&mut self, at: usize, name: &str, called: bool) -> Result<Part, Wrong> {
+        let Names { inputs, values, own } = self.names;
+        let input = inputs.iter().position(|input| *input == name);
+        let value = values.iter().position(|value| *value == name);
+        match (input, value) {
+            (Some(_), Some(value)) if value < own => Err(Wrong::new(at, both(name))),
+            (Some(_), _) if called => Err(Wrong::new(at, format!("{name} is an input and no function"))),
+            (None, Some(_)) if called => Err(Wrong::new(at, format!("{name} is a value and no function"))),
+            (Some(input), _) => {
+                self.mark(input, if self.spares { Use::Spared } else { Use::Needed });
+                Ok(self.load(input))
+            }
+            (None, Some(value)) if value < own => Ok(self.load(2 * inputs.len() + value)),
+            (None, Some(value)) if value == own => Err(Wrong::new(
+                at,
+                format!(
+                    "{name} is this value itself, and only earlier ones can be used; for its previous tick, add an input: \
+                     {{ previous = \"TASK.{name}\", initial = 0 }}"
+                ),
+            )),
+            (None, Some(_)) => {
+                Err(Wrong::new(at, format!("{name} is a later value, and only earlier ones can be used; move it up")))
+            }
             (None, None) => {
                 let known: Vec<&str> = match called {
                     true => FUNCTIONS.iter().map(|(name, ..)| *name).collect(),
-                    false => self.inputs.to_vec(),
+                    false => inputs.iter().chain(&values[..own]).copied().collect(),
                 };
-                let what = if called { "function" } else { "input" };
+                let what = match (called, own) {
+                    (true, _) => "function",
+                    (false, 0) => "input",
+                    (false, _) => "input or earlier value",
+                };
                 let near = suggestion(name, known.iter().copied());
                 let more = match near.filter(|near| near.len() > 1) {
                     Some(near) => format!("did you mean {near}?"),
@@ -180,14 +247,47 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Parses the operand of the function at `at`: an input's name in brackets.
+    fn name_of_input(&mut self, at: usize, usage: &str) -> Result<usize, Wrong> {
+        let (open, _) = self.take();
+        let (named_at, token) = self.take();
+        let Token::Name(name) = token else { return Err(Wrong::new(at, format!("write {usage}"))) };
+        let input = self.names.inputs.iter().position(|input| *input == name);
+        let Some(input) = input.filter(|_| matches!(self.peek().1, Token::Sign(")") | Token::End)) else {
+            return Err(Wrong::new(at, format!("write {usage}")));
+        };
+        if self.names.values[..self.names.own].contains(&name) {
+            return Err(Wrong::new(named_at, both(name)));
+        }
+        self.close(open)?;
+        self.mark(input, Use::Spared);
+        Ok(input)
+    }
+
+    fn mark(&mut self, input: usize, used: Use) {
+        self.uses[input] = self.uses[input].max(used);
+    }
+
+    fn load(&mut self, index: usize) -> Part {
+        self.steps.push(Step::Load(index));
+        Part { begin: self.steps.len() - 1, number: None }
+    }
+
     fn call(&mut self, at: usize, function: Function, usage: &str) -> Result<Part, Wrong> {
         let (open, _) = self.take();
         let (mut operands, mut given): (Vec<Part>, usize) = (Vec::new(), 0);
+        let is_vote = matches!(function, Function::All(step) if matches!(step(0), Step::Vote(_)));
+        let is_default = matches!(function, Function::Of(Op::Default));
         while self.peek().1 != Token::Sign(")") || given > 0 {
+            let outside = self.spares;
+            self.spares |= is_vote || (is_default && given == 0);
             let operand = self.expression(OR)?;
+            self.spares = outside;
             given += 1;
             match (function, operands.last().copied()) {
-                (Function::Each(op), Some(before)) => operands = vec![self.apply(op, &[before, operand], at)?],
+                (Function::Each(op), Some(before)) => {
+                    operands = vec![self.apply(Step::Apply(op), &[before, operand], at)?];
+                }
                 _ => operands.push(operand),
             }
             if self.peek().1 != Token::Sign(",") {
@@ -196,28 +296,23 @@ impl<'a> Parser<'a> {
             self.take();
         }
         self.close(open)?;
-        let fits = match function {
-            Function::Of(op) => given == op.operands(),
-            Function::Each(_) => given >= 2,
-            Function::Hysteresis => given == 3,
+        let (fits, step) = match function {
+            Function::Of(op) => (given == op.operands(), Some(Step::Apply(op))),
+            Function::Each(_) => (given >= 2, None), // applied already
+            Function::All(step) => (given >= 3, Some(step(given))),
+            Function::Stateful(step) => (given == step.operands(), Some(step)),
+            Function::Good | Function::Age => (false, None),
         };
         if !fits {
             return Err(Wrong::new(at, format!("write {usage}; it has {given} in its brackets")));
         }
-        if let (Function::Of(Op::Clamp) | Function::Hysteresis, [_, low, high]) = (function, &operands[..])
+        if let (Some(Step::Apply(Op::Clamp) | Step::Hysteresis), [_, low, high]) = (step, &operands[..])
             && let (Some(low), Some(high)) = (low.number, high.number)
             && low > high
         {
             return Err(Wrong::new(at, format!("write {usage}; its low end {low} is above its high one {high}")));
         }
-        match function {
-            Function::Of(op) => self.apply(op, &operands, at),
-            Function::Each(_) => Ok(operands[0]),
-            Function::Hysteresis => {
-                self.steps.push(Step::Hysteresis);
-                Ok(Part { begin: operands[0].begin, number: None })
-            }
-        }
+        step.map_or(Ok(operands[0]), |step| self.apply(step, &operands, at))
     }
 
     /// Expects the bracket that closes the one at `open`.
@@ -234,24 +329,30 @@ impl<'a> Parser<'a> {
         Part { begin: self.steps.len() - 1, number: Some(number) }
     }
 
-    /// Applies `op` to its operands, whose steps come last; computes the result at once if no input affects it.
-    fn apply(&mut self, op: Op, operands: &[Part], at: usize) -> Result<Part, Wrong> {
-        if let (Op::Divide | Op::Remainder, Some(Part { number: Some(0.0), .. })) = (op, operands.last()) {
+    /// Applies `step` to its operands, whose steps come last; computes the result at once if no input and no state affects it.
+    fn apply(&mut self, step: Step, operands: &[Part], at: usize) -> Result<Part, Wrong> {
+        let last = operands.last().and_then(|operand| operand.number);
+        if matches!((step, last), (Step::Apply(Op::Divide | Op::Remainder), Some(0.0))) {
             return Err(Wrong::new(at, "this divides by zero"));
         }
         let begin = operands[0].begin;
-        let numbers: Option<Vec<f64>> = operands.iter().map(|operand| operand.number).collect();
-        let Some(numbers) = numbers else {
-            self.steps.push(Step::Apply(op));
+        let is_pure = !matches!(step, Step::Hysteresis | Step::Changed);
+        let numbers: Option<Vec<f64>> = operands.iter().map(|operand| operand.number.filter(|_| is_pure)).collect();
+        let Some(mut numbers) = numbers else {
+            self.steps.push(step);
             return Ok(Part { begin, number: None });
         };
-        let number = op.apply(&numbers);
+        let number = step.apply(&mut numbers);
         if !number.is_finite() {
             return Err(Wrong::new(at, "this has no result: no finite number comes out"));
         }
         self.steps.truncate(begin);
         Ok(self.push(number))
     }
+}
+
+fn both(name: &str) -> String {
+    format!("{name} is both an input and an earlier value; rename one of them")
 }
 
 /// The binary operator that a token stands for, and its precedence.

@@ -1,20 +1,32 @@
 //! An expression as a flat program with its own preallocated stack. Running it allocates nothing, and takes one step for each number, input
 //! and operator. Pure.
 //!
-//! A result that is not finite becomes missing, `NaN`, at the step that produced it, so `min(1 / x, 5)` is missing at 0. All operands are
-//! computed in each run: the states of `hysteresis` are updated at every tick, even in a branch of `if` that is not taken.
+//! Without a result there is a `NaN`: [`NOT_FINITE`] where finite operands gave none, a plain one behind an input without a value. A step
+//! that produces no finite number makes it, so `min(1 / x, 5)` has no result at 0. All operands are computed in each run: the states of
+//! `hysteresis` and `changed` are updated at every tick, even in a branch of `if` that is not taken.
+
+use crate::task::Reason;
+
+/// What a tick writes where finite operands have no finite result, as in `1 / 0`.
+const NOT_FINITE: f64 = Reason::NotFinite.value();
 
 /// One step of a program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Step {
     /// Pushes a number.
     Number(f64),
-    /// Pushes the input with this index.
-    Input(usize),
+    /// Pushes what is at this index of the data of the tick: an input, its age, or the result of an earlier value.
+    Load(usize),
     /// Replaces the operands with the result.
     Apply(Op),
+    /// The same, for the median of this many operands.
+    Median(usize),
+    /// The same, for the median of those of this many operands that have a value, if more than half have one.
+    Vote(usize),
     /// The same, with a state of its own. Operands: the value, the low and the high threshold.
     Hysteresis,
+    /// The same, with the last value as its state.
+    Changed,
 }
 
 /// A stateless operator or function.
@@ -33,6 +45,9 @@ pub(super) enum Op {
     Floor,
     Ceil,
     Round,
+    Sign,
+    /// Whether there is a value.
+    Good,
     Add,
     Subtract,
     Multiply,
@@ -50,6 +65,8 @@ pub(super) enum Op {
     Min,
     Max,
     Atan2,
+    /// The right operand where the left one has no value.
+    Default,
     If,
     Clamp,
 }
@@ -61,24 +78,31 @@ impl Op {
             Self::If | Self::Clamp => 3,
             Self::Negate | Self::Not | Self::Abs | Self::Sqrt | Self::Exp | Self::Ln | Self::Log10 => 1,
             Self::Sin | Self::Cos | Self::Tan | Self::Floor | Self::Ceil | Self::Round => 1,
+            Self::Sign | Self::Good => 1,
             _ => 2,
         }
     }
 
-    /// The result; `NaN` if there is none. A `NaN` operand gives no result, unless it does not matter: the branch of `if` that is not
-    /// taken, and the right side of an `and` or `or` that the left side decides.
+    /// The result; a `NaN` if there is none. An operand without a value gives no result, unless it does not matter: the branch of `if` that
+    /// is not taken, and the right side of an `and`, `or` or `default` that the left side decides.
     pub(super) fn apply(self, operands: &[f64]) -> f64 {
         let result = match (self, operands) {
-            (Self::If, [condition, yes, no]) if !condition.is_nan() => [*yes, *no][usize::from(*condition == 0.0)],
+            (Self::If, [condition, yes, no]) if !condition.is_nan() => {
+                return [*yes, *no][usize::from(*condition == 0.0)];
+            }
+            (Self::If, [condition, ..]) => return without_value(&[*condition]),
             (Self::And, [left, _]) if *left == 0.0 => 0.0,
             (Self::Or, [left, _]) if *left != 0.0 && !left.is_nan() => 1.0,
-            (_, operands) if operands.iter().any(|operand| operand.is_nan()) => f64::NAN,
+            (Self::Good, [x]) => f64::from(!x.is_nan()),
+            (Self::Default, [x, other]) if x.is_nan() && !other.is_nan() => *other,
+            (Self::Default, [x, _]) if !x.is_nan() => *x,
+            (_, operands) if operands.iter().any(|operand| operand.is_nan()) => return without_value(operands),
             (op, [x]) => op.of_one(*x),
             (op, [a, b]) => op.of_two(*a, *b),
             (Self::Clamp, [x, low, high]) if low <= high => x.clamp(*low, *high),
-            _ => f64::NAN,
+            _ => NOT_FINITE,
         };
-        if result.is_finite() { result } else { f64::NAN }
+        if result.is_finite() { result } else { NOT_FINITE }
     }
 
     fn of_one(self, x: f64) -> f64 {
@@ -96,6 +120,7 @@ impl Op {
             Self::Floor => x.floor(),
             Self::Ceil => x.ceil(),
             Self::Round => x.round(),
+            Self::Sign => f64::from(i8::from(x > 0.0) - i8::from(x < 0.0)),
             _ => f64::NAN,
         }
     }
@@ -130,32 +155,36 @@ impl Op {
 pub(super) struct Program {
     steps: Box<[Step]>,
     stack: Box<[f64]>,
-    states: Box<[bool]>, // one per use of hysteresis, in order
+    states: Box<[f64]>, // one per step that has a state, in order
 }
 
 impl Program {
     /// A program of these steps, which must leave one result.
     pub(super) fn new(steps: &[Step]) -> Self {
-        let (mut height, mut most, mut states) = (0_usize, 1, 0);
+        let (mut height, mut most) = (0_usize, 1);
         for step in steps {
             height = height + 1 - step.operands();
             most = most.max(height);
-            states += usize::from(*step == Step::Hysteresis);
         }
-        Self { steps: steps.into(), stack: vec![f64::NAN; most].into(), states: vec![false; states].into() }
+        let states = steps.iter().filter_map(|step| match step {
+            Step::Hysteresis => Some(0.0),
+            Step::Changed => Some(f64::NAN),
+            _ => None,
+        });
+        Self { steps: steps.into(), stack: vec![f64::NAN; most].into(), states: states.collect() }
     }
 
-    /// The result for these inputs; `NaN` if there is none.
-    pub(super) fn run(&mut self, inputs: &[f64]) -> f64 {
+    /// The result for the data of a tick; a `NaN` if there is none.
+    pub(super) fn run(&mut self, data: &[f64]) -> f64 {
         let (mut height, mut states) = (0, self.states.iter_mut());
         for step in &self.steps {
             let base = height - step.operands();
-            let operands = &self.stack[base..height];
+            let operands = &mut self.stack[base..height];
             let result = match *step {
-                Step::Number(number) => number,
-                Step::Input(index) => inputs[index],
-                Step::Apply(op) => op.apply(operands),
+                Step::Load(index) => data[index],
                 Step::Hysteresis => states.next().map_or(f64::NAN, |state| hysteresis(state, operands)),
+                Step::Changed => states.next().map_or(f64::NAN, |last| changed(last, operands)),
+                step => step.apply(operands),
             };
             self.stack[base] = result;
             height = base + 1;
@@ -165,22 +194,66 @@ impl Program {
 }
 
 impl Step {
-    const fn operands(self) -> usize {
+    /// The number of operands.
+    pub(super) const fn operands(self) -> usize {
         match self {
-            Self::Number(_) | Self::Input(_) => 0,
+            Self::Number(_) | Self::Load(_) => 0,
             Self::Apply(op) => op.operands(),
+            Self::Median(count) | Self::Vote(count) => count,
             Self::Hysteresis => 3,
+            Self::Changed => 1,
+        }
+    }
+
+    /// The result of a step that depends on its operands alone; a `NaN` if there is none. May reorder the operands.
+    pub(super) fn apply(self, operands: &mut [f64]) -> f64 {
+        match self {
+            Self::Number(number) => number,
+            Self::Apply(op) => op.apply(operands),
+            Self::Median(count) => median(operands, count),
+            Self::Vote(count) => median(operands, count / 2 + 1),
+            Self::Load(_) | Self::Hysteresis | Self::Changed => f64::NAN,
         }
     }
 }
 
+/// What stands for the result of operands that give none. It is plain if one of them is: an input without a value is behind it.
+fn without_value(operands: &[f64]) -> f64 {
+    let is_plain = |operand: &f64| operand.is_nan() && operand.to_bits() != NOT_FINITE.to_bits();
+    if operands.iter().any(is_plain) { f64::NAN } else { NOT_FINITE }
+}
+
+/// The median of the operands that have a value, if at least this many have one. Sorts them.
+fn median(operands: &mut [f64], least: usize) -> f64 {
+    operands.sort_unstable_by(|a, b| a.is_nan().cmp(&b.is_nan()).then(a.total_cmp(b)));
+    let values = &operands[..operands.partition_point(|operand| !operand.is_nan())];
+    let upper = values.len() / 2;
+    match values.len() {
+        count if count < least => without_value(operands),
+        count if count % 2 == 1 => values[upper],
+        _ => values[upper - 1].midpoint(values[upper]),
+    }
+}
+
 /// Becomes 1 above the high threshold and 0 below the low one; stays unchanged in between and without a value.
-fn hysteresis(state: &mut bool, operands: &[f64]) -> f64 {
+fn hysteresis(state: &mut f64, operands: &[f64]) -> f64 {
     match operands {
         [x, low, high] if low <= high && !x.is_nan() => {
-            *state = *x > *high || (*state && *x >= *low);
-            f64::from(*state)
+            *state = f64::from(*x > *high || (*state > 0.0 && *x >= *low));
+            *state
         }
-        _ => f64::NAN,
+        _ => without_value(operands),
+    }
+}
+
+/// 1 if the operand differs from the last one that had a value, else 0. `last` is `NaN` before the first one.
+#[expect(clippy::float_cmp, reason = "any difference counts")]
+fn changed(last: &mut f64, operands: &[f64]) -> f64 {
+    match operands {
+        [x] if !x.is_nan() => {
+            let before = std::mem::replace(last, *x);
+            f64::from(!before.is_nan() && before != *x)
+        }
+        _ => without_value(operands),
     }
 }
