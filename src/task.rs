@@ -55,7 +55,7 @@ pub trait Task: Send {
     /// One tick. Called on the hot thread; ticks of one worker never overlap.
     ///
     /// `values` has one slot for each of [`columns`](Self::columns), `NaN` on entry. A slot left as it was means that this tick has nothing
-    /// new ([`Quality::None`]); any other number that is not finite is bad. [`Reason::value`] makes a value bad for a given reason.
+    /// new ([`Quality::None`]); any other number that is not finite is bad. `Reason::NotAvailable.into()` makes a value bad for a given reason.
     ///
     /// An implementation must not allocate, lock, log, or block for longer than its budget.
     ///

@@ -43,7 +43,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order of their codes.
-    pub const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Failed,
         Self::Unavailable,
         Self::OutOfRange,
@@ -55,7 +55,7 @@ impl Reason {
     ];
 
     /// The reason in one word, as in JSON and metrics.
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Failed => "failed",
             Self::Unavailable => "unavailable",
@@ -69,17 +69,24 @@ impl Reason {
     }
 
     /// What a tick writes in the place of a value that is bad for this reason: a `NaN` that carries it.
-    pub const fn value(self) -> f64 {
+    pub(crate) const fn value(self) -> f64 {
         tagged(self as u8, 0)
     }
 
     /// The same, for a value whose read failed with this error of the system.
-    pub fn value_of(self, error: &std::io::Error) -> f64 {
+    pub(crate) fn value_of(self, error: &std::io::Error) -> f64 {
         tagged(self as u8, error.raw_os_error().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0))
     }
 
     fn of_code(code: u8) -> Option<Self> {
         Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
+    }
+}
+
+/// What a tick writes in the place of a value that is bad for this reason.
+impl From<Reason> for f64 {
+    fn from(reason: Reason) -> Self {
+        reason.value()
     }
 }
 
@@ -201,17 +208,17 @@ impl Quality {
     }
 
     /// Whether the value may be used.
-    pub const fn is_usable(self) -> bool {
+    pub(crate) const fn is_usable(self) -> bool {
         matches!(self, Self::Good | Self::Held)
     }
 
     /// The reason of a bad value.
-    pub const fn reason(self) -> Option<Reason> {
+    pub(crate) const fn reason(self) -> Option<Reason> {
         if let Self::Bad(reason) = self { Some(reason) } else { None }
     }
 
     /// The quality in one word, as in JSON.
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Good => "good",
             Self::Held => "held",

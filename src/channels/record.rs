@@ -46,7 +46,7 @@ impl TickError {
     }
 
     /// The same failure, of one value only: that of this column. The other values of the tick are as good as without it, and the task
-    /// may write the [reason](crate::task::Reason::value) why this one is bad in its place.
+    /// may write the [reason](crate::task::Reason) why this one is bad in its place.
     #[must_use]
     pub fn of_value(self, column: usize) -> Self {
         Self { column: u16::try_from(column).ok().filter(|column| *column < NO_VALUE).unwrap_or(ALL), ..self }

@@ -14,7 +14,7 @@ const MAX_POINTS: usize = 2_000_000;
 
 /// What one task demands from its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Demand {
+pub(crate) struct Demand {
     /// How often the task is released.
     pub rate: Rate,
     /// Latest finish, relative to the release; may be longer than a period. Negative counts as zero.
@@ -34,7 +34,7 @@ pub(crate) struct Interference {
 
 /// Whether every deadline is met, as long as no tick runs longer than its budget.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// Every deadline is met, for all phases.
     Holds {
         /// The demanded share of the processor; in `0.0..=1.0` up to rounding.
@@ -90,24 +90,7 @@ pub enum Verdict {
 /// Oversleeps, interrupts and other threads count only if the budgets include them. Releases rounded down to whole
 /// nanoseconds are counted exactly. A tick with a budget of zero takes no time, but may still be too late.
 ///
-/// ```
-/// use hertzd::pacing::{Demand, Rate, Verdict, feasible};
-/// use hertzd::time::Span;
-///
-/// let every_10_ms = Demand {
-///     rate: Rate::new(100, 1).unwrap(),
-///     deadline: Span::from_millis(5),
-///     budget: Span::from_millis(2),
-/// };
-/// assert!(matches!(feasible(&[every_10_ms; 2]), Verdict::Holds { .. }));
-/// assert!(matches!(feasible(&[every_10_ms; 3]), Verdict::Fails { .. }));
-/// assert!(matches!(feasible(&[every_10_ms; 6]), Verdict::Overloaded { .. }));
-/// ```
-pub fn feasible(demands: &[Demand]) -> Verdict {
-    feasible_beside(demands, &[])
-}
-
-/// The same for a worker that other work interrupts and delays. An interval that ends at deadline `t` must have room for that work too: all
+/// Other work interrupts and delays the worker. An interval that ends at deadline `t` must have room for that work too: all
 /// work must be done at the first instant `e ≤ t` with
 ///
 /// ```text

@@ -6,13 +6,14 @@
 //! | [`Account`], [`Overrun`] | how much debt a task keeps after a late tick, and which releases it gives up |
 //! | [`Schedule`] | which of many tasks runs next |
 //! | `Sleeps`, `Tail` | how far to sleep, and how long to spin until the release |
-//! | [`feasible`](feasible()) | before the start: whether all deadlines can be met |
+//! | `feasible_beside` | before the start: whether all deadlines can be met |
 //! | `LeakyBucket` | afterwards: whether too many were missed |
 //! | [`FixedStep`] | the same arithmetic for a caller that owns the loop, such as a game |
 
 mod bucket;
 mod budget;
 mod credit;
+#[cfg(feature = "daemon")]
 mod feasible;
 mod fixed_step;
 mod grid;
@@ -29,8 +30,8 @@ mod utilisation;
 #[cfg(feature = "daemon")]
 pub(crate) use bucket::LeakyBucket;
 pub use credit::{Account, Overrun, Settled};
-pub use feasible::{Demand, Verdict, feasible};
-pub(crate) use feasible::{Interference, feasible_beside};
+#[cfg(feature = "daemon")]
+pub(crate) use feasible::{Demand, Interference, Verdict, feasible_beside};
 pub use fixed_step::{Excess, FixedStep, Frame};
 pub use grid::Grid;
 pub use rate::Rate;

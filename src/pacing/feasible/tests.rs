@@ -1,6 +1,10 @@
 //! Tests of the deadline check, against known cases and against every schedule of small tasks.
 
 use super::*;
+
+fn feasible(demands: &[Demand]) -> Verdict {
+    feasible_beside(demands, &[])
+}
 use proptest::prelude::*;
 
 /// A task in microseconds: period, deadline, budget.

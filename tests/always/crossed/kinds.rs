@@ -110,7 +110,7 @@ impl Task for Echo {
         if let Some((answer, origin)) = self.asked {
             (values[0], self.origin) = (answer, Some(origin));
         }
-        let good = self.inputs.iter().filter(|input| input.quality().is_usable());
+        let good = self.inputs.iter().filter(|input| matches!(input.quality(), Quality::Good | Quality::Held));
         let origin = good.filter_map(Input::origin).fold(tick.release, Instant::min);
         self.asked = Some((self.inputs[0].get() + 0.5 * self.inputs[1].get(), origin));
         Ok(())
