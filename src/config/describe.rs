@@ -66,6 +66,7 @@ impl Value {
             Self::Rate => "rate".into(),
             Self::Hertz => "rate in whole hertz".into(),
             Self::Integer { min, max } => range(min, max),
+            Self::Integers { min, max, most } => format!("{}; or list of 1 to {most}", range(min, max)),
             Self::NumberOrName { min, max } => format!("{}; or text", range(min, max)),
             Self::NumberOr(words) => {
                 "number, ".to_owned() + &words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ")

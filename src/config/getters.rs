@@ -111,6 +111,14 @@ impl Section<'_> {
         })
     }
 
+    /// One integer or a list of them; never empty.
+    pub(crate) fn integers(&mut self, key: &Key) -> Option<Vec<i64>> {
+        match self.value(key) {
+            Some(DeValue::Array(_)) => self.list(key, "whole numbers", |item| limits::integer(&key.value, item)),
+            _ => self.read(key, |found| limits::integer(&key.value, found)).map(|number| vec![number]),
+        }
+    }
+
     /// Like [`integer`](Self::integer); for a number out of range, `help` says what was probably meant.
     pub(crate) fn integer_or_help<T: TryFrom<i64>>(
         &mut self,
@@ -277,7 +285,9 @@ impl Section<'_> {
         read: impl Fn(&DeValue<'_>) -> Result<T, String>,
     ) -> Option<Vec<T>> {
         let (most, wanted) = match key.value {
-            Value::NumbersOrNames { most, .. } => (most, format!("must be a list of 1 to {most} {what}")),
+            Value::NumbersOrNames { most, .. } | Value::Integers { most, .. } => {
+                (most, format!("must be a list of 1 to {most} {what}"))
+            }
             _ => (usize::MAX, format!("must be a list of {what}, with at least one")),
         };
         let list = match self.value(key)? {

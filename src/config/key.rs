@@ -122,6 +122,15 @@ pub enum Value {
         /// The largest.
         max: i64,
     },
+    /// An integer, or a list of integers without duplicates.
+    Integers {
+        /// The smallest.
+        min: i64,
+        /// The largest.
+        max: i64,
+        /// Maximum number of list items; at least one.
+        most: usize,
+    },
     /// An integer, or a non-empty text.
     NumberOrName {
         /// The smallest.

@@ -60,7 +60,7 @@ pub(super) fn integer(wanted: &Value, found: &DeValue<'_>) -> Result<i64, String
         _ => limit.to_string(),
     };
     let (min, max, or) = match *wanted {
-        Value::Integer { min, max } => (min, max, ""),
+        Value::Integer { min, max } | Value::Integers { min, max, .. } => (min, max, ""),
         Value::NumberOrName { min, max } | Value::NumbersOrNames { min, max, .. } => {
             (min, max, ", or a text in quotes")
         }

@@ -224,6 +224,10 @@ fn wanted(value: &Wanted, kinds: &Kinds) -> Value {
             {"type": "string", "pattern": rate_pattern()},
         ]}),
         Wanted::Integer { min, max } => integer(min, max),
+        Wanted::Integers { min, max, most } => {
+            let (one, items) = (integer(min, max), integer(min, max));
+            json!({"anyOf": [one, {"type": "array", "minItems": 1, "maxItems": most, "uniqueItems": true, "items": items}]})
+        }
         Wanted::NumberOrName { min, max } => json!({"anyOf": [integer(min, max), name]}),
         Wanted::NumberOr(words) => json!({"anyOf": [{"type": "number"}, {"enum": words}]}),
         Wanted::NumbersOrNames { min, max, most } => {

@@ -30,6 +30,9 @@ pub(crate) const SMBUS_BLOCK: usize = 32;
 /// The most messages in one combined transfer; each piece that is read takes two.
 const MESSAGES: usize = 42;
 
+/// The most pieces in one combined transfer.
+pub(crate) const AT_ONCE: usize = MESSAGES / 2;
+
 /// The most bytes in one message; the kernel's limit.
 const LONGEST: usize = 8_192;
 
@@ -124,7 +127,7 @@ pub(crate) fn set_address(bus: &File, address: u8, force: bool) -> io::Result<()
 /// Reads all pieces by combined transfers of up to 21 pieces. Each piece is a write of the register number and a read after a repeated
 /// start. Allocates nothing. EINVAL: a piece does not fit into the buffer. EIO: the transfer was incomplete.
 pub(crate) fn read_combined(bus: &File, address: u8, pieces: &[Piece], buffer: &mut [u8]) -> io::Result<()> {
-    for pieces in pieces.chunks(MESSAGES / 2) {
+    for pieces in pieces.chunks(AT_ONCE) {
         let mut messages = [EMPTY; MESSAGES];
         for (pair, piece) in messages.chunks_exact_mut(2).zip(pieces) {
             let bytes = part_of(buffer, piece)?;

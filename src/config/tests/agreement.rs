@@ -320,7 +320,7 @@ fn each(keys: &[Key], required: &[(&str, String)], to: &mut dyn FnMut(&str)) {
 /// The ends of a key's range and values just outside; for a choice, its words and one unknown word.
 fn ends(key: &Key) -> Vec<String> {
     match key.value {
-        Accepts::Integer { min, max } | Accepts::NumberOrName { min, max } => {
+        Accepts::Integer { min, max } | Accepts::NumberOrName { min, max } | Accepts::Integers { min, max, .. } => {
             [min - 1, min, max, max.saturating_add(1)].map(|end| end.to_string()).to_vec()
         }
         Accepts::Choice(words) => words.iter().copied().chain(["x"]).map(|word| format!("'{word}'")).collect(),
@@ -343,7 +343,9 @@ fn needed<'a>(rule: &Rule, keys: &'a [Key]) -> Option<(&'a str, String)> {
 /// A value that a key accepts.
 fn sample(value: &Accepts) -> String {
     match value {
-        Accepts::Integer { min, .. } | Accepts::NumberOrName { min, .. } => min.to_string(),
+        Accepts::Integer { min, .. } | Accepts::NumberOrName { min, .. } | Accepts::Integers { min, .. } => {
+            min.to_string()
+        }
         Accepts::NumbersOrNames { .. } | Accepts::Texts | Accepts::Command => "['x']".to_owned(),
         Accepts::Choice(words) => format!("'{}'", words[0]),
         Accepts::Path => "'x.csv'".to_owned(),

@@ -29,7 +29,8 @@ pub(super) struct Latest {
 #[derive(Clone, Debug)]
 struct Slot {
     timeout: Span,
-    came: bool,
+    came: bool,  // on this socket
+    seen: bool,  // on any
     taken: Span, // since the release of the tick that took it
     age: Span,   // maximum age
     length: usize,
@@ -39,8 +40,15 @@ struct Slot {
 impl Latest {
     /// Without frames yet; one timeout for each id.
     pub(super) fn new(timeouts: impl IntoIterator<Item = Span>) -> Self {
-        let slot =
-            |timeout| Slot { timeout, came: false, taken: Span::ZERO, age: Span::ZERO, length: 0, data: [0; LONGEST] };
+        let slot = |timeout| Slot {
+            timeout,
+            came: false,
+            seen: false,
+            taken: Span::ZERO,
+            age: Span::ZERO,
+            length: 0,
+            data: [0; LONGEST],
+        };
         Self { slots: timeouts.into_iter().map(slot).collect(), last: None, since_empty: Span::ZERO, settled: false }
     }
 
@@ -70,7 +78,8 @@ impl Latest {
         let Some(slot) = self.slots.get_mut(at).filter(|_| settled) else { return false };
         let length = bytes.len().min(LONGEST);
         slot.data[..length].copy_from_slice(&bytes[..length]);
-        (slot.came, slot.taken, slot.age, slot.length) = (true, Span::ZERO, age, length);
+        (slot.came, slot.seen, slot.length) = (true, true, length);
+        (slot.taken, slot.age) = (Span::ZERO, age);
         true
     }
 
@@ -83,6 +92,11 @@ impl Latest {
     pub(super) fn data(&self, at: usize) -> Option<&[u8]> {
         let slot = self.slots.get(at)?;
         slot.is_good().then(|| &slot.data[..slot.length])
+    }
+
+    /// Whether a frame has ever counted.
+    pub(super) fn has_come(&self, at: usize) -> bool {
+        self.slots.get(at).is_some_and(|slot| slot.seen)
     }
 
     /// The maximum age, at the tick's release, of the frames that have data.
@@ -123,7 +137,7 @@ mod tests {
     #[test]
     fn a_frame_is_at_most_as_old_as_the_tick_before() {
         let mut latest = emptied(30);
-        assert_eq!(said(&latest), (None, 0));
+        assert_eq!((said(&latest), latest.has_come(0)), ((None, 0), false));
         latest.begin(&tick(10, 0));
         assert!(latest.take(0, &[7, 8]));
         latest.emptied();
@@ -197,7 +211,7 @@ mod tests {
         latest.begin(&tick(10, 0));
         assert!(latest.take(0, &[8]));
         latest.reopened();
-        assert_eq!(latest.data(0), None);
+        assert_eq!((latest.data(0), latest.has_come(0)), (None, true));
         assert!(!latest.take(0, &[9]));
         latest.emptied();
         assert_eq!(latest.data(0), None);

@@ -6,11 +6,12 @@ use super::interface::NamedBus;
 use super::latest::Latest;
 use super::settings::{ReceiveSettings, Received};
 use super::signal::Signal;
+use crate::channels::NONE;
 use crate::config::{BuildError, Preview};
 use crate::kinds::device::{Missing, Reconnecting, Sight, preview};
 use crate::site::{Label, Refusal, Site};
 use crate::sys::can::{self, BATCH, Id};
-use crate::task::{Column, Task, Tick, TickError};
+use crate::task::{Column, Reason, Task, Tick, TickError};
 use crate::time::Span;
 use std::io;
 
@@ -142,7 +143,11 @@ impl Task for Receiver {
             Err(gone) => Err(gone),
         };
         for (value, (frame, signal)) in values.iter_mut().zip(&*signals) {
-            *value = latest.data(*frame).and_then(|data| signal.read(data)).unwrap_or(f64::NAN);
+            *value = match latest.data(*frame) {
+                Some(data) => signal.read(data).unwrap_or_else(Reason::value),
+                None if latest.has_come(*frame) => Reason::Unavailable.value(),
+                None => NONE,
+            };
         }
         values[signals.len()..].copy_from_slice(&[counts.frames, counts.errors, counts.dropped]);
         drained

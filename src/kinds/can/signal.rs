@@ -13,6 +13,7 @@
 //! ```
 
 use crate::sys::can::LONGEST;
+use crate::task::Reason;
 
 /// Up to this many bits, a number is exact in floating point.
 pub(super) const WIDEST: u32 = 53;
@@ -49,6 +50,7 @@ pub(super) struct Signal {
     signed: bool,
     scale: f64,
     offset: f64,
+    codes: Vec<([i64; 2], Reason)>, // raw numbers, from the first to the last, that are no value
 }
 
 /// The position and meaning of a signal.
@@ -83,7 +85,7 @@ impl Signal {
             (left, byte) = (left - piece.width, byte + 1);
             bit = if order == ByteOrder::Little { 0 } else { 7 };
         }
-        (byte <= LONGEST).then_some(Self { pieces, length, signed, scale, offset })
+        (byte <= LONGEST).then_some(Self { pieces, length, signed, scale, offset, codes: Vec::new() })
     }
 
     /// How many bytes a frame must have to hold it.
@@ -106,7 +108,26 @@ impl Signal {
         [low.min(high), low.max(high)]
     }
 
-    fn raw_range(&self) -> [i64; 2] {
+    /// From now on, raw numbers in this range are bad for this reason, unless an earlier range has them.
+    pub(super) fn mark(&mut self, range: [i64; 2], reason: Reason) {
+        self.codes.push((range, reason));
+    }
+
+    /// Marks the highest raw numbers as SAE J1939 does. `false`: that does not define them for this signal.
+    pub(super) fn mark_j1939(&mut self) -> bool {
+        if self.signed || !(2..=32).contains(&self.length) {
+            return false;
+        }
+        // By the top byte; a narrower signal has one number for each.
+        let (top, below) = (self.length.min(8), self.length.saturating_sub(8));
+        for (code, reason) in [((1 << top) - 1, Reason::NotAvailable), ((1 << top) - 2, Reason::Failed)] {
+            self.mark([code << below, ((code + 1) << below) - 1], reason);
+        }
+        true
+    }
+
+    /// The smallest and the largest raw number.
+    pub(super) fn raw_range(&self) -> [i64; 2] {
         match self.signed {
             true => [-(1 << (self.length - 1)), (1 << (self.length - 1)) - 1],
             false => [0, (1 << self.length) - 1],
@@ -118,15 +139,19 @@ impl Signal {
         raw as f64 * self.scale + self.offset
     }
 
-    /// Its value in these data; `None`: the data are too short.
-    pub(super) fn read(&self, data: &[u8]) -> Option<f64> {
+    /// Its value in these data, or why it has none; of data that are too short: [`Reason::Failed`].
+    pub(super) fn read(&self, data: &[u8]) -> Result<f64, Reason> {
         let mut raw = 0_u64;
         for piece in &self.pieces {
-            raw |= u64::from(data.get(piece.byte)? >> piece.low & piece.mask()) << piece.shift;
+            raw |= u64::from(data.get(piece.byte).ok_or(Reason::Failed)? >> piece.low & piece.mask()) << piece.shift;
         }
         let unused = 64 - self.length;
         let raw = (raw << unused).cast_signed();
-        Some(self.value_of(if self.signed { raw >> unused } else { (raw.cast_unsigned() >> unused).cast_signed() }))
+        let raw = if self.signed { raw >> unused } else { (raw.cast_unsigned() >> unused).cast_signed() };
+        match self.codes.iter().find(|([first, last], _)| (*first..=*last).contains(&raw)) {
+            Some((_, reason)) => Err(*reason),
+            None => Ok(self.value_of(raw)),
+        }
     }
 
     /// Whether its bits can hold this value, rounded to the nearest.
@@ -196,7 +221,7 @@ mod tests {
             (4, 53, Big, false, (0x1234_5678_9abc_def0_u64 >> 8 & ((1 << 53) - 1)).cast_signed()),
         ] {
             #[expect(clippy::cast_precision_loss, reason = "no more than 53 bits")]
-            let wanted = Some(wanted as f64);
+            let wanted = Ok(wanted as f64);
             assert_eq!(signal(start, length, order, signed).read(&data), wanted, "{start} {length} {order:?}");
         }
     }
@@ -233,7 +258,7 @@ mod tests {
         ];
         for (start, length, order, signed, wanted) in told {
             #[expect(clippy::cast_precision_loss, reason = "no more than 53 bits")]
-            let wanted = Some(wanted as f64);
+            let wanted = Ok(wanted as f64);
             assert_eq!(signal(start, length, order, signed).read(&data), wanted, "{start} {length} {order:?}");
         }
     }
@@ -241,13 +266,49 @@ mod tests {
     #[test]
     fn scale_and_offset_are_those_of_a_dbc_file() {
         let speed = Signal::new(Layout { scale: 0.1, offset: -40.0, ..layout(0, 16, Little, true) }).unwrap();
-        assert_eq!(speed.read(&[0xe8, 0x03]), Some(60.0));
+        assert_eq!(speed.read(&[0xe8, 0x03]), Ok(60.0));
         assert_eq!(speed.raw(60.0), 1_000);
         assert_eq!([speed.raw(60.049), speed.raw(60.051), speed.raw(-40.06)], [1_000, 1_001, -1], "to the nearest");
         assert_eq!([speed.raw(1e9), speed.raw(-1e300)], [32_767, -32_768], "within what its bits can say");
         assert_eq!(signal(0, 8, Little, false).range(), [0.0, 255.0]);
         let falling = Signal::new(Layout { scale: -2.0, offset: 1.0, ..layout(0, 8, Little, true) }).unwrap();
         assert_eq!(falling.range(), [-253.0, 257.0]);
+    }
+
+    #[test]
+    fn some_raw_numbers_are_no_value() {
+        use Reason::{Failed, NotAvailable};
+        let mut speed = Signal::new(Layout { scale: 0.1, ..layout(0, 8, Little, true) }).unwrap();
+        speed.mark([-128, -128], NotAvailable);
+        speed.mark([-128, -127], Failed);
+        let read = [0x80, 0x81, 0x82].map(|byte| speed.read(&[byte]));
+        assert_eq!(read, [Err(NotAvailable), Err(Failed), Ok(-126.0 * 0.1)], "the raw number counts");
+    }
+
+    #[test]
+    fn the_highest_numbers_of_j1939_are_no_value() {
+        for (length, highest, error, none) in [
+            (2, 1, 2..=2, 3..=3),
+            (4, 13, 14..=14, 15..=15),
+            (5, 29, 30..=30, 31..=31),
+            (8, 0xfd, 0xfe..=0xfe, 0xff..=0xff),
+            (10, 0x3f7, 0x3f8..=0x3fb, 0x3fc..=0x3ff),
+            (16, 0xfdff, 0xfe00..=0xfeff, 0xff00..=0xffff),
+            (32, 0xfdff_ffff, 0xfe00_0000..=0xfeff_ffff, 0xff00_0000..=0xffff_ffff_u64),
+        ] {
+            let mut signal = signal(0, length, Little, false);
+            assert!(signal.mark_j1939());
+            let read = |raw: u64| signal.read(&raw.to_le_bytes());
+            assert!(read(0).is_ok() && read(highest).is_ok(), "{length} bits");
+            assert!(
+                [*error.start(), *error.end()].iter().all(|raw| read(*raw) == Err(Reason::Failed)),
+                "{length} bits"
+            );
+            let none = [*none.start(), *none.end()];
+            assert!(none.iter().all(|raw| read(*raw) == Err(Reason::NotAvailable)), "{length} bits");
+        }
+        let marks = |length, signed| signal(0, length, Little, signed).mark_j1939();
+        assert!(!marks(1, false) && !marks(33, false) && !marks(8, true));
     }
 
     #[test]
@@ -258,7 +319,7 @@ mod tests {
         assert_eq!(fits(511, 8, Big), Some(64));
         assert_eq!(fits(510, 8, Big), None);
         assert_eq!(fits(12, 8, Little), Some(3));
-        assert_eq!(signal(8, 8, Little, false).read(&[1]), None, "a frame that is too short");
+        assert_eq!(signal(8, 8, Little, false).read(&[1]), Err(Reason::Failed), "a frame that is too short");
     }
 
     #[test]
@@ -283,7 +344,7 @@ mod tests {
             signal.write(raw, &mut data);
             #[expect(clippy::cast_precision_loss, reason = "no more than 53 bits")]
             let wanted = raw as f64;
-            assert_eq!((signal.read(&data), signal.raw(wanted)), (Some(wanted), raw), "{start} {length} {order:?}");
+            assert_eq!((signal.read(&data), signal.raw(wanted)), (Ok(wanted), raw), "{start} {length} {order:?}");
             for at in 0..LONGEST {
                 assert_eq!(before[at] & !bits[at], data[at] & !bits[at], "byte {at}");
             }

@@ -1,16 +1,23 @@
 //! The keys of the tables `receive` and `send`, with one table per signal. Pure.
 
 use super::signal::{ByteOrder, WIDEST};
-use crate::config::{Key, Value, words};
+use crate::config::{Key, Rule, Value, words};
 use crate::sys::can::{LONGEST, MOST_IDS};
 
 pub(super) const ORDERS: [(&str, ByteOrder); 2] = [("little", ByteOrder::Little), ("big", ByteOrder::Big)];
 
+/// Maximum number of raw numbers in a list.
+const MOST_CODES: usize = 64;
+
+/// Raw numbers of signals of up to 53 bits, signed or not.
+const fn raw_numbers() -> Value {
+    Value::Integers { min: -(1 << (WIDEST - 1)), max: (1 << WIDEST) - 1, most: MOST_CODES }
+}
+
 /// Maximum number of ids in one task.
 pub(super) const MOST: usize = MOST_IDS;
 
-pub(super) const TIMEOUT_TEXT: &str =
-    "How long after the tick that took the latest frame its values are good, if no other comes. Then they are missing.";
+pub(super) const TIMEOUT_TEXT: &str = "How long after the tick that took the latest frame its values are good, if no other comes. Then they are bad (`unavailable`).";
 
 pub(super) const RECEIVE: Key =
     Key::new("receive", Value::Tables(RECEIVE_KEYS), "The signals to receive, each in a table of its own.")
@@ -74,6 +81,25 @@ pub(super) const OFFSET: Key = Key::new(
     "What is added after that, in the unit of the value; subtracted before it is sent.",
 )
 .default("0");
+pub(super) const NOT_AVAILABLE: Key = Key::new(
+    "not-available",
+    raw_numbers(),
+    "Whole numbers, before `scale` and `offset`, by which the sender says that it has no value: `255`. Then the value is bad \
+     (`not-available`).",
+);
+pub(super) const ERROR: Key = Key::new(
+    "error",
+    raw_numbers(),
+    "Whole numbers by which the sender says that its value is wrong: `254`. Then the value is bad (`failed`).",
+);
+pub(super) const J1939: Key = Key::new(
+    "j1939",
+    Value::Bool,
+    "Whether the highest whole numbers mean that too, as in SAE J1939: with a top byte of 0xff the value is not available, with 0xfe it is \
+     wrong. Of up to 8 bits these are the two highest numbers. For 2 to 32 bits.",
+)
+.default("false")
+.rules(&[Rule::when_off("signed")]);
 pub(super) const UNIT: Key =
     Key::new("unit", Value::Text, "Unit of the value; empty for a plain number.").default("\"\"");
 pub(super) const LIMITS: Key =
@@ -87,8 +113,22 @@ pub(super) const SAFE: Key = Key::new(
 )
 .required("say what is to be sent when the input fails, such as 0");
 
-pub(super) const RECEIVE_KEYS: &[Key] =
-    &[ID, EXTENDED, TABLE_TIMEOUT, NAME, START_BIT, LENGTH, BYTE_ORDER, SIGNED, SCALE, OFFSET, UNIT];
+pub(super) const RECEIVE_KEYS: &[Key] = &[
+    ID,
+    EXTENDED,
+    TABLE_TIMEOUT,
+    NAME,
+    START_BIT,
+    LENGTH,
+    BYTE_ORDER,
+    SIGNED,
+    SCALE,
+    OFFSET,
+    UNIT,
+    NOT_AVAILABLE,
+    ERROR,
+    J1939,
+];
 
 pub(super) const SEND_KEYS: &[Key] = &[
     ID,

@@ -5,13 +5,13 @@ use super::send;
 use super::settings::{Received, SentFrame, SentSignal};
 use super::signal::{Layout, Signal};
 use super::table_keys::{
-    BYTE_ORDER, EXTENDED, FRAME_LENGTH, ID, INPUT, LENGTH, LIMITS, MOST, NAME, OFFSET, ORDERS, RECEIVE, SAFE, SCALE,
-    SEND, SIGNED, START_BIT, TABLE_TIMEOUT, UNIT,
+    BYTE_ORDER, ERROR, EXTENDED, FRAME_LENGTH, ID, INPUT, J1939, LENGTH, LIMITS, MOST, NAME, NOT_AVAILABLE, OFFSET,
+    ORDERS, RECEIVE, SAFE, SCALE, SEND, SIGNED, START_BIT, TABLE_TIMEOUT, UNIT,
 };
 use crate::config::{Key, Section};
 use crate::kinds::output::law::{self, OnStale, Recover};
 use crate::sys::can::{Id, LONGEST};
-use crate::task::Column;
+use crate::task::{Column, Reason};
 use crate::time::Span;
 use std::collections::BTreeSet;
 
@@ -116,7 +116,9 @@ pub(super) fn receive(section: &mut Section<'_>, fd: bool, timeout: Span) -> Opt
     let (mut signals, mut columns) = (Vec::with_capacity(count), Vec::with_capacity(count));
     for mut table in tables {
         let own = table.duration(&TABLE_TIMEOUT);
-        if let Some((at, Common { signal, column, .. })) = frames.read(&mut table, &TABLE_TIMEOUT, own) {
+        let codes = Codes::read(&mut table);
+        if let Some((at, Common { mut signal, column, .. })) = frames.read(&mut table, &TABLE_TIMEOUT, own) {
+            codes.mark(&mut table, &mut signal);
             signals.push((at, signal));
             columns.push(column);
         }
@@ -125,6 +127,40 @@ pub(super) fn receive(section: &mut Section<'_>, fd: bool, timeout: Span) -> Opt
     frames.refuse_many(section, &RECEIVE);
     let frames = frames.found.iter().map(|frame| (frame.id, frame.shared.unwrap_or(timeout))).collect();
     (count > 0 && signals.len() == count).then_some(Received { frames, signals, columns })
+}
+
+/// The whole numbers of a received signal that are no value.
+struct Codes {
+    not_available: Vec<i64>,
+    error: Vec<i64>,
+    j1939: bool,
+}
+
+impl Codes {
+    fn read(table: &mut Section<'_>) -> Self {
+        let [not_available, error] = [&NOT_AVAILABLE, &ERROR].map(|key| table.integers(key).unwrap_or_default());
+        Self { not_available, error, j1939: table.boolean(&J1939).unwrap_or_default() }
+    }
+
+    /// Marks them in the signal. Reports those that it cannot have.
+    fn mark(&self, table: &mut Section<'_>, signal: &mut Signal) {
+        let [low, high] = signal.raw_range();
+        let lists =
+            [(&NOT_AVAILABLE, &self.not_available, Reason::NotAvailable), (&ERROR, &self.error, Reason::Failed)];
+        for (key, list, reason) in lists {
+            if let Some(raw) = list.iter().find(|raw| !(low..=high).contains(raw)) {
+                table.problem(key, format!("{raw} is not what the signal's bits can say, {low} to {high}"));
+            }
+            list.iter().for_each(|raw| signal.mark([*raw; 2], reason));
+        }
+        if let Some(raw) = self.error.iter().find(|raw| self.not_available.contains(raw)) {
+            table.problem(&ERROR, format!("{raw} is in not-available as well"));
+        }
+        let is_signed = signal.raw_range()[0] < 0; // a rule refuses that
+        if self.j1939 && !signal.mark_j1939() && !is_signed {
+            table.problem(&J1939, "is for signals of 2 to 32 bits");
+        }
+    }
 }
 
 /// Reads the tables of sent signals.

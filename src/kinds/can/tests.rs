@@ -6,13 +6,13 @@ use super::receive::Receiver;
 use super::send::{Had, Sender, target};
 use super::settings::{ReceiveSettings, Received, SendSettings, SentFrame, SentSignal};
 use super::signal::{ByteOrder, Layout, Signal};
-use crate::channels::ValueName;
+use crate::channels::{Basis, NONE, ValueName};
 use crate::kinds::device::{Missing, Reconnecting};
 use crate::kinds::output::law::{self, OnStale, Recover};
 use crate::safety::{Guard, LiveOutputs, PlannedWrite, SafeWrite, Watched};
 use crate::site::{DeviceId, Holder, Label, Refusal, Site, Targets};
 use crate::sys::can::{self, Frame, Id, Socket};
-use crate::task::{Column, Input, Task, Tick, TickError};
+use crate::task::{Column, Input, Quality, Reason, Task, Tick, TickError};
 use crate::time::{Instant, Span};
 use std::io;
 use std::sync::Arc;
@@ -88,6 +88,35 @@ fn the_latest_frame_of_each_id_counts() {
     // Two ticks were skipped: b has timed out.
     assert_eq!(told(&mut receiver, &tick(5, 2)).1, with([Some(4.0), None, None], 4.0));
     assert_eq!(receiver.age(), Span::from_millis(40), "of a");
+}
+
+#[test]
+fn a_value_that_is_not_there_says_why() {
+    use Quality::{Bad, Good};
+    let (bus, other) = bus(0);
+    let mut marked = signal(0, 1.0);
+    marked.mark([-1, -1], Reason::NotAvailable);
+    marked.mark([-2, -2], Reason::Failed);
+    let received = Received {
+        frames: vec![(ID, Span::from_millis(25))],
+        signals: vec![(0, marked), (0, signal(8, 1.0))],
+        columns: columns(&["a", "b"]),
+    };
+    let mut receiver = Receiver::new(bus, ReceiveSettings { bus: bus_settings(), received });
+    let mut after = |n, skipped, bytes: Option<&[u8]>| {
+        bytes.map(|bytes| other.send(&[frame(ID, bytes)]).unwrap());
+        let mut values = [NONE; 5];
+        receiver.tick(&tick(n, skipped), &mut values).unwrap();
+        [values[0], values[1]].map(|value| Quality::of(value, Basis::Good, None))
+    };
+    assert_eq!(after(0, 0, None), [Quality::None; 2], "before the first frame");
+    assert_eq!(after(9, 8, None), [Quality::None; 2], "for as long as it takes");
+    assert_eq!(after(10, 0, Some(&[5, 6])), [Good; 2]);
+    assert_eq!(after(11, 0, Some(&[0xff, 0xff])), [Bad(Reason::NotAvailable), Good]);
+    assert_eq!(after(12, 0, Some(&[0xfe])), [Bad(Reason::Failed); 2], "b needs two bytes");
+    assert_eq!(after(13, 0, Some(&[0, 1])), [Good; 2]);
+    assert_eq!(after(16, 2, None), [Bad(Reason::Unavailable); 2], "after the timeout");
+    assert_eq!(after(17, 0, Some(&[0, 1])), [Good; 2]);
 }
 
 #[test]

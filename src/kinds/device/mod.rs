@@ -10,7 +10,7 @@ mod stalled;
 
 pub(crate) use found::{FoundDevice, file_names, first_line, numbered, quoted, task_name};
 pub(crate) use look::{Sight, hidden, preview};
-#[cfg(feature = "audio")]
+#[cfg(any(feature = "audio", feature = "i2c"))]
 pub(crate) use reconnecting::is_gone;
 pub(crate) use reconnecting::{First, Missing, Reconnecting};
 pub(super) use stalled::Stalled;

@@ -7,6 +7,7 @@
 mod bus;
 mod keys;
 mod list;
+mod reading;
 mod register;
 mod written;
 
@@ -17,9 +18,10 @@ pub(super) use written::{OpenRegister, WrittenRegister};
 use crate::config::{BuildError, Preview};
 use crate::kinds::device::{Missing, Reconnecting, Sight, access, hidden, preview};
 use crate::site::{Label, OpenDevice, Refusal, Site};
-use crate::sys::i2c::{self, Functions, Piece};
-use crate::task::{Column, Task, Tick, TickError};
+use crate::sys::i2c::{self, Functions};
+use crate::task::{Column, Reason, Task, Tick, TickError};
 use bus::Bus;
+use reading::Reading;
 use register::{ReadPlan, Register};
 use std::fs::File;
 use std::io::{self, Write};
@@ -74,13 +76,26 @@ impl Task for I2c {
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
-        self.chip.with("cannot read the chip", tick.period, Chip::read)?;
-        let Chip { buffer, positions, .. } = self.chip.device()?;
-        for ((slot, register), &position) in values.iter_mut().zip(&self.values).zip(&*positions) {
-            *slot = register.value(&buffer[position..]);
-        }
-        Ok(())
+        self.chip.with(FAILED, tick.period, Chip::read)?;
+        report(&self.chip.device()?.reading, &self.values, values)
     }
+}
+
+const FAILED: &str = "cannot read the chip";
+
+/// Passes the values of a reading on. The error is that of the first one that could not be read.
+fn report(reading: &Reading, registers: &[Register], values: &mut [f64]) -> Result<(), TickError> {
+    let mut done = Ok(());
+    for (column, (slot, register)) in values.iter_mut().zip(registers).enumerate() {
+        match reading.value(column) {
+            Ok(bytes) => *slot = register.value(bytes),
+            Err(error) => {
+                *slot = Reason::Failed.value_of(&error);
+                done = done.and_then(|()| Err(TickError::from_io(FAILED, &error).of_value(column)));
+            }
+        }
+    }
+    done
 }
 
 /// An open chip: how to read it, and the last reading.
@@ -88,9 +103,7 @@ struct Chip {
     bus: Arc<File>,
     address: u8,
     combined: bool,
-    pieces: Box<[Piece]>,
-    positions: Box<[usize]>, // of each value, in the buffer
-    buffer: Box<[u8]>,
+    reading: Reading,
 }
 
 impl OpenDevice for Chip {}
@@ -136,11 +149,11 @@ impl Chip {
             ),
             _ => format!("cannot choose address {address:#04x} on {shown}: {error}"),
         })?;
-        let ReadPlan { pieces, positions, room } = ReadPlan::new(&settings.values, settings.auto_increment, functions)
+        let plan = ReadPlan::new(&settings.values, settings.auto_increment, functions)
             .map_err(|reason| format!("{shown}: {reason}"))?;
         let combined = functions.has(Functions::I2C);
-        let buffer = vec![0; room].into_boxed_slice();
-        Ok(Self { bus: Arc::new(bus), address, combined, pieces: pieces.into(), positions: positions.into(), buffer })
+        let reading = Reading::new(plan, &settings.values, combined);
+        Ok(Self { bus: Arc::new(bus), address, combined, reading })
     }
 
     fn refused(&self, what: &str, bus: &dyn std::fmt::Display, error: &io::Error) -> String {
@@ -160,23 +173,54 @@ impl Chip {
         }
     }
 
-    /// Reads all pieces into the buffer.
+    /// Reads all values, as far as they can be read. An error means that none could.
     fn read(&mut self) -> io::Result<()> {
         if self.bus.metadata()?.nlink() == 0 {
             // The device file is gone: the adapter is being removed, which waits until this end closes the bus.
             return Err(io::Error::from_raw_os_error(libc::ESTALE));
         }
-        match self.combined {
-            true => i2c::read_combined(&self.bus, self.address, &self.pieces, &mut self.buffer),
-            false => self.pieces.iter().try_for_each(|piece| i2c::read_smbus(&self.bus, piece, &mut self.buffer)),
-        }
+        let Self { bus, address, combined, reading } = self;
+        reading.fill(|pieces, buffer| match combined {
+            true => i2c::read_combined(bus, *address, pieces, buffer),
+            false => pieces.iter().try_for_each(|piece| i2c::read_smbus(bus, piece, buffer)),
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channels::{Basis, NONE};
+    use crate::kinds::layout::TYPES;
     use crate::sys::emulation::{NO_IOCTL, cannot_be_emulated};
+
+    #[test]
+    fn the_other_values_stay_good() {
+        use crate::task::Quality;
+        let register = |register| {
+            let (name, unit) = (format!("r{register}"), String::new());
+            Register { register, layout: TYPES[0].1, scale: 2.0, offset: 0.0, name, unit }
+        };
+        let values = [1, 2, 3].map(register);
+        let plan = ReadPlan::new(&values, false, Functions(Functions::READ_BYTE_DATA)).unwrap();
+        let mut reading = Reading::new(plan, &values, false);
+        let mut transfer = |failing: u8| {
+            let filled = reading.fill(|pieces, buffer| {
+                buffer[pieces[0].at] = pieces[0].register;
+                if pieces[0].register >= failing { Err(io::Error::from_raw_os_error(libc::ENXIO)) } else { Ok(()) }
+            });
+            let mut row = [NONE; 3];
+            filled.unwrap();
+            (report(&reading, &values, &mut row), row)
+        };
+        let (done, row) = transfer(2);
+        let names = ["r1", "r2", "r3"].map(str::to_owned);
+        assert!(done.unwrap_err().text(&names).starts_with("r2: cannot read the chip: No such device or address"));
+        let bad = Quality::Bad(Reason::Failed);
+        assert_eq!(row.map(|value| Quality::of(value, Basis::Good, None)), [Quality::Good, bad, bad]);
+        assert_eq!(crate::channels::errno_of(row[1]), Some(libc::ENXIO));
+        assert_eq!(transfer(4), (Ok(()), [2.0, 4.0, 6.0]));
+    }
 
     #[test]
     fn a_node_that_is_no_bus_is_refused() {

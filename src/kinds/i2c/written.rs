@@ -202,7 +202,7 @@ impl OpenRegister {
 
     /// The last reading, as the register stores it.
     pub(in crate::kinds) fn stored(&self) -> &[u8] {
-        &self.chip.buffer[..self.layout.bytes()]
+        &self.chip.reading.buffer[..self.layout.bytes()]
     }
 
     /// The open bus.
@@ -213,7 +213,7 @@ impl OpenRegister {
     /// Reads the number that the register holds.
     pub(in crate::kinds) fn read(&mut self) -> io::Result<String> {
         self.chip.read()?;
-        Ok(self.layout.text(&self.chip.buffer))
+        Ok(self.layout.text(&self.chip.reading.buffer))
     }
 
     /// Writes the bytes of [`WrittenRegister::encode`] to a chip, in a process that has nothing open. `is_free` gets a function that locks
