@@ -74,6 +74,17 @@ pub(crate) struct WatchedInput {
     pub(crate) max_age: Span,
     /// Since when it has been bad, and why, as of the last look.
     pub(crate) bad: Option<(Reason, Instant)>,
+    /// The reason that was logged, until it is usable again.
+    pub(crate) logged: Option<Reason>,
+}
+
+/// For how long an input is bad before that is logged.
+const LASTING: Span = Span::from_seconds(1);
+
+/// What is to be logged of an input.
+pub(super) enum Word {
+    Bad,
+    Back,
 }
 
 impl WatchedInput {
@@ -84,6 +95,21 @@ impl WatchedInput {
             Some((before, since)) if before == reason => (reason, since),
             _ => (reason, now),
         });
+    }
+
+    /// What is to be logged now, if anything. What was only computed from a bad value is not logged.
+    pub(super) fn word(&mut self, now: Instant) -> Option<Word> {
+        match (self.bad, self.logged) {
+            (None, Some(_)) => {
+                self.logged = None;
+                Some(Word::Back)
+            }
+            (Some((reason, since)), logged) if reason != Reason::Inherited && now - since >= LASTING => {
+                self.logged = Some(reason);
+                (logged != Some(reason)).then_some(Word::Bad)
+            }
+            _ => None,
+        }
     }
 
     /// What its task is missing; `None` while it has what it needs.

@@ -5,7 +5,7 @@
 
 use super::content::{RecordedRow, RecordedTick};
 use super::file::Moment;
-use super::noted::Noted;
+use super::noted::{Noted, Word};
 use super::output::{OutputState, PastLoss, TaskOutput};
 use super::progress::Progress;
 use super::recordings::Recording;
@@ -152,6 +152,31 @@ impl Recorder {
         }
         self.progress.writes(None);
         self.tasks.iter_mut().for_each(|task| task.note_losses(now));
+        self.log_inputs(now);
+    }
+
+    /// Logs which inputs cannot be used, and which can be again.
+    fn log_inputs(&mut self, now: Instant) {
+        let mut words = Vec::new();
+        for (at, task) in self.tasks.iter_mut().enumerate() {
+            for (input, watched) in task.output.inputs.iter_mut().enumerate() {
+                words.extend(watched.word(now).map(|word| (at, input, word)));
+            }
+        }
+        for (at, input, word) in words {
+            let TaskOutput { content, inputs, .. } = &self.tasks[at].output;
+            let (task, input) = (&content.task, &inputs[input]);
+            let name = &input.name;
+            match word {
+                Word::Bad => {
+                    let at_source = self.tasks.iter().find_map(|task| task.trouble_of(name));
+                    let trouble = at_source.or(input.summary(now).map(|input| input.trouble())).unwrap_or_default();
+                    let reason = input.bad.map(|(reason, _)| reason.word());
+                    warn!(task, input = name, reason, "{task}: cannot use {name}: {trouble}");
+                }
+                Word::Back => info!(task, input = name, "{task}: can use {name} again"),
+            }
+        }
     }
 
     /// Passes on the ticks. Ticks of an unknown task are kept until the next drain, because the task may just have been added.
@@ -292,6 +317,14 @@ impl DrainedTask {
         if lost > self.lost {
             (self.lost, self.lost_at) = (lost, Some(now));
         }
+    }
+
+    /// Why its value `TASK.VALUE` is bad; `None` if it is not, or not its.
+    fn trouble_of(&self, name: &str) -> Option<String> {
+        let TaskOutput { content, clock, .. } = &self.output;
+        let value = name.strip_prefix(&*content.task)?.strip_prefix('.')?;
+        let at = content.columns.iter().position(|column| column.name == value)?;
+        self.seen[at].summary(&content.columns[at], content.valid.get(at), clock.now()).trouble()
     }
 
     /// The queues that feed its recording.

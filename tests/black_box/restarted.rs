@@ -78,7 +78,9 @@ fn a_controller_and_the_output_that_it_tracks_restart_without_a_jump() {
     put(&running, "hand", "0.25\n");
     wait_for(&mut running, "fan", "applied", |applied| applied == 0.25);
     put(&running, "hand", "-1\n");
-    wait_for(&mut running, "hand", "value", |value| value == -1.0);
+    running.wait_for("what is refused is shown", |running| {
+        program::task(&program::snapshot(&running.folder().join("s")), "hand")["values"]["value"]["refused"] == -1.0
+    });
     for (worker, fan, mark) in [("spin = \"off\"", "fan", 2.0), ("spin = \"off\"", "blower", 3.0)] {
         reload(&running, &tracking(worker, fan, mark));
         wait_for(&mut running, "seen", "mark", |seen| seen == mark);

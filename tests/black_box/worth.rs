@@ -75,7 +75,7 @@ const VIEWS: [View; 9] = [
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Worth {
     Good,
-    /// Nothing new, which is no error.
+    /// Now and then nothing new, which is no error.
     None,
     /// Bad for this reason, at the source.
     Bad(&'static str),
@@ -87,7 +87,7 @@ fn wanted(source: Source, fault: Fault) -> Worth {
     match (source, fault) {
         (_, Fault::Frozen) => Worth::Bad("stuck"),
         (Source::File, Fault::DeadWriter) => Worth::Bad("stale"),
-        (Source::Program, Fault::DeadWriter) => Worth::Refused("stale"),
+        (Source::Program, Fault::DeadWriter) => Worth::Bad("stuck"),
         (_, Fault::Away) => Worth::Bad("unavailable"),
         (_, Fault::Back) => Worth::Good,
         (Source::File, Fault::Garbage) => Worth::Bad("failed"),
@@ -106,7 +106,7 @@ fn told(source: Source, fault: Fault) -> &'static str {
         (Source::Program, Fault::Frozen) => "it gives the same number for `stuck-after`",
         (Source::File, Fault::DeadWriter) => "nothing is written for `max-file-age`",
         (Source::Program, Fault::DeadWriter) => {
-            "it hangs: its last answer grows older than the `max-age` of who takes it"
+            "it hangs: its last answer stays the same for `stuck-after`; until then it is refused once it is older than the `max-age` of who takes it"
         }
         (Source::File, Fault::Away) => "the file is deleted",
         (Source::Program, Fault::Away) => "it has ended",
@@ -133,6 +133,8 @@ enum Written {
     Changing(f64),
     Same,
     Text(&'static str),
+    /// A number every second time, nothing in between.
+    Truncated,
 }
 
 impl Writer {
@@ -146,6 +148,8 @@ impl Writer {
                     Written::Changing(from) => format!("{}\n", from + f64::from(n % 64) / 64.0),
                     Written::Same => "5\n".to_owned(),
                     Written::Text(text) => text.to_owned(),
+                    Written::Truncated if n % 2 == 0 => String::new(),
+                    Written::Truncated => format!("{}\n", 3.0 + f64::from(n % 64) / 64.0),
                 };
                 fs::write(&new, text).unwrap();
                 fs::rename(&new, &path).unwrap();
@@ -211,7 +215,7 @@ fn cause(source: Source, fault: Fault, folder: &Path) -> Option<Writer> {
         (_, Fault::Back | Fault::Slow) => write(Written::Changing(3.0)),
         (_, Fault::OutOfRange) => write(Written::Changing(16.0)),
         (Source::File, Fault::Garbage) => write(Written::Text("abc\n")),
-        (Source::File, Fault::Transient) => write(Written::Text("")),
+        (Source::File, Fault::Transient) => write(Written::Truncated),
         (Source::File, Fault::DeadWriter) => None,
         (Source::File, Fault::Away) => {
             fs::remove_file(number).unwrap();
@@ -248,7 +252,10 @@ fn is_shown(snapshot: &Value, fault: Fault, worth: Worth) -> bool {
         Worth::Good => {
             value["quality"] == "good" && value["last"].is_f64() && input.is_null() && taken["quality"] == "good"
         }
-        Worth::None => value["quality"] == "none" && value["last"].is_f64() && value["reason"].is_null(),
+        Worth::None => {
+            let is_so = ["none", "good"].iter().any(|word| value["quality"] == *word);
+            is_so && value["last"].is_f64() && value["reason"].is_null() && input.is_null()
+        }
         Worth::Bad(reason) => {
             let is_told = value["last"].is_null() && value["since_ns"].is_i64() && value["last_good"].is_f64();
             let taken = taken["quality"] == "bad" && taken["reason"] == "inherited" && taken["last"].is_null();
@@ -282,8 +289,14 @@ fn text_of(args: &[&str], folder: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Checks one view while the fault lasts. `None`: not shown yet.
-fn check(view: View, fault: Fault, worth: Worth, running: &Running, exporter: &Exporter) -> Option<()> {
+/// Checks one view while the fault lasts, which began when `before` bytes had been logged. `None`: not shown yet.
+fn check(
+    view: View,
+    (fault, worth): (Fault, Worth),
+    before: usize,
+    running: &Running,
+    exporter: &Exporter,
+) -> Option<()> {
     let folder = running.folder();
     let (source, taker) = names(fault);
     // A task that has no device is a reason itself.
@@ -304,7 +317,13 @@ fn check(view: View, fault: Fault, worth: Worth, running: &Running, exporter: &E
         (View::Status, _) => !text_of(&["status"], folder).contains("source: v bad"),
         (View::Top, Worth::Bad(_) | Worth::Refused(_)) => text_of(&["top", "--once"], folder).contains(&sentence),
         (View::Top, _) => !text_of(&["top", "--once"], folder).contains("cannot use source.v"),
-        (View::Log, Worth::Bad(_) | Worth::Refused(_)) => running.stderr().contains(&sentence),
+        (View::Log, Worth::Bad(_) | Worth::Refused(_)) => {
+            let said = running.stderr();
+            let line = format!("{taker}: cannot use {source}.v: ");
+            // A slow source is slow from the start.
+            let (before, after) = said.split_at(before);
+            after.contains(&line) || fault == Fault::Slow && before.contains(&line)
+        }
         (View::Log, _) => true,
         (View::Exporter, _) => {
             let samples = exporter.scrape();
@@ -344,7 +363,11 @@ fn check(view: View, fault: Fault, worth: Worth, running: &Running, exporter: &E
                 Worth::Good => row.parse::<f64>().is_ok(),
                 Worth::Refused(_) => true,
                 Worth::Bad("out-of-range") => row.is_empty() && raw.parse::<f64>().is_ok_and(|raw| raw >= 16.0),
-                Worth::None | Worth::Bad(_) => row.is_empty(),
+                Worth::None => {
+                    let last: Vec<_> = text.lines().rev().take(50).map(|line| line.split(',').nth(3)).collect();
+                    last.contains(&Some("")) && last.iter().flatten().any(|cell| cell.parse::<f64>().is_ok())
+                }
+                Worth::Bad(_) => row.is_empty(),
             }
         }
         // What these hold is known only at the end of the run.
@@ -368,11 +391,12 @@ fn every_fault_of(source: Source) {
     let exporter = Exporter::start(&socket);
     for fault in FAULTS {
         drop(writer.take());
+        let before = running.stderr().len();
         writer = cause(source, fault, &here);
         let worth = wanted(source, fault);
         for view in VIEWS {
             let what = format!("{source:?}, {fault:?} in {view:?}: {worth:?}");
-            running.wait_for(&what, |running| check(view, fault, worth, running, &exporter).is_some());
+            running.wait_for(&what, |running| check(view, (fault, worth), before, running, &exporter).is_some());
         }
         // The next fault begins from a good value.
         drop(writer.take());
