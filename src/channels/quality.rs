@@ -242,7 +242,9 @@ impl Quality {
             0 => Self::Good,
             1 => Self::Held,
             2 => Self::None,
-            code => Self::Bad(Reason::ALL.get(code as usize - 3).copied().unwrap_or(Reason::Failed)),
+            code => Self::Bad(
+                usize::try_from(code - 3).ok().and_then(|at| Reason::ALL.get(at)).copied().unwrap_or(Reason::Failed),
+            ),
         }
     }
 }

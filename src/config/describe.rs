@@ -79,6 +79,7 @@ impl Value {
             Self::Inputs => "table of numbers and `\"TASK.VALUE\"`".into(),
             Self::Range => "`[LOW, HIGH]`".into(),
             Self::Ranges => "`[LOW, HIGH]`, or table of them by value".into(),
+            Self::DurationsByValue => "duration, or table of them by value".into(),
             Self::Text => "text".into(),
             Self::Name | Self::ValueName => "text, not empty".into(),
             Self::Texts => "list of texts".into(),

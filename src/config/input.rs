@@ -1,10 +1,12 @@
 //! Keys that take an input: a number, or a value of another task. Also the ranges outside which values are bad. Pure.
 
-use super::key::Key;
+use super::key::{Key, Value};
+use super::limits;
 use super::section::Section;
-use super::taken::{Taken, Valid};
+use super::taken::{ByValue, Taken, Valid};
 use super::value::number;
 use crate::channels::{Input, InputSource, ValueName};
+use crate::time::Span;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -86,6 +88,23 @@ impl Section<'_> {
     pub(super) fn ranges(&mut self, key: &Key) -> Valid {
         self.read(key, valid).unwrap_or_default()
     }
+
+    pub(super) fn durations_by_value(&mut self, key: &Key) -> ByValue<Span> {
+        self.read(key, |found| by_value(found, |one| limits::duration_of(&Value::DURATION, one))).unwrap_or_default()
+    }
+}
+
+fn by_value<T>(found: &DeValue<'_>, one: impl Fn(&DeValue<'_>) -> Result<T, String>) -> Result<ByValue<T>, String> {
+    match found {
+        DeValue::Table(table) if !table.is_empty() => {
+            let named = |(name, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
+                let name: &std::borrow::Cow<'_, str> = name.get_ref();
+                Ok((name.to_string(), one(value.get_ref())?))
+            };
+            table.iter().map(named).collect::<Result<_, String>>().map(ByValue::Named)
+        }
+        found => one(found).map(ByValue::All),
+    }
 }
 
 fn input(found: &DeValue<'_>) -> Result<InputSource, String> {
@@ -118,17 +137,7 @@ fn previous(table: &DeTable<'_>) -> Result<ValueName, String> {
 }
 
 fn valid(found: &DeValue<'_>) -> Result<Valid, String> {
-    match found {
-        DeValue::Array(_) => range(found).map(Valid::All),
-        DeValue::Table(table) if !table.is_empty() => {
-            let named = |(name, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
-                let name: &std::borrow::Cow<'_, str> = name.get_ref();
-                Ok((name.to_string(), range(value.get_ref())?))
-            };
-            table.iter().map(named).collect::<Result<_, String>>().map(Valid::Named)
-        }
-        _ => Err(RANGE.to_owned()),
-    }
+    by_value(found, range)
 }
 
 const RANGE: &str = "must be a range such as [0, 120], the lower end first, or a table of them by value";

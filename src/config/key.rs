@@ -163,6 +163,8 @@ pub enum Value {
     Range,
     /// The range in which values are good: `[0, 120]`, or a table with a range for each value name.
     Ranges,
+    /// A duration above zero, or a table of them by the name of a value.
+    DurationsByValue,
     /// Any text.
     Text,
     /// A non-empty text.

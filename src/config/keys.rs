@@ -244,9 +244,10 @@ pub(super) const HOLD: Key = Key::new(
 .otherwise("a value that is not good is not used");
 pub(super) const STUCK_AFTER: Key = Key::new(
     "stuck-after",
-    Value::DURATION,
-    "A value of the task that has not changed at all for this long is bad (`stuck`) until it changes. For measurements with noise, which \
-     never stand still: a frozen sensor shows the same number for ever.",
+    Value::DurationsByValue,
+    "A value of the task that has not changed at all for this long is bad (`stuck`) until it changes: one duration for all its values, or a \
+     table such as `{ temp1 = \"10s\" }`. For measurements with noise, which never stand still: a frozen sensor shows the same number for ever. \
+     Counts of a task stand still when all is well, so name the measurements beside them.",
 )
 .otherwise("a value may stay the same");
 pub(super) const MAX_LATENCY: Key = Key::new(

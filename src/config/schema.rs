@@ -243,6 +243,8 @@ fn wanted(value: &Wanted, kinds: &Kinds) -> Value {
         Wanted::Range => json!({"$ref": "#/$defs/range"}),
         Wanted::Ranges => json!({"anyOf": [{"$ref": "#/$defs/range"},
             {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/range"}}]}),
+        Wanted::DurationsByValue => json!({"anyOf": [{"$ref": "#/$defs/duration-above-zero"},
+            {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/duration-above-zero"}}]}),
         Wanted::Text => json!({"type": "string"}),
         Wanted::Name | Wanted::Path => name,
         Wanted::PathEnding(endings) => {

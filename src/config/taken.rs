@@ -29,16 +29,36 @@ pub(super) fn name_in(input: &Input) -> &ValueName {
     name
 }
 
-/// The range outside which a task's values are bad.
+/// What is set for a task's values.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) enum Valid {
-    /// Any finite number is good.
+pub(crate) enum ByValue<T> {
+    /// Nothing.
     #[default]
     Any,
-    /// All values share this range.
-    All([f64; 2]),
-    /// Only these values have a range, by name.
-    Named(Vec<(String, [f64; 2])>),
+    /// The same for all of them.
+    All(T),
+    /// Only for these, by name.
+    Named(Vec<(String, T)>),
+}
+
+/// The range outside which a task's values are bad; without one, any finite number is good.
+pub(crate) type Valid = ByValue<[f64; 2]>;
+
+impl<T: Copy> ByValue<T> {
+    /// What is set for the value of this name.
+    pub(crate) fn of(&self, value: &str) -> Option<T> {
+        match self {
+            Self::Any => None,
+            Self::All(set) => Some(*set),
+            Self::Named(named) => named.iter().find(|(name, _)| name == value).map(|(_, set)| *set),
+        }
+    }
+
+    /// The first name that is not among these values.
+    pub(crate) fn stranger(&self, values: &[String]) -> Option<&str> {
+        let Self::Named(named) = self else { return None };
+        named.iter().map(|(name, _)| name.as_str()).find(|name| !values.iter().any(|value| value == name))
+    }
 }
 
 /// Other tasks that a section names. All of them must be actuators.

@@ -63,7 +63,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[(&str, Clo
     section.clock = worker.map_or(ClockKind::Monotonic, |worker| clocks[worker].1);
     let blueprint = kind.and_then(|kind| blueprint(section, kind));
     let valid = section.ranges(&VALID);
-    let (stuck_after, hold) = (section.duration(&STUCK_AFTER), section.duration(&HOLD));
+    let (stuck_after, hold) = (section.durations_by_value(&STUCK_AFTER), section.duration(&HOLD));
     let max_latency = section.duration(&MAX_LATENCY);
     let file = blueprint.as_ref().and_then(Blueprint::read_state);
     let config = || {

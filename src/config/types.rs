@@ -5,7 +5,7 @@ use super::choices::{ClockKind, LimitAction, OnError, TakeEvidence};
 use super::error::Origin;
 use super::record::RecordConfig;
 use super::stand_in::{Failing, StandIn};
-use super::taken::{Taken, Valid};
+use super::taken::{ByValue, Taken, Valid};
 use crate::channels::Queue;
 use crate::pacing::{Overrun, Rate, Tail, Target, Turn};
 use crate::time::Span;
@@ -146,7 +146,7 @@ pub(crate) struct TaskConfig {
     /// The range outside which the task's own values are bad.
     pub valid: Valid,
     /// How long a value of the task may stay the same; above zero.
-    pub stuck_after: Option<Span>,
+    pub stuck_after: ByValue<Span>,
     /// How long the last good value that it read stands in for one that is not good; zero: not at all.
     pub hold: Span,
     /// The share of releases that may be missed before the task is not well; 0 to 1.

@@ -6,23 +6,31 @@ use crate::time::{Instant, Span};
 /// Watches the values of a task.
 #[derive(Debug)]
 pub(crate) struct Stuck {
-    after: Span,
-    values: Box<[(u64, Instant)]>, // the bits of each, and since when it has had them
+    values: Box<[Watched]>,
+}
+
+/// A value, and since when it has been the same.
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    after: Option<Span>, // `None`: it may stay the same
+    bits: u64,
+    since: Instant,
 }
 
 impl Stuck {
-    /// For this many values, each of which counts as stuck once it has stayed the same for `after`.
-    pub(crate) fn new(after: Span, columns: usize) -> Self {
-        // No value has these bits, so that each first value is a change.
-        Self { after, values: vec![(u64::MAX, Instant::ZERO); columns].into() }
+    /// For each value, the time after which it counts as stuck.
+    pub(crate) fn new(after: Vec<Option<Span>>) -> Self {
+        // No finite value has these bits, so that each first value is a change.
+        let watched = |after| Watched { after, bits: u64::MAX, since: Instant::ZERO };
+        Self { values: after.into_iter().map(watched).collect() }
     }
 
     /// Marks what is stuck among the values of a tick that was released at `at`, on the monotonic clock.
     pub(super) fn mark(&mut self, values: &mut [f64], at: Instant) {
-        for ((bits, since), value) in self.values.iter_mut().zip(values).filter(|(_, value)| value.is_finite()) {
-            if *bits != value.to_bits() {
-                (*bits, *since) = (value.to_bits(), at);
-            } else if at - *since >= self.after {
+        for (watched, value) in self.values.iter_mut().zip(values).filter(|(_, value)| value.is_finite()) {
+            if watched.bits != value.to_bits() {
+                (watched.bits, watched.since) = (value.to_bits(), at);
+            } else if watched.after.is_some_and(|after| at - watched.since >= after) {
                 *value = Reason::Stuck.value();
             }
         }
@@ -30,8 +38,8 @@ impl Stuck {
 
     /// Continues where the same task was before its links changed.
     pub(super) fn goes_on_from(&mut self, before: &Self) {
-        if self.values.len() == before.values.len() {
-            self.values.copy_from_slice(&before.values);
+        for (watched, before) in self.values.iter_mut().zip(&before.values) {
+            (watched.bits, watched.since) = (before.bits, before.since);
         }
     }
 }
@@ -43,7 +51,7 @@ mod tests {
 
     #[test]
     fn only_a_value_that_stands_still_is_stuck() {
-        let mut stuck = Stuck::new(Span::from_nanos(10), 2);
+        let mut stuck = Stuck::new(vec![Some(Span::from_nanos(10)); 2]);
         let mut mark = |at: i128, values: [f64; 2]| {
             let mut values = values;
             stuck.mark(&mut values, Instant::from_nanos(at));

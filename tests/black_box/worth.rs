@@ -193,7 +193,7 @@ fn config(source: Source) -> String {
     let value = if source == Source::Program { "[[task.source.value]]\nname = \"v\"\n" } else { "" };
     format!(
         "[worker.main]\npolicy = \"other\"\n[worker.source]\npolicy = \"other\"\n\
-         [task.source]\nworker = \"source\"\nrate = 50\nvalid = {{ v = [0, 10] }}\nstuck-after = \"1s\"\nrecord = \"{HERE}/values.csv\"\nrecord-raw = true\n\
+         [task.source]\nworker = \"source\"\nrate = 50\nvalid = {{ v = [0, 10] }}\nstuck-after = {{ v = \"1s\" }}\nrecord = \"{HERE}/values.csv\"\nrecord-raw = true\n\
          {keys}\n{value}\
          [task.copy]\nkind = \"expr\"\nworker = \"main\"\nrate = 50\nmax-age = \"500ms\"\nrecord = \"{HERE}/copy.mcap\"\n\
          inputs = {{ x = \"source.v\" }}\n[[task.copy.value]]\nname = \"v\"\nexpression = \"x\"\n\

@@ -3,7 +3,7 @@
 
 use super::diff::{Change, Diff};
 use crate::channels::{self, Column, Input, InputSource, Limits};
-use crate::config::{Config, Problems, Taken, TaskConfig, Valid, suggestion};
+use crate::config::{ByValue, Config, Problems, Taken, TaskConfig, Valid, suggestion};
 use crate::time::Span;
 use crate::worker::{Flow, Stuck};
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,7 +99,7 @@ pub(crate) fn flows(
     }
     for (index, task) in config.tasks.iter().enumerate() {
         let name = task.name.as_str();
-        if task.stuck_after.is_some() && touched.contains(name) && joints.contains_key(name) {
+        if task.stuck_after != ByValue::Any && touched.contains(name) && joints.contains_key(name) {
             flows.entry(index).or_default();
         }
     }
@@ -119,7 +119,8 @@ pub(crate) fn flows(
         let ends = task.acts || !gives.contains(task.name.as_str());
         flow.is_measured = task.max_latency.is_some() || direct(task) && ends;
         flow.valid = valid(task, &joint.columns);
-        flow.stuck = task.stuck_after.map(|after| Box::new(Stuck::new(after, joint.columns.len())));
+        let after: Vec<_> = joint.columns.iter().map(|column| task.stuck_after.of(column)).collect();
+        flow.stuck = after.iter().any(Option::is_some).then(|| Box::new(Stuck::new(after)));
     }
     // A task that is no longer linked drops its old links.
     for name in touched.iter().filter(|name| diff.tasks.get(&**name) == Some(&Change::Kept)) {
@@ -168,22 +169,19 @@ fn touched(joints: &Joints, running: &Joints, diff: &Diff) -> BTreeSet<Arc<str>>
 
 /// The range of each value of a task; empty: any number is valid.
 pub(super) fn valid(task: &TaskConfig, columns: &[String]) -> Vec<[f64; 2]> {
-    match &task.valid {
-        Valid::Any => Vec::new(),
-        Valid::All(range) => vec![*range; columns.len()],
-        Valid::Named(named) => {
-            let range = |column: &String| named.iter().find(|(name, _)| name == column).map(|(_, range)| *range);
-            let any = [f64::NEG_INFINITY, f64::INFINITY];
-            columns.iter().map(|column| range(column).unwrap_or(any)).collect()
-        }
+    if task.valid == Valid::Any {
+        return Vec::new();
     }
+    let any = [f64::NEG_INFINITY, f64::INFINITY];
+    columns.iter().map(|column| task.valid.of(column).unwrap_or(any)).collect()
 }
 
 fn no_such_range(task: &TaskConfig, columns: &[String]) -> Option<Problems> {
-    let Valid::Named(named) = &task.valid else { return None };
-    let unknown = named.iter().filter(|(name, _)| !columns.contains(name));
-    let problem = |(name, _): &(String, _)| Problems::at(&task.section, "valid", no_value(&task.name, name, columns));
-    unknown.map(problem).reduce(Problems::and)
+    let unknown = [("valid", task.valid.stranger(columns)), ("stuck-after", task.stuck_after.stranger(columns))];
+    let problem = |(key, name): (&'static str, Option<&str>)| {
+        Some(Problems::at(&task.section, key, no_value(&task.name, name?, columns)))
+    };
+    unknown.into_iter().filter_map(problem).reduce(Problems::and)
 }
 
 fn no_such_value(task: &TaskConfig, taken: &Taken, columns: &[String]) -> Option<Problems> {
