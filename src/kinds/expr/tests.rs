@@ -636,7 +636,7 @@ fn a_task_sees_that_an_input_is_bad_without_going_bad_with_it() {
     let wanted = |first: [(f64, Quality); 3], rest: [(f64, Quality); 3]| {
         [first[0], first[1], first[2], rest[0], rest[1], rest[2]]
     };
-    let before = [(0.0, Good), (none, inherited), (20.0, Good)];
+    let before = [(0.0, Good), (none, Quality::None), (20.0, Good)];
     check(
         bench.tick(&[None, good(4.0), good(6.0)]),
         wanted(before, [(5.0, Good), (0.0, Good), (none, not_finite)]),
