@@ -188,6 +188,11 @@ impl Input {
         instant(self.cell.release.load(Ordering::Relaxed), i64::MIN)
     }
 
+    /// Whether a value has ever come; a number always has.
+    pub(crate) fn has_come(&self) -> bool {
+        matches!(self.source, InputSource::Number(_)) || self.release().is_some()
+    }
+
     /// The age of the value at the start of the task's tick. It counts from the release of the oldest sensor tick behind the value or,
     /// without a sensor, from the release of the row's tick. `None` for a number, and before the first row.
     pub fn age(&self) -> Option<Span> {

@@ -199,6 +199,10 @@ impl LinkReceiver {
     pub(crate) fn adopt(&mut self, old: &mut Self) {
         old.receive();
         let old = &*old;
+        for tap in &mut self.taps {
+            let before = old.taps.iter().find(|other| Arc::ptr_eq(&tap.cell, &other.cell));
+            tap.waits = before.and_then(|before| before.waits);
+        }
         let is_kept = |tap: &Tap| old.taps.iter().any(|other| Arc::ptr_eq(&tap.cell, &other.cell));
         if self.has_row || !old.has_row || !self.taps.iter().any(is_kept) {
             return;

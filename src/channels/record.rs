@@ -111,6 +111,7 @@ impl Outcome {
     /// What the values of the tick rest on because of how it ended; `None`: on its inputs alone.
     pub(crate) fn basis(&self) -> Option<Basis> {
         match self {
+            _ if self.ends_task() => Some(Basis::Failed),
             Self::Done | Self::Limited(None) => None,
             Self::Failed(error) | Self::Ended(error) | Self::Limited(Some(error)) => match error.column {
                 ALL if error.away => Some(Basis::Unavailable),

@@ -74,8 +74,8 @@ pub(crate) struct WatchedInput {
     pub(crate) max_age: Span,
     /// Since when it has been bad, and why, as of the last look.
     pub(crate) bad: Option<(Reason, Instant)>,
-    /// The reason that was logged, until it is usable again.
-    pub(crate) logged: Option<Reason>,
+    /// Whether that was logged.
+    pub(crate) logged: bool,
 }
 
 /// For how long an input is bad before that is logged.
@@ -90,23 +90,25 @@ pub(super) enum Word {
 impl WatchedInput {
     /// Looks at it. `now` is on the monotonic clock.
     pub(super) fn look(&mut self, now: Instant) {
-        let reason = self.input.quality().reason();
-        self.bad = reason.map(|reason| match self.bad {
-            Some((before, since)) if before == reason => (reason, since),
-            _ => (reason, now),
-        });
+        // Only a value that can be used ends it: one that has nothing new does not.
+        match self.input.quality() {
+            Quality::Bad(reason) => self.bad = Some((reason, self.bad.map_or(now, |(_, since)| since))),
+            Quality::None => {}
+            Quality::Good | Quality::Held => self.bad = None,
+        }
     }
 
     /// What is to be logged now, if anything. What was only computed from a bad value is not logged.
     pub(super) fn word(&mut self, now: Instant) -> Option<Word> {
+        let lasts = self.bad.is_some_and(|(reason, since)| reason != Reason::Inherited && now - since >= LASTING);
         match (self.bad, self.logged) {
-            (None, Some(_)) => {
-                self.logged = None;
+            (None, true) => {
+                self.logged = false;
                 Some(Word::Back)
             }
-            (Some((reason, since)), logged) if reason != Reason::Inherited && now - since >= LASTING => {
-                self.logged = Some(reason);
-                (logged != Some(reason)).then_some(Word::Bad)
+            (Some(_), false) if lasts => {
+                self.logged = true;
+                Some(Word::Bad)
             }
             _ => None,
         }

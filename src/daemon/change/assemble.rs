@@ -145,7 +145,7 @@ fn assemble_one(
             input: taken.input.clone(),
             max_age: *max_age,
             bad: None,
-            logged: None,
+            logged: false,
         };
         let inputs = config.taken.iter().map(watched).collect();
         let ticks = config.record.as_ref().filter(|record| record.format == RecordFormat::Mcap).map(|_| Arc::default());

@@ -35,6 +35,7 @@ pub(super) struct Law {
     worst: Level, // worst level since the last reset
     lasted: Lasted,
     reset: bool, // last known level of `reset`
+    rose: bool,  // it rose while the value had nothing new
 }
 
 /// How many seconds something has lasted without a break; `None`: it does not hold now.
@@ -52,7 +53,7 @@ struct Lasted {
 impl Law {
     pub(super) fn new(settings: Settings) -> Self {
         let (level, worst) = (Level::Normal, Level::Normal);
-        Self { settings, level, worst, lasted: Lasted::default(), reset: true }
+        Self { settings, level, worst, lasted: Lasted::default(), reset: true, rose: false }
     }
 
     /// Continues from the level of the same alarm in an earlier task, and its worst level since the last reset. Delays start again.
@@ -81,12 +82,18 @@ impl Law {
         self.settings.latch && found.rank() < floor.rank()
     }
 
+    /// A tick at which the value has nothing new: the level stays. A `reset` that rises counts at the next value.
+    pub(super) fn waits(&mut self, reset: Option<bool>) {
+        let reset = reset.unwrap_or(self.reset);
+        self.rose |= reset && !std::mem::replace(&mut self.reset, reset);
+    }
+
     /// Runs one tick. `reset`: `None` means unknown, which does not count as a fall. `elapsed`: seconds since the previous tick's release;
     /// skipped ticks are included.
     pub(super) fn step(&mut self, value: f64, reset: Option<bool>, elapsed: f64) -> Option<Change> {
         let reset = reset.unwrap_or(self.reset);
         let before = std::mem::replace(&mut self.reset, reset);
-        let rose = reset && !before;
+        let rose = std::mem::take(&mut self.rose) || reset && !before;
         let is = self.counts(self.found(value), elapsed, rose)?;
         if is == Level::Bad {
             self.lasted = Lasted::default();

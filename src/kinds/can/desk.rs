@@ -40,8 +40,9 @@ impl Task for AtTheDesk {
         let reset = self.reset.as_ref().and_then(Input::is_on);
         let mut is_safe = false;
         for (signal, law) in &mut self.signals {
-            let (input, is_missing) = (signal.input.get(), signal.input.quality() == Quality::None);
-            match law.step(&Step { input, is_missing, tripped: false, reset, elapsed }) {
+            let (input, is_missing) = (signal.input.get(), !signal.input.has_come());
+            let is_none = signal.input.quality() == Quality::None;
+            match law.step(&Step { input, is_none, is_missing, tripped: false, reset, elapsed }) {
                 Wanted::Nothing => {}
                 Wanted::Value(value) | Wanted::Ramp(value) => law.put_out(value),
                 Wanted::Safe => law.put_out_safe(signal.safe),

@@ -199,7 +199,8 @@ impl Outgoing {
         for (place, Running { settings, law, raw, wanted }) in self.signals.iter_mut().enumerate() {
             let step = Step {
                 input: Input::get(&settings.input),
-                is_missing: settings.input.quality() == Quality::None,
+                is_none: settings.input.quality() == Quality::None,
+                is_missing: !settings.input.has_come(),
                 tripped,
                 reset,
                 elapsed: passed.seconds(),

@@ -6,7 +6,7 @@ use super::receive::Receiver;
 use super::send::{Had, Sender, target};
 use super::settings::{ReceiveSettings, Received, SendSettings, SentFrame, SentSignal};
 use super::signal::{ByteOrder, Layout, Signal};
-use crate::channels::{Basis, NONE, ValueName};
+use crate::channels::{Basis, Limits, NONE, ValueName, link};
 use crate::kinds::device::{Missing, Reconnecting};
 use crate::kinds::output::law::{self, OnStale, Recover};
 use crate::safety::{Guard, LiveOutputs, PlannedWrite, SafeWrite, Watched};
@@ -257,6 +257,8 @@ fn a_frame_that_does_not_change_is_left_out_if_that_is_asked_for() {
 #[test]
 fn a_frame_that_does_not_change_counts_as_sent() {
     let nothing = Input::value_of(ValueName { task: "x".into(), value: "y".into(), previous: None });
+    let (_, mut receiver) = link(1, [(0, &nothing)], Limits { max_age: Span::ZERO, hold: Span::ZERO });
+    [0, 1].map(|now| receiver.refresh(Instant::from_nanos(now))); // nothing has come for too long
     let how = (false, Recover::Auto(0.0), 1.0);
     let (mut sender, other) = sender_with(&Site::default(), Input::number(10.0), how, "counts_as_sent", false);
     let still = |values: &[Option<f64>]| (values[0], values[2], values[3]);

@@ -1,7 +1,7 @@
 //! The keys of the kind `expr`, and how a section becomes a task. Pure.
 
 use super::Expr;
-use super::parse::{Names, Use, parse, reserved};
+use super::parse::{Names, parse, reserved};
 use super::program::{Program, Step};
 use super::tokens::is_name;
 use crate::config::{Blueprint, Key, Kind, Preview, Rule, Section, Value};
@@ -61,7 +61,7 @@ fn section_to_task(section: &mut Section<'_>) -> Option<Blueprint> {
     let inputs = section.inputs(&INPUTS);
     let inputs: Vec<(String, Input)> = inputs?;
     let names: Vec<&str> = inputs.iter().map(|(name, _)| name.as_str()).collect();
-    let mut uses = vec![Use::Unused; names.len()];
+    let mut uses = vec![false; names.len()];
     let named = refuse_names(section, &names);
     let values = match section.has(&VALUE) {
         true => several(section, &names, &mut uses),
@@ -73,13 +73,12 @@ fn section_to_task(section: &mut Section<'_>) -> Option<Blueprint> {
         }
     };
     let values = values.filter(|_| named)?;
-    for (name, _) in names.iter().zip(&uses).filter(|(_, used)| **used == Use::Unused) {
+    for (name, _) in names.iter().zip(&uses).filter(|(_, used)| !**used) {
         section.problem(&INPUTS, format!("{name} is used by no value; remove it"));
     }
     let columns: Vec<Column> = values.iter().map(|value| value.column.clone()).collect();
-    let inputs = inputs.into_iter().zip(uses);
-    let inputs = inputs.map(|((_, input), used)| if used == Use::Spared { input.spared() } else { input });
-    let inputs: Vec<Input> = inputs.collect();
+    // Each value is bad only if an input that decides it is.
+    let inputs: Vec<Input> = inputs.into_iter().map(|(_, input)| input.spared()).collect();
     let build = move |_: &mut Site| {
         let program = |Computed { column, steps }: Computed| (column, Program::new(&steps));
         Ok(Expr::new(inputs, values.into_iter().map(program).collect()).into())
@@ -105,7 +104,7 @@ fn refuse_names(section: &mut Section<'_>, names: &[&str]) -> bool {
     good
 }
 
-fn several(section: &mut Section<'_>, inputs: &[&str], uses: &mut [Use]) -> Option<Vec<Computed>> {
+fn several(section: &mut Section<'_>, inputs: &[&str], uses: &mut [bool]) -> Option<Vec<Computed>> {
     let mut tables = section.tables(&VALUE);
     let written: Vec<_> = tables.iter_mut().map(|table| table.text(&NAME.default("\"out\""))).collect();
     let names: Vec<&str> = written.iter().map(|name| name.as_deref().unwrap_or_default()).collect();
@@ -123,7 +122,7 @@ fn several(section: &mut Section<'_>, inputs: &[&str], uses: &mut [Use]) -> Opti
 }
 
 /// Reads the keys of one value but for its name, from the task's table or a table of its own.
-fn one(section: &mut Section<'_>, name: Option<String>, names: Names<'_>, uses: &mut [Use]) -> Option<Computed> {
+fn one(section: &mut Section<'_>, name: Option<String>, names: Names<'_>, uses: &mut [bool]) -> Option<Computed> {
     let unit = section.text(&UNIT);
     let text = section.text(&EXPRESSION)?;
     match parse(&text, names, uses) {

@@ -80,22 +80,13 @@ pub(super) struct Names<'a> {
     pub(super) own: usize,
 }
 
-/// How an input is used. Of several uses, the greatest counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Use {
-    Unused,
-    /// Only where the expressions cope without it.
-    Spared,
-    Needed,
-}
-
 /// The steps of an expression. Each input that it uses is marked in `uses`.
 ///
 /// # Errors
 /// The first error in the text.
-pub(super) fn parse(text: &str, names: Names<'_>, uses: &mut [Use]) -> Result<Vec<Step>, Wrong> {
+pub(super) fn parse(text: &str, names: Names<'_>, uses: &mut [bool]) -> Result<Vec<Step>, Wrong> {
     let tokens = tokens(text)?;
-    let mut parser = Parser { tokens: &tokens, next: 0, names, uses, spares: false, steps: Vec::new(), depth: 0 };
+    let mut parser = Parser { tokens: &tokens, next: 0, names, uses, steps: Vec::new(), depth: 0 };
     parser.expression(OR)?;
     match parser.peek() {
         (_, Token::End) => Ok(parser.steps),
@@ -113,8 +104,7 @@ struct Parser<'a> {
     tokens: &'a [(usize, Token<'a>)],
     next: usize,
     names: Names<'a>,
-    uses: &'a mut [Use],
-    spares: bool, // the part that is parsed may lack a value
+    uses: &'a mut [bool],
     steps: Vec<Step>,
     depth: usize,
 }
@@ -213,7 +203,7 @@ impl<'a> Parser<'a> {
             (Some(_), _) if called => Err(Wrong::new(at, format!("{name} is an input and no function"))),
             (None, Some(_)) if called => Err(Wrong::new(at, format!("{name} is a value and no function"))),
             (Some(input), _) => {
-                self.mark(input, if self.spares { Use::Spared } else { Use::Needed });
+                self.uses[input] = true;
                 Ok(self.load(input))
             }
             (None, Some(value)) if value < own => Ok(self.load(2 * inputs.len() + value)),
@@ -260,12 +250,8 @@ impl<'a> Parser<'a> {
             return Err(Wrong::new(named_at, both(name)));
         }
         self.close(open)?;
-        self.mark(input, Use::Spared);
+        self.uses[input] = true;
         Ok(input)
-    }
-
-    fn mark(&mut self, input: usize, used: Use) {
-        self.uses[input] = self.uses[input].max(used);
     }
 
     fn load(&mut self, index: usize) -> Part {
@@ -276,13 +262,8 @@ impl<'a> Parser<'a> {
     fn call(&mut self, at: usize, function: Function, usage: &str) -> Result<Part, Wrong> {
         let (open, _) = self.take();
         let (mut operands, mut given): (Vec<Part>, usize) = (Vec::new(), 0);
-        let is_vote = matches!(function, Function::All(step) if matches!(step(0), Step::Vote(_)));
-        let is_default = matches!(function, Function::Of(Op::Default));
         while self.peek().1 != Token::Sign(")") || given > 0 {
-            let outside = self.spares;
-            self.spares |= is_vote || (is_default && given == 0);
             let operand = self.expression(OR)?;
-            self.spares = outside;
             given += 1;
             match (function, operands.last().copied()) {
                 (Function::Each(op), Some(before)) => {

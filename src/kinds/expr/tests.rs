@@ -1,4 +1,4 @@
-use super::parse::{Names, Use, parse};
+use super::parse::{Names, parse};
 use super::program::{Program, Step};
 use super::tokens::Wrong;
 use crate::channels::{Basis, InputSource, Limits, LinkReceiver, LinkSender, Origin, RowHead, link};
@@ -13,7 +13,7 @@ const NAMES: [&str; 3] = ["a", "b", "speed"];
 const OF_THREE: Names<'_> = Names { inputs: &NAMES, values: &["err", "own", "after"], own: 1 };
 
 fn steps(text: &str) -> Result<Vec<Step>, Wrong> {
-    parse(text, Names { inputs: &NAMES, values: &[], own: 0 }, &mut [Use::Unused; 3])
+    parse(text, Names { inputs: &NAMES, values: &[], own: 0 }, &mut [false; 3])
 }
 
 fn program(text: &str) -> Program {
@@ -159,28 +159,8 @@ fn a_change_is_one_from_the_last_value_there_was() {
 }
 
 #[test]
-fn an_input_is_spared_where_each_use_copes_without_it() {
-    use Use::{Needed, Spared, Unused};
-    for (text, wanted) in [
-        ("good(a) + age(b)", [Spared, Spared, Unused]),
-        ("default(a - b, speed)", [Spared, Spared, Needed]),
-        ("default(default(a, b), speed)", [Spared, Spared, Needed]),
-        ("vote(a, 2 * b, abs(speed))", [Spared; 3]),
-        ("median(a, b, speed)", [Needed; 3]),
-        ("vote(a, b, 1) + b", [Spared, Needed, Unused]),
-        ("b + vote(a, b, 1)", [Spared, Needed, Unused]),
-        ("good(a) and a > 3", [Needed, Unused, Unused]),
-        ("err + default(own_less, 1)", [Unused; 3]),
-    ] {
-        let mut uses = [Unused; 3];
-        let _ = parse(text, OF_THREE, &mut uses);
-        assert_eq!(uses, wanted, "{text}");
-    }
-}
-
-#[test]
 fn an_expression_uses_earlier_values_only() {
-    let parse = |text: &str| parse(text, OF_THREE, &mut [Use::Unused; 3]);
+    let parse = |text: &str| parse(text, OF_THREE, &mut [false; 3]);
     let mut program = Program::new(&parse("abs(err) > a").unwrap());
     assert_eq!([[3.0, -4.0], [3.0, 2.0]].map(|[a, err]| program.run(&[a, 0.0, 0.0, 0.0, 0.0, 0.0, err])), [1.0, 0.0]);
     for (text, wanted) in [
@@ -202,11 +182,11 @@ fn an_expression_uses_earlier_values_only() {
     }
     let both = Names { inputs: &NAMES, values: &["a", "own"], own: 1 };
     for text in ["a + 1", "good(a)", "age(a)"] {
-        let wrong = super::parse::parse(text, both, &mut [Use::Unused; 3]).unwrap_err();
+        let wrong = super::parse::parse(text, both, &mut [false; 3]).unwrap_err();
         assert_eq!(wrong.message, "a is both an input and an earlier value; rename one of them", "{text}");
     }
     // A value may have the name of an input that no later value uses.
-    assert!(super::parse::parse("a + 1", Names { own: 0, ..both }, &mut [Use::Unused; 3]).is_ok());
+    assert!(super::parse::parse("a + 1", Names { own: 0, ..both }, &mut [false; 3]).is_ok());
 }
 
 #[test]
@@ -686,7 +666,7 @@ fn a_task_sees_that_an_input_is_bad_without_going_bad_with_it() {
 }
 
 #[test]
-fn one_bad_input_that_is_used_as_it_is_makes_all_values_bad() {
+fn one_bad_input_makes_only_the_values_bad_that_it_decides() {
     let mut bench = Bench::new(
         "inputs = { x = \"s.a\", y = \"s.b\" }\n\
         [[task.t.value]]\nname = \"sum\"\nexpression = \"default(x, 1) + y\"\n\
@@ -696,7 +676,8 @@ fn one_bad_input_that_is_used_as_it_is_makes_all_values_bad() {
     let inherited = Quality::Bad(Reason::Inherited);
     assert_eq!(bench.tick(&[BAD, good(2.0)]), [(3.0, Quality::Good), (0.0, Quality::Good)]);
     let [(sum, of_sum), ok] = bench.tick(&[good(1.0), BAD])[..] else { panic!() };
-    assert!(sum.is_nan() && of_sum == inherited && ok == (0.0, inherited), "{sum} {of_sum:?} {ok:?}");
-    assert_eq!(bench.tick(&[good(1.0), NOTHING])[1], (0.0, Quality::None));
+    assert!(sum.is_nan() && of_sum == inherited && ok == (0.0, Quality::Good), "{sum} {of_sum:?} {ok:?}");
+    let [(sum, of_sum), ok] = bench.tick(&[good(1.0), NOTHING])[..] else { panic!() };
+    assert!(sum.is_nan() && of_sum == Quality::None && ok == (0.0, Quality::Good), "{sum} {of_sum:?} {ok:?}");
     assert_eq!(bench.tick(&[good(1.0), good(2.0)]), [(3.0, Quality::Good), (1.0, Quality::Good)]);
 }

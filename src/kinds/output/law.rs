@@ -39,6 +39,8 @@ pub(in crate::kinds) enum Recover {
 pub(in crate::kinds) struct Step {
     /// NaN unless good.
     pub input: f64,
+    /// There is nothing new, and no error.
+    pub is_none: bool,
     /// No value has arrived yet.
     pub is_missing: bool,
     /// Another thread has made the output safe since the last tick.
@@ -166,9 +168,10 @@ impl Law {
         self.state = match self.state {
             State::Beginning(_) | State::Waiting | State::Live(_) if is_good => State::Live(0.0),
             State::Waiting => State::Waiting,
-            State::Beginning(waited) if step.is_missing && waited < self.settings.patience => {
+            State::Beginning(waited) if (step.is_missing || step.is_none) && waited < self.settings.patience => {
                 State::Beginning(waited + step.elapsed)
             }
+            State::Live(since) if step.is_none => State::Live(since),
             State::Live(since) if self.holds(since + step.elapsed) => State::Live(since + step.elapsed),
             State::Beginning(_) | State::Live(_) => {
                 self.enter_safe(false);
@@ -232,7 +235,17 @@ mod tests {
     /// Runs ticks of one second each, with all writes succeeding. Returns the value written at each; `None` where nothing was.
     fn run(law: &mut Law, inputs: &[f64]) -> Vec<Option<f64>> {
         let tick = |input: &f64| {
-            tick(law, Step { input: *input, is_missing: false, tripped: false, reset: Some(false), elapsed: 1.0 })
+            tick(
+                law,
+                Step {
+                    input: *input,
+                    is_none: false,
+                    is_missing: false,
+                    tripped: false,
+                    reset: Some(false),
+                    elapsed: 1.0,
+                },
+            )
         };
         inputs.iter().map(tick).collect()
     }
@@ -257,7 +270,8 @@ mod tests {
         let mut law = Law::safe(Settings { slew: 4.0, safe: Some(0.0), ..SETTINGS }, 0.0);
         assert_eq!(run(&mut law, &[3.0, 50.0, 50.0, 50.0, -9.0]), [3.0, 7.0, 10.0, 10.0, 6.0].map(Some));
         let mut after_a_gap = law;
-        let skipped = Step { input: 0.0, is_missing: false, tripped: false, reset: Some(false), elapsed: 1.25 };
+        let skipped =
+            Step { input: 0.0, is_none: false, is_missing: false, tripped: false, reset: Some(false), elapsed: 1.25 };
         assert_eq!(after_a_gap.step(&skipped), Wanted::Value(1.0), "skipped ticks count");
     }
 
@@ -285,7 +299,10 @@ mod tests {
     fn a_latch_needs_a_rising_edge_while_the_input_is_good() {
         let mut law = Law::safe(Settings { recover: Recover::Latch, ..SETTINGS }, 100.0);
         let mut at = |input: f64, reset: bool| {
-            tick(&mut law, Step { input, is_missing: false, tripped: false, reset: Some(reset), elapsed: 1.0 })
+            tick(
+                &mut law,
+                Step { input, is_none: false, is_missing: false, tripped: false, reset: Some(reset), elapsed: 1.0 },
+            )
         };
         assert_eq!(at(1.0, true), Some(1.0), "the start is not latched");
         assert_eq!(at(GONE, true), Some(100.0));
@@ -294,7 +311,7 @@ mod tests {
         assert_eq!([at(1.0, false), at(1.0, true)], [None, Some(1.0)]);
         at(1.0, false);
         at(GONE, true);
-        let unknown = Step { input: 1.0, is_missing: false, tripped: false, reset: None, elapsed: 1.0 };
+        let unknown = Step { input: 1.0, is_none: false, is_missing: false, tripped: false, reset: None, elapsed: 1.0 };
         assert_eq!(
             [tick(&mut law, unknown), tick(&mut law, Step { reset: Some(true), ..unknown })],
             [None; 2],
@@ -306,7 +323,8 @@ mod tests {
             [None, None, Some(1.0)]
         );
         tick(&mut law, fallen);
-        let tripped = Step { input: 1.0, is_missing: false, tripped: true, reset: Some(true), elapsed: 1.0 };
+        let tripped =
+            Step { input: 1.0, is_none: false, is_missing: false, tripped: true, reset: Some(true), elapsed: 1.0 };
         assert_eq!(tick(&mut law, tripped), Some(100.0), "an edge in the tick that finds it made safe comes too early");
         assert_eq!(run(&mut law, &[1.0]), [None]);
     }
@@ -320,7 +338,8 @@ mod tests {
         assert!(law.is_safe());
         let mut law = Law::safe(Settings { safe: Some(9.0), safe_slew: 3.0, ..SETTINGS }, 9.0);
         run(&mut law, &[2.0]);
-        let tripped = Step { input: 2.0, is_missing: false, tripped: true, reset: Some(false), elapsed: 1.0 };
+        let tripped =
+            Step { input: 2.0, is_none: false, is_missing: false, tripped: true, reset: Some(false), elapsed: 1.0 };
         assert_eq!(tick(&mut law, tripped), Some(9.0));
         assert_eq!(run(&mut law, &[2.0, 2.0]), [None, Some(2.0)]);
         let at_once = Settings { safe: Some(9.0), recover: Recover::Auto(0.0), ..SETTINGS };
@@ -328,7 +347,8 @@ mod tests {
         assert_eq!(tick(&mut law, tripped), Some(9.0), "also where nothing is waited for");
         assert_eq!(run(&mut law, &[2.0]), [Some(2.0)]);
         let mut law = Law::going_on(Settings { safe: Some(9.0), safe_slew: 3.0, ..SETTINGS }, 1.0);
-        let skipped = Step { input: GONE, is_missing: false, tripped: false, reset: Some(false), elapsed: 2.0 };
+        let skipped =
+            Step { input: GONE, is_none: false, is_missing: false, tripped: false, reset: Some(false), elapsed: 2.0 };
         assert_eq!(law.step(&skipped), Wanted::Ramp(7.0), "skipped ticks count");
     }
 
@@ -336,7 +356,8 @@ mod tests {
     fn a_safe_write_that_fails_is_wanted_again() {
         let mut law = Law::going_on(Settings { safe: None, ..SETTINGS }, 5.0);
         assert_eq!(run(&mut law, &[1.0]), [Some(1.0)]);
-        let stale = Step { input: GONE, is_missing: false, tripped: false, reset: Some(false), elapsed: 1.0 };
+        let stale =
+            Step { input: GONE, is_none: false, is_missing: false, tripped: false, reset: Some(false), elapsed: 1.0 };
         for _ in 0..3 {
             assert_eq!(law.step(&stale), Wanted::Safe);
             assert!(!law.is_safe());
@@ -354,20 +375,47 @@ mod tests {
     }
 
     #[test]
+    fn nothing_new_leaves_the_target_as_it_is() {
+        let settings = Settings { on_stale: OnStale::Safe, ..SETTINGS };
+        let mut law = Law::going_on(settings, 5.0);
+        let step =
+            |input, is_none| Step { input, is_none, is_missing: false, tripped: false, reset: None, elapsed: 1.0 };
+        assert_eq!(law.step(&step(1.0, false)), Wanted::Value(1.0));
+        law.put_out(1.0);
+        for _ in 0..100 {
+            assert_eq!((law.step(&step(GONE, true)), law.follows()), (Wanted::Nothing, true));
+        }
+        assert_eq!(law.step(&step(2.0, false)), Wanted::Value(2.0));
+        law.put_out(2.0);
+        law.step(&step(GONE, true));
+        assert_ne!(law.step(&step(GONE, false)), Wanted::Nothing, "bad is bad at once");
+        assert!(law.has_to_recover());
+        law.put_out_safe(0.0);
+        assert_eq!(law.step(&step(GONE, true)), Wanted::Nothing, "and nothing new ends no safe state");
+        assert!(law.is_safe());
+    }
+
+    #[test]
     fn one_that_keeps_what_is_there_waits_for_a_first_value_for_a_while() {
-        let missing = Step { input: GONE, is_missing: true, tripped: false, reset: Some(false), elapsed: 1.0 };
+        let missing =
+            Step { input: GONE, is_none: true, is_missing: true, tripped: false, reset: Some(false), elapsed: 1.0 };
         let mut law = Law::going_on(SETTINGS, 5.0);
         assert_eq!([0; 3].map(|_| tick(&mut law, missing)), [None; 3]);
         assert_eq!(tick(&mut law, missing), Some(100.0));
         let mut law = Law::going_on(SETTINGS, 5.0);
-        assert_eq!(tick(&mut law, Step { is_missing: false, ..missing }), Some(100.0), "a bad value is one");
+        assert_eq!(
+            tick(&mut law, Step { is_none: false, is_missing: false, ..missing }),
+            Some(100.0),
+            "a bad value is one"
+        );
         let mut law = Law::made_safe_by_another(SETTINGS, 7.0);
         assert_eq!(tick(&mut law, missing), Some(100.0));
     }
 
     #[test]
     fn one_that_goes_on_from_another_recovers_as_that_one_would() {
-        let good = Step { input: 5.0, is_missing: false, tripped: false, reset: Some(false), elapsed: 1.0 };
+        let good =
+            Step { input: 5.0, is_none: false, is_missing: false, tripped: false, reset: Some(false), elapsed: 1.0 };
         let mut law = Law::unrecovered(SETTINGS, 7.0);
         assert!(law.has_to_recover());
         assert_eq!([0; 4].map(|_| tick(&mut law, good)), [Some(100.0), None, Some(5.0), Some(5.0)]);

@@ -253,7 +253,8 @@ pub(super) fn learned(input: &Input, reset: Option<&Input>, tick: &Tick, tripped
     let elapsed = seconds_since_last(tick);
     Step {
         input: input.get(),
-        is_missing: input.quality() == Quality::None,
+        is_none: input.quality() == Quality::None,
+        is_missing: !input.has_come(),
         tripped,
         reset: reset.and_then(Input::is_on),
         elapsed,

@@ -15,7 +15,7 @@ use super::elapsed::{Periods, Rows};
 use super::succession::Succession;
 use crate::channels::InputSource;
 use crate::site::Site;
-use crate::task::{Column, Input, Reason, Task, Tick, TickError};
+use crate::task::{Column, Input, Quality, Reason, Task, Tick, TickError};
 use crate::time::Instant;
 use law::{Held, Law, Mode, Output, Settings, Step};
 
@@ -55,6 +55,7 @@ struct Pid {
     waited: u64,               // ticks since the last complete one, whose output is held
     measured: Option<Instant>, // the oldest measurement behind that tick
     ran: bool,                 // there has been an output
+    enabled: Option<bool>,     // as `enable` last said; `None`: it has not said anything yet
     unit: String,              // of the output
     succession: Succession,
     goes_on: bool, // continues another controller's output
@@ -70,6 +71,7 @@ impl Pid {
             waited: 0,
             measured: None,
             ran: false,
+            enabled: None,
             unit: String::new(),
             succession: Succession::default(),
             goes_on: false,
@@ -86,10 +88,9 @@ impl Pid {
     }
 
     fn mode(&self) -> Mode {
-        let enable = self.inputs.enable.get();
         let manual = self.inputs.manual.as_ref().map(Input::get).filter(|value| value.is_finite());
         match manual {
-            _ if enable == 0.0 || !enable.is_finite() => Mode::Off,
+            _ if self.enabled != Some(true) => Mode::Off,
             Some(value) => Mode::Manual(value),
             None => Mode::Automatic,
         }
@@ -121,6 +122,10 @@ impl Task for Pid {
             self.law.go_on_from(out);
             self.goes_on = true;
         }
+        let enable = &self.inputs.enable;
+        if enable.quality() != Quality::None {
+            self.enabled = Some(enable.get() != 0.0 && enable.quality().is_usable());
+        }
         let elapsed = self.periods.elapsed(tick, self.waited);
         let mut rows = self.rows;
         let row = rows.look(&self.inputs.input, elapsed);
@@ -150,7 +155,7 @@ impl Task for Pid {
         values.copy_from_slice(&[out, error, p, i, d, ff, saturated, saturated_for]);
         self.ran |= out.is_finite();
         let why = match (step.mode, out.is_finite()) {
-            (Mode::Off, _) => Some(Reason::NotAvailable),
+            (Mode::Off, _) if self.inputs.enable.quality().is_usable() => Some(Reason::NotAvailable),
             // It gives up: what takes its output must not wait any longer.
             (_, false) if self.ran && step.lacks_a_value() => Some(Reason::Inherited),
             _ => None,

@@ -48,7 +48,14 @@ enum Fate {
 fn tick(output: &mut output::Law, asked: f64, fate: Fate, reset: bool) -> Held {
     let input = if matches!(fate, Fate::Stale) { f64::NAN } else { asked };
     let tripped = matches!(fate, Fate::Tripped);
-    match output.step(&output::Step { input, is_missing: false, tripped, reset: Some(reset), elapsed: 1.0 }) {
+    match output.step(&output::Step {
+        input,
+        is_none: false,
+        is_missing: false,
+        tripped,
+        reset: Some(reset),
+        elapsed: 1.0,
+    }) {
         output::Wanted::Value(value) | output::Wanted::Ramp(value) if !matches!(fate, Fate::Fails) => {
             output.put_out(value);
         }

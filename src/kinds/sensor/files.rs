@@ -131,6 +131,10 @@ impl Files {
             }
             open.files.push(file);
         }
+        if let (Some(first), true) = (wanted.first(), open.files.iter().all(|file| file.never_read)) {
+            let message = format!("cannot read {} nor any other file of it", first.path.display());
+            return Err(Unusable { column: None, key: "path", message });
+        }
         follow::start(keeper, followers).map_err(|error| Unusable {
             column: None,
             key: "path",
