@@ -27,6 +27,11 @@ impl Joint {
         Self { taken, columns: columns.iter().map(|column| column.name.clone()).collect(), measures }
     }
 
+    /// The names of its values.
+    pub(crate) fn columns(&self) -> Arc<[String]> {
+        self.columns.clone()
+    }
+
     fn is_empty(&self) -> bool {
         self.taken.is_empty() && self.columns.is_empty()
     }

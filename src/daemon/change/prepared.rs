@@ -2,7 +2,7 @@
 
 use super::assemble::Asides;
 use super::diff::{Diff, Sections};
-use super::joints::Joints;
+use super::joints::{Joint, Joints};
 use super::running::{WaitingWorker, WantedTask};
 use crate::config::{BuildError, Origin, Problems, WorkerConfig};
 use crate::daemon::failure::Failure;
@@ -67,11 +67,6 @@ impl Prepared {
     pub(super) fn new_tasks(&self, numbers: &[usize]) -> Vec<NewTask> {
         let recorded: BTreeMap<_, _> =
             self.outputs.iter().filter_map(|output| Some((output.id, output.ticks.clone()?))).collect();
-        let columns: BTreeMap<_, Arc<[String]>> = self
-            .outputs
-            .iter()
-            .map(|output| (output.id, output.content.columns.iter().map(|column| column.name.clone()).collect()))
-            .collect();
         let tasks = self.workers.iter().zip(numbers).flat_map(|(worker, number)| {
             worker.tasks.iter().filter_map(move |task| Some((task.slot.as_ref()?, task, worker, *number)))
         });
@@ -80,7 +75,7 @@ impl Prepared {
                 id: slot.id,
                 clock: plan::clock(worker.config.clock),
                 facts: TaskFacts {
-                    columns: columns.get(&slot.id).cloned().unwrap_or_default(),
+                    columns: self.joints.get(&*task.terms.name).map(Joint::columns).unwrap_or_default(),
                     ..plan::facts(&task.terms, number, slot.live.clone())
                 },
                 recorded: recorded.get(&slot.id).cloned(),

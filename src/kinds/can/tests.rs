@@ -258,7 +258,9 @@ fn a_frame_that_does_not_change_is_left_out_if_that_is_asked_for() {
 fn a_frame_that_does_not_change_counts_as_sent() {
     let nothing = Input::value_of(ValueName { task: "x".into(), value: "y".into(), previous: None });
     let (_, mut receiver) = link(1, [(0, &nothing)], Limits { max_age: Span::ZERO, hold: Span::ZERO });
-    [0, 1].map(|now| receiver.refresh(Instant::from_nanos(now))); // nothing has come for too long
+    for now in [0, 1] {
+        receiver.refresh(Instant::from_nanos(now)); // nothing has come for too long
+    }
     let how = (false, Recover::Auto(0.0), 1.0);
     let (mut sender, other) = sender_with(&Site::default(), Input::number(10.0), how, "counts_as_sent", false);
     let still = |values: &[Option<f64>]| (values[0], values[2], values[3]);

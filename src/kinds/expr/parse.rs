@@ -199,7 +199,6 @@ impl<'a> Parser<'a> {
         let input = inputs.iter().position(|input| *input == name);
         let value = values.iter().position(|value| *value == name);
         match (input, value) {
-            (Some(_), Some(value)) if value < own => Err(Wrong::new(at, both(name))),
             (Some(_), _) if called => Err(Wrong::new(at, format!("{name} is an input and no function"))),
             (None, Some(_)) if called => Err(Wrong::new(at, format!("{name} is a value and no function"))),
             (Some(input), _) => {
@@ -240,15 +239,12 @@ impl<'a> Parser<'a> {
     /// Parses the operand of the function at `at`: an input's name in brackets.
     fn name_of_input(&mut self, at: usize, usage: &str) -> Result<usize, Wrong> {
         let (open, _) = self.take();
-        let (named_at, token) = self.take();
+        let (_, token) = self.take();
         let Token::Name(name) = token else { return Err(Wrong::new(at, format!("write {usage}"))) };
         let input = self.names.inputs.iter().position(|input| *input == name);
         let Some(input) = input.filter(|_| matches!(self.peek().1, Token::Sign(")") | Token::End)) else {
             return Err(Wrong::new(at, format!("write {usage}")));
         };
-        if self.names.values[..self.names.own].contains(&name) {
-            return Err(Wrong::new(named_at, both(name)));
-        }
         self.close(open)?;
         self.uses[input] = true;
         Ok(input)
@@ -331,11 +327,6 @@ impl<'a> Parser<'a> {
         Ok(self.push(number))
     }
 }
-
-fn both(name: &str) -> String {
-    format!("{name} is both an input and an earlier value; rename one of them")
-}
-
 /// The binary operator that a token stands for, and its precedence.
 fn infix(token: Token<'_>) -> Option<(Op, u8)> {
     let word = match token {
