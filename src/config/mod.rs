@@ -74,6 +74,6 @@ pub(crate) use schema::{Variant, schema_with};
 pub use section::Section;
 pub(crate) use section::is_name;
 pub(crate) use stand_in::{Dynamics, Failing, PlantConfig, StandIn};
-pub(crate) use taken::{ByValue, Taken, Valid};
+pub(crate) use taken::{Taken, Valid};
 pub(crate) use types::{Config, Facts, Scheduling, Spin, TaskConfig, WorkerConfig};
 pub(crate) use value::{duration_text, rate_text, size_text, written as duration_written};

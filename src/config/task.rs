@@ -11,6 +11,7 @@ use super::limits::percent_of;
 use super::meant::did_you_mean;
 use super::record::RecordConfig;
 use super::section::Section;
+use super::taken::ByValue;
 use super::types::{OverrunLimit, TaskConfig};
 use super::{record, stand_in, value};
 use crate::pacing::{Overrun, Rate};
@@ -80,7 +81,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[(&str, Clo
             deadline,
             turn: deadline.into(),
             valid,
-            stuck_after,
+            stuck_after: Some(stuck_after).filter(|after| *after != ByValue::Any).map(Box::new),
             hold: hold.unwrap_or_default(),
             max_latency,
             taken: Vec::new(),

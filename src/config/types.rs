@@ -146,7 +146,7 @@ pub(crate) struct TaskConfig {
     /// The range outside which the task's own values are bad.
     pub valid: Valid,
     /// How long a value of the task may stay the same; above zero.
-    pub stuck_after: ByValue<Span>,
+    pub stuck_after: Option<Box<ByValue<Span>>>,
     /// How long the last good value that it read stands in for one that is not good; zero: not at all.
     pub hold: Span,
     /// The share of releases that may be missed before the task is not well; 0 to 1.

@@ -100,8 +100,8 @@ pub(super) fn clock(kind: ClockKind) -> KernelClock {
 /// What the metrics need to know of a task: its terms, its worker's number and the counts that its worker publishes.
 pub(super) fn facts(task: &TaskTerms, worker: usize, live: Arc<LiveCounts>) -> TaskFacts {
     TaskFacts {
-        name: task.name.clone(),
-        columns: Arc::default(),
+        name: task.name.as_str().into(),
+        columns: None,
         worker,
         period: task.rate.period(),
         deadline: task.turn.deadline(),

@@ -79,7 +79,7 @@ impl Metrics {
         }
         self.tasks.remove(id);
         if self.pasts.are_many(self.tasks.len()) {
-            let running = self.tasks.iter().map(|task| task.facts.name.as_str()).collect();
+            let running = self.tasks.iter().map(|task| &*task.facts.name).collect();
             self.pasts.drop_oldest(&running);
         }
     }
@@ -184,7 +184,7 @@ impl Metrics {
         if age <= most {
             return;
         }
-        let by = self.facts(measured_by).map(|facts| facts.name.clone());
+        let by = self.facts(measured_by).map(|facts| facts.name.to_string());
         let Some(task) = self.tasks.get_mut(id) else { return };
         if let Some(late) = &mut task.late_chains {
             late.add(by.as_deref());

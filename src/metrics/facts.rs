@@ -8,8 +8,8 @@ use std::sync::Arc;
 /// What the metrics know about a task.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskFacts {
-    pub name: String,
-    pub columns: Arc<[String]>, // what its values are called, for errors about one of them
+    pub name: Box<str>,
+    pub columns: Option<Box<Arc<[String]>>>, // what its values are called, for errors about one of them
     pub worker: usize,
     pub period: Span,     // one period, rounded up
     pub deadline: Span,   // latest allowed finish, relative to the release
@@ -21,6 +21,13 @@ pub(crate) struct TaskFacts {
     pub live: Arc<LiveCounts>, // published by its worker
 }
 
+impl TaskFacts {
+    /// What its values are called.
+    pub(crate) fn columns(&self) -> &[String] {
+        self.columns.as_ref().map_or(&[], |columns| columns)
+    }
+}
+
 #[cfg(test)]
 impl TaskFacts {
     /// A task at this rate whose deadline equals its period.
@@ -29,7 +36,7 @@ impl TaskFacts {
         let (name, deadline, max_latency) = ("a".into(), period, Span::MAX);
         Self {
             name,
-            columns: Arc::default(),
+            columns: None,
             worker: 0,
             period,
             deadline,

@@ -204,7 +204,8 @@ impl Health {
     pub(super) fn at(&mut self, facts: &TaskFacts, now: Instant, worker_now: Instant) -> TaskHealth {
         let progress = self.sample(facts, now, worker_now);
         let [short, long] = [SHORT, LONG].map(|seconds| self.windows.over(seconds, now));
-        let aged = |(outcome, since): (Outcome, Instant)| Some((ailment(&outcome, &facts.columns)?, Some(now - since)));
+        let aged =
+            |(outcome, since): (Outcome, Instant)| Some((ailment(&outcome, facts.columns())?, Some(now - since)));
         let many = exceeds(short.errors, short.due, facts.max_missed);
         let failures = self.failures.as_ref();
         let ailment = match failures.and_then(|failures| failures.lasting).and_then(aged) {

@@ -203,7 +203,7 @@ impl TaskMetrics {
     /// Passes the events that are due to `report`, as events of `worker`; with `last`, all events.
     pub(super) fn report(&mut self, worker: &str, now: Instant, last: bool, mut report: impl FnMut(&Event<'_>)) {
         self.limiter.report(now, last, |kind: EventKind| {
-            report(&Event { task: &self.facts.name, worker, columns: &self.facts.columns, kind })
+            report(&Event { task: &self.facts.name, worker, columns: self.facts.columns(), kind })
         });
     }
 

@@ -3,7 +3,7 @@
 
 use super::diff::{Change, Diff};
 use crate::channels::{self, Column, Input, InputSource, Limits};
-use crate::config::{ByValue, Config, Problems, Taken, TaskConfig, Valid, suggestion};
+use crate::config::{Config, Problems, Taken, TaskConfig, Valid, suggestion};
 use crate::time::Span;
 use crate::worker::{Flow, Stuck};
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,7 +104,7 @@ pub(crate) fn flows(
     }
     for (index, task) in config.tasks.iter().enumerate() {
         let name = task.name.as_str();
-        if task.stuck_after != ByValue::Any && touched.contains(name) && joints.contains_key(name) {
+        if task.stuck_after.is_some() && touched.contains(name) && joints.contains_key(name) {
             flows.entry(index).or_default();
         }
     }
@@ -124,8 +124,10 @@ pub(crate) fn flows(
         let ends = task.acts || !gives.contains(task.name.as_str());
         flow.is_measured = task.max_latency.is_some() || direct(task) && ends;
         flow.valid = valid(task, &joint.columns);
-        let after: Vec<_> = joint.columns.iter().map(|column| task.stuck_after.of(column)).collect();
-        flow.stuck = after.iter().any(Option::is_some).then(|| Box::new(Stuck::new(after)));
+        flow.stuck = task
+            .stuck_after
+            .as_ref()
+            .map(|after| Box::new(Stuck::new(joint.columns.iter().map(|column| after.of(column)).collect())));
     }
     // A task that is no longer linked drops its old links.
     for name in touched.iter().filter(|name| diff.tasks.get(&**name) == Some(&Change::Kept)) {
@@ -182,7 +184,10 @@ pub(super) fn valid(task: &TaskConfig, columns: &[String]) -> Vec<[f64; 2]> {
 }
 
 fn no_such_range(task: &TaskConfig, columns: &[String]) -> Option<Problems> {
-    let unknown = [("valid", task.valid.stranger(columns)), ("stuck-after", task.stuck_after.stranger(columns))];
+    let unknown = [
+        ("valid", task.valid.stranger(columns)),
+        ("stuck-after", task.stuck_after.as_ref().and_then(|after| after.stranger(columns))),
+    ];
     let problem = |(key, name): (&'static str, Option<&str>)| {
         Some(Problems::at(&task.section, key, no_value(&task.name, name?, columns)))
     };

@@ -75,7 +75,12 @@ impl Prepared {
                 id: slot.id,
                 clock: plan::clock(worker.config.clock),
                 facts: TaskFacts {
-                    columns: self.joints.get(&*task.terms.name).map(Joint::columns).unwrap_or_default(),
+                    columns: self
+                        .joints
+                        .get(&*task.terms.name)
+                        .map(Joint::columns)
+                        .filter(|all| !all.is_empty())
+                        .map(Box::new),
                     ..plan::facts(&task.terms, number, slot.live.clone())
                 },
                 recorded: recorded.get(&slot.id).cloned(),

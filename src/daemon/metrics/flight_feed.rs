@@ -118,7 +118,7 @@ impl FlightFeed {
         let Some(open) = &mut self.0 else { return };
         open.send(Handed::Known(Known::Task(KnownTask {
             number: id,
-            name: facts.name.clone(),
+            name: facts.name.to_string(),
             worker: number(facts.worker),
             rate: facts.rate.to_string(),
             period_ns: facts.period.nanos(),

@@ -49,7 +49,8 @@ fn what_a_step_of_the_clock_took_past_the_end_was_stalled() {
 fn tasks_that_are_renamed_for_ever_take_no_more_memory() {
     let mut metrics = Metrics::default();
     for id in 0..3_000 {
-        metrics.add_task(id, TaskFacts { name: format!("t{id}"), ..TaskFacts::at(Rate::new(1_000, 1).unwrap()) });
+        metrics
+            .add_task(id, TaskFacts { name: format!("t{id}").into(), ..TaskFacts::at(Rate::new(1_000, 1).unwrap()) });
         metrics.take_counts(id, &Counts { ran: 2, ..Counts::default() });
         metrics.remove_task(id);
     }
