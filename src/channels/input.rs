@@ -143,8 +143,8 @@ impl Input {
         self
     }
 
-    /// Declares that the task acts on the value, and that its own values say what it has done: they are good whatever this one is worth.
-    /// Call this while the task is built.
+    /// Declares that the task acts on the value. Its own values say what it has done, so they are good even while this one is bad. Call this
+    /// while the task is built.
     #[must_use]
     pub(crate) fn acted_on(self) -> Self {
         self.cell.acted_on.store(true, Ordering::Relaxed);

@@ -39,9 +39,9 @@ pub(crate) struct LinkReceiver {
 /// How long a consumer does with old values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Values older than this are stale. As long may a value have nothing new, and the first one take.
+    /// Values older than this are stale. A value may have nothing new, and the first one may take, just as long.
     pub max_age: Span,
-    /// How long the last good value stands in for one that is not good. Zero: not at all.
+    /// How long the last good value is used in place of one that is not good. Zero: not at all.
     pub hold: Span,
 }
 

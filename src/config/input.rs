@@ -32,8 +32,8 @@ impl Section<'_> {
         Some((taken, Some(beside)))
     }
 
-    /// Like [`input`](Self::input), for a task that acts on it: its own values say what it has done, and are good whatever this one is worth. A value of the previous tick is rejected: it never grows old, so the task
-    /// would not notice when its input stops.
+    /// Like [`input`](Self::input), for a task that acts on it. Its own values say what it has done, so they are good even while the input is
+    /// bad. A value of the previous tick is rejected: it never grows old, so the task would not notice when its input stops.
     pub fn input_that_ages(&mut self, key: &Key) -> Option<Input> {
         let taken = self.input(key)?;
         if matches!(taken.source(), InputSource::Value(name) if name.previous.is_some()) {

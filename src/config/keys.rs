@@ -238,8 +238,8 @@ pub(super) const MAX_AGE: Key = Key::new(
 pub(super) const HOLD: Key = Key::new(
     "hold",
     Value::DURATION,
-    "How long the last good value that the task took stands in for one that is bad, stale or missing. What is computed from it is held, \
-     and keeps the age of its measurement.",
+    "How long the task uses the last good value in place of one that is bad, stale or missing. What is computed from it is held, and \
+     keeps the age of its measurement.",
 )
 .otherwise("a value that is not good is not used");
 pub(super) const STUCK_AFTER: Key = Key::new(

@@ -147,7 +147,7 @@ pub(crate) struct TaskConfig {
     pub valid: Valid,
     /// How long a value of the task may stay the same; above zero.
     pub stuck_after: Option<Box<ByValue<Span>>>,
-    /// How long the last good value that it read stands in for one that is not good; zero: not at all.
+    /// How long it uses the last good value in place of one that is not good; zero: not at all.
     pub hold: Span,
     /// The share of releases that may be missed before the task is not well; 0 to 1.
     pub max_missed: f64,

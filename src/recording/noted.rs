@@ -1,7 +1,7 @@
 //! What was seen of a task's values and inputs: extremes, quality, and since when. Plain values; time is an argument.
 
 use crate::channels::{Extremes, Quality, Reason, Row, errno_of};
-use crate::snapshot::{InputSummary, ValueSummary};
+use crate::snapshot::{InputSummary, LASTING, ValueSummary};
 use crate::task::{Column, Input};
 use crate::time::{Instant, Span};
 use std::io;
@@ -77,9 +77,6 @@ pub(crate) struct WatchedInput {
     /// Whether that was logged.
     pub(crate) logged: bool,
 }
-
-/// For how long an input is bad before that is logged.
-const LASTING: Span = Span::from_seconds(1);
 
 /// What is to be logged of an input.
 pub(super) enum Word {

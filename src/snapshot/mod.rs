@@ -29,7 +29,7 @@ pub(crate) use sums::{BeforeReloadDropped, Sums};
 pub(crate) use task::TaskSummary;
 pub(crate) use task::{HeldSummary, LatencySummary, MissSummary, RecordedSummary, TaskState, WindowSummary};
 pub(crate) use value::{InputSummary, ValueSummary};
-pub(crate) use well::{exceeds, is_troubled, trouble, trouble_now};
+pub(crate) use well::{LASTING, exceeds, is_troubled, trouble, trouble_now};
 
 #[cfg(test)]
 mod tests {

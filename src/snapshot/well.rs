@@ -125,7 +125,7 @@ fn ailment(task: &TaskSummary) -> Option<String> {
 }
 
 /// For how long an input must be bad to be a reason.
-const LASTING: Span = Span::from_seconds(1);
+pub(crate) const LASTING: Span = Span::from_seconds(1);
 
 /// The inputs that the task cannot use, each with the reason at its source. What was only computed from a bad value is not named, nor what
 /// comes from a task that is a reason itself.

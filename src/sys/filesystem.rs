@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_the_kernel_are_known_whatever_their_path() {
+    fn files_of_the_kernel_are_known_at_any_path() {
         let folder = tempfile::tempdir().unwrap();
         let (link, file) = (folder.path().join("load"), folder.path().join("file"));
         std::os::unix::fs::symlink("/proc/loadavg", &link).unwrap();

@@ -202,7 +202,6 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             self.control.fail(slot.id);
         }
         let well = !outcome.is_error();
-        // A failed tick may have set some of its values. After a panic, no value can be trusted.
         if let Some(column) = outcome.error().and_then(TickError::column)
             && let Some(value) = slot.values.get_mut(column).filter(|value| value.to_bits() == NONE.to_bits())
         {
@@ -214,6 +213,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             flow.basis()
         });
         let basis = outcome.basis().map_or(inputs, |own| own.max(inputs));
+        // A failed tick may have set some of its values. After a panic, no value can be trusted.
         if let (true, Some(rows)) = (returned != Returned::Panicked, &mut slot.rows) {
             rows.offer(Row { n, basis, release, lateness, values: &slot.values });
         }

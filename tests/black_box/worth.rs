@@ -121,7 +121,7 @@ fn told(source: Source, fault: Fault) -> &'static str {
     }
 }
 
-/// Writes what the source has: a new number every 10 ms, as `here/number` says.
+/// Replaces the file that the source reads every 10 ms.
 struct Writer {
     ends: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -324,7 +324,7 @@ fn check(
             let (before, after) = said.split_at(before);
             after.contains(&line) || fault == Fault::Slow && before.contains(&line)
         }
-        (View::Log, _) => true,
+        (View::Log, _) => !running.stderr()[before..].contains(": cannot use source.v: "),
         (View::Exporter, _) => {
             let samples = exporter.scrape();
             let value =

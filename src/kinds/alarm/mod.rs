@@ -98,16 +98,15 @@ impl Task for Watch {
         let value = self.input.get();
         let elapsed = self.waited + seconds_since_last(tick);
         let reset = self.reset.as_ref().map(Input::get).filter(|reset| reset.is_finite()).map(|reset| reset != 0.0);
-        if self.input.quality() == Quality::None {
-            // The time counts for the delays at the next value.
+        let change = if self.input.quality() == Quality::None {
+            // Nothing new is no error: the level stays. The time counts for the delays at the next value.
             self.waited = elapsed;
             self.law.waits(reset);
-            let level = self.law.level();
-            values.copy_from_slice(&[f64::from(u8::from(level != Level::Normal)), level.number()]);
-            return Ok(());
-        }
-        self.waited = 0.0;
-        let change = self.law.step(value, reset, elapsed);
+            None
+        } else {
+            self.waited = 0.0;
+            self.law.step(value, reset, elapsed)
+        };
         let (law, severity) = (&self.law, self.severity);
         let (level, worst, is_latched) = (law.level(), law.worst(), law.is_latched());
         self.alarm.show(Shown { level, worst, severity, is_latched, value });

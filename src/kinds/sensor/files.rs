@@ -73,50 +73,41 @@ impl Files {
     ) -> Result<Self, Unusable> {
         // Filled with ones, so that every page is touched here.
         let mut open = Self { files: Vec::with_capacity(wanted.len()), buffer: vec![1; LARGEST].into() };
-        let mut followers = Vec::new();
+        let (mut followers, mut unread) = (Vec::new(), Vec::new());
         for WantedFile { path, fault, values } in wanted {
             let unusable = |doing, error| Unusable {
                 column: values.first().map(|(column, _)| *column),
                 key: "path",
                 message: io_error(doing, path, &error),
             };
-            let file = match follow::open(path) {
+            let (file, ends, is_there) = match follow::open(path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && !strict && others_exist(wanted, path) => {
                     let absent = follow::absent(keeper, task, path, max_age);
-                    let (file, (followed, follower)) = absent.map_err(|error| unusable("open", error))?;
-                    followers.push(follower);
-                    let extractor = Extractor::new(values.iter().map(|(_, locator)| *locator));
-                    let columns = values.iter().map(|(column, _)| *column).collect();
-                    let (followed, fault) = (Some(followed), None);
-                    open.files.push(OpenFile {
-                        file,
-                        followed,
-                        fault,
-                        columns,
-                        never_read: false,
-                        extractor,
-                        first_read: PAGE,
-                    });
-                    continue;
+                    let (file, ends) = absent.map_err(|error| unusable("open", error))?;
+                    (file, Some(ends), false)
                 }
-                opened => opened.map_err(|error| unusable("open", error))?,
+                opened => {
+                    let file = opened.map_err(|error| unusable("open", error))?;
+                    debug!("opened {} ({} values)", path.display(), values.len());
+                    let ends = follow::follow(keeper, task, &file, path, max_age);
+                    let ends = ends.map_err(|error| unusable("open", error))?;
+                    (file, ends, true)
+                }
             };
-            debug!("opened {} ({} values)", path.display(), values.len());
-            let (followed, follower) =
-                follow::follow(keeper, task, &file, path, max_age).map_err(|error| unusable("open", error))?.unzip();
+            let (followed, follower) = ends.unzip();
             followers.extend(follower);
-            let fault = fault.as_deref().map_or(Ok(None), Fault::open);
+            let fault = fault.as_deref().filter(|_| is_there).map_or(Ok(None), Fault::open);
             let fault = fault.map_err(|error| unusable("open the file _fault beside", error))?;
             let extractor = Extractor::new(values.iter().map(|(_, locator)| *locator));
             let columns = values.iter().map(|(column, _)| *column).collect();
             let mut file = OpenFile { file, followed, fault, columns, never_read: false, extractor, first_read: PAGE };
+            if !is_there {
+                open.files.push(file);
+                continue;
+            }
             let (filled, ended) = match file.fill(&mut open.buffer) {
                 Err(error) if wanted.len() > 1 && may_pass(&error) => {
-                    info!(
-                        task,
-                        "{task}: cannot read {} yet; its value is empty until it can be read: {error}",
-                        path.display()
-                    );
+                    unread.push(unusable("read", error));
                     file.never_read = true;
                     open.files.push(file);
                     continue;
@@ -131,9 +122,13 @@ impl Files {
             }
             open.files.push(file);
         }
-        if let (Some(first), true) = (wanted.first(), open.files.iter().all(|file| file.never_read)) {
-            let message = format!("cannot read {} nor any other file of it", first.path.display());
-            return Err(Unusable { column: None, key: "path", message });
+        if unread.len() == wanted.len()
+            && let Some(first) = unread.pop()
+        {
+            return Err(first);
+        }
+        for Unusable { message, .. } in unread {
+            info!(task, "{task}: {message}; its value is empty until it can be read");
         }
         follow::start(keeper, followers).map_err(|error| Unusable {
             column: None,
@@ -178,7 +173,7 @@ impl ReadResult {
 
 /// Why the values of a file are not there.
 struct Absence {
-    mark: f64,                // stands in their place
+    mark: f64,                // is written in their place
     error: Option<TickError>, // `None`: it is no error
     lost: bool,               // only reopening can help
     deleted: bool,            // the file was deleted

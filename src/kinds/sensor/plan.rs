@@ -105,7 +105,7 @@ impl ReadPlan {
             // Some devices list files that cannot be read.
             let content = match std::fs::read(folder.join(&file)) {
                 Ok(content) => content,
-                // It keeps its place, so that a recording can go on.
+                // It keeps its place, so that a recording continues.
                 Err(error) if may_pass(&error) => Vec::new(),
                 Err(error) => {
                     info!("cannot read {}; the value is left out: {error}", folder.join(&file).display());
