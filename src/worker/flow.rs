@@ -64,13 +64,6 @@ impl Flow {
         self.behind.filter(|_| self.is_measured).map(age)
     }
 
-    /// Marks values that have not changed for too long in a tick that was released at `at`, on the monotonic clock.
-    pub(super) fn mark_stuck(&mut self, values: &mut [f64], at: Instant) {
-        if let Some(stuck) = &mut self.stuck {
-            stuck.mark(values, at);
-        }
-    }
-
     /// What the inputs of its most recent tick mean for its values.
     pub(super) fn basis(&self) -> Basis {
         self.basis

@@ -18,7 +18,7 @@ use super::panic;
 use super::set::{Exchange, TaskSet};
 use super::slot::Slot;
 use super::witness::Witness;
-use crate::channels::{Basis, Counts, Evidence, EvidenceSource, IdleWake, NONE, Row, TickRecord, TickSink};
+use crate::channels::{Basis, Counts, Evidence, EvidenceSource, IdleWake, NONE, Outcome, Row, TickRecord, TickSink};
 use crate::pacing::{Due, GivenUp, Next, Sleeps};
 use crate::task::{Reason, Tick, TickError};
 use crate::time::{Clock, Instant, Span};
@@ -202,17 +202,16 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             self.control.fail(slot.id);
         }
         let well = !outcome.is_error();
-        if let Some(column) = outcome.error().and_then(TickError::column)
-            && let Some(value) = slot.values.get_mut(column).filter(|value| value.to_bits() == NONE.to_bits())
-        {
-            *value = Reason::Failed.value();
+        let mut basis = Basis::Good;
+        if let Some(flow) = &mut slot.flow {
+            if let Some(stuck) = &mut flow.stuck {
+                stuck.mark(&mut slot.values, self.clock.monotonic(release));
+            }
+            basis = flow.basis();
         }
-        let at = self.clock.monotonic(release);
-        let inputs = slot.flow.as_mut().map_or(Basis::Good, |flow| {
-            flow.mark_stuck(&mut slot.values, at);
-            flow.basis()
-        });
-        let basis = outcome.basis().map_or(inputs, |own| own.max(inputs));
+        if !well || disabled {
+            basis = basis.max(basis_of_failed(&outcome, &mut slot.values));
+        }
         // A failed tick may have set some of its values. After a panic, no value can be trusted.
         if let (true, Some(rows)) = (returned != Returned::Panicked, &mut slot.rows) {
             rows.offer(Row { n, basis, release, lateness, values: &slot.values });
@@ -223,7 +222,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
                 (flow.age, flow.origin) = catch_unwind(AssertUnwindSafe(|| (slot.task.age(), slot.task.origin())))
                     .unwrap_or((Span::MAX, None));
             }
-            flow.give((slot.id, n), at, &slot.values, basis);
+            flow.give((slot.id, n), self.clock.monotonic(release), &slot.values, basis);
         }
 
         let account = set.schedule.account(task);
@@ -319,6 +318,18 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         // The channel has room: only one set is on its way at a time, and its sender polls for the old one.
         let _ = exchange.outgoing.try_send(set);
     }
+}
+
+/// What the values of a tick rest on that failed or ended its task. An error of one value makes that one bad, unless the tick has set it.
+#[cold]
+#[inline(never)]
+fn basis_of_failed(outcome: &Outcome, values: &mut [f64]) -> Basis {
+    if let Some(column) = outcome.error().and_then(TickError::column)
+        && let Some(value) = values.get_mut(column).filter(|value| value.to_bits() == NONE.to_bits())
+    {
+        *value = Reason::Failed.value();
+    }
+    outcome.basis().unwrap_or_default()
 }
 
 /// The task at this position.
