@@ -36,6 +36,13 @@ pub(crate) struct ValueName {
     pub previous: Option<f64>,
 }
 
+impl ValueName {
+    /// The name as it is written in a configuration.
+    pub(crate) fn full(&self) -> String {
+        format!("{}.{}", self.task, self.value)
+    }
+}
+
 /// The data that a task reads. Only the task's own worker writes it, just before a tick.
 #[derive(Debug)]
 #[repr(align(64))]

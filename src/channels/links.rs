@@ -33,7 +33,7 @@ pub(crate) struct LinkReceiver {
     taps: Vec<Tap>,
     row: Box<[u64]>, // the newest row
     has_row: bool,
-    limits: Limits,
+    max_age: Span,
 }
 
 /// How long a consumer does with old values.
@@ -51,6 +51,7 @@ struct Tap {
     column: usize,
     cell: Arc<Cell>,
     closes_cycle: bool,
+    hold: Span,         // zero: not at all
     waits: Option<i64>, // since when there is nothing new
     good: Option<Good>, // with `hold`: the last good value
 }
@@ -77,14 +78,14 @@ pub(crate) fn link<'a>(
     let (sender, receiver) = mailbox(room);
     let tap = |(column, input): (usize, &Input)| {
         let closes_cycle = matches!(input.source(), InputSource::Value(name) if name.previous.is_some());
-        Tap { column, cell: input.cell().clone(), closes_cycle, waits: None, good: None }
+        Tap { column, cell: input.cell().clone(), closes_cycle, hold: limits.hold, waits: None, good: None }
     };
     let taps: Vec<_> = inputs.into_iter().map(tap).collect();
     assert!(taps.iter().all(|tap| tap.column < columns), "an input of a value that there is not");
     let closing = taps.iter().filter(|tap| tap.closes_cycle).map(|tap| (tap.column, tap.cell.last().clone())).collect();
     let row = vec![0; room].into_boxed_slice();
     let sender = LinkSender { words: sender, row: row.clone(), has_row: false, closing };
-    (sender, LinkReceiver { words: receiver, taps, row, has_row: false, limits })
+    (sender, LinkReceiver { words: receiver, taps, row, has_row: false, max_age: limits.max_age })
 }
 
 /// The data common to all values of one tick. Instants are on the monotonic clock, so they mean the same on all workers.
@@ -138,6 +139,12 @@ impl LinkSender {
 }
 
 impl LinkReceiver {
+    /// The same, where each input has a `hold` of its own, in the order of [`link`].
+    pub(crate) fn with_holds(mut self, holds: &[Span]) -> Self {
+        self.taps.iter_mut().zip(holds).for_each(|(tap, hold)| tap.hold = *hold);
+        self
+    }
+
     /// Copies the newest row into the inputs, as seen at `now`. Returns the oldest origin of the inputs, if any has one, and what they mean
     /// for the task. Wait-free.
     ///
@@ -153,7 +160,7 @@ impl LinkReceiver {
             false => (i64::MIN, NO_ORIGIN),
         };
         // A row without a measurement behind it ages as well: its producer may have ended.
-        let stale = self.has_row && now - Instant::from_nanos(origin.min(release).into()) > self.limits.max_age;
+        let stale = self.has_row && now - Instant::from_nanos(origin.min(release).into()) > self.max_age;
         let (mut basis, mut oldest) = (Basis::Good, NO_ORIGIN);
         for tap in &mut self.taps {
             let (column, cell) = (tap.column, tap.cell.clone());
@@ -169,15 +176,15 @@ impl LinkReceiver {
             if code == 0 && self.has_row && !stale {
                 cell.lay(value, release, origin, Quality::Good, now_ns);
                 tap.waits = None;
-                if self.limits.hold > Span::ZERO {
+                if tap.hold > Span::ZERO {
                     tap.good = Some(Good { value, release, origin, seen: now_ns });
                 }
                 oldest = oldest.min(origin);
                 continue;
             }
             let found = if self.has_row { Quality::of_code(code) } else { Quality::None };
-            let quality = tap.not_good(found, stale, &self.limits, self.has_row, now_ns);
-            let held = tap.good.filter(|good| !quality.is_usable() && now_ns - good.seen <= self.limits.hold.nanos());
+            let quality = tap.not_good(found, stale, self.max_age, self.has_row, now_ns);
+            let held = tap.good.filter(|good| !quality.is_usable() && now_ns - good.seen <= tap.hold.nanos());
             let (value, release, origin, quality) = match held {
                 Some(Good { value, release, origin, .. }) => (value, release, origin, Quality::Held),
                 None => (value, release, origin, quality),
@@ -239,13 +246,13 @@ impl LinkReceiver {
 
 impl Tap {
     /// The quality of a value that its row calls `found`, or that is `stale`. While there is nothing new, only time makes it bad.
-    fn not_good(&mut self, found: Quality, stale: bool, limits: &Limits, has_row: bool, now: i64) -> Quality {
+    fn not_good(&mut self, found: Quality, stale: bool, max_age: Span, has_row: bool, now: i64) -> Quality {
         if found != Quality::None {
             self.waits = None;
             return if stale && found.is_usable() { Quality::Bad(Reason::Stale) } else { found };
         }
         let since = *self.waits.get_or_insert(now);
-        match stale || now - since > limits.max_age.nanos() {
+        match stale || now - since > max_age.nanos() {
             false => Quality::None,
             true if has_row => Quality::Bad(Reason::Stale),
             true => Quality::Bad(Reason::Unavailable),
@@ -418,6 +425,27 @@ mod tests {
             [165, 166, 215, 216].map(|now| look(now).1),
             [Quality::Good, Quality::Held, Quality::Held, Quality::Bad(Reason::Stale)]
         );
+    }
+
+    #[test]
+    fn each_input_is_held_for_its_own_time() {
+        let (brief, long, never) = (named("brief"), named("long"), named("never"));
+        let (mut sender, receiver) = link(3, [(0, &brief), (1, &long), (2, &never)], up_to(1_000));
+        let mut receiver = receiver.with_holds(&[10, 50, 0].map(Span::from_nanos));
+        let mut post = |now, value: f64| {
+            let head = RowHead { n: 0, release: at(now), origin: Some(of(now)) };
+            sender.post(head, &[value; 3], |_, value| Quality::of(value, Basis::Good, None));
+        };
+        post(0, 7.0);
+        receiver.refresh(at(0));
+        post(10, f64::NAN);
+        let lost = Quality::Bad(Reason::NotFinite);
+        for (now, wanted) in
+            [(10, [Quality::Held, Quality::Held, lost]), (11, [lost, Quality::Held, lost]), (51, [lost; 3])]
+        {
+            receiver.refresh(at(now));
+            assert_eq!([&brief, &long, &never].map(Input::quality), wanted, "at {now}");
+        }
     }
 
     #[test]

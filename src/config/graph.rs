@@ -4,6 +4,7 @@
 use super::key::Key;
 use super::keys::{HOLD, MAX_AGE, MAX_LATENCY};
 use super::meant::did_you_mean;
+use super::meant::suggestion;
 use super::section::Section;
 use super::taken::{Taken, name_in};
 use crate::pacing::{Rate, Turn};
@@ -46,6 +47,7 @@ pub(super) fn link(tasks: &mut [(String, Section<'_>)], nodes: &[Node]) -> Vec<L
     for (_, section) in tasks.iter_mut() {
         refuse_without_links(section, &MAX_AGE, |_| true);
         refuse_without_links(section, &HOLD, |taken| taken.name().previous.is_none());
+        refuse_strange_holds(section);
         refuse_without_links(section, &MAX_LATENCY, |taken| taken.name().previous.is_none());
     }
     if tasks.iter().all(|(_, section)| section.taken.is_empty()) {
@@ -96,6 +98,18 @@ fn refuse_without_links(section: &mut Section<'_>, key: &Key, counts: impl Fn(&T
         let but = if section.taken.is_empty() { "" } else { " but those of the tick before, which have no age" };
         section.problem(key, format!("has no effect: the task takes no value of another task{but}; remove it"));
     }
+}
+
+/// Rejects a `hold` of what the task does not take.
+fn refuse_strange_holds(section: &mut Section<'_>) {
+    let names: Vec<String> = section.taken.iter().map(|taken| taken.name().full()).collect();
+    let hold = section.durations_by_value(&HOLD);
+    let Some(stranger) = hold.stranger(&names).filter(|_| section.problems.is_empty()) else { return };
+    let takes = match suggestion(stranger, names.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean {near:?}?"),
+        None => format!("it takes {}", names.join(", ")),
+    };
+    section.problem(&HOLD, format!("the task takes no {stranger:?}; {takes}"));
 }
 
 /// Every link. Notes what is wrong with each.

@@ -237,9 +237,9 @@ pub(super) const MAX_AGE: Key = Key::new(
 .otherwise("three times the sum of the periods along the chain, the task's own included");
 pub(super) const HOLD: Key = Key::new(
     "hold",
-    Value::DURATION,
-    "How long the task uses the last good value in place of one that is bad, stale or missing. What is computed from it is held, and \
-     keeps the age of its measurement.",
+    Value::DurationsByValue,
+    "How long the task uses the last good value in place of one that is bad, stale or missing: one duration for all its inputs, or a table of \
+     the values it takes, such as `{ \"oven.temp\" = \"2s\" }`. What is computed from it is held, and keeps the age of its measurement.",
 )
 .otherwise("a value that is not good is not used");
 pub(super) const STUCK_AFTER: Key = Key::new(

@@ -64,7 +64,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[(&str, Clo
     section.clock = worker.map_or(ClockKind::Monotonic, |worker| clocks[worker].1);
     let blueprint = kind.and_then(|kind| blueprint(section, kind));
     let valid = section.ranges(&VALID);
-    let (stuck_after, hold) = (section.durations_by_value(&STUCK_AFTER), section.duration(&HOLD));
+    let (stuck_after, hold) = (section.durations_by_value(&STUCK_AFTER), section.durations_by_value(&HOLD));
     let max_latency = section.duration(&MAX_LATENCY);
     let file = blueprint.as_ref().and_then(Blueprint::read_state);
     let config = || {
@@ -82,7 +82,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[(&str, Clo
             turn: deadline.into(),
             valid,
             stuck_after: Some(stuck_after).filter(|after| *after != ByValue::Any).map(Box::new),
-            hold: hold.unwrap_or_default(),
+            hold: Some(hold).filter(|hold| *hold != ByValue::Any).map(Box::new),
             max_latency,
             taken: Vec::new(),
             max_missed: max_missed?,

@@ -147,8 +147,8 @@ pub(crate) struct TaskConfig {
     pub valid: Valid,
     /// How long a value of the task may stay the same; above zero.
     pub stuck_after: Option<Box<ByValue<Span>>>,
-    /// How long it uses the last good value in place of one that is not good; zero: not at all.
-    pub hold: Span,
+    /// How long it uses the last good value of an input, by "task.value", in place of one that is not good; above zero.
+    pub hold: Option<Box<ByValue<Span>>>,
     /// The share of releases that may be missed before the task is not well; 0 to 1.
     pub max_missed: f64,
     /// Longest allowed run; above zero and at most the deadline.

@@ -59,7 +59,7 @@ fn row(graph: &Graph<'_>, link: &Link<'_>) -> [String; 4] {
         Some(initial) => format!("{initial} until there is one, never stale"),
         None => format!("stale when older than {}", link.max_age),
     };
-    [taker.name.clone(), taken.key.to_owned(), format!("{}.{}", name.task, name.value), format!("{delay}; {stale}")]
+    [taker.name.clone(), taken.key.to_owned(), name.full(), format!("{delay}; {stale}")]
 }
 
 /// What a link adds, in words.

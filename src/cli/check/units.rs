@@ -95,7 +95,7 @@ pub(super) fn doubts(graph: &Graph<'_>, columns: &BTreeMap<String, Vec<Column>>)
 }
 
 fn is_in(link: &Link<'_>, unit: &Unit) -> String {
-    format!("{}.{}, {}", link.name.task, link.name.value, unit_of(link, unit))
+    format!("{}, {}", link.name.full(), unit_of(link, unit))
 }
 
 /// Describes the unit of a link's value, and which value defined it if a task in between passed it on.

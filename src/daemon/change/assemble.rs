@@ -141,7 +141,7 @@ fn assemble_one(
         let (sender, receiver) = channels::rows(config.queue, size::rows(config.rate.hertz()), columns);
         rows = Some(sender.with_valid(&content.valid));
         let watched = |(taken, max_age): &(Taken, Span)| WatchedInput {
-            name: format!("{}.{}", taken.name().task, taken.name().value),
+            name: taken.name().full(),
             input: taken.input.clone(),
             max_age: *max_age,
             bad: None,

@@ -96,8 +96,14 @@ pub(crate) fn flows(
             };
             let inputs = taken.iter().flat_map(|(_, one)| [Some(&one.input), one.beside.as_ref()]).flatten();
             let inputs: Vec<_> = inputs.filter_map(named).collect();
-            let limits = Limits { max_age: task.taken[taken[0].0].1, hold: task.hold };
+            let limits = Limits { max_age: task.taken[taken[0].0].1, hold: Span::ZERO };
+            let hold = |input: &Input| match input.source() {
+                InputSource::Value(name) => task.hold.as_ref().and_then(|hold| hold.of(&name.full())),
+                InputSource::Number(_) => None,
+            };
+            let holds: Vec<_> = inputs.iter().map(|(_, input)| hold(input).unwrap_or_default()).collect();
             let (sender, receiver) = channels::link(columns.len(), inputs, limits);
+            let receiver = receiver.with_holds(&holds);
             flows.entry(index).or_default().incoming.push(receiver);
             flows.entry(*giver).or_default().outgoing.push(sender);
         }

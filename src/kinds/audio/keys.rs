@@ -91,5 +91,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let label = Label::new(format!("audio device {}", settings.device), section.name());
     let looked = (label.clone(), settings.clone());
     let build = move |site: &mut Site| Ok(Audio::open(site, label, settings)?.into());
-    Some(Blueprint::new(build).looking(move |site| Audio::look(site, &looked.0, &looked.1)).with_columns(columns()))
+    let look = move |site: &mut Site| Audio::look(site, &looked.0, &looked.1);
+    // The first frame of a tick came right after the tick before, or waited in the device for its block to be full.
+    Some(Blueprint::new(build).looking(look).with_columns(columns()).holding(periods(2)))
 }

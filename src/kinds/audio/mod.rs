@@ -51,8 +51,9 @@ pub(super) struct Audio {
     clock: KernelClock,
     position: StreamPosition,
     drift: Drift,
-    latest: Instant, // time of the last block
-    frames: u64,     // taken so far
+    latest: Instant,         // time of the last block
+    oldest: Option<Instant>, // time of the first frame of this tick
+    frames: u64,             // taken so far
     xruns: u64,
     stalled: Stalled,
     patience: Span,
@@ -71,6 +72,7 @@ impl Audio {
             position: StreamPosition::new(rate),
             drift: Drift::new(rate),
             latest: Instant::ZERO,
+            oldest: None,
             frames: 0,
             xruns: 0,
             stalled: Stalled::default(),
@@ -123,6 +125,10 @@ impl Task for Audio {
         columns()
     }
 
+    fn origin(&self) -> Option<Instant> {
+        self.oldest
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "2^53 frames are a thousand years")]
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let device = self.device.device().inspect_err(|_| self.stalled.reset())?;
@@ -150,6 +156,7 @@ impl Task for Audio {
         };
         self.position.lose(overwritten);
         let mut level = Level::default();
+        self.oldest = (frames > 0).then_some(at);
         if frames > 0 {
             let bytes = device.taken(frames);
             level.add(self.settings.format.sample, bytes);

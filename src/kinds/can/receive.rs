@@ -1,5 +1,6 @@
 //! The receiving task. A tick allocates nothing. It makes one system call per 32 frames, at most 16 of them, and one more when it took so
-//! many frames that others may have been dropped. Time comes with the ticks.
+//! many frames that others may have been dropped. Time comes with the ticks; the monotonic clock and UTC are read once a tick, to understand the
+//! kernel's timestamps.
 
 use super::bus::{Bus, BusSettings, Purpose, is_lost};
 use super::interface::NamedBus;
@@ -11,8 +12,9 @@ use crate::config::{BuildError, Preview};
 use crate::kinds::device::{Missing, Reconnecting, Sight, preview};
 use crate::site::{Label, Refusal, Site};
 use crate::sys::can::{self, BATCH, Id};
+use crate::sys::clock::KernelClock;
 use crate::task::{Column, Reason, Task, Tick, TickError};
-use crate::time::Span;
+use crate::time::{Clock, Span};
 use std::io;
 
 /// Maximum number of receive calls in one tick.
@@ -95,10 +97,10 @@ fn drain(bus: &mut Bus, ids: &[(Id, usize)], latest: &mut Latest, counts: &mut C
     }
     let (mut taken, mut done) = (0, Ok(()));
     for _ in 0..MOST_ROUNDS {
-        let received = bus.socket.receive(|received| match received {
+        let received = bus.socket.receive_dated(|received, stamp| match received {
             can::Received::Frame(frame) => {
                 if let Ok(at) = ids.binary_search_by_key(&frame.id, |(id, _)| *id)
-                    && latest.take(ids[at].1, frame.bytes())
+                    && latest.take(ids[at].1, frame.bytes(), stamp)
                 {
                     counts.frames += 1.0;
                 }
@@ -133,6 +135,9 @@ impl Task for Receiver {
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let Self { bus, ids, latest, signals, counts, .. } = self;
         latest.begin(tick);
+        let now = KernelClock::monotonic().now();
+        // Read a little after the tick's start, its release seems that much later, and what has arrived that much older.
+        latest.clocks(now - tick.lateness, now, KernelClock::realtime().now());
         let drained = match bus.device() {
             Ok(open) => drain(open, ids, latest, counts).map_err(|error| {
                 if is_lost(&error) {

@@ -44,12 +44,13 @@ pub(super) struct Buffered {
 /// The totals of what has been read so far.
 #[derive(Debug, Default)]
 struct Totals {
-    samples: u64,     // since the start of the task, like the next two
-    overflows: u64,   // reads that found the kernel's buffer full
-    missing: u64,     // samples missing according to the timestamps
-    gaps: Gaps,       // for samples with a timestamp
-    dating: Dating,   // for samples without one
-    sums: Box<[f64]>, // of this tick, by column
+    samples: u64,            // since the start of the task, like the next two
+    overflows: u64,          // reads that found the kernel's buffer full
+    missing: u64,            // samples missing according to the timestamps
+    gaps: Gaps,              // for samples with a timestamp
+    dating: Dating,          // for samples without one
+    sums: Box<[f64]>,        // of this tick, by column
+    oldest: Option<Instant>, // of this tick's samples, unless their clock can be set
     blocks: Option<(BlockSender, Vec<u8>)>,
 }
 
@@ -181,9 +182,14 @@ impl Task for Buffered {
         with_counts(&self.channels)
     }
 
+    fn origin(&self) -> Option<Instant> {
+        self.totals.oldest
+    }
+
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let Self { channels, device, totals, stalled, .. } = self;
         totals.sums.fill(0.0);
+        totals.oldest = None;
         let before = totals.samples;
         let mut expected = None;
         let done = device.with("cannot read the buffer", tick.period, |buffer| {
@@ -276,7 +282,11 @@ impl Totals {
             if let (Some(period), Some(_)) = (buffer.period, buffer.timestamp) {
                 self.missing += self.gaps.missing_before(at, period);
             }
-            head.get_or_insert(Head { n, at: Instant::from_nanos(at.into()), index: self.samples + self.missing });
+            let instant = Instant::from_nanos(at.into());
+            if buffer.timestamp.is_none_or(|(.., offset)| offset == 0) {
+                self.oldest.get_or_insert(instant);
+            }
+            head.get_or_insert(Head { n, at: instant, index: self.samples + self.missing });
             self.samples += 1;
             if let Some((_, block)) = &mut self.blocks {
                 block.extend_from_slice(&at.to_ne_bytes());

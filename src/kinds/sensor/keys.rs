@@ -273,7 +273,8 @@ fn buffered(section: &mut Section<'_>, wanted: ByName) -> Option<Blueprint> {
     let task = section.name().to_owned();
     let (values, missing) = (Vec::new(), Missing::of(section));
     let settings = SensorSettings { source, values, listed: false, missing, max_file_age: None, is_usual_age: false };
-    Some(blueprint(settings, task))
+    // The oldest sample of a tick came right after the tick before.
+    Some(blueprint(settings, task).holding(section.period()?))
 }
 
 fn source(section: &mut Section<'_>) -> Option<Source> {

@@ -24,17 +24,23 @@ pub(super) struct FrameReader {
     take: FrameChoice,
     count: Count,
     blocks: Option<BlockSender>,
+    shown_at: Option<Instant>, // when the frame of this tick's values was captured, by the kernel
 }
 
 impl FrameReader {
     /// `blocks` is the destination of the frames.
     pub(super) fn new(take: FrameChoice, blocks: Option<BlockSender>) -> Self {
-        Self { take, count: Count::default(), blocks }
+        Self { take, count: Count::default(), blocks, shown_at: None }
     }
 
     /// Frames that the driver delivered so far.
     pub(super) fn frames(&self) -> u64 {
         self.count.frames
+    }
+
+    /// When the frame of the most recent tick's values was captured, on the monotonic clock, if there was one and the driver told.
+    pub(super) fn shown_at(&self) -> Option<Instant> {
+        self.shown_at
     }
 
     /// The columns, in the order in which [`values`](Self::values) fills them.
@@ -104,10 +110,11 @@ impl FrameReader {
             }
         }
         let (mut light, mut age) = (f64::NAN, f64::NAN);
+        self.shown_at = newest.as_ref().and_then(|(frame, _)| frame.at);
         if let Some((frame, index)) = newest {
             self.pass_on(camera, &frame, index, moment);
             light = brightness(camera.format(), camera.bytes(&frame));
-            age = frame.at.map_or(f64::NAN, |at| milliseconds(moment.release - at));
+            age = self.shown_at.map_or(f64::NAN, |at| milliseconds(moment.release - at));
             // A device that is given up does not need its buffers back.
             if ended.is_ok() {
                 ended = camera.queue(frame.buffer);

@@ -7,6 +7,7 @@ use crate::config::{Blueprint, Key, Kind, Section, Value, words};
 use crate::kinds::device::Missing;
 use crate::site::Site;
 use crate::sys::video::MOST_BUFFERS;
+use crate::time::Span;
 
 const CHOICES: [(&str, FrameChoice); 2] = [("every", FrameChoice::Every), ("latest", FrameChoice::Latest)];
 
@@ -139,7 +140,11 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let (looked, of) = (settings.clone(), task.clone());
     let columns = FrameReader::new(settings.take, None).columns();
     let build = move |site: &mut Site| Ok(Video::open(site, settings, &task)?.into());
-    Some(Blueprint::new(build).looking(move |site| look(site, looked, &of)).with_columns(columns))
+    // A frame is captured for an interval, and on its way for another one; the tick comes within a period.
+    let interval = frame_rate
+        .map_or(period, |(frames, seconds)| Span::from_wide(i128::from(seconds) * 1_000_000_000 / i128::from(frames)));
+    let blueprint = Blueprint::new(build).looking(move |site| look(site, looked, &of)).with_columns(columns);
+    Some(blueprint.holding(period + interval + interval))
 }
 
 /// V4L2's code for a format, padded with spaces. The error is the format that was probably meant.

@@ -26,7 +26,7 @@ use crate::site::{Label, Site};
 use crate::sys::clock::KernelClock;
 use crate::sys::video::PixelFormat;
 use crate::task::{Column, Task, Tick, TickError};
-use crate::time::{Clock, Span};
+use crate::time::{Clock, Instant, Span};
 use frames::{FrameReader, TickTime};
 use open::{Expected, Opened, Opener};
 use settings::VideoSettings;
@@ -110,6 +110,10 @@ impl Expected {
 impl Task for Video {
     fn columns(&self) -> Vec<Column> {
         self.frames.columns()
+    }
+
+    fn origin(&self) -> Option<Instant> {
+        self.frames.shown_at()
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {

@@ -2,6 +2,7 @@
 
 use super::frame::{Frame, Id, Received, understood};
 use crate::sys::{from_minus_one, invalid};
+use crate::time::{Instant, NANOS_PER_SECOND};
 use std::io;
 use std::mem::{offset_of, size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -14,6 +15,9 @@ const ROOM: libc::c_int = 1 << 20;
 
 /// More than the kernel charges for one frame in a receive queue, in bytes.
 const LARGEST: u32 = 4096;
+
+/// Room for one control message with a timestamp, aligned as the kernel wants it.
+type Control = [u64; 4];
 
 const RCVBUF: usize = 1; // SK_MEMINFO_RCVBUF
 const DROPS: usize = 8; // SK_MEMINFO_DROPS
@@ -54,6 +58,7 @@ const _: () = {
     assert!(size_of::<libc::iovec>() == if is_wide { 16 } else { 8 });
     assert!(size_of::<libc::mmsghdr>() == if is_wide { 64 } else { 32 });
     assert!(offset_of!(libc::mmsghdr, msg_len) == if is_wide { 56 } else { 28 });
+    assert!(size_of::<libc::cmsghdr>() + size_of::<libc::timespec>() <= size_of::<Control>());
 };
 
 /// A raw socket.
@@ -127,6 +132,7 @@ impl Socket {
         self.set(libc::SOL_CAN_RAW, libc::CAN_RAW_RECV_OWN_MSGS, &[on(wanted.own)])?;
         self.set(libc::SOL_CAN_RAW, libc::CAN_RAW_FD_FRAMES, &[on(wanted.fd)])?;
         self.set(libc::SOL_SOCKET, libc::SO_RCVBUF, &[ROOM])?;
+        self.stamp()?;
         // SAFETY: the structure is integers and a union of them, all of which may be zero.
         let mut address: libc::sockaddr_can = unsafe { zeroed() };
         address.can_family = libc::sa_family_t::try_from(libc::AF_CAN).unwrap_or_default();
@@ -135,6 +141,11 @@ impl Socket {
         // SAFETY: the address has the stated length, and outlives the call, which reads it.
         from_minus_one(unsafe { libc::bind(self.0.as_raw_fd(), (&raw const address).cast(), length) })?;
         Ok(())
+    }
+
+    /// Asks for the time at which each frame arrived.
+    fn stamp(&self) -> io::Result<()> {
+        self.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &[libc::c_int::from(true)])
     }
 
     fn set<T: Copy>(&self, level: libc::c_int, option: libc::c_int, value: &[T]) -> io::Result<()> {
@@ -150,20 +161,29 @@ impl Socket {
     /// # Errors
     /// The interface's state: ENETDOWN, ENODEV. An error is reported once, ahead of frames that arrived before it.
     pub(crate) fn receive(&self, mut each: impl FnMut(Received)) -> io::Result<usize> {
+        self.receive_dated(|received, _| each(received))
+    }
+
+    /// The same, with the time in UTC at which the kernel received each of them, if it told.
+    pub(crate) fn receive_dated(&self, mut each: impl FnMut(Received, Option<Instant>)) -> io::Result<usize> {
         // SAFETY: frames are integers and bytes, all of which may be zero.
         let mut frames: [libc::canfd_frame; BATCH] = unsafe { zeroed() };
         // SAFETY: these are lengths and pointers, all of which may be zero; each is set below.
         let mut parts: [libc::iovec; BATCH] = unsafe { zeroed() };
         // SAFETY: likewise; a header that is all zero has no address and no data.
         let mut headers: [libc::mmsghdr; BATCH] = unsafe { zeroed() };
-        for ((header, part), frame) in headers.iter_mut().zip(&mut parts).zip(&mut frames) {
+        let mut controls = [Control::default(); BATCH];
+        for (((header, part), frame), control) in headers.iter_mut().zip(&mut parts).zip(&mut frames).zip(&mut controls)
+        {
+            header.msg_hdr.msg_control = control.as_mut_ptr().cast();
+            header.msg_hdr.msg_controllen = size_of::<Control>() as _;
             *part = libc::iovec { iov_base: (&raw mut *frame).cast(), iov_len: size_of::<libc::canfd_frame>() };
             header.msg_hdr.msg_iov = part;
             header.msg_hdr.msg_iovlen = 1;
         }
         let count = libc::c_uint::try_from(BATCH).map_err(|_| invalid())?;
-        // SAFETY: `count` is the number of headers. Each points to one part, and each part to a frame of the stated length. All outlive the
-        // call, and nothing else refers to them meanwhile.
+        // SAFETY: `count` is the number of headers. Each points to one part, and each part to a frame of the stated length; each points to
+        // room for control messages of the stated length. All outlive the call, and nothing else refers to them meanwhile.
         let came = from_minus_one(unsafe {
             libc::recvmmsg(
                 self.0.as_raw_fd(),
@@ -180,7 +200,7 @@ impl Socket {
         };
         for (header, frame) in headers[..count].iter().zip(&frames) {
             if let Some(received) = understood(header, frame) {
-                each(received);
+                each(received, stamp_of(&header.msg_hdr));
             }
         }
         Ok(count)
@@ -240,6 +260,19 @@ impl Socket {
     }
 }
 
+/// The timestamp of a received message.
+fn stamp_of(header: &libc::msghdr) -> Option<Instant> {
+    // SAFETY: the kernel has filled in the header and the control messages that it points to, which are still there.
+    let control = unsafe { libc::CMSG_FIRSTHDR(header).as_ref() }?;
+    if (control.cmsg_level, control.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
+        return None;
+    }
+    // SAFETY: a message of this type holds a timespec, which may be unaligned.
+    let time: libc::timespec = unsafe { std::ptr::read_unaligned(libc::CMSG_DATA(control).cast()) };
+    let (seconds, nanos) = (i128::from(time.tv_sec), i128::from(time.tv_nsec));
+    Some(Instant::from_nanos(seconds * i128::from(NANOS_PER_SECOND) + nanos))
+}
+
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -258,6 +291,8 @@ impl Socket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::clock::KernelClock;
+    use crate::time::Clock;
 
     fn frame(number: u32, extended: bool, fd: bool, bytes: &[u8]) -> Frame {
         Frame::new(Id { number, extended }, fd, fd, bytes).unwrap()
@@ -289,6 +324,23 @@ mod tests {
         assert_eq!(all(&other), (many[BATCH..].iter().copied().map(Received::Frame).collect(), true));
         assert_eq!(other.dropped().unwrap(), 0);
         assert!(other.fewest_that_fill().unwrap() > 0);
+    }
+
+    #[test]
+    fn a_frame_has_the_time_at_which_it_came() {
+        let (one, other) = Socket::pair();
+        let mut stamps = Vec::new();
+        let mut receive = |socket: &Socket| socket.receive_dated(|_, stamp| stamps.push(stamp)).unwrap();
+        one.send(&[frame(1, false, false, &[])]).unwrap();
+        receive(&other);
+        other.stamp().unwrap();
+        let before = KernelClock::realtime().now();
+        one.send(&[frame(2, false, false, &[]), frame(3, false, false, &[])]).unwrap();
+        let after = KernelClock::realtime().now();
+        receive(&other);
+        assert_eq!((stamps.len(), stamps[0]), (3, None), "not asked for");
+        let is_between = |stamp: &Option<Instant>| stamp.is_some_and(|stamp| before <= stamp && stamp <= after);
+        assert!(stamps[1..].iter().all(is_between) && stamps[1] <= stamps[2], "{before:?} {stamps:?} {after:?}");
     }
 
     #[test]

@@ -120,6 +120,7 @@ fn every_sample_is_taken_once() {
     let (values, _) = tick_at(&mut *sensor, Instant::ZERO);
     // (raw + 10) * 2 mV, and raw * 0.5 m/s².
     assert_eq!(values, [0.032, -1.5, 2.0, 0.0, 0.0]);
+    assert_eq!(sensor.origin(), Some(Instant::from_nanos(1_000)), "of the oldest sample");
     let block = receiver.take().unwrap();
     assert_eq!((block.head.index, block.head.at.nanos()), (0, 1_000));
     let words: Vec<_> = block.bytes.chunks_exact(8).map(|word| <[u8; 8]>::try_from(word).unwrap()).collect();
@@ -136,6 +137,7 @@ fn every_sample_is_taken_once() {
         std::iter::from_fn(|| receiver.take().map(|block| (block.head.index, block.bytes.len()))).collect();
     assert_eq!(sizes, [(2, 8 * 24), (12, 2 * 24)]);
     assert_eq!(tick_at(&mut *sensor, Instant::ZERO).0[2..], [12.0, 1.0, 2.0]);
+    assert_eq!(sensor.origin(), None, "there is no sample");
 }
 
 #[test]

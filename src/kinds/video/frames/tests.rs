@@ -122,6 +122,7 @@ fn of_those_ready_the_latest_is_taken() {
     let (mut frames, mut receiver) = connected(FrameChoice::Latest);
     let mut camera = Scripted::new(&[Has(0), Has(1), Has(2), Empty, Has(3), Damaged(4), Empty]);
     assert_eq!(tick(&mut frames, &mut camera, 2).unwrap(), [3.0, 0.0, 0.0, 2.0, 2.0, 7.0, 2.0]);
+    assert_eq!(frames.shown_at(), Some(Instant::ZERO + Span::from_millis(20)));
     // A damaged frame is not better than the one before it.
     assert_eq!(tick(&mut frames, &mut camera, 3).unwrap(), [5.0, 0.0, 1.0, 4.0, 3.0, 7.0, 2.0]);
     assert_eq!(taken(&mut receiver), [(2, 2, 2), (3, 3, 3)]);
