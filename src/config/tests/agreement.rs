@@ -28,6 +28,7 @@ const ONLY_CHECK: &[(&str, &str)] = &[
     ("closes a cycle", "follows values through several tables"),
     ("cannot be a value of the tick before", "is a rule of some keys that take values, which have one type"),
     ("takes no value of another task", "depends on the values of other keys"),
+    ("the task takes no \"", "depends on the values of other keys"),
     ("the lower end first", "compares two numbers"),
     ("all gains are zero", "compares the values of several keys"),
     ("has another sign than", "compares the values of several keys"),
