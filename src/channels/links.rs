@@ -51,9 +51,20 @@ struct Tap {
     column: usize,
     cell: Arc<Cell>,
     closes_cycle: bool,
-    hold: Span,         // zero: not at all
-    waits: Option<i64>, // since when there is nothing new
+    hold: Span, // zero: not at all
+    waits: Waits,
     good: Option<Good>, // with `hold`: the last good value
+}
+
+/// Since when an input has had nothing new, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// No tick has looked yet.
+    Unseen,
+    /// No value could have come yet: its source has had none, or is not there.
+    First(i64),
+    Later(i64),
+    No,
 }
 
 /// A good value as an input last had it. Times are in nanoseconds.
@@ -78,7 +89,7 @@ pub(crate) fn link<'a>(
     let (sender, receiver) = mailbox(room);
     let tap = |(column, input): (usize, &Input)| {
         let closes_cycle = matches!(input.source(), InputSource::Value(name) if name.previous.is_some());
-        Tap { column, cell: input.cell().clone(), closes_cycle, hold: limits.hold, waits: None, good: None }
+        Tap { column, cell: input.cell().clone(), closes_cycle, hold: limits.hold, waits: Waits::Unseen, good: None }
     };
     let taps: Vec<_> = inputs.into_iter().map(tap).collect();
     assert!(taps.iter().all(|tap| tap.column < columns), "an input of a value that there is not");
@@ -175,7 +186,7 @@ impl LinkReceiver {
             let code = codes[column / PER_WORD] >> (4 * (column % PER_WORD)) & 15;
             if code == 0 && self.has_row && !stale {
                 cell.lay(value, release, origin, Quality::Good, now_ns);
-                tap.waits = None;
+                tap.waits = Waits::No;
                 if tap.hold > Span::ZERO {
                     tap.good = Some(Good { value, release, origin, seen: now_ns });
                 }
@@ -208,7 +219,7 @@ impl LinkReceiver {
         let old = &*old;
         for tap in &mut self.taps {
             let before = old.taps.iter().find(|other| Arc::ptr_eq(&tap.cell, &other.cell));
-            tap.waits = before.and_then(|before| before.waits);
+            tap.waits = before.map_or(Waits::Unseen, |before| before.waits);
         }
         let is_kept = |tap: &Tap| old.taps.iter().any(|other| Arc::ptr_eq(&tap.cell, &other.cell));
         if self.has_row || !old.has_row || !self.taps.iter().any(is_kept) {
@@ -245,16 +256,19 @@ impl LinkReceiver {
 }
 
 impl Tap {
-    /// The quality of a value that its row calls `found`, or that is `stale`. While there is nothing new, only time makes it bad.
+    /// The quality of a value that its row calls `found`, or that is `stale`. While there is nothing new, only time makes it bad. So it is
+    /// with a source that is not there yet: it may take as long as a first row.
     fn not_good(&mut self, found: Quality, stale: bool, max_age: Span, has_row: bool, now: i64) -> Quality {
-        if found != Quality::None {
-            self.waits = None;
+        let is_first = matches!(self.waits, Waits::Unseen | Waits::First(_));
+        if found != Quality::None && !(is_first && found == Quality::Bad(Reason::Unavailable)) {
+            self.waits = Waits::No;
             return if stale && found.is_usable() { Quality::Bad(Reason::Stale) } else { found };
         }
-        let since = *self.waits.get_or_insert(now);
+        let since = if let Waits::First(since) | Waits::Later(since) = self.waits { since } else { now };
+        self.waits = if is_first { Waits::First(since) } else { Waits::Later(since) };
         match stale || now - since > max_age.nanos() {
             false => Quality::None,
-            true if has_row => Quality::Bad(Reason::Stale),
+            true if has_row && found == Quality::None => Quality::Bad(Reason::Stale),
             true => Quality::Bad(Reason::Unavailable),
         }
     }
@@ -394,6 +408,33 @@ mod tests {
         post(1_330, Reason::NotAvailable.value());
         look(1_330, bad(Reason::NotAvailable));
         look(1_431, bad(Reason::NotAvailable));
+    }
+
+    #[test]
+    fn a_source_that_is_not_there_yet_is_awaited_like_a_first_row() {
+        let input = named("a");
+        let (mut sender, mut receiver) = link(1, [(0, &input)], up_to(100));
+        let mut look = |now, value: f64, wanted| {
+            let head = RowHead { n: 0, release: at(now), origin: Some(of(now)) };
+            sender.post(head, &[value], |_, value| Quality::of(value, Basis::Good, None));
+            receiver.refresh(at(now));
+            assert_eq!(input.quality(), wanted, "at {now}");
+        };
+        let (away, unavailable) = (Reason::Unavailable.value(), Quality::Bad(Reason::Unavailable));
+        look(1_000, away, Quality::None);
+        look(1_050, NONE, Quality::None);
+        look(1_100, away, Quality::None);
+        look(1_101, away, unavailable);
+        look(1_110, 1.0, Quality::Good);
+        look(1_120, away, unavailable);
+        look(1_130, NONE, Quality::None);
+        look(1_140, away, unavailable);
+        // What its source says of a first value counts at once.
+        let (mut sender, mut receiver) = link(1, [(0, &input)], up_to(100));
+        let head = RowHead { n: 0, release: at(10), origin: Some(of(10)) };
+        sender.post(head, &[1e9], |_, value| Quality::of(value, Basis::Good, Some(&[0.0, 1.0])));
+        receiver.refresh(at(10));
+        assert_eq!(input.quality(), Quality::Bad(Reason::OutOfRange));
     }
 
     #[test]
