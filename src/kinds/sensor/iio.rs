@@ -1,8 +1,11 @@
 //! Channels of an IIO device: names, scales, offsets and units according to the kernel's `Documentation/ABI/testing/sysfs-bus-iio`. Reads
 //! small files of `/sys`; not for a hot thread.
 
+use super::files::may_pass;
 use super::number::Number;
 use crate::kinds::device::file_names;
+use crate::sys::clock::pause;
+use crate::time::Span;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -108,7 +111,7 @@ pub(in crate::kinds) fn conversion(folder: &Path, channel: &str) -> Result<(f64,
 fn attribute(folder: &Path, channel: &str, what: &str) -> Result<Option<f64>, String> {
     for file in names(channel, what) {
         let path = folder.join(file);
-        match fs::read(&path) {
+        match patiently(|| fs::read(&path)) {
             Ok(bytes) => {
                 let read = Number::parse(bytes.trim_ascii()).map(Number::value);
                 return read.map(Some).ok_or_else(|| format!("{} holds no number", path.display()));
@@ -119,6 +122,20 @@ fn attribute(folder: &Path, channel: &str, what: &str) -> Result<Option<f64>, St
     }
     Ok(None)
 }
+
+/// Reads once more after an error that may be over then, such as of a bus: without its scale, a channel cannot be used at all.
+fn patiently<T>(mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 1..ATTEMPTS {
+        match read() {
+            Err(error) if may_pass(&error) => pause(BETWEEN),
+            done => return done,
+        }
+    }
+    read()
+}
+
+const ATTEMPTS: u32 = 3;
+const BETWEEN: Span = Span::from_millis(20);
 
 /// The files that may hold an attribute of a channel: its own first, then shared ones.
 pub(super) fn names(channel: &str, what: &str) -> Vec<String> {
@@ -189,6 +206,21 @@ mod tests {
         assert_eq!(of("in_magn_x"), Ok((7.0, 0.0)));
         assert_eq!(of("out_voltage0"), Ok((0.0005, -1.024)));
         assert!(of("in_temp").unwrap_err().ends_with("in_temp_offset holds no number"));
+    }
+
+    #[test]
+    fn an_error_that_may_pass_is_given_another_chance() {
+        let errors = |errno, count: u32| {
+            let mut reads = 0;
+            let done = patiently(|| {
+                reads += 1;
+                if reads > count { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
+            });
+            (done.is_ok(), reads)
+        };
+        assert_eq!(errors(libc::EREMOTEIO, 2), (true, 3));
+        assert_eq!(errors(libc::EREMOTEIO, 9), (false, 3));
+        assert_eq!(errors(libc::EACCES, 9), (false, 1));
     }
 
     #[test]
