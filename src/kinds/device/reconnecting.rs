@@ -7,10 +7,11 @@
 use super::reopen::CoolEnd;
 use crate::config::{Key, Section, Value, words};
 use crate::io::{Keeper, Reopening};
-use crate::site::{Claim, Claimed, Holder, Label, OpenDevice, Refusal, Site};
+use crate::site::{Claim, Claimed, Claims, Holder, Label, OpenDevice, Refusal, Site};
 use crate::task::TickError;
 use crate::time::Span;
 use std::io;
+use std::sync::Arc;
 use tracing::debug;
 
 /// What to do if the device is not there at the start.
@@ -99,18 +100,32 @@ impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
     where
         F: FnMut() -> Result<D, Refusal> + Send + 'static,
     {
+        Self::kept(&site.common(), site.claims(), label, first, open)
+    }
+
+    /// The same, without the rest of the site.
+    pub(crate) fn kept<F>(
+        keeper: &Keeper,
+        claims: Arc<Claims>,
+        label: Label,
+        first: First<D>,
+        open: F,
+    ) -> Result<Self, Refusal>
+    where
+        F: FnMut() -> Result<D, Refusal> + Send + 'static,
+    {
         let (lost, lost_end) = rtrb::RingBuffer::new(1);
         let (found_end, found) = rtrb::RingBuffer::new(1);
         let (device, awaited) = match first {
             First::Opened(device) => {
                 debug!("{label} opened");
-                (Some(Claimed::new(device, site.claims(), &label.task)), None)
+                (Some(Claimed::new(device, claims.clone(), &label.task)), None)
             }
             First::HandedOver(claim) => (None, Some(claim)),
             First::Missing => (None, None),
         };
-        let cool = CoolEnd::new(label, site.claims(), (lost_end, found_end), device.is_none(), awaited, open);
-        site.common::<Keeper>()
+        let cool = CoolEnd::new(label, claims, (lost_end, found_end), device.is_none(), awaited, open);
+        keeper
             .keep(Reopening::new(cool))
             .map_err(|error| Refusal::new("kind", format!("cannot start the thread that reopens devices: {error}")))?;
         Ok(Self { device, lost, found, unanswered: 0 })
@@ -181,7 +196,6 @@ mod tests {
     use super::*;
     use crate::site::{Common, DeviceId, Roots};
     use crate::sys::clock::pause;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     /// A device that is there while the flag is set; each one opened has the next number.

@@ -7,15 +7,19 @@ use super::follow::{self, Followed, State};
 use super::hwmon;
 use super::locator::{FieldSelector, LineSelector, ValueLocator};
 use super::number::Number;
+use super::own_file;
 use crate::channels::NONE;
 use crate::io::Keeper;
+use crate::kinds::device::Reconnecting;
+use crate::site::{OpenDevice, Refusal};
 use crate::task::{Reason, TickError};
 use crate::time::Span;
 use std::fs::File;
 use std::io;
+use std::mem;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use tracing::{debug, info};
+use tracing::{debug, warn};
 
 /// The largest distance of a number from the start of its file, in bytes.
 pub(super) const LARGEST: usize = 64 * 1024;
@@ -31,11 +35,36 @@ pub(super) struct Files {
 
 #[derive(Debug)]
 struct OpenFile {
-    file: File,
-    followed: Option<Followed>,
-    fault: Option<Fault>,
+    held: Held,
     columns: Vec<usize>,
-    never_read: bool, // it could not be read when it was opened, nor since
+    never_read: bool, // it could not be read at the start, nor since
+    is_gone: bool,    // the last read said so
+    reader: Reader,
+    unread: &'static str, // the error's text if it cannot be read, with its name
+    absent: TickError,    // likewise if it is not there
+}
+
+#[derive(Debug)]
+enum Held {
+    Followed(Handle, Followed),
+    /// Of the kernel, beside other files. Another thread opens it again.
+    Own(Reconnecting<Handle>),
+    /// Of the kernel. It is opened again with its task.
+    Only(Handle),
+}
+
+/// An open file.
+#[derive(Debug)]
+struct Handle {
+    file: File,
+    fault: Option<Fault>,
+}
+
+impl OpenDevice for Handle {}
+
+/// How to read a file.
+#[derive(Debug)]
+struct Reader {
     extractor: Extractor,
     first_read: usize, // bytes requested first; the rest only if these do not decide all values
 }
@@ -50,6 +79,9 @@ struct Fault {
 /// The values wanted from one file.
 pub(super) struct WantedFile<'a> {
     pub(super) path: PathBuf,
+    pub(super) unread: &'static str,   // the error's text if it cannot be read
+    pub(super) absent: &'static str,   // likewise if it is not there
+    pub(super) of_a_device: bool,      // it is in the folder of a device that was found by name
     pub(super) fault: Option<PathBuf>, // tells whether the values can be trusted, if this file exists
     pub(super) values: Vec<(usize, &'a ValueLocator)>, // per value: the index of its column, and its location
 }
@@ -62,73 +94,116 @@ pub(super) struct Unusable {
     pub(super) message: String,
 }
 
+/// When files are opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opening {
+    /// At the start: every number must be there, but for what may be read a moment later.
+    Strict,
+    /// At the start, if the task may wait.
+    First,
+    /// After a loss.
+    Again,
+}
+
 impl Files {
-    /// Opens the files and reads each. With `strict` every number must already be present.
+    /// Opens the files and reads each.
     pub(super) fn open(
         keeper: &Keeper,
         task: &str,
         wanted: &[WantedFile<'_>],
         max_age: Option<Span>,
-        strict: bool,
+        opening: Opening,
     ) -> Result<Self, Unusable> {
         // Filled with ones, so that every page is touched here.
         let mut open = Self { files: Vec::with_capacity(wanted.len()), buffer: vec![1; LARGEST].into() };
-        let (mut followers, mut unread) = (Vec::new(), Vec::new());
-        for WantedFile { path, fault, values } in wanted {
+        let (mut followers, mut unread, mut absent) = (Vec::new(), Vec::new(), Vec::new());
+        let strict = opening == Opening::Strict;
+        let may_be_absent = |error: &io::Error| !strict && (error.kind() == io::ErrorKind::NotFound || is_gone(error));
+        for WantedFile { path, unread: unread_text, absent: absent_text, of_a_device, fault, values } in wanted {
             let unusable = |doing, error| Unusable {
                 column: values.first().map(|(column, _)| *column),
                 key: "path",
                 message: io_error(doing, path, &error),
             };
-            let (file, ends, is_there) = match follow::open(path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound && !strict && others_exist(wanted, path) => {
-                    let absent = follow::absent(keeper, task, path, max_age);
-                    let (file, ends) = absent.map_err(|error| unusable("open", error))?;
-                    (file, Some(ends), false)
+            let mut away = None;
+            let (found, ends) = match follow::open(path) {
+                Err(error) if may_be_absent(&error) => {
+                    let ends = follow::can_be_replaced(path).then(|| follow::absent(keeper, task, path, max_age));
+                    let ends = ends.transpose().map_err(|error| unusable("open", error))?;
+                    away = Some(unusable("open", error));
+                    ends.unzip()
                 }
                 opened => {
                     let file = opened.map_err(|error| unusable("open", error))?;
                     debug!("opened {} ({} values)", path.display(), values.len());
                     let ends = follow::follow(keeper, task, &file, path, max_age);
-                    let ends = ends.map_err(|error| unusable("open", error))?;
-                    (file, ends, true)
+                    (Some(file), ends.map_err(|error| unusable("open", error))?)
                 }
             };
             let (followed, follower) = ends.unzip();
             followers.extend(follower);
-            let fault = fault.as_deref().filter(|_| is_there).map_or(Ok(None), Fault::open);
-            let fault = fault.map_err(|error| unusable("open the file _fault beside", error))?;
-            let extractor = Extractor::new(values.iter().map(|(_, locator)| *locator));
-            let columns = values.iter().map(|(column, _)| *column).collect();
-            let mut file = OpenFile { file, followed, fault, columns, never_read: false, extractor, first_read: PAGE };
-            if !is_there {
-                open.files.push(file);
-                continue;
-            }
-            let (filled, ended) = match file.fill(&mut open.buffer) {
-                Err(error) if wanted.len() > 1 && may_pass(&error) => {
+            let fault_file = fault.as_deref().filter(|_| away.is_none()).map_or(Ok(None), Fault::open);
+            let fault_file = fault_file.map_err(|error| unusable("open the file _fault beside", error))?;
+            let may_be_empty = followed.is_some() && path.is_file();
+            let is_own = followed.is_none() && wanted.len() > 1;
+            let mut reader =
+                Reader { extractor: Extractor::new(values.iter().map(|(_, locator)| *locator)), first_read: PAGE };
+            let mut handle = found.map(|file| Handle { file, fault: fault_file });
+            let mut never_read = false;
+            let there = handle.as_ref().filter(|_| away.is_none());
+            let read = there.map(|handle| reader.fill(&handle.file, &mut open.buffer));
+            match read {
+                None => {}
+                Some(Err(error)) if is_own && may_be_absent(&error) => {
+                    away = Some(unusable("read", error));
+                    handle = None;
+                }
+                Some(Err(error)) if may_pass(&error) => {
                     unread.push(unusable("read", error));
-                    file.never_read = true;
-                    open.files.push(file);
-                    continue;
+                    never_read = opening != Opening::Again;
                 }
-                filled => filled.map_err(|error| unusable("read", error))?,
-            };
-            for ((column, locator), result) in values.iter().zip(file.extractor.results(ended)).filter(|_| strict) {
-                if let Err(error) = result {
-                    let (key, message) = explained(&error, path, locator, &open.buffer[..filled]);
-                    return Err(Unusable { column: Some(*column), key, message });
+                // Its writer empties it before it writes.
+                Some(Ok((0, _))) if may_be_empty => {}
+                Some(filled) => {
+                    let (filled, ended) = filled.map_err(|error| unusable("read", error))?;
+                    let results = values.iter().zip(reader.extractor.results(ended));
+                    for ((column, locator), result) in results.filter(|_| strict) {
+                        if let Err(error) = result {
+                            let (key, message) = explained(&error, path, locator, &open.buffer[..filled]);
+                            return Err(Unusable { column: Some(*column), key, message });
+                        }
+                    }
                 }
             }
-            open.files.push(file);
+            absent.extend(away);
+            let held = match (handle, followed) {
+                (Some(handle), Some(followed)) => Held::Followed(handle, followed),
+                (handle, _) if is_own => {
+                    let fault = fault.clone();
+                    let again = move |path: &Path| Handle::again(path, fault.as_deref());
+                    let held = own_file::reopened(keeper, task, path, *of_a_device, handle, again);
+                    Held::Own(held.map_err(|Refusal { key, message, .. }| Unusable { column: None, key, message })?)
+                }
+                (Some(handle), None) => Held::Only(handle),
+                (None, _) => continue, // it is the only one, so this is refused below
+            };
+            open.files.push(OpenFile {
+                held,
+                columns: values.iter().map(|(column, _)| *column).collect(),
+                never_read,
+                is_gone: false,
+                reader,
+                unread: unread_text,
+                absent: TickError::new(absent_text),
+            });
         }
-        if unread.len() == wanted.len()
-            && let Some(first) = unread.pop()
+        if absent.len() == wanted.len()
+            && let Some(first) = absent.into_iter().next()
         {
             return Err(first);
         }
         for Unusable { message, .. } in unread {
-            info!(task, "{task}: {message}; its value is empty until it can be read");
+            warn!(task, "{task}: {message}; its value is empty until it can be read");
         }
         follow::start(keeper, followers).map_err(|error| Unusable {
             column: None,
@@ -140,12 +215,15 @@ impl Files {
 
     /// Reads all files, and calls `found` with the index of each column and its number, or with what to write in the place of a number that
     /// cannot be read.
-    pub(super) fn read(&mut self, mut found: impl FnMut(usize, Result<Number, f64>)) -> ReadResult {
+    pub(super) fn read(&mut self, mut found: impl FnMut(usize, Result<Number, NoNumber>)) -> ReadResult {
         let mut result = ReadResult::default();
         for file in &mut self.files {
             file.read(&mut self.buffer, &mut found, &mut result);
         }
-        result.lost |= result.deleted == self.files.len();
+        result.lost |= result.absent == self.files.len();
+        if !result.lost && result.absent > 0 {
+            self.files.iter_mut().for_each(OpenFile::hand_over);
+        }
         result
     }
 }
@@ -155,7 +233,7 @@ impl Files {
 pub(super) struct ReadResult {
     any: bool,                         // a value was read, or had nothing new
     pub(super) lost: bool,             // only reopening can help
-    deleted: usize,                    // files
+    absent: usize,                     // files
     first: Option<(usize, TickError)>, // of the values that could not be read
 }
 
@@ -171,53 +249,61 @@ impl ReadResult {
     }
 }
 
+/// What there is in the place of a number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NoNumber {
+    pub(super) mark: f64,     // is written in its place
+    pub(super) is_gone: bool, // the file is, so a counter may start over
+}
+
 /// Why the values of a file are not there.
 struct Absence {
     mark: f64,                // is written in their place
     error: Option<TickError>, // `None`: it is no error
-    lost: bool,               // only reopening can help
-    deleted: bool,            // the file was deleted
+    is_gone: bool,            // a read says so
+    is_absent: bool,
 }
 
 impl Absence {
     fn new(reason: Reason, error: TickError) -> Self {
-        Self { mark: reason.value(), error: Some(error), lost: false, deleted: false }
+        Self { mark: reason.value(), error: Some(error), is_gone: false, is_absent: false }
     }
 
-    /// The system's reason.
-    fn of(what: &'static str, error: &io::Error) -> Self {
-        let reason = if is_no_data(error) { Reason::NotAvailable } else { Reason::Failed };
-        Self {
-            mark: reason.value_of(error),
-            error: Some(TickError::from_io(what, error)),
-            lost: is_gone(error),
-            deleted: false,
-        }
+    /// The system's reason. `never_read`: there has been no value yet.
+    fn of(what: &'static str, error: &io::Error, never_read: bool) -> Self {
+        let reason = match error {
+            _ if never_read || is_gone(error) => Reason::Unavailable,
+            _ if is_no_data(error) => Reason::NotAvailable,
+            _ => Reason::Failed,
+        };
+        let (mark, is_gone) = (reason.value_of(error), is_gone(error));
+        Self { mark, error: Some(TickError::from_io(what, error)), is_gone, is_absent: false }
     }
-}
-
-/// Whether another file of the sensor is there, and this one can appear later.
-fn others_exist(wanted: &[WantedFile<'_>], path: &Path) -> bool {
-    follow::can_be_replaced(path) && wanted.iter().any(|other| other.path != *path && other.path.exists())
 }
 
 impl OpenFile {
-    fn read(&mut self, buffer: &mut [u8], mut found: impl FnMut(usize, Result<Number, f64>), result: &mut ReadResult) {
+    fn read(
+        &mut self,
+        buffer: &mut [u8],
+        mut found: impl FnMut(usize, Result<Number, NoNumber>),
+        result: &mut ReadResult,
+    ) {
         let ended = match self.refill(buffer) {
             Ok(ended) => ended,
-            Err(Absence { mark, error, lost, deleted }) => {
-                self.columns.iter().for_each(|column| found(*column, Err(mark)));
-                match error.filter(|_| !self.never_read) {
+            Err(Absence { mark, error, is_gone, is_absent }) => {
+                self.columns.iter().for_each(|column| found(*column, Err(NoNumber { mark, is_gone })));
+                match error.filter(|_| !self.never_read || is_gone || is_absent) {
                     Some(error) => self.columns.first().into_iter().for_each(|column| result.fails(*column, error)),
                     None => result.any = true,
                 }
-                result.lost |= lost;
-                result.deleted += usize::from(deleted);
+                self.is_gone = is_gone;
+                result.lost |= is_gone && !matches!(self.held, Held::Own(_));
+                result.absent += usize::from(is_absent || is_gone);
                 return;
             }
         };
         self.never_read = false;
-        for (column, number) in self.columns.iter().zip(self.extractor.results(ended)) {
+        for (column, number) in self.columns.iter().zip(self.reader.extractor.results(ended)) {
             match number {
                 Ok(number) => {
                     result.any = true;
@@ -225,7 +311,7 @@ impl OpenFile {
                 }
                 Err(error) => {
                     result.fails(*column, brief(&error));
-                    found(*column, Err(Reason::Failed.value()));
+                    found(*column, Err(NoNumber { mark: Reason::Failed.value(), is_gone: false }));
                 }
             }
         }
@@ -233,31 +319,52 @@ impl OpenFile {
 
     /// Reads the file, if its values can be trusted. Returns whether that is the whole file.
     fn refill(&mut self, buffer: &mut [u8]) -> Result<bool, Absence> {
-        match self.followed.as_mut().map_or(State::There, |followed| followed.update(&mut self.file)) {
+        let absent = || Absence { is_absent: true, ..Absence::new(Reason::Unavailable, self.absent) };
+        let (handle, state) = match &mut self.held {
+            Held::Followed(handle, followed) => {
+                let state = followed.update(&mut handle.file);
+                (handle, state)
+            }
+            Held::Own(device) => match device.device() {
+                Ok(handle) => (handle, State::There),
+                Err(_) => return Err(absent()),
+            },
+            Held::Only(handle) => (handle, State::There),
+        };
+        match state {
             State::There => {}
             // Another thread puts a new file in its place, if there are others to read meanwhile.
-            State::Deleted => {
-                return Err(Absence { deleted: true, ..Absence::new(Reason::Unavailable, DELETED) });
-            }
+            State::Deleted => return Err(absent()),
             State::TooOld => return Err(Absence::new(Reason::Stale, TOO_OLD)),
         }
-        let filled = self.fill(buffer);
+        let filled = self.reader.fill(&handle.file, buffer);
         // Checked after the read, so that a sensor that breaks between the two is noticed.
-        self.fault.as_ref().map_or(Ok(()), Fault::look)?;
-        let (filled, ended) = filled.map_err(|error| Absence::of("cannot read the file", &error))?;
-        if filled == 0 && self.followed.is_some() {
+        handle.fault.as_ref().map_or(Ok(()), Fault::look)?;
+        let (filled, ended) = filled.map_err(|error| Absence::of(self.unread, &error, self.never_read))?;
+        if filled == 0 && matches!(self.held, Held::Followed(..)) {
             // Its writer empties it before it writes.
-            return Err(Absence { mark: NONE, error: None, lost: false, deleted: false });
+            return Err(Absence { mark: NONE, error: None, is_gone: false, is_absent: false });
         }
         Ok(ended)
     }
 
+    /// Gives a file that is gone to the thread that opens it again.
+    fn hand_over(&mut self) {
+        if mem::take(&mut self.is_gone)
+            && let Held::Own(device) = &mut self.held
+        {
+            device.lose();
+        }
+    }
+}
+
+impl Reader {
     /// Reads as much as is needed. Returns the number of bytes, and whether that is the whole file. The kernel may return a file in pieces.
-    fn fill(&mut self, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
+    fn fill(&mut self, file: &File, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
         let (mut filled, mut ended, mut end) = (0, false, self.first_read);
         self.extractor.begin();
         while !ended && filled < buffer.len() {
-            match self.file.read_at(&mut buffer[filled..end], filled as u64) {
+            match file.read_at(&mut buffer[filled..end], filled as u64) {
                 Ok(got) => (filled, ended) = (filled + got, got == 0),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
@@ -270,6 +377,17 @@ impl OpenFile {
         // Room for twice what was needed, so that one read is enough next time.
         self.first_read = self.first_read.max((2 * filled).next_multiple_of(PAGE)).min(buffer.len());
         Ok((filled, ended))
+    }
+}
+
+impl Handle {
+    /// Opens a file that was gone, if it is there again.
+    fn again(path: &Path, fault: Option<&Path>) -> io::Result<Self> {
+        let (file, fault) = (follow::open(path)?, fault.map_or(Ok(None), Fault::open)?);
+        match file.read_at(&mut [0], 0) {
+            Err(error) if is_gone(&error) => Err(error),
+            _ => Ok(Self { file, fault }),
+        }
     }
 }
 
@@ -291,15 +409,13 @@ impl Fault {
                 Ok(length) if text[..length].trim_ascii() == b"0" => Ok(()),
                 Ok(_) => Err(Absence::new(Reason::NotAvailable, self.broken)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => Err(Absence::of(UNKNOWN, &error)),
+                Err(error) => Err(Absence::of(UNKNOWN, &error, false)),
             };
         }
     }
 }
 
 const UNKNOWN: &str = "cannot read the file _fault beside the value's";
-
-const DELETED: TickError = TickError::new("the file was deleted");
 
 const TOO_OLD: TickError = TickError::new(
     "the file was not written for longer than max-file-age, so its value is not used: see whether the program that writes it still does; \

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `keys`, `settings`, `open` | from a section to settings to a task |
 //! | `polled`, `plan` | the task that polls files, and its files and columns |
-//! | `files`, `follow` | open files, each read once a tick; files that are replaced |
+//! | `files`, `follow`, `own_file` | open files, each read once a tick; files that are replaced; files of the kernel that come back |
 //! | `locator`, `extractor`, `number` | positions of values in a text file, and how one pass finds them all; rates of counters |
 //! | `find`, `hwmon`, `iio` | devices of `/sys` by name; scales and units by the names of their files |
 //! | `buffered`, `buffer` | the task that takes all samples of an IIO buffer; setting the buffer up |
@@ -30,6 +30,7 @@ mod list;
 mod locator;
 mod number;
 mod open;
+mod own_file;
 mod plan;
 mod polled;
 mod settings;

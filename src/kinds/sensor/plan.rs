@@ -1,6 +1,6 @@
 //! The files and columns of a polled sensor, and how to open them. May block and allocate; reads no clock.
 
-use super::files::{Files, Unusable, WantedFile, may_pass};
+use super::files::{Files, Opening, Unusable, WantedFile, may_pass};
 use super::find::{self, Class};
 use super::follow::has_age;
 use super::locator::{FieldSelector, ValueLocator};
@@ -9,10 +9,11 @@ use super::settings::{SensorSettings, Source, ValueSettings};
 use super::{hwmon, iio};
 use crate::io::Keeper;
 use crate::kinds::device::{Sight, hidden};
-use crate::site::Refusal;
+use crate::site::{Refusal, Site};
 use crate::task::Column;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use tracing::info;
 
 /// The values to read. Made once: the columns do not change when a device comes back.
@@ -23,7 +24,8 @@ pub(super) struct ReadPlan {
     sys: PathBuf,
     pub(super) columns: Vec<Column>,
     recipes: Vec<Recipe>, // one for each column
-    single: bool,         // a single value, with its keys in the task's own table
+    texts: Arc<Texts>,
+    single: bool, // a single value, with its keys in the task's own table
 }
 
 /// How to read a value. The conversion of an IIO channel is known only while its device is present.
@@ -52,7 +54,7 @@ pub(super) struct OpenSensor {
 
 impl ReadPlan {
     /// A plan of the configured values, judged by the names of their files. Reads nothing.
-    fn written(settings: SensorSettings, sys: &Path) -> Self {
+    fn written(settings: SensorSettings, sys: &Path, texts: Arc<Texts>) -> Self {
         let class = match settings.source {
             Source::Files => None,
             Source::Hwmon(_) => Some(Class::Hwmon),
@@ -60,14 +62,14 @@ impl ReadPlan {
         };
         let single = settings.values.len() == 1 && !settings.listed;
         let (columns, recipes) = (Vec::new(), Vec::new());
-        let mut plan = Self { class, settings, sys: sys.into(), columns, recipes, single };
+        let mut plan = Self { class, settings, sys: sys.into(), columns, recipes, texts, single };
         plan.settings.values.clone().iter().for_each(|value| plan.add(value));
         plan
     }
 
     /// The unit of a value from the configuration, or else from the kernel's naming rules. Reads nothing.
     pub(super) fn unit(settings: &SensorSettings, value: &str) -> String {
-        let plan = Self::written(settings.clone(), Path::new(""));
+        let plan = Self::written(settings.clone(), Path::new(""), Arc::default());
         let written = plan.columns.iter().find(|column| column.name == value).map(|column| column.unit.clone());
         written.unwrap_or_else(|| {
             let by_name = match plan.class {
@@ -78,8 +80,8 @@ impl ReadPlan {
         })
     }
 
-    pub(super) fn new(settings: SensorSettings, sys: &Path) -> Result<Self, Refusal> {
-        let mut plan = Self::written(settings, sys);
+    pub(super) fn new(settings: SensorSettings, site: &Site) -> Result<Self, Refusal> {
+        let mut plan = Self::written(settings, site.sys(), site.common());
         if plan.recipes.is_empty() {
             plan.take_all()?;
         }
@@ -103,19 +105,17 @@ impl ReadPlan {
         let listed = listed.map_err(|error| self.error(class.key(), iio::file_error("list", &folder, &error)))?;
         for (file, name) in listed {
             // Some devices list files that cannot be read.
-            let content = match std::fs::read(folder.join(&file)) {
-                Ok(content) => content,
+            let fields = match std::fs::read(folder.join(&file)) {
+                Ok(content) => numbers(&content),
                 // It keeps its place, so that a recording continues.
-                Err(error) if may_pass(&error) => Vec::new(),
+                Err(error) if may_pass(&error) => iio::usual_count(iio::channel(&file)),
                 Err(error) => {
                     info!("cannot read {}; the value is left out: {error}", folder.join(&file).display());
                     continue;
                 }
             };
-            let fields = content.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
-            let count = fields.clone().take_while(|field| Number::parse(field).is_some()).count();
             // Only IIO channels hold several numbers, such as a quaternion's.
-            let count = if class == Class::Iio && count == fields.count() { count.max(1) } else { 1 };
+            let count = if class == Class::Iio { fields } else { 1 };
             for (index, name) in iio::component_names(&name, count).enumerate() {
                 let locator = ValueLocator { field: FieldSelector::Number(index + 1), ..ValueLocator::default() };
                 let file = PathBuf::from(&file);
@@ -138,8 +138,8 @@ impl ReadPlan {
         Ok(find::find(self.class.unwrap_or(Class::Hwmon), &self.sys, wanted)?.folder)
     }
 
-    /// Opens each file once. With `strict` every number must already be present.
-    pub(super) fn open(&self, keeper: &Keeper, task: &str, strict: bool) -> Result<OpenSensor, Refusal> {
+    /// Opens each file once.
+    pub(super) fn open(&self, keeper: &Keeper, task: &str, opening: Opening) -> Result<OpenSensor, Refusal> {
         let folder = self.folder()?;
         let mut conversions = Vec::with_capacity(self.recipes.len());
         let (mut files, mut known) = (Vec::<WantedFile<'_>>::new(), BTreeMap::new());
@@ -157,19 +157,23 @@ impl ReadPlan {
                 let path = folder.join(&recipe.file);
                 let is_hwmon = self.class == Some(Class::Hwmon) || path.starts_with(&self.sys);
                 let fault = hwmon::fault_of(&path).filter(|_| is_hwmon);
-                files.push(WantedFile { path, fault, values: Vec::new() });
+                let of_a_device = self.class.is_some();
+                let name = recipe.file.display();
+                let unread = self.texts.keep(format!("cannot read {name}"));
+                let absent = self.texts.keep(format!("{name} is not there; hertzd keeps trying to open it"));
+                files.push(WantedFile { path, unread, absent, of_a_device, fault, values: Vec::new() });
                 files.len() - 1
             });
             files[index].values.push((column, &recipe.locator));
         }
         let max_age = self.settings.max_file_age;
-        let files = Files::open(keeper, task, &files, max_age, strict).map_err(|unusable| self.blame(unusable))?;
+        let files = Files::open(keeper, task, &files, max_age, opening).map_err(|unusable| self.blame(unusable))?;
         Ok(OpenSensor { files, conversions })
     }
 
     /// Reads all files once, as [`open`](Self::open) does. Opening anything other than a regular file may have side effects, so that is
     /// left to a start.
-    pub(super) fn look(&self, keeper: &Keeper, task: &str, strict: bool) -> Result<Sight, Refusal> {
+    pub(super) fn look(&self, keeper: &Keeper, task: &str, opening: Opening) -> Result<Sight, Refusal> {
         let folder = self.folder()?;
         let paths = || self.recipes.iter().map(|recipe| folder.join(&recipe.file));
         let is_other = |path: &PathBuf| path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir());
@@ -178,7 +182,7 @@ impl ReadPlan {
         }
         match paths().find_map(|path| hidden(&path, false)) {
             Some(hidden) => Ok(hidden),
-            None => self.open(keeper, task, strict).map(|_| Sight::default()),
+            None => self.open(keeper, task, opening).map(|_| Sight::default()),
         }
     }
 
@@ -246,4 +250,23 @@ impl ReadPlan {
         let (file, locator) = (value.file.clone(), value.locator.clone());
         self.recipes.push(Recipe { file, locator, scaling, offset: value.offset.unwrap_or(0.0), per_second });
     }
+}
+
+/// Texts that stay for as long as the process, so that a tick allocates nothing for its error. Each is kept once.
+#[derive(Debug, Default)]
+struct Texts(Mutex<BTreeSet<&'static str>>);
+
+impl Texts {
+    fn keep(&self, text: String) -> &'static str {
+        let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = texts.get(&*text).copied().unwrap_or_else(|| text.leak());
+        texts.insert(text);
+        text
+    }
+}
+
+/// The number of fields of a file that holds nothing but numbers; else 1.
+fn numbers(content: &[u8]) -> usize {
+    let fields = content.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
+    if fields.clone().all(|field| Number::parse(field).is_some()) { fields.count().max(1) } else { 1 }
 }

@@ -2,6 +2,7 @@
 //!
 //! A tick allocates nothing, takes no lock and opens nothing. No clock is read: time comes with the tick.
 
+use super::files::{NoNumber, Opening};
 use super::number::Counter;
 use super::plan::{OpenSensor, ReadPlan};
 use super::settings::SensorSettings;
@@ -28,20 +29,28 @@ pub(super) struct Polled {
 impl Polled {
     pub(super) fn open(site: &Site, settings: SensorSettings, label: Label) -> Result<Self, BuildError> {
         let (missing, keeper) = (settings.missing, site.common::<Keeper>());
-        let plan = ReadPlan::new(settings, site.sys())?;
+        let plan = ReadPlan::new(settings, site)?;
         let columns = plan.columns.clone();
         let counters = plan.rates().map(|counts| counts.map(Counter::new)).collect();
-        let first = First::of(site, &label, missing, plan.open(&keeper, &label.task, missing == Missing::Refuse))?;
-        let task = label.task.clone();
-        let device = Reconnecting::new(site, label, first, move || plan.open(&keeper, &task, false))?;
+        let first = First::of(site, &label, missing, plan.open(&keeper, &label.task, Self::opening(missing)))?;
+        let (task, mut opening) = (label.task.clone(), Opening::First);
+        if matches!(first, First::Opened(_)) {
+            opening = Opening::Again;
+        }
+        let open = move || plan.open(&keeper, &task, opening).inspect(|_| opening = Opening::Again);
+        let device = Reconnecting::new(site, label, first, open)?;
         Ok(Self { columns, device, counters })
+    }
+
+    fn opening(missing: Missing) -> Opening {
+        if missing == Missing::Refuse { Opening::Strict } else { Opening::First }
     }
 
     /// What `open` would find.
     pub(super) fn look(site: &Site, settings: SensorSettings, label: &Label) -> Result<Preview, BuildError> {
         let missing = settings.missing;
-        let plan = ReadPlan::new(settings, site.sys())?;
-        let (looked, fresh) = (plan.look(&site.common(), &label.task, missing == Missing::Refuse), plan.ages());
+        let plan = ReadPlan::new(settings, site)?;
+        let (looked, fresh) = (plan.look(&site.common(), &label.task, Self::opening(missing)), plan.ages());
         Ok(Preview { columns: Some(plan.columns), fresh, ..preview(site, label, missing, looked)? })
     }
 }
@@ -59,7 +68,11 @@ impl Task for Polled {
             values[column] = match (number, &mut counters[column]) {
                 (Ok(number), Some(counter)) => counter.rate(number, tick.started).map_or(NONE, |rate| rate * scale),
                 (Ok(number), None) => number.value() * scale + offset,
-                (Err(mark), _) => mark,
+                (Err(NoNumber { mark, is_gone }), counter) => {
+                    // What comes back may count from zero.
+                    counter.iter_mut().filter(|_| is_gone).for_each(Counter::forget);
+                    mark
+                }
             };
             if values[column].is_infinite() {
                 values[column] = Reason::NotFinite.value();
@@ -71,7 +84,6 @@ impl Task for Polled {
         }
         if read.lost {
             self.device.lose();
-            // A device that comes back may count from zero.
             counters.iter_mut().flatten().for_each(Counter::forget);
         }
         read.error()

@@ -30,7 +30,7 @@ fn a_channel_that_cannot_be_read_yet_keeps_its_place_and_costs_no_other_value() 
     assert_eq!(columns(&*all), wanted);
     let (values, done) = tick_at(&mut *all, Instant::ZERO);
     assert_eq!((values[0], values[2], done), (21.0, 1.0, Ok(())), "it could never be read: this is no failure");
-    assert_eq!(Quality::of(values[1], Basis::Good, None), Quality::Bad(Reason::Failed));
+    assert_eq!(Quality::of(values[1], Basis::Good, None), Quality::Bad(Reason::Unavailable));
     fs::remove_file(&unreadable).unwrap();
     fs::write(&unreadable, "7000\n").unwrap();
     until(&mut *all, |values, done| done.is_ok() && values == [21.0, 7.0, 1.0]);
@@ -40,7 +40,31 @@ fn a_channel_that_cannot_be_read_yet_keeps_its_place_and_costs_no_other_value() 
     let (values, done) = tick_at(&mut *all, Instant::ZERO);
     assert_eq!((values[0], values[2]), (21.0, 1.0));
     let text = done.unwrap_err().text(&["a".into(), "b".into()]);
-    assert!(text.starts_with("b: cannot read the file: "), "{text}");
+    assert!(text.starts_with("b: cannot read temp2_input: "), "{text}");
+}
+
+#[test]
+fn a_device_of_which_nothing_can_be_read_yet_does_not_keep_its_task_from_starting() {
+    let sys = Sys::new();
+    let folder = sys.hwmon(0, "wifi", &[("name", "iwlwifi_1\n")]);
+    let unreadable = folder.join("temp1_input");
+    for files in [&[][..], &["temp1_input"]] {
+        symlink("/proc/self/mem", &unreadable).unwrap(); // fails with EIO
+        let mut sensor = sys.open(named(Source::Hwmon, "iwlwifi_1", None, files)).unwrap();
+        assert_eq!(columns(&*sensor), [pair("temp1", "°C")]);
+        let (values, done) = tick_at(&mut *sensor, Instant::ZERO);
+        assert_eq!(done, Ok(()));
+        assert_eq!(Quality::of(values[0], Basis::Good, None), Quality::Bad(Reason::Unavailable));
+        fs::remove_file(&unreadable).unwrap();
+        fs::write(&unreadable, "41000\n").unwrap();
+        until(&mut *sensor, |values, done| done.is_ok() && values == [41.0]);
+        fs::remove_file(&unreadable).unwrap();
+        symlink("/proc/self/mem", &unreadable).unwrap();
+        until(&mut *sensor, |_, done| done.is_err());
+        let text = tick(&mut *sensor).unwrap_err().to_string();
+        assert!(text.starts_with("cannot read temp1_input: "), "{text}");
+        fs::remove_file(&unreadable).unwrap();
+    }
 }
 
 #[test]
@@ -196,4 +220,10 @@ fn all_fields_of_a_channel_are_given() {
     let names = ["rot_quaternion_x", "rot_quaternion_y", "rot_quaternion_z", "rot_quaternion_w"];
     assert_eq!(columns(&*sensor)[..4], names.map(|name| pair(name, "")));
     assert_eq!(tick_at(&mut *sensor, Instant::ZERO), (vec![0.5, -1.0, 1.5, 2.0, 0.005], Ok(())));
+    // It has the same columns if it cannot be read yet.
+    let channel = sys.root().join("bus/iio/devices/iio:device0/in_rot_quaternion_raw");
+    fs::remove_file(&channel).unwrap();
+    symlink("/proc/self/mem", &channel).unwrap(); // fails with EIO
+    let sensor = sys.open(named(Source::Iio, "hub", None, &[])).unwrap();
+    assert_eq!(columns(&*sensor)[..4], names.map(|name| pair(name, "")));
 }

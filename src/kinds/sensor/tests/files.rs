@@ -47,7 +47,7 @@ fn what_is_found_instead_is_said() {
     );
     assert_eq!(refused(STAT, LineSelector::Number(7), 1), said("line", "FILE does not have line 7; it has 6 lines"));
     assert_eq!(refused(STAT, text("MemAv"), 1).0, "line");
-    assert_eq!(refused("", LineSelector::Number(1), 1), said("line", "FILE does not have line 1; it has 0 lines"));
+    assert_eq!(refused("\n", LineSelector::Number(2), 1), said("line", "FILE does not have line 2; it has 1 lines"));
     assert_eq!(refused(&"x ".repeat(LARGEST), LineSelector::Number(2), 1).0, "line");
     let long = refused(&"y".repeat(LARGEST - 1), LineSelector::Number(1), 1);
     assert!(long.0 == "field" && long.1.len() < 150, "{long:?}");
@@ -183,17 +183,105 @@ fn a_file_that_is_not_there_costs_its_own_value_only() {
         }
         panic!("{now:?} in place of {wanted:?}");
     };
-    let gone = Err(TickError::new("the file was deleted").of_value(1));
+    let gone = |done: Result<(), TickError>| {
+        let text = done.unwrap_err().text(&["here".into(), "later".into()]);
+        assert_eq!(text, format!("later: {} is not there; hertzd keeps trying to open it", later.display()));
+    };
     let absent = Quality::Bad(Reason::Unavailable);
-    assert_eq!(until([Quality::Good, absent]), gone);
+    gone(until([Quality::Good, absent]));
     fs::write(&later, "2").unwrap();
     assert_eq!(until([Quality::Good, Quality::Good]), Ok(()));
     fs::remove_file(&later).unwrap();
-    assert_eq!(until([Quality::Good, absent]), gone);
+    gone(until([Quality::Good, absent]));
     fs::remove_file(&here).unwrap();
     until([absent, absent]).unwrap_err();
     fs::write(&here, "3").unwrap();
-    assert_eq!(until([Quality::Good, absent]), gone, "one that is there is enough to go on");
+    gone(until([Quality::Good, absent])); // one that is there is enough to go on
+}
+
+#[test]
+fn a_file_that_is_empty_at_the_start_has_nothing_new_yet() {
+    let file = file("");
+    let mut sensor = open(at(&file, LineSelector::Number(1), 1), "test").unwrap();
+    let (values, done) = tick_at(&mut *sensor, Instant::ZERO);
+    assert_eq!((done, quality(values[0])), (Ok(()), Quality::None), "its writer has emptied it and writes next");
+    fs::write(&file, "3\n").unwrap();
+    assert_eq!(tick(&mut *sensor), Ok(3.0));
+}
+
+/// A process whose file of `/proc` is there until it is dropped.
+struct Process(std::process::Child);
+
+impl Process {
+    fn new() -> Self {
+        Self(std::process::Command::new("sleep").arg("1000").spawn().unwrap())
+    }
+
+    fn stat(&self) -> PathBuf {
+        format!("/proc/{}/stat", self.0.id()).into()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+#[test]
+fn a_file_of_the_kernel_that_is_gone_costs_its_own_value_only_and_is_found_again() {
+    let (folder, first) = (tempfile::tempdir().unwrap(), Process::new());
+    let link = folder.path().join("stat");
+    symlink(first.stat(), &link).unwrap();
+    let path = Path::new("/proc/self/root").join(link.strip_prefix("/").unwrap());
+    let values = vec![value("/proc/self/stat", 1, "here"), value(&path, 1, "other")];
+    let settings = SensorSettings { values, listed: true, ..SensorSettings::file("") };
+    let both = settings.clone();
+    let mut sensor = open(both, "test").unwrap();
+    let own = f64::from(std::process::id());
+    assert_eq!(tick_at(&mut *sensor, Instant::ZERO), (vec![own, f64::from(first.0.id())], Ok(())));
+    let text = |sensor: &mut dyn Task| {
+        let (values, done) = tick_at(sensor, Instant::ZERO);
+        assert_eq!((values[0], quality(values[1])), (own, Quality::Bad(Reason::Unavailable)));
+        done.unwrap_err().text(&["here".into(), "other".into()])
+    };
+    drop(first);
+    assert_eq!(text(&mut *sensor), format!("other: cannot read {}: No such process (os error 3)", path.display()));
+    let absent = format!("other: {} is not there; hertzd keeps trying to open it", path.display());
+    for _ in 0..20 {
+        assert_eq!(text(&mut *sensor), absent);
+        pause(Span::from_millis(10));
+    }
+    // A task that may wait for it begins without it.
+    assert_eq!(open(settings.clone(), "test").err().unwrap().key, "value");
+    let mut waits = open(SensorSettings { missing: Missing::Wait, ..settings }, "test").unwrap();
+    assert_eq!(text(&mut *waits), absent);
+    let second = Process::new();
+    fs::remove_file(&link).unwrap();
+    symlink(second.stat(), &link).unwrap();
+    for sensor in [&mut sensor, &mut waits] {
+        until(&mut **sensor, |values, done| {
+            assert_eq!(values[0], own);
+            done.is_ok() && values[1] == f64::from(second.0.id())
+        });
+    }
+}
+
+#[test]
+fn when_all_files_of_the_kernel_are_gone_the_task_is_opened_again() {
+    let (folder, first) = (tempfile::tempdir().unwrap(), Process::new());
+    let link = folder.path().join("link");
+    symlink(first.stat().parent().unwrap(), &link).unwrap();
+    let root = Path::new("/proc/self/root").join(link.strip_prefix("/").unwrap());
+    let values = vec![value(root.join("stat"), 1, "a"), value(root.join("statm"), 1, "b")];
+    let mut sensor = open(SensorSettings { values, listed: true, ..SensorSettings::file("") }, "test").unwrap();
+    tick(&mut *sensor).unwrap();
+    drop(first);
+    until(&mut *sensor, |_, done| done.is_err_and(|error| error.is_away()));
+    let second = Process::new();
+    fs::remove_file(&link).unwrap();
+    symlink(second.stat().parent().unwrap(), &link).unwrap();
+    until(&mut *sensor, |values, done| done.is_ok() && values[0] == f64::from(second.0.id()));
 }
 
 #[test]
