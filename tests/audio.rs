@@ -189,9 +189,9 @@ fn capture_continues_after_a_stall_and_after_an_unplug() {
     signal(server.pid(), "CONT");
     more(&mut hertzd, "sound comes after the stall");
 
-    let (lost, again) = (logged(&hertzd, "disconnected; trying"), logged(&hertzd, " was reopened after"));
+    let (lost, again) = (logged(&hertzd, "stopped working; trying"), logged(&hertzd, " was reopened after"));
     assert!(server.pactl(&["unload-module", "module-null-sink"]));
-    hertzd.wait_for("the loss is logged", |hertzd| logged(hertzd, "disconnected; trying") > lost);
+    hertzd.wait_for("the loss is logged", |hertzd| logged(hertzd, "stopped working; trying") > lost);
     hertzd.wait_for("it is retried", |hertzd| logged(hertzd, "cannot be reopened yet") > 0);
     server.reader = None;
     for module in [MODULE, SINE] {

@@ -75,7 +75,7 @@ impl<T: Reopen> Reopening<T> {
         let began = clock.now();
         let gone = self.thing.gone(began)?;
         if gone == Gone::Lost {
-            warn!("{} disconnected; trying to reopen it", self.thing.label());
+            warn!("{} stopped working; trying to reopen it", self.thing.label());
         }
         self.thing.close();
         let verb = if gone == Gone::Lost { "reopened" } else { "opened" };

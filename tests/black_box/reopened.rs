@@ -86,7 +86,7 @@ fn a_file_that_was_replaced_or_removed_is_written_again_and_safe_at_first() {
     assert_eq!([read(follows), read(restores)], ["255", "42"], "{}", ended.describe());
     assert_eq!(read(&away.join("restores")), "128", "it is not the target any more");
     for text in [
-        "task follows disconnected; trying to reopen it",
+        "task follows stopped working; trying to reopen it",
         "task latched was reopened after",
         "task restores cannot be reopened yet",
     ] {

@@ -154,8 +154,7 @@ impl Device {
             return Ok(Status { available, behind, lost: 0 });
         }
         // Keeps half of the buffer, so that the device does not catch up at once.
-        let lost = available.saturating_sub(self.buffer / 2);
-        self.skip(lost)?;
+        let lost = self.skip(available.saturating_sub(self.buffer / 2));
         Ok(Status { available: available - lost, behind: behind - lost, lost })
     }
 
@@ -215,16 +214,18 @@ impl Device {
         Ok((available, available))
     }
 
-    fn skip(&self, frames: u64) -> io::Result<()> {
-        let mut left = usize::try_from(frames).unwrap_or(usize::MAX);
+    /// Skips frames, and returns how many. An error ends it: the next call finds it too.
+    fn skip(&self, frames: u64) -> u64 {
+        let mut skipped = 0;
         let io: IO<'_, u8> = self.pcm.io_bytes();
-        while left > 0 {
-            match io.mmap(left, |there| there.len() / self.frame).map_err(system)? {
-                0 => break,
-                skipped => left = left.saturating_sub(skipped),
+        while skipped < frames {
+            let left = usize::try_from(frames - skipped).unwrap_or(usize::MAX);
+            match io.mmap(left, |there| there.len() / self.frame) {
+                Ok(0) | Err(_) => break,
+                Ok(some) => skipped += some as u64,
             }
         }
-        Ok(())
+        skipped
     }
 }
 

@@ -87,9 +87,14 @@ impl Audio {
         Ok(Preview { columns: Some(columns()), stream: Some(shape(settings)), ..preview })
     }
 
-    /// Gives up a failed device, to be reopened, and explains its error. `unheard`: it failed before its first frame was taken.
-    fn failed(&mut self, error: &io::Error, unheard: bool) -> TickError {
-        self.device.lose();
+    /// Explains the device's error, and gives the device up, to be reopened: at once if it has stopped, else after some
+    /// [failures](Reconnecting::failed). `unheard`: it failed before its first frame was taken. `period`: of the task; `None` if the
+    /// failure may have cost frames, which only a new stream accounts for.
+    fn failed(&mut self, error: &io::Error, unheard: bool, period: Option<Span>) -> TickError {
+        match (error.raw_os_error(), period) {
+            (Some(libc::EPIPE | libc::ESTRPIPE | libc::EBADFD), _) | (_, None) => self.device.lose(),
+            (_, Some(period)) => self.device.failed(error, period),
+        }
         self.stalled.reset();
         match error.raw_os_error() {
             Some(libc::EPIPE) if unheard => STOPPED_UNHEARD,
@@ -135,7 +140,7 @@ impl Task for Audio {
         let unheard = device.fresh;
         let Status { available, behind, mut lost } = match device.status() {
             Ok(status) => status,
-            Err(error) => return Err(self.failed(&error, unheard)),
+            Err(error) => return Err(self.failed(&error, unheard, Some(tick.period))),
         };
         let now = self.clock.now();
         let at = now - self.position.lasting(behind);
@@ -152,7 +157,7 @@ impl Task for Audio {
         }
         let Captured { frames, lost: overwritten } = match device.take(available) {
             Ok(take) => take,
-            Err(error) => return Err(self.failed(&error, unheard)),
+            Err(error) => return Err(self.failed(&error, unheard, None)),
         };
         self.position.lose(overwritten);
         let mut level = Level::default();
@@ -168,6 +173,7 @@ impl Task for Audio {
             }
             self.frames += frames;
         }
+        self.device.worked();
         let stalled = self.stalled.exceeds(now, frames > 0, self.patience);
         if lost + overwritten > 0 && !unheard {
             self.xruns += 1;

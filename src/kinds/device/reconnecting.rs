@@ -82,7 +82,7 @@ pub(crate) struct Reconnecting<D> {
     device: Option<Claimed<D>>,
     lost: rtrb::Producer<Claimed<D>>,
     found: rtrb::Consumer<Claimed<D>>,
-    unanswered: u32, // attempts in a row
+    failures: u32, // in a row
 }
 
 impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
@@ -128,7 +128,7 @@ impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
         keeper
             .keep(Reopening::new(cool))
             .map_err(|error| Refusal::new("kind", format!("cannot start the thread that reopens devices: {error}")))?;
-        Ok(Self { device, lost, found, unanswered: 0 })
+        Ok(Self { device, lost, found, failures: 0 })
     }
 
     /// The device, if it is there. Wait-free.
@@ -141,16 +141,15 @@ impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
 
     /// Gives the device up: another thread closes and reopens it. Wait-free.
     pub(crate) fn lose(&mut self) {
-        self.unanswered = 0;
+        self.failures = 0;
         if let Some(device) = self.device.take() {
             // There is room: the next device arrives only after this one has been taken out.
             self.device = self.lost.push(device).err().map(|rtrb::PushError::Full(device)| device);
         }
     }
 
-    /// Runs `work` with the device, which is done once in each `period`. Gives the device up after an error that
-    /// [means that it is gone](is_gone), and when it did not answer [`UNANSWERED`] times in a row or for [`SILENT`]. Wait-free, apart from
-    /// `work`.
+    /// Runs `work` with the device, which is done once in each `period`. Gives the device up after some [failures](Self::failed). Wait-free,
+    /// apart from `work`.
     pub(crate) fn with<T>(
         &mut self,
         what: &'static str,
@@ -159,36 +158,40 @@ impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
     ) -> Result<T, TickError> {
         let worked = work(self.device()?);
         match &worked {
-            Ok(_) => self.unanswered = 0,
-            Err(error) if is_gone(error) => self.lose(),
-            Err(error) if is_unanswered(error) => {
-                self.unanswered += 1;
-                let silent = period.nanos().saturating_mul(self.unanswered.into());
-                if self.unanswered >= UNANSWERED || silent >= SILENT.nanos() {
-                    self.lose();
-                }
-            }
-            Err(_) => {}
+            Ok(_) => self.worked(),
+            Err(error) => self.failed(error, period),
         }
         worked.map_err(|error| TickError::from_io(what, &error))
     }
+
+    /// Counts a failure of the device, which is used once in each `period`. Gives it up if the error [means that it is gone](is_gone), after
+    /// [`FAILURES`] in a row, and after [`FEW`] that took [`LONG`]. Any other error may be a disturbance that is over at the next attempt.
+    /// Wait-free.
+    pub(crate) fn failed(&mut self, error: &io::Error, period: Span) {
+        self.failures += 1;
+        let for_long = period.nanos().saturating_mul(self.failures.into()) >= LONG.nanos();
+        if is_gone(error) || self.failures >= FAILURES || self.failures >= FEW && for_long {
+            self.lose();
+        }
+    }
+
+    /// Notes that the device worked, so that failures before do not count any more.
+    pub(crate) fn worked(&mut self) {
+        self.failures = 0;
+    }
 }
 
-/// A device that fails to answer this many times in a row, or for this long, may have lost power and its settings, so it is reopened. Less
-/// than that is a disturbance on the way to it, which is over at the next attempt.
-const UNANSWERED: u32 = 5;
-const SILENT: Span = Span::from_seconds(1);
+/// A device that fails this many times in a row may have lost power and its settings, or its stream has ended, so it is reopened.
+const FAILURES: u32 = 5;
+/// Of a slow task, fewer failures are enough if they took this long. A single one never is: it may be a disturbance at any rate.
+const FEW: u32 = 3;
+const LONG: Span = Span::from_seconds(1);
 
 const GONE: TickError = TickError::away("the device is not available; trying to open it");
 
 /// Whether an error means that the device is gone.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ESTALE | libc::EBADF))
-}
-
-/// Whether an error means that the device did not answer, or that it was not understood.
-fn is_unanswered(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EIO | libc::ENXIO | libc::EREMOTEIO | libc::ETIMEDOUT | libc::EPROTO))
 }
 
 #[cfg(test)]
@@ -235,23 +238,27 @@ mod tests {
         let mut device = Reconnecting::open(&site, label("a"), Missing::Wait, open).unwrap();
         assert_eq!(device.device().err(), Some(GONE));
         there.store(true, Ordering::Relaxed);
-        for number in 0..4 {
+        for number in 0..3 {
             assert_eq!(until(|| device.device().ok().map(|toy| toy.0)), number);
             let try_every = |device: &mut Reconnecting<Toy>, millis, errno: Option<i32>| {
                 let result = errno.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)));
                 assert_eq!(device.with("reading", Span::from_millis(millis), |_| result).is_err(), errno.is_some());
                 device.device().is_ok()
             };
-            let silent = Some(libc::EREMOTEIO);
-            assert!((0..9).all(|_| try_every(&mut device, 1, Some(libc::EAGAIN))));
-            // A disturbance is over at the next attempt. Five in a row are a loss, and so is a second without an answer.
-            assert!((0..4).all(|_| try_every(&mut device, 1, silent)) && try_every(&mut device, 1, None));
-            if number == 1 {
-                assert!((0..4).all(|_| try_every(&mut device, 249, silent)) && !try_every(&mut device, 249, silent));
-                continue;
+            let fails = |device: &mut Reconnecting<Toy>, millis, times: usize, errno| {
+                (0..times).all(|_| try_every(device, millis, Some(errno))) && try_every(device, millis, None)
+            };
+            // A disturbance is over at the next attempt, at any rate and with any error.
+            for errno in [libc::EREMOTEIO, libc::EIO, libc::EAGAIN, libc::EBUSY] {
+                assert!(fails(&mut device, 1, 4, errno) && fails(&mut device, 333, 3, errno));
+                assert!(fails(&mut device, 1_000, 2, errno) && fails(&mut device, 3_600_000, 2, errno));
             }
-            if number == 2 {
-                assert!(try_every(&mut device, 500, silent) && !try_every(&mut device, 500, silent));
+            // Five in a row are a loss, and so are three that took a second.
+            if let Some((millis, times, errno)) =
+                [(249, 5, libc::EREMOTEIO), (500, 3, libc::EBUSY)].get(number as usize)
+            {
+                assert!((1..*times).all(|_| try_every(&mut device, *millis, Some(*errno))));
+                assert!(!try_every(&mut device, *millis, Some(*errno)));
                 continue;
             }
             let failed =

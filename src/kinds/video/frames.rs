@@ -115,10 +115,8 @@ impl FrameReader {
             self.pass_on(camera, &frame, index, moment);
             light = brightness(camera.format(), camera.bytes(&frame));
             age = self.shown_at.map_or(f64::NAN, |at| milliseconds(moment.release - at));
-            // A device that is given up does not need its buffers back.
-            if ended.is_ok() {
-                ended = camera.queue(frame.buffer);
-            }
+            // After an error too: the stream may go on.
+            ended = ended.and(camera.queue(frame.buffer));
         }
         self.values(light, age, values);
         ended

@@ -30,7 +30,6 @@ use crate::time::{Clock, Instant, Span};
 use frames::{FrameReader, TickTime};
 use open::{Expected, Opened, Opener};
 use settings::VideoSettings;
-use std::mem;
 
 /// A task that takes frames from a camera.
 #[derive(Debug)]
@@ -39,6 +38,7 @@ pub(crate) struct Video {
     frames: FrameReader,
     stalled: Stalled,
     patience: Span,
+    failed: bool, // since the stream was started; it may have cost buffers, as V4L2 says of EIO
 }
 
 const STALLED: TickError = TickError::new("the camera is open and delivers no frames");
@@ -66,7 +66,7 @@ impl Video {
         let interval = expected.rate.map_or(0.0, |(frames, seconds)| f64::from(seconds) / f64::from(frames) * 1e9);
         let (stalled, patience) = (Stalled::default(), Stalled::patience(interval));
         let frames = FrameReader::new(take, site.stream(expected.shape()));
-        Ok(Self { camera, frames, stalled, patience })
+        Ok(Self { camera, frames, stalled, patience, failed: false })
     }
 }
 
@@ -118,22 +118,23 @@ impl Task for Video {
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let moment = TickTime { n: tick.n, release: KernelClock::monotonic().now() - tick.lateness };
-        let frames = &mut self.frames;
+        let Self { frames, stalled, failed, .. } = self;
         let before = frames.frames();
         let taken = self.camera.with("taking frames", tick.period, |camera| {
-            if mem::take(&mut camera.begins) {
+            if camera.begins {
+                (*stalled, *failed) = (Stalled::default(), false);
                 frames.begin(&mut camera.stream)?;
+                camera.begins = false;
             }
-            frames.take(&mut camera.stream, moment, values)
+            frames.take(&mut camera.stream, moment, values).inspect_err(|_| *failed = true)
         });
-        if taken.is_err() {
-            // A stream that failed once must be restarted.
-            self.camera.lose();
-            self.stalled.reset();
-            return taken;
-        }
+        taken?;
         let came = self.frames.frames() > before;
         if self.stalled.exceeds(moment.release, came, self.patience) {
+            if self.failed {
+                // The driver may have no buffer left to fill.
+                self.camera.lose();
+            }
             return Err(STALLED);
         }
         Ok(())

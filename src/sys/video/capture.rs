@@ -42,7 +42,8 @@ pub(crate) trait FrameSource {
     /// How many frames can be ready at once.
     fn buffers(&self) -> usize;
 
-    /// Takes the oldest frame that is ready, if any. One system call. ENODEV: the device is gone. EIO: the stream failed.
+    /// Takes the oldest frame that is ready, if any. One system call. ENODEV: the device is gone. EIO: it failed,
+    /// perhaps for this time only; the driver may have lost a buffer.
     fn dequeue(&mut self) -> io::Result<Option<Frame>>;
 
     /// The bytes of a frame; empty once its buffer has been returned.

@@ -104,14 +104,14 @@ if [ "$(task sound recorded.gaps)" = null ]; then
 else
     check "the recording counts the gap" within 10 gaps
 fi
-refuse "the device was not closed because of it" log_has 'disconnected; trying'
+refuse "the device was not closed because of it" log_has 'stopped working; trying'
 same "the other task gave up no release" "$skipped" "$(task other skipped)"
 
 # Unplugged, and plugged in again.
 errors=$(task sound errors) ran=$(task other ran)
 unbind_aloop
 check "without a device each tick fails" within 60 errors $((errors + 10))
-check "the disconnect is logged" within 30 log_has 'audio device hw:Loopback,1,0 of task sound disconnected'
+check "the disconnect is logged" within 30 log_has 'audio device hw:Loopback,1,0 of task sound stopped working'
 check "the other task continues" within 60 ticked other $((ran + 20))
 before=$(value frames)
 bind_aloop

@@ -231,7 +231,7 @@ echo "# an interface that is removed"
 as_it_is
 ip link del can0
 check "its ticks fail, and the frames are counted" within 60 more drive write-errors $((failed + 3))
-check "  the log says so" within 30 log_has 'task drive disconnected'
+check "  the log says so" within 30 log_has 'task drive stopped working'
 check "  and hertzd is not well, since safe values cannot be sent" within 60 says 1 'drive: its safe value, the frame 201#'
 ip link add can0 type vcan && ip link set can0 up
 watch_bus

@@ -94,7 +94,7 @@ unbind_gpio_sim
 failing() { [ "$(errors panel)" -gt $((before + 5)) ]; }
 check "without the chip, ticks fail and are counted" within 30 failing
 log_has() { messages | grep -q "$1"; }
-check "  and the disconnect is logged" within 20 log_has 'lines of task panel disconnected'
+check "  and the disconnect is logged" within 20 log_has 'lines of task panel stopped working'
 bind_gpio_sim
 check "when the chip returns, it is found by its label" within 60 log_has 'lines of task panel was reopened'
 stops() { local one; one=$(errors panel); sleep 1; [ "$(errors panel)" = "$one" ]; }

@@ -69,7 +69,7 @@ errors=$(task temperature errors)
 sleep 2
 same "  without further errors" "$errors" "$(task temperature errors)"
 same "the other task skipped nothing in the meantime" "$skipped" "$(task beat skipped)"
-has "the disconnect is logged" "$(messages)" "hwmon device lm75 of task temperature disconnected; trying to reopen it"
+has "the disconnect is logged" "$(messages)" "hwmon device lm75 of task temperature stopped working; trying to reopen it"
 has "  and so is the reopening" "$(messages)" "hwmon device lm75 of task temperature was reopened"
 
 cat >$CONFIG <<'END'

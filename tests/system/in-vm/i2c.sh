@@ -136,7 +136,7 @@ check "a chip that does not acknowledge now and then costs ticks" within 60 fail
 kill $tracing && wait $tracing || :
 one_each() { [ "$(grep -c INJECTED /tmp/calls)" = $(($(all_errors) - before)) ]; }
 check "  one for each such transfer" within 20 one_each
-refuse "  the chip is not given up" log_has 'chip 0x48 on bus.*task stub disconnected'
+refuse "  the chip is not given up" log_has 'chip 0x48 on bus.*task stub stopped working'
 same "  and not set up again" 0x00 "$(i2cget -y -f "$I2C_BUS" 0x48 0x20 b)"
 
 echo "# outputs"

@@ -77,7 +77,7 @@ errors=$(task imu errors)
 sleep 2
 same "  without further errors" "$errors" "$(task imu errors)"
 same "the other task skipped nothing in the meantime" "$skipped" "$(task beat skipped)"
-has "the disconnect is logged" "$(messages)" "IIO device dummy of task imu disconnected; trying to reopen it"
+has "the disconnect is logged" "$(messages)" "IIO device dummy of task imu stopped working; trying to reopen it"
 sed -i 's/^rate = "25 Hz"/rate = "20 Hz"/' $CONFIG
 check "a reload that replaces its task succeeds" systemctl reload hertzd
 same "  at the new rate" 20/1 "$(task imu rate)"

@@ -97,7 +97,7 @@ unbind_vivid
 check "every tick is an error" within 30 failed
 errors=$(($(task eye errors) + 10))
 check "  for as long as it is unplugged" within 60 failed
-check "the disconnect is logged" within 30 log_has "camera vivid of task eye disconnected; trying to reopen it"
+check "the disconnect is logged" within 30 log_has "camera vivid of task eye stopped working; trying to reopen it"
 bind_vivid
 frames=$(value frames)
 check "plugged in again, it captures frames" within 60 above frames $((frames + 10))

@@ -165,6 +165,16 @@ fn what_was_taken_before_a_failure_counts() {
 }
 
 #[test]
+fn after_one_error_the_stream_goes_on_with_all_its_buffers() {
+    let (mut frames, mut receiver) = connected(FrameChoice::Every);
+    let mut camera = Scripted::new(&[Has(0), Has(1), Fails(libc::EIO), Has(2), Empty]);
+    assert_eq!(tick(&mut frames, &mut camera, 1), Err(Some(libc::EIO)));
+    assert_eq!(camera.driver_has, [true; 4]);
+    assert_eq!(tick(&mut frames, &mut camera, 2).unwrap()[..4], [3.0, 0.0, 0.0, 2.0]);
+    assert_eq!(taken(&mut receiver), [(1, 0, 0), (1, 1, 1), (2, 2, 2)]);
+}
+
+#[test]
 fn a_buffer_that_cannot_be_handed_back_is_a_failure() {
     let (mut frames, mut receiver) = connected(FrameChoice::Every);
     let mut camera = Scripted::new(&[Has(0), Has(1), Empty]);
