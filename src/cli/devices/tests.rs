@@ -10,7 +10,7 @@ fn full() -> tempfile::TempDir {
         ("sys/class/hwmon/hwmon0/temp1_input", "42000\n"),
         ("sys/class/hwmon/hwmon0/temp1_label", "Package \u{1b}[31m\n"),
         ("sys/class/hwmon/hwmon1/name", "lm75\n"),
-        ("sys/class/hwmon/hwmon1/temp1_input", "25500\n"),
+        ("sys/class/hwmon/hwmon1/temp1_input", "25562\n"),
         ("sys/class/hwmon/hwmon10/name", "lm75\n"),
         ("sys/class/hwmon/hwmon10/temp1_input", "24000\n"),
         ("sys/class/hwmon/hwmon2/name", "nothing to read\n"),
@@ -98,6 +98,9 @@ fn what_is_needed_is_said() {
     for line in [
         "# hwmon: coretemp\n#   temp1_input (Package ?[31m): now 42000\n",
         "device = \"hwmon10\"\n",
+        "device = \"hwmon1\"\n#stuck-after = \"60s\" # if its readings always move a little\n",
+        "#stuck-after = \"10s\" # if its readings always move a little; with a buffer",
+        "#type = \"s16be\"\n#stuck-after = \"10s\" # if its readings always move a little\n",
         "# iio: mpu6050, /dev/iio:device0\n#   polled: in_accel_x_raw\n#   buffered: in_accel_x\n#   triggers: tick\n",
         "#   0x48: lm75, used by a driver of the kernel: read it as a sensor\n",
         "# Needed: the address and registers of a chip, from its data sheet\n#[task.i2c-0]\n",

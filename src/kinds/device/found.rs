@@ -37,6 +37,9 @@ impl FoundDevice {
     }
 }
 
+/// The condition of the choice `stuck-after`.
+pub(crate) const IF_IT_MOVES: &str = "if its readings always move a little";
+
 /// The text as a TOML string.
 pub(crate) fn quoted(text: &str) -> String {
     // TOML strings use the escapes of JSON, and also escape DEL.

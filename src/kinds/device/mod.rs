@@ -8,7 +8,7 @@ mod reconnecting;
 mod reopen;
 mod stalled;
 
-pub(crate) use found::{FoundDevice, file_names, first_line, numbered, quoted, task_name};
+pub(crate) use found::{FoundDevice, IF_IT_MOVES, file_names, first_line, numbered, quoted, task_name};
 pub(crate) use look::{Sight, hidden, preview};
 #[cfg(any(feature = "audio", feature = "i2c"))]
 pub(crate) use reconnecting::is_gone;

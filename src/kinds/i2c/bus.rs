@@ -1,7 +1,8 @@
-//! Identifies a bus: by its number, its node, or its adapter's name, which does not change from boot to boot. For opening only; allocates,
+//! Identifies a bus: by its number, its node, its adapter's name, or a name of the device that the adapter
+//! belongs to; these names do not change from boot to boot. For opening only; allocates,
 //! and may block.
 
-use super::list::adapters;
+use super::list::{Adapter, adapters};
 use crate::config::NumberOrName;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ pub(super) enum Bus {
     Number(u32),
     /// Its node.
     Path(PathBuf),
-    /// Its adapter's name.
+    /// Its adapter's name, or the PCI address, serial number or platform name of the adapter's device.
     Name(String),
 }
 
@@ -44,19 +45,23 @@ impl Bus {
             Self::Name(name) => name,
         };
         let adapters = adapters(sys);
-        let found: Vec<_> = adapters.iter().filter(|(_, name)| name == wanted).map(|(number, _)| number).collect();
+        let found: Vec<_> = adapters.iter().filter(|one| one.is(wanted)).collect();
         match found[..] {
-            [number] => Ok(dev.join(format!("i2c-{number}"))),
+            [one] => Ok(dev.join(format!("i2c-{}", one.number))),
             [] if adapters.is_empty() => Err(format!(
                 "no bus is called {wanted:?}: there is none; is the module i2c-dev loaded (`modprobe i2c-dev`)?"
             )),
             [] => {
-                let names: Vec<_> = adapters.iter().map(|(number, name)| format!("{name:?} (i2c-{number})")).collect();
+                let names: Vec<_> = adapters.iter().map(|one| format!("{:?} (i2c-{})", one.name, one.number)).collect();
                 Err(format!("no bus is called {wanted:?}; there are {}", names.join(", ")))
             }
             _ => {
-                let nodes: Vec<_> = found.iter().map(|number| format!("i2c-{number}")).collect();
-                Err(format!("several buses are called {wanted:?}: {}; name one by its number", nodes.join(", ")))
+                let name = |one: &&Adapter| match one.clear_name(&adapters) {
+                    Some(name) => format!("{name:?} (i2c-{})", one.number),
+                    None => format!("i2c-{}", one.number),
+                };
+                let names: Vec<_> = found.iter().map(name).collect();
+                Err(format!("several buses are called {wanted:?}: {}; write one of these", names.join(", ")))
             }
         }
     }
@@ -96,6 +101,45 @@ mod tests {
             "no bus is called \"stub\"; there are \"DDC\" (i2c-0), \"SMBus stub driver\" (i2c-10), \"DDC\" (i2c-11), \
              \"AUX A/DDI A/PHY A\" (i2c-12)"
         );
-        assert_eq!(node("DDC").unwrap_err(), "several buses are called \"DDC\": i2c-0, i2c-11; name one by its number");
+        assert_eq!(node("DDC").unwrap_err(), "several buses are called \"DDC\": i2c-0, i2c-11; write one of these");
+    }
+
+    #[test]
+    fn a_bus_is_found_by_the_device_of_its_adapter() {
+        use std::os::unix::fs::symlink;
+        let sys = tempfile::tempdir().unwrap();
+        // In the order of one boot and of another.
+        for numbers in [[3, 4, 5, 6], [5, 3, 6, 4]] {
+            let parents = [
+                "pci0000:00/0000:00:15.0",
+                "pci0000:00/0000:00:15.1",
+                "platform/fe804000.i2c",
+                "pci0000:00/0000:00:15.1",
+            ];
+            let _ = fs::remove_dir_all(sys.path().join("bus"));
+            fs::create_dir_all(sys.path().join("bus/i2c/devices")).unwrap();
+            fs::create_dir_all(sys.path().join("bus/platform")).unwrap();
+            for (at, (number, parent)) in numbers.into_iter().zip(parents).enumerate() {
+                let parent = sys.path().join("devices").join(parent);
+                let folder = parent.join(format!("i2c-{number}"));
+                fs::create_dir_all(&folder).unwrap();
+                fs::write(folder.join("name"), if at == 3 { "other\n" } else { "Designware\n" }).unwrap();
+                symlink(&folder, sys.path().join(format!("bus/i2c/devices/i2c-{number}"))).unwrap();
+                if at == 2 {
+                    let _ = symlink(sys.path().join("bus/platform"), parent.join("subsystem"));
+                }
+            }
+            let node = |text: &str| Bus::of(text.into()).node(sys.path(), Path::new("/dev"));
+            let i2c = |number| Ok(PathBuf::from(format!("/dev/i2c-{number}")));
+            assert_eq!(node("0000:00:15.0"), i2c(numbers[0]));
+            assert_eq!(node("fe804000.i2c"), i2c(numbers[2]));
+            assert_eq!(node("other"), i2c(numbers[3]));
+            let several = node("Designware").unwrap_err();
+            // Two buses of one device have the same address, so the number is left.
+            for name in [format!("\"0000:00:15.0\" (i2c-{})", numbers[0]), format!(" i2c-{}", numbers[1])] {
+                assert!(several.contains(&name), "{several}");
+            }
+            assert!(node("0000:00:15.1").unwrap_err().starts_with("several buses are called"));
+        }
     }
 }

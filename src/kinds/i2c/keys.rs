@@ -50,7 +50,8 @@ const BUS: Key = Key::new(
     "bus",
     Value::NumberOrName { min: 0, max: u32::MAX as i64 },
     "The bus: its number (`1`), its device file (`\"/dev/i2c-1\"`), or the name of its adapter (`\"SMBus I801 adapter at \
-     0700\"`), which `hertzd devices` shows and which stays the same when numbers change.",
+     0700\"`), which stays the same when numbers change. Where several have one name: the PCI address, the serial number or the platform \
+     name (`\"fe804000.i2c\"`) of the adapter's device. `hertzd devices` shows the one to use.",
 )
 .required("write the bus's number, such as 1, its device file, or its adapter's name");
 const ADDRESS: Key =

@@ -55,6 +55,18 @@ pub(in crate::kinds) struct Candidate {
 }
 
 impl Candidate {
+    /// Whether it is in a drive.
+    pub(super) fn is_drive(&self) -> bool {
+        ["nvme", "drivetemp"].contains(&&*self.name)
+    }
+
+    /// The names to offer for the key `device`, the best one first; `None`: none is needed. Drives come and go, and the name of one is that
+    /// of all of them, so the only one is named too.
+    pub(super) fn offers(&self) -> impl Iterator<Item = Option<&String>> {
+        let first = self.stays.iter().filter(|_| self.is_drive()).map(Some);
+        first.chain([None]).chain(self.names().map(Some))
+    }
+
     /// Its names for the key `device`, the best one first.
     pub(super) fn names(&self) -> impl Iterator<Item = &String> {
         self.stays.iter().chain([&self.device, &self.node])
@@ -175,6 +187,17 @@ fn stays(device: &Path) -> Vec<String> {
     [serial, address].into_iter().flatten().collect()
 }
 
+/// The names that stay of the device to which this one in a folder of `/sys/bus` belongs: as [`stays`], and the name of a platform device.
+pub(in crate::kinds) fn names_of_parent(folder: &Path) -> Vec<String> {
+    let Some(parent) = folder.canonicalize().ok().and_then(|folder| Some(folder.parent()?.to_path_buf())) else {
+        return Vec::new();
+    };
+    let bus = parent.join("subsystem").canonicalize().ok();
+    let is_platform = bus.is_some_and(|bus| bus.file_name().is_some_and(|name| name == "platform"));
+    let named = parent.file_name().filter(|_| is_platform).map(|name| name.to_string_lossy().into_owned());
+    stays(&parent).into_iter().chain(named).collect()
+}
+
 /// `0000:01:00.0`: domain, bus, device and function.
 fn is_pci_address(name: &str) -> bool {
     let parts: Vec<_> = name.split([':', '.']).collect();
@@ -222,6 +245,19 @@ mod tests {
             link(format!("dev/by-id/nvme-S3Z{drive}"), &format!("dev/nvme{number}n1"));
         }
         sys
+    }
+
+    #[test]
+    fn a_drive_is_offered_by_what_stays_even_if_it_is_the_only_one() {
+        let sys = booted([0, 1]);
+        for gone in [1, 3] {
+            fs::remove_dir_all(sys.path().join(format!("class/hwmon/hwmon{gone}"))).unwrap();
+        }
+        let all = all(Class::Hwmon, sys.path()).unwrap();
+        let first = |one: &Candidate| one.offers().next().unwrap().cloned();
+        assert_eq!(all.iter().map(first).collect::<Vec<_>>(), [Some("S3Z0".into()), Some("WD-A".into())]);
+        let lm75 = Candidate { name: "lm75".into(), ..all[0].clone() };
+        assert_eq!(first(&lm75), None, "one that is no drive is found by its name");
     }
 
     #[test]

@@ -35,7 +35,7 @@ mod plan;
 mod polled;
 mod settings;
 
-pub(super) use find::{Class, find};
+pub(super) use find::{Class, find, names_of_parent};
 pub(super) use iio::{channel as iio_channel, conversion as iio_conversion, is_raw as is_iio_raw};
 pub(super) use keys::kind;
 pub(super) use list::list;
