@@ -4,6 +4,7 @@ mod against;
 mod chains;
 mod cpus;
 mod drawing;
+mod frozen;
 mod guarded;
 mod units;
 
@@ -89,11 +90,12 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
         return Shown::document(&drawing::draw(&Graph::of(&config), language)).print_beside_verdict();
     }
     let against = if args.against_running { Some(Against::running(&config, &args.socket)?) } else { None };
-    let Looked { problems, mut warnings, safe, fresh, taken, unknown, columns } = match (&against, args.no_open) {
-        (_, true) => Looked { warnings: unchecked(&config), ..Looked::default() },
-        (Some(against), false) => look(&mut config, |task| against.begins(task), Some(against.process())),
-        (None, false) => look(&mut config, |_| true, None),
-    };
+    let Looked { problems, mut warnings, safe, fresh, may_freeze, taken, unknown, columns } =
+        match (&against, args.no_open) {
+            (_, true) => Looked { warnings: unchecked(&config), ..Looked::default() },
+            (Some(against), false) => look(&mut config, |task| against.begins(task), Some(against.process())),
+            (None, false) => look(&mut config, |_| true, None),
+        };
     if let Some(problems) = problems {
         return Err(refused(problems));
     }
@@ -129,6 +131,7 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     };
     list(&mut text, "Safe states:", &safe);
     list(&mut text, "Files that must keep changing:", &fresh);
+    list(&mut text, "Sensors that may freeze unnoticed:", &frozen::unnoticed(&graph, &may_freeze));
     let warnings = Problems::joined(warnings);
     let all = |coloured| {
         let mut text = text.clone();

@@ -266,6 +266,8 @@ pub struct Preview {
     pub safe: Vec<String>,
     /// Files that have to be written again and again, without a key that says so; each item is a sentence without its full stop.
     pub fresh: Vec<String>,
+    /// Whether its values are readings of a device that may give the same one for ever when it has frozen.
+    pub may_freeze: bool,
     /// What a start would need but another running hertzd holds.
     pub taken: Vec<String>,
     /// What only a start can find out, as clauses that begin with "whether".

@@ -41,6 +41,23 @@ fn check(folder: &Path, config: &str, args: &[&str]) -> (String, String, Option<
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 
+#[test]
+fn a_sensor_that_may_freeze_before_an_actuator_is_listed_and_is_no_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = |also| {
+        let sensor =
+            "kind = \"sensor\"\nrate = 10\nhwmon = \"no such device\"\nfile = \"temp1_input\"\nmissing = \"wait\"";
+        task("oven", &format!("{sensor}\n{also}"))
+            + &task("heat", "kind = \"pid\"\nrate = 10\ninput = \"oven.temp1\"\nsetpoint = 1\nkp = 1")
+    };
+    let heading = "Sensors that may freeze unnoticed:\n  task oven: if its readings freeze they stay good, and task heat acts on them";
+    let (out, err, code) = check(folder.path(), &config(""), &[]);
+    assert!(out.contains(heading) && code == Some(0), "{out}{err}");
+    assert!(!out.split("Warnings:").nth(1).unwrap_or_default().contains("freeze"), "{out}");
+    let (out, err, _) = check(folder.path(), &config("stuck-after = \"10s\""), &[]);
+    assert!(!out.contains("freeze"), "{out}{err}");
+}
+
 /// Every file of a folder with its content.
 fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

@@ -20,6 +20,8 @@ pub(crate) struct Looked {
     pub(crate) safe: Vec<String>,
     /// Files that have to be written again and again.
     pub(crate) fresh: Vec<String>,
+    /// Tasks whose readings come from a device that may give the same one for ever.
+    pub(crate) may_freeze: Vec<String>,
     /// Devices and files that a running hertzd has in use.
     pub(crate) taken: Vec<String>,
     /// Questions that only a start can answer.
@@ -61,6 +63,7 @@ pub(crate) fn look(config: &mut Config, begins: impl Fn(&str) -> bool, daemon: O
         looked.warnings.extend(found.warnings.iter().map(warning));
         looked.safe.extend(found.safe.iter().map(of_task));
         looked.fresh.extend(found.fresh.iter().map(of_task));
+        looked.may_freeze.extend(found.may_freeze.then(|| task.name.clone()));
         looked.taken.extend(found.taken.iter().map(of_task));
         looked.unknown.extend(found.unknown.iter().map(of_task));
         looked.columns.extend(found.columns.clone().map(|columns| (task.name.clone(), columns)));

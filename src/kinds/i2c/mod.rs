@@ -66,7 +66,8 @@ impl I2c {
     /// Previews `open`.
     fn look(site: &Site, label: &Label, settings: &ChipSettings, missing: Missing) -> Result<Preview, BuildError> {
         let looked = Chip::look(settings).map_err(|message| Refusal::new("bus", message));
-        Ok(Preview { columns: Some(columns(&settings.values)), ..preview(site, label, missing, looked)? })
+        let columns = Some(columns(&settings.values));
+        Ok(Preview { columns, may_freeze: true, ..preview(site, label, missing, looked)? })
     }
 }
 

@@ -132,7 +132,7 @@ impl Buffered {
         let channels = columns(there.iter().map(|(channel, repeat)| (&**channel, *repeat)));
         let stream = Shape { format: Format::Samples(channels.clone()), largest: LARGEST, bytes_per_second: USUAL };
         let preview = preview(site, label, missing, looked.map(|(sight, _)| sight))?;
-        Ok(Preview { columns: Some(with_counts(&channels)), stream: Some(stream), ..preview })
+        Ok(Preview { columns: Some(with_counts(&channels)), stream: Some(stream), may_freeze: true, ..preview })
     }
 }
 

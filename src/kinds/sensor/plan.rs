@@ -186,6 +186,11 @@ impl ReadPlan {
         }
     }
 
+    /// Whether it reads a hwmon or IIO device.
+    pub(super) fn is_of_device(&self) -> bool {
+        self.class.is_some()
+    }
+
     /// The files that have an age to keep by default, each as a sentence.
     pub(super) fn ages(&self) -> Vec<String> {
         let Some(max_age) = self.settings.max_file_age.filter(|_| self.settings.is_usual_age) else {

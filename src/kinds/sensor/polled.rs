@@ -51,7 +51,8 @@ impl Polled {
         let missing = settings.missing;
         let plan = ReadPlan::new(settings, site)?;
         let (looked, fresh) = (plan.look(&site.common(), &label.task, Self::opening(missing)), plan.ages());
-        Ok(Preview { columns: Some(plan.columns), fresh, ..preview(site, label, missing, looked)? })
+        let may_freeze = plan.is_of_device();
+        Ok(Preview { columns: Some(plan.columns), fresh, may_freeze, ..preview(site, label, missing, looked)? })
     }
 }
 
