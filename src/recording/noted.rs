@@ -11,6 +11,7 @@ use std::io;
 pub(super) struct Noted {
     extremes: Option<Extremes>,
     latest: Option<Latest>,
+    logged: bool, // that it is bad
 }
 
 /// The quality of the latest row.
@@ -34,6 +35,18 @@ impl Noted {
     /// Enters the extremes of rows that found no room.
     pub(super) fn add_unseen(&mut self, unseen: Option<Extremes>) {
         Extremes::add(&mut self.extremes, unseen);
+    }
+
+    /// What is to be logged of it, if anything. Only what is out of range or stuck is logged: the other reasons come with an error of its
+    /// task, or of its program, that is logged. `now` is on the clock of the rows; `is_said`: a task that takes the value says so.
+    pub(super) fn word(&mut self, now: impl FnOnce() -> Instant, is_said: impl FnOnce() -> bool) -> Option<Word> {
+        let Latest { quality, since, .. } = self.latest?;
+        let is_own = matches!(quality, Quality::Bad(Reason::OutOfRange | Reason::Stuck));
+        if !self.logged && is_own && now() - since >= LASTING && !is_said() {
+            self.logged = true;
+            return Some(Word::Bad);
+        }
+        (quality.is_usable() && std::mem::take(&mut self.logged)).then_some(Word::Back)
     }
 
     /// The value at `now`, on the clock of the rows.
@@ -78,7 +91,7 @@ pub(crate) struct WatchedInput {
     pub(crate) logged: bool,
 }
 
-/// What is to be logged of an input.
+/// What is to be logged of a value or an input.
 pub(super) enum Word {
     Bad,
     Back,

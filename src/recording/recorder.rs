@@ -13,7 +13,7 @@ use crate::channels::{BlockReceiver, Quality, Row, Traffic};
 use crate::snapshot::RecordedSummary;
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tracing::{info, warn};
 
@@ -153,6 +153,7 @@ impl Recorder {
         self.progress.writes(None);
         self.tasks.iter_mut().for_each(|task| task.note_losses(now));
         self.log_inputs(now);
+        self.log_values();
     }
 
     /// Logs which inputs cannot be used, and which can be again.
@@ -175,6 +176,31 @@ impl Recorder {
                     warn!(task, input = name, reason, "{task}: cannot use {name}: {trouble}");
                 }
                 Word::Back => info!(task, input = name, "{task}: can use {name} again"),
+            }
+        }
+    }
+
+    /// Logs which values have been bad for long, if no task that takes them says so, and which are good again.
+    fn log_values(&mut self) {
+        let mut words = Vec::new();
+        let takers = self.tasks.iter().flat_map(|task| &task.output.inputs).filter(|input| input.bad.is_some());
+        let said: BTreeSet<_> = takers.map(|input| input.name.clone()).collect();
+        for (at, task) in self.tasks.iter_mut().enumerate() {
+            let TaskOutput { content, clock, .. } = &task.output;
+            for (seen, column) in task.seen.iter_mut().zip(&content.columns) {
+                let name = || format!("{}.{}", content.task, column.name);
+                let word = seen.word(|| clock.now(), || said.contains(&name()));
+                words.extend(word.map(|word| (at, column.name.clone(), word)));
+            }
+        }
+        for (at, value, word) in words {
+            let task = &self.tasks[at].output.content.task;
+            match word {
+                Word::Bad => {
+                    let trouble = self.tasks[at].trouble_of(&format!("{task}.{value}")).unwrap_or_default();
+                    warn!(task, value, "{task}: {value} has been {trouble}");
+                }
+                Word::Back => info!(task, value, "{task}: {value} is good again"),
             }
         }
     }

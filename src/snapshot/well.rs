@@ -54,6 +54,7 @@ pub(crate) fn trouble_now(summary: &Summary) -> Vec<String> {
     for task in &summary.tasks {
         clauses.extend(ailment(task));
         clauses.extend(inputs(task, &summary.tasks));
+        clauses.extend(values(task, &summary.tasks));
         clauses.extend(missed(task));
         clauses.extend(late_chains(task));
         clauses.extend(lost(task));
@@ -99,9 +100,11 @@ pub(crate) fn trouble_now(summary: &Summary) -> Vec<String> {
     clauses
 }
 
-/// Whether [`trouble_now`] reports anything about this task.
+/// Whether [`trouble_now`] needs this task: it reports something about the task, or about a value that the task provides or takes.
 pub(crate) fn is_troubled(task: &TaskSummary) -> bool {
     task.state == TaskState::Stalled
+        || !task.inputs.is_empty()
+        || task.values.values().any(|value| value.reason.is_some())
         || ailment(task).or_else(|| missed(task)).or_else(|| late_chains(task)).or_else(|| lost(task)).is_some()
 }
 
@@ -124,7 +127,7 @@ fn ailment(task: &TaskSummary) -> Option<String> {
     }
 }
 
-/// For how long an input must be bad to be a reason.
+/// For how long a value or an input must be bad to be a reason.
 pub(crate) const LASTING: Span = Span::from_seconds(1);
 
 /// The inputs that the task cannot use, each with the reason at its source. What was only computed from a bad value is not named, nor what
@@ -142,6 +145,21 @@ fn inputs<'a>(task: &'a TaskSummary, tasks: &'a [Box<TaskSummary>]) -> impl Iter
         let at_source = source.and_then(|source| source.values.get(value)?.trouble());
         let trouble = at_source.unwrap_or_else(|| input.trouble());
         Some(format!("task {} cannot use {name}: {trouble}", task.task))
+    })
+}
+
+/// The values that are bad although the task ticks, unless a task that takes them says so.
+fn values<'a>(task: &'a TaskSummary, tasks: &'a [Box<TaskSummary>]) -> impl Iterator<Item = String> + 'a {
+    let is_known = task.state == TaskState::Stalled || ailment(task).is_some();
+    let lasting = task.values.iter().filter(move |(_, value)| {
+        let is_own = matches!(value.reason.as_deref(), Some("out-of-range" | "stuck" | "stale"));
+        is_own && !is_known && value.since_ns.is_some_and(|since| Span::from_nanos(since) >= LASTING)
+    });
+    lasting.filter_map(move |(value, summary)| {
+        let name = format!("{}.{value}", task.task);
+        let says = |taker: &TaskSummary| taker.state != TaskState::Disabled && taker.inputs.contains_key(&name);
+        let is_said = tasks.iter().any(|taker| says(taker));
+        (!is_said).then(|| Some(format!("value {name} has been {}", summary.trouble()?)))?
     })
 }
 
@@ -189,5 +207,62 @@ impl Summary {
                 None => clause,
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn summary(tasks: &Value) -> Summary {
+        serde_json::from_value(json!({"tasks": tasks})).unwrap()
+    }
+
+    /// All reasons, which must be the same if only the troubled tasks are there.
+    fn reasons(tasks: &Value) -> Vec<String> {
+        let mut summary = summary(tasks);
+        let all = trouble_now(&summary);
+        summary.tasks.retain(|task| is_troubled(task));
+        assert_eq!(trouble_now(&summary), all);
+        all
+    }
+
+    fn bad(reason: &str, since_ns: i64) -> Value {
+        json!({"quality": "bad", "reason": reason, "since_ns": since_ns, "refused": 16, "valid": [0, 10], "last_good": 9})
+    }
+
+    #[test]
+    fn a_bad_input_is_a_reason_also_among_the_troubled_tasks_alone() {
+        let second = 1_000_000_000;
+        let input = json!({"oven.temp": {"reason": "out-of-range", "since_ns": 12 * second, "max_age_ns": second}});
+        let tasks = |since| {
+            json!([{"task": "oven", "values": {"temp": bad("out-of-range", since)}}, {"task": "idle"},
+                {"task": "heater", "inputs": input}])
+        };
+        let told = ["task heater cannot use oven.temp: bad for 12 s: 16 is outside valid 0 to 10"];
+        assert_eq!(reasons(&tasks(12 * second)), told);
+        // The source's reason is used even if it is new there.
+        let told = ["task heater cannot use oven.temp: bad for 1 ms: 16 is outside valid 0 to 10"];
+        assert_eq!(reasons(&tasks(1_000_000)), told);
+    }
+
+    #[test]
+    fn a_bad_value_that_no_task_takes_is_a_reason() {
+        let (second, none) = (1_000_000_000, Vec::<String>::new());
+        let tasks = |task: &Value| json!([task, {"task": "idle"}]);
+        let of = |reason, since| json!({"task": "oven", "values": {"temp": bad(reason, since)}});
+        let told = ["value oven.temp has been bad for 12 s: 16 is outside valid 0 to 10"];
+        assert_eq!(reasons(&tasks(&of("out-of-range", 12 * second))), told);
+        assert_eq!(reasons(&tasks(&of("out-of-range", second - 1))), none);
+        let told = ["value oven.temp has been bad for 1 s: it has not changed for stuck-after"];
+        assert_eq!(reasons(&tasks(&of("stuck", second))), told);
+        for reason in ["failed", "inherited", "not-available"] {
+            assert_eq!(reasons(&tasks(&of(reason, 12 * second))), none, "{reason}");
+        }
+        let mut failing = of("stale", 12 * second);
+        (failing["state"], failing["state_reason"]) = ("failing".into(), "it was not written".into());
+        failing["state_since_ns"] = (12 * second).into();
+        assert_eq!(reasons(&tasks(&failing)), ["task oven has been failing for 12 s: it was not written"]);
     }
 }
