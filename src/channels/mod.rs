@@ -33,7 +33,7 @@ pub(crate) use latest::Latest;
 pub(crate) use links::{Limits, LinkReceiver, LinkSender, Origin, RowHead, link};
 pub(crate) use live::{Counts, Live, LiveCounts};
 pub(crate) use parts::{Assembly, Part};
-pub(crate) use quality::{Basis, NONE, errno_of, or_none};
+pub(crate) use quality::{Basis, NONE, errno_of, or_none, stale_after};
 pub use quality::{Quality, Reason};
 pub(crate) use record::{IdleWake, InputAge, Outcome, Sent};
 pub use record::{TickError, TickRecord};

@@ -3,6 +3,7 @@
 //! The quality of a number travels with it: what is not there is a `NaN` whose payload says why, and what holds for a whole tick is its
 //! [`Basis`]. Both sides of a queue apply the same rule, [`Quality::of`], so that a consumer and a view never disagree.
 
+use crate::time::Span;
 use std::fmt;
 
 /// What a value is worth.
@@ -98,6 +99,11 @@ impl fmt::Display for Reason {
 
 /// What a slot holds before a tick. A slot that still holds it afterwards has nothing new.
 pub(crate) const NONE: f64 = tagged(0, 0);
+
+/// For how long a value that is only repeated or shown counts as good, while its task with this period gets nothing from its source.
+pub(crate) fn stale_after(period: Span) -> Span {
+    Span::from_seconds(1).max(Span::from_nanos(period.nanos().saturating_mul(10)))
+}
 
 /// The value, or nothing new in the place of one that is unknown.
 pub(crate) fn or_none(value: f64) -> f64 {

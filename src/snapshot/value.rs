@@ -63,6 +63,15 @@ impl ValueSummary {
         }
     }
 
+    /// No tick of its task returns: it is stale once it is older than this.
+    pub(crate) fn outlive(&mut self, stale_after: Span) {
+        let over = self.age_ns.map_or(-1, |age| age - stale_after.nanos());
+        if self.reason.is_none() && over >= 0 {
+            (self.quality, self.reason) = ("bad".into(), Some("stale".into()));
+            (self.last_good, self.since_ns) = (self.last.take(), Some(over));
+        }
+    }
+
     /// Another thread has written this instead of its task, this long ago.
     pub(crate) fn replace(&mut self, value: f64, since_ns: i64) {
         let age_ns = Some(self.age_ns.map_or(since_ns, |age| age.min(since_ns)));

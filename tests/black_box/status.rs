@@ -144,6 +144,64 @@ fn a_start_that_is_not_over_says_what_it_waits_for() {
 }
 
 #[test]
+fn values_of_a_stalled_worker_are_stale() {
+    let sensor =
+        format!("[task.temp]\nkind = \"sensor\"\nrate = 100\npath = \"{HERE}/value\"\nmax-file-age = \"off\"\n");
+    let hanging = "[task.hanging]\nkind = \"load\"\nrate = 100\nfault = \"hang\"\nfault-every = 20\n";
+    let mut running = daemon(&format!("{WORKER}{sensor}{hanging}"));
+    let snapshot = snapshot_with(&mut running, "the value is stale", |snapshot| {
+        task(snapshot, "temp")["values"]["value"]["reason"] == "stale"
+    });
+    let value = &task(&snapshot, "temp")["values"]["value"];
+    assert_eq!(
+        (&value["quality"], &value["last"], &value["last_good"]),
+        (&"bad".into(), &Value::Null, &1.0.into()),
+        "{value}"
+    );
+    let (age, since) = (value["age_ns"].as_i64().unwrap(), value["since_ns"].as_i64().unwrap());
+    assert_eq!(age - since, 1_000_000_000, "{value}");
+    // The worker is the reason.
+    let said = reason(&snapshot);
+    assert!(said.starts_with("worker main is stalled: ") && !said.contains("temp.value"), "{said}");
+}
+
+#[test]
+fn a_bad_value_that_no_task_takes_is_a_reason_and_is_logged() {
+    let sensor = "kind = \"sensor\"\nrate = 100\nmax-file-age = \"off\"\n";
+    let config = format!(
+        "{WORKER}[task.temp]\n{sensor}path = \"{HERE}/value\"\nvalid = [0, 10]\n\
+         [task.away]\n{sensor}path = \"{HERE}/away\"\nvalid = [0, 10]\n"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["value", "away"] {
+        fs::write(folder.path().join(name), "1\n").unwrap();
+    }
+    let socket = folder.path().join("s");
+    let args = ["--status-socket", socket.to_str().unwrap()];
+    let mut running = run_in(folder, Command::new(HERTZD), &config, &args);
+    snapshot_with(&mut running, "all is well", |snapshot| {
+        snapshot["well"] == true && task(snapshot, "temp")["values"]["value"]["last"] == 1.0
+    });
+    fs::write(running.folder().join("value"), "16\n").unwrap();
+    fs::remove_file(running.folder().join("away")).unwrap();
+    snapshot_with(&mut running, "it is a reason", |snapshot| {
+        reason(snapshot).contains("value temp.value has been bad for 1")
+            && reason(snapshot).contains(": 16 is outside valid 0 to 10")
+    });
+    // A task that fails speaks for itself.
+    let snapshot =
+        snapshot_with(&mut running, "the other one fails", |snapshot| reason(snapshot).contains("task away has been "));
+    assert!(!reason(&snapshot).contains("away.value"), "{snapshot}");
+    running.wait_for("it is logged", |running| {
+        running.stderr().contains("temp: value has been bad for 1 s: 16 is outside valid 0 to 10")
+    });
+    fs::write(running.folder().join("value"), "2\n").unwrap();
+    running.wait_for("its end is logged", |running| running.stderr().contains("temp: value is good again"));
+    snapshot_with(&mut running, "it is no reason", |snapshot| !reason(snapshot).contains("temp.value"));
+    assert!(!running.stderr().contains("away: value has been"), "{}", running.stderr());
+}
+
+#[test]
 fn a_tick_that_does_not_return_shows_with_all_that_it_misses() {
     let config = "[task.hanging]\nkind = \"load\"\nrate = 100\nfault = \"hang\"\nfault-every = 20\n\
                   [task.other]\nkind = \"load\"\nrate = 100\n";

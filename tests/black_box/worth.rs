@@ -86,8 +86,7 @@ enum Worth {
 fn wanted(source: Source, fault: Fault) -> Worth {
     match (source, fault) {
         (_, Fault::Frozen) => Worth::Bad("stuck"),
-        (Source::File, Fault::DeadWriter) => Worth::Bad("stale"),
-        (Source::Program, Fault::DeadWriter) => Worth::Bad("stuck"),
+        (_, Fault::DeadWriter) => Worth::Bad("stale"),
         (_, Fault::Away) => Worth::Bad("unavailable"),
         (_, Fault::Back) => Worth::Good,
         (Source::File, Fault::Garbage) => Worth::Bad("failed"),
@@ -106,7 +105,7 @@ fn told(source: Source, fault: Fault) -> &'static str {
         (Source::Program, Fault::Frozen) => "it gives the same number for `stuck-after`",
         (Source::File, Fault::DeadWriter) => "nothing is written for `max-file-age`",
         (Source::Program, Fault::DeadWriter) => {
-            "it hangs: its last answer stays the same for `stuck-after`; until then it is refused once it is older than the `max-age` of who takes it"
+            "it hangs: it has not answered for 1 s, or ten periods if that is longer; until then its last answer is refused once it is older than the `max-age` of who takes it"
         }
         (Source::File, Fault::Away) => "the file is deleted",
         (Source::Program, Fault::Away) => "it has ended",

@@ -4,8 +4,8 @@
 //! report; for a running one, they are as recent as the view of the metrics. Reads no clock.
 
 use super::condition;
-use crate::channels::Counts;
 use crate::channels::alarm::Level;
+use crate::channels::{Counts, stale_after};
 use crate::config::{Scheduling, Spin, WorkerConfig};
 use crate::daemon::change::diff::Sections;
 use crate::daemon::change::running::{Running, RunningTask};
@@ -251,6 +251,10 @@ pub(super) fn of_set(
                 summary.state = TaskState::Stalled;
             }
             _ => {}
+        }
+        if summary.state == TaskState::Stalled {
+            let stale_after = stale_after(task.terms.rate.period());
+            summary.values.values_mut().for_each(|value| value.outlive(stale_after));
         }
         summary
     };

@@ -29,12 +29,12 @@ mod throttle;
 
 pub(super) use keys::kind;
 
-use crate::channels::{InputSource, NONE};
+use crate::channels::{InputSource, NONE, stale_after};
 use crate::config::BuildError;
 use crate::site::{Built, Site};
 use crate::sys::clock::KernelClock;
 use crate::task::{Column, Input, Reason, Task, Tick, TickError};
-use crate::time::{Clock, Instant};
+use crate::time::{Clock, Instant, Span};
 use crossing::{AnswerCounts, CoolEnds, HotEnds, crossing, taken};
 use relay::Relay;
 use relays::Relays;
@@ -58,7 +58,9 @@ struct Process {
     inputs: Vec<Input>,
     are_values: bool, // whether any input is a value of a task, not a number
     ends: HotEnds,
-    held: Box<[f64]>, // its last answer
+    held: Box<[f64]>,          // its last answer
+    answered: Option<Instant>, // when that was taken, on the monotonic clock
+    stale_after: Span,         // from then on, without another one
     asked: Option<Asked>,
     origin: Option<Instant>, // of the held answer
     counts: Counts,
@@ -107,34 +109,47 @@ fn start(site: &Site, settings: ProgramSettings, inputs: Vec<Input>, shadow: boo
         return Ok(NotStarted { columns }.into());
     }
     let values = settings.values.len();
+    let stale_after = stale_after(settings.period);
     let (hot, cool): (HotEnds, CoolEnds) = crossing(settings.period, inputs.len(), values);
     let (task, shared) = (settings.task.clone(), hot.shared.clone());
     let (over, alive) = Relay::start(&site.common::<Relays>(), settings, cool).map_err(refused)?;
-    let built = Built::from(Process::new(columns, inputs, hot, values, over));
+    let built = Built::from(Process::new(columns, inputs, hot, values, stale_after, over));
     Ok(built
         .troubled_by(move || alive.upgrade()?.trouble(&task))
         .leaving(move || shared.stop.store(true, Ordering::Relaxed)))
 }
 
 impl Process {
-    fn new(columns: Vec<Column>, inputs: Vec<Input>, ends: HotEnds, values: usize, over: Receiver<()>) -> Self {
+    fn new(
+        columns: Vec<Column>,
+        inputs: Vec<Input>,
+        ends: HotEnds,
+        values: usize,
+        stale_after: Span,
+        over: Receiver<()>,
+    ) -> Self {
         let are_values = inputs.iter().any(|input| matches!(input.source(), InputSource::Value(_)));
         let (held, counts) = (vec![NONE; values].into(), Counts::default());
-        Self { columns, inputs, are_values, ends, held, asked: None, origin: None, counts, over }
+        let (asked, answered, origin) = (None, None, None);
+        Self { columns, inputs, are_values, ends, held, answered, stale_after, asked, origin, counts, over }
     }
 
-    /// Takes the answers that have arrived: one to the previous tick, and late ones.
-    fn take_answers(&mut self) {
+    /// Takes the answers that have arrived by `now`: one to the previous tick, and late ones. What is held while none comes is good for a
+    /// limited time.
+    fn take_answers(&mut self, now: Instant) {
         while let Some((n, values)) = self.ends.take() {
             match self.asked {
                 Some(asked) if asked.n == n => {
                     let given = |value: f64| if value.is_nan() { Reason::NotAvailable.value() } else { value };
                     self.held.iter_mut().zip(values).for_each(|(held, value)| *held = given(*value));
-                    self.origin = Some(asked.origin);
+                    (self.origin, self.answered) = (Some(asked.origin), Some(now));
                     self.counts.answered += 1;
                 }
                 _ => self.counts.late += 1,
             }
+        }
+        if self.answered.is_some_and(|answered| now - answered >= self.stale_after) {
+            self.held.fill(Reason::Stale.value());
         }
     }
 
@@ -170,9 +185,9 @@ impl Task for Process {
         if program.starts != self.counts.starts {
             self.held.fill(NONE);
             self.counts.starts = program.starts;
-            self.asked = None;
+            (self.asked, self.answered) = (None, None);
         }
-        self.take_answers();
+        self.take_answers(now);
         if !program.runs {
             self.held.fill(Reason::Unavailable.value());
         }
