@@ -20,8 +20,8 @@ pub(crate) use flight::of_flight;
 pub(crate) use html::{page, page_of_two};
 #[cfg(feature = "mcap")]
 pub(crate) use model::{
-    Available, Bin, Counts, Miss, SecondOfTask, SecondTick, Spread, Task, WORST, WORST_SECOND_TICKS, WorstSecond,
-    largest_first,
+    Available, Bin, Counts, Miss, NO_VALUES, SecondOfTask, SecondTick, Spread, Task, WORST, WORST_SECOND_TICKS,
+    WorstSecond, largest_first,
 };
 pub(crate) use model::{Kind, Run, Source, as_summary};
 #[cfg(feature = "mcap")]

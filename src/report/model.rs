@@ -2,7 +2,7 @@
 //! nanoseconds.
 
 use crate::metrics::Histogram;
-use crate::snapshot::{self, Distribution, HostSummary, Policy, Share};
+use crate::snapshot::{self, Distribution, HostSummary, Policy, Share, ValueSummary};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
@@ -10,6 +10,10 @@ use std::collections::BTreeMap;
 
 /// Maximum number of misses whose story a report tells.
 pub(crate) const WORST: usize = 10;
+
+/// Why a report made from ticks lists no bad values.
+pub(crate) const NO_VALUES: &str =
+    "A report from ticks reads no values. One of a summary or of a running daemon lists those that are bad.";
 
 /// Maximum number of stretches of time that a run is divided into.
 pub(crate) const BINS: usize = 240;
@@ -67,6 +71,7 @@ pub(crate) struct Run {
     pub(crate) workers: Available<Vec<Worker>>,
     /// In the order of the source.
     pub(crate) tasks: Vec<Task>,
+    pub(crate) bad_values: Available<Vec<BadValue>>,
     /// The length of the stretches in [`Task::over_time`]; the first begins at 0.
     pub(crate) bin_ns: Option<i64>,
     /// At most [`WORST`], the worst first.
@@ -130,6 +135,15 @@ pub(crate) struct Task {
     pub(crate) ages: Option<Ages>,
     /// In order, without stretches in which nothing happened.
     pub(crate) over_time: Available<Vec<Bin>>,
+}
+
+/// A value that was bad at the end of the time covered.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct BadValue {
+    pub(crate) task: String,
+    pub(crate) value: String,
+    #[serde(flatten)]
+    pub(crate) reading: ValueSummary,
 }
 
 /// The age of the oldest measurement behind what a tick used, when the tick finished.

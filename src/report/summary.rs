@@ -1,6 +1,8 @@
 //! Reads a run from a summary, or from a running daemon's snapshot. Pure.
 
-use super::model::{Ages, Available, Counts, Kind, Miss, Run, Source, Spread, Task, WORST, Worker, largest_first};
+use super::model::{
+    Ages, Available, BadValue, Counts, Kind, Miss, Run, Source, Spread, Task, WORST, Worker, largest_first,
+};
 use crate::snapshot::{Distribution, MissSummary, Summary, TaskSummary, WorkerSummary};
 use crate::time::Span;
 use serde::Deserialize;
@@ -49,6 +51,7 @@ pub(crate) fn of_summary(summary: &Value, name: &str) -> Result<Run, String> {
             true => Available::not("This summary does not describe workers."),
         },
         tasks: summary.tasks.iter().map(|of| task(of, kind)).collect(),
+        bad_values: Available::Known(summary.tasks.iter().flat_map(|of| bad_values(of)).collect()),
         bin_ns: None,
         worst_misses: match kind {
             Kind::Snapshot => Available::Known(latest_misses(&summary.tasks, length_ns)),
@@ -111,6 +114,11 @@ fn task(of: &TaskSummary, kind: Kind) -> Task {
             article(kind)
         )),
     }
+}
+
+fn bad_values(of: &TaskSummary) -> impl Iterator<Item = BadValue> {
+    let bad = of.values.iter().filter(|(_, reading)| reading.reason.is_some());
+    bad.map(|(value, reading)| BadValue { task: of.task.clone(), value: value.clone(), reading: reading.clone() })
 }
 
 fn spread(all: &Distribution, fine: &[(i64, u64)]) -> Spread {

@@ -1,7 +1,7 @@
 //! Reads a run from its single ticks, in a flight file or a recording. Pure; allocates a few words per tick.
 
 use super::model::{
-    Available, BINS, Bin, Counts, Kind, Miss, Run, SecondOfTask, SecondTick, Source, Spread, Task, WORST,
+    Available, BINS, Bin, Counts, Kind, Miss, NO_VALUES, Run, SecondOfTask, SecondTick, Source, Spread, Task, WORST,
     WORST_SECOND_TICKS, WorstSecond, largest_first,
 };
 use super::story::{Found, story};
@@ -55,6 +55,7 @@ pub(crate) fn of_ticks(timeline: &Timeline, source: Source) -> Run {
         machine: Available::not("A recording does not say which machine it was made on."),
         workers: Available::not("A recording does not say what its workers were granted."),
         tasks,
+        bad_values: Available::not(NO_VALUES),
         bin_ns: Some(ticks.stretch),
         worst_misses: Available::Known(ticks.worst()),
         worst_second: match ticks.worst_second() {

@@ -4,7 +4,7 @@ use super::figures::Row;
 use super::look::{Look, asked, hertz, share};
 use crate::snapshot::{TaskSummary, ValueSummary};
 use crate::time::{Age, Span};
-use crate::views::{count, short, unit};
+use crate::views::{self, count, short, unit};
 
 /// Spaces between two columns.
 const GAP: usize = 1;
@@ -142,9 +142,8 @@ pub(super) fn cause(task: &TaskSummary) -> Option<String> {
 pub(super) fn values(task: &TaskSummary, look: Look) -> String {
     let stale = asked(&task.rate).map_or(0.0, |hertz| 2e9 / hertz);
     let value = |(name, reading): (&String, &ValueSummary)| {
-        if let Some(reason) = &reading.reason {
-            let since = reading.since_ns.map(|since| format!(" for {}", Age(Span::from_nanos(since))));
-            return look.plain(&format!("{name} bad{} ({reason})", since.unwrap_or_default()));
+        if reading.reason.is_some() {
+            return look.plain(&format!("{name} {}", views::reading(reading).unwrap_or_default()));
         }
         let last = reading.last.map_or("-".into(), short);
         let age = reading

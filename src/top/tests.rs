@@ -145,6 +145,22 @@ fn one_frame_as_text_has_every_column_whatever_the_width() {
 }
 
 #[test]
+fn a_bad_value_reads_as_in_status() {
+    let mut with = snapshot(6);
+    with["tasks"][0]["values"]["temp"] = json!({"last": null, "last_good": 9.0, "unit": "°C", "age_ns": 13_000_000_000_i64, "quality": "bad",
+        "reason": "out-of-range", "since_ns": 12_000_000_000_i64, "refused": 16, "valid": [0, 10]});
+    let read = read(with);
+    let told = "temp bad for 12 s: 16 is outside valid 0 to 10 (the last good one: 9 °C, 13 s old)";
+    let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(one_line(&crate::views::status(&read, false)).contains(told));
+    let mut top = Top::new(LOOK);
+    top.answered(Ok(read), at(1_000));
+    top.press(Key::Char('v'));
+    let text = shown(&mut top, (200, 24), at(1_010));
+    assert!(text.contains(told), "{text}");
+}
+
+#[test]
 fn counts_are_those_of_status() {
     let snapshot = read(snapshot(6));
     let status = crate::views::status(&snapshot, false);

@@ -24,7 +24,7 @@ pub(crate) use layout::{columns, wrap};
 #[cfg(feature = "top")]
 pub(crate) use layout::{count, largest_first, short};
 #[cfg(feature = "top")]
-pub(crate) use lines::{granted, state, unit};
+pub(crate) use lines::{granted, reading, state, unit};
 #[cfg(feature = "mcap")]
 pub(crate) use perfetto::TimelineWorker;
 pub(crate) use perfetto::{Did, Kernel, Timeline, TimelineMiss, TimelineTask, TimelineTick, Which, draw};

@@ -82,7 +82,7 @@ mod summed_up {
     use crate::recording::WorstSecond as FoundSecond;
     use crate::recording::{Bin as Stretch, Miss as Found, PastTask, Summed, TaskTotals, Totals, Why, Whys};
     use crate::report::{
-        Available, Bin, Counts, Kind, Miss, Run, SecondOfTask, SecondTick, Source, Spread, Task, WORST,
+        Available, Bin, Counts, Kind, Miss, NO_VALUES, Run, SecondOfTask, SecondTick, Source, Spread, Task, WORST,
         WORST_SECOND_TICKS, WorstSecond, largest_first, ran, releases,
     };
     use crate::time::Span;
@@ -108,6 +108,7 @@ mod summed_up {
             machine: Available::not("A recording does not say which machine it was made on."),
             workers: Available::not("A recording does not say what its workers were granted."),
             tasks: totals.tasks.iter().map(|of| task(totals, of, width)).collect(),
+            bad_values: Available::not(NO_VALUES),
             bin_ns: Some(width.nanos()),
             worst_misses: Available::Known(worst(totals, began)),
             worst_second: second.map_or_else(|| Available::not("There is no tick."), Available::Known),

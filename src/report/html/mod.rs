@@ -5,6 +5,7 @@
 
 mod ages;
 mod axis;
+mod bad_values;
 mod beside;
 mod chart;
 mod detail;
@@ -35,6 +36,7 @@ pub(crate) fn page(run: &Run, written_by: &str) -> String {
         sections.top(&mut out);
         sections.machine(&mut out);
         sections.tasks(&mut out);
+        sections.bad_values(&mut out);
         sections.ages(&mut out);
         sections.histograms(&mut out);
         sections.over_time(&mut out);
