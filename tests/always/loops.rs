@@ -406,6 +406,26 @@ fn what_fails_for_a_while_makes_the_output_safe_and_the_plant_goes_on() {
 }
 
 #[test]
+fn a_table_leaves_out_what_must_not_be_used() {
+    let text = "[task.level]\nkind = \"profile\"\nrate = 10\nshape = \"steps\"\nvalid = [0, 5]\nstuck-after = \"700ms\"\n\
+        step = [{ level = 1, lasting = \"300ms\" }, { level = 9, lasting = \"200ms\" }, { level = 2, lasting = \"2s\" }]\n\
+        [task.next]\nkind = \"expr\"\nrate = 10\ninputs = { x = \"level.out\" }\n\
+        value = [{ name = \"known\", expression = \"default(x, 7)\" }, { name = \"v\", expression = \"x\" }]\n";
+    let table = Desk::with(text).table("2s");
+    let (level, next) = (table.of("level", "out"), table.of("next", "v"));
+    for (n, level) in &level {
+        let wanted = match n {
+            0..3 => Some(1.0),
+            3..5 => None, // outside `valid`
+            5..12 => Some(2.0),
+            _ => None, // it has not changed for 700 ms
+        };
+        assert_eq!((*level, next[usize::try_from(*n).unwrap()].1), (wanted, wanted), "tick {n}");
+    }
+    assert!(level.len() == 20 && table.of("next", "known").iter().all(|(_, known)| known.is_some()));
+}
+
+#[test]
 fn a_value_that_nothing_makes_is_said_to_be_missing() {
     let text = "[task.oven]\nkind = \"sensor\"\nrate = 10\npath = \"/nowhere\"\nvalid = { temp1 = [0, 9], temp2 = [0, 9] }\n\
         [task.control]\nkind = \"pid\"\nrate = 10\ninput = \"oven.temp1\"\nsetpoint = 6\nkp = 1\nki = 1\n\

@@ -1,15 +1,14 @@
 //! Receives a simulation's records: counts, judges and reports each tick. Reads no clock.
 
-use super::virtual_tasks::Shown;
-use crate::channels::{Counts, IdleWake, Sent, TickRecord, TickSink};
+use crate::channels::{Counts, IdleWake, Quality, RowReceiver, Sent, TickRecord, TickSink};
 use crate::config::Config;
 use crate::metrics::{Metrics, NoAccuser};
 use crate::worker::Control;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, PoisonError};
 
 /// One tick, as `simulate --json` prints it. Instants count from the worker's epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -26,9 +25,34 @@ pub(crate) struct SimulatedTick<'a> {
     pub finished_ns: i128,
     /// Releases given up before it, because something else held the worker, and after it finished.
     pub skipped: u64,
-    /// Its values, in column order; empty for a task that is only a script. `NaN`: no value.
+    /// Its values, in column order; empty for a task that is only a script. `NaN`: no value that may be used.
     #[serde(skip)]
     pub values: &'a [f64],
+}
+
+/// The values of a task's last tick.
+pub(crate) struct Shown {
+    rows: RowReceiver,
+    valid: Vec<[f64; 2]>, // the range of each; empty: any number
+    values: Vec<f64>,
+}
+
+impl Shown {
+    pub(super) fn new(rows: RowReceiver, valid: Vec<[f64; 2]>, width: usize) -> Self {
+        Self { rows, valid, values: vec![f64::NAN; width] }
+    }
+
+    /// The values of the tick that has just ended; `NaN` in the place of one that must not be used.
+    fn next(&mut self) -> &[f64] {
+        let basis = self.rows.take(&mut self.values).map(|row| row.basis);
+        for (at, value) in self.values.iter_mut().enumerate() {
+            // A tick that panicked has no row.
+            if !basis.is_some_and(|basis| Quality::of(*value, basis, self.valid.get(at)).is_usable()) {
+                *value = f64::NAN;
+            }
+        }
+        &self.values
+    }
 }
 
 /// What went through the sink.
@@ -109,8 +133,8 @@ pub(crate) struct Lines<'a> {
 
 impl TickSink for Lines<'_> {
     fn offer(&mut self, record: TickRecord) {
-        let shown = self.shown.get(&record.task).map(|shown| shown.lock().unwrap_or_else(PoisonError::into_inner));
-        if !self.ledger.tick(self.worker, &record, shown.as_deref().map_or(&[], Vec::as_slice)) {
+        let values = self.shown.get_mut(&record.task).map_or(&[][..], Shown::next);
+        if !self.ledger.tick(self.worker, &record, values) {
             self.control.stop();
         }
     }
@@ -132,10 +156,9 @@ pub(super) const RELAYED_AHEAD: usize = 1_024;
 
 impl TickSink for Relay {
     fn offer(&mut self, record: TickRecord) {
-        let shown =
-            self.shown.get(&record.task).map(|shown| shown.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        let values = self.shown.get_mut(&record.task).map(|shown| shown.next().to_vec());
         // The ledger receives until all loops have ended.
-        let _ = self.relay.send((self.worker, Sent::Tick(record), shown.unwrap_or_default()));
+        let _ = self.relay.send((self.worker, Sent::Tick(record), values.unwrap_or_default()));
     }
 
     fn woke_idle(&mut self, wake: IdleWake) {

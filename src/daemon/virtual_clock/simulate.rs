@@ -4,10 +4,10 @@
 //! script of run times or a recording replaces every other task. Workers do not affect each other and are simulated one after the other,
 //! unless values flow between them. Such workers have a thread each; one thread runs at a time, in one order of virtual time.
 
-use super::ledger::{Ledger, Lines, Played, RELAYED_AHEAD, Relay, SimulatedTick};
+use super::ledger::{Ledger, Lines, Played, RELAYED_AHEAD, Relay, Shown, SimulatedTick};
 use super::models::Models;
-use super::virtual_tasks::{Graph, Shown, VirtualTask};
-use crate::channels::{Counts, Sent};
+use super::virtual_tasks::{Graph, VirtualTask};
+use crate::channels::{Counts, Queue, Sent, rows};
 use crate::config::{Config, TaskConfig};
 use crate::daemon::main::summary::{Used, asked, summary, target_affordable, task_summary};
 use crate::daemon::plan::{self, Epoch, TaskTerms, Window};
@@ -185,11 +185,13 @@ impl Simulation<'_> {
         let slots = self.tasks(index).map(|task| {
             let slot = self.scripted(task, &clock);
             let Some(part) = graph.take(task) else { return slot };
-            shown.insert(slot.id, part.shown.clone());
+            let (rows, shown_rows) = rows(Queue::Fifo, 1, part.width);
+            let valid = part.flow.as_ref().map(|flow| flow.valid.clone()).unwrap_or_default();
+            shown.insert(slot.id, Shown::new(shown_rows, valid, part.width));
             let (values, scripted) =
                 (vec![f64::NAN; part.width], Scripted::playing(clock.clone(), models.runs(&config.tasks[task])));
             let (task, flow) = VirtualTask::new(part, scripted);
-            Slot { task: Box::new(task), values: values.into(), flow, ..slot }
+            Slot { task: Box::new(task), values: values.into(), rows: Some(rows), flow, ..slot }
         });
         let set = TaskSet::starting(schedule, slots.collect());
         ReadyWorker { clock, set, shown }

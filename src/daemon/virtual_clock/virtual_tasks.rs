@@ -36,9 +36,6 @@ struct Driven {
     plant: Arc<Mutex<Plant>>,
 }
 
-/// The values of a task's last tick, for those who read them afterwards.
-pub(crate) type Shown = Arc<Mutex<Vec<f64>>>;
-
 /// A task that has values or reads some.
 pub(crate) struct Part {
     source: Source,
@@ -48,8 +45,6 @@ pub(crate) struct Part {
     pub(crate) flow: Option<Box<Flow>>,
     /// The number of its values.
     pub(super) width: usize,
-    /// The values of its last tick.
-    pub(crate) shown: Shown,
 }
 
 /// The values of all tasks of a configuration on the virtual clock, and how they flow.
@@ -125,7 +120,7 @@ impl Graph {
             if !matches!(source, Source::Nothing) {
                 columns.insert(index, of_task);
             }
-            parts.insert(index, Part { source, drives, fails, flow, width, shown: Shown::default() });
+            parts.insert(index, Part { source, drives, fails, flow, width });
         }
         Ok(Self { parts: Mutex::new(parts), columns, groups, missing, recorded, units })
     }
@@ -349,15 +344,14 @@ pub(crate) struct VirtualTask {
     source: Source,
     drives: Vec<Driven>,
     fails: Option<Failing>,
-    shown: Shown,
     scripted: Scripted,
 }
 
 impl VirtualTask {
     /// Makes a task from its part of the graph. Its ticks take as long as those of `scripted`.
     pub(crate) fn new(part: Part, scripted: Scripted) -> (Self, Option<Box<Flow>>) {
-        let Part { source, drives, fails, flow, shown, .. } = part;
-        (Self { source, drives, fails, shown, scripted }, flow)
+        let Part { source, drives, fails, flow, .. } = part;
+        (Self { source, drives, fails, scripted }, flow)
     }
 
     /// The task itself, if it runs.
@@ -396,18 +390,11 @@ impl Task for VirtualTask {
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
-        let show = |shown: &Shown, values: &[f64]| {
-            let mut shown = locked(shown);
-            shown.clear();
-            shown.extend_from_slice(values);
-        };
-        show(&self.shown, values); // none yet, and none if it panics
         let mut made = self.make(tick, values); // also if the task fails: a plant continues
         if self.fails.is_some_and(|fails| fails.contains(tick.release - Instant::ZERO)) {
             values.fill(f64::NAN);
             made = Err(DOES_NOT_ANSWER);
         }
-        show(&self.shown, values);
         self.scripted.tick(tick, &mut [])?;
         // A task's output acts when its tick has finished.
         for Driven { column, plant } in &self.drives {
