@@ -338,7 +338,8 @@ fn what_a_late_program_held_goes_stale_and_the_output_safe_and_it_is_said() {
     running.wait_for("the safe value", |running| put_out(running) == "-7");
     // It would be shown as good for ever, as the task still repeats it.
     running.wait_for("the value is stale", |_| {
-        let value = &task(&program::snapshot(&socket), "brain")["values"]["echo"];
+        let snapshot = program::snapshot(&socket);
+        let value = &task(&snapshot, "brain")["values"]["echo"];
         value["reason"] == "stale" && value["last"].is_null() && value["last_good"] == 5.0
     });
     running.wait_for("it is said", |running| running.stderr().contains("brain: its program left "));
