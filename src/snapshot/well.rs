@@ -240,10 +240,10 @@ mod tests {
             json!([{"task": "oven", "values": {"temp": bad("out-of-range", since)}}, {"task": "idle"},
                 {"task": "heater", "inputs": input}])
         };
-        let told = ["task heater cannot use oven.temp: bad for 12 s: 16 is outside valid 0 to 10"];
+        let told = ["task heater cannot use oven.temp: bad for 12.0 s: 16 is outside valid 0 to 10"];
         assert_eq!(reasons(&tasks(12 * second)), told);
         // The source's reason is used even if it is new there.
-        let told = ["task heater cannot use oven.temp: bad for 1 ms: 16 is outside valid 0 to 10"];
+        let told = ["task heater cannot use oven.temp: bad for 1.00 ms: 16 is outside valid 0 to 10"];
         assert_eq!(reasons(&tasks(1_000_000)), told);
     }
 
@@ -252,10 +252,10 @@ mod tests {
         let (second, none) = (1_000_000_000, Vec::<String>::new());
         let tasks = |task: &Value| json!([task, {"task": "idle"}]);
         let of = |reason, since| json!({"task": "oven", "values": {"temp": bad(reason, since)}});
-        let told = ["value oven.temp has been bad for 12 s: 16 is outside valid 0 to 10"];
+        let told = ["value oven.temp has been bad for 12.0 s: 16 is outside valid 0 to 10"];
         assert_eq!(reasons(&tasks(&of("out-of-range", 12 * second))), told);
         assert_eq!(reasons(&tasks(&of("out-of-range", second - 1))), none);
-        let told = ["value oven.temp has been bad for 1 s: it has not changed for stuck-after"];
+        let told = ["value oven.temp has been bad for 1.00 s: it has not changed for stuck-after"];
         assert_eq!(reasons(&tasks(&of("stuck", second))), told);
         for reason in ["failed", "inherited", "not-available"] {
             assert_eq!(reasons(&tasks(&of(reason, 12 * second))), none, "{reason}");
@@ -263,6 +263,6 @@ mod tests {
         let mut failing = of("stale", 12 * second);
         (failing["state"], failing["state_reason"]) = ("failing".into(), "it was not written".into());
         failing["state_since_ns"] = (12 * second).into();
-        assert_eq!(reasons(&tasks(&failing)), ["task oven has been failing for 12 s: it was not written"]);
+        assert_eq!(reasons(&tasks(&failing)), ["task oven has been failing for 12.0 s: it was not written"]);
     }
 }

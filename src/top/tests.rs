@@ -150,7 +150,7 @@ fn a_bad_value_reads_as_in_status() {
     with["tasks"][0]["values"]["temp"] = json!({"last": null, "last_good": 9.0, "unit": "°C", "age_ns": 13_000_000_000_i64, "quality": "bad",
         "reason": "out-of-range", "since_ns": 12_000_000_000_i64, "refused": 16, "valid": [0, 10]});
     let read = read(with);
-    let told = "temp bad for 12 s: 16 is outside valid 0 to 10 (the last good one: 9 °C, 13 s old)";
+    let told = "temp bad for 12.0 s: 16 is outside valid 0 to 10 (the last good one: 9 °C, 13.0 s old)";
     let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(one_line(&crate::views::status(&read, false)).contains(told));
     let mut top = Top::new(LOOK);

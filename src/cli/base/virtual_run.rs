@@ -140,7 +140,7 @@ impl App {
 
 impl VirtualTick {
     fn of(tick: &SimulatedTick<'_>) -> Self {
-        let &SimulatedTick { task, n, release_ns, started_ns, finished_ns, skipped, values } = tick;
+        let &SimulatedTick { task, n, release_ns, started_ns, finished_ns, skipped, values, .. } = tick;
         let [release, started, finished] = [release_ns, started_ns, finished_ns].map(Span::from_wide);
         Self { task: task.to_owned(), n, release, started, finished, skipped, values: values.to_vec() }
     }

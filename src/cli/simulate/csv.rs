@@ -82,9 +82,9 @@ impl Table {
         let release = format!("{}.{:09}", tick.release_ns / 1_000_000_000, tick.release_ns % 1_000_000_000);
         let late = tick.started_ns - tick.release_ns;
         let mut line = format!("{},{},{release},{late},{}{}", tick.task, tick.n, tick.skipped, ",".repeat(*first));
-        for value in tick.values {
+        for (value, quality) in tick.values.iter().zip(tick.qualities) {
             line.push(',');
-            if value.is_finite() {
+            if quality.is_usable() {
                 line.push_str(&value.to_string());
             }
         }

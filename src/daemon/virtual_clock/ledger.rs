@@ -25,33 +25,46 @@ pub(crate) struct SimulatedTick<'a> {
     pub finished_ns: i128,
     /// Releases given up before it, because something else held the worker, and after it finished.
     pub skipped: u64,
-    /// Its values, in column order; empty for a task that is only a script. `NaN`: no value that may be used.
+    /// Its values, in column order; empty for a task that is only a script. `NaN`: no value.
     #[serde(skip)]
     pub values: &'a [f64],
+    /// What each of them is worth.
+    #[serde(skip)]
+    pub qualities: &'a [Quality],
 }
 
-/// The values of a task's last tick.
+/// The values of a task's last tick, and what each is worth.
+#[derive(Clone, Default)]
+pub(crate) struct ShownRow {
+    pub(super) values: Vec<f64>,
+    pub(super) qualities: Vec<Quality>,
+}
+
+/// The end of a task's queue of rows.
 pub(crate) struct Shown {
     rows: RowReceiver,
-    valid: Vec<[f64; 2]>, // the range of each; empty: any number
-    values: Vec<f64>,
+    valid: Vec<[f64; 2]>, // the range of each value; empty: any number
+    row: ShownRow,
 }
 
 impl Shown {
     pub(super) fn new(rows: RowReceiver, valid: Vec<[f64; 2]>, width: usize) -> Self {
-        Self { rows, valid, values: vec![f64::NAN; width] }
+        let row = ShownRow { values: vec![f64::NAN; width], qualities: vec![Quality::None; width] };
+        Self { rows, valid, row }
     }
 
-    /// The values of the tick that has just ended; `NaN` in the place of one that must not be used.
-    fn next(&mut self) -> &[f64] {
-        let basis = self.rows.take(&mut self.values).map(|row| row.basis);
-        for (at, value) in self.values.iter_mut().enumerate() {
-            // A tick that panicked has no row.
-            if !basis.is_some_and(|basis| Quality::of(*value, basis, self.valid.get(at)).is_usable()) {
-                *value = f64::NAN;
+    /// The row of the tick that has just ended. One that panicked has none.
+    fn next(&mut self) -> &ShownRow {
+        let ShownRow { values, qualities } = &mut self.row;
+        if let Some(basis) = self.rows.take(values).map(|row| row.basis) {
+            for (at, (value, quality)) in values.iter().zip(qualities).enumerate() {
+                *quality = Quality::of(*value, basis, self.valid.get(at));
             }
+        } else {
+            values.fill(f64::NAN);
+            qualities.fill(Quality::None);
         }
-        &self.values
+        &self.row
     }
 }
 
@@ -89,7 +102,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Enters a tick. Returns whether the run should continue.
-    pub(crate) fn tick(&mut self, worker: usize, record: &TickRecord, values: &[f64]) -> bool {
+    pub(crate) fn tick(&mut self, worker: usize, record: &TickRecord, row: &ShownRow) -> bool {
         self.played.sent += 1;
         let counts = &mut self.played.counts[record.task as usize];
         counts.ran += 1;
@@ -105,7 +118,8 @@ impl<'a> Ledger<'a> {
             started_ns: record.started().nanos(),
             finished_ns: record.finished().nanos(),
             skipped: record.skipped(),
-            values,
+            values: &row.values,
+            qualities: &row.qualities,
         };
         if self.broken.is_none() {
             self.broken = (self.line)(line).err();
@@ -133,8 +147,9 @@ pub(crate) struct Lines<'a> {
 
 impl TickSink for Lines<'_> {
     fn offer(&mut self, record: TickRecord) {
-        let values = self.shown.get_mut(&record.task).map_or(&[][..], Shown::next);
-        if !self.ledger.tick(self.worker, &record, values) {
+        let none = ShownRow::default();
+        let row = self.shown.get_mut(&record.task).map_or(&none, Shown::next);
+        if !self.ledger.tick(self.worker, &record, row) {
             self.control.stop();
         }
     }
@@ -148,7 +163,7 @@ impl TickSink for Lines<'_> {
 pub(crate) struct Relay {
     pub(crate) worker: usize,
     pub(crate) shown: BTreeMap<u32, Shown>,
-    pub(super) relay: SyncSender<(usize, Sent, Vec<f64>)>,
+    pub(super) relay: SyncSender<(usize, Sent, ShownRow)>,
 }
 
 /// How many records the loops may be ahead of the ledger.
@@ -156,12 +171,12 @@ pub(super) const RELAYED_AHEAD: usize = 1_024;
 
 impl TickSink for Relay {
     fn offer(&mut self, record: TickRecord) {
-        let values = self.shown.get_mut(&record.task).map(|shown| shown.next().to_vec());
+        let row = self.shown.get_mut(&record.task).map(|shown| shown.next().clone());
         // The ledger receives until all loops have ended.
-        let _ = self.relay.send((self.worker, Sent::Tick(record), values.unwrap_or_default()));
+        let _ = self.relay.send((self.worker, Sent::Tick(record), row.unwrap_or_default()));
     }
 
     fn woke_idle(&mut self, wake: IdleWake) {
-        let _ = self.relay.send((self.worker, Sent::IdleWake(wake), Vec::new()));
+        let _ = self.relay.send((self.worker, Sent::IdleWake(wake), ShownRow::default()));
     }
 }

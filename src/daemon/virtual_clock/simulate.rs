@@ -151,10 +151,10 @@ impl Simulation<'_> {
                 }));
             }
             drop(relay);
-            for (worker, sent, values) in relayed {
+            for (worker, sent, row) in relayed {
                 match sent {
                     Sent::Tick(record) => {
-                        if !ledger.tick(worker, &record, &values) {
+                        if !ledger.tick(worker, &record, &row) {
                             controls.iter().for_each(|control| control.stop());
                         }
                     }

@@ -52,8 +52,8 @@ mod tests {
         let (html, data) = page_of(&json!({"good": {"last": 1, "quality": "good"}, "never": never, "temp": bad}));
         let rows: Vec<_> = html.split("id=\"bad-values\"").nth(1).unwrap().split("<tr>").skip(1).collect();
         for (row, wanted) in [
-            (rows[1], ["oven.never", "unavailable", "bad for 3 s: its source is not there", "none"]),
-            (rows[2], ["oven.temp", "out-of-range", "bad for 12 s: 16 is outside valid 0 to 10", "9.5 \u{b0}C"]),
+            (rows[1], ["oven.never", "unavailable", "bad for 3.00 s: its source is not there", "none"]),
+            (rows[2], ["oven.temp", "out-of-range", "bad for 12.0 s: 16 is outside valid 0 to 10", "9.5 \u{b0}C"]),
         ] {
             assert!(wanted.iter().all(|part| row.contains(part)), "{row}");
         }
