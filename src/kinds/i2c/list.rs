@@ -78,7 +78,6 @@ pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
                 ("type", quoted("s16be"), ""),
             ],
             choices: vec![("stuck-after", quoted("10s"), IF_IT_MOVES)],
-            ..FoundDevice::default()
         }
     };
     adapters.iter().map(found).collect()
