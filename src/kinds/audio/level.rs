@@ -24,15 +24,16 @@ impl Level {
         }
     }
 
-    /// Root mean square; full scale is 1: 0.707 for the loudest sine. `NaN` without samples.
+    /// Root mean square; full scale is 1: 0.707 for the loudest sine. `None` without samples, `NaN` if one is not a number.
     #[expect(clippy::cast_precision_loss, reason = "2^53 samples are more than any tick has")]
-    pub(super) fn rms(&self) -> f64 {
-        (self.squares / self.samples as f64).sqrt()
+    pub(super) fn rms(&self) -> Option<f64> {
+        (self.samples > 0).then(|| (self.squares / self.samples as f64).sqrt())
     }
 
-    /// The largest distance from zero; full scale is 1. `NaN` without samples.
-    pub(super) fn peak(&self) -> f64 {
-        if self.samples == 0 { f64::NAN } else { self.peak }
+    /// The largest distance from zero; full scale is 1. `None` without samples, `NaN` if one is not a number.
+    pub(super) fn peak(&self) -> Option<f64> {
+        // The larger of two numbers leaves out what is none; their sum does not.
+        (self.samples > 0).then_some(if self.squares.is_nan() { f64::NAN } else { self.peak })
     }
 
     fn integers<const N: usize>(&mut self, samples: &[[u8; N]], read: impl Fn([u8; N]) -> i32, bits: i32) {
@@ -56,7 +57,7 @@ mod tests {
     fn level(format: SampleFormat, bytes: &[u8]) -> (f64, f64) {
         let mut level = Level::default();
         level.add(format, bytes);
-        (level.rms(), level.peak())
+        (level.rms().unwrap(), level.peak().unwrap())
     }
 
     #[test]
@@ -78,7 +79,19 @@ mod tests {
     #[test]
     fn silence_is_zero_and_nothing_is_no_number() {
         assert_eq!(level(SampleFormat::S16, &[0; 8]), (0.0, 0.0));
-        let (rms, peak) = level(SampleFormat::S16, &[]);
-        assert!(rms.is_nan() && peak.is_nan());
+        let mut level = Level::default();
+        level.add(SampleFormat::S16, &[]);
+        assert_eq!((level.rms(), level.peak()), (None, None));
+    }
+
+    #[test]
+    fn a_sample_that_is_no_number_leaves_no_level() {
+        for samples in [[0.5, f32::NAN, 0.25], [f32::INFINITY, f32::NEG_INFINITY, f32::NAN]] {
+            let bytes: Vec<_> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
+            let (rms, peak) = level(SampleFormat::F32, &bytes);
+            assert!(rms.is_nan() && peak.is_nan(), "{samples:?}");
+        }
+        let (rms, peak) = level(SampleFormat::F32, &f32::INFINITY.to_le_bytes());
+        assert!(rms.is_infinite() && peak.is_infinite());
     }
 }

@@ -17,7 +17,7 @@ mod supported;
 pub(super) use keys::kind;
 pub(super) use list::list;
 
-use crate::channels::{BlockSender, Format, Head, Shape, or_none};
+use crate::channels::{BlockSender, Format, Head, NONE, Shape, or_none};
 use crate::config::{BuildError, Preview};
 use crate::kinds::device::{Reconnecting, Stalled, is_gone, preview};
 use crate::site::{Label, Site};
@@ -182,8 +182,10 @@ impl Task for Audio {
         if stalled {
             return Err(STALLED);
         }
-        let measured = [self.frames as f64, self.xruns as f64, level.rms(), level.peak(), self.drift.ppm()];
-        values.iter_mut().zip(measured).for_each(|(slot, value)| *slot = or_none(value));
+        // A level that is no number is bad: a sample was none.
+        let [rms, peak] = [level.rms(), level.peak()].map(|level| level.unwrap_or(NONE));
+        let measured = [self.frames as f64, self.xruns as f64, rms, peak, or_none(self.drift.ppm())];
+        values.iter_mut().zip(measured).for_each(|(slot, value)| *slot = value);
         Ok(())
     }
 }
