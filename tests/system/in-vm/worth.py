@@ -394,12 +394,10 @@ class Look:
                     "passing": not is_told and re.search(rf" {task}: \d+ ticks? failed, ", self.status)}.get(kind, not is_told)
 
         def in_log():
-            lines = self.log[since["log"]:]
-            about = [line for line in lines if f"{taker}: cannot use {name}: " in line or f"{taker}: can use {name} again" in line]
-            if is_bad:
-                return any("cannot use" in line for line in about)
-            is_told = kind != "passing" or any(f"{task}: tick " in line and " failed: " in line for line in lines)
-            return is_told and (not about or "cannot use" not in about[-1])
+            # The last word about the input: when the reason changes while it is bad, there is no new line.
+            about = [line for line in self.log if f"{taker}: cannot use {name}: " in line or f"{taker}: can use {name} again" in line]
+            is_told = kind != "passing" or any(f"{task}: tick " in line and " failed: " in line for line in self.log[since["log"]:])
+            return is_told and (bool(about) and "cannot use" in about[-1]) == is_bad
 
         def in_metrics():
             has = lambda what, labels, *more: any(key.startswith(f"hertzd_{what}{{{labels}") and all(word in key for word in more) for key in self.metrics)
