@@ -11,13 +11,13 @@ use std::io;
 pub(super) struct Noted {
     extremes: Option<Extremes>,
     latest: Option<Latest>,
-    logged: bool, // that it is bad
 }
 
 /// The quality of the latest row.
 #[derive(Clone, Copy, Debug)]
 struct Latest {
     quality: Quality,
+    logged: bool,   // that it is bad
     since: Instant, // the start of the first tick in a row of this quality
     value: f64,
 }
@@ -28,7 +28,8 @@ impl Noted {
         let (quality, at) = (Quality::of(value, row.basis, range), row.release + row.lateness);
         Extremes::add(&mut self.extremes, Extremes::of(row.n, at, value, quality));
         let since = self.latest.filter(|latest| latest.quality == quality).map_or(at, |latest| latest.since);
-        self.latest = Some(Latest { quality, since, value });
+        let logged = self.latest.is_some_and(|latest| latest.logged);
+        self.latest = Some(Latest { quality, logged, since, value });
         quality
     }
 
@@ -40,13 +41,14 @@ impl Noted {
     /// What is to be logged of it, if anything. Only what is out of range or stuck is logged: the other reasons come with an error of its
     /// task, or of its program, that is logged. `now` is on the clock of the rows; `is_said`: a task that takes the value says so.
     pub(super) fn word(&mut self, now: impl FnOnce() -> Instant, is_said: impl FnOnce() -> bool) -> Option<Word> {
-        let Latest { quality, since, .. } = self.latest?;
+        let Latest { quality, since, logged, .. } = self.latest.as_mut()?;
+        let (quality, since) = (*quality, *since);
         let is_own = matches!(quality, Quality::Bad(Reason::OutOfRange | Reason::Stuck));
-        if !self.logged && is_own && now() - since >= LASTING && !is_said() {
-            self.logged = true;
+        if !*logged && is_own && now() - since >= LASTING && !is_said() {
+            *logged = true;
             return Some(Word::Bad);
         }
-        (quality.is_usable() && std::mem::take(&mut self.logged)).then_some(Word::Back)
+        (quality.is_usable() && std::mem::take(logged)).then_some(Word::Back)
     }
 
     /// The value at `now`, on the clock of the rows.

@@ -243,7 +243,7 @@ mod tests {
         let told = ["task heater cannot use oven.temp: bad for 12.0 s: 16 is outside valid 0 to 10"];
         assert_eq!(reasons(&tasks(12 * second)), told);
         // The source's reason is used even if it is new there.
-        let told = ["task heater cannot use oven.temp: bad for 1.00 ms: 16 is outside valid 0 to 10"];
+        let told = ["task heater cannot use oven.temp: bad for a moment: 16 is outside valid 0 to 10"];
         assert_eq!(reasons(&tasks(1_000_000)), told);
     }
 
