@@ -262,13 +262,17 @@ impl Socket {
 
 /// The timestamp of a received message.
 fn stamp_of(header: &libc::msghdr) -> Option<Instant> {
-    // SAFETY: the kernel has filled in the header and the control messages that it points to, which are still there.
-    let control = unsafe { libc::CMSG_FIRSTHDR(header).as_ref() }?;
+    // SAFETY: the kernel has filled in the header and the control messages that it points to.
+    let first = unsafe { libc::CMSG_FIRSTHDR(header) };
+    // SAFETY: it is null or points to a control message, which is still there.
+    let control = unsafe { first.as_ref() }?;
     if (control.cmsg_level, control.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
         return None;
     }
+    // SAFETY: it points to a control message.
+    let data = unsafe { libc::CMSG_DATA(control) };
     // SAFETY: a message of this type holds a timespec, which may be unaligned.
-    let time: libc::timespec = unsafe { std::ptr::read_unaligned(libc::CMSG_DATA(control).cast()) };
+    let time = unsafe { data.cast::<libc::timespec>().read_unaligned() };
     let (seconds, nanos) = (i128::from(time.tv_sec), i128::from(time.tv_nsec));
     Some(Instant::from_nanos(seconds * i128::from(NANOS_PER_SECOND) + nanos))
 }
