@@ -12,7 +12,8 @@ configure() {
         printf '%s\n' '[task.other]' 'kind = "load"' 'rate = "10 Hz"' 'overrun = "credit"' 'max-debt = "1h"'
     )
 }
-value()    { task sound "values[\"$1\"].last"; }
+# value NAME: the last good one, while the device is away.
+value()    { task sound "values[\"$1\"] | .last // .last_good"; }
 # captured FRAMES: at least this many since $before.
 captured() { awk -v now="$(value frames)" -v least=$((before + $1)) 'BEGIN { exit !(now >= least) }'; }
 # log_has PATTERN. Not grep -q: it closes the pipe early, and `messages` would fail.

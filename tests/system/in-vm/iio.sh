@@ -5,7 +5,8 @@
 
 # trigger_count: how often the trigger has fired so far.
 trigger_count() { awk -v name="$IIO_TRIGGER_NAME" 'index($0, " " name " ") { for (i = 2; $i ~ /^[0-9]+$/; i++) n += $i } END { print n + 0 }' /proc/interrupts; }
-value() { task "$1" "values[\"$2\"].last"; }
+# value TASK NAME: the last good one, while the device is away.
+value() { task "$1" "values[\"$2\"] | .last // .last_good"; }
 above() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > b) }'; }
 taken_above() { above "$(value imu samples)" "$1"; }
 errors_above() { [ "$(task "$1" errors)" -gt "$2" ]; }

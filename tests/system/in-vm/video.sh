@@ -10,8 +10,8 @@ config() {
         '[task.beside]' 'kind = "load"' 'worker = "camera"' "period = \"${PATIENCE}s\"" \
         '[task.eye]' 'kind = "video"' 'worker = "camera"' 'rate = "30000/1001"' 'size = "320x180"' 'overrun = "drop"' "$@"
 }
-# value NAME [TASK]: the latest value, rounded down.
-value() { snapshot ".tasks[] | select(.task == \"${2:-eye}\") | .values[\"$1\"].last // 0 | floor"; }
+# value NAME [TASK]: the latest value, or the last good one while the camera is away, rounded down.
+value() { snapshot ".tasks[] | select(.task == \"${2:-eye}\") | .values[\"$1\"] | .last // .last_good // 0 | floor"; }
 # counters: frames, gaps, damaged, sequence and errors of the task, from one snapshot.
 counters() { snapshot '.tasks[] | select(.task == "eye") | [.values.frames.last, .values.gaps.last, .values.damaged.last, .values.sequence.last, .errors] | map(. // 0 | floor) | join(" ")'; }
 above() { [ "$(value "$1")" -gt "$2" ]; }
