@@ -32,6 +32,11 @@ impl Joint {
         self.columns.clone()
     }
 
+    /// Whether its values tell of what is so now. What an output has written, or a setpoint, stays what it is.
+    pub(crate) fn measures(&self) -> bool {
+        self.measures
+    }
+
     fn is_empty(&self) -> bool {
         self.taken.is_empty() && self.columns.is_empty()
     }

@@ -8,6 +8,7 @@ use crate::channels::alarm::Level;
 use crate::channels::{Counts, stale_after};
 use crate::config::{Scheduling, Spin, WorkerConfig};
 use crate::daemon::change::diff::Sections;
+use crate::daemon::change::joints::Joint;
 use crate::daemon::change::running::{Running, RunningTask};
 use crate::daemon::change::running_set::RunningSet;
 use crate::daemon::disk::recorder_thread::Outputs;
@@ -252,7 +253,8 @@ pub(super) fn of_set(
             }
             _ => {}
         }
-        if summary.state == TaskState::Stalled {
+        let measures = || set.joints.get(&*task.terms.name).is_some_and(Joint::measures);
+        if summary.state == TaskState::Stalled && measures() {
             let stale_after = stale_after(task.terms.rate.period());
             summary.values.values_mut().for_each(|value| value.outlive(stale_after));
         }
