@@ -3,10 +3,10 @@
 
 use super::key::Key;
 use super::keys::{HOLD, MAX_AGE, MAX_LATENCY};
-use super::meant::did_you_mean;
-use super::meant::suggestion;
+use super::meant::{did_you_mean, suggestion};
 use super::section::Section;
 use super::taken::{Taken, name_in};
+use crate::channels::ValueName;
 use crate::pacing::{Rate, Turn};
 use crate::time::Span;
 use std::collections::{HashMap, HashSet};
@@ -100,11 +100,15 @@ fn refuse_without_links(section: &mut Section<'_>, key: &Key, counts: impl Fn(&T
     }
 }
 
-/// Rejects a `hold` of what the task does not take.
+/// Rejects a `hold` of what the task does not take, or takes from the tick before, which is always good.
 fn refuse_strange_holds(section: &mut Section<'_>) {
-    let names: Vec<String> = section.taken.iter().map(|taken| taken.name().full()).collect();
+    if !section.has(&HOLD) || !section.problems.is_empty() {
+        return;
+    }
+    let names = section.taken.iter().map(Taken::name).filter(|name| name.previous.is_none());
+    let names: Vec<String> = names.map(ValueName::full).collect();
     let hold = section.durations_by_value(&HOLD);
-    let Some(stranger) = hold.stranger(&names).filter(|_| section.problems.is_empty()) else { return };
+    let Some(stranger) = hold.stranger(&names) else { return };
     let takes = match suggestion(stranger, names.iter().map(String::as_str)) {
         Some(near) => format!("did you mean {near:?}?"),
         None => format!("it takes {}", names.join(", ")),

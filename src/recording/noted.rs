@@ -38,8 +38,8 @@ impl Noted {
         Extremes::add(&mut self.extremes, unseen);
     }
 
-    /// What is to be logged of it, if anything. Only what is out of range or stuck is logged: the other reasons come with an error of its
-    /// task, or of its program, that is logged. `now` is on the clock of the rows; `is_said`: a task that takes the value says so.
+    /// What is to be logged of it, if anything. Only what is out of range or stuck is logged: for the other reasons, what the log says of
+    /// its task, its program or its worker tells why. `now` is on the clock of the rows; `is_said`: a task that takes the value says so.
     pub(super) fn word(&mut self, now: impl FnOnce() -> Instant, is_said: impl FnOnce() -> bool) -> Option<Word> {
         let Latest { quality, since, logged, .. } = self.latest.as_mut()?;
         let (quality, since) = (*quality, *since);
