@@ -2,10 +2,10 @@
 
 use crate::cyclictest;
 use crate::spec::{Kind, PRIORITY, Sample, Spec};
-use hertzd::{Column, Task, Tick, TickError};
 use hertzd::config::Kinds;
 use hertzd::internals::{Embedded, pin, set_fifo};
 use hertzd::time::Span;
+use hertzd::{Column, Task, Tick, TickError};
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};

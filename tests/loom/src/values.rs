@@ -19,7 +19,13 @@ fn mailbox() {
     let writer = thread::spawn(move || {
         for n in 1..=4_u32 {
             let values = [f64::from(n)];
-            sender.offer(Row { n: n.into(), basis: Basis::Good, release: Instant::ZERO, lateness: Span::ZERO, values: &values });
+            sender.offer(Row {
+                n: n.into(),
+                basis: Basis::Good,
+                release: Instant::ZERO,
+                lateness: Span::ZERO,
+                values: &values,
+            });
         }
     });
     let (mut values, mut latest, mut taken) = (Vec::new(), 0, 0);
@@ -48,7 +54,13 @@ fn replaced_is_no_loss() {
         assert!(traffic.replaced() >= dropped, "a loss that there was not");
     });
     for n in 1..=3_u32 {
-        sender.offer(Row { n: n.into(), basis: Basis::Good, release: Instant::ZERO, lateness: Span::ZERO, values: &[0.0] });
+        sender.offer(Row {
+            n: n.into(),
+            basis: Basis::Good,
+            release: Instant::ZERO,
+            lateness: Span::ZERO,
+            values: &[0.0],
+        });
     }
     reader.join().unwrap();
     let traffic = receiver.traffic();
@@ -63,7 +75,11 @@ fn linked() {
     let writer = thread::spawn(move || {
         for n in 1..=2_u32 {
             let head = RowHead { n: n.into(), release: at(10 * n), origin: Some(Origin { at: at(n), task: n }) };
-            sender.post(head, &[f64::from(n)], |_, _| if n == 2 { Quality::Good } else { Quality::Bad(Reason::Failed) });
+            sender.post(
+                head,
+                &[f64::from(n)],
+                |_, _| if n == 2 { Quality::Good } else { Quality::Bad(Reason::Failed) },
+            );
         }
     });
     let look = |receiver: &mut crate::channels::LinkReceiver| {
