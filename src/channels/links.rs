@@ -33,16 +33,16 @@ pub(crate) struct LinkReceiver {
     taps: Vec<Tap>,
     row: Box<[u64]>, // the newest row
     has_row: bool,
-    max_age: Span,
+    limits: Limits,
 }
 
-/// How long a consumer does with old values.
-#[derive(Clone, Copy, Debug)]
+/// How long a consumer waits for new values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Values older than this are stale. A value may have nothing new, and the first one may take, just as long.
+    /// Values older than this are stale. A value may have nothing new for just as long.
     pub max_age: Span,
-    /// How long the last good value is used in place of one that is not good. Zero: not at all.
-    pub hold: Span,
+    /// Where its source is there, the first value may take this long, or `max_age` where that is longer.
+    pub first: Span,
 }
 
 /// The column that an input reads.
@@ -89,14 +89,14 @@ pub(crate) fn link<'a>(
     let (sender, receiver) = mailbox(room);
     let tap = |(column, input): (usize, &Input)| {
         let closes_cycle = matches!(input.source(), InputSource::Value(name) if name.previous.is_some());
-        Tap { column, cell: input.cell().clone(), closes_cycle, hold: limits.hold, waits: Waits::Unseen, good: None }
+        Tap { column, cell: input.cell().clone(), closes_cycle, hold: Span::ZERO, waits: Waits::Unseen, good: None }
     };
     let taps: Vec<_> = inputs.into_iter().map(tap).collect();
     assert!(taps.iter().all(|tap| tap.column < columns), "an input of a value that there is not");
     let closing = taps.iter().filter(|tap| tap.closes_cycle).map(|tap| (tap.column, tap.cell.last().clone())).collect();
     let row = vec![0; room].into_boxed_slice();
     let sender = LinkSender { words: sender, row: row.clone(), has_row: false, closing };
-    (sender, LinkReceiver { words: receiver, taps, row, has_row: false, max_age: limits.max_age })
+    (sender, LinkReceiver { words: receiver, taps, row, has_row: false, limits })
 }
 
 /// The data common to all values of one tick. Instants are on the monotonic clock, so they mean the same on all workers.
@@ -150,7 +150,7 @@ impl LinkSender {
 }
 
 impl LinkReceiver {
-    /// The same, where each input has a `hold` of its own, in the order of [`link`].
+    /// The same, which uses the last good value of each input for its `hold` in place of one that is not good. In the order of [`link`].
     pub(crate) fn with_holds(mut self, holds: &[Span]) -> Self {
         self.taps.iter_mut().zip(holds).for_each(|(tap, hold)| tap.hold = *hold);
         self
@@ -171,7 +171,7 @@ impl LinkReceiver {
             false => (i64::MIN, NO_ORIGIN),
         };
         // A row without a measurement behind it ages as well: its producer may have ended.
-        let stale = self.has_row && now - Instant::from_nanos(origin.min(release).into()) > self.max_age;
+        let stale = self.has_row && now - Instant::from_nanos(origin.min(release).into()) > self.limits.max_age;
         let (mut basis, mut oldest) = (Basis::Good, NO_ORIGIN);
         for tap in &mut self.taps {
             let (column, cell) = (tap.column, tap.cell.clone());
@@ -194,7 +194,7 @@ impl LinkReceiver {
                 continue;
             }
             let found = if self.has_row { Quality::of_code(code) } else { Quality::None };
-            let quality = tap.not_good(found, stale, self.max_age, self.has_row, now_ns);
+            let quality = tap.not_good(found, stale, self.limits, self.has_row, now_ns);
             let held = tap.good.filter(|good| !quality.is_usable() && now_ns - good.seen <= tap.hold.nanos());
             let (value, release, origin, quality) = match held {
                 Some(Good { value, release, origin, .. }) => (value, release, origin, Quality::Held),
@@ -258,15 +258,18 @@ impl LinkReceiver {
 impl Tap {
     /// The quality of a value that its row calls `found`, or that is `stale`. While there is nothing new, only time makes it bad. So it is
     /// with a source that is not there yet: it may take as long as a first row.
-    fn not_good(&mut self, found: Quality, stale: bool, max_age: Span, has_row: bool, now: i64) -> Quality {
+    fn not_good(&mut self, found: Quality, stale: bool, limits: Limits, has_row: bool, now: i64) -> Quality {
         let is_first = matches!(self.waits, Waits::Unseen | Waits::First(_));
         if found != Quality::None && !(is_first && found == Quality::Bad(Reason::Unavailable)) {
             self.waits = Waits::No;
             return if stale && found.is_usable() { Quality::Bad(Reason::Stale) } else { found };
         }
         let since = if let Waits::First(since) | Waits::Later(since) = self.waits { since } else { now };
-        self.waits = if is_first { Waits::First(since) } else { Waits::Later(since) };
-        match stale || now - since > max_age.nanos() {
+        let starts = is_first && found == Quality::None;
+        let patience = if starts { limits.max_age.max(limits.first) } else { limits.max_age };
+        let is_over = stale || now - since > patience.nanos();
+        self.waits = if is_first && !is_over { Waits::First(since) } else { Waits::Later(since) };
+        match is_over {
             false => Quality::None,
             true if has_row && found == Quality::None => Quality::Bad(Reason::Stale),
             true => Quality::Bad(Reason::Unavailable),
@@ -293,7 +296,7 @@ mod tests {
 
     /// Values may be this old, and are not held.
     fn up_to(nanos: i64) -> Limits {
-        Limits { max_age: Span::from_nanos(nanos), hold: Span::ZERO }
+        Limits { max_age: Span::from_nanos(nanos), first: Span::ZERO }
     }
 
     fn named(value: &str) -> Input {
@@ -440,8 +443,8 @@ mod tests {
     #[test]
     fn the_last_good_value_is_held_for_a_while_and_keeps_its_origin() {
         let input = named("a");
-        let limits = Limits { max_age: Span::from_nanos(100), hold: Span::from_nanos(50) };
-        let (mut sender, mut receiver) = link(1, [(0, &input)], limits);
+        let (mut sender, receiver) = link(1, [(0, &input)], up_to(100));
+        let mut receiver = receiver.with_holds(&[Span::from_nanos(50)]);
         let mut post = |now, value: f64| {
             let head = RowHead { n: 0, release: at(now), origin: Some(of(now - 5)) };
             sender.post(head, &[value], |_, value| Quality::of(value, Basis::Good, Some(&[0.0, 10.0])));
@@ -466,6 +469,44 @@ mod tests {
             [165, 166, 215, 216].map(|now| look(now).1),
             [Quality::Good, Quality::Held, Quality::Held, Quality::Bad(Reason::Stale)]
         );
+    }
+
+    #[test]
+    fn only_the_first_value_may_take_longer() {
+        let input = named("a");
+        let limits = Limits { max_age: Span::from_nanos(10), first: Span::from_nanos(50) };
+        let (mut sender, mut receiver) = link(1, [(0, &input)], limits);
+        let mut look = |now, value: Option<f64>| {
+            if let Some(value) = value {
+                let head = RowHead { n: 0, release: at(now), origin: None };
+                sender.post(head, &[value], |_, value| Quality::of(value, Basis::Good, None));
+            }
+            receiver.refresh(at(now));
+            input.quality()
+        };
+        assert_eq!([0, 20].map(|now| look(now, None)), [Quality::None; 2]);
+        assert_eq!([40, 50].map(|now| look(now, Some(NONE))), [Quality::None; 2]);
+        assert_eq!(look(51, Some(NONE)), Quality::Bad(Reason::Stale));
+        assert_eq!(look(60, Some(7.0)), Quality::Good);
+        assert_eq!([65, 75].map(|now| look(now, Some(NONE))), [Quality::None; 2]);
+        assert_eq!(look(76, Some(NONE)), Quality::Bad(Reason::Stale));
+        assert_eq!(look(77, Some(Reason::Unavailable.value())), Quality::Bad(Reason::Unavailable));
+    }
+
+    #[test]
+    fn a_source_that_is_not_there_is_not_waited_for_any_longer() {
+        let input = named("a");
+        let limits = Limits { max_age: Span::from_nanos(10), first: Span::from_nanos(50) };
+        let (mut sender, mut receiver) = link(1, [(0, &input)], limits);
+        let mut look = |now, value: f64| {
+            let head = RowHead { n: 0, release: at(now), origin: None };
+            sender.post(head, &[value], |_, value| Quality::of(value, Basis::Good, None));
+            receiver.refresh(at(now));
+            input.quality()
+        };
+        let away = Reason::Unavailable.value();
+        assert_eq!([0, 10].map(|now| look(now, away)), [Quality::None; 2]);
+        assert_eq!(look(11, away), Quality::Bad(Reason::Unavailable));
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub struct Blueprint {
     computes: bool,
     at_the_desk: Option<BuildAtTheDesk>,
     held: Span,
+    first: Span,
     unchecked: Option<BuildError>,
     units: Option<Units>,
     reads: Option<(&'static str, PathBuf)>,
@@ -60,6 +61,7 @@ impl Blueprint {
             computes: false,
             at_the_desk: None,
             held: Span::ZERO,
+            first: Span::ZERO,
             unchecked: None,
             units: None,
             reads: None,
@@ -213,6 +215,17 @@ impl Blueprint {
     #[must_use]
     pub(crate) fn holding(self, held: Span) -> Self {
         Self { held, ..self }
+    }
+
+    /// Declares that the first value of the task may take this long.
+    #[must_use]
+    pub(crate) fn starting(self, first: Span) -> Self {
+        Self { first, ..self }
+    }
+
+    /// How long its first value may take.
+    pub(crate) fn first(&self) -> Span {
+        self.first
     }
 
     /// How long before the release of its tick a value may have been measured, at most.

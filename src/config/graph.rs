@@ -6,7 +6,7 @@ use super::keys::{HOLD, MAX_AGE, MAX_LATENCY};
 use super::meant::{did_you_mean, suggestion};
 use super::section::Section;
 use super::taken::{Taken, name_in};
-use crate::channels::ValueName;
+use crate::channels::{Limits, ValueName};
 use crate::pacing::{Rate, Turn};
 use crate::time::Span;
 use std::collections::{HashMap, HashSet};
@@ -17,8 +17,8 @@ const PERIODS: i64 = 3;
 /// The graph's results for one task.
 #[derive(Debug)]
 pub(super) struct Linked {
-    /// The values it reads, each with the age at which it becomes stale.
-    pub(super) taken: Vec<(Taken, Span)>,
+    /// The values it reads, each with how long the task waits for new ones.
+    pub(super) taken: Vec<(Taken, Limits)>,
     /// When it runs among the tasks of its worker.
     pub(super) turn: Turn,
 }
@@ -30,6 +30,8 @@ pub(super) struct Node {
     pub(super) deadline: Option<Span>,
     /// How long before its tick's release a value may have been measured, at most.
     pub(super) held: Span,
+    /// How long its first value may take.
+    pub(super) starting: Span,
 }
 
 /// One value passed from one task to another.
@@ -61,18 +63,21 @@ pub(super) fn link(tasks: &mut [(String, Section<'_>)], nodes: &[Node]) -> Vec<L
         let period = nodes[task].rate.map_or(Span::ZERO, Rate::period);
         Span::from_nanos(period.nanos().saturating_mul(PERIODS))
     };
-    // The longest path to each task.
+    // The longest path to each task, and the slowest start on a path to it.
     let mut sums: Vec<Span> = (0..tasks.len()).map(|task| periods(task) + nodes[task].held).collect();
+    let mut starts: Vec<Span> = nodes.iter().map(|node| node.starting).collect();
     for to in &order {
-        let before = into[*to].iter().filter(|link| !link.closes).map(|link| sums[link.from]).max();
-        sums[*to] = before.unwrap_or_default() + periods(*to) + nodes[*to].held;
+        let before = || into[*to].iter().filter(|link| !link.closes);
+        sums[*to] = sums[*to] + before().map(|link| sums[link.from]).max().unwrap_or_default();
+        starts[*to] = before().map(|link| starts[link.from]).fold(starts[*to], Span::max);
     }
     for (task, (_, section)) in tasks.iter_mut().enumerate() {
         let age = section.duration(&MAX_AGE);
-        let usual = |link: &&Link| sums[link.from] + periods(task);
         for (at, taken) in std::mem::take(&mut section.taken).into_iter().enumerate() {
-            let usual = into[task].iter().find(|link| link.taken == at).map_or(Span::ZERO, usual);
-            linked[task].taken.push((taken, age.unwrap_or(usual)));
+            let from = into[task].iter().find(|link| link.taken == at).map(|link| link.from);
+            let usual = from.map_or(Span::ZERO, |from| sums[from] + periods(task));
+            let first = from.map_or(Span::ZERO, |from| starts[from]);
+            linked[task].taken.push((taken, Limits { max_age: age.unwrap_or(usual), first }));
         }
     }
     // Consumers first: each producer must run before them.

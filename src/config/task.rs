@@ -29,8 +29,9 @@ pub(super) struct Judged {
 impl Judged {
     /// What the graph needs to order this task among the others.
     pub(super) fn node(&self) -> Node {
-        let held = self.config.as_ref().map_or(Span::ZERO, |config| config.blueprint.held());
-        Node { worker: self.worker, rate: self.rate, deadline: self.deadline, held }
+        let blueprint = self.config.as_ref().map(|config| &config.blueprint);
+        let (held, starting) = blueprint.map_or((Span::ZERO, Span::ZERO), |it| (it.held(), it.first()));
+        Node { worker: self.worker, rate: self.rate, deadline: self.deadline, held, starting }
     }
 
     /// The task, if nothing was wrong with it.

@@ -6,7 +6,7 @@ use super::error::Origin;
 use super::record::RecordConfig;
 use super::stand_in::{Failing, StandIn};
 use super::taken::{ByValue, Taken, Valid};
-use crate::channels::Queue;
+use crate::channels::{Limits, Queue};
 use crate::pacing::{Overrun, Rate, Tail, Target, Turn};
 use crate::time::Span;
 use std::path::{Path, PathBuf};
@@ -139,8 +139,8 @@ pub(crate) struct TaskConfig {
     pub deadline: Span,
     /// When the task runs relative to others on its worker: ordered by deadline, but before the consumers of its values.
     pub turn: Turn,
-    /// The values read from other tasks, each with the age at which it becomes stale.
-    pub taken: Vec<(Taken, Span)>,
+    /// The values read from other tasks, each with how long the task waits for new ones.
+    pub taken: Vec<(Taken, Limits)>,
     /// Maximum age of the oldest measurement behind the task's inputs, when its tick has finished; above zero.
     pub max_latency: Option<Span>,
     /// The range outside which the task's own values are bad.

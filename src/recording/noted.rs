@@ -17,8 +17,8 @@ pub(super) struct Noted {
 #[derive(Clone, Copy, Debug)]
 struct Latest {
     quality: Quality,
-    logged: bool,   // that it is bad
-    since: Instant, // the start of the first tick in a row of this quality
+    logged: Option<Reason>, // for what it is bad
+    since: Instant,         // the start of the first tick in a row of this quality
     value: f64,
 }
 
@@ -28,7 +28,7 @@ impl Noted {
         let (quality, at) = (Quality::of(value, row.basis, range), row.release + row.lateness);
         Extremes::add(&mut self.extremes, Extremes::of(row.n, at, value, quality));
         let since = self.latest.filter(|latest| latest.quality == quality).map_or(at, |latest| latest.since);
-        let logged = self.latest.is_some_and(|latest| latest.logged);
+        let logged = self.latest.and_then(|latest| latest.logged);
         self.latest = Some(Latest { quality, logged, since, value });
         quality
     }
@@ -43,12 +43,12 @@ impl Noted {
     pub(super) fn word(&mut self, now: impl FnOnce() -> Instant, is_said: impl FnOnce() -> bool) -> Option<Word> {
         let Latest { quality, since, logged, .. } = self.latest.as_mut()?;
         let (quality, since) = (*quality, *since);
-        let is_own = matches!(quality, Quality::Bad(Reason::OutOfRange | Reason::Stuck));
-        if !*logged && is_own && now() - since >= LASTING && !is_said() {
-            *logged = true;
+        let own = quality.reason().filter(|reason| matches!(reason, Reason::OutOfRange | Reason::Stuck));
+        if own.is_some() && *logged != own && now() - since >= LASTING && !is_said() {
+            *logged = own;
             return Some(Word::Bad);
         }
-        (quality.is_usable() && std::mem::take(logged)).then_some(Word::Back)
+        (quality.is_usable() && logged.take().is_some()).then_some(Word::Back)
     }
 
     /// The value at `now`, on the clock of the rows.
@@ -89,8 +89,10 @@ pub(crate) struct WatchedInput {
     pub(crate) max_age: Span,
     /// Since when it has been bad, and why, as of the last look.
     pub(crate) bad: Option<(Reason, Instant)>,
-    /// Whether that was logged.
-    pub(crate) logged: bool,
+    /// Since when it has been bad for this reason.
+    pub(crate) turned: Instant,
+    /// For what reason the log says that it is bad.
+    pub(crate) logged: Option<Reason>,
 }
 
 /// What is to be logged of a value or an input.
@@ -104,26 +106,26 @@ impl WatchedInput {
     pub(super) fn look(&mut self, now: Instant) {
         // Only a value that can be used ends it: one that has nothing new does not.
         match self.input.quality() {
-            Quality::Bad(reason) => self.bad = Some((reason, self.bad.map_or(now, |(_, since)| since))),
+            Quality::Bad(reason) => {
+                if self.bad.is_none_or(|(before, _)| before != reason) {
+                    self.turned = now;
+                }
+                self.bad = Some((reason, self.bad.map_or(now, |(_, since)| since)));
+            }
             Quality::None => {}
             Quality::Good | Quality::Held => self.bad = None,
         }
     }
 
-    /// What is to be logged now, if anything. What was only computed from a bad value is not logged.
+    /// What is to be logged now, if anything: also another reason that lasts. What was only computed from a bad value is not logged.
     pub(super) fn word(&mut self, now: Instant) -> Option<Word> {
-        let lasts = self.bad.is_some_and(|(reason, since)| reason != Reason::Inherited && now - since >= LASTING);
-        match (self.bad, self.logged) {
-            (None, true) => {
-                self.logged = false;
-                Some(Word::Back)
-            }
-            (Some(_), false) if lasts => {
-                self.logged = true;
-                Some(Word::Bad)
-            }
-            _ => None,
+        let Some((reason, since)) = self.bad else { return self.logged.take().map(|_| Word::Back) };
+        let begun = if self.logged.is_none() { since } else { self.turned };
+        if reason == Reason::Inherited || self.logged == Some(reason) || now - begun < LASTING {
+            return None;
         }
+        self.logged = Some(reason);
+        Some(Word::Bad)
     }
 
     /// What its task is missing; `None` while it has what it needs.
@@ -135,5 +137,58 @@ impl WatchedInput {
             age_ns: self.input.age().map(Span::nanos),
             max_age_ns: self.max_age.nanos(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Instant {
+        Instant::ZERO + Span::from_seconds(seconds)
+    }
+
+    #[test]
+    fn another_reason_that_lasts_is_logged_too() {
+        let input = Input::number(0.0);
+        let mut watched = WatchedInput {
+            name: "oven.temp".into(),
+            input,
+            max_age: Span::from_seconds(1),
+            bad: None,
+            turned: Instant::ZERO,
+            logged: None,
+        };
+        let mut said = |second: i64, reason: Option<Reason>| {
+            if watched.bad.map(|(before, _)| before) != reason {
+                watched.turned = at(second);
+            }
+            watched.bad = reason.map(|reason| (reason, watched.bad.map_or(at(second), |(_, since)| since)));
+            watched.word(at(second)).map(|word| matches!(word, Word::Bad))
+        };
+        assert_eq!([0, 1, 2].map(|second| said(second, Some(Reason::Stuck))), [None, Some(true), None]);
+        assert_eq!([3, 4, 5].map(|second| said(second, Some(Reason::Unavailable))), [None, Some(true), None]);
+        // One that does not last is not, nor the one before it once more.
+        assert_eq!(said(6, Some(Reason::Failed)), None);
+        assert_eq!([7, 8, 9].map(|second| said(second, Some(Reason::Unavailable))), [None; 3]);
+        assert_eq!([10, 11].map(|second| said(second, None)), [Some(false), None]);
+        // For a first word any reasons count together.
+        let alternating = [(12, Reason::Stuck), (13, Reason::Stale)];
+        assert_eq!(alternating.map(|(second, reason)| said(second, Some(reason))), [None, Some(true)]);
+    }
+
+    #[test]
+    fn a_value_that_no_task_takes_is_logged_for_each_reason() {
+        let mut seen = Noted::default();
+        let mut said = |second: i64, value: f64, basis: crate::channels::Basis| {
+            let row = Row { n: 0, basis, release: at(second), lateness: Span::ZERO, values: &[value] };
+            seen.add(&row, value, Some(&[0.0, 10.0]));
+            seen.word(|| at(second), || false).map(|word| matches!(word, Word::Bad))
+        };
+        let good = crate::channels::Basis::Good;
+        let stuck = Reason::Stuck.value();
+        assert_eq!([0, 1, 2].map(|second| said(second, 16.0, good)), [None, Some(true), None]);
+        assert_eq!([3, 4, 5].map(|second| said(second, stuck, good)), [None, Some(true), None]);
+        assert_eq!(said(6, 5.0, good), Some(false));
     }
 }

@@ -93,7 +93,7 @@ mod tests {
     use crate::channels::{Input, Limits, Quality, Reason, ValueName, link};
 
     fn up_to(nanos: i64) -> Limits {
-        Limits { max_age: Span::from_nanos(nanos), hold: Span::ZERO }
+        Limits { max_age: Span::from_nanos(nanos), first: Span::ZERO }
     }
 
     fn of(task: &str, value: &str) -> Input {

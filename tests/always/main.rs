@@ -23,6 +23,7 @@ mod random;
 #[allow(dead_code, reason = "the example uses more of it")]
 mod row;
 
+mod cookbook;
 mod crossed;
 mod docs;
 mod fixed_step;

@@ -34,6 +34,7 @@ mod events;
 #[cfg(feature = "exporter")]
 mod exporter;
 mod fans;
+mod first_values;
 mod handed_over;
 mod heartbeat;
 mod held_outputs;

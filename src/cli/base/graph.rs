@@ -55,7 +55,7 @@ impl<'a> Graph<'a> {
         let positions: HashMap<&str, usize> = config.tasks.iter().map(|task| &*task.name).zip(0..).collect();
         let (mut links, mut into, mut out) = (Vec::new(), vec![Vec::new(); tasks], vec![Vec::new(); tasks]);
         for (to, task) in config.tasks.iter().enumerate() {
-            for (taken, max_age) in &task.taken {
+            for (taken, limits) in &task.taken {
                 let name = taken.name();
                 let Some(from) = positions.get(&*name.task).copied() else { continue }; // a missing task was rejected before
                 let delay = match name.previous {
@@ -64,7 +64,7 @@ impl<'a> Graph<'a> {
                 };
                 into[to].push(links.len());
                 out[from].push(links.len());
-                links.push(Link { from, to, taken, name, delay, max_age: *max_age });
+                links.push(Link { from, to, taken, name, delay, max_age: limits.max_age });
             }
         }
         let mut graph = Self { config, links, into, out, order: Vec::new(), oldest: vec![], newest: vec![] };

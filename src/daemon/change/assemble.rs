@@ -2,7 +2,7 @@
 
 use super::joints::Joint;
 use super::joints::valid;
-use crate::channels::{self, Format, RowSender, Shape, Stream, size};
+use crate::channels::{self, Format, Limits, RowSender, Shape, Stream, size};
 use crate::config::{
     Config, Conflict, OnError, Problems, RecordConfig, RecordFormat, Taken, TaskConfig, refuse_value_name, share,
 };
@@ -15,7 +15,7 @@ use crate::site::{Aside, Beginning, Built, Site};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::missing_folder;
 use crate::task::Column;
-use crate::time::Span;
+use crate::time::Instant;
 use crate::worker::Slot;
 use std::collections::BTreeMap;
 use std::io;
@@ -140,12 +140,13 @@ fn assemble_one(
     if recording.is_some() || columns > 0 {
         let (sender, receiver) = channels::rows(config.queue, size::rows(config.rate.hertz()), columns);
         rows = Some(sender.with_valid(&content.valid));
-        let watched = |(taken, max_age): &(Taken, Span)| WatchedInput {
+        let watched = |(taken, limits): &(Taken, Limits)| WatchedInput {
             name: taken.name().full(),
             input: taken.input.clone(),
-            max_age: *max_age,
+            max_age: limits.max_age,
             bad: None,
-            logged: false,
+            turned: Instant::ZERO,
+            logged: None,
         };
         let inputs = config.taken.iter().map(watched).collect();
         let ticks = config.record.as_ref().filter(|record| record.format == RecordFormat::Mcap).map(|_| Arc::default());

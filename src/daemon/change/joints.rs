@@ -4,7 +4,6 @@
 use super::diff::{Change, Diff};
 use crate::channels::{self, Column, Input, InputSource, Limits};
 use crate::config::{Config, Problems, Taken, TaskConfig, Valid, suggestion};
-use crate::time::Span;
 use crate::worker::{Flow, Stuck};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -101,7 +100,7 @@ pub(crate) fn flows(
             };
             let inputs = taken.iter().flat_map(|(_, one)| [Some(&one.input), one.beside.as_ref()]).flatten();
             let inputs: Vec<_> = inputs.filter_map(named).collect();
-            let limits = Limits { max_age: task.taken[taken[0].0].1, hold: Span::ZERO };
+            let limits = task.taken[taken[0].0].1;
             let hold = |input: &Input| match input.source() {
                 InputSource::Value(name) => task.hold.as_ref().and_then(|hold| hold.of(&name.full())),
                 InputSource::Number(_) => None,
@@ -155,7 +154,7 @@ pub(crate) fn misfits<'a>(config: &Config, columns: impl Fn(&str) -> Option<&'a 
     let of_task = |task: &TaskConfig| {
         let own = columns(&task.name).filter(|columns| !columns.is_empty() || !task.taken.is_empty());
         let no_range = own.and_then(|columns| no_such_range(task, columns));
-        let no_value = |(taken, _): &(Taken, Span)| no_such_value(task, taken, columns(&taken.name().task)?);
+        let no_value = |(taken, _): &(Taken, Limits)| no_such_value(task, taken, columns(&taken.name().task)?);
         task.taken.iter().filter_map(no_value).chain(no_range).reduce(Problems::and)
     };
     config.tasks.iter().filter_map(of_task).reduce(Problems::and)

@@ -257,7 +257,7 @@ fn a_frame_that_does_not_change_is_left_out_if_that_is_asked_for() {
 #[test]
 fn a_frame_that_does_not_change_counts_as_sent() {
     let nothing = Input::value_of(ValueName { task: "x".into(), value: "y".into(), previous: None });
-    let (_, mut receiver) = link(1, [(0, &nothing)], Limits { max_age: Span::ZERO, hold: Span::ZERO });
+    let (_, mut receiver) = link(1, [(0, &nothing)], Limits { max_age: Span::ZERO, first: Span::ZERO });
     for now in [0, 1] {
         receiver.refresh(Instant::from_nanos(now)); // nothing has come for too long
     }

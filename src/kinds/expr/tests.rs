@@ -564,9 +564,14 @@ impl Bench {
             Config::parse(&text, "case.toml", &Kinds::builtin(), &facts).unwrap_or_else(|wrong| panic!("{wrong}"));
         let mut config = config.tasks.into_iter().find(|task| task.name == "t").unwrap();
         let task = config.blueprint.build(&mut Site::default()).unwrap().task;
-        let limits = Limits { max_age: Span::from_millis(3_500), hold: Span::from_nanos(hold * SECOND) };
+        let (limits, hold) =
+            (Limits { max_age: Span::from_millis(3_500), first: Span::ZERO }, [Span::from_nanos(hold * SECOND)]);
         let values = config.taken.iter().filter(|(taken, _)| matches!(taken.input.source(), InputSource::Value(_)));
-        let links = values.map(|(taken, _)| link(1, [(0, &taken.input)], limits)).collect();
+        let links = values.map(|(taken, _)| {
+            let (sender, receiver) = link(1, [(0, &taken.input)], limits);
+            (sender, receiver.with_holds(&hold))
+        });
+        let links = links.collect();
         Self { task, links, now: 0 }
     }
 

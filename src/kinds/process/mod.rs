@@ -47,6 +47,9 @@ use tracing::warn;
 pub(in crate::kinds) const COUNTS: [&str; 7] =
     ["answers", "late", "missing", "errors", "dropped", "restarts", "running"];
 
+/// How long a program may take from its start to its first answer. Interpreters that load large libraries on small boards take 20 s.
+const START: Span = Span::from_seconds(30);
+
 /// How long to wait for the end of a program. It is killed before that.
 const ENDS_WITHIN: std::time::Duration = std::time::Duration::from_millis(900);
 
@@ -58,9 +61,9 @@ struct Process {
     inputs: Vec<Input>,
     are_values: bool, // whether any input is a value of a task, not a number
     ends: HotEnds,
-    held: Box<[f64]>,          // its last answer
-    answered: Option<Instant>, // when that was taken, on the monotonic clock
-    stale_after: Span,         // from then on, without another one
+    held: Box<[f64]>,                 // its last answer
+    limit: Option<(Instant, Reason)>, // until when that counts without another one, on the monotonic clock, and why it is bad then
+    stale_after: Span,                // from an answer on
     asked: Option<Asked>,
     origin: Option<Instant>, // of the held answer
     counts: Counts,
@@ -130,8 +133,8 @@ impl Process {
     ) -> Self {
         let are_values = inputs.iter().any(|input| matches!(input.source(), InputSource::Value(_)));
         let (held, counts) = (vec![NONE; values].into(), Counts::default());
-        let (asked, answered, origin) = (None, None, None);
-        Self { columns, inputs, are_values, ends, held, answered, stale_after, asked, origin, counts, over }
+        let (asked, limit, origin) = (None, None, None);
+        Self { columns, inputs, are_values, ends, held, limit, stale_after, asked, origin, counts, over }
     }
 
     /// Takes the answers that have arrived by `now`: one to the previous tick, and late ones. What is held while none comes is good for a
@@ -142,14 +145,16 @@ impl Process {
                 Some(asked) if asked.n == n => {
                     let given = |value: f64| if value.is_nan() { Reason::NotAvailable.value() } else { value };
                     self.held.iter_mut().zip(values).for_each(|(held, value)| *held = given(*value));
-                    (self.origin, self.answered) = (Some(asked.origin), Some(now));
+                    (self.origin, self.limit) = (Some(asked.origin), Some((now + self.stale_after, Reason::Stale)));
                     self.counts.answered += 1;
                 }
                 _ => self.counts.late += 1,
             }
         }
-        if self.answered.is_some_and(|answered| now - answered >= self.stale_after) {
-            self.held.fill(Reason::Stale.value());
+        if let Some((end, reason)) = self.limit
+            && now >= end
+        {
+            self.held.fill(reason.value());
         }
     }
 
@@ -185,7 +190,7 @@ impl Task for Process {
         if program.starts != self.counts.starts {
             self.held.fill(NONE);
             self.counts.starts = program.starts;
-            (self.asked, self.answered) = (None, None);
+            (self.asked, self.limit) = (None, Some((now + START, Reason::Unavailable)));
         }
         self.take_answers(now);
         if !program.runs {

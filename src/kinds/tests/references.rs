@@ -50,7 +50,7 @@ impl Bench {
         let task = config.blueprint.build(&mut Site::default()).unwrap().task;
         let columns = task.columns().into_iter().map(|column| column.name).collect();
         let source = |input: &Input, name: &str| {
-            let (sender, receiver) = link(1, [(0, input)], Limits { max_age: Span::MAX, hold: Span::ZERO });
+            let (sender, receiver) = link(1, [(0, input)], Limits { max_age: Span::MAX, first: Span::ZERO });
             Source { name: name.to_owned(), sender, receiver }
         };
         let all = config.taken.iter().flat_map(|(taken, _)| [Some(&taken.input), taken.beside.as_ref()]).flatten();

@@ -70,7 +70,7 @@ fn replaced_is_no_loss() {
 /// A task sees the values of a single tick, with the origin and quality of that tick.
 fn linked() {
     let input = Input::value_of(ValueName { task: "board".into(), value: "temp".into(), previous: None });
-    let (mut sender, mut receiver) = link(1, [(0, &input)], Limits { max_age: Span::MAX, hold: Span::ZERO });
+    let (mut sender, mut receiver) = link(1, [(0, &input)], Limits { max_age: Span::MAX, first: Span::ZERO });
     let at = |n: u32| Instant::from_nanos(n.into());
     let writer = thread::spawn(move || {
         for n in 1..=2_u32 {

@@ -262,8 +262,9 @@ class Pictures(Source):
             return
         self.set(osd_text_mode=2, brightness={"frozen": 128, "dead writer": 128, "out of range": 240 + n % 15}.get(self.mode, 110 + n % 30),
                  percentage_of_dropped_buffers=100 if self.mode == "dead writer" else 0)
-        if self.mode == "garbage":
+        for _ in range(6 if self.mode == "garbage" else 0):  # each damages one frame, of ten in a second
             self.set(inject_v4l2_buf_flag_error=1)
+            time.sleep(0.05)
         if self.mode == "transient error" and n % 10 == 0:
             self.set(inject_fatal_streaming_error=1)
 
@@ -334,7 +335,7 @@ class Recording:
 
 class Look:
     """What the views show now, or, of the log, so far. A view is fetched when it is asked for first, and once for all sources."""
-    log: list[str] = []
+    log: list[tuple[str, str | None]] = []
 
     def __init__(self):
         self.tasks = {task["task"]: task for task in self.json["tasks"]}
@@ -394,10 +395,10 @@ class Look:
                     "passing": not is_told and re.search(rf" {task}: \d+ ticks? failed, ", self.status)}.get(kind, not is_told)
 
         def in_log():
-            # The last word about the input: when the reason changes while it is bad, there is no new line.
-            about = [line for line in self.log if f"{taker}: cannot use {name}: " in line or f"{taker}: can use {name} again" in line]
-            is_told = kind != "passing" or any(f"{task}: tick " in line and " failed: " in line for line in self.log[since["log"]:])
-            return is_told and (bool(about) and "cannot use" in about[-1]) == is_bad
+            # The last word about the input, which comes when the reason changes too.
+            last = next((reason or "good" for line, reason in reversed(self.log) if line.startswith((f"{taker}: cannot use {name}: ", f"{taker}: can use {name} again"))), "good")
+            is_told = kind != "passing" or any(f"{task}: tick " in line and " failed: " in line for line, _ in self.log[since["log"]:])
+            return is_told and last == (reason if is_bad else "good")
 
         def in_metrics():
             has = lambda what, labels, *more: any(key.startswith(f"hertzd_{what}{{{labels}") and all(word in key for word in more) for key in self.metrics)
@@ -505,9 +506,10 @@ def writes(source):
         time.sleep(0.3)  # more often would take a slow machine's time
 
 def follow():
-    lines = subprocess.Popen(["journalctl", "-q", "-u", "hertzd", "-o", "cat", "-n", "all", "-f"], stdout=subprocess.PIPE, text=True).stdout
+    lines = subprocess.Popen(["journalctl", "-q", "-u", "hertzd", "-o", "json", "-n", "all", "-f"], stdout=subprocess.PIPE, text=True).stdout
     for line in lines or []:
-        Look.log.append(line)
+        entry = json.loads(line)
+        Look.log.append((str(entry["MESSAGE"]), entry.get("REASON")))
 
 def read_page():
     """Worth by source and fault."""
