@@ -17,7 +17,7 @@ fn found(roots: &Roots, pcm: &str) -> Option<FoundDevice> {
     let (card, device): (u32, u32) = (card.parse().ok()?, device.parse().ok()?);
     let name = fields.next()?.to_owned();
     fields.find(|field| field.starts_with("capture "))?;
-    // A card's id stays the same when its number changes.
+    // A card's id stays when its number changes, unless several cards have one name: ALSA tells those apart by the order in which it finds them.
     let id = first_line(&roots.proc.join(format!("asound/card{card}/id"))).unwrap_or_else(|| card.to_string());
     let dev = roots.dev.join(format!("snd/pcmC{card}D{device}c"));
     Some(FoundDevice {

@@ -29,8 +29,8 @@ const BIASES: [(&str, Option<Bias>); 4] = [
 const CHIP: Key = Key::new(
     "chip",
     Value::Name,
-    "The chip: its name (`\"gpiochip0\"`), its label, which stays the same when numbers change, or its device file. Can be \
-     left out when every line is given by its name.",
+    "The chip: its name (`\"gpiochip0\"`), its label, which stays the same when numbers change, or its device file. Where \
+     several have one label: the PCI address, the serial number or the platform name of the device that it belongs to. Can be left out when every line is given by its name.",
 )
 .otherwise("the one that has all these lines");
 const LINES: Key = Key::new(

@@ -1,7 +1,7 @@
 //! Finds a chip and its lines, requests them, and reads them. Opening allocates and may block; reading does neither.
 
 use super::chip::{errno, label, number, open};
-use super::list::chips;
+use super::list::{chips, stays};
 use super::settings::{GpioSettings, LineId};
 use crate::kinds::device::{Sight, hidden};
 use crate::site::Roots;
@@ -136,14 +136,14 @@ pub(super) fn io_error(error: gpiocdev_uapi::Error) -> io::Error {
     }
 }
 
-/// The chip with this device file, name or label.
+/// The chip with this device file, name or label, or that belongs to the device of this name.
 fn find(wanted: &str) -> Result<Chip, String> {
     if is_node(wanted) {
         return open(&node(wanted));
     }
     let mut found = Vec::new();
     let (seen, refusals) = each(|chip, label| {
-        if label == wanted {
+        if label == wanted || stays(&Roots::default(), &chip.name()).iter().any(|name| name == wanted) {
             found.push(chip);
         }
     });
@@ -152,7 +152,8 @@ fn find(wanted: &str) -> Result<Chip, String> {
         1 => Ok(found.remove(0)),
         _ => {
             let nodes: Vec<_> = found.iter().map(|chip| chip.name()).collect();
-            Err(format!("several GPIO chips have the label {wanted:?}: {}; name one of them", nodes.join(", ")))
+            let has = format!("several GPIO chips have the name {wanted:?}: {}", nodes.join(", "));
+            Err(format!("{has}; `hertzd devices` shows a name of each that stays when numbers change"))
         }
     }
 }

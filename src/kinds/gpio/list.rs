@@ -5,6 +5,7 @@
 use super::chip::{ChipFacts, facts};
 use crate::config::refuse_value_name;
 use crate::kinds::device::{FoundDevice, access, numbered, quoted, task_name};
+use crate::kinds::sensor::names_of_parent;
 use crate::site::Roots;
 use crate::sys::host::may_open;
 use std::path::{Path, PathBuf};
@@ -18,17 +19,27 @@ pub(super) fn chips(roots: &Roots) -> Vec<(String, PathBuf)> {
     chips.into_iter().map(|(_, name)| (name.clone(), roots.dev.join(name))).collect()
 }
 
+/// The names of the device that a chip belongs to, which stay the same when numbers change.
+pub(super) fn stays(roots: &Roots, chip: &str) -> Vec<String> {
+    names_of_parent(&roots.sys.join("bus/gpio/devices").join(chip))
+}
+
 /// The chips, each with a sample section; the lines are left to choose.
 pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
     let facts = |dev: &Path| if may_open(dev, false) { facts(dev) } else { Err(access::permission(dev)) };
-    let found: Vec<_> = chips(roots).into_iter().map(|(name, dev)| (name, facts(&dev), dev)).collect();
-    // A label does not identify a chip if another chip may have it, or if it is another chip's node.
-    let is_clear = |label: &str| {
-        let others = found.iter().filter(|(_, facts, _)| facts.as_ref().map_or(true, |facts| facts.label == label));
-        !label.is_empty() && !label.contains('/') && !roots.dev.join(label).exists() && others.count() == 1
+    let chip = |(name, dev): (String, PathBuf)| (stays(roots, &name), name, facts(&dev), dev);
+    let found: Vec<_> = chips(roots).into_iter().map(chip).collect();
+    // A name does not identify a chip if another chip may have it, or if it is another chip's node.
+    let is_clear = |wanted: &&str| {
+        let may_have = |(stays, _, facts, _): &&(Vec<String>, String, Result<ChipFacts, String>, PathBuf)| {
+            facts.as_ref().map_or(true, |facts| facts.label == *wanted) || stays.iter().any(|name| name == wanted)
+        };
+        let is_text = !wanted.is_empty() && !wanted.contains('/') && !roots.dev.join(wanted).exists();
+        is_text && found.iter().filter(may_have).count() == 1
     };
-    let device = |(name, facts, dev): &(String, Result<ChipFacts, String>, PathBuf)| {
+    let device = |(stays, name, facts, dev): &(Vec<String>, String, Result<ChipFacts, String>, PathBuf)| {
         let (label, lines) = facts.as_ref().map_or(("", &[][..]), |facts| (&facts.label, &facts.lines));
+        let mut names = [label].into_iter().chain(stays.iter().map(String::as_str));
         let named = || lines.iter().filter(|(_, name, _)| !name.is_empty());
         let mut about = Vec::new();
         if facts.is_ok() {
@@ -58,7 +69,7 @@ pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
             kind: "gpio",
             rate: "100 Hz",
             keys: vec![
-                ("chip", quoted(if is_clear(label) { label } else { name }), ""),
+                ("chip", quoted(names.find(is_clear).unwrap_or(name)), ""),
                 ("lines", format!("[{chosen}]"), "names or offsets"),
             ],
             ..FoundDevice::default()

@@ -232,8 +232,11 @@ echo relay | tee $TWIN/bank/line1/name >$TWIN/bank/line2/name # which the kernel
 echo 1 >$TWIN/live
 wait_for_nodes "/dev/$(cat $TWIN/bank/chip_name)"
 hertzd devices --json | jq -r '.devices[] | select(.class == "gpio").section' >/tmp/pasted.toml
-same "with two chips of the same label, hertzd devices identifies both by their nodes" 2 "$(grep -c 'chip = "gpiochip' /tmp/pasted.toml)"
+same "with two chips of the same label, hertzd devices identifies both by what they belong to" "$(cat "$GPIO_SIM/dev_name" $TWIN/dev_name | sort)" \
+    "$(sed -n 's/^chip = "\(.*\)"$/\1/p' /tmp/pasted.toml | sort)"
 check "  and its output runs as a configuration" hertzd run /tmp/pasted.toml --for 1s
+printf '%s\n' '[task.a]' 'kind = "gpio"' 'rate = 10' 'chip = "testbed"' 'lines = [1]' >/tmp/label.toml
+has "  while the label is refused" "$(hertzd check /tmp/label.toml 2>&1 || :)" 'several GPIO chips have the name "testbed": gpiochip'
 twin=$(cat $TWIN/bank/chip_name)
 several="$twin has several lines called \"relay\": 1, 2"
 printf '%s\n' '[task.twice]' 'kind = "output"' 'rate = 10' 'input = 1' 'line = "relay"' 'safe = 0' >/tmp/output.toml
