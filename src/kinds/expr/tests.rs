@@ -1,11 +1,8 @@
 use super::parse::{Names, parse};
 use super::program::{Program, Step};
 use super::tokens::Wrong;
-use crate::channels::{Basis, InputSource, Limits, LinkReceiver, LinkSender, Origin, RowHead, link};
-use crate::config::{Config, Facts, Kinds};
-use crate::site::Site;
-use crate::task::{Quality, Reason, Task, Tick};
-use crate::time::{Instant, Span};
+use crate::kinds::tests::bench::{BAD, Bench, NOTHING, good};
+use crate::task::{Quality, Reason};
 
 const NAMES: [&str; 3] = ["a", "b", "speed"];
 
@@ -546,59 +543,6 @@ fn programs_compute_what_trees_do() {
     assert!(refused > 500 && missing > 10_000 && computed > 10_000, "{refused}, {missing}, {computed}");
 }
 
-/// A task that runs beside the links of its inputs.
-struct Bench {
-    task: Box<dyn Task>,
-    links: Vec<(LinkSender, LinkReceiver)>,
-    now: i64, // nanoseconds
-}
-
-const SECOND: i64 = 1_000_000_000;
-
-impl Bench {
-    /// The task of this section, whose inputs count as stale after 3.5 s and are held for `hold` seconds.
-    fn new(section: &str, hold: i64) -> Self {
-        let text = format!("[task.s]\nkind = \"load\"\nrate = 1\n[task.t]\nkind = \"expr\"\nrate = 1\n{section}");
-        let facts = Facts { online_cpus: vec![0], cpu_set_size: 8 };
-        let config =
-            Config::parse(&text, "case.toml", &Kinds::builtin(), &facts).unwrap_or_else(|wrong| panic!("{wrong}"));
-        let mut config = config.tasks.into_iter().find(|task| task.name == "t").unwrap();
-        let task = config.blueprint.build(&mut Site::default()).unwrap().task;
-        let (limits, hold) =
-            (Limits { max_age: Span::from_millis(3_500), first: Span::ZERO }, [Span::from_nanos(hold * SECOND)]);
-        let values = config.taken.iter().filter(|(taken, _)| matches!(taken.input.source(), InputSource::Value(_)));
-        let links = values.map(|(taken, _)| {
-            let (sender, receiver) = link(1, [(0, &taken.input)], limits);
-            (sender, receiver.with_holds(&hold))
-        });
-        let links = links.collect();
-        Self { task, links, now: 0 }
-    }
-
-    /// The values and their qualities at a tick a second later, before which each input has this row, if any.
-    fn tick(&mut self, rows: &[Option<(f64, Quality)>]) -> Vec<(f64, Quality)> {
-        self.now += SECOND;
-        let (now, mut basis) = (Instant::from_nanos(self.now.into()), Basis::Good);
-        for ((sender, receiver), row) in self.links.iter_mut().zip(rows) {
-            if let Some((value, quality)) = row {
-                let head = RowHead { n: 0, release: now, origin: Some(Origin { at: now, task: 0 }) };
-                sender.post(head, &[*value], |_, _| *quality);
-            }
-            basis = basis.max(receiver.refresh(now).1);
-        }
-        let mut values = vec![crate::channels::NONE; self.task.columns().len()];
-        self.task.tick(&Tick::default(), &mut values).unwrap();
-        values.into_iter().map(|value| (value, Quality::of(value, basis, None))).collect()
-    }
-}
-
-const BAD: Option<(f64, Quality)> = Some((f64::NAN, Quality::Bad(Reason::Failed)));
-const NOTHING: Option<(f64, Quality)> = Some((f64::NAN, Quality::None));
-
-fn good(value: f64) -> Option<(f64, Quality)> {
-    Some((value, Quality::Good))
-}
-
 #[test]
 fn a_task_sees_that_an_input_is_bad_without_going_bad_with_it() {
     let section = "inputs = { x = \"s.a\", y = \"s.b\", z = \"s.c\", k = 2 }\n\
@@ -617,7 +561,7 @@ fn a_task_sees_that_an_input_is_bad_without_going_bad_with_it() {
             "{at}: {found:?}"
         );
     };
-    let mut bench = Bench::new(section, 0);
+    let mut bench = Bench::new("expr", section, 0);
     let wanted = |first: [(f64, Quality); 3], rest: [(f64, Quality); 3]| {
         [first[0], first[1], first[2], rest[0], rest[1], rest[2]]
     };
@@ -659,7 +603,7 @@ fn a_task_sees_that_an_input_is_bad_without_going_bad_with_it() {
         "x stale",
     );
     // Held values count as values, and make the task's values held.
-    let mut bench = Bench::new(section, 1);
+    let mut bench = Bench::new("expr", section, 1);
     bench.tick(&[good(8.0), good(4.0), good(6.0)]);
     let held = [(1.0, Held), (1.0, Held), (8.0, Held)];
     check(bench.tick(&[BAD, good(4.0), good(6.0)]), wanted(held, [(6.0, Held), (1.0, Held), (0.125, Held)]), "x held");
@@ -673,6 +617,7 @@ fn a_task_sees_that_an_input_is_bad_without_going_bad_with_it() {
 #[test]
 fn one_bad_input_makes_only_the_values_bad_that_it_decides() {
     let mut bench = Bench::new(
+        "expr",
         "inputs = { x = \"s.a\", y = \"s.b\" }\n\
         [[task.t.value]]\nname = \"sum\"\nexpression = \"default(x, 1) + y\"\n\
         [[task.t.value]]\nname = \"ok\"\nexpression = \"good(x) and good(y)\"\n",

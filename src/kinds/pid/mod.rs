@@ -56,6 +56,7 @@ struct Pid {
     measured: Option<Instant>, // the oldest measurement behind that tick
     ran: bool,                 // there has been an output
     enabled: Option<bool>,     // as `enable` last said; `None`: it has not said anything yet
+    by_hand: Option<f64>,      // as `manual` last said
     unit: String,              // of the output
     succession: Succession,
     goes_on: bool, // continues another controller's output
@@ -72,6 +73,7 @@ impl Pid {
             measured: None,
             ran: false,
             enabled: None,
+            by_hand: None,
             unit: String::new(),
             succession: Succession::default(),
             goes_on: false,
@@ -88,8 +90,7 @@ impl Pid {
     }
 
     fn mode(&self) -> Mode {
-        let manual = self.inputs.manual.as_ref().map(Input::get).filter(|value| value.is_finite());
-        match manual {
+        match self.by_hand {
             _ if self.enabled != Some(true) => Mode::Off,
             Some(value) => Mode::Manual(value),
             None => Mode::Automatic,
@@ -125,6 +126,9 @@ impl Task for Pid {
         let enable = &self.inputs.enable;
         if enable.quality() != Quality::None {
             self.enabled = Some(enable.get() != 0.0 && enable.quality().is_usable());
+        }
+        if let Some(manual) = self.inputs.manual.as_ref().filter(|manual| manual.quality() != Quality::None) {
+            self.by_hand = Some(manual.get()).filter(|value| value.is_finite());
         }
         let elapsed = self.periods.elapsed(tick, self.waited);
         let mut rows = self.rows;

@@ -3,6 +3,7 @@
 use super::super::elapsed::{Elapsed, Row};
 use super::law::{Action, AntiWindup, Gains, Held, Law, Mode, Settings, Step};
 use crate::kinds::output::law as output;
+use crate::kinds::tests::bench::{Bench, NOTHING, good};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -179,4 +180,14 @@ proptest! {
         prop_assert!(latest.iter().all(|really| (really - wanted).abs() <= 1.0 / steps + 1e-9), "{latest:?}");
         prop_assert!((sum / 3_000.0 - wanted).abs() <= 0.01, "on average {}", sum / 3_000.0);
     }
+}
+
+#[test]
+fn manual_lasts_while_it_has_nothing_new() {
+    let section = "input = 20\nsetpoint = 25\nkp = 0.01\nlimits = [0, 1]\nmanual = \"s.a\"\n";
+    let mut bench = Bench::new("pid", section, 0);
+    let rows = [NOTHING, good(0.9), NOTHING, NOTHING, good(0.8), NOTHING, NOTHING, NOTHING, NOTHING];
+    let out = rows.map(|row| bench.tick(&[row])[0].0);
+    // Until its first value the controller is automatic, and again after 3.5 s without one.
+    assert_eq!(out, [0.05, 0.9, 0.9, 0.9, 0.8, 0.8, 0.8, 0.8, 0.05]);
 }

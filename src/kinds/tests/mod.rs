@@ -1,3 +1,4 @@
 //! Tests of several kinds at once.
 
+pub(in crate::kinds) mod bench;
 mod references;
