@@ -186,8 +186,8 @@ proptest! {
 fn manual_lasts_while_it_has_nothing_new() {
     let section = "input = 20\nsetpoint = 25\nkp = 0.01\nlimits = [0, 1]\nmanual = \"s.a\"\n";
     let mut bench = Bench::new("pid", section, 0);
-    let rows = [NOTHING, good(0.9), NOTHING, NOTHING, good(0.8), NOTHING, NOTHING, NOTHING, NOTHING];
+    let rows = [NOTHING, good(0.9), NOTHING, NOTHING, good(0.8), NOTHING, NOTHING, NOTHING, NOTHING, NOTHING];
     let out = rows.map(|row| bench.tick(&[row])[0].0);
-    // Until its first value the controller is automatic, and again after 3.5 s without one.
-    assert_eq!(out, [0.05, 0.9, 0.9, 0.9, 0.8, 0.8, 0.8, 0.8, 0.05]);
+    // Until its first value the controller is automatic, and again when it has had nothing new for 3.5 s.
+    assert_eq!(out, [0.05, 0.9, 0.9, 0.9, 0.8, 0.8, 0.8, 0.8, 0.8, 0.05]);
 }
